@@ -30,7 +30,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -74,14 +74,18 @@ REFUSED: Final = "damage"
 #: Plain CUDA versions of bundled kernels, by name.
 HANDWRITTEN: Final = ("black_scholes", "convolution2d", "coulombic", "gemm", "mriq", "newton_raphson")
 #: Programs whose numbers all have digits of their own (none is near 0), and sizes at which CADNA, which is slow, takes
-#: seconds.
-DIGITS: Final[Mapping[str, tuple[str, ...]]] = {
-    "black_scholes": ("100000",),
-    "convolution2d": ("320", "240"),
-    "coulombic": ("128", "80", "400"),
-    "gemm": ("256", "256", "256"),
-    "kmeans": ("30000",),
-    "newton_raphson": ("100000",),
+#: seconds; and the digits asked for: of the later ones, so many that only a mixture of types is right and fast.
+DIGITS: Final[Mapping[str, tuple[tuple[str, ...], tuple[int, ...]]]] = {
+    "black_scholes": (("100000",), (3, 6)),
+    "convolution2d": (("320", "240"), (3, 6)),
+    "coulombic": (("128", "80", "400"), (3, 6)),
+    "gemm": (("256", "256", "256"), (3, 6)),
+    "kmeans": (("30000",), (3, 6)),
+    "newton_raphson": (("100000",), (3, 6)),
+    "friction": (("50000",), (9,)),
+    "fringes": (("5000", "64"), (6,)),
+    "kepler": (("20000",), (6,)),
+    "star_cluster": (("1000",), (5,)),
 }
 TARGETS: Final = {
     "adopted": 7,
@@ -99,6 +103,8 @@ _ROUNDS: Final = 15
 _OWN_DATA: Final = ("--inputs", "1", "--verify", "0")
 #: Files a program may consist of; the others are headers.
 _SOURCES: Final = (".cu", ".cpp", ".cc", ".cxx", ".hip")
+#: Words of ``mptune tune`` for programs of which a single run may take seconds.
+_LIMITED: Final = ("--time-limit", "40")
 #: No command takes longer.
 _TIMEOUT_S: Final = 1800
 #: How a search decided on combinations of types: ruled out by an instrumented run, accurate enough there but not fast
@@ -249,7 +255,7 @@ def measured(
         yield found
         for tau in thresholds if answer.code == 0 else ():
             if f"{tau:g}" not in found["thresholds"]:
-                said, _ = tuned(definition, tau, budget, seed)
+                said, _ = tuned(definition, tau, budget, seed, *_LIMITED)
                 found["thresholds"][f"{tau:g}"] = result_of(said)
                 yield found
 
@@ -378,80 +384,104 @@ def launches_ms(trial: Trial) -> float:
 
 
 def beside_promise(
-    name: str, digits: int, budget: int, seed: int, environment: Path, precisions: str
-) -> dict[str, Any]:
-    """Return what PROMISE and ``mptune`` find for a program at so many digits, and what it took them."""
-    source, arguments = PROGRAMS / f"{name}.cu", DIGITS[name]
-    try:
-        theirs = promise.search(environment, source, arguments, digits, precisions)
-    except MptuneError as error:
-        return {"why": str(error)}
+    name: str, digits: int, budget: int, seed: int, environment: Path, precisions: str, known: Mapping[str, Any] | None
+) -> Iterator[dict[str, Any]]:
+    """Yield what PROMISE finds for a program at so many digits, and what it took; then with what ``mptune`` finds.
+
+    What is known from an earlier run of the benchmark is not searched again.
+    """
+    source, arguments = PROGRAMS / f"{name}.cu", DIGITS[name][0]
+    entry = {"promise": known["promise"]} if known and "promise" in known else {}
+    if not entry:
+        busy_s = children_s()
+        try:
+            found = promise.search(environment, source, arguments, digits, precisions)
+        except MptuneError as error:
+            yield {"why": str(error)}
+            return
+        counts = {"compilations": found.compilations, "variables": len(found.types)}
+        entry["promise"] = {**counts, "types": found.types, "cpu_s": children_s() - busy_s}
+    yield {**entry, "why": "not measured to its end"}
     with tempfile.TemporaryDirectory() as temporary:
         work = Path(temporary)
-        start = time.monotonic()
         answer, definition = adopted(Program(name, source, arguments), work)
         if answer.code != 0:
-            return {"why": answer.message}
+            yield {**entry, "why": answer.message}
+            return
         # The digits of every number, as PROMISE counts them.
         said, run = tuned(definition, 10.0**-digits, budget, seed, "--metric", "MaxRE", *_OWN_DATA)
-        wall_s = time.monotonic() - start
         best = winner_in(said.document)
         if best is None:
-            return {"why": said.message}
-        ours_ms: list[float] = []
-        double_ms: list[float] = []
-        theirs_ms: list[float] = []
-        way = {"adopted": (str(definition), best_of(run))}
-        tunable = load_tunable(str(definition))
-        with (
-            promise.built(promise.in_double(source), arguments) as in_double,
-            promise.built(theirs.text, arguments) as found,
-        ):
-            bench = Bench(tunable, tunable.resolve_sizes("default"), get_backend("host"))
-            for _ in range(_ROUNDS):
-                double_ms.append(in_double())
-                theirs_ms.append(found())
-                (one,) = measure_in_turn(bench, [way["adopted"][1]], 1).values()
-                ours_ms.append(launches_ms(one.trial))
-            bench.close()
-        return {
-            "double_ms": statistics.median(double_ms),
-            "promise": {
-                "time_ms": statistics.median(theirs_ms),
-                "compilations": theirs.compilations,
-                "variables": len(theirs.types),
-                "types": theirs.types,
-                "wall_s": theirs.wall_s,
-            },
-            "mptune": {
-                "time_ms": statistics.median(ours_ms),
-                "compilations": compiled(work / "cache"),
-                "until_as_fast": until_as_fast(run, compiled(work / "cache"), statistics.median(theirs_ms)),
-                "variables": facts(answer.document)["classes"],
-                "types": dict(way["adopted"][1]),
-                "error": best["error"],
-                "wall_s": wall_s,
-            },
-            "faster": statistics.median(t / o for t, o in zip(theirs_ms, ours_ms, strict=True)),
+            yield {**entry, "why": said.message}
+            return
+        winner = best_of(run)
+        times = in_rounds(source, arguments, entry["promise"]["types"], str(definition), winner)
+        compilations = compiled(work / "cache")
+        entry["promise"] = {**entry["promise"], "time_ms": statistics.median(times["promise"])}
+        entry["double_ms"] = statistics.median(times["double"])
+        entry["mptune"] = {
+            "time_ms": statistics.median(times["mptune"]),
+            "compilations": compilations,
+            "until_decided": until_decided(run, compilations, winner),
+            "until_as_fast": until_as_fast(run, compilations, entry["promise"]["time_ms"]),
+            "variables": facts(answer.document)["classes"],
+            "types": dict(winner),
+            "error": best["error"],
+            "cpu_s": answer.cpu_s + said.cpu_s,
         }
+        entry["faster"] = statistics.median(t / o for t, o in zip(times["promise"], times["mptune"], strict=True))
+        yield entry
+
+
+def in_rounds(
+    source: Path, arguments: tuple[str, ...], types: Mapping[str, str], definition: str, winner: Configuration
+) -> dict[str, list[float]]:
+    """Return the times of a program in double, in PROMISE's types and as tuned, which take turns."""
+    tunable = load_tunable(definition)
+    bench = Bench(tunable, tunable.resolve_sizes("default"), get_backend("host"))
+    times: dict[str, list[float]] = {"double": [], "promise": [], "mptune": []}
+    with (
+        contextlib.closing(bench),
+        promise.built(promise.in_types(source), arguments) as in_double,
+        promise.built(promise.in_types(source, types), arguments) as found,
+    ):
+        for _ in range(_ROUNDS):
+            times["double"].append(in_double())
+            times["promise"].append(found())
+            (one,) = measure_in_turn(bench, [winner], 1).values()
+            times["mptune"].append(launches_ms(one.trial))
+    return times
+
+
+def until_decided(path: Path, compilations: int, winner: Configuration) -> int | None:
+    """Return how many compilations a search took until the winner's types were compiled and found accurate."""
+    types = {name: value for name, value in winner.items() if name.endswith("_type")}
+    return until(path, compilations, lambda configuration, _: types.items() <= configuration.items())
 
 
 def until_as_fast(path: Path, compilations: int, time_ms: float) -> int | None:
-    """Return how many compilations a search took until something accurate was as fast; None if nothing was.
+    """Return how many compilations a search took until something accurate was as fast; None if nothing was."""
+    return until(path, compilations, lambda _, launches_ms: launches_ms <= time_ms)
+
+
+def until(path: Path, compilations: int, is_it: Callable[[Mapping[str, Any], float], bool]) -> int | None:
+    """Return how many compilations a search took until an accurate run was such a one; None if none was.
 
     Args:
         path: the run file, whose rows are runs of the program and of kernels alone in the order in which they ended.
-        compilations: those of the whole search: what no row has is the instrumented build.
-        time_ms: of the launches.
+        compilations: those of the whole search: what no row has is the instrumented build. A row that found its kernel
+            compiled counts all the same, so that there are at most as many as told.
+        is_it: told the configuration, and how long its launches took in milliseconds.
     """
     with contextlib.closing(sqlite3.connect(path)) as file:
-        rows = file.execute("SELECT status, phase, metrics, durations_s FROM trials ORDER BY id").fetchall()
-    compiled_rows = [row for row in rows if "compile" in json.loads(row[3])]
-    others = max(0, compilations - len(compiled_rows))
-    for count, (status, phase, metrics, _) in enumerate(compiled_rows, 1):
-        times = [value for name, value in json.loads(metrics).items() if name.startswith("time_ms.")]
-        if status == "ok" and not phase.startswith("kernel ") and times and math.fsum(times) <= time_ms:
-            return others + count
+        rows = file.execute("SELECT status, phase, configuration, metrics, durations_s FROM trials ORDER BY id")
+        known = [(status, phase, *map(json.loads, texts)) for status, phase, *texts in rows]
+    count = max(1, compilations - sum("compile" in took for *_, took in known))
+    for status, phase, configuration, metrics, took in known:
+        count += "compile" in took
+        times = [value for name, value in metrics.items() if name.startswith("time_ms.")]
+        if status == "ok" and not phase.startswith("kernel ") and times and is_it(configuration, math.fsum(times)):
+            return count
     return None
 
 
@@ -496,8 +526,9 @@ def _programs_lines(entries: Mapping[str, Any], document: Mapping[str, Any]) -> 
     named = {name: entry for name, entry in entries.items() if name in NAMED and name != REFUSED}
     lines = [
         "`mptune adopt` of programs without an edit, and `mptune tune` of what it wrote, with "
-        f"{document['budget']} evaluations at each threshold. Speedups, with 95% intervals, are against the fastest "
-        "configuration in the program's own types; errors are those of the program's answer, here the worst of fresh "
+        f"{document['budget']} evaluations at each threshold, or as many as begin within {_LIMITED[1]} s. Speedups, "
+        "with 95% intervals, are against the fastest configuration in the program's own types; errors are those of the "
+        "program's answer, here the worst of fresh "
         "inputs that no search had.",
         "",
     ]
@@ -645,23 +676,21 @@ def _handwritten_lines(entries: Mapping[str, Any], document: Mapping[str, Any]) 
 def _promise_lines(entries: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
     compared = {name: entry for name, entry in entries.items() if "faster" in entry}
     faster = [entry["faster"] for entry in compared.values()]
-    fewer = [per_variable(entry["promise"]) / per_variable(entry["mptune"]) for entry in compared.values()]
-    until = [
-        per_variable(entry["promise"]) / per_variable({**entry["mptune"], "compilations": count})
-        for entry in compared.values()
-        if (count := entry["mptune"]["until_as_fast"]) is not None
-    ]
+    fewer = {what: fewer_by(compared.values(), what) for what in ("until_decided", "until_as_fast", "compilations")}
     names = {name.partition(",")[0] for name in compared}
     lines = [
         "## Beside PROMISE",
         "",
         f"cadnaPromise {document['promise_version']} with the types {document['precisions']}, on C++ versions of the "
-        "same kernels, which `benchmarks/promise.py` writes and compiles for timing as the host backend compiles. "
-        "Both are asked for as many digits of every number of the answer, of the program's own data; `mptune` "
-        f"searches types, blocks and whatever else adoption found, with {document['budget']} evaluations. Of its "
-        "compilations all are counted, also those of the instrumented build and of configurations that differ in "
-        "speed alone; variables are the type classes of the program, and the types that are written in its device "
-        "code for PROMISE.",
+        "same kernels, which `benchmarks/promise.py` writes and compiles for timing as the host backend compiles; both "
+        "run on all cores, and times are medians of their launches. Both are asked for as many digits of every number "
+        "of the answer, of the program's own data; `mptune` "
+        f"searches types, blocks and whatever else adoption found, with {document['budget']} evaluations. PROMISE's "
+        "compilations decide types and nothing else. To decide types `mptune` needs the instrumented build and what it "
+        "compiles until something in the winner's types has been run and was accurate; what follows is the search for "
+        "speed, whose every kernel is compiled. All of it is counted below. Variables are the type classes of the "
+        "program, and the types that are written in its device code for PROMISE. Seconds are for how long each kept "
+        "cores busy.",
         "",
         target("programs compared", str(len(names)), "≥ 6", len(names) >= 6),
         target(
@@ -672,35 +701,43 @@ def _promise_lines(entries: Mapping[str, Any], document: Mapping[str, Any]) -> l
         ),
         target("the least of that", f"{min(faster, default=math.nan):.2f}", "≥ 1", min(faster, default=0) >= 1),
         target(
-            "times as few compilations for each variable until its code was as fast as PROMISE's, geometric mean of "
-            f"the {len(until)} where it was",
-            f"{mean(until):.2f}",
+            "times as few compilations for each variable until types were decided, geometric mean",
+            f"{mean(fewer['until_decided']):.2f}",
             f"≥ {TARGETS['compilations']:g}",
-            mean(until) >= TARGETS["compilations"],
+            mean(fewer["until_decided"]) >= TARGETS["compilations"],
         ),
-        f"- the same in all, until the end of the search: {mean(fewer):.2f}",
+        f"- the same until the code was as fast as PROMISE's, of the {len(fewer['until_as_fast'])} where it was: "
+        f"{mean(fewer['until_as_fast']):.2f}",
+        f"- the same in all, until the end of the search for speed: {mean(fewer['compilations']):.2f}",
         "",
-        "| program, digits | double C++ (ms) | PROMISE (ms) | mptune (ms) | faster | compilations | until as fast "
-        "| variables | s |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| program, digits | double C++ (ms) | PROMISE (ms) | mptune (ms) | faster | PROMISE's compilations "
+        "| mptune's until types were decided | until as fast | in all | variables | s |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for name, entry in entries.items():
         if "faster" not in entry:
-            lines.append(f"| {name} | {cell(entry['why'])} | - | - | - | - | - | - | - |")
+            lines.append(f"| {name} | {cell(entry['why'])} | - | - | - | - | - | - | - | - | - |")
             continue
         both = [entry["promise"], entry["mptune"]]
         lines.append(
             f"| {name} | {entry['double_ms']:.3g} | {both[0]['time_ms']:.3g} | {both[1]['time_ms']:.3g} | "
             f"{entry['faster']:.2f} | "
-            + f"{both[0]['compilations']}, {both[1]['compilations']} | {both[1]['until_as_fast'] or '-'} | "
-            + f"{both[0]['variables']}, {both[1]['variables']} | {both[0]['wall_s']:.0f}, {both[1]['wall_s']:.0f} |"
+            + f"{both[0]['compilations']} | {both[1]['until_decided'] or '-'} | {both[1]['until_as_fast'] or '-'} | "
+            + f"{both[1]['compilations']} | {both[0]['variables']}, {both[1]['variables']} | "
+            + ", ".join("-" if one["cpu_s"] is None else f"{one['cpu_s']:.0f}" for one in both)
+            + " |"
         )
     return lines
 
 
-def per_variable(of: Mapping[str, Any]) -> float:
-    """Return how many compilations each variable took."""
-    return float(of["compilations"] / max(1, of["variables"]))
+def fewer_by(entries: Iterable[Mapping[str, Any]], what: str) -> list[float]:
+    """Return how many times as few compilations for each variable ``mptune`` took than PROMISE, where it got there."""
+    pairs = [(entry["promise"], entry["mptune"]) for entry in entries]
+    return [
+        theirs["compilations"] / theirs["variables"] * ours["variables"] / ours[what]
+        for theirs, ours in pairs
+        if ours[what] is not None
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -723,7 +760,6 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--programs", metavar="NAME,...", help="only these (default: those named here, or all)")
     found.add_argument("--thresholds", default="1e-3,1e-6,1e-9", metavar="X,...", help="of the program's answer")
     found.add_argument("--handwritten-error", type=float, default=1e-4, help="threshold beside hand-written templates")
-    found.add_argument("--digits", default="3,6", metavar="N,...", help="correct digits beside PROMISE")
     found.add_argument("--promise", type=Path, default=Path(sys.prefix), metavar="ENVIRONMENT", help="where PROMISE is")
     found.add_argument("--precisions", default="sd", help="types PROMISE may choose from, by its letters")
     found.add_argument("--budget", type=int, default=60, help="evaluations of each search")
@@ -818,10 +854,11 @@ def jobs(
         document["promise_version"] = promise.installed(options.promise)
         peer = (options.promise, options.precisions)
         found += [
-            ("promise", f"{name}, {digits}", partial(once, beside_promise, name, digits, *search, *peer))
+            ("promise", key, partial(beside_promise, name, digits, *search, *peer, document["promise"].get(key)))
             for name in DIGITS
             if name in chosen
-            for digits in map(int, options.digits.split(","))
+            for digits in DIGITS[name][1]
+            for key in [f"{name}, {digits}"]
         ]
     return found
 

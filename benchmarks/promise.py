@@ -18,8 +18,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -50,14 +49,10 @@ class Found:
     Attributes:
         types: the type of each variable.
         compilations: how many it took.
-        wall_s: seconds altogether.
-        text: the program with these types, to be timed.
     """
 
     types: dict[str, str]
     compilations: int
-    wall_s: float
-    text: str
 
 
 def as_cplusplus(text: str) -> str:
@@ -159,7 +154,6 @@ def search(environment: Path, program: Path, arguments: tuple[str, ...], digits:
         shutil.copy(HEADER, work)
         lines = ["compile:", f"- {_COMPILE}", f"run: {' '.join(['program', *arguments])}", "files: program.cc"]
         (work / "promise.yml").write_text("\n".join([*lines, f"nbDigits: {digits}", "output: found", ""]))
-        before = time.monotonic()
         answer = subprocess.run(
             [str(environment.resolve() / "bin" / "promise"), f"--precs={precisions}", "--conf=promise.yml"],
             cwd=work,
@@ -169,21 +163,20 @@ def search(environment: Path, program: Path, arguments: tuple[str, ...], digits:
             # Its tries are made in folders of their own, which it leaves.
             env={**os.environ, "TMPDIR": folder},
         )
-        wall_s = time.monotonic() - before
         told = answer.stdout + answer.stderr
         found = work / "found" / "program.cc"
         if not found.exists():
             reasons = [line for line in told.splitlines() if line.strip()]
             raise MptuneError(f"PROMISE found nothing for {program.stem}: {reasons[-1] if reasons else 'no output'}")
-        text, tally = found.read_text(), _TALLY.search(told)
+        tally = _TALLY.search(told)
         assert tally is not None, told
-        types = types_of((work / "program.cc").read_text(), text)
-        return Found(types, int(tally[1]), wall_s, in_own_types(text))
+        return Found(types_of((work / "program.cc").read_text(), found.read_text()), int(tally[1]))
 
 
-def in_double(program: Path) -> str:
-    """Return a program as it is before PROMISE, to be timed."""
-    return re.sub(r"__PR_\w+?__", "double", as_cplusplus(program.read_text()))
+def in_types(program: Path, types: Mapping[str, str] | None = None) -> str:
+    """Return a program as C++ in the processor's own types, to be timed: those found, or double throughout."""
+    own = {name: found.replace("half_float::half", "_Float16") for name, found in (types or {}).items()}
+    return re.sub(r"__PR_(\w+?)__", lambda tag: own[tag[1]] if own else "double", as_cplusplus(program.read_text()))
 
 
 def types_of(tagged: str, found: str) -> dict[str, str]:
@@ -198,15 +191,9 @@ def types_of(tagged: str, found: str) -> dict[str, str]:
     return dict(zip(pieces[1::2], match.groups(), strict=True))
 
 
-def in_own_types(text: str) -> str:
-    """Return a program found by PROMISE in the processor's own types, without PROMISE's headers."""
-    text = re.sub(r"#include <(?:half|floatx)\.hpp>\n", "", text)
-    return text.replace("half_float::half", "_Float16")
-
-
 @contextlib.contextmanager
 def built(text: str, arguments: tuple[str, ...]) -> Iterator[Callable[[], float]]:
-    """Compile a program as the host backend would, and give what runs it and returns its launch's shortest time."""
+    """Compile a program as the host backend would, and give what runs it and returns its launch's median time."""
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         (work / "program.cc").write_text(text)

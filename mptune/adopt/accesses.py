@@ -85,7 +85,9 @@ class _Body:
         if kind == "CXX_THIS_EXPR":
             return {_THIS}
         if kind == "MEMBER_REF_EXPR":
-            return {(*place, node.spelling) for place in (self._places(children[0]) if children else {_THIS})}
+            # (What a pointer of a list points at is as the list is: no place has a field twice, or there is no end.)
+            inside, name = self._places(children[0]) if children else {_THIS}, node.spelling
+            return {place if name in place[1:] else (*place, name) for place in inside}
         if kind == "BINARY_OPERATOR" and node.operator != ",":
             return {place for child in children if _is_pointer(child) for place in self._places(child)}
         if kind == "CONDITIONAL_OPERATOR":

@@ -24,16 +24,21 @@ from numpy.typing import NDArray
 from mptune import __version__
 from mptune.accuracy.metrics import resolve
 from mptune.adopt.apart import InstrumentApart, answer, has_fresh_answer
-from mptune.adopt.capture import Capture, CheckFailedError, capture, told_apart
+from mptune.adopt.capture import Capture, CheckFailedError, capture, plain_name, told_apart
+from mptune.adopt.caveats import listed
 from mptune.adopt.classes import TypeClass, TypeClasses
+from mptune.adopt.finding import OFFERED
+from mptune.adopt.findings import SIGNED, UNSIGNED, Draws
 from mptune.adopt.grouping import group, sensitivities
+from mptune.adopt.launched import classes_in, needed
+from mptune.adopt.origins import origin
 from mptune.adopt.parsing import ProgramError, Refusal, SourceFile
 from mptune.adopt.phases import files_in_phases
-from mptune.adopt.reading import NESTED, Program, read
+from mptune.adopt.reading import NESTED, Program, own_files, read
 from mptune.adopt.running import Built, TooLongError, build, run
 from mptune.adopt.sizes import RECORD, RUN, FoundSizes, find_sizes, hashed
-from mptune.adopt.writing import OFFERED, Adopted, Draws, classes_in, name_of, needed, write
-from mptune.errors import CompileError, MptuneError
+from mptune.adopt.writing import Adopted, name_of, write
+from mptune.errors import MptuneError
 
 __all__ = ["RECORD", "SOURCES", "AdoptSettings", "adopt"]
 
@@ -49,14 +54,14 @@ _GIVEN: Final = re.compile(r"-D[ \t]*([A-Za-z_]\w*(?:=[\w.+-]+)?)")
 _PROBED_S: Final = 10.0
 #: An instrumented build of more classes than these takes its time.
 _MOST_PROBED: Final = 20
-#: It runs a few times, so that a quick compilation is worth more than quick code.
-_PROBING: Final = ("-O1",)
 #: Of numbers that a program prints, when its sums have another order.
 _LARGEST_DIFFERENCE: Final = 1e-6
 #: By how much numbers are changed for fresh inputs, the first that does not break the answer.
 _CHANGES: Final = (0.1, 0.01, 0.001)
 #: Of an answer in the program's own types, against the program's own: the same operations in another order, at most.
 _LARGEST_ERROR: Final = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-1}
+#: The same where it is within that with literals of the program's own types, which take others in a template.
+_LARGEST_OF_LITERALS: Final = 1e-2
 #: Of whole numbers, those that may be the next one.
 _LARGEST_SHARE: Final = 1e-3
 
@@ -112,47 +117,28 @@ def adopt(
     if folder.is_symlink():
         folder = folder.resolve()
     _check_output(folder)
-    with _told_what_is_missing(settings.files):
-        on_progress("reading the program")
-        program = read(settings.files, settings.defines, settings.includes, settings.loops, settings.kernels)
-        _check(program)
-        on_progress("running the program")
-        refused = _refused(program)
-        try:
-            built = _built(program, files_in_phases(program))
-        except ProgramError as error:
-            if not refused:
-                raise
-            raise ProgramError("\n".join(map(str, refused.values()))) from error
-    with tempfile.TemporaryDirectory(prefix=".adopted-", dir=folder.parent) as scratch:
-        captured = _captured(program, built, settings, Path(scratch) / "capture", refused)
-        launched = {re.sub(r"<.*", "", launch.kernel).strip() for launch in captured.launches()}
-        refused = {name: refusal for name, refusal in refused.items() if name in launched}
-        if refused and not any(kernel.name in launched for kernel in program.kernels):
-            raise ProgramError("\n".join(map(str, refused.values())))
-        captured = captured.without(refused) if refused else captured
+    program, built, refused = _read_and_built(settings, on_progress)
+    with tempfile.TemporaryDirectory(prefix=".adopted-", dir=folder.parent) as made_in:
+        scratch = Path(made_in)
+        whole, refused = _adoptable(program, _captured(program, built, settings, scratch / "capture", refused), refused)
         if program.originals:
             on_progress("running it with its loops")
-            _check_loops(program, captured, settings, Path(scratch) / "loops")
-        classes = classes_in(program, captured)
+            _check_loops(program, whole, settings, scratch / "loops")
+        classes = classes_in(program, whole)
         on_progress("writing templates and definition")
-        launches = sum(1 for _ in captured.launches())
-        captured = _needed(program, classes, captured, settings, Path(scratch) / "needed" / folder.name)
-        left_out = launches - sum(1 for _ in captured.launches())
-        parameter_of = _parameters(
-            program, classes, captured, settings, Path(scratch) / "alone" / folder.name, on_progress
-        )
+        captured = _needed(program, classes, whole, settings, scratch / "needed" / folder.name)
+        needed_only = captured is not whole
+        parameter_of = _parameters(program, classes, captured, settings, scratch / "alone" / folder.name, on_progress)
         on_progress("finding out which sizes it has")
         found = FoundSizes({}, None, ())
         if not refused:
             found = find_sizes(
-                program, classes, parameter_of, built, captured, Path(scratch) / "sizes", needed_only=left_out > 0
+                program, classes, parameter_of, built, captured, scratch / "sizes", needed_only=needed_only
             )
-        target = Path(scratch) / folder.name
 
-        def written(draws: Draws | None, zeroed: bool) -> Adopted:
+        def written(draws: Draws | None, classes: TypeClasses, zeroed: bool) -> Adopted:
             return write(
-                *(program, classes, parameter_of, captured, target),
+                *(program, classes, parameter_of, captured, scratch / folder.name),
                 metric=settings.metric,
                 zeroed=zeroed,
                 numbers=found.numbers,
@@ -160,23 +146,17 @@ def adopt(
             )
 
         on_progress("comparing it with the program")
-        made, errors, zeroed = _faithful(functools.partial(written, None))
-        if made.draws.of != "data":
+        made, check, zeroed = _faithful(program, classes, functools.partial(written, None))
+        if made.found.draws.of != "data":
             on_progress("finding out what fresh inputs can be")
-            made = _with_draws(made, functools.partial(written, zeroed=zeroed))
-        document = _document(made, folder, program, settings, captured, found, errors, time.monotonic() - began)
-        document |= {"zeroed": zeroed, "needed_only": left_out > 0, "draws": dataclasses.asdict(made.draws)}
-        if left_out:
-            document["notes"].append(
-                f"{left_out:,} of {launches:,} launches are left out: the answer needs none of them"
-            )
-        document["notes"] += [
-            f"{name} is not adopted: the steps have what it did in this run, and what it was given last is compared"
-            for name in refused
-        ]
+            made = _with_draws(made, functools.partial(written, classes=classes, zeroed=zeroed))
+        document = _document(made, folder, program, settings, captured, found, check.errors, time.monotonic() - began)
+        document |= {"zeroed": zeroed, "needed_only": needed_only, "draws": dataclasses.asdict(made.found.draws)}
+        document["notes"] += _notes_of_parts(whole, captured, refused)
+        document["notes"] += [f"trials fail: {check.not_narrower}"] if check.not_narrower else []
         (made.folder / RECORD).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
         if folder.exists():
-            folder.rename(Path(scratch) / "before")
+            folder.rename(scratch / "before")
         made.folder.rename(folder)
     return made, document
 
@@ -298,6 +278,28 @@ def _files_not_given(folders: Iterable[Path], files: Sequence[Path], message: st
             yield f"{path} may have it: give all files of the program"
 
 
+def _read_and_built(
+    settings: AdoptSettings, on_progress: Callable[[str], None]
+) -> tuple[Program, Built, dict[str, Refusal]]:
+    """Read a program and compile it; return both, and the kernels that cannot be adopted, by name, each with why.
+
+    Raises:
+        ProgramError: it cannot be adopted as far as its text says that, or does not compile.
+    """
+    with _told_what_is_missing(settings.files):
+        on_progress("reading the program")
+        program = read(settings.files, settings.defines, settings.includes, settings.loops, settings.kernels)
+        _check(program)
+        on_progress("running the program")
+        refused = _refused(program)
+        try:
+            return program, _built(program, files_in_phases(program)), refused
+        except ProgramError as error:
+            if not refused:
+                raise
+            raise ProgramError("\n".join(map(str, refused.values()))) from error
+
+
 def _check(program: Program) -> None:
     """Check that a program can be adopted as far as its text says that.
 
@@ -330,7 +332,7 @@ def _refused(program: Program) -> dict[str, Refusal]:
     found: dict[str, Refusal] = {}
     for refusal in program.refusals:
         if not refusal.is_loop:
-            found.setdefault(re.sub(r"<.*", "", refusal.kernel).strip(), refusal)
+            found.setdefault(plain_name(refusal.kernel), refusal)
     launched = {site.kernel for site in program.launches}
     for name in {kernel.name for kernel in program.kernels} & found.keys():
         refusal = found.pop(name)
@@ -372,14 +374,28 @@ def _captured(
         ) from None
 
 
+def _adoptable(
+    program: Program, captured: Capture, refused: Mapping[str, Refusal]
+) -> tuple[Capture, dict[str, Refusal]]:
+    """Return a capture as if the host did what kernels do that cannot be adopted, and those of them it launches.
+
+    Raises:
+        ProgramError: no other kernel was.
+    """
+    launched = {plain_name(launch.kernel) for launch in captured.launches()}
+    left_out = {name: refusal for name, refusal in refused.items() if name in launched}
+    if left_out and not any(kernel.name in launched for kernel in program.kernels):
+        raise ProgramError("\n".join(map(str, left_out.values())))
+    return (captured.without(left_out) if left_out else captured), left_out
+
+
 def _check_loops(program: Program, captured: Capture, settings: AdoptSettings, folder: Path) -> None:
     """Check that a program does with kernels what it does with the loops that these were.
 
     Raises:
         ProgramError: it does not.
     """
-    texts = {file.path: file for file in (*program.files, *program.originals)}
-    plain = run(_built(program, list(texts.values())), settings.arguments, writes=_made(folder))
+    plain = run(_built(program, own_files(program)), settings.arguments, writes=_made(folder))
     difference = told_apart(plain.output, captured.output, tolerance=_LARGEST_DIFFERENCE)
     if difference:
         places = ", ".join(str(kernel.extent) for kernel in program.kernels)
@@ -398,7 +414,7 @@ def _needed(
         return captured
     parameter_of = _grouped(_free(program, classes), settings.types)
     try:
-        _faithful(lambda zeroed: write(program, classes, parameter_of, fewer, folder, zeroed=zeroed))
+        _faithful(program, classes, lambda c, zeroed: write(program, c, parameter_of, fewer, folder, zeroed=zeroed))
     except MptuneError:
         return captured
     return fewer
@@ -432,7 +448,7 @@ def _parameters(
     on_progress("finding out how much each variable can bear")
     try:
         made = write(program, classes, own, captured, folder, metric=settings.metric)
-        with InstrumentApart(made.folder / f"{made.name}.py", flags=_PROBING, limit_s=_PROBED_S) as instrument:
+        with InstrumentApart(made.folder / f"{made.name}.py", limit_s=_PROBED_S) as instrument:
             names = {
                 name: [p for p in instrument.tunable.parameter_names if p.rpartition(".")[2] == parameter]
                 for name, parameter in own.items()
@@ -467,57 +483,103 @@ def _grouped(free: Sequence[TypeClass], types: int) -> dict[str, str]:
     return found
 
 
-def _faithful(written: Callable[[bool], Adopted]) -> tuple[Adopted, dict[str, float], bool]:
-    """Return what is written of a program, how far each output is from the program's, and whether memory is zeroed.
+def _faithful(
+    program: Program, classes: TypeClasses, written: Callable[[TypeClasses, bool], Adopted]
+) -> tuple[Adopted, _Check, bool]:
+    """Return what is written of a program, what came of a run of it, and whether memory is zeroed.
 
     Args:
+        program: the program.
+        classes: its type classes.
         written: is told whether memory that nothing is copied to is zero at first: some programs count on that.
 
     Raises:
         ProgramError: it gives another answer than the program.
     """
-    made = written(False)
     try:
-        return made, _checked(made), False
+        return *_checked(program, classes, lambda each: written(each, False)), False
     except ProgramError:
-        made = written(True)
-        return made, _checked(made), True
+        return *_checked(program, classes, lambda each: written(each, True)), True
 
 
-def _checked(made: Adopted) -> dict[str, float]:
-    """Run what was made in the program's own types, and return how far each output is from the program's.
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """What came of a run of what was made, in the program's own types.
+
+    Attributes:
+        errors: how far each output is from the program's.
+        too_far: why that is too far; "" if it is not.
+        not_narrower: why it does not compile in narrower types; "" if it does.
+    """
+
+    errors: dict[str, float]
+    too_far: str
+    not_narrower: str
+
+
+def _checked(
+    program: Program, classes: TypeClasses, written: Callable[[TypeClasses], Adopted]
+) -> tuple[Adopted, _Check]:
+    """Return what is written of a program, and what came of a run of it in its own types.
 
     Raises:
         ProgramError: too far.
     """
+    made = written(classes)
+    check = _compared(program, made)
+    too_far = check.too_far
+    if too_far and max(check.errors.values()) <= _LARGEST_OF_LITERALS:
+        # Literals of a template take the type of what they meet, and some programs make much of the last digit: with
+        # their literals as they are, the arithmetic is the program's.
+        too_far = _compared(program, written(dataclasses.replace(classes, literals=()))).too_far
+        made = written(classes)
+    if too_far:
+        raise ProgramError(too_far)
+    return made, check
+
+
+def _compared(program: Program, made: Adopted) -> _Check:
+    """Run what was made in the program's own types.
+
+    Raises:
+        ProgramError: it cannot be run.
+    """
     try:
-        outputs = answer(made.folder / f"{made.name}.py")
-    except CompileError as error:
-        raise ProgramError(_why_not_compiled(made, str(error))) from None
+        outputs, narrower = answer(made.folder / f"{made.name}.py")
+    except ProgramError:
+        raise
+    except MptuneError as error:
+        raise ProgramError(_told_in_program(program, made, error, "cannot be adopted")) from None
     errors: dict[str, float] = {}
-    for buffer in made.buffers:
+    why = ""
+    for buffer in made.found.buffers:
         for start, theirs in buffer.results.items():
             ours = outputs[buffer.name].reshape(-1)[start : start + theirs.size]
             errors[buffer.name] = max(errors.get(buffer.name, 0.0), _error(ours, theirs))
             limit = _LARGEST_ERROR.get(str(theirs.dtype), 0.0)
             if not errors[buffer.name] <= limit and not _are_cut_alike(ours, theirs):
-                raise ProgramError(
+                why = why or (
                     f"{made.name}: what was written of the program gives another answer than the program: "
                     f"{buffer.name} is off by {errors[buffer.name]:.2g} (NRMSE), and {limit:g} is the most "
                     "that another order of operations explains; please report this with the program"
                 )
-    return errors
+    not_narrower = _told_in_program(program, made, narrower, "cannot have narrower types") if narrower else ""
+    return _Check(errors, why, not_narrower)
 
 
-def _why_not_compiled(made: Adopted, message: str) -> str:
-    """Return why a program cannot be adopted of which a template does not compile, with the line of it."""
-    found = re.search(r"^(\w+)\.cu\.j2:(\d+): error: (.*)", message, re.MULTILINE)
-    if found is None:
-        return f"{made.name} cannot be adopted: {message}"
-    lines = (made.folder / f"{found[1]}.cu.j2").read_text(encoding="utf-8").splitlines()
+def _told_in_program(program: Program, made: Adopted, error: MptuneError, what: str) -> str:
+    """Return what cannot be done where templates do not compile, or run, with the line that one is of."""
+    message = str(error)
+    words = re.search(r"\berror: (.*)", message) or re.search(r"(.*)", message)
+    cited = re.search(r"(\w+)\.cu\.j2:(\d+): error:", message) or re.search(r"(\w+)\.cu\.j2:(\d+)", message)
+    kernel = next((each for each in program.kernels if cited is not None and each.identifier == cited[1]), None)
+    if cited is None or kernel is None or words is None:
+        return f"{made.name} {what}: {message}"
+    text = (made.folder / f"{cited[1]}.cu.j2").read_text(encoding="utf-8")
+    place, line = origin(program, kernel, text, int(cited[2])) or (kernel.extent, "")
     return (
-        f"kernel {found[1]} cannot be adopted: what was written of it does not compile ({found[3]}):\n"
-        f"  {lines[int(found[2]) - 1].strip()}\nwrite this line, or what it uses, in plainer C++"
+        f"{place}: kernel {kernel.label} {what}: what was written of this line does not compile ({words[1]}):\n"
+        f"  {line}\nwrite it, or what it uses, in plainer C++"
     )
 
 
@@ -532,9 +594,9 @@ def _are_cut_alike(ours: NDArray[Any], theirs: NDArray[Any]) -> bool:
 def _with_draws(made: Adopted, written: Callable[[Draws], Adopted]) -> Adopted:
     """Return what was made with fresh inputs that change its answer and do not break it, if there are such."""
     for draws in (Draws(of, by) for of in ("computed", "numbers") for by in _CHANGES):
-        if made.draws != draws:
+        if made.found.draws != draws:
             made = written(draws)
-        if made.draws == draws and has_fresh_answer(made.folder / f"{made.name}.py"):
+        if made.found.draws == draws and has_fresh_answer(made.folder / f"{made.name}.py"):
             return made
     return written(Draws("nothing", 0.0))
 
@@ -577,8 +639,12 @@ def _document(
             "run_in": str(Path.cwd()),
         },
         "kernels": [
-            {"name": name, "launches": count, "place": str(by_label[name].extent) if name in by_label else ""}
-            for name, count in made.kernels.items()
+            {
+                "name": name,
+                "launches": len(each.launched.launches),
+                "place": str(by_label[name].extent) if name in by_label else "",
+            }
+            for name, each in made.found.kernels.items()
         ],
         "buffers": [
             {
@@ -588,7 +654,7 @@ def _document(
                 "type": buffer.precision or buffer.dtype,
                 "role": "output" if buffer.is_output else _ROLE[buffer.role],
             }
-            for buffer in made.buffers
+            for buffer in made.found.buffers
         ],
         "parameters": [
             {
@@ -598,16 +664,16 @@ def _document(
                 "classes": [each.name for each in parameter.classes],
                 "members": list(parameter.members),
             }
-            for parameter in made.parameters
+            for parameter in made.found.parameters
         ],
-        "kept": {each.name: each.kept for each in made.kept},
-        "sizes": dict(made.sizes),
+        "kept": {each.name: each.kept for each in made.found.kept},
+        "sizes": dict(made.found.sizes),
         "size_arguments": dict(found.positions),
         "no_sizes": list(found.refused),
         "numbers": dict(found.numbers.texts) if found.numbers else {},
-        "layout": hashed(made.layout),
+        "layout": hashed(made.found.layout),
         "refused": [str(refusal) for refusal in program.refusals],
-        "notes": [*made.notes, *_notes_of(captured)],
+        "notes": [*made.found.notes, *_notes_of(captured), *_notes_of_metric(made, settings.metric)],
         "caveats": list(made.caveats),
         "written": {str(file.relative_to(made.folder)): _hash_of(file) for file in _files_in(made.folder)},
         "errors": dict(errors),
@@ -638,6 +704,25 @@ def _notes_of(captured: Capture) -> Iterator[str]:
         yield f"run again, the program did not do the same: {difference}; what is tuned is its second run"
     for left_out in captured.left_out:
         yield f"left out of the record, for its size: {left_out}"
+
+
+def _notes_of_parts(whole: Capture, captured: Capture, refused: Iterable[str]) -> Iterator[str]:
+    """Say what of a run is left out: launches that the answer does not need, and kernels that cannot be adopted."""
+    launches = sum(1 for _ in whole.launches())
+    if left_out := launches - sum(1 for _ in captured.launches()):
+        yield f"{left_out:,} of {launches:,} launches are left out: the answer needs none of them"
+    for name in refused:
+        yield f"{name} is not adopted: the steps have what it did in this run, and what it was given last is compared"
+
+
+def _notes_of_metric(made: Adopted, metric: str | None) -> Iterator[str]:
+    """Say why outputs are compared otherwise than by default."""
+    signed = [buffer.name for buffer in made.found.buffers if buffer.is_output and buffer.metric == SIGNED]
+    if signed and metric is None:
+        yield (
+            f"{listed(signed)} {'has' if len(signed) == 1 else 'have'} values of either sign, by whose mean {UNSIGNED} "
+            f"would divide: errors are compared with the mean magnitude instead ({SIGNED}; --metric chooses another)"
+        )
 
 
 def _hash_of(file: Path) -> str:

@@ -6,7 +6,8 @@ Numbers that are rounded, or changed, lead some kernels out of their arrays, and
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -14,31 +15,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.adopt.parsing import ProgramError
-from mptune.backends import get_backend
+from mptune.backends.base import CompileOptions
+from mptune.backends.host import HostBackend
+from mptune.backends.host_compiler import HostCompiler
 from mptune.buffers.data import make_inputs
 from mptune.buffers.draws import FIRST, Draw, Stream
-from mptune.errors import LaunchError, MptuneError
+from mptune.errors import CompileError, LaunchError, MptuneError
 from mptune.evaluators.instrument import Instrument
 from mptune.kernel import Application
 from mptune.kernel.limits import widest
 from mptune.launching import ApplicationLauncher, Arrays, inputs_from
 from mptune.processes import Channel, ChildEnded, PythonChild
 from mptune.registry import load_tunable
-from mptune.space.configuration import Value
+from mptune.rendering import cited, render
+from mptune.space.configuration import Configuration, Value
+from mptune.space.parameters import PrecisionParameter
 
 __all__ = ["InstrumentApart", "answer", "has_fresh_answer"]
 
 #: How long a run may take for a start, with what is compiled for it.
 _STARTING_S: Final = 60.0
 _ANSWER_S: Final = 300.0
+#: No operations are joined to one that rounds once: some programs make much of the last digit, and theirs are compared.
+_AS_THE_PROGRAM: Final = ("-ffp-contract=off",)
 #: By how much a fresh input may change the size of an answer.
 _LARGEST_CHANGE: Final = 4.0
 
 Outputs = Mapping[str, NDArray[Any]]
 
 
-def answer(definition: Path) -> Outputs:
-    """Return the outputs of what was written, in the program's own types.
+def answer(definition: Path) -> tuple[Outputs, CompileError | None]:
+    """Return the outputs of what was written, in the program's own types, and why it cannot be compiled in others.
 
     Raises:
         ProgramError: it crashed, or did not end.
@@ -47,7 +54,7 @@ def answer(definition: Path) -> Outputs:
     child = PythonChild("mptune.adopt.apart:tell_answer", keeps_output=True)
     try:
         child.send(str(definition))
-        found: Outputs | MptuneError = child.receive(_ANSWER_S)
+        found: tuple[Outputs, CompileError | None] | MptuneError = child.receive(_ANSWER_S)
     except TimeoutError:
         raise ProgramError(f"{definition.stem}: what was written did not end within {_ANSWER_S:g} s") from None
     except ChildEnded as ended:
@@ -78,7 +85,6 @@ class InstrumentApart:
 
     Args:
         definition: of what is run.
-        flags: of the compiler.
         limit_s: how long a run may take, once one has been made.
 
     Attributes:
@@ -89,9 +95,9 @@ class InstrumentApart:
         MptuneError: it cannot be run so.
     """
 
-    def __init__(self, definition: Path, *, flags: Sequence[str], limit_s: float) -> None:
+    def __init__(self, definition: Path, *, limit_s: float) -> None:
         self.tunable = load_tunable(definition)
-        self._given = (str(definition), tuple(flags))
+        self._definition = str(definition)
         self._limit_s = limit_s
         self._start()
 
@@ -122,7 +128,7 @@ class InstrumentApart:
     def _start(self) -> None:
         self._child = PythonChild("mptune.adopt.apart:serve", keeps_output=True)
         try:
-            self._child.send(self._given)
+            self._child.send(self._definition)
             _raised(self._child.receive(_STARTING_S))
         except (ChildEnded, TimeoutError):
             self._child.kill()
@@ -143,10 +149,9 @@ def _raised(found: dict[str, float] | MptuneError) -> dict[str, float]:
 
 def serve(channel: Channel) -> None:
     """Answer with the errors of signatures, those in the widest types first."""
-    definition, flags = channel.recv()
     try:
-        tunable = load_tunable(Path(definition))
-        with Instrument(tunable, tunable.resolve_sizes(), flags=flags) as instrument:
+        tunable = load_tunable(Path(channel.recv()))
+        with Instrument(tunable, tunable.resolve_sizes()) as instrument:
             channel.send(instrument.errors({}))
             while True:
                 channel.send(_errors_or_why_not(instrument, channel.recv()))
@@ -162,17 +167,20 @@ def _errors_or_why_not(instrument: Instrument, signature: Mapping[str, Value]) -
 
 
 def tell_answer(channel: Channel) -> None:
-    """Answer with the outputs of a definition."""
+    """Answer with the outputs of a definition, and why it does not compile in narrower types."""
     try:
-        channel.send(_outputs(Path(channel.recv()), FIRST))
+        application = _loaded(Path(channel.recv()))
+        with ThreadPoolExecutor(1) as pool:  # (what compiles is another process)
+            narrower = pool.submit(_why_not_narrower, application)
+            channel.send((_outputs(application, FIRST), narrower.result()))
     except MptuneError as error:
         channel.send(error)
 
 
 def tell_change(channel: Channel) -> None:
     """Answer whether a fresh input of a definition has another answer than the first one, of about the same size."""
-    definition = Path(channel.recv())
-    first, fresh = (_outputs(definition, draw) for draw in (FIRST, Draw(Stream.UNSEEN)))
+    application = _loaded(Path(channel.recv()))
+    first, fresh = (_outputs(application, draw) for draw in (FIRST, Draw(Stream.UNSEEN)))
     changes = []
     for name, values in first.items():
         if values.dtype.kind == "f":
@@ -182,12 +190,32 @@ def tell_change(channel: Channel) -> None:
     channel.send(bool(changes) and all(changes))
 
 
-def _outputs(definition: Path, draw: Draw) -> Outputs:
-    """Return the outputs of what was written, in the program's own types."""
+def _loaded(definition: Path) -> Application:
     application = load_tunable(definition)
     assert isinstance(application, Application)
+    return application
+
+
+def _why_not_narrower(application: Application) -> CompileError | None:
+    """Return why a kernel does not compile where every type is the next narrower one; None if all do."""
+    sizes, backend = application.resolve_sizes(), HostBackend()
+    for kernel in application.kernels.values():
+        chosen = [p for p in kernel.parameters if isinstance(p, PrecisionParameter) and len(p.values) > 1]
+        if chosen:  # (one that has no parameters has no space)
+            own = widest(kernel, sizes, backend.device.constraints())[0]
+            configuration = Configuration({**own, **{p.name: p.values[1] for p in chosen}})
+            try:
+                backend.compiler.compile(render(kernel, configuration, sizes), kernel.function, CompileOptions())
+            except CompileError as error:
+                return CompileError(cited(str(error), kernel, configuration, sizes))
+    return None
+
+
+def _outputs(application: Application, draw: Draw) -> Outputs:
+    """Return the outputs of what was written, in the program's own types."""
     sizes = application.resolve_sizes()
-    backend = get_backend("host")
+    backend = HostBackend()
+    backend.compiler = HostCompiler(flags=_AS_THE_PROGRAM)
     given, all_sizes = inputs_from(application, sizes, make_inputs(application, sizes, 0, draw))
     configuration = widest(application, sizes, backend.device.constraints())[0]
     launcher = ApplicationLauncher(application, configuration, backend)

@@ -39,15 +39,29 @@ __all__ = [
     "Scalar",
     "Structure",
     "capture",
+    "plain_name",
     "told_apart",
 ]
 
 #: Launches of a kernel whose data are kept, besides the first and the last.
 _SAMPLED: Final = 2
-#: Lines about time and speed differ from run to run.
-_TIMES: Final = re.compile(
-    r"(?i)time|second|elapsed|\b[munµ]?s\b|\([munµ]?s\)|ms\b|/s\b|flops?|bandwidth|throughput|speed|perf|rate|lups|cycles|clock|\b\d?\d:\d\d"
+#: What a number may stand for that differs from run to run: what is said before it, or its unit. Steps in time and
+#: speeds of matter are results.
+_TIME_WORD: Final = re.compile(
+    r"(?i)(?<!some)time(?!s?[-_ ]?(?:steps?|levels?|points?|index|series|constants?)\b)|elapsed|wall|latency"
+    r"|\b(?:milli|micro|nano|m)?sec(?:ond)?s\b|\b[munµ]s\b|flops?\b|bandwidth|throughput|(?:transfer|data|frame) rate"
+    r"|[gt]?b/s\b|speed-?up|perf\b|performance|lups|cycles|clock"
 )
+_UNIT_TEXT: Final = (
+    r"(?:[munµ]?s|m?secs?|(?:milli|micro|nano)?seconds?|[kmgtp]?i?b(?:ytes?)?/s(?:ec)?|[kmgtp]?fl?op/?s|[kmgtp]?lups|cycles"
+    r"|[kmg]?hz|fps|(?!(?:[kcm]?m|rad)/)\w*/s(?:ec(?:ond)?)?)\b"
+)
+_UNIT: Final = re.compile(rf"(?i)\s*[\[(]?\s*{_UNIT_TEXT}")
+#: What a number counts that stands before it.
+_COUNTED: Final = re.compile(r"(?i)\s*times\b")
+#: A unit before all numbers of a line.
+_UNIT_BEFORE: Final = re.compile(rf"(?i)[\[(]\s*{_UNIT_TEXT}\s*[\])]|\bin {_UNIT_TEXT}")
+_CLOCK: Final = re.compile(r"\b\d?\d:\d\d")
 _NUMBER: Final = re.compile(r"[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?")
 #: Of what a run printed, in messages.
 _LAST_LINES: Final = 3
@@ -191,11 +205,6 @@ class Launch:
     after: Mapping[int, int | None]
 
     @property
-    def has_contents(self) -> bool:
-        """Whether its data were kept."""
-        return bool(self.before)
-
-    @property
     def changed(self) -> frozenset[int]:
         """The allocations that held something else when it was done; of a launch whose data were kept."""
         return frozenset(
@@ -278,10 +287,6 @@ class Capture:
             if isinstance(found, Launch) and kernel in (None, found.kernel):
                 yield found
 
-    def kept_launches(self, kernel: str) -> tuple[Launch, ...]:
-        """Return the launches of a kernel whose data were kept, in order."""
-        return tuple(found for found in self.launches(kernel) if found.has_contents)
-
     def without(self, kernels: Collection[str]) -> Capture:
         """Return the capture as if the host did what some kernels did, by their names.
 
@@ -299,7 +304,7 @@ class Capture:
         later: set[int] = set()
         for index in reversed(self.sequence.tolist()):
             launch = self.different[index]
-            if not isinstance(launch, Launch) or _plain(launch.kernel) not in kernels:
+            if not isinstance(launch, Launch) or plain_name(launch.kernel) not in kernels:
                 if isinstance(launch, Launch):
                     later |= {value.allocation for value in launch.arguments if isinstance(value, Place)}
                 sequence.append(index)
@@ -331,6 +336,31 @@ class Capture:
     def outputs(self) -> tuple[Copy, ...]:
         """What the program took back last: of each allocation the last copies of its parts to the host."""
         return tuple(copies[-1] for copies in self.taken_back.values())
+
+    @property
+    def turns(self) -> Mapping[int, Sequence[Sequence[int | None]]]:
+        """What the program took back, by allocation: keys of the last copies of its parts, of the last but one, ...
+
+        If it took nothing back, what its kernels wrote.
+        """
+        kept = {place: [copy.contents for copy in copies] for place, copies in self.taken_back.items()}
+        if not kept:
+            for launch in self.launches():
+                kept |= {Place(id, 0): [launch.after[id]] for id in launch.changed}
+        parts: dict[int, list[list[int | None]]] = {}
+        for place in sorted(kept, key=lambda place: (place.allocation, place.offset)):
+            parts.setdefault(place.allocation, []).append(kept[place][::-1])
+        return {
+            id: [[each[turn] for each in keys if turn < len(each)] for turn in range(max(map(len, keys)))]
+            for id, keys in parts.items()
+        }
+
+    def joined(self, keys: Sequence[int | None]) -> NDArray[np.uint8] | None:
+        """Return data by their keys, one after the other; None if some were not kept."""
+        import numpy as np
+
+        known = [self.contents(key) for key in keys if key is not None]
+        return np.concatenate(known) if len(known) == len(keys) else None
 
     def contents(self, key: int) -> NDArray[np.uint8]:
         """Return data by their key, as bytes."""
@@ -504,14 +534,14 @@ def _plan(
         if room_bytes >= 0:
             wanted.add(number)
     for kernel, numbers in launches.items():
-        if _plain(kernel) in whole:
+        if plain_name(kernel) in whole:
             wanted.update(numbers)
         last = len(numbers) - 1
         wanted |= {numbers[last * i // (_SAMPLED + 1)] for i in range(_SAMPLED + 2)}
     return sorted(wanted)
 
 
-def _plain(kernel: str) -> str:
+def plain_name(kernel: str) -> str:
     """Return the name of a kernel without template arguments."""
     return re.sub(r"<.*", "", kernel).strip()
 
@@ -554,27 +584,50 @@ def told_apart(one: str, other: str, tolerance: float = 0.0) -> tuple[str, str] 
     """
     heading = ""
     for a, b in zip(one.splitlines(), other.splitlines(), strict=False):
-        if a != b and not _differ_in_times(a, b, heading) and not (tolerance and _are_close(a, b, tolerance)):
+        if a != b and not _are_alike(a, b, heading, tolerance):
             return a.strip()[:80], b.strip()[:80]
         if a.upper() != a.lower():
             heading = a
     return None
 
 
-def _are_close(one: str, other: str, tolerance: float) -> bool:
-    """Whether two lines have the same words, and nearly the same numbers."""
-    pairs = zip(_NUMBER.findall(one), _NUMBER.findall(other), strict=False)
-    return _NUMBER.sub("", one) == _NUMBER.sub("", other) and all(
-        math.isclose(float(a), float(b), rel_tol=tolerance, abs_tol=tolerance**2) for a, b in pairs
+def _are_alike(one: str, other: str, heading: str, tolerance: float) -> bool:
+    """Whether two lines have the same words, and nearly the same numbers but for times."""
+    if _NUMBER.sub("", one).split() != _NUMBER.sub("", other).split():
+        return False
+    pairs = zip(_NUMBER.findall(one), _NUMBER.findall(other), _are_times(one, heading), strict=True)
+    return all(
+        a == b or is_time or math.isclose(float(a), float(b), rel_tol=tolerance, abs_tol=tolerance**2)
+        for a, b, is_time in pairs
     )
 
 
-def _differ_in_times(one: str, two: str, heading: str) -> bool:
-    """Whether two lines tell a time each: they say so, or are numbers alone below a line that does."""
-    if _NUMBER.sub("", one) != _NUMBER.sub("", two):
-        return False
-    alone = re.fullmatch(r"[\s,;|]*", _NUMBER.sub("", one)) is not None
-    return _TIMES.search(one) is not None or (alone and _TIMES.search(heading) is not None)
+def _are_times(line: str, heading: str) -> list[bool]:
+    """Return for each number of a line whether it is a time or a speed: by its unit, or by what stands before it.
+
+    Numbers alone are what the line above says; where it has as many words, each is what its own says.
+    """
+    numbers = list(_NUMBER.finditer(line))
+    if _CLOCK.search(line):
+        return [True] * len(numbers)
+    if not re.sub(r"[\s,;|]+", "", _NUMBER.sub("", line)):
+        columns = re.split(r"[\s,;|]+", heading.strip(" \t,;|"))
+        columns = columns if len(columns) == len(numbers) else [heading] * len(numbers)
+        return [bool(_TIME_WORD.search(each) or re.search(_UNIT_BEFORE, f"({each})")) for each in columns]
+    found: list[bool] = []
+    end, has_unit = 0, False
+    for number in numbers:
+        before = line[end : number.start()]
+        if found and (counted := _UNIT.match(before) or _COUNTED.match(before)):
+            before = before[counted.end() :]
+        label = re.split(r"[,;|]", before)[-1]
+        has_word = _TIME_WORD.search(label) is not None
+        has_unit |= _UNIT_BEFORE.search(before) is not None
+        is_next = bool(found) and not re.search(r"\w", before)  # as in "times 0.1 0.2"
+        own = _UNIT.match(line, number.end()) is not None
+        found.append(own or has_word or has_unit or (is_next and found[-1]))
+        end = number.end()
+    return found
 
 
 def _bare(operation: Operation) -> Operation:

@@ -8,9 +8,10 @@ from typing import Final
 import numpy as np
 
 from mptune.adopt.capture import Capture, Copy, Launch, Place
+from mptune.adopt.findings import Findings
 from mptune.adopt.sequence import Call
 
-__all__ = ["after_results", "earlier_copies", "same_in_all_draws"]
+__all__ = ["after_results", "caveats", "listed", "same_in_all_draws"]
 
 #: Numbers with so few digits are written in the program.
 _FEW_DIGITS: Final = 6
@@ -18,7 +19,58 @@ _FEW_DIGITS: Final = 6
 _SEVERAL: Final = 3
 
 
-def earlier_copies(capture: Capture) -> dict[int, int]:
+def caveats(capture: Capture, found: Findings) -> Iterator[str]:
+    """Say what the errors of runs leave out; each text has the word, by which runs know what it is about."""
+    for place in capture.taken_back:
+        if name := found.left_out.get(place.allocation):
+            yield (
+                f"errors leave out the variable {name}, which the program copies to the host: only emit --into "
+                "compares it"
+            )
+    for name in found.progress:
+        yield (
+            f"errors leave out {name}, which the program copies to the host again and again, at last nearly zero: that "
+            "says how far a loop has come, and is no answer"
+        )
+    names = {buffer.allocation: buffer.name for buffer in found.buffers if buffer.field_of is None}
+    copies = _earlier_copies(capture)
+    judged = {number: name for number, name in names.items() if name not in found.progress}
+    earlier = [f"{name} {copies[number]}" for number, name in judged.items() if number in copies]
+    if earlier:
+        yield (
+            "errors are those of what is copied to the host last: what was there in earlier copies "
+            f"({listed(earlier)}) only emit --into compares"
+        )
+
+    def numbers(index: int) -> Iterator[tuple[str, float]]:
+        kernel, launch = found.launch_at[index]
+        for parameter, value in zip(found.kernels[kernel].launched.parameters, launch.arguments, strict=True):
+            if isinstance(value, float):
+                yield f"{parameter.name} of {kernel}", value
+
+    given = after_results(capture, numbers, lambda number: names.get(number, capture.allocations[number].name))
+    if given := tuple(filter(None, given)):
+        yield (
+            f"errors may be far larger: the host gives the device {listed(given)} after it could see results, and "
+            "where it computes that from them, each run here has it as in the program's own types; only emit --into "
+            "compares whole programs"
+        )
+    same = same_in_all_draws(
+        found.calls,
+        {name: each.launched.roles for name, each in found.kernels.items()},
+        [buffer.name for buffer in found.buffers if found.draws.of == "data" and buffer.has_numbers],
+        has_varied_numbers=found.draws.of == "numbers",
+    )
+    if same and found.draws.of != "nothing":
+        yield f"errors on other data are not known of {listed(same)}: it is the same in every draw"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
+    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+
+
+def _earlier_copies(capture: Capture) -> dict[int, int]:
     """Return how often memory was copied to the host that held something else at the end, by allocation."""
     found: dict[int, int] = {}
     for place, copies in capture.taken_back.items():

@@ -22,6 +22,7 @@ from mptune.adopt.reading import Memory, Parameter, Program
 from mptune.cplusplus import Token, tokens
 
 __all__ = [
+    "PRECISIONS",
     "Choice",
     "Copy",
     "Literal",
@@ -33,6 +34,9 @@ __all__ = [
     "TypeSlot",
     "type_classes",
 ]
+
+#: The types of a program's numbers that mptune has a name for.
+PRECISIONS: Final = {"double": "fp64", "float": "fp32", "__half": "fp16", "__nv_bfloat16": "bf16"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +119,8 @@ class Literal:
 
     Attributes:
         extent: the literal, also in the body of a macro that computes with its arguments; a macro that stands for a
-            number (``M_PI``, ``#define HALF (1.0 / 2)``) is one literal where it is used.
+            number (``M_PI``, ``#define HALF (1.0 / 2)``) is one literal where it is used, as is a limit of a type
+            (``std::numeric_limits<double>::max()``).
         text: how it is written (``0.5f``), or the macro's name.
         scalar: its type in the program.
         function: the kernel (its label) or device function it is in.
@@ -135,7 +140,8 @@ class MathCall:
 
     Attributes:
         extent: the function's name in the call (with ``std::``).
-        name: the function, without ``f``, ``__`` or ``std::`` (``exp`` for ``expf``, ``__expf`` and ``std::exp``).
+        name: the function, without ``f``, ``__`` or ``std::`` (``exp`` for ``expf``, ``__expf`` and ``std::exp``);
+            CUDA's ``min`` of floating-point numbers, which is not that of C++, is ``fmin``.
         text: how it is written.
         function: the kernel (its label) or device function it is in.
         meets: names of the classes of its arguments' arithmetic; of the class its result is assigned to, if these have
@@ -303,6 +309,8 @@ _CASTS: Final = ("CSTYLE_CAST_EXPR", "CXX_STATIC_CAST_EXPR", "CXX_FUNCTIONAL_CAS
 _LOOPS: Final = ("FOR_STMT", "WHILE_STMT", "DO_STMT")
 _ASSIGNS: Final = ("=", "+=", "-=", "*=", "/=")
 _NUMBER: Final = re.compile(r"\.?\d.*")
+#: How limits of types are written that take the type of what they meet.
+_LIMITS: Final = frozenset(("std", "numeric_limits", "max", "min", "lowest", "epsilon", "infinity", "quiet_NaN"))
 _FLOATING: Final = re.compile(r"(?!0[xX])(\d*\.\d*|\d+(?=[eE]))([eE][+-]?\d+)?[fFlL]?|0[xX].*[pP].*|\d+[fF]")
 #: Functions of one or more numbers, by the name without ``f``; whatever else a kernel calls is the program's own.
 MATH: Final = frozenset(
@@ -553,6 +561,9 @@ class _Finder:
         if slot is None:
             words = [token.text for token in self._within(name.file, start, name.start)]
             slot = next((self._memory_types[word] for word in words if word in self._memory_types), None)
+        if slot is None and not is_pointer(canonical) and self._on_device and self._is_new(node, words):
+            auto = next(token for token in self._within(name.file, start, name.start) if token.text == "auto")
+            slot = self._slot_at(name.file, auto.start, auto.start + len("auto"), found, True)
         if slot is None:
             if "auto" in words:
                 self._follows.setdefault(own, [])
@@ -563,6 +574,10 @@ class _Finder:
         member = Member(node.spelling, function, kind, is_pointer(canonical), slot, name)
         self._members.setdefault((name, kind, slot.scalar, function), member)
         return own
+
+    def _is_new(self, node: Node, words: Sequence[str]) -> bool:
+        """Whether a variable is declared ``auto`` and has no type of something else: ``auto sum = 0.0``."""
+        return "auto" in words and bool(node.children) and not any(map(self._root, self._values(node.children[-1])))
 
     def _is_list(self, node: Node, name: Extent) -> bool:
         """Whether a variable is one of several of a declaration."""
@@ -621,9 +636,11 @@ class _Finder:
         """Whether a macro stands for a number, computed from no variable."""
         if name not in self._macros:
             return True  # of the system: M_PI, FLT_MAX
-        if self._has_arguments(name):
+        body = self._body(name)
+        if self._has_arguments(name) or any(token.text == "{" for token in body):
             return False
-        words = [token.text for token in self._body(name) if token.kind == "name" and token.text != name]
+        words = {token.text for token in body if token.kind == "name"} - {name}
+        words -= _LIMITS if "numeric_limits" in words else frozenset()
         return all(
             word in self._types or word in _SCALARS or (word in self._unit.macros and self._is_number(word))
             for word in words
@@ -742,6 +759,9 @@ class _Finder:
         own = self._note_cast(slot, is_pointer(canonical))
         if is_pointer(canonical) and inner is not None:
             self._merge(own, self._place(inner))
+            if self._on_device and _is_other_memory(inner):
+                other = _QUALIFIERS.sub("", _pointee(inner.canonical).spelling).strip()
+                self._kept.append((own, f"its memory is {other} elsewhere"))
         return own
 
     def _note_cast(self, slot: TypeSlot, is_memory: bool) -> object:
@@ -781,8 +801,12 @@ class _Finder:
                     self._merge((called.get_usr(), index), self._place(argument))
         elif runtime := _RUNTIME.fullmatch(name):
             self._runtime(node, f"cuda{runtime[1]}", arguments)
-        elif name in ("swap", "memcpy", "memmove") and len(arguments) > 1:
+        elif name == "swap" and len(arguments) > 1:
             self._merge(self._place(arguments[0]), self._place(arguments[1]))
+        elif name in ("memcpy", "memmove", "memset") and len(arguments) == 3:
+            self._bytes(name, arguments)
+        elif self._on_device and _is_limit(node):
+            self._literal(node, above)
         elif self._on_device and (math := math_function(name)) is not None:
             if any(scalar_of(argument.canonical) for argument in arguments):
                 self._math(node, math, above)
@@ -792,6 +816,20 @@ class _Finder:
                 place = self._place(_bare(argument))
                 if place is not None:
                     self._kept.append((place, reason))
+
+    def _bytes(self, name: str, arguments: Sequence[Node]) -> None:
+        """Take in a call that copies or clears bytes, as many as ``sizeof`` says."""
+        given = arguments[:1] if name == "memset" else arguments[:2]
+        places = [self._place(argument) for argument in given]
+        self._merge(places[0], places[-1])
+        if not self._on_device or not any(places):
+            return
+        value = _bare(arguments[1]).extent
+        is_plain = value is not None and self._sources[value.file].of(value) == "0" if name == "memset" else all(places)
+        size = self._sized(arguments[2])
+        self._merge(places[0], size)
+        if not is_plain or not (self._merge_sizes(arguments[2:], places[0]) or size):
+            self._kept.extend((place, f"its bytes are counted for {name}") for place in places if place is not None)
 
     def _runtime(self, node: Node, name: str, arguments: Sequence[Node]) -> None:
         if node.extent is None:
@@ -804,18 +842,26 @@ class _Finder:
             self._merge(places[0], places[1])
         elif name.startswith("cudaMemcpy"):
             of_device = places[1:2] if "DeviceToHost" in direction or "FromSymbol" in name else places[:1]
+        if of_device:
+            self._merge_sizes(arguments, of_device[0])
+
+    def _merge_sizes(self, arguments: Sequence[Node], place: object) -> bool:
+        """Let types whose size is asked for in arguments be that of the memory they are about; return if there are."""
+        are_some = False
         for inner in (inner for argument in arguments for inner in argument.walk()):
             extent = inner.extent
-            if inner.kind != "CXX_UNARY_EXPR" or _variable_of(inner) or extent is None or not of_device:
+            if inner.kind != "CXX_UNARY_EXPR" or _variable_of(inner) or extent is None:
                 continue
             words = self._within(extent.file, extent.start, extent.end)
             found = next((self._spelled(token.text) for token in words if self._spelled(token.text)), None)
-            slot = self._slot(extent, found, False) if found is not None else None
+            slot = self._slot(extent, found, self._on_device) if found is not None else None
             if slot is not None:
                 function = self._function.label if self._function is not None else ""
                 member = Member(slot.spelled, function, "size", False, slot, slot.extent)
-                self._members.setdefault((slot.extent, "size", slot.scalar), member)
-                self._merge(of_device[0], _node(slot))
+                self._members.setdefault((slot.extent, "size", slot.scalar, function), member)
+                self._merge(place, _node(slot))
+                are_some = True
+        return are_some
 
     def _place(self, node: Node) -> object:
         """Return the node of the memory that an expression points at, refers to or is; None if it has none."""
@@ -922,7 +968,7 @@ class _Finder:
                 if self._is_literal(token):
                     self._note_literal(self._token_extent(file, token), token.text, scalar, met)
             return
-        if not _NUMBER.match(text):
+        if node.kind == "FLOATING_LITERAL" and not _NUMBER.match(text):
             words = self._within(extent.file, extent.start, extent.end)
             if not words or words[0].kind != "name":
                 return
@@ -948,13 +994,17 @@ class _Finder:
             return
         met = list(dict.fromkeys(self._values(node))) or self._meets(node, above)
         text = self._sources[extent.file].of(extent)
+        is_of_cuda = (
+            node.referenced.semantic_parent.kind.name != "NAMESPACE"
+        )  # those of C++ keep NaN where they find it
+        called = f"f{name}" if name in ("min", "max") and is_of_cuda and scalar_of(node.canonical) else name
         macro = self._macro_at(extent)
         if macro is not None and not self._is_number(macro):
             for file, token in self._parts(macro):
                 if token.kind == "name" and math_function(token.text) == name:
-                    self._note_math(self._token_extent(file, token), name, token.text, met)
+                    self._note_math(self._token_extent(file, token), called, token.text, met)
             return
-        self._note_math(extent, name, text, met)
+        self._note_math(extent, called, text, met)
 
     def _note_math(self, extent: Extent, name: str, text: str, met: list[object]) -> None:
         assert self._function is not None
@@ -973,7 +1023,7 @@ class _Finder:
             self._merge(*memory)
             if None not in memory:
                 return
-        are_literals = [side.kind == "FLOATING_LITERAL" for side in bare]
+        are_literals = [side.kind == "FLOATING_LITERAL" or _is_limit(side) for side in bare]
         are_numbers = [scalar_of(side.canonical) is not None for side in bare]
         places = {self._place(side) if side.kind in _VARIABLES else None for side in bare}
         if all(are_literals) or (any(are_literals) and all(are_numbers)) or (len(places) == 1 and None not in places):
@@ -1117,6 +1167,26 @@ def _bare(node: Node) -> Node:
     while node.kind in _TRANSPARENT and node.children:
         node = node.children[-1]
     return node
+
+
+def _pointee(canonical: Any) -> Any:
+    return canonical.element_type if "ARRAY" in canonical.kind.name else canonical.get_pointee()
+
+
+def _is_other_memory(node: Node) -> bool:
+    """Whether a pointer is to memory that holds something else than floating-point numbers, and outlives a block."""
+    if not is_pointer(node.canonical) or scalar_of(node.canonical) is not None:
+        return False
+    named = (inner.referenced for inner in node.walk() if inner.kind == "DECL_REF_EXPR" and is_pointer(inner.canonical))
+    declared = (child.kind.name for cursor in named if cursor is not None for child in cursor.get_children())
+    return "CUDASHARED_ATTR" not in declared
+
+
+def _is_limit(node: Node) -> bool:
+    """Whether an expression is the limit of a floating-point type (``std::numeric_limits<T>::max()``)."""
+    called = node.referenced if node.kind == "CALL_EXPR" else None
+    parent = called.semantic_parent if called is not None else None
+    return parent is not None and parent.spelling == "numeric_limits" and scalar_of(node.canonical) is not None
 
 
 def _choices(body: Sequence[Token]) -> Iterator[tuple[Token, Token, Token, Token]]:

@@ -8,6 +8,7 @@ its macros only those are taken that are numbers and types, for names the progra
 from __future__ import annotations
 
 import math
+import os
 import re
 import shutil
 import subprocess
@@ -15,7 +16,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,16 +25,20 @@ from mptune import __version__
 from mptune.accuracy.evaluate import evaluate_outputs
 from mptune.adopt.adopting import SOURCES
 from mptune.adopt.capture import Capture, Launch, Place, Structure, capture, told_apart
-from mptune.adopt.classes import TypeClasses
+from mptune.adopt.classes import Member, TypeClasses, type_classes
+from mptune.adopt.findings import record_of
 from mptune.adopt.geometry import Block
+from mptune.adopt.launched import classes_in
 from mptune.adopt.parsing import ProgramError, SourceFile
 from mptune.adopt.patching import SPELLED, Patch, own_types, patch
-from mptune.adopt.reading import Parameter, Program, read
+from mptune.adopt.patching_loops import patch_loops
+from mptune.adopt.progress import Turns, came_to_nothing
+from mptune.adopt.reading import Memory, Parameter, Program, own_files, read
 from mptune.adopt.rewriting import blanked
 from mptune.adopt.running import Built, build, run
 from mptune.adopt.sizes import hashed
 from mptune.adopt.template import class_of, fields_of, layout_of
-from mptune.adopt.writing import classes_in, common_folder
+from mptune.adopt.writing import common_folder
 from mptune.cplusplus import KEYWORDS
 from mptune.emit.common import MARK, was_emitted, write_files
 from mptune.errors import MptuneError, RunFileError
@@ -61,6 +66,10 @@ _PRINTED: Final = 1e-6
 _HARMLESS: Final = re.compile(r"|double|float|half|__half|\(?-?[\d.]+([eE][-+]?\d+)?[fFlLuU]{0,2}\)?")
 _MACRO: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _ERROR_LINE: Final = re.compile(r"([^\s:()]+?)(?::(\d+)|\((\d+)\))(?::\d+)?: (?:fatal )?error")
+#: Files that a compiler makes, and others of a program's folder that are not copied.
+_BUILT: Final = (".o", ".obj", ".a", ".so", ".exe", ".dll", ".ptx", ".cubin", ".fatbin", ".gch", ".pyc")
+_LARGEST_BYTES: Final = 16 << 20
+_FEW: Final = 8
 _STORED: Final = {
     "double": "float64", "float": "float32", "long double": "longdouble", "__half": "fp16", "__nv_bfloat16": "bf16",
     "char": "int8", "signed char": "int8", "unsigned char": "uint8", "bool": "uint8", "short": "int16",
@@ -121,31 +130,36 @@ def into(
     sources, includes = record.sources_in(settings), record.includes_with(settings)
     program = read(sources, record.defines_with(settings), includes, record.loops, record.tuned)
     places = _places(program, settings)
-    if program.originals:
-        raise ProgramError(
-            f"{program.originals[0].path.name}: parallel loops of C++ were made kernels to tune them, and are not "
-            "written back; 'mptune emit' without --into writes what was tuned as a library"
-        )
     record.check(program, settings)
     arguments = record.arguments_of(found) if settings.arguments is None else settings.arguments
     with tempfile.TemporaryDirectory(prefix="mptune-") as scratch:
         on_progress("running the program")
-        original = build(program.sources, program.files, program.defines, program.includes)
-        captured = capture(original, arguments, Path(scratch) / "original")
+        original = _built(program, own_files(program))
+        captured = capture(_built_to_record(program, original), arguments, Path(scratch) / "original")
         classes = classes_in(program, captured)
         wanted = dict(_wanted(record, program, classes, trial))
         on_progress("compiling")
-        patched, built, compilers, notes = _compiled(program, classes, wanted, _blocks(record, program, trial))
-        notes += _not_carried_over(record, program, trial, patched)
+        patched, built, compilers, notes = _compiled(
+            program, classes, wanted, {} if found.info.backend == "host" else _blocks(record, program, trial)
+        )
+        notes += _not_carried_over(record, program, trial, patched, found.info.backend)
         on_progress("running both")
-        again = capture(built, arguments, Path(scratch) / "patched", may_fail=True)
-        reader = _Reader(program, classes)
-        answers = reader.answer(again, patched.types), reader.answer(captured, own_types(classes))
-        judged = _judged(found, objective, record, *answers)
+        theirs = _Reader(program, classes).answer(captured, own_types(classes))
+        again, ours = _answer_of(program, classes, patched, built, record, arguments, Path(scratch) / "patched")
+        judged = _judged(found, objective, record, ours, theirs)
+        runs = (
+            (captured, again)
+            if not program.originals
+            else tuple(
+                run(each, arguments, writes=_made(Path(scratch) / f"files of {number}"), may_fail=True)
+                for number, each in enumerate((original, built))
+            )
+        )
         tolerance = max(objective.limits.values(), default=_PRINTED)
-        printed = told_apart(captured.output, again.output, tolerance)
+        printed = told_apart(runs[0].output, runs[1].output, tolerance)
         times = _times((original, built), arguments, Path(scratch))
-    written = _write(patched, places, settings)
+    others, left_out = _others(places, settings)
+    written = _write(patched, places, others, settings)
     own = own_types(classes)
     return {
         "kernel": found.kernel,
@@ -168,9 +182,9 @@ def into(
         "arguments": list(arguments),
         "compiled": compilers,
         **judged,
-        "notes": [*patched.notes, *notes, *judged["notes"]],
+        "notes": [*patched.notes, *notes, *judged["notes"], *left_out],
         "printed": None if printed is None else dict(zip(("original", "patched"), printed, strict=True)),
-        "check": {"original": captured.check, "patched": again.check},
+        "check": {"original": runs[0].check, "patched": runs[1].check},
         "time_s": {"original": round(times[0], 4), "patched": round(times[1], 4)},
     }
 
@@ -284,9 +298,9 @@ class _Record:
         Raises:
             ProgramError: it is another one, or may call something by a macro.
         """
-        for file in program.files:
+        for file in own_files(program):
             self._check_hash(file)
-        code = "\n".join(blanked(file.text) for file in program.files)
+        code = "\n".join(blanked(file.text) for file in own_files(program))
         for name in self.defines.keys() - settings.defines.keys():
             if not re.search(rf"\b{name}\b", code) or re.search(rf"\b{name}\s*\(", code):
                 raise self._may_be_code(name)
@@ -419,7 +433,7 @@ def _blocks(record: _Record, program: Program, trial: Trial) -> dict[str, Block]
     return found
 
 
-def _not_carried_over(record: _Record, program: Program, trial: Trial, patched: Patch) -> list[str]:
+def _not_carried_over(record: _Record, program: Program, trial: Trial, patched: Patch, backend: str) -> list[str]:
     """Say which values of a trial the program's text does not have."""
     told = {
         name
@@ -427,21 +441,64 @@ def _not_carried_over(record: _Record, program: Program, trial: Trial, patched: 
         for name in _names_of(kernel.identifier, record)
         if kernel.label in patched.blocks
     }
+    where = "which stays as it is there"
+    if program.originals:
+        where = "where loops have nothing like it"
+    elif backend == "host":
+        where += " since this was found for a processor, not for a GPU (types and errors are the same there)"
     plain = {"policy": "accurate", "per_thread": 1, "per_thread_y": 1, "unroll": 1}
     notes = []
     for name, value in trial.configuration.items():
         kernel, _, own = name.rpartition(".")
         if (own in plain and value != plain[own]) or (own in _AXES and kernel not in told):
             notes.append(f"{name}={value}")
-    return [f"not in the text, which stays as it is there: {', '.join(notes)}"] if notes else []
+    return [f"not in the text, {where}: {', '.join(notes)}"] if notes else []
 
 
 def _members(name: str, classes: TypeClasses) -> list[str]:
-    members = (m for m in classes[name].members if m.kind not in ("cast", "size"))
-    return list(dict.fromkeys(f"{m.function}.{m.name}".strip(".") for m in members))
+    members = classes[name].members
+    named = (f"{m.function}.{m.name}".strip(".") for m in members if m.kind not in ("cast", "size") and m.name)
+    return list(dict.fromkeys(named)) or list(dict.fromkeys(_nameless(member) for member in members))
+
+
+def _nameless(member: Member) -> str:
+    what = {"cast": f"({member.name})", "size": f"sizeof({member.name})"}.get(member.kind, f"a {member.kind}")
+    return f"{what} at {member.extent}"
 
 
 # -- compiling ---------------------------------------------------------------------------------------
+
+
+def _built(program: Program, files: Sequence[SourceFile]) -> Built:
+    """Compile a program as its user does, with these texts of its files."""
+    return build(program.sources, files, program.defines, program.includes, has_openmp=bool(program.originals))
+
+
+def _built_to_record(program: Program, built: Built) -> Built:
+    """Return the program as it is recorded: parallel loops are kernels then."""
+    if not program.originals:
+        return built
+    return build(program.sources, program.files, program.defines, program.includes, gives_host_memory=True)
+
+
+def _answer_of(
+    program: Program,
+    classes: TypeClasses,
+    patched: Patch,
+    built: Built,
+    record: _Record,
+    arguments: Sequence[str],
+    folder: Path,
+) -> tuple[Capture, dict[str, Turns]]:
+    """Run a patched program; return what it did, and its answer."""
+    types: Mapping[str, str] = patched.types
+    if program.originals:  # its loops have to be cut out again
+        texts = {file.path: file.text for file in patched.changed}
+        program = read(program.sources, program.defines, program.includes, record.loops, record.tuned, texts)
+        classes = type_classes(program)
+        types = own_types(classes)
+    captured = capture(_built_to_record(program, built), arguments, folder, may_fail=True)
+    return captured, _Reader(program, classes).answer(captured, types)
 
 
 def _compiled(
@@ -458,10 +515,11 @@ def _compiled(
     types, notes = dict(wanted), []
     own = own_types(classes)
     for attempt in range(_MOST_ATTEMPTS):
-        made = patch(program, classes, types, blocks)
+        of_loops = bool(program.originals)
+        made = patch_loops(program, classes, types) if of_loops else patch(program, classes, types, blocks)
         try:
-            built = build(program.sources, made.files, program.defines, program.includes)
-            compilers = {"host": "compiles", **_compiled_for_gpus(program, made)}
+            built = _built(program, made.files)
+            compilers = {"host": "compiles", **({} if of_loops else _compiled_for_gpus(program, made))}
         except ProgramError as error:
             narrow = [name for name, precision in made.types.items() if precision != own[name]]
             blamed = _blamed(str(error), made, classes, narrow) if attempt < _MOST_ATTEMPTS - 2 else []
@@ -543,17 +601,14 @@ def _errors(compiler: str, program: Program, files: Sequence[SourceFile]) -> str
 # -- running -----------------------------------------------------------------------------------------
 
 
-#: What a program copied back of some memory, the last copies of its parts first, then the last but one, and so on; None
-#: of what there was no room to record.
-Turns = Sequence[NDArray[Any] | None]
-
-
 def _judged(
     found: Run, objective: Objective, record: _Record, ours: Mapping[str, Turns], theirs: Mapping[str, Turns]
 ) -> dict[str, Any]:
     """Return how far what the patched program copied back is from what the original did, each copy for itself."""
     errors: dict[str, float] = {}
     why, notes = "", list[str]()
+    left_out = came_to_nothing(theirs)
+    ours, theirs = ({n: turns for n, turns in each.items() if n not in left_out} for each in (ours, theirs))
     if not theirs:
         why = "the program copies nothing to the host that a kernel has written"
     elif ours.keys() != theirs.keys():
@@ -618,6 +673,11 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
 def _times(programs: Sequence[Built], arguments: Sequence[str], scratch: Path) -> list[float]:
     """Return how long each program runs on this machine's processor, the shortest of some runs, in turns."""
     shortest = [math.inf] * len(programs)
@@ -641,81 +701,104 @@ class _Reader:
     def answer(self, captured: Capture, types: Mapping[str, str]) -> dict[str, Turns]:
         """Return what a program copied back of variables and of the memory kernels are given, in order of allocation.
 
+        Structs of numbers of several types come last, each of their fields for itself, as adopting has them.
+
         Args:
             captured: a run of it.
             types: the precision of each type class, by name.
         """
         names = {each.id: each.name for each in captured.allocations.values() if each.kind == "symbol"}
-        stored = {id: self._stored_in(name, types) for id, name in names.items()}
+        stored = {id: self._of_symbol(name, types) for id, name in names.items()}
         for launch in captured.launches():
-            stored |= self._stored(launch, types)
-        kept = {place: [copy.contents for copy in copies] for place, copies in captured.taken_back.items()}
-        if not kept:  # what its kernels wrote is the answer then
-            for launch in captured.launches():
-                kept |= {Place(id, 0): [launch.after[id]] for id in launch.changed}
-        parts: dict[int, list[list[int | None]]] = {}
-        for place in sorted(kept, key=lambda place: (place.allocation, place.offset)):
-            if stored.get(place.allocation):
-                parts.setdefault(place.allocation, []).append(kept[place][::-1])
-        found: dict[str, Turns] = {}
-        for id, keys in parts.items():
-            turns = [[each[turn] for each in keys if turn < len(each)] for turn in range(max(map(len, keys)))]
-            found[names.get(id, f"{_UNNAMED}{len(found)}")] = [_joined(captured, turn, stored[id]) for turn in turns]
-        return found
+            stored |= self._of_launch(launch, types)
+        whole, fields = list[tuple[str, Turns]](), list[tuple[str, Turns]]()
+        for id, turns in captured.turns.items():
+            kind, name = stored.get(id), names.get(id, "")
+            if kind is None:
+                continue
+            copies = [None if each is None else _elements(each, kind) for each in map(captured.joined, turns)]
+            if kind.names is None:
+                whole.append((name, [None if each is None else _widened(each) for each in copies]))
+            for part in kind.names or ():
+                numbers = [None if each is None else _widened(each[part]) for each in copies]
+                fields.append((f"{name}.{part}" if name else "", numbers))
+        return {name or f"{_UNNAMED}{i}": turns for i, (name, turns) in enumerate([*whole, *fields])}
 
-    def _stored_in(self, name: str, types: Mapping[str, str]) -> str:
-        """Return how a variable in the device's memory holds its numbers; "" if it is not known."""
-        own = class_of(self.classes, name, "")
-        needs = (need for kernel in self.program.kernels for need in kernel.needs if need.name == name)
-        memory = next((need.memory for need in needs), None)
-        scalar = memory.numbers[0] if memory is not None and not memory.is_mixed else ""
-        return _STORED.get(SPELLED.get(types[own.name], own.scalar) if own is not None else scalar, "")
+    def _of_symbol(self, name: str, types: Mapping[str, str]) -> np.dtype[Any] | None:
+        """Return how a variable in the device's memory holds its numbers; None if it is not known."""
+        own = next((c for c in self.classes.classes for m in c.members if (m.function, m.name) == ("", name)), None)
+        if own is not None:
+            return _held(types[own.name], own.scalar)
+        needs = (need.memory for kernel in self.program.kernels for need in kernel.needs if need.name == name)
+        return self._of_memory(next(needs, None), types)
 
-    def _stored(self, launch: Launch, types: Mapping[str, str]) -> dict[int, str]:
+    def _of_memory(self, memory: Memory | None, types: Mapping[str, str]) -> np.dtype[Any] | None:
+        """Return how elements that are structs hold their numbers: a type of NumPy's with fields, if of several types.
+
+        (Those keep their types.)
+        """
+        if memory is None or not memory.fields or memory.has_pointers:
+            return None
+        if memory.is_mixed:
+            kind: np.dtype[Any] = np.dtype(cast("Any", record_of(memory)))
+            return kind
+        first, scalar = memory.fields[0], memory.numbers[0]
+        own = class_of(self.classes, first.name, first.struct)
+        return _held("" if own is None else types[own.name], scalar if own is None else own.scalar)
+
+    def _of_launch(self, launch: Launch, types: Mapping[str, str]) -> dict[int, np.dtype[Any]]:
         """Return how each allocation that a launch is given holds its numbers."""
-        found = {}
+        found: dict[int, np.dtype[Any] | None] = {}
         name = re.sub(r"<.*", "", launch.kernel).split("::")[-1].strip()
-        kernel = next((kernel for kernel in self.program.kernels if kernel.name == name), None)
+        kernels = [kernel for kernel in self.program.kernels if kernel.name == name]
         for index, (argument, spelled) in enumerate(zip(launch.arguments, launch.types, strict=False)):
             if isinstance(argument, Place):
                 element = re.sub(r"\b(const|volatile|struct|__restrict__|__restrict)\b|[*&]", "", spelled)
-                scalar = re.sub(r"^(double|float|int)[1-4]$", r"\1", " ".join(element.split()))
-                if scalar in _STORED:
-                    found[argument.allocation] = _STORED[scalar]
-            elif isinstance(argument, Structure) and kernel is not None:
-                found |= self._stored_by_fields(kernel.parameters[index], argument, types)
-        return found
+                element = " ".join(element.split())
+                scalar = re.sub(r"^(double|float|int)[1-4]$", r"\1", element)
+                structs = [memory for each in kernels if (memory := each.parameters[index].memory) is not None]
+                of_name = next((each for each in structs if each.name == element), next(iter(structs), None))
+                found[argument.allocation] = _held("", scalar) or self._of_memory(of_name, types)
+            elif isinstance(argument, Structure) and kernels:
+                found |= self._of_fields(kernels[0].parameters[index], argument, types)
+        return {id: kind for id, kind in found.items() if kind is not None}
 
-    def _stored_by_fields(self, struct: Parameter, given: Structure, types: Mapping[str, str]) -> dict[int, str]:
+    def _of_fields(
+        self, struct: Parameter, given: Structure, types: Mapping[str, str]
+    ) -> dict[int, np.dtype[Any] | None]:
         """Return the same of the allocations that the fields of a struct point at."""
 
-        def stored(field: Parameter, owner: str) -> str:
+        def held(field: Parameter, owner: str) -> np.dtype[Any] | None:
             own = class_of(self.classes, field.name, owner)
-            return _STORED.get(SPELLED.get(types[own.name], own.scalar) if own is not None else field.element, "")
+            if own is None:
+                return _held("", field.element) or self._of_memory(field.memory, types)
+            return _held(types[own.name], own.scalar)
 
         def bytes_of(field: Parameter, owner: str) -> int:
-            kind = stored(field, owner)
-            return PRECISIONS[kind].size_bytes if kind in PRECISIONS else np.dtype(kind or "V1").itemsize
+            kind = held(field, owner)
+            return 1 if kind is None else kind.itemsize
 
-        kinds = {leaf.name: stored(leaf, owner) for leaf, owner in fields_of(struct) if leaf.is_pointer}
+        kinds = {leaf.name: held(leaf, owner) for leaf, owner in fields_of(struct) if leaf.is_pointer}
         places, size, _ = layout_of(struct, bytes_of)
         found = {place: kinds[leaf.name] for leaf, place in places if leaf.is_pointer}
         if size != len(given.data):
             # What a number is in the text is not always how it is stored; in which order pointers come is the same.
             found = dict(zip(sorted(given.pointers), kinds.values(), strict=False))
         to_device = ((at, to) for at, to in given.pointers.items() if isinstance(to, Place))
-        return {to.allocation: found[at] for at, to in to_device if found.get(at)}
+        return {to.allocation: found.get(at) for at, to in to_device}
 
 
-def _joined(captured: Capture, keys: Sequence[int | None], kind: str) -> NDArray[Any] | None:
-    """Return the numbers of some contents one after the other; None if some were not kept."""
-    known = [key for key in keys if key is not None]
-    return np.concatenate([_decoded(captured.contents(key), kind) for key in known]) if known == list(keys) else None
+def _held(precision: str, scalar: str) -> np.dtype[Any] | None:
+    """Return how numbers of a precision, or else of a type of C++, are held; None if it is not known."""
+    kind = _STORED.get(SPELLED.get(precision, scalar), "")
+    return PRECISIONS[kind].dtype if kind in PRECISIONS else np.dtype(kind) if kind else None
 
 
-def _decoded(data: NDArray[np.uint8], kind: str) -> NDArray[Any]:
-    dtype = PRECISIONS[kind].dtype if kind in PRECISIONS else np.dtype(kind)
-    values = data[: data.size // dtype.itemsize * dtype.itemsize].view(dtype)
+def _elements(data: NDArray[np.uint8], kind: np.dtype[Any]) -> NDArray[Any]:
+    return data[: data.size // kind.itemsize * kind.itemsize].view(kind)
+
+
+def _widened(values: NDArray[Any]) -> NDArray[Any]:
     return values.astype(np.float64) if values.dtype.kind not in "iu" else values
 
 
@@ -743,8 +826,43 @@ def _errors_of(found: Run, ours: Mapping[str, NDArray[Any]], theirs: Mapping[str
 # -- writing -----------------------------------------------------------------------------------------
 
 
-def _write(made: Patch, places: Mapping[Path, Path], settings: IntoSettings) -> list[Path]:
-    """Write the new program.
+def _others(places: Mapping[Path, Path], settings: IntoSettings) -> tuple[dict[Path, Path], list[str]]:
+    """Return the other files of a program's folder that it may need, and where they go; and say what it does without.
+
+    Left out are what is hidden, built, too large, a link, or a folder that mptune wrote.
+    """
+    given, target = settings.program.resolve(), settings.output.resolve()
+    if not given.is_dir():
+        return {}, []
+    found: dict[Path, Path] = {}
+    left_out: list[str] = []
+    for folder, folders, names in os.walk(given):
+        at = Path(folder)
+        of_others = [name for name in folders if (at / name).is_symlink() or not _is_source_folder(at / name, target)]
+        folders[:] = sorted(name for name in folders if name not in of_others and not name.startswith("."))
+        left_out += (f"{(at / name).relative_to(given)}/" for name in of_others if (at / name).resolve() != target)
+        for path in (at / name for name in sorted(names) if not name.startswith(".") and at / name not in places):
+            if path.is_symlink() or not path.is_file() or path.stat().st_size > _LARGEST_BYTES or _is_built(path):
+                left_out.append(str(path.relative_to(given)))
+            else:
+                found[path] = settings.output / path.relative_to(given)
+    few = [*left_out[:_FEW], *([f"{len(left_out) - _FEW} more"] if len(left_out) > _FEW else [])]
+    why = f"built files, links, files over {_LARGEST_BYTES >> 20} MB and what mptune wrote are not copied"
+    return found, [f"not in {settings.output}: {', '.join(few)} ({why})"] if left_out else []
+
+
+def _is_source_folder(folder: Path, target: Path) -> bool:
+    is_made = any((folder / name).exists() for name in (RECORD, "CMakeCache.txt")) or any(folder.glob(f"*/{RECORD}"))
+    return not is_made and folder.name not in ("CMakeFiles", "__pycache__") and folder.resolve() != target
+
+
+def _is_built(path: Path) -> bool:
+    with path.open("rb") as file:
+        return path.suffix in _BUILT or file.read(16).startswith((b"\x7fELF", b"!<arch>", b"SQLite format 3"))
+
+
+def _write(made: Patch, places: Mapping[Path, Path], beside: Mapping[Path, Path], settings: IntoSettings) -> list[Path]:
+    """Write the new program, and the files beside it.
 
     Raises:
         ProgramError: types change in files that are not part of what was given.
@@ -753,11 +871,19 @@ def _write(made: Patch, places: Mapping[Path, Path], settings: IntoSettings) -> 
     others = [file.path.name for file in made.changed if file.path not in places]
     if others:
         raise ProgramError(f"types in {', '.join(others)} change, too: give the program's folder with --into")
-    texts = {}
+    contents = {}
     for file in made.files:
         if file.path in places:
             end = "" if file.text.endswith("\n") else "\n"
             text = f"{file.text}{end}// {MARK} {__version__}\n"
-            texts[str(places[file.path])] = text.encode("utf-8", "surrogateescape")
-    write_files(settings.output if settings.program.is_dir() else settings.output.parent, texts)
-    return list(map(Path, texts))
+            contents[places[file.path]] = text.encode("utf-8", "surrogateescape")
+    sources = list(contents)
+    try:
+        contents |= {place: path.read_bytes() for path, place in beside.items()}
+    except OSError as error:
+        raise MptuneError(f"cannot read {error.filename}: {error.strerror}") from error
+    folder = settings.output if settings.program.is_dir() else settings.output.parent
+    write_files(folder, {str(place.relative_to(folder)): content for place, content in contents.items()})
+    for path, place in beside.items():
+        shutil.copymode(path, place)
+    return sources

@@ -31,7 +31,7 @@ from mptune.adopt.parsing import (
 )
 from mptune.errors import did_you_mean
 
-__all__ = ["outlined"]
+__all__ = ["CutLoop", "outlined"]
 
 #: Threads of a block, by the number of axes, the innermost first.
 _BLOCKS: Final = {1: (256,), 2: (32, 8), 3: (32, 4, 2)}
@@ -62,6 +62,11 @@ _REDUCTIONS: Final = {
     "*": ("1", "{a} *= {b};"),
     "max": ("{a}_start", "if ({b} > {a}) {a} = {b};"),
     "min": ("{a}_start", "if ({b} < {a}) {a} = {b};"),
+    "&&": ("1", "{a} = {a} && {b};"),
+    "||": ("0", "{a} = {a} || {b};"),
+    "&": ("~0", "{a} &= {b};"),
+    "|": ("0", "{a} |= {b};"),
+    "^": ("0", "{a} ^= {b};"),
 }
 #: Those that every thread begins with the value before the loop.
 _STARTED: Final = ("max", "min")
@@ -88,9 +93,24 @@ _MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "!=": "!="}
 _PLAIN: Final = re.compile(r"[\w\s.+\-*/()\[\]]+")
 
 
+@dataclass(frozen=True, slots=True)
+class CutLoop:
+    """A loop that became a kernel.
+
+    Attributes:
+        kernel: its name.
+        body: what its threads do, in the text that it was cut out of.
+        names: by clang's name for a variable from outside the loop, what the kernel calls it.
+    """
+
+    kernel: str
+    body: Extent
+    names: Mapping[str, str]
+
+
 def outlined(
     units: Sequence[TranslationUnit], named: Sequence[str] = ()
-) -> tuple[dict[Path, str], tuple[Refusal, ...]]:
+) -> tuple[dict[Path, str], tuple[Refusal, ...], tuple[CutLoop, ...]]:
     """Cut the parallel loops out of a program.
 
     Args:
@@ -98,7 +118,7 @@ def outlined(
         named: further loops: a function (its outermost loops), or ``FILE:LINE``.
 
     Returns:
-        The texts of the files that change, and why loops stay in their functions.
+        The texts of the files that change, why loops stay in their functions, and the loops that do not.
 
     Raises:
         ProgramError: there is no loop of a name.
@@ -106,12 +126,12 @@ def outlined(
     files = {source.path: source for unit in units for source in unit.files()}
     has_kernels = any(function.is_kernel for unit in units for function in unit.functions)
     if not named and (has_kernels or not any(_PRAGMA.search(file.text) for file in files.values())):
-        return {}, ()
+        return {}, (), ()
     program = _Outliner(files, named, takes_openmp=not has_kernels)
     for unit in units:
         program.read(unit)
     program.check_names()
-    return program.texts(), tuple(program.refusals)
+    return program.texts(), tuple(program.refusals), tuple(program.loops)
 
 
 class _NotSafeError(Exception):
@@ -127,7 +147,8 @@ class _Directive:
     """What OpenMP is told of a loop; nothing, of one that the user names."""
 
     start: int
-    clauses: Mapping[str, str] = field(default_factory=dict)
+    #: What each clause says, as often as it is there.
+    clauses: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def is_parallel_loop(self) -> bool:
@@ -135,7 +156,7 @@ class _Directive:
 
     def names(self, clause: str) -> list[str]:
         """Return the variables in a clause."""
-        return re.findall(r"\w+", self.clauses.get(clause, "").rpartition(":")[2])
+        return [name for text in self.clauses.get(clause, ()) for name in re.findall(r"\w+", text.rpartition(":")[2])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,10 +221,12 @@ class _Outliner:
 
     Attributes:
         refusals: the loops that stay, and why.
+        loops: those that became kernels.
     """
 
     def __init__(self, files: Mapping[Path, SourceFile], named: Sequence[str], *, takes_openmp: bool) -> None:
         self.refusals: list[Refusal] = []
+        self.loops: list[CutLoop] = []
         self._files, self._named, self._takes_openmp = files, named, takes_openmp
         self._edits = Edits(list(files.values()))
         self._done: set[object] = set()
@@ -236,11 +259,13 @@ class _Outliner:
             self._done.add(loop.extent)
             try:
                 name = self._name(loop.function.name)
-                kernel, launch = _Cut(loop, self._files, functions, name).texts()
+                piece = _Cut(loop, self._files, functions, name)
+                kernel, launch = piece.texts()
             except _NotSafeError as error:
                 self.refusals.append(Refusal(error.extent, error.what, error.remedy, loop.function.name, is_loop=True))
                 continue
             self._kernels.add(name)
+            self.loops.append(CutLoop(name, piece.body, piece.names))
             self._replace(loop, kernel, launch)
             cut.append(loop)
         if cut:
@@ -358,12 +383,18 @@ class _Cut:
         files: of the program.
         functions: of the file it is in, by clang's name.
         name: of its kernel.
+
+    Attributes:
+        body: what a thread does.
+        names: by clang's name for a variable from outside, what the kernel calls it.
     """
 
     def __init__(
         self, loop: _Loop, files: Mapping[Path, SourceFile], functions: Mapping[str, Function], name: str
     ) -> None:
         self._loop, self._unit, self._files, self._functions, self._name = loop, loop.unit, files, functions, name
+        self.body = loop.extent
+        self.names: dict[str, str] = {}
         self._edits = Edits([files[loop.extent.file]])
         self._captured: dict[str, tuple[Extent, _Captured]] = {}
         self._sizes: dict[str, _Captured] = {}
@@ -390,6 +421,8 @@ class _Cut:
                 raise self._unsafe(loop.node, f"has the clause {clause}", "do without it, after the loop")
         self._find_reductions()
         axes, body = self._nest()
+        assert body.extent is not None
+        self.body = body.extent
         self._check_calls(loop.node)
         self._check_jumps([body], is_inner=False)
         self._check_directives(body)
@@ -412,7 +445,7 @@ class _Cut:
         """Return the counters that become a thread's place, the outermost first, and the body that is left."""
         wanted = 1
         if "collapse" in self._loop.directive.clauses:
-            wanted = int(self._loop.directive.clauses["collapse"].strip() or 1)
+            wanted = int(self._loop.directive.clauses["collapse"][0].strip() or 1)
         axis, body = self._axis(self._loop.node)
         axes = [axis]
         while len(axes) < (1 if self._reductions else len(_BLOCKS)) and (inner := _only_loop(body)) is not None:
@@ -522,13 +555,19 @@ class _Cut:
     # -- what it uses ------------------------------------------------------------------------------------------------
 
     def _find_reductions(self) -> None:
-        for directive in self._clauses:
-            sign, _, names = directive.clauses.get("reduction", "").partition(":")
-            for name in re.findall(r"\w+", names):
-                if sign.strip() not in _REDUCTIONS:
-                    remedy = f"use one of {', '.join(_REDUCTIONS)}"
-                    raise self._unsafe(self._loop.node, f"reduces {name} by {sign.strip()}", remedy)
-                self._reductions[name] = sign.strip()
+        for text in (text for directive in self._clauses for text in directive.clauses.get("reduction", ())):
+            sign, _, names = (part.strip() for part in text.partition(":"))
+            if sign not in _REDUCTIONS:
+                remedy = f"use one of {', '.join(_REDUCTIONS)}"
+                raise self._unsafe(self._loop.node, f"reduces {names} by {sign}", remedy)
+            if "[" in names:
+                remedy = "reduce numbers, or add to its elements with #pragma omp atomic"
+                raise self._unsafe(self._loop.node, f"reduces the array {names}", remedy)
+            self._reductions |= dict.fromkeys(re.findall(r"\w+", names), sign)
+
+    def _reduced(self) -> list[tuple[str, str]]:
+        """Return the variables that it reduces, and by what; without those that it does not use."""
+        return [(name, sign) for name, sign in self._reductions.items() if name in self._own]
 
     def _capture(self, node: Node, counters: set[str], private: set[str]) -> None:
         """Note a variable from outside the loop: a parameter of the kernel, or a variable of each thread's own."""
@@ -547,12 +586,14 @@ class _Cut:
             if canonical.kind.name not in _NUMBERS:
                 raise self._unsafe(node, f"has the array {name} for each thread", "declare it in the loop")
             self._own[name] = self._spelled(declared.type)
+            self.names[usr] = name
             return
         is_outside = declared.semantic_parent.kind.name in ("TRANSLATION_UNIT", "NAMESPACE")
         if canonical.is_const_qualified() and canonical.kind.name in _NUMBERS and is_outside:
             return  # a constant that kernels see, too
         # A member is constant in a function that changes no member.
         is_member = node.kind == "MEMBER_REF_EXPR"
+        self.names[usr] = name
         self._captured[usr] = extent, self._parameter(node, name, node.cursor.type if is_member else declared.type)
 
     def _is_inside(self, extent: Extent | None) -> bool:
@@ -814,7 +855,7 @@ class _Cut:
         (threads,) = _BLOCKS[1]
         parameters: list[str] = []
         shared, start, keep, fold, leave = [], [], [], [], []
-        for name, sign in self._reductions.items():
+        for name, sign in self._reduced():
             type_of_it = self._own[name]
             neutral, combine = _REDUCTIONS[sign]
             parameters.append(f"{type_of_it}* {name}_parts")
@@ -864,7 +905,7 @@ class _Cut:
             grid.append(f"(mptune_{xyz} + {width - 1}) / {width}")
         given = [parameter.passed for parameter in self._parameters()]
         before, after = "", ""
-        for name, sign in self._reductions.items():
+        for name, sign in self._reduced():
             type_of_it, room, combine = self._own[name], f"mptune_room_{name}", _REDUCTIONS[sign][1]
             before += (
                 f" static {type_of_it}* {name}_parts = nullptr; static long long {room} = 0;"
@@ -906,7 +947,10 @@ def _directive(node: Node, files: Mapping[Path, SourceFile]) -> _Directive | Non
         line = text[start:end].strip()
         if found := _PRAGMA.match(text, start, end):
             given = re.sub(r"\\\r?\n", " ", found[1])
-            return _Directive(start, {clause[1]: clause[2] or "" for clause in _CLAUSE.finditer(given)})
+            clauses: dict[str, list[str]] = {}
+            for clause in _CLAUSE.finditer(given):
+                clauses.setdefault(clause[1], []).append(clause[2] or "")
+            return _Directive(start, clauses)
         if line and not line.startswith(("#", "//")):
             return None
         end = start

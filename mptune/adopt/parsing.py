@@ -472,6 +472,18 @@ class TranslationUnit:
         return tuple(found)
 
     @functools.cached_property
+    def namespaces(self) -> frozenset[str]:
+        """The names of the namespaces in the program's files."""
+
+        def within(cursors: Iterable[Any]) -> Iterator[str]:
+            for cursor in cursors:
+                if cursor.kind.name in ("NAMESPACE", "NAMESPACE_ALIAS") and self.extent(cursor) is not None:
+                    yield str(cursor.spelling)
+                    yield from within(cursor.get_children())
+
+        return frozenset(within(self.unit.cursor.get_children())) - {""}
+
+    @functools.cached_property
     def macros(self) -> frozenset[str]:
         """The names of all macros, of the system's headers too."""
         children = self.unit.cursor.get_children()

@@ -9,23 +9,23 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import string
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from mptune.adopt.classes import Copy, TypeClass, TypeClasses, TypeSlot
+from mptune.adopt.classes import PRECISIONS, Copy, TypeClass, TypeClasses, TypeSlot
 from mptune.adopt.geometry import Block, geometry
 from mptune.adopt.parsing import Edits, Extent, SourceFile
 from mptune.adopt.reading import Program
 from mptune.cplusplus import tokens
 
-__all__ = ["SPELLED", "Patch", "own_types", "patch"]
+__all__ = ["SPELLED", "Patch", "Patcher", "can_split", "declarators", "own_types", "patch", "with_types"]
 
-#: The types of a program's numbers, and how CUDA spells them.
-_PRECISIONS: Final = {"double": "fp64", "float": "fp32", "__half": "fp16", "__nv_bfloat16": "bf16"}
-SPELLED: Final = {precision: scalar for scalar, precision in _PRECISIONS.items()}
+#: How CUDA spells the types of a program's numbers.
+SPELLED: Final = {precision: scalar for scalar, precision in PRECISIONS.items()}
 _BITS: Final = {"fp64": 64, "fp32": 32, "fp16": 16, "bf16": 16}
 _HEADERS: Final = {"fp16": ("cuda_fp16.h", "hip/hip_fp16.h"), "bf16": ("cuda_bf16.h", "hip/hip_bf16.h")}
 _HIP_BF16: Final = "__hip_bfloat16"
@@ -66,7 +66,7 @@ class Patch:
 
 def own_types(classes: TypeClasses) -> dict[str, str]:
     """Return the precision that each type class has in the program, by name; "" for one there is no name for."""
-    return {each.name: _PRECISIONS.get(each.scalar, "") for each in classes.classes}
+    return {each.name: PRECISIONS.get(each.scalar, "") for each in classes.classes}
 
 
 def patch(
@@ -83,7 +83,7 @@ def patch(
         wanted: the precision of each class that shall change, by name.
         blocks: the threads of a block along each axis, by the label of the kernel; 0 where they stay.
     """
-    patcher = _Patcher(program, classes, wanted)
+    patcher = Patcher(program, classes, wanted)
     patcher.settle()
     patcher.edit()
     launches, found_blocks = geometry(program, blocks or {})
@@ -93,7 +93,7 @@ def patch(
     return Patch(files, changed, dict(patcher.types), patcher.notes(), found_blocks)
 
 
-class _Patcher:
+class Patcher:
     """Decides which types can be had, then edits.
 
     Attributes:
@@ -125,6 +125,10 @@ class _Patcher:
         self._settle_storage()
         for copy in self._classes.copies:
             self._settle_copy(copy)
+        self._settle_texts()
+
+    def _settle_texts(self) -> None:
+        """Take one type where one text has several."""
         for _ in self._classes.classes:  # each round widens one class at least
             before = dict(self.types)
             self._settle_templates()
@@ -331,7 +335,7 @@ class _Patcher:
             names = list(dict.fromkeys(each.name for _, each in slots))
             if len({self._spell(slot, each) for slot, each in slots}) < 2:
                 continue
-            if all(slot.declarator for slot, _ in slots) and self._can_split(place):
+            if all(slot.declarator for slot, _ in slots) and can_split(self._source(place).text, place):
                 continue
             why = f"one {slots[0][0].spelled} at {place} is the type of all"
             if len({self._own[name] for name in names}) == 1:
@@ -368,6 +372,13 @@ class _Patcher:
         """Change the types, and what follows from them."""
         kept = self._edit_copies()
         self._edit_templates()
+        self._edit_slots(kept)
+        self._edit_reads()
+        self._edit_literals()
+        self._edit_vectors()
+
+    def _edit_slots(self, kept: Collection[Extent] = ()) -> None:
+        """Change the types where they are written, but for some places."""
         lists: dict[Extent, dict[str, str]] = {}
         for each, slot in self._slots():
             new = self._spell(slot, each)
@@ -376,10 +387,8 @@ class _Patcher:
             elif new != slot.spelled and slot.extent not in kept and self._is_written(slot, new):
                 self._edits.replace(slot.extent, new)
         for place, names in lists.items():
-            self._edit_list(place, names)
-        self._edit_reads()
-        self._edit_literals()
-        self._edit_vectors()
+            for piece, text in with_types(self._source(place).text, place, names).items():
+                self._edits.replace(piece, text)
 
     def replace(self, places: Mapping[Extent, str]) -> None:
         """Change further places."""
@@ -399,57 +408,6 @@ class _Patcher:
                 written = self._written_argument(place, label, parameter)
                 if written is not None:
                     self._edits.replace(written, new)
-
-    def _declarators(self, place: Extent) -> tuple[list[str], list[Extent]]:
-        """Return the names of the declarators after a type, and the commas between them."""
-        text = self._source(place).text
-        depth, names, commas, wanted, is_value = 0, [], [], True, False
-        for token in tokens(text[place.end : place.end + 4000]):
-            at = place.end + token.start
-            if token.text in ("(", "[", "{"):
-                depth += 1
-            elif token.text in (")", "]", "}"):
-                depth -= 1
-            elif depth == 0 and token.text == ";":
-                break
-            elif depth == 0 and token.text == ",":
-                commas.append(Extent(place.file, at, at + 1, place.line))
-                wanted, is_value = True, False
-            elif depth == 0 and token.text == "=":
-                is_value = True
-            elif wanted and not is_value and token.kind == "name" and token.text not in _DECORATIONS:
-                names.append(token.text)
-                wanted = False
-            if depth < 0:
-                break
-        return names, commas
-
-    def _beginning(self, place: Extent) -> str:
-        """Return what a declaration has before its type (``static const``)."""
-        return re.split(r"[;{}]|\n\s*#.*\n|//.*", self._source(place).text[max(0, place.start - 200) : place.start])[-1]
-
-    def _can_split(self, place: Extent) -> bool:
-        names, commas = self._declarators(place)
-        return len(names) == len(commas) + 1 and re.fullmatch(r"[\w\s]*", self._beginning(place)) is not None
-
-    def _edit_list(self, place: Extent, new: Mapping[str, str]) -> None:
-        """Change the types of some of the variables that a declaration declares."""
-        spelled = self._text(place)
-        names, commas = self._declarators(place)
-        types = [new.get(name, spelled) for name in names]
-        if types[0] != spelled:
-            self._edits.replace(place, types[0])
-        beginning = self._beginning(place)
-        indent = re.search(r"\n([ \t]*)[^\n]*$", beginning)
-        for comma, (before, after) in zip(commas, itertools.pairwise(types), strict=False):
-            if before != after:
-                text = self._source(place).text
-                blank = re.match(r"\s*", text[comma.end :])
-                end = comma.end + (blank.end() if blank else 0)
-                self._edits.replace(
-                    Extent(comma.file, comma.start, end, comma.line),
-                    f";\n{indent[1] if indent else ''}{beginning.lstrip()}{after} ",
-                )
 
     def _edit_reads(self) -> None:
         done: set[Extent] = set()
@@ -476,7 +434,7 @@ class _Patcher:
             text = text_of[place]
             if not all(is_narrow):
                 continue
-            if text.isidentifier():
+            if not text.startswith((".", *string.digits)):
                 self._edits.replace(place, f"float({text})")
             elif any(place in body for body in bodies) or _is_exact(text):
                 # (In the body of a macro, which the host may use, only what means the same number.)
@@ -608,6 +566,58 @@ static cudaError_t copy_to_symbol(const Symbol& symbol, const From* from, size_t
 }
 """,
 }
+
+
+def declarators(text: str, place: Extent) -> tuple[list[str], list[Extent]]:
+    """Return the names of the declarators after a type, and the commas between them."""
+    depth, names, commas, wanted, is_value = 0, [], [], True, False
+    for token in tokens(text[place.end : place.end + 4000]):
+        at = place.end + token.start
+        if token.text in ("(", "[", "{"):
+            depth += 1
+        elif token.text in (")", "]", "}"):
+            depth -= 1
+        elif depth == 0 and token.text == ";":
+            break
+        elif depth == 0 and token.text == ",":
+            commas.append(Extent(place.file, at, at + 1, place.line))
+            wanted, is_value = True, False
+        elif depth == 0 and token.text == "=":
+            is_value = True
+        elif wanted and not is_value and token.kind == "name" and token.text not in _DECORATIONS:
+            names.append(token.text)
+            wanted = False
+        if depth < 0:
+            break
+    return names, commas
+
+
+def _beginning(text: str, place: Extent) -> str:
+    """Return what a declaration has before its type (``static const``)."""
+    return re.split(r"[;{}]|\n\s*#.*\n|//.*", text[max(0, place.start - 200) : place.start])[-1]
+
+
+def can_split(text: str, place: Extent) -> bool:
+    """Whether the declaration that begins with a type can be written as several."""
+    names, commas = declarators(text, place)
+    return len(names) == len(commas) + 1 and re.fullmatch(r"[\w\s]*", _beginning(text, place)) is not None
+
+
+def with_types(text: str, place: Extent, new: Mapping[str, str]) -> dict[Extent, str]:
+    """Return the changes of a declaration of several variables that give some of them another type, by name."""
+    spelled = text[place.start : place.end]
+    names, commas = declarators(text, place)
+    types = [new.get(name, spelled) for name in names]
+    changes = {place: types[0]} if types[0] != spelled else {}
+    beginning = _beginning(text, place)
+    indent = re.search(r"\n([ \t]*)[^\n]*$", beginning)
+    for comma, (before, after) in zip(commas, itertools.pairwise(types), strict=False):
+        if before != after:
+            blank = re.match(r"\s*", text[comma.end :])
+            end = comma.end + (blank.end() if blank else 0)
+            split = f";\n{indent[1] if indent else ''}{beginning.lstrip()}{after} "
+            changes[Extent(comma.file, comma.start, end, comma.line)] = split
+    return changes
 
 
 def _spelled(name: str, is_hip: bool) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mptune.adopt.accesses import Accesses
-from mptune.adopt.outlining import outlined
+from mptune.adopt.outlining import CutLoop, outlined
 from mptune.adopt.parsing import (
     FUNCTIONS,
     Diagnostic,
@@ -42,6 +42,7 @@ __all__ = [
     "Refusal",
     "RuntimeCall",
     "TemplateCall",
+    "own_files",
     "read",
 ]
 
@@ -55,12 +56,14 @@ class Field:
         scalar: its type in C++ without typedefs, "pointer" for what is none.
         count: how many there are.
         offset: where it begins, in bytes.
+        struct: whose field it is; "" of memory of numbers.
     """
 
     name: str
     scalar: str
     count: int
     offset: int
+    struct: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +293,7 @@ class Program:
         errors: clang's, outside kernels: the program may still be run.
         tuned: the labels of the kernels to tune, if not all are; others stay as they are.
         originals: the files that have another text on disk, since loops were cut out of their functions.
+        loops: those, where that is all that is changed in the files.
         units: the files as clang parsed them.
     """
 
@@ -305,6 +309,7 @@ class Program:
     errors: tuple[Diagnostic, ...]
     tuned: tuple[str, ...]
     originals: tuple[SourceFile, ...]
+    loops: tuple[CutLoop, ...]
     units: tuple[TranslationUnit, ...] = field(repr=False, compare=False)
 
     def text(self, extent: Extent) -> str:
@@ -319,12 +324,18 @@ class Program:
         raise KeyError(label)
 
 
+def own_files(program: Program) -> list[SourceFile]:
+    """Return the files of a program as they are on disk."""
+    return list({file.path: file for file in (*program.files, *program.originals)}.values())
+
+
 def read(
     files: Sequence[Path],
     defines: Mapping[str, str] | None = None,
     includes: Sequence[Path] = (),
     loops: Sequence[str] = (),
     kernels: Sequence[str] = (),
+    texts: Mapping[Path, str] | None = None,
 ) -> Program:
     """Read a program.
 
@@ -334,27 +345,30 @@ def read(
         includes: folders of headers (``-I``).
         loops: those that become kernels besides those that OpenMP has in parallel: functions, or ``FILE:LINE``.
         kernels: the names of those to tune; empty for all.
+        texts: of files that are taken to have another text than on disk.
 
     Raises:
         ProgramError: a file is missing or does not parse, or there is no kernel or loop in it, or none of a name.
     """
-    units = parse(files, defines, includes)
+    texts = texts or {}
+    units = parse(files, defines, includes, texts)
     found = [file for unit in units for file in unit.files()]
     changed = _with_own_vectors(found)
     if changed:
-        units = parse(files, defines, includes, changed)
-    cut, refused = outlined(units, loops)
+        units = parse(files, defines, includes, {**texts, **changed})
+    cut, refused, cut_loops = outlined(units, loops)
+    is_otherwise_as_it_was = not changed
     if cut:
         changed |= cut
-        units = parse(files, defines, includes, changed)
+        units = parse(files, defines, includes, {**texts, **changed})
     originals = tuple(file for file in found if file.path in changed)
     readers = [_UnitReader(unit) for unit in units]
-    texts = {source.path: source for unit in units for source in unit.files()}
+    sources = {source.path: source for unit in units for source in unit.files()}
     launches = {(launch.extent, launch.kernel): launch for reader in readers for launch in reader.launches}
     refusals = itertools.chain(refused, *(reader.refusals for reader in readers))
     program = Program(
         sources=tuple(unit.path for unit in units),
-        files=tuple(texts.values()),
+        files=tuple(sources.values()),
         defines=dict(defines or {}),
         includes=tuple(includes),
         entry=next((reader.entry for reader in readers if reader.entry), None),
@@ -366,6 +380,7 @@ def read(
         errors=tuple(error for reader in readers for error in reader.errors if error.extent is not None),
         tuned=(),
         originals=tuple({file.path: file for file in originals}.values()),
+        loops=cut_loops if is_otherwise_as_it_was else (),
         units=tuple(units),
     )
     if not program.kernels and not program.refusals:
@@ -885,18 +900,18 @@ def _declared(kind: Any) -> Iterator[str]:
         yield from _declared(each.type)
 
 
-def _numbers(kind: Any, name: str, offset: int) -> list[Field] | None:
+def _numbers(kind: Any, name: str, offset: int, struct: str = "") -> list[Field] | None:
     """Return the numbers that a type is made of; None if they cannot be told apart."""
     count = 1
     while kind.kind.name == "CONSTANTARRAY":
         count, kind = count * kind.element_count, kind.element_type.get_canonical()
     spelled = _MEMORY_QUALIFIERS.sub("", kind.spelling).strip()
     if kind.kind.name in ("POINTER", "LVALUEREFERENCE", "MEMBERPOINTER"):
-        return [Field(name, "pointer", count, offset)]
+        return [Field(name, "pointer", count, offset, struct)]
     if kind.kind.name == "ENUM":
         spelled = kind.get_declaration().enum_type.get_canonical().spelling
     if spelled in _BYTES:
-        return [Field(name, spelled, count, offset)]
+        return [Field(name, spelled, count, offset, struct)]
     if kind.kind.name != "RECORD" or kind.get_declaration().kind.name == "UNION_DECL":
         return None
     if any(child.kind.name == "CXX_BASE_SPECIFIER" for child in kind.get_declaration().get_children()):
@@ -908,7 +923,8 @@ def _numbers(kind: Any, name: str, offset: int) -> list[Field] | None:
                 return None
             place = offset + index * kind.get_size() + kind.get_offset(each.spelling) // 8
             at = f"{name}_{index}" if count > 1 else name
-            inner = _numbers(each.type.get_canonical(), f"{at}.{each.spelling}".strip("."), place)
+            own = kind.get_declaration().spelling
+            inner = _numbers(each.type.get_canonical(), f"{at}.{each.spelling}".strip("."), place, own)
             if inner is None or len(found) > _MOST_FIELDS:
                 return None
             found += inner

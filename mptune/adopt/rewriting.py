@@ -40,6 +40,7 @@ _DECORATION: Final = re.compile(
 )
 #: How HIP declares shared memory whose size a launch gives.
 HIP_SHARED: Final = re.compile(r"\bHIP_DYNAMIC_SHARED\s*\(([^;]*),\s*(\w+)\s*\)")
+_NAMESPACES: Final = re.compile(r"^\s*(?:::\s*)?(?:\w+\s*::\s*)+|^\s*::\s*")
 _HIP_LAUNCH: Final = re.compile(r"\bhipLaunchKernelGGL\s*\(")
 _DEVICE_CODE: Final = re.compile(r"__global__|__device__|<<<|hipLaunchKernelGGL")
 
@@ -209,7 +210,11 @@ def _launch(name: str, kernels: Mapping[str, KernelFacts]) -> tuple[str, str]:
 
 
 def _label(name: str) -> str:
-    """Return the expression for what a record calls a kernel: its template arguments are known to the compiler."""
+    """Return the expression for what a record calls a kernel: its template arguments are known to the compiler.
+
+    It is called without the namespace it is in.
+    """
+    name = _NAMESPACES.sub("", name)
     start = name.find("<")
     if start < 0 or not name.endswith(">"):
         called = " ".join(name.split()).replace("\\", "\\\\").replace('"', '\\"')

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +28,7 @@ from mptune.memory import available_memory_bytes, in_words
 from mptune.processes import Child, end_strays
 from mptune.processes import in_words as how_it_ended
 
-__all__ = ["Built", "Ran", "TooLongError", "build", "run"]
+__all__ = ["Built", "Ran", "TooLongError", "build", "run", "stopwatch"]
 
 #: No contraction: what a program computes on the host to check its kernels is then computed alike. Programs read
 #: numbers as others (aliasing) and count over the end of an int.
@@ -39,6 +39,8 @@ _FLAGS: Final = (
 #: A program that has the headers of both is one of CUDA.
 _CUDA: Final = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]cuda(?:_runtime(?:_api)?)?\.h', re.MULTILINE)
 _LANGUAGES: Final = {".c": ("c", "gnu17")}
+#: What the layer shares with templates.
+_OF_PRELUDE: Final = ("host_fiber.hpp", "host_pool.hpp", "intrinsics.hpp")
 _COMPILE_LIMIT_S: Final = 300.0
 _WATCHING_S: Final = 0.02
 #: How long it may take to say where its time went.
@@ -94,7 +96,7 @@ class Ran:
     Attributes:
         output: what it printed on standard output.
         errors: what it printed on standard error.
-        seconds: how long it ran, on the wall clock.
+        seconds: how long it ran, as :func:`stopwatch` has it.
         files: those it wrote, by the names it gave them, and where they lie.
         record: what the layer says of the record at its end, empty without one.
     """
@@ -138,6 +140,7 @@ def build(
     includes: Sequence[Path] = (),
     *,
     gives_host_memory: bool = False,
+    has_openmp: bool = False,
     optimisation: str = "-O3",
     cache: BinaryCache | None = None,
 ) -> Built:
@@ -150,6 +153,7 @@ def build(
         includes: folders of headers (``-I``).
         gives_host_memory: whether kernels are given memory of the host, as those that were loops are: all of OpenMP
             besides them is left to one thread then.
+        has_openmp: whether OpenMP's directives count, also where its header is not included.
         optimisation: the compiler's level.
         cache: where executables are kept; by default the user's cache folder.
 
@@ -165,15 +169,16 @@ def build(
     device = [path for path in sources if path.suffix in (".cu", ".hip") or has_device_code(texts[path])]
     is_hip = any("hip/hip_runtime" in text for text in texts.values()) and not any(map(_CUDA.search, texts.values()))
     target = f"-march={host_architecture() or 'native'}"
+    has_openmp |= any("omp.h" in text for text in texts.values()) and not gives_host_memory
     common = (
         *(optimisation, target, *_FLAGS),
         *(f"-D{name}={value}" if value else f"-D{name}" for name, value in (defines or {}).items()),
         *(("-DMPTUNE_SEVERAL_FILES",) if len(device) > 1 else ()),
-        *(("-fopenmp",) if any("omp.h" in text for text in texts.values()) and not gives_host_memory else ()),
+        *(("-fopenmp",) if has_openmp else ()),
     )
     layer = _layer()
     own = [path.read_text(encoding="utf-8") for path in sorted(layer.rglob("*")) if path.is_file()]
-    own += [(_prelude() / name).read_text(encoding="utf-8") for name in ("host_fiber.hpp", "host_pool.hpp")]
+    own += [(_prelude() / name).read_text(encoding="utf-8") for name in _OF_PRELUDE]
     told = [*map(str, sources), *map(str, includes), *common, str(gives_host_memory)]
     key = cache.key(["program", compiler.version, *told, *(f"{p}\n{t}" for p, t in sorted(portable.items())), *own])
     name = sources[0].name
@@ -193,6 +198,7 @@ def build(
             language, standard = _LANGUAGES.get(path.suffix, ("c++", "gnu++17"))
             made = work / f"{number}.o"
             flags = ["-x", language, f"-std={standard}", *common, *folders, *beside, f"-I{layer}"]
+            flags.append(f'-DMPTUNE_INTRINSICS="{_prelude() / "intrinsics.hpp"}"')
             if path in device:
                 macro = ("-D__HIPCC__", "-D__HIP_PLATFORM_AMD__") if is_hip else ("-D__CUDACC__", "-D__NVCC__")
                 flags += [*macro, "-include", str(layer / "cuda_runtime.h")]
@@ -204,7 +210,7 @@ def build(
         objects += [made for _, made, _ in children]
         program = work / "program"
         link = [*compiler.command, *map(str, objects), "-o", str(program), "-lpthread", "-ldl", "-lm"]
-        _compiled([*link, *(("-fopenmp",) if "-fopenmp" in common else ())], name, work)
+        _compiled([*link, *(("-fopenmp",) if has_openmp else ())], name, work)
         image = program.read_bytes()
     cache.put(key, image)
     return Built(image, name, time.monotonic() - began)
@@ -264,7 +270,7 @@ def _compiled(command: Sequence[str], name: str, work: Path) -> None:
     errors = [
         line.strip()
         for line in output.splitlines()
-        if re.search(r"\berror:|undefined reference|multiple definition", line)
+        if re.search(r"\berror:(?! ld returned)|undefined reference|multiple definition", line)
     ]
     shown = "\n  ".join(list(dict.fromkeys(errors or output.strip().splitlines()[-3:]))[:5])
     raise ProgramError(f"{name} does not compile for this machine's processor:\n  {shown}")
@@ -328,7 +334,7 @@ def run(
             environment["MPTUNE_CAPTURE_PLAN"] = str(work / "plan")
         command = [str(program), *arguments]
         output, errors = work / "output", work / "errors"
-        began = time.monotonic()
+        began, running = time.monotonic(), stopwatch()
         with output.open("wb") as out, errors.open("wb") as err:
             place = str(folder) if folder else None
             try:
@@ -339,12 +345,13 @@ def run(
             try:
                 with child:
                     code = _watched(child, output, built.name, time_limit_s, limit)
-                seconds = time.monotonic() - began
+                clock_s = time.monotonic() - began
             finally:
                 end_strays(f"MPTUNE_RUN={work}")
+        seconds = min(running(), clock_s)
         said = _said(ended / "ended.json")
         if code is None:
-            raise TooLongError(_where_time_went(built.name, arguments, seconds, said))
+            raise TooLongError(_where_time_went(built.name, arguments, clock_s, seconds, said))
         # What it is called differs from run to run.
         printed, complaints = (
             path.read_text(encoding="utf-8", errors="replace").replace(str(program), f"./{program.name}")
@@ -362,7 +369,19 @@ def run(
     return Ran(printed, complaints, seconds, files, said)
 
 
-def _where_time_went(name: str, arguments: Sequence[str], seconds: float, said: Mapping[str, Any]) -> str:
+def stopwatch() -> Callable[[], float]:
+    """Return what tells how many seconds this process, and its children that have ended, have worked since now.
+
+    These are seconds on the clock, or on the processors where they are fewer: so a machine that is busy with something
+    else, which makes all take longer, decides nothing.
+    """
+    clock, processors = time.monotonic(), sum(os.times()[:4])
+    return lambda: min(time.monotonic() - clock, sum(os.times()[:4]) - processors)
+
+
+def _where_time_went(
+    name: str, arguments: Sequence[str], seconds: float, worked_s: float, said: Mapping[str, Any]
+) -> str:
     """Say of a program that was ended which of its kernels took how long."""
     given = f" with arguments {' '.join(arguments)}" if arguments else ""
     text = f"{name}, run{given}, did not end within {seconds:.0f} s and was ended"
@@ -374,7 +393,10 @@ def _where_time_went(name: str, arguments: Sequence[str], seconds: float, said: 
     on_host = seconds - said.get("running_s", 0.0) - sum(kernel["seconds"] for kernel in kernels)
     if on_host > seconds / 10:
         spent.append(f"what it does on the host took {on_host:.1f} s")
-    return f"{text}: {'; '.join(spent[:_MOST_KERNELS])}"
+    spent = spent[:_MOST_KERNELS]
+    if worked_s < seconds / 2:
+        spent.append(f"of all this it was on a processor for {worked_s:.1f} s: the machine is busy, or it waits")
+    return f"{text}: {'; '.join(spent)}"
 
 
 def _watched(child: Child, output: Path, name: str, time_limit_s: float, memory_limit_bytes: int) -> int | None:

@@ -30,7 +30,7 @@ __all__ = ["RECORD", "FoundSizes", "find_sizes", "make_ready", "run_at"]
 
 #: The same of a folder with what a run at other sizes has left.
 RUN: Final = "run.json"
-#: How long it may take to find the sizes of a program, and a run for that, which may take this many times its own.
+#: How long it may take to find the sizes of a program, and each run for that, which may take as often its own.
 _FINDING_S: Final = 10.0
 _LONGESTRUN_S: Final = 3.0
 _TIMES: Final = 5.0
@@ -77,25 +77,32 @@ def find_sizes(
         needed_only: whether launches are left out that the answer does not need.
     """
     from mptune.adopt.capture import capture
+    from mptune.adopt.finding import find
+    from mptune.adopt.launched import needed
     from mptune.adopt.numbers import Numbers, decided
     from mptune.adopt.parsing import ProgramError
-    from mptune.adopt.writing import draft, needed
+    from mptune.adopt.running import stopwatch
 
-    began = time.monotonic()
+    spent = stopwatch()
     own = {place: int(text) for place, text in enumerate(captured.arguments, 1) if re.fullmatch(r"[1-9]\d{0,8}", text)}
     if not own:
         return FoundSizes({}, None, ())
     if captured.seconds > _LONGESTRUN_S:
         why = f"its run took {captured.seconds:.1f} s, which is too long to run it with others; adopt a smaller problem"
         return FoundSizes({}, None, (f"whether its arguments are sizes was not looked at: {why}",))
-    base, layout = draft(program, classes, parameter_of, captured, {})
+
+    def drafted(ran: Capture, sizes: Mapping[str, int]) -> tuple[Numbers, str]:
+        numbers = Numbers(sizes=sizes, is_draft=True)
+        return numbers, find(program, classes, parameter_of, ran, numbers).layout
+
+    base, layout = drafted(captured, {})
     names = _names(program, own, base)
     base.sizes = {names[place]: value for place, value in own.items()}
     runs, positions, refused = [base], {}, []
     for place, value in own.items():
         why = "there was no time to find out"
         for other in _others(value):
-            if time.monotonic() - began > _FINDING_S:
+            if spent() > _FINDING_S:
                 break
             arguments = [str(other) if at == place else text for at, text in enumerate(captured.arguments, 1)]
             try:
@@ -103,12 +110,12 @@ def find_sizes(
                     built,
                     arguments,
                     scratch / f"{place}_{other}",
-                    time_limit_s=_TIMES * max(captured.seconds, 1.0),
+                    time_limit_s=max(_TIMES * captured.seconds, _FINDING_S),
                     is_repeated=False,
                 )
                 ran = needed(program, ran) if needed_only else ran
                 sizes = {**base.sizes, names[place]: other}
-                numbers, its_layout = draft(program, classes, parameter_of, ran, sizes)
+                numbers, its_layout = drafted(ran, sizes)
                 if its_layout != layout:
                     raise ProgramError("the program launches something else, or on other buffers")
                 texts = decided([*runs, numbers])
@@ -250,12 +257,15 @@ def _run_again(
     data: Path,
 ) -> None:
     from mptune.adopt.capture import capture
+    from mptune.adopt.finding import find
+    from mptune.adopt.findings import Draws
+    from mptune.adopt.launched import classes_in, needed
     from mptune.adopt.numbers import Numbers
     from mptune.adopt.parsing import ProgramError
     from mptune.adopt.phases import files_in_phases
     from mptune.adopt.reading import read
     from mptune.adopt.running import build
-    from mptune.adopt.writing import Draws, classes_in, common_folder, needed, write_data
+    from mptune.adopt.writing import common_folder, save_data
 
     given = record["program"]
     root = common_folder([Path(file) for file in given["files"]])
@@ -286,18 +296,12 @@ def _run_again(
         numbers = Numbers(record["numbers"], {name: sizes[name] for name in positions}, fixed)
         classes = classes_in(program, captured)
         captured = needed(program, captured) if record["needed_only"] else captured
-        layout = write_data(
-            program,
-            classes,
-            parameter_of,
-            captured,
-            data,
-            zeroed=record["zeroed"],
-            numbers=numbers,
-            draws=Draws(**record["draws"]),
+        found = find(
+            program, classes, parameter_of, captured, numbers, Draws(**record["draws"]), zeroed=record["zeroed"]
         )
+        save_data(found, data)
         numbers.check()
-        if hashed(layout) != record["layout"]:
+        if hashed(found.layout) != record["layout"]:
             raise ProgramError("the program launches something else, or on other buffers")
     except ProgramError as error:
         raise KernelError(

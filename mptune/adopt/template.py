@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import string
 import textwrap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from mptune.adopt.classes import Choice, Literal, TypeClass, TypeClasses, TypeSlot
+from mptune.adopt.indices import unsigned_indices
 from mptune.adopt.parsing import Edits, Extent, TemplateArgument
 from mptune.adopt.phases import in_phases, in_templates
 from mptune.adopt.reading import Declaration, Kernel, Parameter, Program, TemplateCall
@@ -41,10 +43,15 @@ _WITH_POLICY: Final = frozenset(
 #: Functions that are in ``mp`` alone, where plain names are those of C.
 _IN_MP: Final = frozenset(["fdivide", "ldexp", "llrint", "llround", "lrint", "lround", "modf", "saturate", "scalbn"])
 #: What programs use of the C++ library, and ``mp`` has, too.
-_STANDARD: Final = re.compile(r"\bstd\s*::\s*(?=(?:min|max|abs|swap|isnan|isinf|isfinite)\b)")
+_STANDARD: Final = re.compile(
+    r"(?:::\s*)?\bstd\s*::\s*(?=(?:min|max|abs|swap|isnan|isinf|isfinite|numeric_limits|is_same(?:_v)?|conditional(?:_t)?"
+    r"|enable_if(?:_t)?|is_floating_point(?:_v)?|is_integral(?:_v)?|is_arithmetic(?:_v)?)\b)"
+)
 #: Names that the C++ library has in ``std``, too.
 _SIZED: Final = re.compile(r"\bstd\s*::\s*(?=(?:u?int(?:8|16|32|64|ptr)_t|size_t|ptrdiff_t)\b)")
 _MAKE: Final = re.compile(r"\b(make_)(double|float)([234])\b")
+#: Atomic functions whose scope is said, which are those of a device here.
+_SCOPED: Final = re.compile(r"\b(atomic[A-Z]\w*)_(?:block|system)\b")
 #: What HIP calls otherwise than CUDA.
 _HIP_INDEX: Final = re.compile(r"\bhip(Thread|Block|Grid)(Idx|Dim)_([xyz])\b")
 #: A vector of nothing but literals.
@@ -60,7 +67,7 @@ _CONSTANTS: Final = {
     "M_2_PI": "0.63661977236758134308", "M_2_SQRTPI": "1.12837916709551257390", "M_SQRT2": "1.41421356237309504880",
     "M_SQRT1_2": "0.70710678118654752440", "DBL_MAX": "1.7976931348623157e308", "DBL_MIN": "2.2250738585072014e-308",
     "DBL_EPSILON": "2.2204460492503131e-16", "FLT_MAX": "3.402823466e38f", "FLT_MIN": "1.175494351e-38f",
-    "FLT_EPSILON": "1.192092896e-7f", "INFINITY": "__builtin_inff()", "INT_MAX": "2147483647",
+    "FLT_EPSILON": "1.192092896e-7f", "INFINITY": "mp::numeric_limits<float>::infinity()", "INT_MAX": "2147483647",
     "INT_MIN": "(-2147483647 - 1)", "UINT_MAX": "4294967295u", "LONG_MAX": "9223372036854775807l",
     "LONG_MIN": "(-9223372036854775807l - 1)",
     "ULONG_MAX": "18446744073709551615ul", "LLONG_MAX": "9223372036854775807ll",
@@ -69,9 +76,11 @@ _CONSTANTS: Final = {
     "UINT8_MAX": "255", "INT16_MAX": "32767", "UINT16_MAX": "65535", "INT32_MAX": "2147483647",
     "INT32_MIN": "(-2147483647 - 1)", "UINT32_MAX": "4294967295u", "INT64_MAX": "9223372036854775807l",
     "INT64_MIN": "(-9223372036854775807l - 1)", "UINT64_MAX": "18446744073709551615ul",
-    "SIZE_MAX": "18446744073709551615ul", "RAND_MAX": "2147483647", "NAN": "__builtin_nanf(\"\")",
-    "HUGE_VAL": "__builtin_inf()", "HUGE_VALF": "__builtin_inff()", "CUDART_INF": "__builtin_inf()",
-    "CUDART_INF_F": "__builtin_inff()", "CUDART_NAN": "__builtin_nan(\"\")", "CUDART_NAN_F": "__builtin_nanf(\"\")",
+    "SIZE_MAX": "18446744073709551615ul", "RAND_MAX": "2147483647", "NAN": "mp::numeric_limits<float>::quiet_NaN()",
+    **dict.fromkeys(("HUGE_VAL", "CUDART_INF"), "mp::numeric_limits<double>::infinity()"),
+    **dict.fromkeys(("HUGE_VALF", "CUDART_INF_F"), "mp::numeric_limits<float>::infinity()"),
+    "CUDART_NAN": "mp::numeric_limits<double>::quiet_NaN()",
+    "CUDART_NAN_F": "mp::numeric_limits<float>::quiet_NaN()",
     "CUDART_PI": "3.1415926535897931", "CUDART_PI_F": "3.141592654f",
 }  # fmt: skip
 #: CUDA's and HIP's names for types of 16 bits, and functions that convert from and to them.
@@ -88,7 +97,7 @@ _SHORT: Final = re.compile(rf"\b(?:{'|'.join((*_SHORT_TYPES, *_CASTS))})\b")
 #: Types of whole numbers; a parameter of a template of another type is of an enumeration.
 _WHOLE: Final = re.compile(r"(?:const )?(?:(?:long|short|unsigned|signed|int|char|bool) ?)+|u?int\d+_t|size_t|\.\.\.")
 #: What the prelude calls otherwise.
-_CALLED: Final = {"abs": "fabs", "fmin": "min", "fmax": "max"}
+_CALLED: Final = {"abs": "fabs"}
 #: What keeps the numbers of lines in a program whose loops are cut out.
 _LINE: Final = re.compile(r"^#line .*\n", re.MULTILINE)
 _PARAMETERS: Final = re.compile(r"\s*#\s*define\s+\w+\(([^)]*)\)")
@@ -154,95 +163,134 @@ def template(
     )
     needs = list(dict.fromkeys(texts))  # (one text may declare several)
     own = edited.of(kernel.extent, kernel.label, kernel.calls)
-    passed: list[str] = []
+    passed, first = _passed(kernel, edited, own, offsets, frozenset(nulls), apart)
+    phases = _in_phases(program, kernel, own, in_block) if kernel.has_barrier and in_block else None
+    rest = _without_parameters(phases or own.text(kernel.body), kernel.arguments).removeprefix("{")
+    # What is local in the kernel may be called as a field of a struct is here that it is passed.
+    flat = {
+        leaf.flat for parameter in kernel.parameters if parameter.role == "struct" for leaf, _ in fields_of(parameter)
+    }
+    opening, closing = ("\n    {", "\n}") if flat & set(_WORD.findall(own.text(kernel.body))) else ("", "")
+    start = "".join(f"\n    {line}" for line in first) + opening
+    body = start + rest + closing
+    tile = tiled(program, kernel, own, of_templates(f"UNROLL({_OPEN}{UNROLL}{_CLOSE})")) if threads else None
+
+    def inside(lines: str) -> str:
+        return start + textwrap.indent("\n" + _without_parameters(lines, kernel.arguments), "    ") + f"\n{closing}"
+
+    if tile is not None:
+        condition = inside(tile.condition) if tile.condition else ""
+        kernels = _of_tiles(function, passed, threads, inside(tile.body), condition)
+    elif threads:
+        kernels = _of_threads(function, passed, threads, body)
+    else:
+        kernels = [f'extern "C" __global__ void {function}({_shown(passed)}) {{{body}']
+    used = "\n".join((*needs, body))
+    constants = [
+        f"#define {name} {_CONSTANTS[name]}"
+        for name in dict.fromkeys(re.findall(r"\b[A-Z][A-Z0-9_]+\b", used))
+        if name in _CONSTANTS and all(need.name != name for need in kernel.needs)
+    ]
+    constants += _given(program.defines, used)
+    parts = ["\n".join(constants), *needs, *(["IN_PHASES();"] if phases else []), *kernels]
+    text = _in_words_of_templates("\n\n".join(part for part in parts if part), program, kernel)
+    text = f"// {kernel.label}, adopted from {kernel.extent}\n\n{_escaped(text)}\n"
+    is_tiled, unrolls = tile is not None, tile is not None and tile.unrolls
+    return Template(function, text, frozenset(edited.used), edited.has_policy, is_tiled, unrolls)
+
+
+def _passed(
+    kernel: Kernel,
+    edited: _Edited,
+    own: Edits,
+    offsets: Iterable[str],
+    nulls: Collection[str],
+    apart: Collection[str],
+) -> tuple[dict[str, str], list[str]]:
+    """Return the parameters of a kernel's template by name, as they are declared, and what comes first in its body."""
+    passed: dict[str, str] = {}
     first = [f"{name} += {name}_offset;" for name in offsets]
-
-    def declared(text: str, name: str) -> str:
-        known = name not in apart or "restrict" in text
-        return text if known else re.sub(rf"\*\s*((?:const\s+)?{name})\s*$", r"* __restrict__ \1", text)
-
     for parameter in kernel.parameters:
         if parameter.role == "struct":
             first.append(f"{parameter.element} {parameter.name} = {{}};")
             for each, struct in fields_of(parameter):
                 if each.flat not in nulls:
-                    passed.append(declared(f"{edited.type_of(each, struct)}{each.flat}", each.flat))
+                    passed[each.flat] = f"{edited.type_of(each, struct)}{each.flat}"
                     is_named = each.type != each.canonical and each.role == "scalar" and _WHOLE.fullmatch(each.element)
                     value = f"static_cast<decltype({each.name})>({each.flat})" if is_named else each.flat
                     first.append(f"{each.name} = {value};")
         elif parameter.name in nulls:
             first.append(f"{own.text(parameter.extent)} = nullptr;")
         else:
-            text = _without_parameters(_DEFAULT.sub("", own.text(parameter.extent)), kernel.arguments)
-            passed.append(declared(text, parameter.name))
-    passed += (f"long long {name}_offset" for name in offsets)
-    shown = ", ".join(passed)
-    if len(shown) > _WIDTH - 40:
-        shown = "\n    " + ",\n    ".join(passed)
-    phases = _in_phases(program, kernel, own, in_block) if kernel.has_barrier and in_block else None
-    rest = _without_parameters(phases or own.text(kernel.body), kernel.arguments).removeprefix("{")
-    start = "".join(f"\n    {line}" for line in first)
-    body = start + rest
-    constants = [
-        f"#define {name} {_CONSTANTS[name]}"
-        for name in dict.fromkeys(re.findall(r"\b[A-Z][A-Z0-9_]+\b", "\n".join((*needs, body))))
-        if name in _CONSTANTS and all(need.name != name for need in kernel.needs)
+            text = _DEFAULT.sub("", own.text(parameter.extent))
+            passed[parameter.name] = _without_parameters(text, kernel.arguments)
+    for name in apart:
+        if "restrict" not in passed.get(name, "restrict"):
+            passed[name] = re.sub(rf"\*\s*((?:const\s+)?{name})\s*$", r"* __restrict__ \1", passed[name])
+    return {**passed, **{f"{name}_offset": f"long long {name}_offset" for name in offsets}}, first
+
+
+def _shown(passed: Mapping[str, str], *others: str) -> str:
+    """Return the text of parameters, on lines of their own where they are many; others come last."""
+    is_long = len(", ".join(passed.values())) > _WIDTH - 40
+    return ("\n    " if is_long else "") + (",\n    " if is_long else ", ").join((*passed.values(), *others))
+
+
+def _of_threads(function: str, passed: Mapping[str, str], threads: Sequence[str], body: str) -> list[str]:
+    """Return the texts of a kernel whose threads do the work of several, one after the other."""
+    call = f"{function}_thread({', '.join([*passed, 'VIRTUAL_THREAD'])})"
+    return [
+        f"__device__ void {function}_thread({_shown(passed, 'VIRTUAL_INDICES')}) {{{body}",
+        f'extern "C" __global__ void {function}({_shown(passed)}) {{\n'
+        f"    GRID_THREADS({_OPEN}per_thread{_CLOSE}, {_extents(threads)}, {call});\n}}",
     ]
-    constants += _given(program.defines, "\n".join((*needs, body)))
-    kernels = [f'extern "C" __global__ void {function}({shown}) {{{body}']
-    if threads:
-        leaves = (leaf for parameter in kernel.parameters for leaf, _ in fields_of(parameter))
-        names = [leaf.flat for leaf in leaves if leaf.flat not in nulls] + [f"{name}_offset" for name in offsets]
-        extents = ", ".join(text if text.isdigit() else f"{_OPEN}{text}{_CLOSE}" for text in [*threads, "1", "1"][:3])
-        separator = ",\n    " if "\n" in shown else ", "
 
-        def call(suffix: str, last: str) -> str:
-            return f"{function}_{suffix}({', '.join([*names, last])})"
 
-    dialect = of_templates(f"UNROLL({_OPEN}{UNROLL}{_CLOSE})")
-    tile = tiled(program, kernel, own, dialect) if threads else None
-    if tile is not None:
-        rows = f"{_OPEN}per_thread_y{_CLOSE}" if len(threads) > 1 else "1"
-        condition = call("has_work", "TILE_THREAD") if tile.condition else "true"
+def _of_tiles(function: str, passed: Mapping[str, str], threads: Sequence[str], body: str, condition: str) -> list[str]:
+    """Return the texts of a kernel whose threads do the work of a tile at once, of the threads that have work."""
+    rows = f"{_OPEN}per_thread_y{_CLOSE}" if len(threads) > 1 else "1"
+    call = f"{function}_tile({', '.join([*passed, 'THIS_TILE'])})"
+    has_work = f"{function}_has_work({', '.join([*passed, 'TILE_THREAD'])})" if condition else "true"
+    texts = [
+        f"template <class Tile>\n__device__ __forceinline__ void {function}_tile({_shown(passed, 'TILE_INDICES')}) "
+        f"{{{body}}}",
+        f'extern "C" __global__ void {function}({_shown(passed)}) {{\n'
+        f"    GRID_TILES({_OPEN}per_thread{_CLOSE}, {rows}, {_extents(threads)},\n        {has_work},\n"
+        f"        {call});\n}}",
+    ]
+    indices = _shown(passed, "VIRTUAL_INDICES")
+    first = f"__device__ __forceinline__ bool {function}_has_work({indices}) {{{condition}}}"
+    return [first, *texts] if condition else texts
 
-        def with_start(lines: str) -> str:
-            return start + textwrap.indent("\n" + _without_parameters(lines, kernel.arguments), "    ") + "\n"
 
-        kernels = [
-            f"template <class Tile>\n__device__ __forceinline__ void {function}_tile({shown}{separator}TILE_INDICES) "
-            f"{{{with_start(tile.body)}}}",
-            f'extern "C" __global__ void {function}({shown}) {{\n'
-            f"    GRID_TILES({_OPEN}per_thread{_CLOSE}, {rows}, {extents},\n        {condition},\n"
-            f"        {call('tile', 'THIS_TILE')});\n}}",
-        ]
-        if tile.condition:
-            kernels.insert(
-                0,
-                f"__device__ __forceinline__ bool {function}_has_work({shown}{separator}VIRTUAL_INDICES) "
-                f"{{{with_start(tile.condition)}}}",
-            )
-    elif threads:
-        kernels = [
-            f"__device__ void {function}_thread({shown}{separator}VIRTUAL_INDICES) {{{body}",
-            f'extern "C" __global__ void {function}({shown}) {{\n'
-            f"    GRID_THREADS({_OPEN}per_thread{_CLOSE}, {extents}, {call('thread', 'VIRTUAL_THREAD')});\n}}",
-        ]
-    parts = ["\n".join(constants), *needs, *(["IN_PHASES();"] if phases else []), *kernels]
-    text = _without_clashes("\n\n".join(part for part in parts if part), [need.name for need in kernel.needs])
+def _extents(threads: Sequence[str]) -> str:
+    """Return how many threads there are along each of three axes."""
+    return ", ".join(text if text.isdigit() else f"{_OPEN}{text}{_CLOSE}" for text in [*threads, "1", "1"][:3])
+
+
+def _in_words_of_templates(text: str, program: Program, kernel: Kernel) -> str:
+    """Return a text with what templates call otherwise than CUDA, HIP and the C++ library."""
+    text = _without_clashes(text, [need.name for need in kernel.needs])
     for need in kernel.needs:
         if need.kind == "constant" and not re.search(rf"\b{need.name}\s*\[", program.text(need.extent)):
             # What is set from outside is an array, here of one.
             text = re.sub(rf"(?<![\w.])(?<!->){need.name}\b", f"{need.name}[0]", text)
             text = re.sub(rf"(__constant__[^;{{}}]*?\b{need.name})\[0\]", r"\1[1]", text, count=1)
+    text = _unqualified(text, {name for unit in program.units for name in unit.namespaces})
     text = _MAKE.sub(r"mp::make_vec\3<\2>", text) if "make_" in text else text
     text = _SIZED.sub("", _STANDARD.sub("mp::", text)) if "std" in text else text
     text = _HIP_INDEX.sub(lambda found: f"{found[1].lower()}{found[2]}.{found[3]}", text)
+    text = _SCOPED.sub(r"\1", text)
     text = HIP_SHARED.sub(r"extern __shared__ \1 \2[];", text)
     text = _LINE.sub("", text)
-    text = _SHORT.sub(lambda found: _SHORT_TYPES.get(found[0]) or f"static_cast<{_CASTS[found[0]]}>", text)
-    text = f"// {kernel.label}, adopted from {kernel.extent}\n\n{_escaped(text)}\n"
-    is_tiled, unrolls = tile is not None, tile is not None and tile.unrolls
-    return Template(function, text, frozenset(edited.used), edited.has_policy, is_tiled, unrolls)
+    return _SHORT.sub(lambda found: _SHORT_TYPES.get(found[0]) or f"static_cast<{_CASTS[found[0]]}>", text)
+
+
+def _unqualified(text: str, namespaces: Collection[str]) -> str:
+    """Return the text of declarations that were in namespaces, which they no longer are."""
+    names = "|".join(sorted(namespaces))
+    text = re.sub(rf"\busing\s+(?:namespace\s+)?(?:::\s*)?(?:{names}{'|' * bool(names)}std)\b[\w\s:]*;", "", text)
+    return re.sub(rf"(?<![\w:>])(?:::\s*)?(?:\b(?:{names})\s*::\s*)+(?=\w)", "", text) if names else text
 
 
 def _given(defines: Mapping[str, str], text: str) -> Iterator[str]:
@@ -319,6 +367,15 @@ class _Edited:
         self._program, self._classes, self._parameter_of = program, classes, parameter_of
         self.used: set[str] = set()
         self.has_policy = False
+        variables = [need.extent for kernel in program.kernels for need in kernel.needs if need.kind == "variable"]
+        #: Classes of constants outside functions, which stay what they are: where they are used they get another type,
+        #: since device compilers take no constant of a type of 16 bits.
+        self._constants = {
+            each.name
+            for each in classes.classes
+            if all(any(member.extent in place for place in variables) for member in each.members)
+            and all(not member.is_pointer and member.slot.components == 1 for member in each.members)
+        }
 
     def need(self, need: Declaration) -> str:
         """Return the text of something that a kernel needs."""
@@ -346,10 +403,16 @@ class _Edited:
             parameter = self._parameter_of[each.name]
             is_shared = any(member.is_pointer for member in each.members)
             for slot in each.slots:
-                if is_in(slot.extent, slot.function):
+                if is_in(slot.extent, slot.function) and each.name not in self._constants:
                     members = [member for member in each.members if member.slot == slot]
                     is_local = not is_shared and bool(members) and all(member.kind == "local" for member in members)
                     edits.replace(slot.extent, _type(slot, f"{_OPEN}{parameter}{_CLOSE}", is_local))
+                    self.used.add(parameter)
+        for read in self._classes.reads:
+            if read.type_class in self._constants & self._parameter_of.keys() and is_in(read.extent, read.function):
+                parameter = self._parameter_of[read.type_class]
+                if self._program.text(read.extent).isidentifier():
+                    edits.surround(read.extent, f"static_cast<{_OPEN}{parameter}{_CLOSE}>(", ")")
                     self.used.add(parameter)
         for literal in self._classes.literals:
             if is_in(literal.extent, literal.function):
@@ -366,6 +429,13 @@ class _Edited:
                 self._choose(edits, choice)
         for instantiated in calls:
             edits.replace(instantiated.extent, _identifier(instantiated.label))
+        for function in (function for unit in self._program.units for function in unit.functions):
+            if function.is_device and is_in(function.body, function.label):
+                indices = unsigned_indices(function, self._program.text)
+                for written in indices.types:
+                    edits.replace(written, "mp::unsigned_index")
+                for written in indices.terms:
+                    edits.surround(written, "mp::as_index(", ")")
         return edits
 
     def _choose(self, edits: Edits, choice: Choice) -> None:
@@ -432,7 +502,7 @@ def _type(slot: TypeSlot, parameter: str, is_local: bool) -> str:
 
 def _number(literal: Literal) -> str:
     """Return a literal that takes the type of what it meets."""
-    if literal.text.isidentifier():
+    if not literal.text.startswith((".", *string.digits)):  # a macro, or a limit of a type
         return f"mp::number({literal.text})"
     suffixes = "lL" if literal.text[:2] in ("0x", "0X") else "fFlL"
     return f"{literal.text.rstrip(suffixes)}_num"

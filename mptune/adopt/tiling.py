@@ -486,7 +486,8 @@ class _Tiler:
             variable = self._variables.get(node.referenced.hash)
             if variable is None:
                 return "const" in node.cursor.type.spelling or node.referenced.kind.name == "ENUM_CONSTANT_DECL"
-            return self._is_steady(variable)
+            # What differs from thread to thread and is not computed anew itself may be declared later than that.
+            return self._is_steady(variable) and (not variable.axes or self._is_remade(variable))
         return all(map(self._is_pure, node.children))
 
     def _is_steady(self, variable: _Variable) -> bool:

@@ -31,17 +31,17 @@ __all__ = ["adopt", "adopted", "patched", "print_adopted", "print_patched", "why
     "--metric",
     "NAME",
     "Error metric of the outputs, as 'mptune tune' takes it.",
-    show_default="NRMSE",
+    show_default="NRMSE, or NMAE of values of either sign",
 )
 @options.of_programs
 @option("--time-limit time_limit_s", "SECONDS", "How long a run of the program may take.", default=60.0)
 @option("--output -o", "DIR", "Folder to write.", show_default="adopted/PROGRAM")
 @options.as_json
 def adopt(output: Path | None, json: bool, **given: Any) -> None:
-    """Make a CUDA or HIP program an application that can be tuned.
+    """Make a program an application that can be tuned: of CUDA or HIP, or of C++ with loops of OpenMP.
 
     The program runs on this machine's processor with the ARGUMENTS behind --; all of its files are given, or their
-    folder.
+    folder. Its kernels are tuned, or else the loops that OpenMP has in parallel (see also --loop).
     """
     of_program = options.taken_of_programs(given)
     document = adopted({**given, **of_program}, output)

@@ -11,13 +11,13 @@ struct two {
     unsigned bits;
 };
 
-#define MPTUNE_PTX_BINARY(type, op, name, instruction)                                               \
+#define MPTUNE_PTX_BINARY(type, name, of_two, instruction)                                           \
     MPTUNE_INLINE type name(type a, type b) {                                                        \
         type result;                                                                                 \
         asm(instruction " %0, %1, %2;" : "=h"(result.bits) : "h"(a.bits), "h"(b.bits));              \
         return result;                                                                               \
     }                                                                                                \
-    MPTUNE_INLINE two<type> operator op(two<type> a, two<type> b) {                                  \
+    MPTUNE_INLINE two<type> of_two(two<type> a, two<type> b) {                                       \
         two<type> result;                                                                            \
         asm(instruction "x2 %0, %1, %2;" : "=r"(result.bits) : "r"(a.bits), "r"(b.bits));            \
         return result;                                                                               \
@@ -43,20 +43,24 @@ struct two {
     }
 
 // Without ".rn", so that ptxas may fuse a product and a sum, as it does for float.
-MPTUNE_PTX_BINARY(half, +, add, "add.f16")
-MPTUNE_PTX_BINARY(half, -, subtract, "sub.f16")
-MPTUNE_PTX_BINARY(half, *, multiply, "mul.f16")
+MPTUNE_PTX_BINARY(half, add, operator +, "add.f16")
+MPTUNE_PTX_BINARY(half, subtract, operator -, "sub.f16")
+MPTUNE_PTX_BINARY(half, multiply, operator *, "mul.f16")
 MPTUNE_PTX_FUSED(half, "fma.rn.f16")
 MPTUNE_PTX_EXTREMUM(half, min, "set.lt.u32.f16x2")
 MPTUNE_PTX_EXTREMUM(half, max, "set.gt.u32.f16x2")
 
 #if __CUDA_ARCH__ >= 800
 MPTUNE_PTX_FUSED(bfloat16, "fma.rn.bf16")
+MPTUNE_PTX_BINARY(half, fmin, fmin, "min.f16")
+MPTUNE_PTX_BINARY(half, fmax, fmax, "max.f16")
+MPTUNE_PTX_BINARY(bfloat16, fmin, fmin, "min.bf16")
+MPTUNE_PTX_BINARY(bfloat16, fmax, fmax, "max.bf16")
 #endif
 #if __CUDA_ARCH__ >= 900
-MPTUNE_PTX_BINARY(bfloat16, +, add, "add.bf16")
-MPTUNE_PTX_BINARY(bfloat16, -, subtract, "sub.bf16")
-MPTUNE_PTX_BINARY(bfloat16, *, multiply, "mul.bf16")
+MPTUNE_PTX_BINARY(bfloat16, add, operator +, "add.bf16")
+MPTUNE_PTX_BINARY(bfloat16, subtract, operator -, "sub.bf16")
+MPTUNE_PTX_BINARY(bfloat16, multiply, operator *, "mul.bf16")
 MPTUNE_PTX_EXTREMUM(bfloat16, min, "set.lt.u32.bf16x2")
 MPTUNE_PTX_EXTREMUM(bfloat16, max, "set.gt.u32.bf16x2")
 #elif __CUDA_ARCH__ >= 800

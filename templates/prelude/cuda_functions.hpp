@@ -1,5 +1,5 @@
-// What kernels of CUDA programs use besides: vectors of every type, integers by their size, functions of bits and of one
-// rounding, limits. The host has none of it; the runtime compilers have most of it built in.
+// What kernels of CUDA programs use besides: vectors of every type, integers by their size, memory, limits, questions
+// about types. The host has none of it; the runtime compilers have most of it built in, but nothing of the C++ library.
 
 // A list of initial values may hold wider types once those of a program change.
 #if defined(__clang__)
@@ -17,6 +17,10 @@ typedef unsigned int uint32_t;
 typedef unsigned long uint64_t;
 typedef long intptr_t;
 typedef unsigned long uintptr_t;
+typedef unsigned char uchar;
+typedef unsigned short ushort;
+typedef unsigned int uint;
+typedef unsigned long ulong;
 #endif
 #if !defined(assert)
 #define assert(...) static_cast<void>(0)
@@ -26,10 +30,11 @@ typedef unsigned long uintptr_t;
 
 typedef decltype(sizeof(0)) size_t;
 typedef decltype(static_cast<char*>(nullptr) - static_cast<char*>(nullptr)) ptrdiff_t;
-typedef unsigned char uchar;
-typedef unsigned short ushort;
-typedef unsigned int uint;
-typedef unsigned long ulong;
+#if !defined(_STRING_H)
+extern "C" void* memcpy(void*, const void*, size_t) noexcept;
+extern "C" void* memmove(void*, const void*, size_t) noexcept;
+extern "C" void* memset(void*, int, size_t) noexcept;
+#endif
 #if !defined(_STDIO_H)
 extern "C" int printf(const char*, ...);
 #endif
@@ -59,103 +64,6 @@ MPTUNE_VECTORS_OF(float, float)
 MPTUNE_VECTORS_OF(double, double)
 #undef MPTUNE_VECTORS_OF
 
-MPTUNE_INLINE int __popc(unsigned x) { return __builtin_popcount(x); }
-MPTUNE_INLINE int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
-MPTUNE_INLINE int __clz(int x) { return x ? __builtin_clz(x) : 32; }
-MPTUNE_INLINE int __clzll(long long x) { return x ? __builtin_clzll(x) : 64; }
-MPTUNE_INLINE int __ffs(int x) { return __builtin_ffs(x); }
-MPTUNE_INLINE int __ffsll(long long x) { return __builtin_ffsll(x); }
-MPTUNE_INLINE unsigned __brev(unsigned x) {
-    x = (x >> 1 & 0x55555555u) | (x & 0x55555555u) << 1;
-    x = (x >> 2 & 0x33333333u) | (x & 0x33333333u) << 2;
-    x = (x >> 4 & 0x0f0f0f0fu) | (x & 0x0f0f0f0fu) << 4;
-    return __builtin_bswap32(x);
-}
-MPTUNE_INLINE unsigned long long __brevll(unsigned long long x) {
-    return static_cast<unsigned long long>(__brev(static_cast<unsigned>(x))) << 32 | __brev(static_cast<unsigned>(x >> 32));
-}
-MPTUNE_INLINE unsigned __byte_perm(unsigned x, unsigned y, unsigned which) {
-    const unsigned long long bytes = static_cast<unsigned long long>(y) << 32 | x;
-    unsigned made = 0;
-    for (int i = 0; i < 4; i++) made |= static_cast<unsigned>(bytes >> (which >> 4 * i & 7) * 8 & 0xff) << 8 * i;
-    return made;
-}
-MPTUNE_INLINE unsigned __funnelshift_l(unsigned low, unsigned high, unsigned by) {
-    return static_cast<unsigned>(((static_cast<unsigned long long>(high) << 32 | low) << (by & 31)) >> 32);
-}
-MPTUNE_INLINE unsigned __funnelshift_r(unsigned low, unsigned high, unsigned by) {
-    return static_cast<unsigned>((static_cast<unsigned long long>(high) << 32 | low) >> (by & 31));
-}
-MPTUNE_INLINE int __mul24(int x, int y) {
-    return static_cast<int>(static_cast<unsigned>(x << 8 >> 8) * static_cast<unsigned>(y << 8 >> 8));
-}
-MPTUNE_INLINE unsigned __umul24(unsigned x, unsigned y) { return (x & 0xffffffu) * (y & 0xffffffu); }
-MPTUNE_INLINE int __mulhi(int x, int y) { return static_cast<int>(static_cast<long long>(x) * y >> 32); }
-MPTUNE_INLINE unsigned __umulhi(unsigned x, unsigned y) {
-    return static_cast<unsigned>(static_cast<unsigned long long>(x) * y >> 32);
-}
-MPTUNE_INLINE unsigned long long __umul64hi(unsigned long long x, unsigned long long y) {
-    return static_cast<unsigned long long>(static_cast<unsigned __int128>(x) * y >> 64);
-}
-MPTUNE_INLINE unsigned __sad(int x, int y, unsigned z) {
-    return z + (x < y ? static_cast<unsigned>(y) - static_cast<unsigned>(x) : static_cast<unsigned>(x) - static_cast<unsigned>(y));
-}
-
-MPTUNE_INLINE long long __double_as_longlong(double x) { return mp::detail::bits_as<long long>(x); }
-MPTUNE_INLINE double __longlong_as_double(long long x) { return mp::detail::bits_as<double>(x); }
-MPTUNE_INLINE int __float_as_int(float x) { return mp::detail::bits_as<int>(x); }
-MPTUNE_INLINE unsigned __float_as_uint(float x) { return mp::detail::bits_as<unsigned>(x); }
-MPTUNE_INLINE float __int_as_float(int x) { return mp::detail::bits_as<float>(x); }
-MPTUNE_INLINE float __uint_as_float(unsigned x) { return mp::detail::bits_as<float>(x); }
-MPTUNE_INLINE int __double2hiint(double x) { return static_cast<int>(__double_as_longlong(x) >> 32); }
-MPTUNE_INLINE int __double2loint(double x) { return static_cast<int>(__double_as_longlong(x)); }
-MPTUNE_INLINE double __hiloint2double(int high, int low) {
-    return __longlong_as_double(static_cast<long long>(static_cast<unsigned long long>(static_cast<unsigned>(high)) << 32 |
-                                                       static_cast<unsigned>(low)));
-}
-
-#define MPTUNE_TO_INTEGER(from, T, to, R)                                                  \
-    MPTUNE_INLINE R __##from##2##to##_rn(T x) { return static_cast<R>(__builtin_rint(x)); }  \
-    MPTUNE_INLINE R __##from##2##to##_rd(T x) { return static_cast<R>(__builtin_floor(x)); } \
-    MPTUNE_INLINE R __##from##2##to##_ru(T x) { return static_cast<R>(__builtin_ceil(x)); }  \
-    MPTUNE_INLINE R __##from##2##to##_rz(T x) { return static_cast<R>(x); }
-MPTUNE_TO_INTEGER(double, double, int, int)
-MPTUNE_TO_INTEGER(double, double, uint, unsigned)
-MPTUNE_TO_INTEGER(double, double, ll, long long)
-MPTUNE_TO_INTEGER(double, double, ull, unsigned long long)
-MPTUNE_TO_INTEGER(float, float, int, int)
-MPTUNE_TO_INTEGER(float, float, uint, unsigned)
-MPTUNE_TO_INTEGER(float, float, ll, long long)
-MPTUNE_TO_INTEGER(float, float, ull, unsigned long long)
-#undef MPTUNE_TO_INTEGER
-MPTUNE_INLINE float __int2float_rn(int x) { return static_cast<float>(x); }
-MPTUNE_INLINE float __uint2float_rn(unsigned x) { return static_cast<float>(x); }
-MPTUNE_INLINE float __ll2float_rn(long long x) { return static_cast<float>(x); }
-MPTUNE_INLINE float __ull2float_rn(unsigned long long x) { return static_cast<float>(x); }
-MPTUNE_INLINE double __int2double_rn(int x) { return x; }
-MPTUNE_INLINE double __uint2double_rn(unsigned x) { return x; }
-MPTUNE_INLINE double __ll2double_rn(long long x) { return static_cast<double>(x); }
-MPTUNE_INLINE double __ull2double_rn(unsigned long long x) { return static_cast<double>(x); }
-MPTUNE_INLINE float __double2float_rn(double x) { return static_cast<float>(x); }
-
-MPTUNE_INLINE float __fadd_rn(float x, float y) { return x + y; }
-MPTUNE_INLINE float __fsub_rn(float x, float y) { return x - y; }
-MPTUNE_INLINE float __fmul_rn(float x, float y) { return x * y; }
-MPTUNE_INLINE float __fdiv_rn(float x, float y) { return x / y; }
-MPTUNE_INLINE float __fdividef(float x, float y) { return x / y; }
-MPTUNE_INLINE float __fmaf_rn(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
-MPTUNE_INLINE float __frcp_rn(float x) { return 1.0f / x; }
-MPTUNE_INLINE float __fsqrt_rn(float x) { return __builtin_sqrtf(x); }
-MPTUNE_INLINE float __frsqrt_rn(float x) { return 1.0f / __builtin_sqrtf(x); }
-MPTUNE_INLINE float __saturatef(float x) { return x > 0 ? x < 1 ? x : 1 : 0; }
-MPTUNE_INLINE double __dadd_rn(double x, double y) { return x + y; }
-MPTUNE_INLINE double __dsub_rn(double x, double y) { return x - y; }
-MPTUNE_INLINE double __dmul_rn(double x, double y) { return x * y; }
-MPTUNE_INLINE double __ddiv_rn(double x, double y) { return x / y; }
-MPTUNE_INLINE double __drcp_rn(double x) { return 1.0 / x; }
-MPTUNE_INLINE double __dsqrt_rn(double x) { return __builtin_sqrt(x); }
-MPTUNE_INLINE double __fma_rn(double x, double y, double z) { return __builtin_fma(x, y, z); }
-
 template <class T>
 MPTUNE_INLINE T __ldca(const T* p) {
     return *p;
@@ -180,6 +88,76 @@ MPTUNE_INLINE void __stcs(T* p, V value) {
 #endif  // MPTUNE_HOST
 
 namespace mp {
+
+// What std::numeric_limits says of integers, float and double.
+template <class T>
+struct numeric_limits {
+    static constexpr bool is_signed = T(-1) < T(0), is_integer = true;
+    static constexpr int digits = 8 * static_cast<int>(sizeof(T)) - is_signed;
+    static constexpr MPTUNE_INLINE T max() { return static_cast<T>(~0ull >> (64 - digits)); }
+    static constexpr MPTUNE_INLINE T min() { return is_signed ? static_cast<T>(-max() - 1) : T(0); }
+    static constexpr MPTUNE_INLINE T lowest() { return min(); }
+    static constexpr MPTUNE_INLINE T epsilon() { return T(0); }
+};
+template <>
+struct numeric_limits<bool> {
+    static constexpr MPTUNE_INLINE bool max() { return true; }
+    static constexpr MPTUNE_INLINE bool min() { return false; }
+    static constexpr MPTUNE_INLINE bool lowest() { return false; }
+};
+// NVRTC has no __builtin_inf and __builtin_nan.
+#if defined(MPTUNE_CUDA)
+#define MPTUNE_SPECIAL(T, name, bits) __builtin_bit_cast(T, bits)
+#else
+#define MPTUNE_SPECIAL(T, name, bits) __builtin_##name
+#endif
+#define MPTUNE_LIMITS(T, suffix, bits, largest, smallest, step, tiny, inf_bits, nan_bits) \
+    template <>                                                                           \
+    struct numeric_limits<T> {                                                            \
+        static constexpr bool is_signed = true, is_integer = false, has_infinity = true;  \
+        static constexpr int digits = bits;                                               \
+        static constexpr MPTUNE_INLINE T max() { return largest; }                        \
+        static constexpr MPTUNE_INLINE T min() { return smallest; }                       \
+        static constexpr MPTUNE_INLINE T lowest() { return -largest; }                    \
+        static constexpr MPTUNE_INLINE T epsilon() { return step; }                       \
+        static constexpr MPTUNE_INLINE T denorm_min() { return tiny; }                    \
+        static constexpr MPTUNE_INLINE T round_error() { return T(0.5f); }                \
+        static constexpr MPTUNE_INLINE T infinity() { return MPTUNE_SPECIAL(T, inf##suffix(), inf_bits); } \
+        static constexpr MPTUNE_INLINE T quiet_NaN() { return MPTUNE_SPECIAL(T, nan##suffix(""), nan_bits); } \
+    };
+MPTUNE_LIMITS(float, f, 24, 0x1.fffffep127f, 0x1p-126f, 0x1p-23f, 0x1p-149f, 0x7f800000u, 0x7fc00000u)
+MPTUNE_LIMITS(double, , 53, 0x1.fffffffffffffp1023, 0x1p-1022, 0x1p-52, 0x1p-1074, 0x7ff0000000000000ull,
+              0x7ff8000000000000ull)
+#undef MPTUNE_LIMITS
+#undef MPTUNE_SPECIAL
+
+template <class A, class B>
+constexpr bool is_same_v = detail::same<A, B>;
+template <class T>
+constexpr bool is_integral_v = detail::is_integer<typename detail::bare<T>::type>;
+template <class T>
+constexpr bool is_arithmetic_v = detail::is_number<typename detail::bare<T>::type>;
+template <class T>
+constexpr bool is_floating_point_v = is_arithmetic_v<T> && !is_integral_v<T>;
+template <bool Condition>
+struct known {
+    static constexpr bool value = Condition;
+    constexpr MPTUNE_INLINE operator bool() const { return Condition; }
+};
+template <class A, class B>
+struct is_same : known<is_same_v<A, B>> {};
+template <class T>
+struct is_integral : known<is_integral_v<T>> {};
+template <class T>
+struct is_arithmetic : known<is_arithmetic_v<T>> {};
+template <class T>
+struct is_floating_point : known<is_floating_point_v<T>> {};
+using detail::enable_if;
+using detail::enable_if_t;
+template <bool Condition, class A, class B>
+using conditional = detail::choose<Condition, A, B>;
+template <bool Condition, class A, class B>
+using conditional_t = detail::choose_t<Condition, A, B>;
 
 template <class T>
 MPTUNE_INLINE void swap(T& a, T& b) {

@@ -98,21 +98,37 @@ MPTUNE_ALL_MATH(MPTUNE_WIDELY, MPTUNE_WIDELY2)
 }  // namespace detail
 #endif
 
-// Minimum and maximum in the wider type of the two. The f-versions prefer a number to NaN.
+// Minimum and maximum in the wider type of the two. The f-versions are of floating-point numbers, and prefer a number to
+// NaN: a GPU has instructions for that, and elsewhere it is two choices, of which vectors can be made.
 #define MPTUNE_EXTREMUM(name, op)                                                                      \
+    namespace detail {                                                                                 \
+    template <class T>                                                                                 \
+    MPTUNE_INLINE T f##name(T x, T y) {                                                                \
+        const T chosen = y op x ? y : x;                                                               \
+        return x == x ? chosen : y;                                                                    \
+    }                                                                                                  \
+    MPTUNE_DEVICE_EXTREMUM(f##name)                                                                    \
+    }                                                                                                  \
     template <class A, class B, class R = promoted<A, B>>                                              \
     MPTUNE_INLINE R name(A a, B b) {                                                                   \
         const R x = static_cast<R>(a), y = static_cast<R>(b);                                          \
         return y op x ? y : x;                                                                         \
     }                                                                                                  \
-    template <class A, class B, class R = promoted<A, B>>                                              \
+    template <class A, class B, class R = detail::math_type2<A, B>>                                    \
     MPTUNE_INLINE R f##name(A a, B b) {                                                                \
-        const R x = static_cast<R>(a), y = static_cast<R>(b);                                          \
-        return y op x || !(x == x) ? y : x;                                                            \
+        return detail::f##name(static_cast<R>(a), static_cast<R>(b));                                  \
     }
+#if defined(MPTUNE_HOST)
+#define MPTUNE_DEVICE_EXTREMUM(name)
+#else
+#define MPTUNE_DEVICE_EXTREMUM(name)                                                                   \
+    MPTUNE_INLINE double name(double x, double y) { return ::name(x, y); }                             \
+    MPTUNE_INLINE float name(float x, float y) { return ::name##f(x, y); }
+#endif
 MPTUNE_EXTREMUM(min, <)
 MPTUNE_EXTREMUM(max, >)
 #undef MPTUNE_EXTREMUM
+#undef MPTUNE_DEVICE_EXTREMUM
 
 template <class T, class = detail::enable_if_t<detail::is_number<T>>>
 MPTUNE_INLINE T abs(T x) {

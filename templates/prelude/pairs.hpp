@@ -7,11 +7,13 @@ namespace detail {
 
 #if defined(MPTUNE_CUDA)
 
-// Whether two<T> has arithmetic, and whether it has comparisons.
+// Whether two<T> has arithmetic, whether it has comparisons, and whether it has fmin and fmax.
 template <class T>
 constexpr bool computes_in_pairs = kind_of<T> == kind::fp16 || (kind_of<T> == kind::bf16 && __CUDA_ARCH__ >= 800);
 template <class T>
 constexpr bool compares_in_pairs = kind_of<T> == kind::fp16 || (kind_of<T> == kind::bf16 && __CUDA_ARCH__ >= 900);
+template <class T>
+constexpr bool has_extrema_of_pairs = computes_in_pairs<T> && __CUDA_ARCH__ >= 800;
 
 // What is rounded from float, as which everything else but double comes.
 template <class To, class From>
@@ -78,6 +80,8 @@ constexpr bool computes_in_pairs = kind_of<T> == kind::fp16;
 // There are no packed comparisons.
 template <class T>
 constexpr bool compares_in_pairs = false;
+template <class T>
+constexpr bool has_extrema_of_pairs = false;
 
 typedef _Float16 halves __attribute__((ext_vector_type(2)));
 template <class T>

@@ -98,6 +98,8 @@ struct fused_operation {
     };
 MPTUNE_OPERATION(min)
 MPTUNE_OPERATION(max)
+MPTUNE_OPERATION(fmin)
+MPTUNE_OPERATION(fmax)
 #undef MPTUNE_OPERATION
 
 #if !defined(MPTUNE_HOST)
@@ -109,6 +111,10 @@ template <class T>
 constexpr bool goes_in_pairs<min_operation, T> = compares_in_pairs<T>;
 template <class T>
 constexpr bool goes_in_pairs<max_operation, T> = compares_in_pairs<T>;
+template <class T>
+constexpr bool goes_in_pairs<fmin_operation, T> = has_extrema_of_pairs<T>;
+template <class T>
+constexpr bool goes_in_pairs<fmax_operation, T> = has_extrema_of_pairs<T>;
 #endif
 
 // Element by element in type R, with vectors and scalars in any place.
@@ -172,6 +178,8 @@ MPTUNE_INLINE vec<T, N> operator-(const vec<T, N>& a) {
     }
 MPTUNE_VECTOR_EXTREMUM(min)
 MPTUNE_VECTOR_EXTREMUM(max)
+MPTUNE_VECTOR_EXTREMUM(fmin)
+MPTUNE_VECTOR_EXTREMUM(fmax)
 #undef MPTUNE_VECTOR_EXTREMUM
 
 namespace detail {

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from mptune.adopt import running
+from mptune.adopt.adopting import AdoptSettings, adopt
 from mptune.adopt.reading import read
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -22,8 +23,15 @@ REFUSED = {
 }
 #: Programs that print no check of their own; other tests know what they are to do.
 NO_CHECK = (
-    *("batches.cu", "computed_start.cu", "led_astray.cu", "left_behind.cu", "misbehaving.cu", "odd_names.cu"),
-    *("out_of_step.cu", "partly_refused.cu", "power_iteration.cu", "runtime_calls.cu", "short_types.cu"),
+    *("batches.cu", "computed_start.cu", "led_astray.cu", "left_behind.cu", "library_words.cu", "misbehaving.cu"),
+    *(
+        "odd_names.cu",
+        "out_of_step.cu",
+        "partly_refused.cu",
+        "power_iteration.cu",
+        "runtime_calls.cu",
+        "short_types.cu",
+    ),
     "swapped_buffers.cu",
 )
 
@@ -47,6 +55,11 @@ def test_a_program_runs_as_it_stands_and_passes_its_own_check(name: str, tmp_pat
     assert program.refusals == ()
     ran = running.run(running.build(program.sources, program.files, optimisation="-O1"), writes=tmp_path)
     assert ran.check == "passed", ran.output + ran.errors
+
+
+def test_templates_convert_and_round_as_the_program_does(tmp_path: Path) -> None:
+    _, document = adopt(AdoptSettings((PROGRAMS / "conversions.cu",)), tmp_path / "conversions")
+    assert set(document["errors"].values()) == {0.0}
 
 
 def test_what_a_program_without_a_check_prints_and_writes_is_its_arithmetic(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import shutil
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mptune.adopt import finding
 from mptune.adopt.adopting import AdoptSettings, adopt
 from mptune.adopt.parsing import ProgramError
 from mptune.adopt.reading import read
@@ -23,6 +25,29 @@ from mptune.schemas import schema
 jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
 
 PROGRAMS = Path(__file__).parent / "programs"
+
+
+#: Two answers, one with values of either sign.
+WAVES = """
+#include <cstdio>
+#include <cuda_runtime.h>
+__global__ void wave(double* height, double* slope, int n) {
+    int i = threadIdx.x;
+    if (i >= n) return;
+    height[i] = 2.0 + sin(0.1 * i);
+    slope[i] = 0.1 * cos(0.1 * i);
+}
+int main() {
+    const int n = 64;
+    double height[n] = {}, slope[n], *d_height, *d_slope;
+    cudaMalloc(&d_height, sizeof height);
+    cudaMalloc(&d_slope, sizeof slope);
+    wave<<<1, 64>>>(d_height, d_slope, n);
+    /* and */ cudaMemcpy(height, d_height, sizeof height, cudaMemcpyDeviceToHost);
+    cudaMemcpy(slope, d_slope, sizeof slope, cudaMemcpyDeviceToHost);
+    printf("%.12g %.12g\\n", height[9], slope[9]);
+}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +111,22 @@ def test_a_program_all_of_whose_launched_kernels_are_refused_is(tmp_path: Path) 
 def test_the_answer_is_the_programs(folder: Path) -> None:
     assert max(record(folder / "waves")["errors"].values()) < 1e-14
     assert max(record(folder / "sums")["errors"].values()) < 1e-14
+
+
+def test_what_has_either_sign_is_compared_with_its_mean_magnitude(tmp_path: Path) -> None:
+    program = tmp_path / "waves.cu"
+    program.write_text(WAVES)
+    _, document = adopt(AdoptSettings((program,)), tmp_path / "waves")
+    assert dict(loaded(tmp_path / "waves").metric) == {"d_height": "NRMSE", "d_slope": "NMAE"}
+    assert document["notes"] == [
+        "d_slope has values of either sign, by whose mean NRMSE would divide: errors are compared with the mean "
+        "magnitude instead (NMAE; --metric chooses another)"
+    ]
+    adopt(AdoptSettings((program,), metric="MaxAE"), tmp_path / "waves")
+    assert loaded(tmp_path / "waves").metric == "MaxAE"
+    program.write_text(WAVES.replace("/* and */", "// "))
+    adopt(AdoptSettings((program,)), tmp_path / "waves")
+    assert loaded(tmp_path / "waves").metric == "NMAE"
 
 
 def test_the_steps_read_like_the_program(folder: Path) -> None:
@@ -316,3 +357,23 @@ def test_arguments_of_a_compilation_database_are_texts(tmp_path: Path) -> None:
     database.write_text(json.dumps([{"directory": str(tmp_path), "file": "waves.cu", "arguments": [1, 2]}]))
     with pytest.raises(ProgramError, match="is not a compilation database"):
         adopt(AdoptSettings((), compile_commands=database), tmp_path / "out")
+
+
+def test_what_makes_much_of_the_last_digit_is_compared_with_literals_of_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = AdoptSettings((PROGRAMS / "last_digits.cu",))
+    _, document = adopt(settings, tmp_path / "right")
+    assert 1e-4 < document["errors"]["d_x"] < 1e-2
+    assert "3.9_num * x[i] * (1.0_num - x[i])" in (tmp_path / "right" / "turn.cu.j2").read_text()
+    real = finding.template
+
+    def wrong(*given: Any) -> Any:
+        made = real(*given)
+        assert "3.9" in made.text
+        return dataclasses.replace(made, text=made.text.replace("3.9", "3.9000008"))
+
+    monkeypatch.setattr(finding, "template", wrong)
+    # (Which is off by little more than what roundings do.)
+    with pytest.raises(ProgramError, match=r"another answer than the program: d_x is off by 0\.00\d+ \(NRMSE\)"):
+        adopt(settings, tmp_path / "wrong")

@@ -1,14 +1,19 @@
 """Programs that run on the processor, and what is recorded of them."""
 
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from mptune.adopt.capture import Allocation, Capture, Copy, Fill, Place, Scalar, Structure, capture
+from mptune.adopt.capture import Allocation, Capture, Copy, Fill, Place, Scalar, Structure, capture, told_apart
 from mptune.adopt.parsing import ProgramError, SourceFile
+from mptune.adopt.phases import files_in_phases
+from mptune.adopt.reading import read
 from mptune.adopt.rewriting import facts_of, rewritten
-from mptune.adopt.running import Built, Ran, build, run
+from mptune.adopt.running import Built, Ran, build, run, stopwatch
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -57,12 +62,10 @@ def test_launches_say_what_they_were_given(rod: Capture) -> None:
 
 
 def test_the_data_are_those_of_the_arithmetic(rod: Capture) -> None:
-    kept = rod.kept_launches("diffuse")
+    kept = {number: launch for number, launch in enumerate(rod.launches("diffuse")) if launch.before}
     assert 3 <= len(kept) < 7
-    numbers = [number for number, launch in enumerate(rod.launches("diffuse")) if launch.has_contents]
-    assert numbers[0] == 0
-    assert numbers[-1] == 6
-    for number, launch in zip(numbers, kept, strict=True):
+    assert {0, 6} <= kept.keys()
+    for number, launch in kept.items():
         source, target = (a.allocation for a in launch.arguments[2:] if isinstance(a, Place))
         assert launch.changed == {target}
         before, after = launch.before[source], launch.after[target]
@@ -158,6 +161,16 @@ def test_a_program_that_ends_otherwise_is_one_clear_line(
     assert "\n" not in str(raised.value)
 
 
+def test_what_a_run_took_is_what_it_worked_and_not_what_it_waited(misbehaving: Built, tmp_path: Path) -> None:
+    seconds = stopwatch()
+    time.sleep(0.4)
+    assert seconds() < 0.3
+    subprocess.run([sys.executable, "-c", "sum(range(5_000_000))"], check=True)
+    assert seconds() > 0.03
+    with pytest.raises(ProgramError, match=r"; of all this it was on a processor for 0\.\d s: the machine is busy"):
+        run(misbehaving, ["sleep"], writes=tmp_path, time_limit_s=1)
+
+
 def test_memory_is_limited(misbehaving: Built, tmp_path: Path) -> None:
     with pytest.raises(ProgramError, match=r"used more than 200 MB of memory"):
         run(misbehaving, ["memory"], writes=tmp_path, memory_limit_bytes=200_000_000)
@@ -166,6 +179,41 @@ def test_memory_is_limited(misbehaving: Built, tmp_path: Path) -> None:
 def test_a_program_that_does_something_else_the_second_time_is_told_apart(misbehaving: Built, tmp_path: Path) -> None:
     found = capture(misbehaving, ["clock"], tmp_path)
     assert "the launch of fill at misbehaving.cu:27" in found.differences[1]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Average kernel execution time: 12.5 (us)", "Average kernel execution time: 9.25 (us)"),
+        ("Time (ms): mean 0.12, largest 0.34", "Time (ms): mean 0.13, largest 0.36"),
+        ("0.5 s, sum 2.5", "11.5 s, sum 2.5"),
+        ("Time =  9.8, iterations = 3", "Time = 10.1, iterations = 3"),
+        ("runtimes 0.1 0.2 0.3", "runtimes 0.2 0.1 0.5"),
+        ("step time sum\n1 0.5 3", "step time sum\n1 0.25 3"),
+        ("n  kernel (ms)\n10", "n  kernel (ms)\n12"),
+        ("Bandwidth: 120 GB/s, 3.5e9 updates/s", "Bandwidth: 110 GB/s, 3.1e9 updates/s"),
+        ("Mon Nov 23 05:38:15 2026", "Mon Nov 23 05:39:01 2026"),
+    ],
+)
+def test_times_and_speeds_may_differ(one: str, other: str) -> None:
+    assert told_apart(one, other) is None
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("time step 12: max = 3.25", "time step 12: max = 3.5"),
+        ("0.5 s, sum 2.5", "0.5 s, sum 2.75"),
+        ("10 times: x = 3.25", "10 times: x = 3.5"),
+        ("Time = 0.5, iterations = 3", "Time = 0.5, iterations = 4"),
+        ("growth rate 0.5", "growth rate 0.25"),
+        ("wind speed 3.5 m/s", "wind speed 4.5 m/s"),
+        ("step time sum\n1 0.5 3", "step time sum\n1 0.5 4"),
+        ("elapsed 3 s", "elapsed 3 ms"),
+    ],
+)
+def test_results_beside_times_may_not_differ(one: str, other: str) -> None:
+    assert told_apart(one, other) == (one.splitlines()[-1], other.splitlines()[-1])
 
 
 def test_files_go_to_a_folder_of_their_own_and_times_may_differ(misbehaving: Built, tmp_path: Path) -> None:
@@ -187,6 +235,49 @@ def test_a_source_that_does_not_compile_names_its_line(tmp_path: Path) -> None:
     source.write_text("__global__ void k(int* x) { x[0] = nowhere; }\nint main() { k<<<1, 1>>>(nullptr); }\n")
     with pytest.raises(ProgramError, match=r"odd\.cu:1:\d+: error: .nowhere. was not declared"):
         build([source], [SourceFile.read(source)])
+
+
+def test_what_the_linker_rejects_is_named(tmp_path: Path) -> None:
+    files = []
+    for name, text in (
+        ("a.cpp", "int counted;\n"),
+        ("b.cpp", "extern __thread int counted;\nint main() { return counted; }\n"),
+    ):
+        (tmp_path / name).write_text(text)
+        files.append(SourceFile.read(tmp_path / name))
+    with pytest.raises(ProgramError, match=r"counted: TLS \w+ in .* mismatches non-TLS \w+ in"):
+        build([file.path for file in files], files)
+
+
+def test_dynamic_shared_memory_is_found_in_vectors_too(tmp_path: Path) -> None:
+    source = tmp_path / "line.cu"
+    source.write_text("""#include <cstdio>
+__global__ void total(const double* given, double* result, int n) {
+    extern __shared__ double line[];
+    for (int i = threadIdx.x; i < n; i += blockDim.x) line[i] = given[i];
+    __syncthreads();
+    {
+        double sum = 0;
+        for (int i = 0; i < n; i++) sum += line[i];
+        line[n] = sum;
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < n; i += blockDim.x) result[i] = line[i] + line[n];
+}
+int main() {
+    double host[40], *given, *result;
+    for (int i = 0; i < 40; i++) host[i] = i;
+    cudaMalloc(&given, sizeof host);
+    cudaMalloc(&result, sizeof host);
+    cudaMemcpy(given, host, sizeof host, cudaMemcpyHostToDevice);
+    total<<<1, 64, 41 * sizeof(double)>>>(given, result, 40);
+    cudaMemcpy(host, result, sizeof host, cudaMemcpyDeviceToHost);
+    printf("%g %g", host[0], host[39]);
+}
+""")
+    program = read([source])
+    built = build(program.sources, files_in_phases(program))
+    assert run(built, writes=tmp_path).output == "780 819"
 
 
 def test_launches_are_rewritten_where_they_stand() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from command_line import caller
 
@@ -12,6 +13,7 @@ from mptune.adopt.adopting import AdoptSettings, adopt
 from mptune.adopt.capture import Capture, capture
 from mptune.adopt.caveats import _is_even, _is_short, after_results, same_in_all_draws
 from mptune.adopt.parsing import SourceFile
+from mptune.adopt.progress import came_to_nothing
 from mptune.adopt.running import build
 from mptune.adopt.sequence import Call
 
@@ -115,6 +117,26 @@ def test_a_run_says_what_its_errors_leave_out(
     assert said in " ".join(done.out.split())
     done = command("verify", "run.db", "--kernel", "./adopted/power", "--inputs", "2")
     assert said in " ".join(done.err.split())
+
+
+def test_few_numbers_that_come_to_nothing_are_told_from_answers() -> None:
+    x, falling = [np.ones(32)], [np.array([10.0 ** (turn - 9)]) for turn in range(10)]
+    assert came_to_nothing({"x": x, "rho": falling}) == ("rho",)
+    assert came_to_nothing({"x": x, "rho": [falling[0], None, *falling[6:]]}) == ("rho",)
+    others = {
+        "large still": [np.array([turn]) for turn in (0.002, 0.5, 0.7, 1.0)],
+        "once": falling[:1],
+        "thrice": [falling[0], falling[5], falling[0], falling[9]],
+        "grown": falling[::-1],
+        "whole": [np.array([turn]) for turn in (0, 1, 10, 100, 1000)],
+        "half of them": [np.ones(16) * turn for turn in falling],
+        "not finite": [*falling, np.array([np.inf])],
+        "not kept": [None, *falling],
+        "smaller before": [np.array([turn]) for turn in (1e-4, 1.0, 2.0, 1e-5)],
+    }
+    assert came_to_nothing({"x": x, **others}) == ()
+    assert came_to_nothing({"rho": falling}) == ()
+    assert came_to_nothing({"rho": falling, "labels": [np.arange(32)]}) == ()
 
 
 def test_variables_and_earlier_copies_that_are_not_compared_are_told(tmp_path: Path) -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from mptune.adopt.adopting import AdoptSettings, adopt
 from mptune.adopt.sizes import run_at
+from mptune.adopt.writing import CHANGED
 from mptune.backends import get_backend
 from mptune.buffers.data import make_inputs
 from mptune.buffers.draws import FIRST, Draw, Stream
+from mptune.checking import check_application
 from mptune.kernel import Application
 from mptune.kernel.limits import widest
 from mptune.launching import ApplicationLauncher, Arrays, inputs_from
@@ -83,3 +86,33 @@ def test_other_sizes_have_fresh_inputs_too(folder: Path) -> None:
     first, fresh = (answer(folder / "spread", draw, cells=777, turns=9) for draw in (FIRST, Draw(Stream.UNSEEN)))
     assert first.shape == (777,)
     assert 0.01 < np.abs(fresh / first - 1).max() < 0.1
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_numbers_that_would_be_too_large_for_their_type_stay(dtype: type) -> None:
+    words: dict[str, Any] = {"np": np}
+    exec(CHANGED.replace("BY", "0.1"), words)
+    largest = np.finfo(dtype).max
+    values = np.array([largest, 1.0, np.nan, -np.inf], dtype=dtype)
+    draws = np.stack([words["changed"](np.random.default_rng(seed), values) for seed in range(20)])
+    assert draws.dtype == dtype
+    assert np.isfinite(draws[:, 0]).all()
+    assert (draws[:, 0] == largest).any()
+    assert (draws[:, 1] != 1.0).all()
+    assert np.isnan(draws[:, 2]).all()
+    assert (draws[:, 3] == -np.inf).all()
+
+
+def test_what_is_not_finite_stays_where_it_is(tmp_path: Path) -> None:
+    """Also: kernels without parameters."""
+    folder = tmp_path / "holes"
+    _, document = adopt(AdoptSettings((PROGRAM.with_name("not_finite.cu"),)), folder)
+    assert document["errors"] == {"d_out": 0}
+    assert any("70 of 1,000 elements of d_in are NaN or infinite at first" in note for note in document["notes"])
+    first, second = answer(folder, FIRST), answer(folder, Draw(Stream.UNSEEN))
+    holes = first == 2.0
+    assert np.count_nonzero(holes) == 70
+    assert np.array_equal(second == 2.0, holes)
+    assert np.all(np.abs(second - first)[~holes] > 0)
+    checked = check_application(load_tunable(folder), get_backend("host"), sample=1)
+    assert [compilation.message for kernel in checked for compilation in kernel.compilations] == [""] * 3

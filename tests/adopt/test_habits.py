@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
 
 from mptune.adopt.adopting import AdoptSettings, adopt
 from mptune.adopt.apart import InstrumentApart
+from mptune.adopt.origins import origin
 from mptune.adopt.parsing import ProgramError
+from mptune.adopt.reading import read
 from mptune.backends import get_backend
 from mptune.checking import check_application
 from mptune.registry import load_tunable
@@ -30,7 +33,10 @@ def test_ways_of_writing_that_many_programs_have(tmp_path: Path) -> None:
     assert "#define POLE (mp::sqrt<{{ policy }}>(3.0_num) - 2.0_num)" in template
     assert "#define SHARE mp::pow<{{ policy }}>(0.5_num, 3.0_num)" in template
     assert "#define ADDED(a, T) (a + static_cast<int>(T))" in template
-    assert made.kernels == {"sharpen_Grow_double_int": 1, "cut": 1}
+    assert {name: len(each.launched.launches) for name, each in made.found.kernels.items()} == {
+        "sharpen_Grow_double_int": 1,
+        "cut": 1,
+    }
 
 
 def test_a_launch_that_leaves_out_a_parameter_with_a_default_is_told(tmp_path: Path) -> None:
@@ -63,9 +69,52 @@ def test_a_template_that_does_not_compile_is_told_with_its_line(tmp_path: Path) 
     text = (PROGRAMS / "led_astray.cu").read_text()
     text = text.replace("__global__", "template <class T>\n__constant__ T share = 0.5;\n\n__global__", 1)
     (tmp_path / "vague.cu").write_text(text.replace("double weight = 0.5;", "double weight = share<double>;"))
-    with pytest.raises(ProgramError, match=r"^kernel pick cannot be adopted.* does not compile \(.*share") as raised:
+    with pytest.raises(
+        ProgramError, match=r"^vague.cu:13: kernel pick cannot be adopted.* does not compile \(.*share.*\)"
+    ) as raised:
         adopt(AdoptSettings((tmp_path / "vague.cu",)), tmp_path / "vague")
-    assert "weight = share<double>;\nwrite this line, or what it uses, in plainer C++" in str(raised.value)
+    assert "weight = share<double>;\nwrite it, or what it uses, in plainer C++" in str(raised.value)
+
+
+def test_a_template_that_does_not_compile_in_narrower_types_is_told_as_it_is_adopted(tmp_path: Path) -> None:
+    text = (PROGRAMS / "led_astray.cu").read_text()
+    text = text.replace("double weight = 0.5;", 'double weight = 0.5;\n    static_assert(sizeof(weight) == 8, "of 8");')
+    (tmp_path / "wide.cu").write_text(text)
+    _, document = adopt(AdoptSettings((tmp_path / "wide.cu",)), tmp_path / "wide")
+    (note,) = (each for each in document["notes"] if "narrower" in each)
+    assert re.match(
+        r"trials fail: wide.cu:11: kernel pick cannot have narrower types: what was written of this line does not "
+        r"compile \(static assertion failed.*\):\n  static_assert\(sizeof\(weight\) == 8",
+        note,
+    )
+
+
+def test_the_line_that_a_template_s_line_was_made_of_is_found() -> None:
+    program = read([PROGRAMS / "library_words.cu"])
+    kernel = program.kernel("weigh")
+    text = (PROGRAMS / "library_words.cu").read_text().splitlines()
+    template = [
+        "__device__ {{ grown_type }} grown({{ x_type }} x) { return x * static_cast<{{ growth_type }}>(growth); }",
+        "    for (int k = 0; k < 3; k++) sum += weights[k] * in[(i + k) % n];",
+        "    const auto next = in[(i + 1) % n];",
+        "    {{ parts_type }} parts[3], kept[3];",
+        "    memset(parts, 0, sizeof(parts));",
+        "    for (int k = 0; k < 3; k++) parts[k] += weights[k] * next;",
+        "    memcpy(kept, parts, 3 * sizeof({{ parts_type }}));",
+    ]
+    expected = [
+        "__device__ double grown",
+        "sum +=",
+        "const auto next",
+        "parts[3]",
+        "sizeof(parts)",
+        "parts[k]",
+        "3 * sizeof",
+    ]
+    for number, part in enumerate(expected, 1):
+        place, line = origin(program, kernel, "\n".join(template), number) or pytest.fail("no line is like it")
+        assert part in line
+        assert text[place.line - 1].strip() == line
 
 
 def test_data_that_come_later_have_the_shape_of_their_buffer(tmp_path: Path) -> None:
@@ -95,9 +144,9 @@ def test_types_that_lead_out_of_an_array_are_hopeless_and_the_rest_goes_on(tmp_p
     # A program without sizes is checked as any other.
     (checked,) = check_application(load_tunable(tmp_path / "alone"), get_backend("host"), sample=1)
     assert [compilation.message for compilation in checked.compilations] == [""]
-    (place,) = [p.name for p in made.parameters if "pick.place" in p.members]
-    (weight,) = [p.name for p in made.parameters if "pick.weight" in p.members]
-    with InstrumentApart(tmp_path / "alone" / "alone.py", flags=["-O1"], limit_s=60) as instrument:
+    (place,) = [p.name for p in made.found.parameters if "pick.place" in p.members]
+    (weight,) = [p.name for p in made.found.parameters if "pick.weight" in p.members]
+    with InstrumentApart(tmp_path / "alone" / "alone.py", limit_s=60) as instrument:
         names = {name.rpartition(".")[2]: name for name in instrument.tunable.parameter_names}
         assert instrument.errors({names[place]: "fp16"}) == {"error": math.inf}
         assert instrument.errors({names[weight]: "fp16"})["error"] < 1e-15

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import os
 import random
 import shutil
 from collections.abc import Callable, Mapping
@@ -19,9 +21,9 @@ from mptune.adopt import into as module
 from mptune.adopt import patching
 from mptune.adopt.adopting import AdoptSettings, adopt
 from mptune.adopt.capture import capture
-from mptune.adopt.classes import TypeClasses, type_classes
+from mptune.adopt.classes import Member, TypeClass, TypeClasses, TypeSlot, type_classes
 from mptune.adopt.into import IntoSettings, into
-from mptune.adopt.parsing import ProgramError
+from mptune.adopt.parsing import ProgramError, SourceFile
 from mptune.adopt.patching import Patch, own_types, patch
 from mptune.adopt.reading import Program, read
 from mptune.adopt.running import build
@@ -304,20 +306,29 @@ def batches(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
-def judged_batches(folder: Path, configuration: Mapping[str, str], threshold: float) -> dict[str, Any]:
-    said = json.loads((folder / "adopted" / "batches" / "adopted.json").read_text())
-    own = {parameter["name"]: "fp64" for parameter in said["parameters"]}
-    fields = {"kernel": "batches", "metric": "NRMSE", "threshold": threshold, "adopted": said}
+def judged_batches(
+    folder: Path, configuration: Mapping[str, str | int], threshold: float, **given: str
+) -> dict[str, Any]:
+    return judged(folder, "batches", configuration, threshold, **given)
+
+
+def judged(
+    folder: Path, name: str, configuration: Mapping[str, str | int], threshold: float, **given: str
+) -> dict[str, Any]:
+    said = json.loads((folder / "adopted" / name / "adopted.json").read_text())
+    own = {parameter["name"]: parameter["types"][0] for parameter in said["parameters"]}
+    fields = {"kernel": name, "metric": "NRMSE", "threshold": threshold, "adopted": said, **given}
     fields["parameters"] = [{"name": name, "kind": "precision", "values": OFFERED["double"]} for name in own]
     measured = Measurement({"time_ms": 1.0, "error": 1e-6})
     trial = Trial(Configuration({**own, **configuration}), Status.OK, "", measured, key="1" * 32)
-    settings = IntoSettings(folder / "batches.cu", folder / "new.cu")
+    settings = IntoSettings(folder / f"{name}.cu", folder / "new.cu")
     run = described_run(fields, [trial])
     return into(run, trial, run.objective, settings, on_progress=lambda _: None)
 
 
 def test_every_copy_to_the_host_is_compared(batches: Path) -> None:
-    document = judged_batches(batches, {"sum_type": "fp16"}, 1e-2)
+    document = judged_batches(batches, {"sum_type": "fp16", "smooth.block": 64}, 1e-2, backend="cuda")
+    assert document["blocks"] == {"smooth": [64]}
     # (Of 16 bits, a local variable is a float.)
     assert (document["within"], document["printed"], document["notes"]) == (True, None, [])
     document = judged_batches(batches, {"out_type": "fp16"}, 1e-2)  # which has no room for the second of four
@@ -326,9 +337,51 @@ def test_every_copy_to_the_host_is_compared(batches: Path) -> None:
 
 
 def test_variables_that_are_copied_to_the_host_are_compared(batches: Path) -> None:
-    document = judged_batches(batches, {"found_type": "fp32"}, 1e-9)
+    document = judged_batches(batches, {"found_type": "fp32", "smooth.block": 64}, 1e-9, backend="host")
     assert document["errors"]["error.largest"] > 1e-9 > document["errors"]["error.out"]
     assert document["within"] is False
+    # What was tuned on a processor has the program's own blocks.
+    assert document["blocks"] == {}
+    assert any(
+        "found for a processor, not for a GPU" in note and "smooth.block=64" in note for note in document["notes"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "wide"),
+    [
+        ("structs_in_memory", ("Force.x", "d_forces"), {"d_beads_place", "d_beads_charge", "sums", "sums_2"}),
+        ("structs_in_structs", ("Pair.x", "crowd_bodies"), {"crowd_tags_weight", "crowd_tags_kind"}),
+    ],
+)
+def test_structs_that_are_copied_to_the_host_are_compared(
+    name: str, changed: tuple[str, str], wide: set[str], tmp_path: Path
+) -> None:
+    shutil.copy(PROGRAMS / f"{name}.cu", tmp_path / f"{name}.cu")
+    _, said = adopt(AdoptSettings((tmp_path / f"{name}.cu",)), tmp_path / "adopted" / name)
+    member, output = changed
+    parameter = next(each["name"] for each in said["parameters"] if member in each["members"])
+    document = judged(tmp_path, name, {parameter: "fp32"}, 1e-5)
+    assert (document["within"], document["not_judged"]) == (True, "")
+    assert document["errors"][f"error.{output}"] > 1e-9
+    assert {f"error.{each}" for each in wide} <= document["errors"].keys()
+
+
+def test_how_far_a_loop_has_come_is_no_answer(tmp_path: Path) -> None:
+    name = "conjugate_gradients"
+    shutil.copy(PROGRAMS / f"{name}.cu", tmp_path / f"{name}.cu")
+    made, document = adopt(AdoptSettings((tmp_path / f"{name}.cu",)), tmp_path / "adopted" / name)
+    assert [buffer.name for buffer in made.found.buffers if buffer.is_output] == ["d_x"]
+    assert made.caveats[0].startswith("errors leave out d_sum, which the program copies to the host again and again")
+    assert made.caveats[1].startswith(
+        "errors may be far larger: the host gives the device a of add, beta of turn after"
+    )
+    assert list(document["errors"]) == ["d_x"]
+    # What is left of the residual is another number then, and the host may turn once more or less.
+    document = judged(tmp_path, name, {"part_type": "fp32"}, 1e-6)
+    assert (document["within"], document["not_judged"]) == (True, "")
+    assert document["check"]["patched"] == "passed"
+    assert document["error"] > 0
 
 
 def test_copies_of_another_number_are_compared_as_far_as_they_can_be(folder: Path) -> None:
@@ -450,6 +503,60 @@ def test_nothing_but_what_was_emitted_is_replaced(folder: Path, tmp_path: Path) 
     document_of(folder, run, 0, output=tmp_path / "new.cu")
     document_of(folder, run, 1, output=tmp_path / "new.cu")
     assert (tmp_path / "new.cu").read_text().count("// Emitted by mptune") == 1
+
+
+@pytest.mark.parametrize("is_relative", [False, True])
+def test_other_files_of_a_folder_go_with_a_program(
+    is_relative: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given, target = tmp_path / "heat", Path("sub/new") if is_relative else tmp_path / "sub" / "new"
+    contents = {
+        "Makefile": "all:",
+        "run.sh": "#!/bin/sh",
+        "data/in.txt": "1 2",
+        ".git/config": "",
+        "heat.o": "",
+        "a": "",
+    }
+    contents |= {"heat.cu": "", "adopted/heat/adopted.json": "{}", "build/CMakeCache.txt": ""}
+    for name, text in contents.items():
+        (given / name).parent.mkdir(parents=True, exist_ok=True)
+        (given / name).write_text(text)
+    (given / "run.sh").chmod(0o755)
+    (given / "a").write_bytes(b"\x7fELF...")
+    (given / "link").symlink_to(tmp_path)
+    (given / "large.bin").touch()
+    os.truncate(given / "large.bin", 1 << 30)
+    settings = IntoSettings(given, target)
+    places = {given / "heat.cu": target / "heat.cu"}
+    others, (note,) = module._others(places, settings)
+    assert [str(path.relative_to(target)) for path in others.values()] == ["Makefile", "run.sh", "data/in.txt"]
+    assert "not in" in note
+    assert all(name in note for name in ("a,", "adopted/", "build/", "heat.o", "large.bin", "link/"))
+    made = Patch((SourceFile(given / "heat.cu", "int x;"),), (), {}, (), {})
+    for _ in range(2):
+        assert module._write(made, places, others, settings) == [target / "heat.cu"]
+    assert (target / "data" / "in.txt").read_text() == "1 2"
+    assert (target / "run.sh").stat().st_mode & 0o111
+    assert sorted(path.name for path in target.iterdir()) == ["Makefile", "data", "heat.cu", "run.sh"]
+    of_file = IntoSettings(given / "heat.cu", target.parent / "one.cu")
+    assert module._write(made, {given / "heat.cu": of_file.output}, {}, of_file) == [of_file.output]
+    assert sorted(path.name for path in target.parent.iterdir()) == ["new", "one.cu"]
+    (target / "Makefile").write_text("mine")
+    assert "was not written by mptune emit" in refusal(lambda: module._write(made, places, others, settings))
+
+
+def test_classes_without_a_name_are_told_by_their_place() -> None:
+    program, classes = understood("struct_of_fields.cu")
+    shown = {name: module._members(name, classes) for name in own_types(classes)}
+    assert all(members and all(members) for members in shown.values())
+    slot = TypeSlot(program.kernels[0].extent, "double", "double", 1, "", "k", True)
+    cast = Member("double", "k", "cast", False, slot, slot.extent)
+    found = dataclasses.replace(
+        classes, classes=(TypeClass("k_cast", "double", (slot,), (cast,), "local", ("k",), ""),)
+    )
+    assert module._members("k_cast", found) == [f"(double) at {slot.extent}"]
 
 
 def test_types_of_templates_are_written_where_they_change_and_stay_as_they_are_elsewhere() -> None:

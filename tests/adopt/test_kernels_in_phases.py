@@ -335,7 +335,7 @@ def test_a_reduction_reads_as_one_writes_it():
 def test_a_program_becomes_phases_with_the_macros_of_the_command_line_in_place_of_its_own(tmp_path):
     settings = AdoptSettings((PROGRAMS / "union_in_struct.cu",), defines={"CELLS": "64", "DAMPING": "0.5"})
     made, document = adopt(settings, tmp_path / "relaxed")
-    assert {buffer.elements for buffer in made.buffers} == {64}
+    assert {buffer.elements for buffer in made.found.buffers} == {64}
     assert document["program"]["check"] == "passed"
     text = (tmp_path / "relaxed" / "relax.cu.j2").read_text()
     assert "PHASE {" in text

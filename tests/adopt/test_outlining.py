@@ -94,6 +94,47 @@ def test_reductions_leave_a_part_for_each_block(loops: Program) -> None:
     assert "count_shared[threadIdx.x] += count_shared[threadIdx.x + half];" in text_of(loops, "main_loop_4")
 
 
+def test_several_variables_are_reduced_each_in_its_own_way(tmp_path: Path) -> None:
+    path = tmp_path / "several.cpp"
+    path.write_text("""#include <algorithm>
+#include <cstdio>
+int main() {
+    const int n = 1000;
+    double values[n], sum = 0.5, scaled = 1.0, unused = 3.0, most = -1.0, least = 9.0;
+    bool all = true, any = false;
+    unsigned odd = 6, bits = 1, common = 13;
+    for (int i = 0; i < n; i++) values[i] = 0.25 * (i % 7);
+    #pragma omp parallel for reduction(+ : sum, unused) reduction(max:most) reduction(min : least) \\
+        reduction(&& : all) reduction(|| : any) reduction(* : scaled) reduction(^ : odd) reduction(| : bits) \\
+        reduction(& : common)
+    for (int i = 0; i < n; i++) {
+        if (i == 5) continue;
+        sum += values[i];
+        most = std::max(most, values[i]);
+        least = std::min(least, values[i]);
+        all = all && values[i] < 1.5;
+        any = any || i == 700;
+        if (i < 3) scaled *= 2.0;
+        odd ^= i;
+        bits |= i % 4 << 4;
+        common &= ~(i % 2 << 2);
+    }
+    printf("%g %g %g %g %d %d %u %u %u\\n", sum, most, least, scaled, all, any, odd, bits, common);
+}
+""")
+    program = read([path])
+    assert [kernel.name for kernel in program.kernels] == ["main_loop"]
+    expected, found = (
+        build(program.sources, files, gives_host_memory=True) for files in (program.originals, program.files)
+    )
+    (tmp_path / "record").mkdir()
+    outputs = [
+        run(each, writes=tmp_path, **more).output
+        for each, more in ((expected, {}), (found, {"record": tmp_path / "record"}))
+    ]
+    assert outputs[0] == outputs[1] != ""
+
+
 def test_the_program_does_the_same_with_kernels(loops: Program, tmp_path: Path) -> None:
     plain = build(loops.sources, loops.originals, gives_host_memory=True)
     kernels = build(loops.sources, loops.files, gives_host_memory=True)
@@ -126,7 +167,8 @@ def test_what_is_written_of_it_reads_like_the_program(stencil: Path) -> None:
     text = (stencil / "step_loop.cu.j2").read_text()
     assert "#line" not in text
     assert "std::size_t" not in text
-    assert "next[at] = now[at] + CONDUCTION * (neighbours - 4.0_num * now[at]) + source(row, column);" in text
+    share = "static_cast<{{ CONDUCTION_type }}>(CONDUCTION)"
+    assert f"next[at] = now[at] + {share} * (neighbours - 4.0_num * now[at]) + source(row, column);" in text
     assert (stencil / "program" / "stencil.cpp").read_text() == (PROGRAMS / "stencil.cpp").read_text()
     assert load_tunable(stencil).name == "stencil"
 
@@ -181,6 +223,19 @@ def test_a_loop_that_may_not_be_parallel_is_refused_with_its_line(tmp_path: Path
     with pytest.raises(ProgramError, match=f"the loop in work cannot be adopted: it|{reason}") as caught:
         refused(written(tmp_path, PARALLEL + body, before=before))
     assert caught.match(reason)
+
+
+@pytest.mark.parametrize(
+    ("clause", "reason"),
+    [
+        ("+ : b[:8]", r"reduces the array b\[:8\]; .*#pragma omp atomic"),
+        ("merge : total", "reduces total by merge; use one of "),
+    ],
+)
+def test_a_reduction_that_is_not_known_is_named(tmp_path: Path, clause: str, reason: str) -> None:
+    body = f"#pragma omp parallel for reduction({clause})\n{COUNTS}a[i] = 1.0;"
+    with pytest.raises(ProgramError, match=reason):
+        refused(written(tmp_path, body))
 
 
 def refused(program: Program) -> None:

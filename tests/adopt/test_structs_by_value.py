@@ -135,3 +135,12 @@ def test_templates_compile_for_both_vendors(application: Application, vendor: st
         chosen = {p.name: narrow for p in kernel.parameters if narrow in p.values}
         source = render(kernel, kernel.configuration(chosen), application.resolve_sizes())
         assert backend.compiler.compile(source, kernel.function, options).image
+
+
+def test_a_variable_may_be_called_as_a_field_is_that_is_passed_alone(tmp_path: Path) -> None:
+    _, document = adopt(AdoptSettings((Path(__file__).parent / "programs" / "field_names.cu",)), tmp_path / "names")
+    assert max(document["errors"].values()) < 1e-15
+    text = (tmp_path / "names" / "blur.cu.j2").read_text()
+    assert "    int grid_nx,\n" in text
+    assert "    const int grid_nx = grid.nx;\n" in text
+    assert "atomicAdd(&hits[0], 1u);" in text

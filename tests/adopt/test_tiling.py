@@ -99,7 +99,22 @@ def of_body(tmp_path: Path, body: str, helpers: str = "") -> Tiled | None:
     return tiled(program, program.kernel("one"), Edits(program.files), of_templates("UNROLL(4)"))
 
 
-@pytest.mark.parametrize(("columns", "rows", "unroll"), [(1, 1, 1), (4, 2, 2), (16, 1, 4), (8, 8, 1), (64, 4, 1)])
+def test_what_is_computed_of_a_thread_s_own_number_stays_behind_it(tmp_path: Path) -> None:
+    statements = [
+        START,
+        "const int side = direction(i);",
+        "int cell = first[side == 1 ? i + k : i];",
+        "int twice = cell * 2 + 1;",
+        "out[i] += in[twice] * k;",
+    ]
+    loop = f"{START} for (int k = 0; k < n; k++) {{ {' '.join(statements[1:])} }}"
+    found = of_body(tmp_path, loop, "__device__ int direction(int i) { return i & 1; }")
+    assert found is not None
+    places = [found.body.index(statement) for statement in statements]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize(("columns", "rows", "unroll"), [(1, 1, 1), (4, 2, 2), (16, 1, 16), (8, 8, 1), (64, 4, 1)])
 def test_any_tile_gives_the_same_answer(application, bench, columns, rows, unroll):
     # 45 by 21 threads of 48 by 24 are meant to work, and every third of them is not.
     wanted = {"per_thread": columns, "per_thread_y": rows, "unroll": unroll, "block_x": 8, "block_y": 4, "block": 64}

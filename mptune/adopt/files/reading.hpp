@@ -197,6 +197,7 @@ __device__ int __mul24(int, int);
 __device__ unsigned __umul24(unsigned, unsigned);
 __device__ int __mulhi(int, int);
 __device__ unsigned __umulhi(unsigned, unsigned);
+__device__ long long __mul64hi(long long, long long);
 __device__ unsigned long long __umul64hi(unsigned long long, unsigned long long);
 __device__ unsigned __sad(int, int, unsigned);
 __device__ long long __double_as_longlong(double);
@@ -208,22 +209,29 @@ __device__ float __uint_as_float(unsigned);
 __device__ int __double2hiint(double);
 __device__ int __double2loint(double);
 __device__ double __hiloint2double(int, int);
-__device__ int __double2int_rn(double);
-__device__ int __double2int_rd(double);
-__device__ int __double2int_ru(double);
-__device__ int __double2int_rz(double);
-__device__ long long __double2ll_rn(double);
-__device__ int __float2int_rn(float);
-__device__ int __float2int_rd(float);
-__device__ int __float2int_ru(float);
-__device__ int __float2int_rz(float);
-__device__ unsigned __float2uint_rn(float);
-__device__ unsigned __float2uint_rd(float);
-__device__ unsigned __float2uint_rz(float);
+#define MPTUNE_TO_INTEGER(FROM, MODE)                       \
+  __device__ int __##FROM##2int_##MODE(FROM);               \
+  __device__ unsigned __##FROM##2uint_##MODE(FROM);         \
+  __device__ long long __##FROM##2ll_##MODE(FROM);          \
+  __device__ unsigned long long __##FROM##2ull_##MODE(FROM);
+MPTUNE_TO_INTEGER(float, rn)
+MPTUNE_TO_INTEGER(float, rd)
+MPTUNE_TO_INTEGER(float, ru)
+MPTUNE_TO_INTEGER(float, rz)
+MPTUNE_TO_INTEGER(double, rn)
+MPTUNE_TO_INTEGER(double, rd)
+MPTUNE_TO_INTEGER(double, ru)
+MPTUNE_TO_INTEGER(double, rz)
+#undef MPTUNE_TO_INTEGER
 __device__ float __int2float_rn(int);
 __device__ float __int2float_rz(int);
 __device__ float __uint2float_rn(unsigned);
+__device__ float __ll2float_rn(long long);
+__device__ float __ull2float_rn(unsigned long long);
 __device__ double __int2double_rn(int);
+__device__ double __uint2double_rn(unsigned);
+__device__ double __ll2double_rn(long long);
+__device__ double __ull2double_rn(unsigned long long);
 __device__ float __double2float_rn(double);
 __device__ float __saturatef(float);
 // (glibc declares __expf, __logf, __sinf, __powf and their like itself.)

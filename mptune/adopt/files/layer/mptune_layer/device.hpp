@@ -30,7 +30,8 @@ static thread_local uint3 threadIdx, blockIdx, blockDim, gridDim;
 constexpr int warpSize = 32;
 
 namespace mptune_host {
-extern __thread __attribute__((visibility("hidden"))) void* dynamic_shared;
+// It is part of the executable, which g++ 12 does not see by itself; what it then makes of it no linker takes in vectors.
+extern __thread __attribute__((visibility("hidden"), tls_model("local-exec"))) void* dynamic_shared;
 }
 
 extern "C" {
@@ -290,9 +291,15 @@ MPTUNE_DEVICE unsigned atomicDec(unsigned* address, unsigned limit) {
     template <class T, class... A>                                                     \
     MPTUNE_DEVICE T name##_system(T* address, A... values) { return name(address, values...); }
 MPTUNE_SCOPES(atomicAdd)
+MPTUNE_SCOPES(atomicSub)
 MPTUNE_SCOPES(atomicMin)
 MPTUNE_SCOPES(atomicMax)
 MPTUNE_SCOPES(atomicExch)
+MPTUNE_SCOPES(atomicAnd)
+MPTUNE_SCOPES(atomicOr)
+MPTUNE_SCOPES(atomicXor)
+MPTUNE_SCOPES(atomicInc)
+MPTUNE_SCOPES(atomicDec)
 MPTUNE_SCOPES(atomicCAS)
 #undef MPTUNE_SCOPES
 

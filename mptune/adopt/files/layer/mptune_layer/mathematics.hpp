@@ -98,7 +98,6 @@ inline float erfcinvf(float y) { return static_cast<float>(erfcinv(y)); }
 MPTUNE_DEVICE float fdividef(float a, float b) { return a / b; }
 MPTUNE_DEVICE double fdivide(double a, double b) { return a / b; }
 MPTUNE_DEVICE float saturate(float x) { return fminf(fmaxf(x, 0.0f), 1.0f); }
-MPTUNE_DEVICE float __saturatef(float x) { return saturate(x); }
 
 // Macros: the C library declares functions of these names, for itself.
 #define __expf(x) expf(x)
@@ -111,92 +110,10 @@ MPTUNE_DEVICE float __saturatef(float x) { return saturate(x); }
 #define __cosf(x) cosf(x)
 #define __tanf(x) tanf(x)
 #define __sincosf(x, s, c) sincosf(x, s, c)
-MPTUNE_DEVICE float __fdividef(float a, float b) { return a / b; }
-MPTUNE_DEVICE float __frsqrt_rn(float x) { return rsqrtf(x); }
 
-#define MPTUNE_ROUNDED(mode)                                                                      \
-    MPTUNE_DEVICE float __fadd_##mode(float a, float b) { return a + b; }                         \
-    MPTUNE_DEVICE float __fsub_##mode(float a, float b) { return a - b; }                         \
-    MPTUNE_DEVICE float __fmul_##mode(float a, float b) { return a * b; }                         \
-    MPTUNE_DEVICE float __fdiv_##mode(float a, float b) { return a / b; }                         \
-    MPTUNE_DEVICE float __frcp_##mode(float a) { return 1.0f / a; }                               \
-    MPTUNE_DEVICE float __fsqrt_##mode(float a) { return sqrtf(a); }                              \
-    MPTUNE_DEVICE float __fmaf_##mode(float a, float b, float c) { return fmaf(a, b, c); }        \
-    MPTUNE_DEVICE double __dadd_##mode(double a, double b) { return a + b; }                      \
-    MPTUNE_DEVICE double __dsub_##mode(double a, double b) { return a - b; }                      \
-    MPTUNE_DEVICE double __dmul_##mode(double a, double b) { return a * b; }                      \
-    MPTUNE_DEVICE double __ddiv_##mode(double a, double b) { return a / b; }                      \
-    MPTUNE_DEVICE double __drcp_##mode(double a) { return 1.0 / a; }                              \
-    MPTUNE_DEVICE double __dsqrt_##mode(double a) { return sqrt(a); }                             \
-    MPTUNE_DEVICE double __fma_##mode(double a, double b, double c) { return fma(a, b, c); }
-// Only to nearest: a program that asks for another direction is told so by the compiler.
-MPTUNE_ROUNDED(rn)
-#undef MPTUNE_ROUNDED
-
-#define MPTUNE_TO_INTEGER(mode, round)                                                                       \
-    MPTUNE_DEVICE int __float2int_##mode(float x) { return static_cast<int>(round##f(x)); }                  \
-    MPTUNE_DEVICE unsigned __float2uint_##mode(float x) { return x < 0 ? 0u : static_cast<unsigned>(round##f(x)); } \
-    MPTUNE_DEVICE long long __float2ll_##mode(float x) { return static_cast<long long>(round##f(x)); }       \
-    MPTUNE_DEVICE unsigned long long __float2ull_##mode(float x) { return x < 0 ? 0 : static_cast<unsigned long long>(round##f(x)); } \
-    MPTUNE_DEVICE int __double2int_##mode(double x) { return static_cast<int>(round(x)); }                   \
-    MPTUNE_DEVICE unsigned __double2uint_##mode(double x) { return x < 0 ? 0u : static_cast<unsigned>(round(x)); } \
-    MPTUNE_DEVICE long long __double2ll_##mode(double x) { return static_cast<long long>(round(x)); }        \
-    MPTUNE_DEVICE unsigned long long __double2ull_##mode(double x) { return x < 0 ? 0 : static_cast<unsigned long long>(round(x)); }
-MPTUNE_TO_INTEGER(rn, rint)
-MPTUNE_TO_INTEGER(rz, trunc)
-MPTUNE_TO_INTEGER(ru, ceil)
-MPTUNE_TO_INTEGER(rd, floor)
-#undef MPTUNE_TO_INTEGER
-MPTUNE_DEVICE float __int2float_rn(int x) { return static_cast<float>(x); }
-MPTUNE_DEVICE float __uint2float_rn(unsigned x) { return static_cast<float>(x); }
-MPTUNE_DEVICE float __ll2float_rn(long long x) { return static_cast<float>(x); }
-MPTUNE_DEVICE float __ull2float_rn(unsigned long long x) { return static_cast<float>(x); }
-MPTUNE_DEVICE float __double2float_rn(double x) { return static_cast<float>(x); }
-MPTUNE_DEVICE double __int2double_rn(int x) { return x; }
-MPTUNE_DEVICE double __uint2double_rn(unsigned x) { return x; }
-MPTUNE_DEVICE double __ll2double_rn(long long x) { return static_cast<double>(x); }
-MPTUNE_DEVICE double __ull2double_rn(unsigned long long x) { return static_cast<double>(x); }
-
-namespace mptune_layer {
-template <class To, class From>
-MPTUNE_DEVICE To bits_as(From from) {
-    To to;
-    __builtin_memcpy(&to, &from, sizeof to);
-    return to;
-}
-}  // namespace mptune_layer
-MPTUNE_DEVICE int __float_as_int(float x) { return mptune_layer::bits_as<int>(x); }
-MPTUNE_DEVICE unsigned __float_as_uint(float x) { return mptune_layer::bits_as<unsigned>(x); }
-MPTUNE_DEVICE float __int_as_float(int x) { return mptune_layer::bits_as<float>(x); }
-MPTUNE_DEVICE float __uint_as_float(unsigned x) { return mptune_layer::bits_as<float>(x); }
-MPTUNE_DEVICE long long __double_as_longlong(double x) { return mptune_layer::bits_as<long long>(x); }
-MPTUNE_DEVICE double __longlong_as_double(long long x) { return mptune_layer::bits_as<double>(x); }
-MPTUNE_DEVICE int __double2hiint(double x) { return static_cast<int>(__double_as_longlong(x) >> 32); }
-MPTUNE_DEVICE int __double2loint(double x) { return static_cast<int>(__double_as_longlong(x)); }
-MPTUNE_DEVICE double __hiloint2double(int high, int low) {
-    return __longlong_as_double(static_cast<long long>(high) << 32 | static_cast<unsigned>(low));
-}
-MPTUNE_DEVICE int __mul24(int a, int b) { return ((a << 8) >> 8) * ((b << 8) >> 8); }
-MPTUNE_DEVICE unsigned __umul24(unsigned a, unsigned b) { return (a & 0xffffff) * (b & 0xffffff); }
-MPTUNE_DEVICE int __mulhi(int a, int b) { return static_cast<int>(static_cast<long long>(a) * b >> 32); }
-MPTUNE_DEVICE unsigned __umulhi(unsigned a, unsigned b) { return static_cast<unsigned long long>(a) * b >> 32; }
-MPTUNE_DEVICE long long __mul64hi(long long a, long long b) { return static_cast<__int128>(a) * b >> 64; }
-MPTUNE_DEVICE unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
-    return static_cast<unsigned __int128>(a) * b >> 64;
-}
-MPTUNE_DEVICE int __clz(int x) { return x == 0 ? 32 : __builtin_clz(x); }
-MPTUNE_DEVICE int __clzll(long long x) { return x == 0 ? 64 : __builtin_clzll(x); }
-MPTUNE_DEVICE int __popc(unsigned x) { return __builtin_popcount(x); }
-MPTUNE_DEVICE int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
-MPTUNE_DEVICE int __ffs(int x) { return __builtin_ffs(x); }
-MPTUNE_DEVICE int __ffsll(long long x) { return __builtin_ffsll(x); }
-MPTUNE_DEVICE unsigned __brev(unsigned x) {
-    x = (x >> 1 & 0x55555555u) | (x & 0x55555555u) << 1;
-    x = (x >> 2 & 0x33333333u) | (x & 0x33333333u) << 2;
-    x = (x >> 4 & 0x0f0f0f0fu) | (x & 0x0f0f0f0fu) << 4;
-    return __builtin_bswap32(x);
-}
-MPTUNE_DEVICE unsigned long long __brevll(unsigned long long x) {
-    return static_cast<unsigned long long>(__brev(static_cast<unsigned>(x))) << 32 | __brev(static_cast<unsigned>(x >> 32));
-}
-MPTUNE_DEVICE unsigned __sad(int a, int b, unsigned c) { return (a > b ? a - b : b - a) + c; }
+// Templates have the same of their own.
+#define MPTUNE_HOST
+#define MPTUNE_INLINE MPTUNE_DEVICE
+#include MPTUNE_INTRINSICS
+#undef MPTUNE_INLINE
+#undef MPTUNE_HOST

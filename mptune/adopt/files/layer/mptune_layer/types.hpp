@@ -168,6 +168,7 @@ enum cudaDeviceAttr {
     cudaDevAttrMaxRegistersPerBlock,
     cudaDevAttrClockRate,
     cudaDevAttrMultiProcessorCount = 16,
+    cudaDevAttrComputeMode = 20,
     cudaDevAttrMemoryClockRate = 36,
     cudaDevAttrGlobalMemoryBusWidth = 37,
     cudaDevAttrL2CacheSize = 38,

@@ -1,0 +1,274 @@
+"""What a definition is made of: what was found out from a program and a run of it, and is written as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune.adopt.classes import TypeClass
+from mptune.adopt.launched import INTEGERS, NUMPY, KernelLaunch, LaunchedKernel
+from mptune.adopt.reading import Field, Memory
+from mptune.adopt.sequence import Call, Replay
+from mptune.adopt.template import Template
+
+__all__ = [
+    "SIGNED",
+    "UNSIGNED",
+    "AdoptedBuffer",
+    "AdoptedKernel",
+    "AdoptedParameter",
+    "Argument",
+    "Draws",
+    "Findings",
+    "Geometry",
+    "record_of",
+]
+
+#: How outputs are compared whose values have one sign, and those whose mean is less than such a share of the mean
+#: magnitude.
+UNSIGNED: Final = "NRMSE"
+SIGNED: Final = "NMAE"
+_ONE_SIGN: Final = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An argument of a kernel, as its definition declares it.
+
+    Attributes:
+        role: "In", "Out", "InOut", "Scalar" or "Constant".
+        name: its name.
+        shape: its axes, as expressions over sizes; how many numbers a constant has.
+        precision: the parameter that sets its type, or a fixed precision; "" for integers.
+        dtype: the type of integers; "" for others.
+    """
+
+    role: str
+    name: str
+    shape: tuple[str, ...] | int
+    precision: str
+    dtype: str
+
+    @property
+    def declared(self) -> str:
+        """The text of its declaration."""
+        axes = [str(self.shape)] if isinstance(self.shape, int) else [f'"{axis}"' for axis in self.shape]
+        shape = f", ({', '.join(axes)})" if len(axes) > 1 else "".join(f", {axis}" for axis in axes)
+        type_of_it = f'precision="{self.precision}"' if self.precision else f'dtype="{self.dtype}"'
+        return f'{self.role}("{self.name}"{shape}, {type_of_it})'
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptedBuffer:
+    """A buffer of the application that a program became.
+
+    Attributes:
+        allocation: its number in the capture.
+        name: its name, from the program.
+        type: the type of its numbers in the program.
+        shape: its axes, as expressions over sizes.
+        elements: how many there are.
+        precision: the parameter that sets its type, or a fixed precision; "" for integers.
+        dtype: the type of integers; "" for others.
+        structs: what its elements are, if they are structs of several types: it is bytes then.
+        field_of: the buffer and the field that it is to hold at the end, for what is compared of structs.
+        initial: what the program gave it before the first launch; None if nothing.
+        is_written: whether a step writes to it.
+        is_output: whether the program copied it back at the end.
+        results: what it was then, as far as that is known: pieces by the element they begin at.
+    """
+
+    allocation: int
+    name: str
+    type: str
+    shape: tuple[str, ...]
+    elements: int
+    precision: str
+    dtype: str
+    structs: Memory | None = None
+    field_of: tuple[str, str] | None = None
+    initial: NDArray[Any] | None = None
+    is_written: bool = False
+    is_output: bool = False
+    results: Mapping[int, NDArray[Any]] = field(default_factory=dict)
+
+    @property
+    def stored(self) -> np.dtype[Any]:
+        """The type of the program's own memory."""
+        return np.dtype(self.dtype or NUMPY[self.type])
+
+    @property
+    def bytes(self) -> int:
+        """How long it is."""
+        return self.elements * self.stored.itemsize
+
+    @property
+    def inner_axes(self) -> tuple[int, ...]:
+        """All of its axes but the first."""
+        return tuple(map(int, self.shape[1:]))
+
+    @property
+    def has_numbers(self) -> bool:
+        """Whether there are floating-point numbers in it at first that are not all zero."""
+        has_fields = self.structs is not None and any(each.scalar in NUMPY for each in self.structs.fields)
+        has_any = self.initial is not None and bool(self.initial.any())
+        return has_any and (self.stored.kind == "f" or has_fields)
+
+    @property
+    def metric(self) -> str:
+        """How it is compared unless the user says it: NRMSE divides by a mean, which either sign makes small."""
+        values = np.concatenate([np.empty(0), *(each.astype(np.float64) for each in self.results.values())])
+        values = values[np.isfinite(values)]
+        shares = values / max(float(np.abs(values).max(initial=0.0)), np.finfo(np.float64).tiny)
+        return SIGNED if abs(shares.sum()) < _ONE_SIGN * np.abs(shares).sum() else UNSIGNED
+
+    @property
+    def role(self) -> str:
+        """As what it is declared."""
+        if self.initial is not None:
+            return "InOut" if self.is_written else "Buffer"
+        return "Scratch"
+
+    @property
+    def declared(self) -> str:
+        """The text of its declaration."""
+        return Argument(self.role, self.name, self.shape, self.precision, self.dtype).declared
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptedParameter:
+    """A precision parameter of what a program became.
+
+    Attributes:
+        name: its name.
+        types: its values.
+        classes: the type classes it sets.
+    """
+
+    name: str
+    types: tuple[str, ...]
+    classes: tuple[TypeClass, ...]
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """What has its type, in the program."""
+        members = [m for c in self.classes for m in c.members if m.kind not in ("cast", "size")]
+        named = (f"{m.name}()" if m.kind == "result" else f"{m.function}.{m.name}".strip(".") for m in members)
+        return tuple(dict.fromkeys(named))
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The roles of what has its type."""
+        return tuple(dict.fromkeys(each.role for each in self.classes))
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """How a kernel is launched, as expressions over sizes and over what may be chosen.
+
+    Attributes:
+        choices: the values of what may be chosen, by name.
+        constraints: that what is chosen has to meet.
+        grid: blocks along each axis.
+        block: threads of a block along each axis.
+    """
+
+    choices: Mapping[str, Sequence[int]]
+    constraints: tuple[str, ...]
+    grid: tuple[str, ...]
+    block: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptedKernel:
+    """A kernel of what a program became.
+
+    Attributes:
+        launched: the program's own.
+        template: its template.
+        precisions: its precision parameters.
+        arguments: as they are declared.
+        geometry: how it is launched.
+        shared_bytes: of dynamic shared memory, as an expression.
+    """
+
+    launched: LaunchedKernel
+    template: Template
+    precisions: tuple[str, ...]
+    arguments: tuple[Argument, ...]
+    geometry: Geometry
+    shared_bytes: str
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """What is changed for every draw of the inputs but the first, which is the program's own.
+
+    Attributes:
+        of: "data": what the program copies to the device; "computed": what its first launches compute without any;
+            "numbers": the floating-point numbers that kernels are passed; "nothing".
+        by: the largest change of a number, as a part of it.
+    """
+
+    of: str = "data"
+    by: float = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What was found out.
+
+    Attributes:
+        kernels: those launched, by name.
+        buffers: of the application.
+        parameters: its precision parameters.
+        kept: the type classes that keep their type.
+        sizes: by name, those that are arguments of the program first.
+        calls: of the steps.
+        launch_at: the name and the launch of each that is different, by its index in the capture.
+        replay: the steps as text.
+        tables: the numbers that the steps look up, by name.
+        finite: the outputs that are not finite everywhere.
+        not_finite: the inputs that are not.
+        progress: the names of buffers that only tell the host how far a loop has come, which are no outputs.
+        left_out: the variables in the device's memory of which a definition knows nothing, by their number.
+        draws: what is changed for fresh inputs.
+        notes: what a user should know.
+        layout: what runs of the program at other sizes have to have in common with this one.
+    """
+
+    kernels: Mapping[str, AdoptedKernel]
+    buffers: tuple[AdoptedBuffer, ...]
+    parameters: tuple[AdoptedParameter, ...]
+    kept: tuple[TypeClass, ...]
+    sizes: Mapping[str, int]
+    calls: tuple[Call, ...]
+    launch_at: Mapping[int, tuple[str, KernelLaunch]]
+    replay: Replay
+    tables: Mapping[str, NDArray[Any]]
+    finite: tuple[str, ...]
+    not_finite: tuple[str, ...]
+    progress: tuple[str, ...]
+    left_out: Mapping[int, str]
+    draws: Draws
+    notes: tuple[str, ...]
+    layout: str
+
+
+def record_of(memory: Memory) -> dict[str, Any]:
+    """Return the type of a struct, of which NumPy makes one of its own."""
+    return {
+        "names": [number.name for number in memory.fields],
+        "formats": [_format(number) for number in memory.fields],
+        "offsets": [number.offset for number in memory.fields],
+        "itemsize": memory.bytes,
+    }
+
+
+def _format(number: Field) -> str:
+    kind = np.dtype(INTEGERS.get(number.scalar) or NUMPY[number.scalar]).str[1:]
+    return f"{number.count}{kind}" if number.count > 1 else kind

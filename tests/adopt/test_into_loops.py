@@ -1,0 +1,160 @@
+"""Plain C++ whose parallel loops were tuned, with other types in its own text: what is changed, and that it runs."""
+
+from __future__ import annotations
+
+import difflib
+import shutil
+from pathlib import Path
+
+import pytest
+from described import described_run
+
+from mptune.adopt.adopting import AdoptSettings, adopt
+from mptune.adopt.classes import type_classes
+from mptune.adopt.into import IntoSettings, into
+from mptune.adopt.parsing import ProgramError
+from mptune.adopt.patching import Patch, own_types
+from mptune.adopt.patching_loops import patch_loops
+from mptune.adopt.reading import read
+from mptune.results import Measurement, Status, Trial
+from mptune.space.configuration import Configuration
+
+PROGRAMS = Path(__file__).parent / "programs"
+
+
+def narrowed(path: Path) -> Patch:
+    """A program all of whose types are fp32, as far as that goes."""
+    program = read([path])
+    classes = type_classes(program)
+    return patch_loops(program, classes, dict.fromkeys(own_types(classes), "fp32"))
+
+
+def changes(made: Patch) -> list[str]:
+    (new,) = made.changed
+    lines = difflib.unified_diff(new.path.read_text().splitlines(), new.text.splitlines(), lineterm="", n=0)
+    return [line[1:].strip() for line in lines if line.startswith("+") and not line.startswith("+++")]
+
+
+def test_declarations_of_what_loops_use_follow_their_types() -> None:
+    made = narrowed(PROGRAMS / "loops_in_place.cpp")
+    lines = changes(made)
+    assert lines == [
+        "const float STIFFNESS = 0.2;",
+        "void pluck(float* height, int n);",
+        "double energy(const float* height, const float* speed, int n);",
+        "static float tension(float left, float middle, float right) "
+        "{ return STIFFNESS * (left - 2.0f * middle + right); }",
+        "void move(float* speed) {",
+        "float change;",
+        "speed[i] = float(damping) * (speed[i] + change);",
+        "double damping; float *height;",
+        "std::vector<float> next;",
+        "float *speed = (float*)std::malloc(n * sizeof(float)); double before = 0.0;",
+        "std::memset(speed, 0, n * sizeof(float));",
+        "const float* shape = string.height;",
+        "for (int i = 0; i < n; ++i) square[i] = std::sqrt(1.0f + shape[i] * shape[i]);",
+        "void pluck(float* height, int n) {",
+        "for (int i = 0; i < n; ++i) height[i] = std::min(i, n - 1 - i) * 2.0f / n;",
+        "double energy(const float* height, const float* speed, int n) {",
+        "float total = 0.0;",
+        "const float slope = height[i] - height[i - 1];",
+    ]
+    assert made.types["square"] == "fp64"
+    (new,) = made.changed  # loops may be named by their lines
+    assert new.text.count("\n") == new.path.read_text().count("\n")
+    assert made.notes == (
+        "square: still double in memory, and made float where loops use it, since more than its numbers are used at "
+        "loops_in_place.cpp:46",
+    )
+
+
+USES = {
+    "std::fwrite(a, sizeof(double), n, stdout);": False,
+    "double* one = &a[1]; *one = 2.0;": True,
+    "double& one = a[1]; one = 2.0;": False,
+    "auto& one = a[1]; one = 2.0;": False,
+    'const double* one = a; if (one != nullptr) std::printf("%g", one[2] + *(a + 1));': True,
+    "void* one = a; (void)one;": False,
+    'std::scanf("%lf", &a[0]);': False,
+    'std::vector<double> one(a, a + n); std::printf("%g", one[0]);': True,
+    "std::fill(a, a + n, 1.0); std::sort(a, a + n);": True,
+    'element(a, 1) = 2.0; std::printf("%g", element(a, 2));': True,
+    "double* rest = second(a); rest[0] = 1.0;": True,
+    "third(a)[0] = 1.0;": False,
+    "double one = kind(a[0]) + a[1] * a[2]; a[1] += one; a[2]++; a[3] = a[4];": True,
+    "auto one = TWICE(a[1]); auto other = [&](int i) { return a[i]; }; (void)one; (void)other;": True,
+    "if (*std::max_element(a, a + n) * a[int(a[0])] > 1e60) a[0] = 0.0;": True,
+    "std::vector<double> one(a, a + n); std::sort(one.begin(), one.end()); one.assign(1, one[0]);": True,
+    "std::vector<double> one(a, a + n); for (auto each : one) (void)each;": False,
+    "std::vector<double> one(a, a + n); (void)*one.begin();": False,
+    "double one = std::accumulate(a, a + n, 0.0); (void)one;": False,
+    "const double& one = std::max(a[0], a[1]); (void)one;": False,
+    "double one = size_of(a); (void)one;": False,
+    "auto one = AT(1); (void)one;": False,
+    "struct { double* of; } one = {a}; (void)one;": False,
+}
+
+
+def test_arrays_keep_their_type_where_more_is_done_with_them(tmp_path: Path) -> None:
+    path = tmp_path / "uses.cpp"
+    functions = [
+        f"void use_{number}(int n) {{\n    double* a = new double[n + {number}];\n#pragma omp parallel for\n"
+        f"    for (int i = 0; i < n; ++i) a[i] = 0.5 * i;\n    {use}\n    delete[] a;\n}}\n"
+        for number, use in enumerate(USES)
+    ]
+    head = (
+        "#include <algorithm>\n#include <cstdio>\n#include <numeric>\n#include <vector>\n"
+        "#define TWICE(x) ((x) + (x))\n#define AT(i) a[i]\n"
+        "int kind(double) { return 8; }\nint kind(float) { return 4; }\n"
+        "template <typename T> int size_of(const T*) { return sizeof(T); }\n"
+        "double& element(double* of, int i) { return of[i]; }\n"
+        "double* second(double* of) { return of + 1; }\n"
+        "double* third(void* of) { return (double*)of + 2; }\n"
+    )
+    path.write_text(f"{head}{''.join(functions)}int main() {{\n}}\n")
+    lines = changes(narrowed(path))
+    found = {use: f"float* a = new float[n + {number}];" in lines for number, use in enumerate(USES)}
+    assert found == USES
+    # What reads a number reads a double, as before.
+    one, two, three = (f"static_cast<double>(a[{number}])" for number in range(3))
+    assert f"double one = kind({one}) + {two} * {three}; a[1] += one; a[2]++; a[3] = a[4];" in lines
+    assert (
+        f"auto one = TWICE({two}); auto other = [&](int i) {{ return static_cast<double>(a[i]); }}; "
+        "(void)one; (void)other;"
+    ) in lines
+    assert (
+        f"if (static_cast<double>(*std::max_element(a, a + n)) * static_cast<double>(a[int({one})]) > 1e60) a[0] = 0.0;"
+    ) in lines
+    assert "float& element(float* of, int i) { return of[i]; }" in lines
+    assert "float* second(float* of) { return of + 1; }" in lines
+
+
+def test_short_types_and_vectors_of_its_own() -> None:
+    program = read([PROGRAMS / "stencil.cpp"])
+    classes = type_classes(program)
+    made = patch_loops(program, classes, dict.fromkeys(own_types(classes), "bf16"))
+    assert "float neighbours = now[at - 1] + now[at + 1] + now[at - side] + now[at + side];" in changes(made)
+    assert any("plain C++ has no type of 16 bits" in note for note in made.notes)
+    with pytest.raises(ProgramError, match="give them other names yourself"):
+        narrowed(PROGRAMS / "own_vectors.cpp")
+
+
+def test_a_program_of_loops_is_patched_run_and_compared(tmp_path: Path) -> None:
+    source, new = tmp_path / "gravity.cpp", tmp_path / "new.cpp"
+    shutil.copy(PROGRAMS / "openmp.cpp", source)
+    _, said = adopt(AdoptSettings((source,), loops=("damp",)), tmp_path / "adopted" / "gravity")
+    names = [parameter["name"] for parameter in said["parameters"]]
+    fields = {"kernel": "gravity", "metric": "NRMSE", "threshold": 1e-3, "adopted": said}
+    fields["parameters"] = [{"name": name, "kind": "precision", "values": ("fp64", "fp32")} for name in names]
+    values = {**dict.fromkeys(names, "fp32"), "gravity_loop.block": 64}
+    trial = Trial(Configuration(values), Status.OK, "", Measurement({"time_ms": 1.0, "error": 1e-6}), key="1" * 32)
+    run = described_run(fields, [trial])
+    document = into(run, trial, run.objective, IntoSettings(source, new), on_progress=lambda _: None)
+    assert (document["within"], document["printed"], document["compiled"]) == (True, None, {"host": "compiles"})
+    assert 0 < document["error"] < 1e-4
+    assert "not in the text, where loops have nothing like it: gravity_loop.block=64" in document["notes"]
+    lines = new.read_text().splitlines()
+    assert "void gravity(const float* x, const float* y, const float* mass, float* potential, int n) {" in lines
+    assert any("values[r * columns + c] *= float(factor) / (1.0f + r);" in line for line in lines)
+    assert "#pragma omp parallel for" in lines
+    assert source.read_text() == (PROGRAMS / "openmp.cpp").read_text()
