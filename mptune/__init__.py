@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from mptune.tuned import TunedApplication as TunedApplication
     from mptune.tuned import TunedKernel as TunedKernel
     from mptune.tuner import TuneSettings as TuneSettings
+    from mptune.tuner import tune_sizes as tune_sizes
 
 _MODULES = {
     "errors": ("MptuneError",),
@@ -67,7 +68,7 @@ _MODULES = {
     ),
     "space.search_space": ("SearchSpace",),
     "tuned": ("TunedApplication", "TunedKernel"),
-    "tuner": ("TuneSettings",),
+    "tuner": ("TuneSettings", "tune_sizes"),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 

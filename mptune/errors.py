@@ -28,6 +28,7 @@ __all__ = [
     "SpaceFileError",
     "TemplateError",
     "UnknownNameError",
+    "WisdomError",
     "did_you_mean",
     "raised_at",
 ]
@@ -126,6 +127,10 @@ class PlotError(MptuneError):
 
 class SpaceFileError(MptuneError):
     """A recorded search space (cache file, T1, T4) that cannot be read."""
+
+
+class WisdomError(MptuneError):
+    """Wisdom that cannot be read, made of these runs, or used for this kernel."""
 
 
 def did_you_mean(name: str, known: Iterable[str], folder: Path | None = None) -> str:

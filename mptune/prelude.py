@@ -34,6 +34,7 @@ PRELUDE_FILES: Final[tuple[str, ...]] = (
     "pairs.hpp",
     "vector.hpp",
     "vector_members.hpp",
+    "intrinsics.hpp",
     "cuda_functions.hpp",
     "virtual_threads.hpp",
     "phases.hpp",

@@ -1,4 +1,4 @@
-"""What one evaluation gives: a trial, its measurement and its status."""
+"""What one evaluation gives, a trial, its measurement and its status, and what a search makes of others' trials."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from mptune.space.configuration import Configuration
 
-__all__ = ["TRACED_ERROR", "Measurement", "Status", "Trial"]
+__all__ = ["TRACED_ERROR", "Measurement", "SourceUse", "Status", "Trial"]
 
 #: The error of a trial that was never compiled, since that is what an instrumented run of its types gave.
 TRACED_ERROR: Final = "traced_error"
@@ -126,3 +126,20 @@ class Trial:
     def error(self) -> float:
         """Error of the worst output, NaN if there is none."""
         return self.metric("error")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceUse:
+    """What a search makes of a source, by its name.
+
+    Attributes:
+        trials: how many of its trials can be used: the others have values that the search space does not have, or it
+            had too many.
+        parameters: names of the parameters it has in common with the search space.
+        weight: how much of what it says about time is believed; 0 of a source that turned out unlike this search.
+    """
+
+    source: str
+    trials: int
+    parameters: tuple[str, ...]
+    weight: float

@@ -6,7 +6,7 @@ import itertools
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -331,6 +331,11 @@ class Run:
             of_types.setdefault(self.types_of(trial), trial)
         return tuple(of_types.values()) if open_ones else ()
 
+    @cached_property
+    def candidates(self) -> tuple[Trial, ...]:
+        """Those of them beside the baseline, in the order in which they are numbered."""
+        return tuple(trial for trial in self.undecided if trial is not self.baseline)
+
     @property
     def why_undecided(self) -> str:
         """Why no winner is named, in words; empty if one is, or nothing is feasible."""
@@ -618,6 +623,7 @@ class Run:
                 "front": [self._entry(trial) for trial in self.front],
                 "undecided": [self._entry(trial) for trial in self.undecided],
                 "closest": self._entry(self.closest),
+                **({"sources": [asdict(use) for use in self.state.sources]} if self.state.sources else {}),
                 "statuses": self.statuses,
                 "failures": [
                     {"status": group.status, "message": group.message, "count": group.count}

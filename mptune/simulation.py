@@ -27,10 +27,11 @@ from mptune.loop import Stopwatch, ask_and_tell
 from mptune.metric_expressions import chosen_objectives, is_error, short_names
 from mptune.objective import Objective
 from mptune.pareto import FrontScale, front
-from mptune.results import Status, Trial
+from mptune.results import SourceUse, Status, Trial
 from mptune.space.configuration import Configuration
+from mptune.starting import Searched, read_source
 from mptune.strategies import chosen_name, make
-from mptune.strategies.base import Known, Strategy
+from mptune.strategies.base import Known, Source, Strategy
 
 __all__ = ["Simulation", "SimulationRun", "simulate"]
 
@@ -50,6 +51,7 @@ class SimulationRun:
         strategy_s: wall time inside the strategy.
         hypervolume: of several objectives, the hypervolume of the front after each evaluation as a share of that of
             the recorded front.
+        sources: what it made of the sources.
     """
 
     seed: int
@@ -57,6 +59,7 @@ class SimulationRun:
     best_configuration: Configuration | None
     strategy_s: float
     hypervolume: tuple[float, ...] = ()
+    sources: tuple[SourceUse, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +158,9 @@ class Simulation:
             for name in ("ideal", "nadir"):
                 point = getattr(self.scale, name, None)
                 document[name] = None if point is None else [10.0**level for level in point]
+        if any(run.sources for run in self.runs):
+            for entry, run in zip(document["runs"], self.runs, strict=True):
+                entry["sources"] = [dataclasses.asdict(use) for use in run.sources]
         return document
 
 
@@ -172,6 +178,7 @@ def simulate(
     penalty: str = "decay",
     constraints: Sequence[str] = (),
     options: Mapping[str, Any] | None = None,
+    sources: Sequence[str | Path | RecordedSpace] = (),
 ) -> Simulation:
     """Replay a strategy on a recorded space, once per seed ``seed, seed + 1, ...``.
 
@@ -188,13 +195,15 @@ def simulate(
         penalty: what an inaccurate trial scores.
         constraints: limits on recorded metrics, such as ``energy_j <= 1.5``.
         options: hyperparameters of the strategy by name.
+        sources: runs and recordings, of other devices or sizes, that every replay starts from.
 
     Raises:
-        SpaceFileError: the file cannot be read.
+        SpaceFileError: a file cannot be read.
         UnknownNameError: no such strategy, option or metric.
         ExpressionError: a constraint is no comparison of metrics.
         MptuneError: budget or repeats below 1, a negative seed, a threshold for a recording without errors, nothing
-            in it ran, objectives that are not two or three different ones or that the strategy cannot search for.
+            in it ran, objectives that are not two or three different ones or that the strategy cannot search for, or a
+            source that does not fit.
     """
     _require_counts(budget, repeats, seed)
     recorded = space if isinstance(space, RecordedSpace) else read_space(space)
@@ -212,7 +221,17 @@ def simulate(
     optimum = goal.best(trials)
     scale = _scale(goal, trials) if goal.also else None
     strategy = chosen_name(strategy, goal)
-    start = _starter(recorded, goal, strategy, options)
+    searched = Searched(
+        kernel=recorded.kernel,
+        space=recorded.space,
+        objective=goal,
+        metric=recorded.metric,
+        problem_size=recorded.problem_size,
+        units={name: recorded.unit_of(name) for name in recorded.metrics},
+        rename=lambda source: [_renamed(trial, _aliases(source)) for trial in source.trials.values()],
+    )
+    read = [read_source(source, searched) for source in sources]
+    start = _starter(recorded, goal, strategy, options, read)
     evaluator = SimulatedEvaluator({trial.configuration: trial for trial in trials}, recorded.name)
     return Simulation(
         space=recorded.name,
@@ -237,12 +256,23 @@ def _require_counts(budget: int, repeats: int, seed: int) -> None:
 
 
 def _starter(
-    recorded: RecordedSpace, goal: Objective, strategy: str, options: Mapping[str, Any] | None
+    recorded: RecordedSpace,
+    goal: Objective,
+    strategy: str,
+    options: Mapping[str, Any] | None,
+    sources: Sequence[Source],
 ) -> Callable[[int], Strategy]:
     """Return what makes the strategy anew for a seed, told what a live run knows beforehand."""
     known = _footprints(recorded)
     return lambda seed: make(
-        strategy, recorded.space, goal, seed=seed, signature=recorded.signature, options=options, known=known
+        strategy,
+        recorded.space,
+        goal,
+        seed=seed,
+        signature=recorded.signature,
+        options=options,
+        known=known,
+        sources=sources,
     )
 
 
@@ -266,7 +296,7 @@ def _replay(
             levels = levels[front(levels, [True] * levels.shape[1])]
             shares.append(scale.share(levels))
     found = incumbent.configuration if incumbent else None
-    return SimulationRun(seed, tuple(best), found, watch.seconds, tuple(shares))
+    return SimulationRun(seed, tuple(best), found, watch.seconds, tuple(shares), strategy.sources)
 
 
 def _scale(objective: Objective, trials: Sequence[Trial]) -> FrontScale | None:

@@ -21,34 +21,44 @@ from mptune.launching import ApplicationLauncher, Arrays, Launcher, in_memory_of
 from mptune.registry import application_of_run, kernel_of_run, remarks
 from mptune.run import Run
 from mptune.space.configuration import Configuration
+from mptune.unseen import CONFIDENCE
+from mptune.wisdom import BySize, Choice, Wisdom, gather, read_sources, sizes_of_arrays
 
 __all__ = ["TunedApplication", "TunedKernel"]
 
 
 class TunedKernel:
-    """The best configuration a run found for this device, as a function of arrays.
+    """The best configuration that is known for this device, and these sizes, as a function of arrays.
 
     Where no run is of this device, at these sizes, with a feasible trial, it is the baseline: the widest types and the
     accurate policy, slower and right. A warning says why. The same goes for a call whose inputs overflow in the types
     of the best configuration, or whose outputs are not finite in it. It says what is newer than the run.
 
+    Of wisdom, of runs at several sizes, or with an error limit of its own, each call has the configuration for the
+    sizes of its arrays, tuned or not: the fastest whose error keeps the limit there with the confidence that is wanted,
+    or else the baseline (:mod:`mptune.wisdom.choosing`). What was chosen once for some sizes is so again.
+
     Arrays come as NumPy's or, with the backend cuda, as CuPy's; what comes back is of the same kind. Calls from several
     threads take turns.
 
     Args:
-        runs: run files, or runs, of one kernel; that of this device is taken.
-        kernel: the definition, unless it is a bundled kernel.
+        runs: run files, or runs, of one kernel, that of this device is taken; or wisdom, or its files.
+        kernel: the definition, unless it is a bundled kernel; or which kernel of the wisdom.
         backend: a backend's name, or "auto": that of the run which is of a device here.
-        sizes: the sizes of the arrays, where they are not those of the run.
+        sizes: the sizes of the arrays, where they are not those of the run; those that arrays do not tell.
+        max_error: the error limit: a number, or such by output or metric. By default the runs' own, the smallest.
+        confidence: with which errors keep it at sizes that were not tuned.
+        metric: what errors are measured by, where the wisdom has several.
 
     Attributes:
         kernel: the definition.
-        sizes: the sizes of the arrays.
-        configuration: what calls use.
+        sizes: the sizes of the arrays: of the last call, where they may differ.
+        configuration: what calls use, at these sizes.
         reason: why that is the baseline; empty if it is the best.
 
     Raises:
         RunFileError: a run file cannot be read.
+        WisdomError: so is wisdom, or it does not say what is wanted.
         KernelError: the runs are of different kernels or of an application, or the definition is not found or has
             changed.
         BackendUnavailableError: nothing can run here.
@@ -57,26 +67,38 @@ class TunedKernel:
 
     def __init__(
         self,
-        *runs: Run | str | Path,
+        *runs: Run | Wisdom | str | Path,
         kernel: Kernel | str | Path | None = None,
         backend: str | Backend = "auto",
         sizes: Mapping[str, int] | None = None,
+        max_error: float | Mapping[str, float] | None = None,
+        confidence: float = CONFIDENCE,
+        metric: str | None = None,
     ) -> None:
         if not runs:
             raise MptuneError("a tuned kernel needs a run")
-        loaded = [run if isinstance(run, Run) else Run.load(run) for run in runs]
-        for run in loaded:
-            self.kernel = kernel = kernel_of_run(run.info, kernel, on_warning=lambda _: None)
-        self._backend, run, matches = _matched(loaded, backend)
-        recorded = sizes_of(run, self.kernel)
-        self.sizes = self.kernel.resolve_sizes("default", {**recorded, **(sizes or {})})
-        self.configuration, self.reason = _choose(self.kernel, self.sizes, self._backend, run, matches)
-        self._run = run
         self._lock = threading.Lock()
         self._launchers: dict[Configuration, Launcher] = {}
-        if self.reason:
-            warnings.warn(f"{self.kernel.name} uses the baseline: {self.reason}", stacklevel=2)
-        for remark in () if self.reason else remarks(run.info, self.kernel):
+        self._given = dict(sizes or {})
+        self._at: dict[tuple[tuple[str, int], ...], Choice] = {}
+        sources = read_sources(runs)
+        loaded = [source for _, source in sources if isinstance(source, Run)]
+        of_one_size = len(loaded) == len(sources) and len({(*sorted(run.info.sizes.items()),) for run in loaded}) == 1
+        for run in loaded:
+            self.kernel = kernel = kernel_of_run(run.info, kernel, on_warning=lambda _: None)
+        self._by_size = None
+        if not of_one_size or max_error is not None:
+            self._by_size = BySize(gather(sources), kernel, backend, max_error, confidence, metric)
+            self.kernel, self._backend, notes = self._by_size.kernel, self._by_size.backend, self._by_size.remarks
+            self._choose_at(self.kernel.resolve_sizes("default", {**self._by_size.sizes, **self._given}))
+        else:
+            self._backend, self._run, matches = _matched(loaded, backend)
+            self.sizes = self.kernel.resolve_sizes("default", {**sizes_of(self._run, self.kernel), **self._given})
+            self.configuration, self.reason = _choose(self.kernel, self.sizes, self._backend, self._run, matches)
+            notes = () if self.reason else remarks(self._run.info, self.kernel)
+            if self.reason:
+                warnings.warn(f"{self.kernel.name} uses the baseline: {self.reason}", stacklevel=2)
+        for remark in notes:
             warnings.warn(f"{self.kernel.name}: {remark}", stacklevel=2)
 
     def __repr__(self) -> str:
@@ -90,6 +112,7 @@ class TunedKernel:
             converted: whether outputs come in fp64 (integers in their type) rather than as they are stored.
             inputs: by the names of arguments, of the declared shapes at ``sizes``, in any real type; a scalar named
                 like a size may be left out. Sizes that come from the data are those of the arrays, in every call anew.
+                So are all others where the configuration goes by them; what no array tells is given by its name.
                 Inputs are rounded to the types of the configuration, and not changed.
 
         Raises:
@@ -97,14 +120,16 @@ class TunedKernel:
             KernelError: an input is missing or not as declared.
             LaunchError: the device refused.
         """
-        given, sizes = inputs_from(self.kernel, self.sizes, inputs)
+        own = self._sizes_of(inputs)
+        given, sizes = inputs_from(self.kernel, own, inputs)
         arrays = in_memory_of(self._backend, given)
         with self._lock:
+            if self._by_size is not None:
+                self._choose_at(own)
             outputs, trouble = self._launcher(self.configuration).run(given, sizes, arrays)
             if trouble and not self.reason:
-                safe = _baseline(self.kernel, self.sizes, self._backend, self._run)
                 warnings.warn(f"{self.kernel.name} uses the baseline for this call: {trouble}", stacklevel=2)
-                outputs, _ = self._launcher(safe).run(given, sizes, arrays)
+                outputs, _ = self._launcher(self._safe(own)).run(given, sizes, arrays)
             found = {name: arrays.returned(array, converted) for name, array in outputs.items()}
             arrays.settle()
         return next(iter(found.values())) if len(found) == 1 else found
@@ -122,6 +147,41 @@ class TunedKernel:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def choose(self, sizes: Mapping[str, int]) -> Choice:
+        """Return what calls at some sizes use, and why; those that are not given are those of the last call.
+
+        Raises:
+            UnknownNameError: the kernel has no size of a name given.
+            KernelError: not even a baseline is valid there.
+        """
+        if self._by_size is None:
+            raise MptuneError(f"{self.kernel.called} has one configuration: give runs at several sizes, or wisdom")
+        return self._by_size.choose(self.kernel.resolve_sizes("default", {**self.sizes, **sizes}))
+
+    def _choose_at(self, sizes: Sizes) -> None:
+        """Set what calls at these sizes use; warn of the baseline the first time."""
+        assert self._by_size is not None
+        key = tuple(sizes.items())
+        if key not in self._at:
+            self._at[key] = self._by_size.choose(sizes)
+            if reason := self._at[key].reason:
+                warnings.warn(f"{self.kernel.name} uses the baseline: {reason}", stacklevel=3)
+        self.sizes, self.configuration, self.reason = sizes, self._at[key].configuration, self._at[key].reason
+
+    def _sizes_of(self, inputs: dict[str, Any]) -> Sizes:
+        """Return the sizes of a call; those that are no argument are taken from the inputs."""
+        if self._by_size is None:
+            return self.sizes
+        arguments = {argument.name for argument in self.kernel.arguments}
+        told = {name: inputs.pop(name) for name in self.kernel.sizes["default"] if name in inputs.keys() - arguments}
+        found = sizes_of_arrays(self.kernel, inputs, {**self._given, **told}, self._by_size.common_sizes)
+        return self.kernel.resolve_sizes("default", found)
+
+    def _safe(self, sizes: Sizes) -> Configuration:
+        if self._by_size is not None:
+            return self._by_size.baseline(sizes).configuration
+        return _baseline(self.kernel, sizes, self._backend, self._run)
 
     def _launcher(self, configuration: Configuration) -> Launcher:
         if configuration not in self._launchers:

@@ -13,6 +13,8 @@ from described import described_run
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mptune.emit import select
+from mptune.errors import MptuneError
 from mptune.finals import LEAST_ROUNDS, TIE, Finals, Ratio
 from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
@@ -257,6 +259,13 @@ def test_of_candidates_of_the_same_types_one_is_named() -> None:
     assert len(types) == len(set(types)) > 1
     assert f"{len(types)} configurations of different types" in run.why_undecided
     assert "to tell them from each other" in run.why_undecided
+    # What has been shown with a number is named by it; trials still can be.
+    for number, trial in enumerate(run.candidates, 1):
+        assert select(run, configuration=f"candidate {number}", kernel=None) is trial
+        assert select(run, configuration=str(number), kernel=None) is trial
+    assert select(run, configuration="trial 2", kernel=None) is run.trials[1]
+    with pytest.raises(MptuneError, match=f"the candidates 1 to {len(run.candidates)}; 'trial 5' is the one evaluated"):
+        select(run, configuration="5", kernel=None)
 
 
 @pytest.mark.usefixtures("noisy_machine")

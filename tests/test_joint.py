@@ -52,6 +52,7 @@ class Made:
         self.weights = weights
         #: What instrumented runs say, where there are any.
         self.tells = None
+        self.hints = False
         self.ruled_out = []
 
     def run(self, configuration):
@@ -86,6 +87,9 @@ class Made:
 
     def foretold(self, configuration):
         return self.tells(configuration) if self.tells else None
+
+    def hinted(self, configuration):
+        return self.run(configuration) if self.hints else None
 
     def best(self, threshold):
         """Return the least time there is among accurate runs."""
@@ -295,6 +299,13 @@ def test_runs_are_not_spent_on_what_instrumented_runs_show_to_be_hopeless(seed):
     assert len(signatures) == len(told.ruled_out)
     feasible = [trial.time_ms for trial in runs if trial.is_valid and trial.error <= threshold]
     assert min(feasible) <= 1.1 * told.best(threshold)
+
+
+def test_what_instrumented_runs_promise_is_run_right_after_one_type_throughout():
+    made = Made(weights=(300.0, 1.0, 0.1))
+    made.hints = True
+    trials, _ = search(made, 1.2e-7, budget=12)
+    assert [types_of(each) for each in trials[:3]] == [("fp64",) * 3, ("fp32",) * 3, ("fp64", "fp32", "fp32")]
 
 
 def test_what_is_to_show_whether_they_hold_is_run():

@@ -16,6 +16,7 @@ import pytest
 import mptune.simulation
 from mptune.errors import ExpressionError, MptuneError, SpaceFileError, UnknownNameError
 from mptune.interop.recorded import Record, RecordedSpace, assemble
+from mptune.interop.recording import write_recording
 from mptune.objective import Objective
 from mptune.results import Measurement, Status, Trial
 from mptune.simulation import Simulation, SimulationRun, simulate
@@ -362,3 +363,40 @@ def test_objectives_that_are_nowhere_defined_leave_nothing_to_measure() -> None:
     assert found.scale is None
     assert found.runs[0].hypervolume == (0.0,) * 4
     assert found.optimum is not None
+
+
+def test_a_replay_starts_from_sources_and_says_what_it_made_of_them(tmp_path: Path) -> None:
+    path = tmp_path / "source.json"
+    write_recording(recording(2), path)
+    warm, again = (simulate(recording(), budget=12, repeats=2, max_error=1e-4, sources=[path]) for _ in range(2))
+    assert [run.best for run in warm.runs] == [run.best for run in again.runs]
+    document = warm.to_json()
+    (use,) = document["runs"][0]["sources"]
+    assert (use["source"], use["trials"], use["parameters"]) == (str(path), 60, ("block", "tile", "type"))
+    assert use["weight"] >= 0
+    assert "sources" not in simulate(recording(), budget=2, repeats=1).to_json()["runs"][0]
+
+
+def test_a_source_that_does_not_fit_is_refused() -> None:
+    def of(names: tuple[str, ...], metrics: dict[str, float], kernel: str = "", **about: Any) -> RecordedSpace:
+        records = [Record((size,) * len(names), Status.OK, measurement=Measurement(metrics)) for size in (32, 64, 128)]
+        return assemble("other", names, {}, records, kernel=kernel, **about)
+
+    target = of(("block", "tile"), {"time_ms": 1.0, "GFLOP/s": 5.0}, "gemm")
+    for source, message in (
+        (of(("block",), {"time_ms": 1.0}, "axpy"), "source other is of kernel 'axpy', not 'gemm'"),
+        (of(("threads",), {"time_ms": 1.0}), "no parameter in common with the search space: it has threads, the space"),
+        (of(("block",), {"energy_j": 1.0}), "metric of source other: 'time_ms'.*energy_j"),
+        (
+            of(("block",), {"time_ms": 1.0}, units={"time_ms": "s"}),
+            "source other has time_ms in s, .* has it in ms",
+        ),
+    ):
+        with pytest.raises(MptuneError, match=message):
+            simulate(target, budget=2, sources=[source])
+    values = assemble("other", ("block",), {}, [Record((33,), Status.OK, measurement=Measurement({"time_ms": 1.0}))])
+    with pytest.raises(MptuneError, match="none of its 1 trials has values that the search space has for block"):
+        simulate(target, budget=2, sources=[values])
+    same_parameters = of(("block", "tile"), {"time_ms": 1.0, "GFLOP/s": 5.0}, "gemm_of_another_name")
+    assert simulate(target, budget=2, repeats=1, sources=[same_parameters]).runs[0].sources[0].trials == 3
+    assert simulate(target, budget=2, repeats=1, objective="GFLOP/s", maximise=True, sources=[same_parameters]).runs

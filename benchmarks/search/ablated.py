@@ -42,13 +42,14 @@ class _Unaligned(Features):
     def __init__(self, space: SearchSpace) -> None:
         super().__init__(space)
         self.count -= len(self._aligned)
+        self.owners = self.owners[: self.count]
         self._aligned = []
 
 
 class _EverythingRuns(ValidityModel):
     """Learns of no failure."""
 
-    def fit(self, x: Floats, failed: NDArray[np.bool_], candidates: Floats) -> None:
+    def fit(self, x: Floats, failed: NDArray[np.bool_], candidates: Floats, expected: Floats | None = None) -> None:
         """Learn nothing."""
 
 

@@ -16,7 +16,7 @@ from typing import Final
 import click
 
 from mptune import __version__
-from mptune.cli import adopting, explaining, kernels, runs, spaces, tuning, verifying
+from mptune.cli import adopting, explaining, gathering, kernels, runs, spaces, tuning, verifying
 from mptune.cli.display import print_error
 from mptune.errors import MptuneError
 
@@ -26,6 +26,7 @@ __all__ = ["app", "main"]
 _COMMANDS = (
     *(kernels.list_kernels, kernels.backends, kernels.render, kernels.check, tuning.tune, adopting.adopt),
     *(runs.show, runs.pareto, verifying.verify, explaining.explain, runs.plot, runs.report, runs.emit, runs.export),
+    gathering.wisdom,
     *(spaces.simulate, spaces.compare),
 )
 

@@ -11,6 +11,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -89,6 +90,16 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, right: Se
     return "\n".join(lines)
 
 
+def sources_table(runs: Sequence[Sequence[Mapping[str, Any]]]) -> str:
+    """Return what runs made of their sources, each a list of the same sources: the weights are those at the end."""
+    rows = []
+    for uses in zip(*runs, strict=True):
+        weights = sorted(use["weight"] for use in uses)
+        ends = dict.fromkeys(f"{weight:.2f}" for weight in (weights[0], weights[-1]))
+        rows.append((uses[0]["source"], uses[0]["trials"], " to ".join(ends), ", ".join(uses[0]["parameters"])))
+    return table(("source", "trials used", "weight", "parameters in common"), rows, right=("trials used", "weight"))
+
+
 def wrapped(text: str, indent: str = "") -> str:
     """Return a paragraph, wrapped at the width of the terminal; lines after the first are indented."""
     import textwrap
@@ -163,7 +174,7 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
         echo(info.fp64_text)
     echo()
     second = {"best": run.best} if run.best is not None else {"closest": run.closest}
-    candidates = [trial for trial in run.undecided if trial is not run.baseline]
+    candidates = run.candidates
     if run.undecided:
         second = {f"candidate {i}": trial for i, trial in enumerate(candidates[:_CANDIDATES], 1)}
     first = "baseline" if len(candidates) == len(run.undecided) else "baseline, a candidate too"
@@ -190,6 +201,8 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
         found = f"{len(run.front)} of {run.feasible} feasible configurations"
         echo(f"front: {found}; no other is better in every objective")
         echo(pareto_table(run, objective.metrics, run.front) + "\n")
+    if run.state.sources:
+        echo(sources_table([[asdict(use) for use in run.state.sources]]) + "\n")
     if run.state.wall_s > 0:
         echo(f"time: {_spent(run)}")
     echo(f"statuses: {pairs(run.statuses)}")
@@ -204,6 +217,32 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
         echo("unverified: the file has no checksums, or none for some of its trials; each value was checked by itself")
     for warning in run.warnings if warnings else ():
         echo(click.style(f"  warning: {plain(warning)}", fg="yellow"))
+
+
+def print_sizes(together: Sequence[Mapping[str, int]], runs: Sequence[Run | None]) -> None:
+    """Print what was found at each of several sizes, a row for each; nothing of those that have no run."""
+    first = next((run for run in runs if run is not None), None)
+    if first is None:
+        return
+    info, metric = first.info, first.info.objective.metric
+    echo(f"{click.style(plain(first.kernel), bold=True)} on {info.backend} ({info.device})")
+    echo(f"threshold {info.limits_text() or 'none'}, {sum(run.evaluations for run in runs if run)} evaluations\n")
+    rows = [_at_size(run, metric) if run is not None else ("-",) * 6 for run in runs]
+    columns = (*together[0], f"baseline {metric}", f"best {metric}", "speedup", "error", "evaluations")
+    cells = [(*sizes.values(), *row) for sizes, row in zip(together, rows, strict=True)]
+    echo(table((*columns, "configuration"), cells, right=columns) + "\n")
+
+
+def _at_size(run: Run, metric: str) -> tuple[object, ...]:
+    baseline, best = run.baseline, run.best
+    return (
+        number(run.metric_of(baseline, metric) if baseline is not None else None),
+        number(run.metric_of(best, metric) if best is not None else None),
+        run.speedup_text(best, short=True) if best is not None else "-",
+        number(best.error if best is not None else None, 3),
+        run.evaluations,
+        best.configuration if best is not None else "-",
+    )
 
 
 def _decided(run: Run) -> str:

@@ -23,6 +23,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 #: A comma that is not between the arguments of a function.
 _COMMA: Final = re.compile(r",(?![^()]*\))")
+#: Sizes are less than this.
+_TOO_LARGE: Final = 2**62
 #: The path of a file or a folder.
 FILE: Final = click.Path(path_type=Path)
 
@@ -96,18 +98,79 @@ def parse_sizes(kernel: Tunable, texts: Sequence[str]) -> tuple[str, dict[str, i
         raise MptuneError(f"--size: expected one preset, not {', '.join(presets)}")
     sizes: dict[str, int] = {}
     for name, value in parse_assignments([text for text in texts if "=" in text], "--size").items():
-        try:
-            sizes[name] = int(float(value)) if float(value).is_integer() else int(value)
-        except (ValueError, OverflowError):
-            raise MptuneError(f"--size {name}={value}: expected a whole number") from None
+        sizes[name] = _whole(value, f"--size {name}={value}")
     preset = presets[0] if presets else "default"
     resolved = kernel.resolve_sizes(preset, sizes)
     if sizes:
-        from mptune.adopt.sizes import make_ready
-        from mptune.cli.display import print_note
-
-        make_ready(kernel, resolved, on_progress=print_note)
+        _make_ready(kernel, resolved)
     return preset, sizes
+
+
+def _whole(text: str, given: str) -> int:
+    """Return a whole number, also one such as 1e5."""
+    try:
+        return int(float(text)) if float(text).is_integer() else int(text)
+    except (ValueError, OverflowError):
+        wrong = "" if given.endswith(f"={text}") else f" for {text or 'nothing'}"
+        raise MptuneError(f"{given}: expected a whole number{wrong}") from None
+
+
+def parse_several_sizes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Return the values of each size: those of a list, or so many at equal ratios, both ends included.
+
+    Raises:
+        MptuneError: not a whole number, one below 1, or a range that has not so many.
+    """
+    found = {}
+    for name, text in parse_assignments(texts, "--sizes").items():
+        given = f"--sizes {name}={text}"
+        parts = text.split(":" if ":" in text else ",")
+        values = [_whole(part.strip(), given) for part in parts]
+        if ":" in text:
+            if len(values) != 3 or values[2] < 2:
+                raise MptuneError(f"{given}: expected {name}=A,B,... or {name}=FROM:TO:COUNT with a count from 2 on")
+            values = _geometric(given, *values)
+        for value in values:
+            if not 1 <= value < _TOO_LARGE:
+                raise MptuneError(f"{given}: expected sizes from 1 to 2^62, not {value:.6g}")
+        found[name] = tuple(values)
+    return found
+
+
+def ready_sizes(
+    kernel: Tunable, preset: str, sizes: Mapping[str, int], several: Mapping[str, Sequence[int]]
+) -> list[dict[str, int]]:
+    """Return the sizes that are tuned for one after the other; none if there is but one.
+
+    Raises:
+        MptuneError: the kernel cannot have them.
+    """
+    if not several:
+        return []
+    from mptune.tuner.sizes import sizes_together
+
+    found = sizes_together(kernel, several, preset, sizes)
+    for each in found:
+        _make_ready(kernel, kernel.resolve_sizes(preset, {**sizes, **each}))
+    return found
+
+
+def _make_ready(kernel: Tunable, sizes: Mapping[str, int]) -> None:
+    """Run an adopted program at sizes that it was not run at yet."""
+    from mptune.adopt.sizes import make_ready
+    from mptune.cli.display import print_note
+
+    make_ready(kernel, sizes, on_progress=print_note)
+
+
+def _geometric(given: str, low: int, high: int, count: int) -> list[int]:
+    if not 1 <= low < high < _TOO_LARGE or high - low < count - 1:
+        raise MptuneError(f"{given}: expected a range from 1 on, upwards, with at least {count} whole numbers in it")
+    values = [low]
+    for left in range(count - 1, 1, -1):
+        # Where they are close the next whole number is the next size.
+        values.append(max(values[-1] + 1, round(values[-1] * (high / values[-1]) ** (1 / left))))
+    return [*values, high]
 
 
 def parse_threshold(texts: Sequence[str]) -> float | Mapping[str, float] | None:
@@ -204,6 +267,12 @@ def taken_of_programs(given: dict[str, Any]) -> dict[str, Any]:
 as_json = option("--json", "", "Print one JSON document.")
 backend = option("--backend", "NAME", "auto, host, cuda or hip.", default="auto")
 size = option("--size", "PRESET|NAME=VALUE...", "A preset's name, or one size.")
+several_sizes = option(
+    "--sizes several_sizes",
+    "NAME=A,B,...|NAME=A:B:COUNT...",
+    "Tune for each of these sizes, or for so many at equal ratios, under one budget.",
+    parse=parse_several_sizes,
+)
 max_error = option(
     "--max-error",
     "X|OUTPUT=X|METRIC:X...",
@@ -248,5 +317,11 @@ strategy_option = option(
     "NAME=VALUE...",
     "An option of the strategy.",
     parse=lambda texts: parse_assignments(texts, "--strategy-option"),
+)
+sources = option(
+    "--from sources",
+    "SOURCE...",
+    "Start from what an earlier run or a recording found, on another device or at other sizes.",
+    parse=lambda texts: tuple(map(Path, texts)),
 )
 seed_of_runs = option("--seed", "N", "Seed of the first run; the next ones take the next numbers.", default=0)

@@ -19,6 +19,7 @@ from mptune.cli.display import (
     print_run,
     unverified_rows,
 )
+from mptune.cli.gathering import print_wisdom
 from mptune.cli.options import option
 from mptune.errors import MptuneError, PlotError, UnknownNameError
 
@@ -33,12 +34,17 @@ _run_files = options.file_argument("run_files", "RUN.db...")
 
 
 @click.command()
-@_run_file
+@options.file_argument("run_file", "RUN.db|NAME.wisdom.json")
 @options.as_json
 def show(run_file: Path, json: bool) -> None:
-    """Show what a run found and how its trials ended."""
+    """Show what a run found and how its trials ended, or what wisdom knows."""
     from mptune.run import Run
+    from mptune.wisdom import Wisdom, is_wisdom
 
+    if is_wisdom(run_file):
+        found = Wisdom.load(run_file)
+        print_json(found.to_json()) if json else print_wisdom(found)
+        return
     run = Run.load(run_file)
     if json:
         print_json(run.summary())
@@ -233,12 +239,12 @@ def report(run_files: Sequence[Path], output: Path, sources: int, json: bool) ->
 
 
 @click.command(cls=options.WithArguments)
-@_run_files
+@options.file_argument("run_files", "RUN.db...|NAME.wisdom.json...")
 @options.other_max_error
 @option(
     "--configuration",
     "TRIAL",
-    "The trial to emit: its number, the start of its key, or NAME=VALUE,...",
+    "The trial to emit: its number or that of a candidate, the start of its key, or NAME=VALUE,...",
     default="",
     show_default="the best",
 )
@@ -250,6 +256,11 @@ def report(run_files: Sequence[Path], output: Path, sources: int, json: bool) ->
     show_default="tuned/KERNEL",
 )
 @option("--all-devices", "", "Write a header that selects by device among several run files.")
+@option(
+    "--size sizes",
+    "NAME=VALUE,NAME=VALUE...",
+    "Of wisdom, compile for these sizes too, where sizes are written into the source.",
+)
 @option(
     "--into program",
     "PROGRAM.cu|DIR",
@@ -267,16 +278,29 @@ def emit(
     kernel: str | None,
     folder: Path | None,
     all_devices: bool,
+    sizes: Sequence[str],
     program: Path | None,
     json: bool,
     **given: Any,
 ) -> int:
-    """Write the winner as source code that needs no mptune.
+    """Write the winner as source code that needs no mptune; of wisdom, all that it chooses among.
 
     Beside the source there are a header, examples of launching it, and a README. Of an application it is all kernels, a
     library that launches them, and a program that runs its steps. With --into it is the program that was adopted, its
-    own text with the types that were found; it is compiled, run and compared with the original.
+    own text with the types that were found; it is compiled, run and compared with the original. Of wisdom there are all
+    variants of a kernel and a header that chooses among them by the device and the sizes.
     """
+    from mptune.wisdom import is_wisdom
+
+    if any(map(is_wisdom, run_files)):
+        if len(run_files) > 1 or all_devices or configuration or program is not None or any(given.values()):
+            raise MptuneError(
+                "give one wisdom file (mptune wisdom gathers several) without --configuration, --all-devices, --into, "
+                "-D, -I and ARGUMENTS"
+            )
+        return _emit_dispatch(run_files[0], max_error, kernel, folder, sizes, json)
+    if sizes:
+        raise MptuneError("--size is for wisdom files: a run is emitted at its own sizes")
     if program is not None:
         if len(run_files) > 1 or all_devices:
             raise MptuneError("--into writes one program for one run file")
@@ -312,6 +336,38 @@ def emit(
         )
         for name in emission.files:
             echo(str(emission.folder / name))
+    return 0
+
+
+def _emit_dispatch(
+    path: Path,
+    max_error: float | Mapping[str, float] | None,
+    kernel: str | None,
+    folder: Path | None,
+    sizes: Sequence[str],
+    json: bool,
+) -> int:
+    """Write the variants that wisdom chooses among; return the exit code."""
+    from mptune.emit import emit_dispatch
+    from mptune.wisdom import Wisdom, kernel_of, remarks_on
+
+    wisdom = Wisdom.load(path)
+    found, known = kernel_of(wisdom, kernel)
+    for note in remarks_on(known[0], found):
+        print_note(f"{path}: {note}")
+    given = [options.parse_sizes(found, text.split(","))[1] for text in sizes]
+    written = emit_dispatch(
+        wisdom, folder or Path("tuned") / found.name, kernel=found, max_error=max_error, sizes=given
+    )
+    if json:
+        print_json(written.to_json())
+        return 0
+    free = [name for name in found.sizes["default"] if name not in written.fixed]
+    for_sizes = f"any {', '.join(free)}" if free else "the tuned sizes alone"
+    fixed = f"; {', '.join(written.fixed)} written into the sources" if written.fixed else ""
+    echo(f"kernel {written.kernel}: {len(written.variants)} variants for {for_sizes}{fixed}")
+    for name in written.files:
+        echo(str(written.folder / name))
     return 0
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from mptune.cli import options
-from mptune.cli.display import counter, echo, number, print_error, print_json, print_note, table
+from mptune.cli.display import counter, echo, number, print_error, print_json, print_note, sources_table, table
 from mptune.cli.options import option
 from mptune.errors import MptuneError, UnknownNameError
 
@@ -34,6 +34,7 @@ _NOTHING: Final = "no recorded configuration meets the threshold"
 @options.maximise
 @options.max_error
 @options.constraints
+@options.sources
 @options.as_json
 def simulate(space: Path, strategy_options: Mapping[str, str], json: bool, **given: Any) -> int:
     """Try a strategy on a recorded search space, without a device.
@@ -68,6 +69,8 @@ def _print_simulation(document: Mapping[str, Any]) -> None:
     share = ("of the hypervolume",) if several else ()
     columns = ("seed", "evaluations", f"best ({unit})" if unit else "best", "from the optimum", *share)
     echo(table(columns, rows, right=columns))
+    if used := [run["sources"] for run in document["runs"] if run.get("sources")]:
+        echo(sources_table(used))
     echo(f"{document['strategy']}: {document['overhead_ms_per_evaluation']:.2f} ms per evaluation spent searching")
 
 

@@ -17,7 +17,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mptune.cli import adopting, options
-from mptune.cli.display import echo, errors_text, number, pairs, print_error, print_json, print_note, print_run
+from mptune.cli.display import (
+    echo,
+    errors_text,
+    number,
+    pairs,
+    print_error,
+    print_json,
+    print_note,
+    print_run,
+    print_sizes,
+)
 from mptune.cli.options import option
 from mptune.errors import MptuneError, UnknownNameError
 
@@ -51,6 +61,7 @@ def _compilers(text: str | None) -> int | None:
 @options.kernels_or_program
 @options.backend
 @options.size
+@options.several_sizes
 @options.max_error
 @option(
     "--metric",
@@ -118,7 +129,14 @@ def _compilers(text: str | None) -> int | None:
     parse=_compilers,
     show_default="one per core",
 )
-@option("--output -o", "RUN.db", "Run file to write.", show_default="runs/KERNEL.db")
+@options.sources
+@option("--from-all", "", "Start from every run that fits in the folder of the run file.")
+@option(
+    "--output -o",
+    "RUN.db",
+    "Run file to write; with --sizes one for each, called after it.",
+    show_default="runs/KERNEL.db",
+)
 @option("--resume", "", "Continue the run in the run file.")
 @option("--log", "", "Print a line for each trial on standard error.")
 @options.of_programs
@@ -127,7 +145,9 @@ def tune(
     kernel: tuple[str, ...],
     arguments: tuple[str, ...],
     size: Sequence[str],
+    several_sizes: dict[str, tuple[int, ...]],
     trial_limit: float,
+    from_all: bool,
     output: Path | None,
     resume: bool,
     log: bool,
@@ -149,15 +169,70 @@ def tune(
 
     from mptune.evaluators.device import Limits
     from mptune.run import Run
-    from mptune.tuner import TuneSettings
+    from mptune.tuner import TuneSettings, tune_sizes
     from mptune.tuner import tune as tune_kernel
 
-    settings = TuneSettings(size=preset, sizes=sizes, limits=Limits(run_s=trial_limit), **given)
-    path = output or _default_output(definition.name, resume)
-    was_there = path.exists()
+    together = options.ready_sizes(definition, preset, sizes, several_sizes)
+    path, files = _run_files(definition.name, together, output, resume)
+    knowledge = path.parent if from_all else None
+    settings = TuneSettings(size=preset, sizes=sizes, limits=Limits(run_s=trial_limit), knowledge=knowledge, **given)
+    were_there = {each for each in files if each.exists()}
+    for each in files:
+        if resume and each not in were_there:
+            print_note(f"{each} does not exist: starting a new run")
+    command = shlex.join(["mptune", *sys.argv[1:]])
+
+    # Said when everything that was given has turned out right.
+    unsaid = iter([", ".join(map(str, files))])
+
+    def begin(at: Mapping[str, int], evaluations: int) -> None:
+        for names in unsaid:
+            print_note(f"run files: {names}")
+        view.begin(at, evaluations)
+
+    def report(runs: Sequence[Run]) -> int:
+        return _report_sizes(runs, together, files, json) if together else _report(runs[0], path, json)
+
+    try:
+        with _shown(
+            settings.time_limit_s,
+            log=log,
+            # A run file is made when everything is ready for the first trial.
+            is_begun=lambda: any(each.exists() and each not in were_there for each in files),
+        ) as (view, listeners):
+            if together:
+                runs = tune_sizes(
+                    definition,
+                    several_sizes,
+                    settings,
+                    output=path,
+                    resume=resume,
+                    on_size=begin,
+                    command=command,
+                    **listeners,
+                )
+            else:
+                runs = [tune_kernel(definition, settings, output=path, resume=resume, command=command, **listeners)]
+    except KeyboardInterrupt:
+        if any(each.exists() for each in files):
+            report([Run.load(each) for each in files if each.exists()])
+            words = [
+                "mptune",
+                *sys.argv[1:],
+                *(() if resume else ("--resume",)),
+                *(() if output else ("--output", str(path))),
+            ]
+            print_note(f"to go on: {shlex.join(words)}")
+        raise
+    return report(runs)
+
+
+@contextlib.contextmanager
+def _shown(
+    time_limit_s: float | None, *, log: bool, is_begun: Callable[[], bool]
+) -> Iterator[tuple[LiveView, dict[str, Callable[..., None]]]]:
+    """Show what tuning does: give the view, and what is told of it."""
     begun = False
-    if resume and not was_there:
-        print_note(f"{path} does not exist: starting a new run")
 
     def listen(progress: Progress) -> None:
         nonlocal begun
@@ -169,43 +244,34 @@ def tune(
         view.verify(progress)
         stop_if_asked()
 
-    try:
-        with (
-            LiveView(settings.time_limit_s, log=log) as view,
-            # The run file is made when everything is ready for the first trial.
-            interruption(lambda: begun or (path.exists() and not was_there)) as stop_if_asked,
-        ):
-            run = tune_kernel(
-                definition,
-                settings,
-                output=path,
-                resume=resume,
-                on_progress=listen,
-                on_verification=listen_to_verification,
-                on_warning=lambda message: print_note(f"warning: {message}"),
-                command=shlex.join(["mptune", *sys.argv[1:]]),
-            )
-    except KeyboardInterrupt:
-        if path.exists():
-            _report(Run.load(path), path, json)
-            words = [
-                "mptune",
-                *sys.argv[1:],
-                *(() if resume else ("--resume",)),
-                *(() if output else ("--output", str(path))),
-            ]
-            print_note(f"to go on: {shlex.join(words)}")
-        raise
-    return _report(run, path, json)
+    with LiveView(time_limit_s, log=log) as view, interruption(lambda: begun or is_begun()) as stop_if_asked:
+        yield (
+            view,
+            {
+                "on_progress": listen,
+                "on_verification": listen_to_verification,
+                "on_warning": lambda message: print_note(f"warning: {message}"),
+            },
+        )
 
 
-def _default_output(kernel: str, resume: bool) -> Path:
-    """Return the run file of a kernel in the folder ``runs``: a new one, or the latest one to resume."""
+def _run_files(
+    kernel: str, together: Sequence[Mapping[str, int]], output: Path | None, resume: bool
+) -> tuple[Path, list[Path]]:
+    """Return the output, and the run files: by default in the folder ``runs``, new ones, or the latest to resume."""
+    from mptune.tuner.sizes import files_of_sizes
+
+    def files(path: Path) -> list[Path]:
+        return files_of_sizes(path, together) if together else [path]
+
+    if output is not None:
+        return output, files(output)
     number, path, latest = 1, Path("runs") / f"{kernel}.db", None
-    while path.exists():
+    while any(each.exists() for each in files(path)):
         number, latest = number + 1, path
         path = path.with_name(f"{kernel}-{number}.db")
-    return latest if resume and latest is not None else path
+    chosen = latest if resume and latest is not None else path
+    return chosen, files(chosen)
 
 
 def _check_names(given: Mapping[str, Any]) -> None:
@@ -231,6 +297,39 @@ def _report(run: Run, path: Path, json: bool) -> int:
         print_error(run.why_undecided or _nothing_found(run))
     print_note(f"run file: {path}")
     return 0 if run.best is not None else 1
+
+
+def _report_sizes(runs: Sequence[Run], together: Sequence[Mapping[str, int]], files: Sequence[Path], json: bool) -> int:
+    """Print what was found at each size, and how to make wisdom of it; return the exit code."""
+    from mptune.tuner.sizes import label_of
+
+    names = list(together[0])
+    run_at = {tuple(run.info.sizes[name] for name in names): run for run in runs}
+    tuned = [run_at.get(tuple(sizes.values())) for sizes in together]
+    if json:
+        print_json(
+            {
+                "kernel": runs[0].kernel if runs else None,
+                "sizes": {name: [sizes[name] for sizes in together] for name in names},
+                "evaluations": sum(run.evaluations for run in runs),
+                "runs": [
+                    {"run_file": str(path), "result": run.summary()}
+                    for path, run in zip(files, tuned, strict=True)
+                    if run is not None
+                ],
+            }
+        )
+    else:
+        print_sizes(together, tuned)
+    for sizes, run in zip(together, tuned, strict=True):
+        if run is None:
+            print_error(f"{label_of(sizes)}: was not begun; go on with --resume")
+        elif run.best is None:
+            print_error(f"{label_of(sizes)}: {run.why_undecided or _nothing_found(run)}")
+    found = [str(path) for path, run in zip(files, tuned, strict=True) if run is not None and run.best is not None]
+    if found and runs[0].info.objective.is_time and not runs[0].info.objective.constraints:
+        print_note(f"for any size: {shlex.join(['mptune', 'wisdom', *found, '-o', f'{runs[0].kernel}.wisdom.json'])}")
+    return 0 if len(found) == len(together) else 1
 
 
 def _nothing_found(run: Run) -> str:
@@ -271,6 +370,7 @@ class LiveView:
         self._time_limit_s = math.inf if time_limit_s is None else time_limit_s
         self._log = log
         self._trials = 0
+        self._sizes = ""
         self._next_view_s = 0.0
         self._live: Live | None = None
         self._warned: set[str] = set()
@@ -288,6 +388,12 @@ class LiveView:
     def __exit__(self, *_: object) -> None:
         if self._live is not None:
             self._live.stop()
+
+    def begin(self, sizes: Mapping[str, int], budget: int) -> None:
+        """Say which of several sizes is tuned next."""
+        self._trials = 0
+        self._sizes = f"{pairs(sizes)}, "
+        print_note(f"{pairs(sizes)}: up to {budget} evaluations")
 
     def update(self, progress: Progress) -> None:
         """Show the latest trial, each warning the first time it comes, and where the run stands."""
@@ -326,14 +432,20 @@ class LiveView:
             found = f"best {number(best.time_ms)} ms, speedup {speedup}, error {error}"
         if run.front:
             found += f", {len(run.front)} on the front"
-        head = f"{progress.phase}: {done}/{budget} evaluations, {run.feasible} feasible, about {left_s:.0f} s left"
+        stands = f"{done}/{budget} evaluations, {run.feasible} feasible, about {left_s:.0f} s left"
         ahead = (
             Text(f"compiling ahead: {configuration}", style="dim", no_wrap=True, overflow="ellipsis")
             for configuration in progress.ahead
         )
         filled = round(60 * min(done / budget, 1.0))
         bar = Text.assemble(("━" * filled, "green"), ("━" * (60 - filled), "bright_black"))
-        return Group(Text(head), bar, Text(found), Text(pairs(run.statuses), style="dim"), *ahead)
+        return Group(
+            Text(f"{self._sizes}{progress.phase}: {stands}"),
+            bar,
+            Text(found),
+            Text(pairs(run.statuses), style="dim"),
+            *ahead,
+        )
 
 
 def _log_line(count: int, progress: Progress) -> str:

@@ -25,7 +25,6 @@ from mptune.emit.common import (
     INTEGERS,
     MARK,
     Emission,
-    as_a_file,
     host_command,
     measured,
     objective_of,
@@ -33,18 +32,17 @@ from mptune.emit.common import (
     write_files,
 )
 from mptune.emit.plain_metrics import PLAIN, over_regions, quotient, source_of
-from mptune.emit.sizes import NotTranslatableError, conditions, formula, free_sizes
+from mptune.emit.sizes import NotTranslatableError, formula, free_sizes
 from mptune.emit.taking import take_along
 from mptune.emit.text import fill, identifier
+from mptune.emit.variants import Launch, kind_of, parameter_of, variant_of
 from mptune.emit.winner import Winner
 from mptune.errors import KernelError
 from mptune.evaluators.answers import with_reference
-from mptune.headers import include_lines
-from mptune.kernel import Application, Argument, Kernel, Role, Sizes
+from mptune.kernel import Application, Argument, Kernel, Sizes
 from mptune.launching import ApplicationLauncher, Arrays, inputs_from
 from mptune.precision import PRECISIONS, WIDE
 from mptune.prelude import prelude
-from mptune.rendering import render, render_body
 from mptune.space.configuration import Configuration
 from mptune.stepping import CONVERSION, size_names
 
@@ -256,25 +254,11 @@ def _archive(answer: Mapping[str, NDArray[Any]]) -> bytes:
 # -- kernels -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Launch:
-    """A kernel as it is compiled, with the sizes that are written into it."""
-
-    kernel: Kernel
-    configuration: Configuration
-    sizes: Sizes
-    free: frozenset[str]
-
-    @property
-    def fixed(self) -> dict[str, int]:
-        return {name: value for name, value in self.sizes.items() if name not in self.free}
-
-
 def _variants(name: str, compiled: Iterable[tuple[Kernel, Configuration, Sizes]]) -> list[dict[str, Any]]:
     """Return what there is to compile: a kernel may be needed for several types of buffers, or at several sizes."""
-    launches: dict[Any, _Launch] = {}
+    launches: dict[Any, Launch] = {}
     for kernel, configuration, sizes in compiled:
-        launch = _Launch(kernel, configuration, sizes, free_sizes(kernel, configuration, sizes))
+        launch = Launch(kernel, configuration, sizes, free_sizes(kernel, configuration, sizes))
         launches.setdefault((kernel.name, configuration, tuple(launch.fixed.items())), launch)
     counts: dict[str, int] = {}
     found = []
@@ -284,48 +268,8 @@ def _variants(name: str, compiled: Iterable[tuple[Kernel, Configuration, Sizes]]
         stem = "conversion" if kernel is CONVERSION else kernel.name
         alike = sum(each.kernel is kernel for each in launches.values())
         symbol = f"{name}_kernel_{stem}" + (f"_{counts[kernel.name]}" if alike > 1 or kernel is CONVERSION else "")
-        found.append(_variant(launch, symbol))
+        found.append(variant_of(launch, symbol))
     return found
-
-
-def _variant(launch: _Launch, symbol: str) -> dict[str, Any]:
-    kernel, configuration, sizes = launch.kernel, launch.configuration, launch.sizes
-    values = {**configuration, **sizes}
-    free = {size: _parameter(size) for size in launch.free}
-    source, body = render(kernel, configuration, sizes), render_body(kernel, configuration, sizes)
-    before, _, ending = source.removeprefix(prelude()).partition(body)
-    shape = kernel.launch_shape(configuration, sizes)
-    arguments = []
-    for argument in kernel.arguments:
-        chosen = kernel.precision_of(argument, configuration)
-        arguments.append(
-            {
-                "name": argument.name,
-                "id": _parameter(argument.name),
-                "kind": _kind(kernel, argument),
-                "type": str(argument.dtype) if chosen is None else chosen.name,
-                "cpp": INTEGERS[str(argument.dtype)] if chosen is None else chosen.cpp,
-                "elements": " * ".join(f"({formula(axis, values, free)})" for axis in argument.shape) or "1LL",
-            }
-        )
-    grid = [formula(str(axis), values, free) for axis in kernel.grid]
-    return {
-        "symbol": symbol,
-        "kernel": kernel.name,
-        "function": kernel.function,
-        "configuration": str(configuration),
-        "types": configuration,
-        "includes": include_lines(body),
-        "body": as_a_file(before.strip() + "\n" + body.rstrip("\n")),
-        "ending": as_a_file(ending.strip("\n")),
-        "arguments": arguments,
-        "constants": [a["name"] for a in arguments if a["kind"] == "constant"],
-        "fixed": [{"id": _parameter(n), "name": n, "value": v} for n, v in launch.fixed.items()],
-        "conditions": conditions(kernel, configuration, sizes, free)[0],
-        "grid": [*grid, "1LL", "1LL"][:3],
-        "block": shape.block,
-        "shared_bytes": shape.shared_bytes,
-    }
 
 
 def _fixed(sizes: Sizes, variants: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -334,29 +278,13 @@ def _fixed(sizes: Sizes, variants: Iterable[Mapping[str, Any]]) -> list[str]:
     return [name for name, value in sizes.items() if (name, value) in written]
 
 
-def _parameter(name: str) -> str:
-    """Return what the library calls a parameter, which nothing else in it is called."""
-    return f"{name}_"
-
-
-def _kind(kernel: Kernel, argument: Argument) -> str:
-    """Return how the library takes an argument."""
-    if argument.is_constant:
-        return "constant"
-    if argument.role is not Role.SCALAR:
-        return "buffer"
-    if argument.name in size_names(kernel):
-        return "size"
-    return "real" if argument.dtype is None else "integer"
-
-
 def _kernel(kernel: Kernel, variants: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return a kernel as the library launches it: its parameters, and what it was compiled for."""
     parameters = [
         {
             "name": argument.name,
-            "id": _parameter(argument.name),
-            "kind": _kind(kernel, argument),
+            "id": parameter_of(argument.name),
+            "kind": kind_of(kernel, argument),
             "axes": argument.shape,
             "integer": INTEGERS.get(argument.dtype or ""),
             "numpy": argument.dtype or "float64",
@@ -365,7 +293,7 @@ def _kernel(kernel: Kernel, variants: Sequence[Mapping[str, Any]]) -> dict[str, 
     ]
     known = {argument.name for argument in kernel.arguments}
     parameters += [
-        {"name": size, "id": _parameter(size), "kind": "size", "axes": (), "integer": None, "numpy": "int64"}
+        {"name": size, "id": parameter_of(size), "kind": "size", "axes": (), "integer": None, "numpy": "int64"}
         for size in size_names(kernel)
         if size not in known
     ]

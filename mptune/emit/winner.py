@@ -37,6 +37,7 @@ def sizes_of(run: Run, kernel: Tunable) -> Sizes:
 #: A comma that separates assignments is inside no brackets.
 _COMMA = re.compile(r",(?![^(\[]*[)\]])")
 _SHORTEST_KEY = 8
+_NUMBER = re.compile(r"(?:(candidate|trial)\s*)?(\d+)", re.ASCII)
 
 Tuned = TypeVar("Tuned", bound=Tunable)
 
@@ -78,8 +79,9 @@ def select(
     Args:
         run: the run.
         max_error: a threshold instead of the run's own.
-        configuration: which trial: its number in order of evaluation from 1, the beginning of its key, or enough
-            ``NAME=VALUE`` by commas that no other valid trial has them all.
+        configuration: which trial: its number in order of evaluation from 1 (``trial N``) or, of a run that names no
+            winner, that of a candidate (``candidate N``), the beginning of its key, or enough ``NAME=VALUE`` by commas
+            that no other valid trial has them all.
         kernel: the definition, whose parameters the values are of; None for what the run says of them.
 
     Raises:
@@ -101,17 +103,28 @@ def select(
 def _named(run: Run, text: str, kernel: Tunable | None) -> Trial:
     if "=" in text:
         return _with_values(run, text, kernel)
-    if text.isdecimal() and len(text) < _SHORTEST_KEY:
-        if not 1 <= int(text) <= len(run.trials):
-            raise MptuneError(f"configuration {text}: the run has the trials 1 to {len(run.trials)}")
-        return run.trials[int(text) - 1]
+    if (given := _NUMBER.fullmatch(text)) and (given[1] or len(given[2]) < _SHORTEST_KEY):
+        # Where no winner is named, the candidates are what has been shown with numbers.
+        what = given[1] or ("candidate" if run.candidates else "trial")
+        numbered = run.candidates if what == "candidate" else run.trials
+        if not 1 <= int(given[2]) <= len(numbered):
+            known = f"the {what}s 1 to {len(numbered)}" if numbered else f"no {what}s, which are where none is the best"
+            others = f"; 'trial {given[2]}' is the one evaluated then" if what == "candidate" and not given[1] else ""
+            raise MptuneError(f"configuration {text}: the run has {known}{others}")
+        return numbered[int(given[2]) - 1]
     found = [trial for trial in run.trials if len(text) >= _SHORTEST_KEY and trial.key.startswith(text.lower())]
     if len(found) != 1:
         raise MptuneError(
-            f"configuration {text!r}: expected a trial's number from 1 to {len(run.trials)}, {_SHORTEST_KEY} or more "
+            f"configuration {text!r}: expected {_numbers_of(run)}, {_SHORTEST_KEY} or more "
             f"digits a key begins with, or NAME=VALUE by commas ({len(found)} keys begin so)"
         )
     return found[0]
+
+
+def _numbers_of(run: Run) -> str:
+    """Return which numbers name a trial."""
+    trials = f"a trial's number from 1 to {len(run.trials)}"
+    return f"a candidate's number from 1 to {len(run.candidates)}, 'trial N'" if run.candidates else trials
 
 
 def _with_values(run: Run, text: str, kernel: Tunable | None) -> Trial:

@@ -249,9 +249,15 @@ class DeviceEvaluator(Evaluator):
         if plan.action is Action.REJECT:
             rejected = self._rejected(configuration, plan, self.key_of(configuration))
             return Foretold(self.policy.objective.judge(rejected), self._screening.agreement)
-        status = Status.OK if math.isfinite(errors["error"]) else Status.NON_FINITE
-        trial = Trial(configuration, status, measurement=Measurement(errors, reused_error=True))
-        return Foretold(trial, self._screening.agreement, is_sample=not facts.traced)
+        return Foretold(_traced(configuration, errors), self._screening.agreement, is_sample=not facts.traced)
+
+    def hinted(self, configuration: Configuration) -> Trial | None:
+        """Return what an instrumented run says of the error of a signature, however far such errors can be relied on.
+
+        That is enough to choose by what is run, and nothing is ruled out by it.
+        """
+        errors = {} if self._screening is None else self._screening.errors(configuration)
+        return _traced(configuration, errors) if errors else None
 
     def is_hopeless_still(self, trial: Trial) -> bool:
         """Whether a screened trial is, by what is known now of how far instrumented errors can be relied on."""
@@ -375,3 +381,9 @@ class DeviceEvaluator(Evaluator):
         source = with_headers(source, self._flags)
         parts = (source, launch, ready.identity, ready.data_key, self._metric, repr(self._plan))
         return trial_key((*parts, *sorted(ready.observers)))
+
+
+def _traced(configuration: Configuration, errors: Mapping[str, float]) -> Trial:
+    """Return a trial with the errors of an instrumented run."""
+    status = Status.OK if math.isfinite(errors["error"]) else Status.NON_FINITE
+    return Trial(configuration, status, measurement=Measurement(errors, reused_error=True))

@@ -42,6 +42,9 @@ _POLICIES: Final = {"accurate": 0, "fast": 1, "approx": 2}
 _ON_LOADING: Final = "MPTUNE_TRACED_TYPES"
 #: What a set of types has room for there.
 _MOST_TYPES: Final = 120
+#: It runs once for each choice of types, mostly in branches on these: -O3 is hardly quicker then, and takes
+#: far longer to compile.
+_OPTIMISATION: Final = "-O1"
 #: What lets a compiler change what it computes would undo the roundings. A copy of each loop for every type that is
 #: possible takes half a minute to compile.
 _FLAGS: Final = ("-fno-unsafe-math-optimizations", "-fno-finite-math-only", "-fno-unswitch-loops")
@@ -192,7 +195,7 @@ class Instrument:
         data: DataManager | None = None,
     ) -> None:
         self._backend = get_backend("host")
-        options = CompileOptions(flags=(*flags, *_FLAGS))
+        options = CompileOptions(flags=(_OPTIMISATION, *flags, *_FLAGS))
         self._metrics = metric if metric is not None else tunable.metric
         if isinstance(tunable, Application):
             self._anew = StepsAnew.of(tunable)

@@ -34,8 +34,6 @@ Constraint = str | Callable[..., bool]
 #: Name of an error metric, one of regions, or a callable ``metric(output, reference) -> float``.
 Metric = str | Callable[..., float] | RegionalMetric
 
-_TUPLES = ("parameters", "arguments", "data_sizes", "signature", "ranges")
-
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True, kw_only=True)
 class Tunable(ABC):
@@ -236,7 +234,8 @@ class Tunable(ABC):
     def own(self, configuration: Mapping[str, Any]) -> Configuration:
         """Return a configuration made of the kernel's own values, which are the only ones that are ever rendered.
 
-        Values may come from a file, and a file from anyone; of equal ones (1 and 1.0) the declared one is taken.
+        Values may come from a file, and a file from anyone; of equal ones (1 and 1.0) the declared one is taken, but a
+        truth value is no number.
 
         Raises:
             KernelError: a parameter has no value, or one that is not among those declared.
@@ -244,7 +243,8 @@ class Tunable(ABC):
         own: dict[str, Value] = {}
         for name, parameter in self._by_name.items():
             value = configuration.get(name)
-            if value not in parameter.values:
+            is_truth = isinstance(value, bool)
+            if value not in parameter.values or (is_truth and not any(value is each for each in parameter.values)):
                 raise KernelError(
                     f"{self.called}: {value!r} is none of the values of parameter {name!r}: "
                     f"{reprlib.repr(parameter.values)}"

@@ -25,5 +25,16 @@ def schema(command: str) -> dict[str, Any]:
     name = _SAME.get(command, command)
     if name not in SCHEMAS:
         raise UnknownNameError("command with a JSON schema", command, (*SCHEMAS, *_SAME))
-    found: dict[str, Any] = json.loads((_FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    return _read(f"{name}.json")
+
+
+def _read(file: str) -> dict[str, Any]:
+    """Read a schema; another one that it refers to is put in its place."""
+
+    def whole(node: dict[str, Any]) -> dict[str, Any]:
+        other = node.get("$ref", "#")
+        # With a name of its own, what it refers to within itself is found there.
+        return node if other.startswith("#") else {"$id": other, **_read(other)}
+
+    found: dict[str, Any] = json.loads((_FOLDER / file).read_text(encoding="utf-8"), object_hook=whole)
     return found

@@ -12,6 +12,7 @@ from mptune.finals import Finals
 from mptune.objective import Objective
 from mptune.precision import PRECISIONS, WIDE
 from mptune.regions import key_of
+from mptune.results import SourceUse
 from mptune.space.configuration import Value, is_number, is_value, is_whole
 from mptune.space.parameters import MAX_PARAMETERS
 
@@ -52,6 +53,7 @@ class RunInfo:
         budget: configurations to evaluate at most.
         baseline_share: share of the budget the search for the baseline gets.
         seed: seeds inputs and strategy.
+        started_from: files of the earlier runs that the search started from.
         scheduler: address of the Dask scheduler, None if there is none.
         buffers: of an application, by buffer, what is its type: a parameter's name, or a type. Empty for a kernel.
         parameters: the parameters of the search space.
@@ -91,6 +93,7 @@ class RunInfo:
     budget: int | None = None
     baseline_share: float | None = None
     seed: int | None = None
+    started_from: tuple[str, ...] = ()
     scheduler: str | None = None
     buffers: Mapping[str, str] = field(default_factory=dict)
     parameters: tuple[ParameterInfo, ...] = ()
@@ -300,6 +303,7 @@ class RunState:
         kernel_evaluations: configurations of an application's kernels that were evaluated alone.
         launches: what an application launches, as far as that is known.
         foretold: accuracy signatures that an instrumented run did not rule out, but others promised more.
+        sources: what the search has made of its sources.
     """
 
     wall_s: float = 0.0
@@ -315,6 +319,7 @@ class RunState:
     kernel_evaluations: int = 0
     launches: tuple[LaunchInfo, ...] = ()
     foretold: int = 0
+    sources: tuple[SourceUse, ...] = ()
 
     @property
     def launched(self) -> dict[str, tuple[str, ...]]:
@@ -327,7 +332,11 @@ class RunState:
     def to_json(self) -> dict[str, Any]:
         """Return the fields by name."""
         document = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return document | {"finals": self.finals.to_json(), "launches": [each.to_json() for each in self.launches]}
+        return document | {
+            "finals": self.finals.to_json(),
+            "launches": [each.to_json() for each in self.launches],
+            "sources": [asdict(each) for each in self.sources],
+        }
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], where: str = "the run") -> Self:
@@ -376,6 +385,10 @@ def _is_launch(entry: Any) -> bool:
     return isinstance(entry, Mapping) and all(kind.is_right(entry.get(name)) for name, kind in _LAUNCH.items())
 
 
+def _is_source_use(entry: Any) -> bool:
+    return isinstance(entry, Mapping) and all(kind.is_right(entry.get(name)) for name, kind in _SOURCE_USE.items())
+
+
 def _is_threshold(value: Any) -> bool:
     return all(map(is_number, value.values())) if isinstance(value, Mapping) else is_number(value)
 
@@ -421,6 +434,7 @@ _LAUNCH: Final = {
     "buffers": _TEXT_BY_NAME,
     "types": _by_name("lists of texts", _TEXTS.is_right),
 }
+_SOURCE_USE: Final = {"source": _TEXT, "trials": _WHOLE, "parameters": _TEXTS, "weight": _NUMBER}
 #: What a field may hold, by its annotation.
 _KINDS: Final[Mapping[str, _Kind]] = {
     **dict.fromkeys(("str", "str | None"), _TEXT),
@@ -436,6 +450,11 @@ _KINDS: Final[Mapping[str, _Kind]] = {
         f"a list of launches, each with {', '.join(_LAUNCH)}",
         lambda v: isinstance(v, list | tuple) and all(map(_is_launch, v)),
         lambda v: tuple(LaunchInfo(**{name: _tuples(launch[name]) for name in _LAUNCH}) for launch in v),
+    ),
+    "tuple[SourceUse, ...]": _Kind(
+        f"a list of sources, each with {', '.join(_SOURCE_USE)}",
+        lambda v: isinstance(v, list | tuple) and all(map(_is_source_use, v)),
+        lambda v: tuple(SourceUse(**{name: _tuples(use[name]) for name in _SOURCE_USE}) for use in v),
     ),
     "Mapping[str, Any]": _Kind("an object", lambda v: isinstance(v, Mapping), dict),
     "Mapping[str, Value]": _by_name("values", is_value),

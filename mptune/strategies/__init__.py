@@ -15,7 +15,7 @@ from mptune.errors import MptuneError
 from mptune.objective import Objective
 from mptune.plugins import Registry
 from mptune.space.search_space import SearchSpace
-from mptune.strategies.base import Known, Strategy
+from mptune.strategies.base import Known, Source, Strategy
 
 __all__ = ["STRATEGIES", "chosen_name", "make"]
 
@@ -49,17 +49,21 @@ def make(
     seed: int = 0,
     options: Mapping[str, Any] | None = None,
     known: Mapping[str, Known] = MappingProxyType({}),
+    sources: Sequence[Source] = (),
 ) -> Strategy:
     """Return a new strategy; with several objectives "bayesian" is "bayesian-pareto".
 
-    The other arguments are those of :class:`~mptune.strategies.base.Strategy`, but options come by name, as text too.
+    The other arguments are those of :class:`~mptune.strategies.base.Strategy`, but options come by name, as text too,
+    and the sources are what it starts from.
 
     Raises:
         UnknownNameError: no strategy, or no option of it, has that name.
         MptuneError: an option's value is of the wrong type or out of range, or the strategy cannot do several
-            objectives.
+            objectives, or start from sources.
     """
     name = chosen_name(name, objective)
     chosen = STRATEGIES[name]
     parsed = chosen.options_class.from_mapping(name, dict(options or {}))
-    return chosen(space, objective, signature=signature, seed=seed, options=parsed, known=known)
+    strategy = chosen(space, objective, signature=signature, seed=seed, options=parsed, known=known)
+    strategy.start_from(sources)
+    return strategy

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from mptune.errors import MptuneError, UnknownNameError
 from mptune.objective import Objective
-from mptune.results import Trial
+from mptune.results import SourceUse, Trial
 from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
 
-__all__ = ["NEIGHBOURHOODS", "Known", "Options", "Strategy", "option"]
+__all__ = ["NEIGHBOURHOODS", "Known", "Options", "Source", "Strategy", "option"]
 
 #: Describes the option that chooses among :data:`~mptune.space.search_space.KINDS`.
 NEIGHBOURHOODS: Final = "hamming (one parameter takes any other value) or adjacent (one parameter moves one step)."
@@ -122,6 +122,21 @@ def _convert(strategy: str, name: str, value: Any, kind: type) -> Any:
         raise MptuneError(f"option {name} of strategy {strategy}: expected {kind.__name__}, got {value!r}") from error
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An earlier run or recording that a search starts from.
+
+    Attributes:
+        name: what messages call it.
+        trials: what it found; their configurations may have other parameters and other values than the search space.
+        error_doubt: how far its errors may be from those of this search, in decades; infinite if they say nothing.
+    """
+
+    name: str
+    trials: tuple[Trial, ...] = field(repr=False)
+    error_doubt: float = math.inf
+
+
 class Strategy(ABC):
     """Proposes configurations; never one twice; the same seed and the same trials give the same sequence.
 
@@ -160,6 +175,20 @@ class Strategy(ABC):
         self.known = dict(known)
         self.options = options if options is not None else self.options_class()
         self._seen: set[int] = set()
+
+    def start_from(self, sources: Sequence[Source]) -> None:
+        """Take in what earlier runs found, before the first trial is told.
+
+        Raises:
+            MptuneError: the strategy cannot.
+        """
+        if sources:
+            raise MptuneError(f"strategy {self.name} cannot start from earlier runs; strategy bayesian can")
+
+    @property
+    def sources(self) -> tuple[SourceUse, ...]:
+        """What is made of the sources, in the order they were given."""
+        return ()
 
     def ask(self, n: int = 1) -> list[Configuration]:
         """Return up to ``n`` configurations never returned before; fewer only when the space is exhausted.

@@ -10,7 +10,9 @@
 A candidate's value is its expected improvement over the best feasible trial times both probabilities. While that finds
 nothing better for a while, every second proposal is of the largest value among the neighbours of the best trials: where
 one value of a parameter is unlike those beside it, a smooth model does not expect much of it.
-The initial sample is a Latin hypercube (Willemsen 2021, Sec. III-F).
+The initial sample is a Latin hypercube (Willemsen 2021, Sec. III-F). With sources (earlier runs), there is none as long
+as any of them is believed: what they let expect is the prior mean of the Gaussian process
+(:mod:`mptune.strategies.model_based.transfer`).
 """
 
 from __future__ import annotations
@@ -23,9 +25,10 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.results import Trial
+from mptune.errors import MptuneError
+from mptune.results import SourceUse, Trial
 from mptune.space.configuration import Value
-from mptune.strategies.base import Options, option
+from mptune.strategies.base import Options, Source, option
 from mptune.strategies.model_based.candidates import Candidates, ascend
 from mptune.strategies.model_based.coordinates import Features
 from mptune.strategies.model_based.error_model import Signatures
@@ -33,6 +36,7 @@ from mptune.strategies.model_based.feasibility import FeasibilityModel, Outcome
 from mptune.strategies.model_based.gaussian_process import Prior
 from mptune.strategies.model_based.strategy import ModelBasedStrategy
 from mptune.strategies.model_based.surrogate import ModelledAxis, Surrogate, TimeSurrogate
+from mptune.strategies.model_based.transfer import Sources, TransferAxis, judged
 
 __all__ = ["BayesianOptions", "BayesianStrategy"]
 
@@ -85,6 +89,8 @@ class BayesianStrategy(ModelBasedStrategy):
         self._features = Features(self.space)
         learns_errors = self.objective.threshold is not None and bool(self.signature)
         self._signatures = Signatures(self.space, self.signature, self.objective) if learns_errors else None
+        self._sources: Sources | None = None
+        self._given: tuple[Source, ...] = ()
         self._surrogate = self._make_surrogate()
         self._outcomes: dict[int, Outcome] = {}
         self._widest_attempts = 0
@@ -109,6 +115,30 @@ class BayesianStrategy(ModelBasedStrategy):
             for name, allowed in values.items()
         }
 
+    def start_from(self, sources: Sequence[Source]) -> None:
+        """Take in what earlier runs found; before the first ask.
+
+        Raises:
+            MptuneError: the search is for several objectives.
+        """
+        if sources and self.objective.also:
+            raise MptuneError("a search for several objectives cannot start from earlier runs")
+        self._given = tuple(sources)
+
+    @property
+    def sources(self) -> tuple[SourceUse, ...]:
+        """What is made of the sources, in the order they were given."""
+        return () if self._sources is None else self._sources.uses
+
+    def _take_in_sources(self) -> None:
+        """Learn from the sources: times and failures for the models of both, errors for that of the signatures."""
+        self._sources = Sources(self._given, self.space, self._features, self.objective)
+        if self._sources.are_trusted:
+            self._surrogate = self._make_surrogate()
+        if self._signatures is not None:
+            for source in self._given:
+                self._signatures.suppose(*judged(source, self.space, self.signature), source.error_doubt)
+
     def _in_focus(self, codes: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Return which configurations may be proposed, shape ``(n,)``."""
         inside = np.ones(len(codes), dtype=np.bool_)
@@ -131,12 +161,18 @@ class BayesianStrategy(ModelBasedStrategy):
         options = self.options
         count = self._features.count
         prior = Prior.of(count, length_spread=options.length_spread, noise=options.noise, noise_spread=1.0)
+        if self._sources is not None:
+            return TransferAxis(position, prior, self._sources, iterations=options.iterations, warp=options.warp)
         return ModelledAxis(position, prior, iterations=options.iterations, warp=options.warp)
 
     def _feasibility(self) -> FeasibilityModel:
-        iterations, most = self.options.iterations, self.options.max_observations
         return FeasibilityModel(
-            self._features.count, self._signatures, iterations=iterations, max_observations=most, rng=self.rng
+            self._features.count,
+            self._signatures,
+            iterations=self.options.iterations,
+            max_observations=self.options.max_observations,
+            rng=self.rng,
+            expected=self._sources,
         )
 
     # -- tell ----------------------------------------------------------------------------------
@@ -178,6 +214,8 @@ class BayesianStrategy(ModelBasedStrategy):
     # -- ask -----------------------------------------------------------------------------------
 
     def _begin(self) -> list[int]:
+        if self._given:
+            self._take_in_sources()
         told = np.array([o.features for o in self._outcomes.values() if o.is_known])
         return self._draw_design(self.options.initial, told, self.space.latin_hypercube)
 
@@ -210,6 +248,8 @@ class BayesianStrategy(ModelBasedStrategy):
         return int(free[signatures.wideness(self.space.codes(free)).argmax()]) if len(free) else None
 
     def _next_of_design(self) -> int | None:
+        if self._sources is not None and self._sources.are_trusted:
+            return None
         known = sum(o.is_known for o in self._outcomes.values())
         tried = len(self._outcomes) + len(self._pending)
         if known + len(self._pending) >= self._design_target or tried >= 3 * self._design_target:

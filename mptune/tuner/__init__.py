@@ -2,6 +2,7 @@
 
 from mptune.kernel.limits import device_constraints
 from mptune.tuner.settings import Progress, TuneSettings
+from mptune.tuner.sizes import tune_sizes
 from mptune.tuner.tuning import tune
 
-__all__ = ["Progress", "TuneSettings", "device_constraints", "tune"]
+__all__ = ["Progress", "TuneSettings", "device_constraints", "tune", "tune_sizes"]

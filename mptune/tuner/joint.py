@@ -173,6 +173,7 @@ class JointSearch:
         self._ruled_out: set[tuple[int, ...]] = set()
         self._samples: list[Configuration] = []
         self._has_sounded = False
+        self._has_mixed = False
         #: Columns and tables of the terms of the time of a run, each with what it was made from.
         self._terms_of: dict[Launched, tuple[object, tuple[int, ...], NDArray[np.float64]]] = {}
         #: Configurations of kernels to begin with; None before it is known which.
@@ -487,6 +488,10 @@ class JointSearch:
         # What has one type throughout tells most of what narrow types do, and any mixture of types has to beat it.
         if (uniform := self._next_uniform(terms, start, best_ms)) is not None:
             return uniform
+        if not self._has_mixed:
+            self._has_mixed = True
+            if (mixture := self._mixture(start)) is not None:
+                return mixture
         if self._design is None:
             self._design = self._spread(left)
         if self._design:
@@ -556,6 +561,27 @@ class JointSearch:
                 if configuration is not None:
                     return configuration
         return None
+
+    def _mixture(self, start: tuple[int, ...]) -> Configuration | None:
+        """Return the widest types with as many as possible in the next narrower one, as instrumented runs tell.
+
+        Where that one throughout is not accurate enough, this is the mixture that promises most, before anything is
+        known of times, and it is the second signature whose error shows whether such runs hold.
+        """
+        widest, *narrower = self._uniform(start)
+        if not narrower or self._is_accurate(narrower[0]):
+            return None
+        mixed: Configuration | None = None
+        for column, code in enumerate(narrower[0]):
+            codes = (*widest[:column], code, *widest[column + 1 :])
+            configuration = None if codes == widest else self._assembled(self._signature(codes))
+            trial = None if configuration is None else self._evaluator.hinted(configuration)
+            if trial is not None and self._objective.is_feasible(trial):
+                widest, mixed = codes, configuration
+        return mixed
+
+    def _is_accurate(self, codes: tuple[int, ...]) -> bool:
+        return codes in self._runs and self._objective.is_feasible(self._runs[codes])
 
     def _narrowest_uniform(self, start: tuple[int, ...]) -> list[dict[str, Value]]:
         """Return the narrowest signature in one type throughout that is known to be accurate, if it is not the widest.

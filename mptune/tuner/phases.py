@@ -124,6 +124,7 @@ class Phases:
         # Which is the winner is known when the finals have settled: only then it can be given the baseline's types.
         most = budget - (max(1, kept // _SMALL_SHARE) if share and budget >= _ENOUGH else 0)
         searched = min(most, budget - kept)
+        self._evaluate_first()
         self._search_baseline(share - kept)
         if share:
             self._narrow(ledger.result().baseline, searched)
@@ -139,6 +140,15 @@ class Phases:
         self._confirm_baseline(most)
         strategy.tell(list(ledger.trials.values()))
         self._evaluate("search", most, self._asking(strategy), strategy.tell)
+        self._file.update(dataclasses.replace(self._file.state, sources=strategy.sources))
+
+    def _evaluate_first(self) -> None:
+        """Evaluate what the user wants to be evaluated before anything else."""
+        named = (dict(each) for each in self._settings.first)
+        names = self._space.names
+        whole = (Configuration({n: each[n] for n in names}) for each in named if set(each) == set(names))
+        waiting = iter([configuration for configuration in whole if configuration in self._space])
+        self._evaluate("search", self._settings.budget, lambda n: list(islice(waiting, n)))
 
     def _asking(self, strategy: Strategy) -> Callable[[int], list[Configuration]]:
         """Return what asks a strategy, after what was ruled out by instrumented errors that turned out to be off."""

@@ -17,7 +17,7 @@ from mptune.accuracy.thresholds import planned_threshold
 from mptune.backends.host_compiler import find_compiler
 from mptune.buffers import DataManager
 from mptune.build import compilers_of
-from mptune.errors import ObserverUnavailableError, UnknownNameError
+from mptune.errors import MptuneError, ObserverUnavailableError, UnknownNameError
 from mptune.evaluators.bench import Ready, metric_names
 from mptune.evaluators.observing import observers_for
 from mptune.kernel import Application, Kernel, Role, Sizes, Tunable
@@ -29,9 +29,10 @@ from mptune.regions import over_regions
 from mptune.registry import adopted_record, definition_hash, load_tunable
 from mptune.rendering import render_body, template_hash
 from mptune.space.search_space import SearchSpace
+from mptune.starting import Searched, knowledge_base, read_source
 from mptune.store import ParameterInfo, RunInfo
 from mptune.strategies import chosen_name, make
-from mptune.strategies.base import Known, Strategy
+from mptune.strategies.base import Known, Source, Strategy
 from mptune.strategies.bayesian import BayesianStrategy
 from mptune.tuner.settings import TuneSettings
 
@@ -49,6 +50,7 @@ class TuningPlan:
         objective: what is optimised.
         metric: what errors are measured by.
         observers: names of the observers asked for, and of those that objective and constraints need.
+        sources: what the search starts from.
     """
 
     kernel: Tunable
@@ -57,14 +59,16 @@ class TuningPlan:
     objective: Objective
     metric: Metrics
     observers: tuple[str, ...]
+    sources: tuple[Source, ...] = ()
 
     @classmethod
-    def of(cls, kernel: Tunable | str | Path, settings: TuneSettings) -> TuningPlan:
+    def of(cls, kernel: Tunable | str | Path, settings: TuneSettings, run_file: Path | None = None) -> TuningPlan:
         """Check settings against a kernel.
 
         Args:
             kernel: a kernel, the name of a bundled one, or the path of a definition file.
             settings: how to tune.
+            run_file: the run's own, which is no source of it.
 
         Raises:
             MptuneError: something the user gave is wrong; the message names it.
@@ -97,8 +101,20 @@ class TuningPlan:
                 raise UnknownNameError(f"parameter of {kernel.called}:", name, kernel.parameter_names)
         observers = _observers(kernel, metric, settings, objective)
         space = kernel.search_space(sizes).restrict(settings.restrict)
-        make(settings.strategy, space, objective, options=dict(settings.strategy_options))
-        return cls(kernel, settings, sizes, objective, metric, observers)
+        sources: tuple[Source, ...] = ()
+        if settings.sources or settings.knowledge is not None:
+            if isinstance(kernel, Application):
+                raise MptuneError(f"{kernel.called} cannot start from earlier runs, which only a single kernel can")
+            searched = Searched(
+                kernel=kernel.name,
+                space=space,
+                objective=objective,
+                metric=metric_text(outputs, metric),
+                problem_size=[value for name, value in sizes.items() if name not in kernel.data_sizes],
+            )
+            sources = _sources(settings, searched, run_file)
+        make(settings.strategy, space, objective, options=dict(settings.strategy_options), sources=sources)
+        return cls(kernel, settings, sizes, objective, metric, observers, sources)
 
     def space_on(self, ready: Ready) -> SearchSpace:
         """Return the configurations that are valid on a device.
@@ -130,6 +146,7 @@ class TuningPlan:
             seed=self.settings.seed,
             options=dict(self.settings.strategy_options),
             known={"memory_bytes": footprints(self.kernel, self.sizes, space)},
+            sources=self.sources,
         )
 
     def baseline_strategy(self, space: SearchSpace, objective: Objective) -> Strategy:
@@ -183,6 +200,7 @@ class TuningPlan:
             budget=settings.budget,
             baseline_share=settings.baseline_share,
             seed=settings.seed,
+            started_from=tuple(source.name for source in self.sources),
             scheduler=settings.scheduler,
             buffers=self._buffers(),
             parameters=tuple(ParameterInfo(p.name, p.kind, p.values) for p in space.parameters),
@@ -214,6 +232,23 @@ class TuningPlan:
             found.pop("compiler", None)  # the default one, which compiles nothing here
             found |= {name: find_compiler(name).version for name in compilers}
         return found | {f"metric {each.name}": each.version for each in all_metrics(self.metric) if each.version}
+
+
+def _sources(settings: TuneSettings, searched: Searched, run_file: Path | None) -> tuple[Source, ...]:
+    """Return what a search starts from: the files given, then those of the folder that are none of these.
+
+    Raises:
+        MptuneError: a file cannot be read or does not fit; the folder does not exist.
+    """
+    paths = [Path(path).resolve() for path in settings.sources]
+    for path in paths:
+        if run_file is not None and path == run_file.resolve():
+            raise MptuneError(f"source {path} is the run file itself: a run goes on with its own trials anyway")
+    given = [read_source(path, searched) for path in dict.fromkeys(paths)]
+    if settings.knowledge is None:
+        return tuple(given)
+    found = knowledge_base(Path(settings.knowledge).resolve(), searched, run_file)
+    return tuple({source.name: source for source in (*given, *found)}.values())
 
 
 def _observers(kernel: Tunable, metric: Metrics, settings: TuneSettings, objective: Objective) -> tuple[str, ...]:

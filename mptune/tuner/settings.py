@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from mptune.accuracy.evaluate import Metrics
@@ -13,7 +14,7 @@ from mptune.metric_expressions import chosen_objectives
 from mptune.regions import Over, Reduce
 from mptune.results import Trial
 from mptune.run import Run
-from mptune.space.configuration import Configuration
+from mptune.space.configuration import Configuration, Value
 
 __all__ = ["Progress", "TuneSettings"]
 
@@ -46,6 +47,9 @@ class TuneSettings:
         beta: rate of the decay penalty.
         strategy: name of the strategy.
         strategy_options: its hyperparameters by name.
+        sources: run files and recordings, of other devices or sizes, that the search starts from.
+        knowledge: a folder of run files, of which the search also starts from those that fit; None for none.
+        first: configurations that are evaluated before any other, those of them that the search space has.
         budget: unique configurations to evaluate.
         time_limit_s: start no new evaluation after this many seconds.
         baseline_share: share of the budget the search for the baseline gets.
@@ -83,6 +87,9 @@ class TuneSettings:
     beta: float = 1.0
     strategy: str = "bayesian"
     strategy_options: Mapping[str, Any] = field(default_factory=dict)
+    sources: tuple[str | Path, ...] = ()
+    knowledge: str | Path | None = None
+    first: Sequence[Mapping[str, Value]] = ()
     budget: int = 100
     time_limit_s: float | None = None
     baseline_share: float = 0.2

@@ -36,14 +36,15 @@ from mptune.tuner.settings import Progress, TuneSettings
 from mptune.tuner.sources import rendered_sources
 from mptune.tuner.warnings import Warnings
 
-__all__ = ["tune"]
+__all__ = ["changed", "tune", "warn_caller"]
 
 #: Few launches for everyone, and three that agree will do: a search gets by with a coarse time, and the finals tell the
 #: fastest apart.
 _SEARCHING: Final = TimingPlan(min_repeats=3, max_repeats=7, confidence=0.75)
 
 
-def _warn(message: str) -> None:
+def warn_caller(message: str) -> None:
+    """Warn as Python does, of the line outside this package that called."""
     package = str(Path(mptune.__file__).parent)
     own = itertools.takewhile(
         lambda entry: entry[0].f_code.co_filename.startswith(package), traceback.walk_stack(sys._getframe())
@@ -59,7 +60,7 @@ def tune(
     resume: bool = False,
     on_progress: Callable[[Progress], None] = lambda _: None,
     on_verification: Callable[[Progress], None] = lambda _: None,
-    on_warning: Callable[[str], None] = _warn,
+    on_warning: Callable[[str], None] = warn_caller,
     command: str = "",
     **overrides: Any,
 ) -> Run:
@@ -83,11 +84,14 @@ def tune(
         MptuneError: something the user gave is wrong; the message names it.
     """
     start = time.monotonic()
-    plan = TuningPlan.of(kernel, _changed(settings or TuneSettings(), overrides))
+    warn = Warnings(on_warning)
+    settings = changed(settings or TuneSettings(), overrides)
+    if output is not None and resume and Path(output).exists():
+        settings = _with_its_sources(settings, Path(output), warn)
+    plan = TuningPlan.of(kernel, settings, None if output is None else Path(output))
     if output is not None:
         # Before minutes go into inputs and references.
         RunFile.check(output, resume=resume)
-    warn = Warnings(on_warning)
     _check_cache(warn)
     plan = _with_compilers(plan, warn)
     with contextlib.ExitStack() as stack:
@@ -149,7 +153,7 @@ def _why_set_aside(count: int, changes: Sequence[str], unversioned: Sequence[str
     return f"{why}: the run file's {count} trials of before are not used, their configurations are evaluated again"
 
 
-def _changed(settings: TuneSettings, changes: dict[str, Any]) -> TuneSettings:
+def changed(settings: TuneSettings, changes: dict[str, Any]) -> TuneSettings:
     """Return settings with some fields replaced.
 
     Raises:
@@ -160,6 +164,18 @@ def _changed(settings: TuneSettings, changes: dict[str, Any]) -> TuneSettings:
         if name not in known:
             raise UnknownNameError("setting", name, known)
     return dataclasses.replace(settings, **changes)
+
+
+def _with_its_sources(settings: TuneSettings, output: Path, on_warning: Callable[[str], None]) -> TuneSettings:
+    """Return settings with the sources that a run to go on with started from, unless others are given."""
+    with RunFile.open(output, read_only=True) as file:
+        kept = file.info.started_from
+    if settings.sources or not kept:
+        return settings
+    there = tuple(path for path in kept if Path(path).is_file())
+    for path in sorted(set(kept) - set(there)):
+        on_warning(f"source {path} of the run is not there any more: the search goes on without it")
+    return dataclasses.replace(settings, sources=there, knowledge=None)
 
 
 def _with_compilers(plan: TuningPlan, on_warning: Callable[[str], None]) -> TuningPlan:

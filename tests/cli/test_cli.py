@@ -553,6 +553,23 @@ def test_simulate_under_a_threshold(mptune: Call, tmp_path: Path) -> None:
     assert "no recorded configuration meets the threshold" in never.err
 
 
+def test_simulate_from_a_source(mptune: Call, tmp_path: Path) -> None:
+    path, source = recording(tmp_path / "space.json"), recording(tmp_path / "source.json")
+    done = mptune("simulate", path, "--from", source, "--budget", 8)
+    assert done.code == 0
+    assert re.search(r"source\.json +40 +\d\.\d\d +a, b\n", done.out)
+    assert "optimum 1 ms" in done.out
+    for given, message in (
+        (tmp_path / "nothing.json", "error: source: no file "),
+        (OWN, "not a run file of mptune"),
+        (tmp_path, "error: source: "),
+    ):
+        wrong = mptune("simulate", path, "--from", given)
+        assert (wrong.code, wrong.out) == (2, "")
+        assert message in wrong.err
+        assert wrong.err.count("\n") == 1
+
+
 def test_the_summary_says_how_the_time_was_spent_and_what_failed(mptune: Call, tmp_path: Path) -> None:
     own = tmp_path / "mine.py"
     source = OWN.read_text().replace("void poly(", "void poly({% if block == 64 %}line{{ unroll }} {% endif %}")

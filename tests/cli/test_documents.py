@@ -146,6 +146,7 @@ def test_documents_of_simulations(document: Call, run_file: Path) -> None:
     several = ("--objectives", "time,error")
     check("simulate", document("simulate", run_file, *several, *replay))
     check("simulate", document("simulate", run_file, *several, "--max-error", "1e-40", *replay, code=1))
+    check("simulate", document("simulate", run_file, "--from", run_file, *replay))
     compare = ("compare", run_file, "--strategies", "random,genetic", "--processes", 1)
     check("compare", document(*compare, *replay))
     check("compare", document(*compare, "--max-error", "1e-40", *replay, code=1))

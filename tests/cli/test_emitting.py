@@ -165,6 +165,7 @@ def test_several_devices_need_the_option_and_get_a_header(emit: Callable[..., An
         (("--max-error", "0"), "expected a positive number"),
         (("--max-error", "1e-3", "--configuration", "1"), "not both"),
         (("--configuration", "77"), "the run has the trials 1 to 3"),
+        (("--configuration", "candidate 1"), "the run has no candidates"),
         (("--kernel", "axpy"), "the run is of kernel 'poly', not of 'axpy'"),
         (("--kernel", "axpi"), "did you mean 'axpy'"),
     ],

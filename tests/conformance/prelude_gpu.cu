@@ -70,7 +70,7 @@ extern "C" __global__ void vectors(float* f, half* h, bfloat16* b, fp8_e4m3* e, 
     six = fma(six, bfloat16(2), six) * 3 + mp::exp<mp::approx>(six);
     store(e, v / 2);
     store(b, six - odd[0]);
-    store(h, min(odd, max(odd, load<3>(h + 3))) / odd);
+    store(h, fmin(min(odd, max(odd, load<3>(h + 3))), fmax(odd, odd)) / odd);
     store(g, v);
     store(f, vec<float, 4>(sum(odd), dot(odd, odd), 1, v[0]) + load<4>(e));
 }

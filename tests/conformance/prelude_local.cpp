@@ -34,6 +34,7 @@ __attribute__((noinline)) void arithmetic(const T* __restrict__ a, const T* __re
         r[5 * n + i] = -x;
         r[6 * n + i] = mp::min(x, y);
         r[7 * n + i] = mp::exp(x);
+        r[8 * n + i] = mp::fmin(x, y);
     }
 }
 

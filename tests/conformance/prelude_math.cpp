@@ -78,17 +78,31 @@ static_assert(mp::detail::same<decltype(pow(half(), 2)), half>, "integers do not
 static_assert(mp::detail::same<decltype(pow(half(), 0.5f)), float>, "the wider of the two");
 static_assert(mp::detail::same<decltype(mp::exp<fast>(vec<float, 4>())), vec<float, 4>>, "by element");
 static_assert(mp::detail::same<decltype(min(1, 2.0)), double>, "the wider of the two");
+static_assert(mp::detail::same<decltype(mp::fmin(1, 2)), double> && mp::detail::same<decltype(mp::fmin(half(), 2)), half>,
+              "as every function of two numbers");
 
-EXPORT void extrema(const half* x, const half* y, half* r, long n) {
-    for (long i = 0; i < n; ++i) {
-        r[i] = min(x[i], y[i]);
-        r[n + i] = max(x[i], y[i]);
-        r[2 * n + i] = fmin(x[i], y[i]);
-        r[3 * n + i] = fmax(x[i], y[i]);
-        r[4 * n + i] = abs(x[i]);
-        r[5 * n + i] = isnan(x[i]) + 2 * isinf(x[i]) + 4 * isfinite(x[i]);
+#define EXTREMA(type)                                                                      \
+    EXPORT void extrema_##type(const type* x, const type* y, type* r, long n) {            \
+        for (long i = 0; i < n; ++i) {                                                     \
+            const local<type> a = x[i], b = y[i];                                          \
+            const vec<type, 2> u(type(1), x[i]), v(type(2), y[i]);                         \
+            r[i] = min(x[i], y[i]);                                                        \
+            r[n + i] = max(x[i], y[i]);                                                    \
+            r[2 * n + i] = abs(x[i]);                                                      \
+            r[3 * n + i] = isnan(x[i]) + 2 * isinf(x[i]) + 4 * isfinite(x[i]);             \
+            r[4 * n + i] = fmin(x[i], y[i]);                                               \
+            r[5 * n + i] = mp::fmin(a, b);                                                 \
+            r[6 * n + i] = mp::fmin(u, v)[1];                                              \
+            r[7 * n + i] = fmax(x[i], y[i]);                                               \
+            r[8 * n + i] = mp::fmax(a, b);                                                 \
+            r[9 * n + i] = mp::fmax(u, v)[1];                                              \
+            r[10 * n + i] = mp::fmin(mp::fmax(a, 0.0_num), 2);                             \
+        }                                                                                  \
     }
-}
+EXTREMA(double)
+EXTREMA(float)
+EXTREMA(half)
+EXTREMA(bfloat16)
 #define PARTS(type)                                                                        \
     EXPORT void parts_##type(const type* x, double* r, long n) {                           \
         for (long i = 0; i < n; ++i) {                                                     \

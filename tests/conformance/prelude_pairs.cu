@@ -4,9 +4,10 @@ template <int N, class T>
 __device__ void arithmetic(const T* x, T* y, int threads) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     const vec<T, N> a = load<N>(x + i * N), b = load<N>(x + (threads + i) * N), c = load<N>(x + (2 * threads + i) * N);
-    const vec<T, N> results[] = {a + b, a - b, a * b, a / b, fma(a, b, c), min(a, b), max(a, b), a + T(3), 2 - b};
+    const vec<T, N> results[] = {a + b, a - b, a * b, a / b, fma(a, b, c), min(a, b), max(a, b), a + T(3), 2 - b,
+                                 fmin(a, b), fmax(a, b)};
     #pragma unroll
-    for (int k = 0; k < 9; ++k) store(y + (k * threads + i) * N, results[k]);
+    for (int k = 0; k < 11; ++k) store(y + (k * threads + i) * N, results[k]);
 }
 #define ARITHMETIC(type, n)                                                                        \
     extern "C" __global__ void arithmetic_##type##_##n(const type* x, type* y, int threads) {      \

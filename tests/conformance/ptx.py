@@ -301,5 +301,7 @@ def floating(base: str, kind: str, values: Sequence[Array]) -> Array:
         "mul": np.multiply,
         "div": np.divide,
         "fma": fused,
+        "min": np.fmin,
+        "max": np.fmax,
     }
     return narrowed(exact[base](*wide), kind)

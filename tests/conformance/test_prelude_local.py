@@ -10,7 +10,7 @@ from prelude_library import COMPILERS, assert_same, awkward_values, every_value,
 
 SOURCE = "prelude_local.cpp"
 TYPES = ("half", "bfloat16")
-OPERATIONS = ("+", "-", "*", "/", "fma", "negation", "min", "exp")
+OPERATIONS = ("+", "-", "*", "/", "fma", "negation", "min", "exp", "fmin")
 
 pytestmark = [
     pytest.mark.skipif(not COMPILERS, reason="no C++ compiler: install g++ or clang++"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import re
+import shutil
 
 import mpmath
 import numpy as np
@@ -347,18 +348,32 @@ def test_roundings_are_exact(cpp, name, cpp_type):
     assert np.array_equal(apply(cpp, name, "accurate", cpp_type, x).astype(np.float64), wanted, equal_nan=True)
 
 
-def test_extrema_and_classification(cpp):
-    special = np.array([0.0, 1.0, -1.5, np.inf, -np.inf, np.nan, 6e-8], np.float16)
+@pytest.mark.parametrize("cpp_type", ["double", "float", "half", "bfloat16"])
+def test_extrema_and_classification(cpp, cpp_type):
+    dtype = precision_of(cpp_type).dtype
+    special = np.array([0.0, 1.0, -1.5, np.inf, -np.inf, np.nan, 6e-8], dtype)
     x, y = (np.ascontiguousarray(v.ravel()) for v in np.meshgrid(special, special))
-    out = np.empty((6, x.size), np.float16)
-    cpp.extrema(pointer(x), pointer(y), pointer(out), ctypes.c_long(x.size))
-    numbers = ~np.isnan(x) & ~np.isnan(y)
-    assert np.array_equal(out[0][numbers], np.minimum(x, y)[numbers])
-    assert np.array_equal(out[1][numbers], np.maximum(x, y)[numbers])
-    assert np.array_equal(out[2], np.fmin(x, y), equal_nan=True)
-    assert np.array_equal(out[3], np.fmax(x, y), equal_nan=True)
-    assert np.array_equal(out[4], np.abs(x), equal_nan=True)
-    assert np.array_equal(out[5], np.isnan(x) + 2 * np.isinf(x) + 4 * np.isfinite(x))
+    out = np.empty((11, x.size), dtype)
+    getattr(cpp, f"extrema_{cpp_type}")(pointer(x), pointer(y), pointer(out), ctypes.c_long(x.size))
+    x, y, out = (values.astype(np.float64) for values in (x, y, out))
+    assert np.array_equal(out[0], np.where(y < x, y, x), equal_nan=True)
+    assert np.array_equal(out[1], np.where(y > x, y, x), equal_nan=True)
+    assert np.array_equal(out[2], np.abs(x), equal_nan=True)
+    assert np.array_equal(out[3], np.isnan(x) + 2 * np.isinf(x) + 4 * np.isfinite(x))
+    for least, most in zip(out[4:7], out[7:10], strict=True):
+        assert np.array_equal(least, np.fmin(x, y), equal_nan=True)
+        assert np.array_equal(most, np.fmax(x, y), equal_nan=True)
+    assert np.array_equal(out[10], np.fmin(np.fmax(x, 0), 2))
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+@pytest.mark.parametrize(("cpp_type", "letter"), [("double", "d"), ("float", "s")])
+def test_numbers_are_preferred_to_nan_in_vectors(cpp_type, letter):
+    body = f"""extern "C" void f(const {cpp_type}* __restrict__ x, {cpp_type}* __restrict__ y, long n) {{
+        for (long i = 0; i < n; ++i) y[i] = mp::fmin(mp::fmax(x[i], 0.0_num), 0.999999_num);
+    }}"""
+    listing = assembly("g++", body).split("\nf:")[1]
+    assert re.search(rf"^\s+v?(?:max|cmp\w*)p{letter}\b", listing, re.MULTILINE)
 
 
 def test_functions_of_vectors_go_element_by_element(cpp):

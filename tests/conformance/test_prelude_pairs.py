@@ -29,7 +29,7 @@ SOURCE = (Path(__file__).parent / "prelude_pairs.cu").read_text(encoding="utf-8"
 DEVICES = ("cuda", "hip")
 BLOCK = 64
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90")
-OPERATIONS = 9
+OPERATIONS = 11
 #: Quotients so close to the middle between two halves that a reciprocal off by its last bit rounds them wrongly.
 CLOSE_QUOTIENTS = ((1503, 1583), (1556, 1675), (1678, 1711), (1618, 1739), (1412, 1751), (1779, 1835))
 TYPES = ("double", "float", "half", "bfloat16", "fp8_e4m3", "fp8_e5m2")
@@ -91,8 +91,8 @@ def products_fit_float(values):
 
 
 def expected(a, b, c, precision):
-    """The nine results of prelude_pairs.cu's arithmetic, rounded once."""
-    exact = [a + b, a - b, a * b, a / b, fused(a, b, c), None, None, a + 3, 2 - b]
+    """The results of prelude_pairs.cu's arithmetic, rounded once."""
+    exact = [a + b, a - b, a * b, a / b, fused(a, b, c), None, None, a + 3, 2 - b, np.fmin(a, b), np.fmax(a, b)]
     results = [rounded(value, precision) if value is not None else None for value in exact]
     results[5], results[6] = np.where(b < a, b, a), np.where(b > a, b, a)
     return np.stack(results)
@@ -128,6 +128,8 @@ def test_arithmetic_rounds_every_element_once(where, cpp, width, ulps):
     with np.errstate(all="ignore"):
         a, b, c = columns.astype(np.float64)
         wanted = expected(a, b, c, precision)
+        found[9:] += 0  # of zeros of either sign fmin and fmax give any
+        wanted[9:] += 0
         for k in range(OPERATIONS):
             assert_same(found[k], wanted[k], np.column_stack([np.full(a.size, k), a, b, c]))
 
@@ -203,7 +205,7 @@ def test_fp8_in_hardware_has_the_bits_of_fp8_in_software(source, target):
     ("architecture", "name", "wanted"),
     [
         cuda("sm_75", "arithmetic_half_8", {"fma.rn.f16x2": 4, "set.lt.u32.f16x2": 4}),
-        cuda("sm_80", "arithmetic_bfloat16_8", {"fma.rn.bf16x2": 24}),
+        cuda("sm_80", "arithmetic_bfloat16_8", {"fma.rn.bf16x2": 24, "min.bf16x2": 4, "max.bf16x2": 4}),
         cuda("sm_90", "arithmetic_half_8", {"add.f16x2": 8, "sub.f16x2": 8, "mul.f16x2": 4, "fma.rn.f16x2": 4}),
         cuda("sm_90", "arithmetic_bfloat16_8", {"add.bf16x2": 8, "mul.bf16x2": 4, "set.gt.u32.bf16x2": 4}),
         cuda("sm_80", "float_to_half", {"cvt.rn.f16x2.f32": 1, "cvt.rn.f16.f32": 1}),

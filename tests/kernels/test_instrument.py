@@ -8,6 +8,7 @@ from mptune import Application, Buffer, Constant, In, InOut, Kernel, Out, Precis
 from mptune.accuracy.evaluate import evaluate_outputs
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
+from mptune.backends.host_compiler import HostCompiler
 from mptune.buffers import DataManager
 from mptune.errors import CompileError, KernelError
 from mptune.evaluators.instrument import Instrument
@@ -41,7 +42,7 @@ extern "C" __global__ void operations(
     e[5] = fma(a, b, a);
     e[6] = c;
     e[7] = (3 * a - b) * 0.5f;
-    e[8] = max(a, b) > abs(b) ? -a : local<{{ x_type }}>(min(a, 2));
+    e[8] = max(a, b) > abs(b) ? -a : local<{{ x_type }}>(mp::fmin(mp::sqrt(a), min(a, 2)));
     e[9] = mp::exp<{{ policy }}>(a * s);
     e[10] = mp::pow<{{ policy }}>(abs(a), b);
     vec<{{ x_type }}, 2> v = a;
@@ -134,6 +135,21 @@ def test_one_compilation_serves_all_types_and_policies(traced):
     for signature in ({}, {"x_type": "fp16"}, {"policy": "approx", "y_type": "bf16", "z_type": "fp32"}):
         traced.outputs(signature)
     assert traced.compilations == 1
+
+
+def test_a_build_that_runs_a_few_times_is_not_optimised_for_long_unless_asked(monkeypatch):
+    given = []
+
+    def compiled(self, source, function, options):
+        given.append(options.flags)
+        raise CompileError("not now")
+
+    monkeypatch.setattr(HostCompiler, "compile", compiled)
+    for flags in ((), ("-O2",)):
+        with Instrument(operations(), Sizes({"n": 40}), flags=flags) as instrument, pytest.raises(CompileError):
+            instrument.errors({})
+    levels = [[flag for flag in flags if flag.startswith("-O")] for flags in given]
+    assert [each[-1] for each in levels] == ["-O1", "-O2"]
 
 
 def test_fp8_is_stored_and_computed_in_fp32(traced):

@@ -96,7 +96,7 @@ class Detail {
   commands(run, trial) {
     if (!run.emit_command || run.kinds[trial] === FAILED) return null;
     return el("div", { class: "commands" }, el("h3", {}, "Take it home"),
-      commandLine("command that writes this trial's source", `${run.emit_command} ${trial + 1}`));
+      commandLine("command that writes this trial's source", `${run.emit_command} trial${trial + 1}`));
   }
 
   /** The name, values and source of each kernel in a text; of a single kernel the source alone. */

@@ -29,22 +29,30 @@ class Features:
 
     Beside the features of the search space each size gets its alignment: a block of 128 is like one of
     144 in most respects, but it fills warps, divides the problem and avoids bank conflicts like one of 64 does.
+
+    Attributes:
+        owners: which parameter of the space each feature is of, shape ``(count,)``.
     """
 
     def __init__(self, space: SearchSpace) -> None:
         self._space = space
+        self._encoding = Encoding.of(space.parameters)
         probes = space.features(space.sample(min(space.size, _PROBES), np.random.default_rng(0)))
         self._varying = np.asarray(np.ptp(probes, axis=0) > 0.0)
         tables = [(column, alignment(parameter)) for column, parameter in enumerate(space.parameters)]
         self._aligned = [(column, table) for column, table in tables if table is not None]
-        self.count = int(self._varying.sum()) + len(self._aligned)
+        widths = [table.shape[1] for table in self._encoding.tables]
+        given = np.repeat(np.arange(len(widths)), widths)[self._varying]
+        self.owners = np.array([*given.tolist(), *(column for column, _ in self._aligned)], dtype=np.int64)
+        self.count = len(self.owners)
 
     def of(self, indices: Any) -> Array:
         """Return the features of configurations, shape ``(n, count)``."""
-        given = self._space.features(indices)[:, self._varying]
-        if not self._aligned:
-            return given
-        codes = self._space.codes(indices)
+        return self.at(self._space.codes(indices))
+
+    def at(self, codes: NDArray[np.int32]) -> Array:
+        """Return the features of value codes ``(n, d)``, which need not be a valid configuration's; ``(n, count)``."""
+        given = self._encoding.encode(codes)[:, self._varying]
         return np.column_stack([given, *(table[codes[:, column]] for column, table in self._aligned)])
 
 

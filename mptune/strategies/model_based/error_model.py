@@ -290,6 +290,8 @@ class Signatures:
         #: By key, value codes and excess of what is not measured, but foretold; and how uncertain that is, in decades.
         self._foretold: dict[int, tuple[Codes, float]] = {}
         self._doubt = _FORETOLD_DEVIATION
+        #: By key, value codes, excess and its uncertainty of what other runs measured.
+        self._supposed: dict[int, tuple[Codes, float, float]] = {}
         self._bits = [_significand_bits(p) for p in parameters]
         self._ranges = [_ranges(p) for p in parameters]
         self.widest = np.array([int(bits.argmax()) for bits in self._bits], dtype=np.int32)
@@ -349,6 +351,26 @@ class Signatures:
             self.version += 1
             self._fit()
 
+    def suppose(self, codes: Codes, trials: Sequence[Trial], doubt: float) -> None:
+        """Take in errors that other runs measured; they teach the model, but nothing counts as known from them.
+
+        Args:
+            codes: value codes of all parameters, shape ``(n, d)``.
+            trials: have the errors; of several of a signature the least doubtful counts, and of those of one run the
+                least, as of what is measured.
+            doubt: how far they may be from what would be measured, in decades.
+        """
+        for row, trial in zip(codes[:, self.columns], trials, strict=True):
+            if not self._objective.limits.keys() <= trial.measurement.metrics.keys():
+                continue
+            excess = self._objective.error_excess(trial)
+            key = int(self._key(row[None, :])[0])
+            _, least, least_doubt = self._supposed.get(key, (row, math.inf, math.inf))
+            if math.isfinite(excess) and (doubt, excess) < (least_doubt, least):
+                self._supposed[key] = (row.copy(), excess, doubt)
+        self.version += 1
+        self._fit()
+
     def forget_foretold(self) -> None:
         """Take back what was not measured."""
         self._foretold.clear()
@@ -372,6 +394,10 @@ class Signatures:
             level, doubt = (excess, self._doubt) if excess < math.inf else _NON_FINITE
             levels.append((max(level + self._target, _LEAST_ERROR), doubt))
             codes.append(row)
+        for key, (row, excess, doubt) in self._supposed.items():
+            if key not in self._records and key not in self._foretold:
+                levels.append((max(excess + self._target, _LEAST_ERROR), doubt))
+                codes.append(row)
         if codes:
             means, deviations = np.array(levels).T
             self._model.fit(np.array(codes), means, deviations)

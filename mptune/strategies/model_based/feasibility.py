@@ -7,6 +7,7 @@ Constraints that only show as failures are learned by a Gaussian process (the de
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -23,7 +24,16 @@ from mptune.strategies.model_based.gaussian_process import Hyperparameters, Post
 if TYPE_CHECKING:
     from sklearn.ensemble import RandomForestClassifier
 
-__all__ = ["FeasibilityForest", "FeasibilityModel", "Outcome", "ValidityModel", "chosen", "least_probability"]
+__all__ = [
+    "Expected",
+    "FeasibilityForest",
+    "FeasibilityModel",
+    "Outcome",
+    "ValidityModel",
+    "chosen",
+    "failure_prior",
+    "least_probability",
+]
 
 Array = NDArray[np.float64]
 
@@ -38,6 +48,8 @@ _RAN, _FAILED = 0.8, 0.2
 #: What ran was expected from the first probability on, what failed up to the second: more likely than that, others
 #: like it would go on being tried.
 _LIKELY, _UNLIKELY = 0.5, 0.1
+#: How many certain failures the trust in what is expected is worth before any was tried.
+_TRUST_WEIGHT: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,51 +89,88 @@ def chosen(outcomes: Sequence[Outcome], most: int, rng: Generator) -> Sequence[O
     return [outcomes[i] for i in best_and_others(ranked, most, rng)]
 
 
+def failure_prior(n_features: int) -> Prior:
+    """Return the prior of a Gaussian process that regresses failures."""
+    return Prior.of(n_features, length_spread=_LENGTH_SPREAD, noise=_NOISE, noise_spread=_NOISE_SPREAD)
+
+
+class Expected(ABC):
+    """What is known of failures before any trial."""
+
+    @abstractmethod
+    def failure(self, features: Array) -> Array:
+        """Return how likely configurations are to fail, ``(n,)`` from ``(n, n_features)``."""
+
+    @abstractmethod
+    def failure_of(self, candidates: Candidates) -> Array:
+        """Return the same of candidates."""
+
+
 class ValidityModel:
     """Probability that a configuration runs at all, over a set of candidates and anywhere else.
 
     A Gaussian process regresses the failures (0: ran, 1: failed) with length scales of its own, and the
     probability is that of a value below one half. The prior mean is 0, so what is far from every failure
-    counts as valid: a space without failures is searched as if there were none.
+    counts as valid: a space without failures is searched as if there were none. Where something is expected of
+    failures, the prior mean is that, times the trust in it: the least-squares slope of what was observed on what was
+    expected, as if one certain failure had been expected and observed before.
     """
 
-    def __init__(self, n_features: int, iterations: int) -> None:
-        self._prior = Prior.of(n_features, length_spread=_LENGTH_SPREAD, noise=_NOISE, noise_spread=_NOISE_SPREAD)
+    def __init__(self, n_features: int, iterations: int, expected: Expected | None = None) -> None:
+        self._prior = failure_prior(n_features)
         self._hyperparameters: Hyperparameters = self._prior.centre
         self._iterations = iterations
+        self._expected = expected
+        self._trust = 1.0
         self._posterior: Posterior | None = None
+        self._prior_mean: Array | float = 0.0
 
-    def fit(self, x: Array, failed: NDArray[np.bool_], candidates: Array) -> None:
-        """Learn from all outcomes: features ``(n, n_features)``, failures ``(n,)``, features of the candidates."""
+    def fit(self, x: Array, failed: NDArray[np.bool_], candidates: Array, expected: Array | None = None) -> None:
+        """Learn from all outcomes, of which there may be none.
+
+        Features ``(n, n_features)``, failures ``(n,)``, features of the candidates, and what is expected of these.
+        """
         self._posterior = None
-        if not failed.any():
+        if not failed.any() and (expected is None or not expected.any()):
             return
         y = failed.astype(np.float64)
-        self._hyperparameters = fit(x, y, self._prior, [self._hyperparameters], self._iterations)
+        if len(x) and self._expected is not None:
+            before = self._expected.failure(x)
+            slope = (_TRUST_WEIGHT + (before * y).sum()) / (_TRUST_WEIGHT + (before * before).sum())
+            self._trust = min(float(slope), 1.0)
+            y -= self._trust * before
+        if failed.any():
+            self._hyperparameters = fit(x, y, self._prior, [self._hyperparameters], self._iterations)
+        self._prior_mean = 0.0 if expected is None else self._trust * expected
         self._posterior = Posterior(self._hyperparameters, candidates)
-        self._posterior.condition(x, y)
+        if len(x):
+            self._posterior.condition(x, y)
 
     @property
     def is_fitted(self) -> bool:
-        """Whether a failure is known."""
+        """Whether a failure is known, or expected."""
         return self._posterior is not None
 
     def append(self, x: Array, failed: bool) -> None:
         """Add one outcome; features ``(n_features,)``. Needs a fitted model."""
         assert self._posterior is not None
-        self._posterior.append(x, float(failed))
+        self._posterior.append(x, float(failed) - self._mean_before(x[None, :])[0])
 
     def log_probability(self) -> Array | float:
         """Return the log of the probability to run: of each candidate, or 0 while nothing has failed."""
         if self._posterior is None:
             return 0.0
-        return self._log_probability(self._posterior.mean, self._posterior.deviation)
+        return self._log_probability(self._posterior.mean + self._prior_mean, self._posterior.deviation)
 
     def log_probability_at(self, x: Array) -> Array | float:
         """Return the same for other features, shape ``(m, n_features)``."""
         if self._posterior is None:
             return 0.0
-        return self._log_probability(*self._posterior.predict(x))
+        mean, deviation = self._posterior.predict(x)
+        return self._log_probability(mean + self._mean_before(x), deviation)
+
+    def _mean_before(self, x: Array) -> Array:
+        return np.zeros(len(x)) if self._expected is None else self._trust * self._expected.failure(x)
 
     def _log_probability(self, mean: Array, deviation: Array) -> Array:
         spread = np.sqrt(deviation**2 + self._hyperparameters.noise**2)
@@ -136,12 +185,20 @@ class FeasibilityModel:
     """
 
     def __init__(
-        self, n_features: int, signatures: Signatures | None, *, iterations: int, max_observations: int, rng: Generator
+        self,
+        n_features: int,
+        signatures: Signatures | None,
+        *,
+        iterations: int,
+        max_observations: int,
+        rng: Generator,
+        expected: Expected | None = None,
     ) -> None:
         self._signatures = signatures
         self._max_observations = max_observations
         self._rng = rng
-        self._validity = ValidityModel(n_features, iterations)
+        self._expected = expected
+        self._validity = ValidityModel(n_features, iterations, expected)
         self._candidates: Candidates | None = None
         self._log_feasible: Array | float = 0.0
         self._version = -1
@@ -187,7 +244,9 @@ class FeasibilityModel:
         kept = [*failures, *chosen(ran, self._max_observations - len(failures), self._rng)]
         failed = np.array([o.failed for o in kept], dtype=np.bool_)
         assert self._candidates is not None
-        self._validity.fit(np.array([o.features for o in kept]), failed, self._candidates.features)
+        expected = None if self._expected is None else self._expected.failure_of(self._candidates)
+        features = np.array([o.features for o in kept])
+        self._validity.fit(features, failed, self._candidates.features, expected)
 
 
 class FeasibilityForest:

@@ -330,6 +330,31 @@ class Posterior(GrowingFactor):
         mean = np.einsum("i,ij->j", self._whitened[:n], rows)
         return mean, self._deviation(self._signal2 - np.einsum("ij,ij->j", rows, rows))
 
+    def mean_at(self, x: Array) -> Array:
+        """Return the mean at many other points, features ``(m, n_features)``, in single precision."""
+        weights = self._solved().astype(np.float32)
+        known, mean = self._x[: self._n].astype(np.float32), np.empty(len(x))
+        for start in range(0, len(x), _BLOCK):
+            block = (x[start : start + _BLOCK] * self._inverse_lengths).astype(np.float32)
+            mean[start : start + _BLOCK] = np.einsum("i,ij->j", weights, self._covariances(known, block))
+        return mean
+
+    def left_out(self) -> Array:
+        """Return how far each observation is from what the others let expect of it, shape ``(n,)``.
+
+        Rasmussen and Williams, eq. 5.12.
+        """
+        inverse = self._inverse[: self._n, : self._n]
+        return np.asarray(self._solved() / np.square(inverse).sum(axis=0))
+
+    def whiten(self, values: Array) -> Array:
+        """Return values at the observations, ``(n,)``, divided by the Cholesky factor of the covariance there."""
+        return np.asarray(np.einsum("ij,j->i", self._inverse[: self._n, : self._n], values))
+
+    def _solved(self) -> Array:
+        """Return the observed values divided by the covariance, shape ``(n,)``."""
+        return np.asarray(np.einsum("ij,i->j", self._inverse[: self._n, : self._n], self._whitened[: self._n]))
+
     def _deviation(self, variance: Array) -> Array:
         return np.asarray(np.sqrt(np.maximum(variance, _LEAST_VARIANCE * self._signal2)))
 

@@ -233,8 +233,8 @@ class TimeSurrogate(Surrogate):
         self._best = math.nan
 
     def _compare(self, outcomes: Mapping[int, Outcome]) -> None:
-        values = [o.value for o in outcomes.values() if o.feasible and o.is_known]
-        self._best = float(self._axis.scale.apply(min(values))) if values else math.nan
+        known = [outcome for outcome in outcomes.values() if outcome.feasible and outcome.is_known]
+        self._best = float(self._axis.of([min(known, key=lambda o: o.value)])[0]) if known else math.nan
 
     def choose(self, allowed: NDArray[np.bool_]) -> tuple[int, float]:
         """Return position and log value of the candidate of the largest expected improvement, if feasible."""

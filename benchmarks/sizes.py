@@ -1,0 +1,208 @@
+"""Wisdom at sizes that were never tuned: how fast it is beside tuning at each, and whether errors keep their limit.
+
+    python benchmarks/sizes.py [--kernels NAME,...] [--budget 60] [--unseen 20] [--draws 40] [--quick] [--resume]
+
+Each kernel is tuned for five sizes together, with five times the budget, and the runs make wisdom. At each of 20
+other sizes, between these and up to a factor of two beyond, wisdom chooses a configuration, and the kernel is tuned
+there, too. Both, the fp64 baseline (which is used at such sizes without wisdom), and the winner of the middle size used
+everywhere are timed in turn; what wisdom chose runs on fresh draws of the inputs, which no run has drawn. ``--quick``
+shows in a few minutes that all of it works: its numbers mean nothing.
+
+The results are kept beside the page as JSON after each size; ``--resume`` goes on from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import statistics
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+import numpy as np  # noqa: E402
+
+from benchmarks.unseen import times_of, winner_of  # noqa: E402
+from mptune.backends.processor import processor, usable_cores  # noqa: E402
+from mptune.buffers import Draw, Stream  # noqa: E402
+from mptune.evaluators.device import DeviceEvaluator  # noqa: E402
+from mptune.kernel import Kernel  # noqa: E402
+from mptune.registry import load_kernel  # noqa: E402
+from mptune.results import Status  # noqa: E402
+from mptune.run import Run  # noqa: E402
+from mptune.space.configuration import Configuration  # noqa: E402
+from mptune.tuner import tune, tune_sizes  # noqa: E402
+from mptune.wisdom import BySize, gather, read_sources  # noqa: E402
+
+#: By kernel, the sizes that go together and their smallest and largest tuned value, and the error limit.
+KERNELS: Final[Mapping[str, tuple[tuple[str, ...], int, int, float]]] = {
+    "axpy": (("n",), 50_000, 5_000_000, 1e-4),
+    "gemm": (("M", "N", "K"), 96, 768, 1e-4),
+    "convolution2d": (("width", "height"), 192, 1536, 1e-4),
+    "coulombic": (("charges",), 100, 1600, 1e-4),
+}
+TARGETS: Final = {"mean": 0.95, "least": 0.85}
+WAYS: Final = ("own", "wisdom", "one", "fp64")
+_TUNED: Final = 5
+#: Evaluations, unseen sizes and draws that show that it works.
+_QUICK: Final = (6, 2, 5)
+#: Seeds the fresh draws; no run has it.
+_FRESH: Final = 1_000_003
+
+
+def ladder(names: Sequence[str], low: int, high: int, count: int) -> list[dict[str, int]]:
+    """Return sizes in geometric steps, all names with the same value."""
+    return [dict.fromkeys(names, round(value)) for value in np.geomspace(low, high, count)]
+
+
+def unseen_sizes(names: Sequence[str], low: int, high: int, count: int) -> list[dict[str, int]]:
+    """Return sizes from half the smallest tuned one to twice the largest, none of which is tuned."""
+    tuned = ladder(names, low, high, _TUNED)
+    return [sizes for sizes in ladder(names, low // 2, 2 * high, count) if sizes not in tuned]
+
+
+def tuned_at(kernel: Kernel, sizes: Mapping[str, int], limit: float, budget: int, seed: int) -> Run:
+    return tune(
+        kernel, backend="host", sizes=sizes, max_error=limit, budget=budget, seed=seed, on_warning=lambda _: None
+    )
+
+
+def tuned_together(
+    kernel: Kernel, together: Sequence[Mapping[str, int]], limit: float, budget: int, seed: int
+) -> list[Run]:
+    """Return the runs of several sizes, which share a budget of so many evaluations each."""
+    return tune_sizes(
+        kernel,
+        {name: [sizes[name] for sizes in together] for name in together[0]},
+        backend="host",
+        max_error=limit,
+        budget=budget * len(together),
+        seed=seed,
+        on_warning=lambda _: None,
+    )
+
+
+def compared(kernel: Kernel, wisdom: BySize, one: Configuration | None, own: Run, draws: int) -> dict[str, Any]:
+    """Return what the winners of a run and of another size, wisdom and fp64 take there, and errors of wisdom's."""
+    sizes = own.info.sizes
+    choice = wisdom.choose(sizes)
+    winner, baseline = winner_of(own), own.baseline
+    found = {
+        "own": None if winner is None else winner.configuration,
+        "wisdom": choice.configuration,
+        "one": one,
+        "fp64": None if baseline is None else baseline.configuration,
+    }
+    configurations = [*dict.fromkeys(each for each in found.values() if each is not None)]
+    limits = own.info.objective.limits
+    with DeviceEvaluator(kernel, kernel.resolve_sizes("default", sizes), "host", seed=_FRESH) as evaluator:
+        trials = evaluator.run_on_draws([choice.configuration], [Draw(Stream.UNSEEN, i) for i in range(draws)]).trials
+        times = times_of(evaluator, configurations)
+    broken = sum(
+        trial.status is not Status.OK or any(not trial.metric(name) <= limit for name, limit in limits.items())
+        for trial in trials
+    )
+    return {
+        "sizes": dict(sizes),
+        "why": choice.why,
+        "times_ms": {way: times.get(each) for way, each in found.items() if each is not None},
+        "draws": len(trials),
+        "violations": broken,
+    }
+
+
+def speeds(entries: Sequence[Mapping[str, Any]], way: str) -> list[float]:
+    """Return how fast a way is beside tuning at each of the sizes, where both are known."""
+    times = [entry["times_ms"] for entry in entries]
+    return [each["own"] / each[way] for each in times if (each.get("own") or 0) > 0 and (each.get(way) or 0) > 0]
+
+
+def markdown(document: Mapping[str, Any]) -> str:
+    """Return the results as a page."""
+    lines = [
+        "# Sizes that were never tuned",
+        "",
+        f"Machine: {document['machine']}. Command: `{document['command']}`.",
+        "",
+    ]
+    lines += [
+        f"Budget {document['budget']} at each size. Speeds are beside tuning at the size itself: geometric mean and "
+        f"least over the unseen sizes. Targets for wisdom: mean ≥ {TARGETS['mean']:g}, least ≥ {TARGETS['least']:g}, "
+        "no violation.",
+        "",
+        "| kernel | unseen sizes | wisdom, mean | least | one size, mean | least | fp64, mean | least | violations |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    every = [entry for kernel in document["kernels"].values() for entry in kernel]
+    groups = {**document["kernels"], "all": every} if len(document["kernels"]) > 1 else document["kernels"]
+    for name, entries in groups.items():
+        cells = [_cells(speeds(entries, way)) for way in WAYS[1:]]
+        broken, draws = (sum(entry[what] for entry in entries) for what in ("violations", "draws"))
+        lines.append(f"| {name} | {len(entries)} | {' | '.join(cells)} | {broken:,} of {draws:,} draws |")
+    lines += ["", "| kernel | sizes | wisdom | one size | fp64 | violations | why |", "|---|---|---|---|---|---|---|"]
+    for name, entries in document["kernels"].items():
+        for entry in entries:
+            shown = [speeds([entry], way) for way in WAYS[1:]]
+            cells = [f"{found[0]:.2f}" if found else "-" for found in shown]
+            sizes = ", ".join(f"{size}={value}" for size, value in entry["sizes"].items())
+            lines.append(f"| {name} | {sizes} | {' | '.join(cells)} | {entry['violations']} | {entry['why']} |")
+    return "\n".join([*lines, ""])
+
+
+def _cells(found: Sequence[float]) -> str:
+    return f"{statistics.geometric_mean(found):.3f} | {min(found):.2f}" if found else "- | -"
+
+
+def main() -> None:
+    """Measure what is asked for and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kernels", default=",".join(KERNELS))
+    parser.add_argument("--budget", type=int, default=60)
+    parser.add_argument("--unseen", type=int, default=20)
+    parser.add_argument("--draws", type=int, default=40)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "sizes.md")
+    parser.add_argument("--quick", action="store_true", help="few evaluations at few sizes")
+    parser.add_argument("--resume", action="store_true")
+    options = parser.parse_args()
+    if options.quick:
+        options.budget, options.unseen, options.draws = _QUICK
+    kept = options.output.with_suffix(".json")
+    document: dict[str, Any] = {
+        "machine": f"{processor().name}, {usable_cores()} cores",
+        "command": shlex.join(["python", "benchmarks/sizes.py", *sys.argv[1:]]),
+        "budget": options.budget,
+        "kernels": {},
+    }
+    if options.resume and kept.exists():
+        document["kernels"] = json.loads(kept.read_text())["kernels"]
+    for name in options.kernels.split(","):
+        names, low, high, limit = KERNELS[name]
+        kernel = load_kernel(name)
+        entries = document["kernels"].setdefault(name, [])
+        asked = [{**kernel.sizes["default"], **sizes} for sizes in unseen_sizes(names, low, high, options.unseen)]
+        left = [sizes for sizes in asked if sizes not in [entry["sizes"] for entry in entries]]
+        if not left:
+            continue
+        runs = tuned_together(kernel, ladder(names, low, high, _TUNED), limit, options.budget, options.seed)
+        wisdom = BySize(gather(read_sources(runs)), kernel, "host")
+        middle = winner_of(runs[_TUNED // 2])
+        for sizes in left:
+            start = time.perf_counter()
+            own = tuned_at(kernel, sizes, limit, options.budget, options.seed)
+            entries.append(compared(kernel, wisdom, middle.configuration if middle else None, own, options.draws))
+            kept.write_text(json.dumps(document, indent=1) + "\n")
+            print(f"{name} {sizes}: {time.perf_counter() - start:.0f} s", file=sys.stderr)
+    page = markdown(document)
+    options.output.write_text(page)
+    print(page)
+
+
+if __name__ == "__main__":
+    main()

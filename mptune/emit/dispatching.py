@@ -1,0 +1,281 @@
+"""Writing all variants of a kernel that wisdom chooses among, and a header that chooses as :class:`Chooser` does."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from mptune import __version__
+from mptune.build import Build, build_of
+from mptune.emit.common import MARK, host_command, write_files
+from mptune.emit.sizes import formula, free_sizes
+from mptune.emit.text import fill, identifier
+from mptune.emit.variants import Launch, parameter_of, variant_of
+from mptune.error_growth import LOG_REACH
+from mptune.errors import KernelError
+from mptune.kernel import Kernel, Sizes
+from mptune.prelude import prelude
+from mptune.run import json_document
+from mptune.space.configuration import Configuration
+from mptune.unseen import CONFIDENCE
+from mptune.wisdom import LOSS_BY_DISTANCE, Candidate, Chooser, Wisdom, budget_of, kernel_of
+
+__all__ = ["Dispatch", "emit_dispatch"]
+
+#: At so many sizes it is looked what is chosen: only that is compiled.
+_SAMPLES: Final = 3000
+_GPUS: Final = ("cuda", "hip")
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """What was written: the variants in a folder, and the files.
+
+    Attributes:
+        kernel: its name.
+        variants: the configurations, each with the sizes that are written into it.
+        budget: the error limits.
+        fixed: the sizes that are written into sources: there is none for values other than those of the variants.
+        folder: where the files are.
+        files: their names.
+    """
+
+    kernel: str
+    variants: tuple[tuple[Configuration, Mapping[str, int]], ...]
+    budget: Mapping[str, float]
+    fixed: tuple[str, ...]
+    folder: Path
+    files: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the document ``mptune emit --json`` prints."""
+        return json_document(
+            {
+                "kernel": self.kernel,
+                "threshold": dict(self.budget) or None,
+                "variants": [{"configuration": c, "fixed_sizes": dict(sizes)} for c, sizes in self.variants],
+                "output": str(self.folder),
+                "files": self.files,
+            }
+        )
+
+
+def emit_dispatch(
+    wisdom: Wisdom,
+    folder: str | Path,
+    *,
+    kernel: Kernel | str | Path | None = None,
+    max_error: float | Mapping[str, float] | None = None,
+    confidence: float = CONFIDENCE,
+    metric: str | None = None,
+    sizes: Sequence[Mapping[str, int]] = (),
+) -> Dispatch:
+    """Write what wisdom chooses among for any device and sizes, with a header that does; emitted files are replaced.
+
+    Args:
+        wisdom: what is known.
+        folder: where; made if need be.
+        kernel: the definition, unless it is a bundled kernel's; or which of several.
+        max_error: the error limit; by default the smallest that the runs were made with.
+        confidence: with which errors keep it.
+        metric: what errors are measured by, if there are several.
+        sizes: further sizes to compile for, where sizes are written into the source.
+
+    Raises:
+        WisdomError: it is of another kernel, or of several.
+        KernelError: its sizes come from the data.
+        MptuneError: a file of a name exists and was not emitted, or cannot be written.
+    """
+    found, known = kernel_of(wisdom, kernel, metric)
+    if found.data_sizes:
+        raise KernelError(
+            f"{found.called}: {', '.join(found.data_sizes)} comes from the data (data_sizes=), which what is emitted "
+            "cannot ask: mptune.TunedKernel calls such a kernel"
+        )
+    budget = budget_of(known, max_error)
+    given = [found.resolve_sizes("default", each) for each in sizes]
+    # As on the device itself: what it allows was kept by what was measured on it.
+    choosers = [Chooser(each, found, (), budget, confidence) for each in known]
+    name = f"tuned_{found.name}"
+    launches: dict[tuple[Configuration, tuple[tuple[str, int], ...]], Launch] = {}
+    fixed: set[str] = set()
+    for chooser in choosers:
+        for launch in _chosen(chooser, given):
+            fixed |= launch.fixed.keys()
+            launches.setdefault((launch.configuration, tuple(sorted(launch.fixed.items()))), launch)
+    ordered = [launches[key] for key in sorted(launches, key=lambda key: (key[0].to_json(), key[1]))]
+    variants = [
+        {**variant_of(launch, f"{name}_{number}"), **_extents(launch), "is_wide": _is_wide(found, launch)}
+        for number, launch in enumerate(ordered, 1)
+    ]
+    largest = max((record.sizes for each in known for record in each.tuned), key=lambda s: sorted(s.items()))
+    values = {
+        "mark": f"{MARK} {__version__}",
+        "name": name,
+        "kernel": found.name,
+        "application": "",
+        "description": found.description,
+        "sizes": [{"name": size, "value": largest[size]} for size in found.sizes["default"]],
+        "fixed_sizes": sorted(fixed),
+        "arguments": [argument.name for argument in found.arguments],
+        "variants": variants,
+        "launches": str(found.launches) != "1",
+        "swap": found.swap,
+        "budget": " and ".join(f"{error} {limit:g}" for error, limit in budget.items()) or "none",
+        "confidence": confidence,
+        "devices": [_tables(chooser, ordered) for chooser in choosers],
+        "host_command": host_command(build_of(found, ordered[0].configuration) if len(ordered) == 1 else Build(), ""),
+        "metric": known[0].metric,
+        "loss_by_distance": LOSS_BY_DISTANCE,
+        "reach": _number(LOG_REACH),
+    }
+    texts = {
+        f"{name}.hpp": fill("dispatch.hpp", values),
+        f"{name}_prelude.hpp": fill("application/prelude.hpp", {**values, "prelude": prelude()}),
+    }
+    texts |= {f"{v['symbol']}.cu": fill("application/kernel.cu", {**values, **v}) for v in variants}
+    texts["README.md"] = fill("dispatch.md", {**values, "files": tuple(texts)})
+    write_files(Path(folder), texts)
+    pairs = tuple((launch.configuration, launch.fixed) for launch in ordered)
+    return Dispatch(found.name, pairs, budget, tuple(sorted(fixed)), Path(folder), tuple(texts))
+
+
+# -- what is compiled ----------------------------------------------------------------------------
+
+
+def _chosen(chooser: Chooser, given: Sequence[Mapping[str, int]]) -> list[Launch]:
+    """Return what is chosen at the tuned sizes, at others in reach, and as the baseline."""
+    kernel = chooser.kernel
+    tuned = [kernel.resolve_sizes("default", record.sizes) for record in chooser.known.tuned]
+    elsewhere = Chooser(chooser.known, kernel, (), chooser.budget, chooser.confidence, is_own=False)
+    free: dict[Configuration, frozenset[str]] = {}
+    found: dict[tuple[Configuration, tuple[int, ...]], Launch] = {}
+
+    def add(configuration: Configuration, sizes: Sizes) -> None:
+        if configuration not in free:
+            free[configuration] = free_sizes(kernel, configuration, sizes)
+        launch = Launch(kernel, configuration, sizes, free[configuration])
+        found.setdefault((configuration, tuple(launch.fixed.values())), launch)
+
+    for candidate in chooser.candidates:
+        free[candidate.configuration] = free_sizes(kernel, candidate.configuration, tuned[0])
+    everywhere = frozenset.intersection(*free.values()) if free else frozenset()
+    own = {candidate.configuration for candidate in chooser.candidates}
+    for sizes in itertools.chain(tuned, given, _sampled(chooser, [*tuned, *given], sorted(everywhere))):
+        resolved = kernel.resolve_sizes("default", sizes)
+        for choose in (chooser.choose, elsewhere.choose, chooser.widest):
+            try:
+                configuration = choose(resolved).configuration
+            except KernelError:
+                continue  # not even a baseline is valid there, and so nothing is chosen
+            if configuration in own:
+                add(configuration, resolved)
+    return [*found.values()]
+
+
+def _sampled(chooser: Chooser, at: Sequence[Mapping[str, int]], free: Sequence[str]) -> Iterator[dict[str, int]]:
+    """Yield sizes all over the reach of what was tuned; those that are written into sources as they are there."""
+    if not free:
+        return
+    rng = np.random.default_rng(0)
+    low, high = (
+        {name: find(record.sizes[name] for record in chooser.known.tuned) for name in free} for find in (min, max)
+    )
+    written = {tuple((name, size) for name, size in sizes.items() if name not in free): None for sizes in at}
+    for values in written:
+        for number in range(_SAMPLES // len(written) + 1):
+            share = rng.random(len(free)) if len(free) > 1 else [number / (_SAMPLES // len(written) or 1)]
+            place = {
+                name: max(1, round(low[name] / 5 * (25 * high[name] / low[name]) ** part))
+                for name, part in zip(free, share, strict=True)
+            }
+            yield {**dict(values), **place}
+
+
+def _is_wide(kernel: Kernel, launch: Launch) -> bool:
+    return launch.configuration.is_among(kernel.baseline_values())
+
+
+def _extents(launch: Launch) -> dict[str, Any]:
+    """Return what the header needs beside what the source does: in how many launches a run is, and where it fits."""
+    kernel, configuration, sizes = launch.kernel, launch.configuration, launch.sizes
+    values = {**configuration, **sizes}
+    free = {size: parameter_of(size) for size in launch.free}
+    return {"launch_count": formula(str(kernel.launches), values, free)}
+
+
+# -- what it is chosen by ------------------------------------------------------------------------
+
+
+def _tables(chooser: Chooser, launches: Sequence[Launch]) -> dict[str, Any]:
+    """Return what the header knows of a device: numbers alone, as texts of C++."""
+    known = chooser.known
+    numbers: dict[Configuration, list[int]] = {}
+    for number, launch in enumerate(launches):
+        numbers.setdefault(launch.configuration, []).append(number)
+    kept = [each for each in chooser.candidates if each.configuration in numbers]
+    signatures = [*dict.fromkeys(each.signature for each in kept)]
+    of_types = {each.signature: each.of_types for each in kept}
+    return {
+        "backend": known.backend,
+        "device": known.device,
+        "architecture": known.architecture,
+        "is_gpu": known.backend in _GPUS,
+        "places": [[_number(part) for part in place] for place in chooser.places],
+        "names": [identifier(name) for name in chooser.names],
+        "signatures": [
+            {
+                "losses": _losses(of_types[signature]),
+                "growth": [_growth(chooser, signature, name) for name in chooser.budget],
+            }
+            for signature in signatures
+        ],
+        "candidates": [_candidate(chooser, each, signatures.index(each.signature), numbers) for each in kept],
+        "limits": [_number(limit) for limit in chooser.budget.values()],
+    }
+
+
+def _candidate(
+    chooser: Chooser, candidate: Candidate, signature: int, numbers: Mapping[Configuration, Sequence[int]]
+) -> dict[str, Any]:
+    keeps = all(candidate.errors.get(name, math.inf) <= limit for name, limit in chooser.budget.items())
+    return {
+        "variants": numbers[candidate.configuration],
+        "signature": signature,
+        "losses": _losses(candidate.losses),
+        "sure_at": sorted(candidate.sure_at),
+        "is_wide": candidate.is_wide,
+        "keeps": keeps,
+        "error": _number(candidate.errors.get("error", math.inf)),
+    }
+
+
+def _losses(losses: Mapping[int, float]) -> list[tuple[int, str]]:
+    return [(number, _number(loss)) for number, loss in sorted(losses.items())]
+
+
+def _growth(chooser: Chooser, signature: Any, name: str) -> dict[str, Any] | None:
+    growth = chooser.growth.get((signature, name))
+    if growth is None:
+        return None
+    rows = zip(growth.log_sizes, growth.log_worst, growth.log_limits, growth.log_rooms, strict=True)
+    return {
+        "points": [[*map(_number, place), *map(_number, numbers)] for place, *numbers in rows],
+        "slopes": [[*map(_number, way)] for way in growth.slopes.tolist()],
+        "beyond": [[*map(_number, way)] for way in growth.beyond.tolist()],
+        "tops": [*map(_number, growth.log_sizes.max(axis=0))],
+        "bottoms": [*map(_number, growth.log_sizes.min(axis=0))],
+        "lift": _number(growth.lift),
+    }
+
+
+def _number(value: float) -> str:
+    if math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    return repr(float(value))

@@ -1,0 +1,238 @@
+"""Making wisdom of runs and of other wisdom."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path, PurePath
+from typing import Final
+
+import numpy as np
+
+from mptune.errors import WisdomError
+from mptune.metric_expressions import is_error
+from mptune.pareto import front
+from mptune.results import Status, Trial
+from mptune.run import Run
+from mptune.space.configuration import Configuration, Value
+from mptune.unseen import count_of, draws_of
+from mptune.wisdom.records import AtSize, Errors, KernelWisdom, Timed, Wisdom, is_wisdom
+
+__all__ = ["gather", "read_sources"]
+
+#: Configurations of a run that are kept beside its winner and its baseline: the fastest of tighter errors.
+_KEPT: Final = 8
+
+#: What wisdom is made of, with what messages call it.
+Source = tuple[str, "Run | Wisdom"]
+
+
+def read_sources(sources: Iterable[Run | Wisdom | str | Path]) -> list[Source]:
+    """Return runs and wisdom by what messages call them; of paths, what the files hold.
+
+    Raises:
+        RunFileError: a run file cannot be read.
+        WisdomError: a wisdom file cannot be read.
+    """
+    found: list[Source] = []
+    for source in sources:
+        if isinstance(source, Run):
+            found.append((f"the run of {source.kernel}", source))
+        elif isinstance(source, Wisdom):
+            found.append(("the wisdom", source))
+        elif is_wisdom(source) or PurePath(source).suffix == ".json":
+            found.append((str(source), Wisdom.load(source)))
+        else:
+            found.append((str(source), Run.load(source)))
+    return found
+
+
+def gather(sources: Sequence[Source]) -> Wisdom:
+    """Return what all of some runs and wisdom say together, in whatever order they are given.
+
+    Of each run the winner, the baseline and the fastest configurations of tighter errors are kept; and at every size
+    what is known there of those that are kept at another.
+
+    Raises:
+        WisdomError: a run has nothing to tell or is of no single kernel, does not minimise the time, or two sources are
+            of different versions of a kernel.
+    """
+    groups: dict[tuple[str, ...], list[Source]] = {}
+    heads: dict[tuple[str, ...], KernelWisdom] = {}
+    versions: dict[str, tuple[str, KernelWisdom]] = {}
+    for name, source in sources:
+        parts = [_head(name, source)] if isinstance(source, Run) else source.kernels
+        for part in parts:
+            known = versions.setdefault(part.kernel, (name, part))
+            _check_same(name, part, *known)
+            head = dataclasses.replace(part, tuned=())
+            before = heads.get(part.what, head)
+            heads[part.what] = min(before, head, key=lambda each: (not each.template_hash, each.file))
+            own = source if isinstance(source, Run) else Wisdom((part,))
+            groups.setdefault(part.what, []).append((name, own))
+    return Wisdom(
+        tuple(dataclasses.replace(head, tuned=_joined(head, groups[what])) for what, head in sorted(heads.items()))
+    )
+
+
+def _joined(head: KernelWisdom, sources: Sequence[Source]) -> tuple[AtSize, ...]:
+    kept: dict[Configuration, None] = {}
+    limits = {"error": None}
+    for name, source in sources:
+        records = [_kept(name, source)] if isinstance(source, Run) else source.kernels[0].tuned
+        for record in records:
+            kept.update(dict.fromkeys(timed.configuration for timed in record.configurations))
+            limits.update(dict.fromkeys(record.threshold))
+    found: dict[str, AtSize] = {}
+    for name, source in sources:
+        records = (
+            source.kernels[0].tuned if isinstance(source, Wisdom) else (_record(name, source, head, kept, limits),)
+        )
+        for record in records:
+            known = found.get(record.run)
+            found[record.run] = record if known is None else known.joined(record)
+    sizes = {tuple(sorted(record.sizes)) for record in found.values()}
+    if len(sizes) > 1:
+        raise WisdomError(f"kernel {head.kernel} has the sizes {' and elsewhere '.join(map(', '.join, sorted(sizes)))}")
+    order = sorted(found, key=lambda run: (sorted(found[run].sizes.items()), run))
+    return tuple(found[run] for run in order)
+
+
+def _check_same(name: str, part: KernelWisdom, other: str, known: KernelWisdom) -> None:
+    """Refuse two sources that are of different versions of a kernel: times and errors of one say nothing of another."""
+    pairs = {"template": "template_hash", "definition": "definition_hash"}
+    for what, attribute in pairs.items():
+        ours, theirs = getattr(part, attribute), getattr(known, attribute)
+        if ours and theirs and ours != theirs:
+            raise WisdomError(
+                f"{name} and {other} are of different versions of kernel {part.kernel}, whose {what} was changed in "
+                "between: tune again, or give only one of them"
+            )
+    if part.signature != known.signature:
+        raise WisdomError(
+            f"{name} and {other} are of different versions of kernel {part.kernel}: its accuracy signature is "
+            f"{', '.join(part.signature)}, and was {', '.join(known.signature)}"
+        )
+
+
+# -- one run -------------------------------------------------------------------------------------
+
+
+def _head(name: str, run: Run) -> KernelWisdom:
+    """Return what a run is of.
+
+    Raises:
+        WisdomError: nothing can be learned of it.
+    """
+    info, objective = run.info, run.info.objective
+    if info.is_of_application:
+        raise WisdomError(f"{name} is of the application {info.kernel}: wisdom is of single kernels")
+    if info.recorded or not info.sizes:
+        raise WisdomError(f"{name} does not say at which sizes it was made, so no other size can be told from it")
+    if not run.trials:
+        raise WisdomError(f"{name} has no trials")
+    if not objective.is_time or objective.constraints:
+        what = objective.constraints[0] if objective.is_time else f"the objective {objective.metric}"
+        raise WisdomError(
+            f"{name} was made with {what}: wisdom is of the fastest configurations, by their errors alone"
+        )
+    return KernelWisdom(
+        kernel=info.kernel,
+        file="/".join(PurePath(info.kernel_path).parts[-2:]) if info.kernel_path else "",
+        backend=info.backend,
+        device=info.device,
+        architecture=info.architecture,
+        metric=info.metric,
+        metrics=dict(info.metrics),
+        definition_hash=info.definition_hash,
+        template_hash=info.template_hash,
+        signature=info.signature,
+    )
+
+
+def _kept(name: str, run: Run) -> AtSize:
+    """Return the configurations of a run that are worth keeping, without errors by signature."""
+    feasible = [
+        trial
+        for trial in run.checked
+        if run.info.objective.is_feasible(trial) and trial.time_ms > 0 and math.isfinite(trial.error)
+    ]
+    values = np.array([(trial.time_ms, trial.error) for trial in feasible]).reshape(-1, 2)
+    on_front = sorted((feasible[i] for i in front(values, (True, True))), key=lambda trial: trial.time_ms)
+    of_types: dict[tuple[Value | None, ...], Trial] = {}
+    for trial in on_front:
+        of_types.setdefault(tuple(trial.configuration.get(each) for each in run.info.signature), trial)
+    chosen = _spread_out([*of_types.values()], _KEPT)
+    trials = {trial.configuration: trial for trial in (run.best, run.baseline, *chosen) if trial is not None}
+    found = [_timed(run, trial, ["error"]) for trial in trials.values() if trial.time_ms > 0]
+    if not found:
+        closest = run.closest
+        nearest = "" if closest is None else f"; the closest: {run.objective.judge(closest).message}"
+        raise WisdomError(f"{name} has nothing to tell: no trial is accurate enough{nearest}")
+    return AtSize(run.info.sizes, run.info.objective.limits, run.info.mptune_version, tuple(found), {})
+
+
+def _spread_out(trials: list[Trial], count: int) -> list[Trial]:
+    """Return at most so many of a list, the first and the last among them."""
+    places = np.unique(np.linspace(0, len(trials) - 1, min(count, len(trials))).round().astype(int))
+    return [trials[place] for place in places] if trials else []
+
+
+def _record(name: str, run: Run, head: KernelWisdom, kept: Iterable[Configuration], limits: Iterable[str]) -> AtSize:
+    """Return what a run says of the configurations that are kept, its own and others, and of their signatures."""
+    record = _kept(name, run)
+    names = [each for each in limits if is_error(each)]
+    wanted = {*kept}
+    trials = [trial for trial in run.checked if trial.configuration in wanted and trial.is_valid and trial.time_ms > 0]
+    configurations = tuple(_timed(run, trial, names) for trial in trials)
+    signatures: dict[tuple[Value, ...], list[Trial]] = {head.signature_of(each): [] for each in wanted}
+    for trial in run.checked:
+        if (trial.is_valid or trial.status is Status.NON_FINITE) and not trial.is_screened:
+            of_types = tuple(trial.configuration.get(each, "") for each in head.signature)
+            if of_types in signatures:
+                signatures[of_types].append(trial)
+    found = {values: _errors_of(some, names) for values, some in signatures.items() if some}
+    order = sorted(configurations, key=lambda timed: (timed.time_ms, timed.configuration.to_json()))
+    return dataclasses.replace(
+        record,
+        configurations=tuple(order),
+        signatures=found,
+        made=f"{run.info.created_at}, seed {run.info.seed}" if run.info.created_at else "",
+        draws=sum(map(draws_of, run.trials)),
+    )
+
+
+def _timed(run: Run, trial: Trial, names: Sequence[str]) -> Timed:
+    speedup = run.speedup(trial)
+    best, baseline = run.best, run.baseline
+    return Timed(
+        trial.configuration,
+        trial.time_ms,
+        _errors_of([trial], names),
+        None if math.isnan(speedup) else speedup,
+        run.speedup_interval(trial),
+        count_of(trial, "unseen_inputs"),
+        best is not None and trial.configuration == best.configuration,
+        baseline is not None and trial.configuration == baseline.configuration,
+    )
+
+
+def _errors_of(trials: Sequence[Trial], names: Sequence[str]) -> Errors:
+    """Return the errors of the trials of one signature: the worst; infinite where none gave a finite result."""
+    # A configuration that is wrong says nothing of its signature, unless all of them are.
+    valid = [trial for trial in trials if trial.is_valid]
+    if not valid:
+        return Errors(dict.fromkeys(names, math.inf))
+    worst: dict[str, float] = {}
+    for name in names:
+        known: list[float] = [trial.metric(name) for trial in valid if not math.isnan(trial.metric(name))]
+        if known:
+            worst[name] = max(known)
+    most = max(valid, key=lambda trial: (draws_of(trial), _mean_of(trial) or 0.0))
+    return Errors(worst, draws_of(most), _mean_of(most))
+
+
+def _mean_of(trial: Trial) -> float | None:
+    mean = trial.error if draws_of(trial) == 1 else trial.metric("error_mean")
+    return mean if math.isfinite(mean) else None

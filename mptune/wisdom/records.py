@@ -1,0 +1,500 @@
+"""What a wisdom file holds, read and written: plain data, of which nothing is ever run.
+
+A file is one JSON object. Its entries are sorted and stand on a line each, so that files can be compared and put under
+version control; what is equal is written as the same bytes. ``mptune/schemas/wisdom.json`` describes it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import reprlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from mptune.errors import WisdomError, did_you_mean
+from mptune.folders import write_whole
+from mptune.space.configuration import Configuration, Value, is_number, is_value, is_whole
+
+__all__ = ["FORMAT_VERSION", "AtSize", "Errors", "KernelWisdom", "Timed", "Wisdom", "is_wisdom"]
+
+FORMAT_VERSION: Final = 1
+#: By this member a file is recognised; its value is the version.
+_MARK: Final = "mptune_wisdom"
+_LARGEST_BYTES: Final = 16 << 20
+_MOST_SIZES: Final = 32
+_LARGEST_SIZE: Final = 2**53
+#: An error that is as large as its limit may have kept it but for rounding.
+_ROUNDING: Final = 1 + 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """Errors that were measured at one size.
+
+    Attributes:
+        worst: the largest by the name of the metric (``error``, ``error.y``); infinite where a result was not finite.
+        draws: of how many inputs they are the largest.
+        mean: the mean of ``error``; None if it is not known.
+    """
+
+    worst: Mapping[str, float]
+    draws: int = 1
+    mean: float | None = None
+
+    @property
+    def extent(self) -> tuple[int, int, str]:
+        """How much it tells, to be compared with what tells of the same."""
+        return len(self.worst), self.draws, json.dumps(sorted(self.worst.items()))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the members of an entry that say it."""
+        errors = {name: worst if math.isfinite(worst) else None for name, worst in sorted(self.worst.items())}
+        return {"errors": errors, "draws": self.draws, **({} if self.mean is None else {"mean": self.mean})}
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A configuration that was measured at one size.
+
+    Attributes:
+        configuration: its values.
+        time_ms: what it took.
+        speedup: over the baseline there; None where there is none.
+        interval: the 95% interval of that, if it is known.
+        errors: its own.
+        unseen: on how many unseen inputs it was verified.
+        is_best: whether it was the winner of its run.
+        is_baseline: whether it was the baseline.
+    """
+
+    configuration: Configuration
+    time_ms: float
+    errors: Errors
+    speedup: float | None = None
+    interval: tuple[float, float] | None = None
+    unseen: int = 0
+    is_best: bool = False
+    is_baseline: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry of a file."""
+        roles = {name: True for name, holds in (("best", self.is_best), ("baseline", self.is_baseline)) if holds}
+        known = {"speedup": self.speedup, "interval": None if self.interval is None else list(self.interval)}
+        return {
+            "configuration": dict(self.configuration),
+            **roles,
+            "time_ms": self.time_ms,
+            **{name: value for name, value in known.items() if value is not None},
+            **self.errors.to_json(),
+            "unseen": self.unseen,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class AtSize:
+    """What one run found at its sizes.
+
+    Attributes:
+        sizes: those, by name.
+        threshold: the error limits of the run by the names of the metrics; empty if it had none.
+        mptune_version: the mptune that made the run.
+        configurations: what is worth knowing of the configurations, the fastest first.
+        signatures: errors by accuracy signature.
+        made: when the run began and with which seed, which tells it from others; empty where that is not known.
+        draws: on how many inputs its trials were measured by then, all together: the more, the later.
+    """
+
+    sizes: Mapping[str, int]
+    threshold: Mapping[str, float]
+    mptune_version: str
+    configurations: tuple[Timed, ...]
+    signatures: Mapping[tuple[Value, ...], Errors]
+    made: str = ""
+    draws: int = 0
+
+    @property
+    def best(self) -> Timed | None:
+        """The winner of the run."""
+        return next((timed for timed in self.configurations if timed.is_best), None)
+
+    @property
+    def baseline(self) -> Timed | None:
+        """The baseline of the run."""
+        return next((timed for timed in self.configurations if timed.is_baseline), None)
+
+    def relative_time(self, timed: Timed) -> float:
+        """Return what a configuration took, by the clock of the baseline where both were timed side by side."""
+        known = self.baseline
+        return timed.time_ms if known is None or not timed.speedup else known.time_ms / timed.speedup
+
+    @property
+    def run(self) -> str:
+        """What tells the run from others: another file may have kept more of the same one, or know it later."""
+        known = sorted(self.sizes.items()), sorted(self.threshold.items())
+        if self.made:
+            return json.dumps([*known, self.made])
+        of_run = [
+            (timed.configuration.to_json(), timed.time_ms, timed.is_best)
+            for timed in self.configurations
+            if timed.is_best or timed.is_baseline
+        ]
+        return json.dumps([*known, self.mptune_version, sorted(of_run)])
+
+    def joined(self, other: AtSize) -> AtSize:
+        """Return what two files kept of the same run; of one that has gone on since, what the later one says."""
+        if self.draws != other.draws:
+            return max(self, other, key=lambda each: each.draws)
+        # The one that knows more errors last, whichever of the two it is from.
+        timed = sorted((*self.configurations, *other.configurations), key=lambda each: each.errors.extent)
+        signatures = sorted((*self.signatures.items(), *other.signatures.items()), key=lambda each: each[1].extent)
+        configurations = {each.configuration: each for each in timed}
+        return dataclasses.replace(
+            self,
+            configurations=tuple(sorted(configurations.values(), key=_fastest_first)),
+            signatures=dict(signatures),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry of a file."""
+        signatures = sorted(self.signatures.items(), key=lambda entry: json.dumps(entry[0]))
+        return {
+            "sizes": dict(sorted(self.sizes.items())),
+            "threshold": dict(sorted(self.threshold.items())),
+            "mptune": self.mptune_version,
+            **({"made": self.made, "draws": self.draws} if self.made else {}),
+            "configurations": [t.to_json() for t in sorted(self.configurations, key=_fastest_first)],
+            "signatures": [{"values": list(values), **errors.to_json()} for values, errors in signatures],
+        }
+
+
+def _fastest_first(timed: Timed) -> tuple[float, str]:
+    return timed.time_ms, timed.configuration.to_json()
+
+
+@dataclass(frozen=True, slots=True)
+class KernelWisdom:
+    """What is known of one kernel on one device.
+
+    Attributes:
+        kernel: its name.
+        file: its definition file, the last two parts of the path; empty for one made in Python.
+        backend: the backend's name.
+        device: the device's name.
+        architecture: what was compiled for.
+        metric: what ``error`` is measured by.
+        metrics: where there are further metrics, what each is measured by, by the names of thresholds.
+        definition_hash: SHA-256 of the definition file.
+        template_hash: SHA-256 of the template.
+        signature: names of the parameters that can change the numbers.
+        tuned: what was found at each size.
+    """
+
+    kernel: str
+    file: str
+    backend: str
+    device: str
+    architecture: str
+    metric: str
+    metrics: Mapping[str, str]
+    definition_hash: str
+    template_hash: str
+    signature: tuple[str, ...]
+    tuned: tuple[AtSize, ...] = field(default=())
+
+    @property
+    def what(self) -> tuple[str, ...]:
+        """What entries are of that belong together."""
+        metrics = json.dumps(sorted(self.metrics.items()))
+        return self.kernel, self.backend, self.device, self.architecture, self.metric, metrics
+
+    @property
+    def where(self) -> str:
+        """The device in words."""
+        return f"{self.device} ({self.backend}, {self.architecture})"
+
+    def signature_of(self, configuration: Mapping[str, Value]) -> tuple[Value, ...]:
+        """Return the values that can change the numbers of a configuration."""
+        return tuple(configuration[name] for name in self.signature)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry of a file."""
+        plain = {name: getattr(self, name) for name in _HEAD}
+        return {
+            **plain,
+            "metrics": dict(sorted(self.metrics.items())),
+            "signature": list(self.signature),
+            "tuned": sorted((each.to_json() for each in self.tuned), key=_by_size),
+        }
+
+
+#: The members of an entry that are texts.
+_HEAD: Final = ("kernel", "file", "backend", "device", "architecture", "metric", "definition_hash", "template_hash")
+
+
+def _by_size(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(entry["sizes"].items()), json.dumps(entry["threshold"]), json.dumps(entry)
+
+
+@dataclass(frozen=True, slots=True)
+class Wisdom:
+    """Which configurations are for which kernel, device, sizes and budget, with the evidence."""
+
+    kernels: tuple[KernelWisdom, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the document."""
+        return {_MARK: FORMAT_VERSION, "kernels": [each.to_json() for each in sorted(self.kernels, key=_what)]}
+
+    def text(self) -> str:
+        """Return the text of the file: what holds no list of entries is one line."""
+        return _text(self.to_json()) + "\n"
+
+    def save(self, path: str | Path) -> None:
+        """Write the file; one that was there is replaced if it is wisdom.
+
+        Raises:
+            WisdomError: it cannot be written, or would replace another kind of file.
+        """
+        path = Path(path)
+        try:
+            if path.exists() and path.stat().st_size and not is_wisdom(path):
+                raise WisdomError(f"{path} is there already and is no wisdom file: give another name")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, self.text().encode())
+        except OSError as error:
+            raise WisdomError(f"cannot write {path}: {error.strerror or error}") from error
+
+    @classmethod
+    def load(cls, path: str | Path) -> Wisdom:
+        """Read a file.
+
+        Raises:
+            WisdomError: it is missing, not wisdom, of an unknown version, or something in it is not as it should be.
+        """
+        path = Path(path)
+        try:
+            data = path.read_bytes() if path.stat().st_size <= _LARGEST_BYTES else None
+        except FileNotFoundError:
+            names = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+            raise WisdomError(f"no file {path}{did_you_mean(path.name, names, path.parent)}") from None
+        except OSError as error:
+            raise WisdomError(f"cannot read {path}: {error.strerror or error}") from error
+        if data is None:
+            raise WisdomError(f"{path}: more than {_LARGEST_BYTES >> 20} MiB; no wisdom is as large as that")
+        try:
+            document = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            what = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+            raise WisdomError(f"{path}: not valid JSON: {what}") from error
+        return _Reader(str(path)).wisdom(document)
+
+
+def _what(entry: KernelWisdom) -> tuple[str, ...]:
+    return entry.what
+
+
+def is_wisdom(path: str | Path) -> bool:
+    """Whether a file says that it is wisdom, of whatever version."""
+    try:
+        with Path(path).open("rb") as file:
+            return f'"{_MARK}"'.encode() in file.read(256)
+    except OSError:
+        return False
+
+
+def _text(value: Any, indent: str = "") -> str:
+    """Return JSON in which every object that holds no list of objects is one line."""
+    inner = f"{indent}  "
+    if isinstance(value, list) and value and isinstance(value[0], Mapping):
+        return "[\n" + ",\n".join(inner + _text(entry, inner) for entry in value) + f"\n{indent}]"
+    if isinstance(value, Mapping) and any(_is_list_of_objects(each) for each in value.values()):
+        members = (f"{inner}{json.dumps(name)}: {_text(each, inner)}" for name, each in value.items())
+        return "{\n" + ",\n".join(members) + f"\n{indent}}}"
+    return json.dumps(value, allow_nan=False)
+
+
+def _is_list_of_objects(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(entry, Mapping) for entry in value)
+
+
+# -- reading -------------------------------------------------------------------------------------
+
+
+def _is_size(value: Any) -> bool:
+    return is_whole(value) and not isinstance(value, bool) and 1 <= value <= _LARGEST_SIZE
+
+
+def _is_positive(value: Any) -> bool:
+    return is_number(value) and value > 0
+
+
+def _is_error(value: Any) -> bool:
+    return value is None or (is_number(value) and value >= 0)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_count(value: Any) -> bool:
+    return is_whole(value) and 0 <= value <= _LARGEST_SIZE
+
+
+class _Reader:
+    """Makes records of plain data; every message says where in which file."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def wisdom(self, document: Any) -> Wisdom:
+        if not isinstance(document, Mapping) or _MARK not in document:
+            raise WisdomError(
+                f"{self._path}: not a wisdom file; mptune wisdom RUN.db... -o NAME.wisdom.json writes one"
+            )
+        version = document[_MARK]
+        if type(version) is not int or version != FORMAT_VERSION:
+            raise WisdomError(
+                f"{self._path}: wisdom of version {reprlib.repr(version)}, and this mptune reads {FORMAT_VERSION}: "
+                "upgrade mptune to read it"
+            )
+        found = self._list(document, "kernels", "", self._kernel)
+        if len({each.what for each in found}) < len(found):
+            self._fail("kernels", "one entry for each kernel, device and metric", "two of the same")
+        return Wisdom(tuple(found))
+
+    def _kernel(self, entry: Any, where: str) -> KernelWisdom:
+        texts = {name: self._member(entry, name, where, "a text", _is_text) for name in _HEAD}
+        metrics = self._by_name(entry, "metrics", where, "texts", _is_text)
+        signature = self._member(
+            entry, "signature", where, "a list of names", lambda v: isinstance(v, list) and all(map(_is_text, v))
+        )
+        kernel = KernelWisdom(**texts, metrics=metrics, signature=tuple(signature))
+        tuned = self._list(entry, "tuned", where, lambda each, at: self._at_size(each, at, kernel))
+        if tuned and any(each.sizes.keys() != tuned[0].sizes.keys() for each in tuned):
+            self._fail(f"{where}.tuned", "the same names of sizes everywhere", "others")
+        return dataclasses.replace(kernel, tuned=tuple(tuned))
+
+    def _at_size(self, entry: Any, where: str, kernel: KernelWisdom) -> AtSize:
+        sizes = self._by_name(entry, "sizes", where, f"whole numbers from 1 to {_LARGEST_SIZE}", _is_size)
+        if not 0 < len(sizes) <= _MOST_SIZES:
+            self._fail(f"{where}.sizes", f"1 to {_MOST_SIZES} of them", len(sizes))
+        signatures: dict[tuple[Value, ...], Errors] = {}
+
+        def signature(each: Any, at: str) -> None:
+            values = self._member(
+                each,
+                "values",
+                at,
+                f"the values of {', '.join(kernel.signature) or 'nothing'}",
+                lambda v: isinstance(v, list) and len(v) == len(kernel.signature) and all(map(is_value, v)),
+            )
+            signatures[tuple(_value(value) for value in values)] = self._errors(each, at)
+
+        threshold = self._by_name(entry, "threshold", where, "numbers above 0", _is_positive)
+        version = self._member(entry, "mptune", where, "a text", _is_text)
+        made = self._member(entry, "made", where, "a text", _is_text, "")
+        draws = self._member(entry, "draws", where, "a whole number", _is_count, 0)
+        configurations = self._list(entry, "configurations", where, lambda each, at: self._timed(each, at, kernel))
+        self._list(entry, "signatures", where, signature)
+        for number, timed in enumerate(configurations):
+            if timed.is_best:
+                self._check_winner(timed, f"{where}.configurations[{number}]", threshold, kernel, signatures)
+        return AtSize(sizes, threshold, version, tuple(configurations), signatures, made, draws)
+
+    def _check_winner(
+        self,
+        timed: Timed,
+        where: str,
+        threshold: Mapping[str, float],
+        kernel: KernelWisdom,
+        signatures: Mapping[tuple[Value, ...], Errors],
+    ) -> None:
+        """Refuse a winner that does not keep the limits of its run, or of whose types the run says something else."""
+        known = signatures.get(kernel.signature_of(timed.configuration), Errors({})).worst
+        for name, limit in threshold.items():
+            error = timed.errors.worst.get(name)
+            if error is None or error > limit * _ROUNDING:
+                expected = f"at most {limit:g}, the limit of the run that it is the best of"
+                self._fail(f"{where}.errors.{name}", expected, "missing" if error is None else error)
+            if error > known.get(name, -1.0):
+                least = f"at most {known[name]:g}, the largest" if name in known else "among those"
+                self._fail(f"{where}.errors.{name}", f"{least} of its signature", error)
+
+    def _timed(self, entry: Any, where: str, kernel: KernelWisdom) -> Timed:
+        values = self._by_name(entry, "configuration", where, "values of parameters", is_value)
+        for name in kernel.signature:
+            if name not in values:
+                self._fail(f"{where}.configuration", f"a value of {name}", "none")
+        time_ms = self._member(entry, "time_ms", where, "a number above 0", _is_positive)
+        speedup = self._member(entry, "speedup", where, "a number above 0", _is_positive, None)
+        interval = self._member(
+            entry,
+            "interval",
+            where,
+            "two numbers above 0",
+            lambda v: isinstance(v, list) and len(v) == 2 and all(map(_is_positive, v)),
+            None,
+        )
+        return Timed(
+            Configuration({name: _value(value) for name, value in values.items()}),
+            float(time_ms),
+            self._errors(entry, where),
+            None if speedup is None else float(speedup),
+            None if interval is None else (float(interval[0]), float(interval[1])),
+            self._member(entry, "unseen", where, "a whole number", _is_count, 0),
+            self._member(entry, "best", where, "true or false", lambda v: isinstance(v, bool), False),
+            self._member(entry, "baseline", where, "true or false", lambda v: isinstance(v, bool), False),
+        )
+
+    def _errors(self, entry: Any, where: str) -> Errors:
+        worst = self._by_name(entry, "errors", where, "numbers of 0 or more, or null", _is_error)
+        draws = self._member(entry, "draws", where, "a whole number from 1", lambda v: _is_count(v) and v >= 1)
+        mean = self._member(entry, "mean", where, "a number of 0 or more", lambda v: is_number(v) and v >= 0, None)
+        return Errors(
+            {name: math.inf if value is None else float(value) for name, value in worst.items()},
+            draws,
+            None if mean is None else float(mean),
+        )
+
+    # -- members -----------------------------------------------------------------------------
+
+    def _list(self, entry: Any, name: str, where: str, read: Callable[[Any, str], Any]) -> list[Any]:
+        at = f"{where}.{name}" if where else name
+        members = self._member(entry, name, where, "a list", lambda v: isinstance(v, list))
+        return [read(member, f"{at}[{number}]") for number, member in enumerate(members)]
+
+    def _by_name(self, entry: Any, name: str, where: str, what: str, is_right: Callable[[Any], bool]) -> dict[str, Any]:
+        found = self._member(entry, name, where, f"{what} by name", lambda v: isinstance(v, Mapping))
+        for key, value in found.items():
+            if not is_right(value):
+                self._fail(f"{where}.{name}.{key}", what, value)
+        return dict(found)
+
+    _MISSING: Final = object()
+
+    def _member(
+        self, entry: Any, name: str, where: str, what: str, is_right: Callable[[Any], bool], otherwise: Any = _MISSING
+    ) -> Any:
+        at = f"{where}.{name}" if where else name
+        if not isinstance(entry, Mapping):
+            self._fail(where, "an object", entry)
+        if name not in entry:
+            if otherwise is self._MISSING:
+                self._fail(at, what, "missing")
+            return otherwise
+        if not is_right(entry[name]):
+            self._fail(at, what, entry[name])
+        return entry[name]
+
+    def _fail(self, where: str, expected: str, found: Any) -> NoReturn:
+        shown = found if found in ("missing", "none", "others", "two of the same") else reprlib.repr(found)
+        raise WisdomError(f"{self._path}: {where} should be {expected}, and is {shown}")
+
+
+def _value(value: Any) -> Value:
+    """Return a value as a configuration has it: JSON makes a list of a tuple."""
+    return tuple(value) if isinstance(value, list) else value

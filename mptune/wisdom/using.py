@@ -1,0 +1,268 @@
+"""Wisdom where it is used: of which kernel, on which device, at which sizes."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from mptune.backends import BACKENDS, get_backend
+from mptune.backends.base import Backend
+from mptune.build import COMPILER, FLAGS, with_build
+from mptune.errors import BackendUnavailableError, KernelError, WisdomError
+from mptune.expressions import Expression
+from mptune.kernel import Kernel, Role
+from mptune.registry import kernel_of_run, load_kernel, remarks
+from mptune.store import RunInfo
+from mptune.unseen import CONFIDENCE
+from mptune.wisdom.choosing import Choice, Chooser, budget_of
+from mptune.wisdom.records import KernelWisdom, Wisdom
+
+__all__ = ["BySize", "kernel_of", "remarks_on", "sizes_of_arrays"]
+
+_LARGEST_SIZE: Final = 2**40
+
+
+def kernel_of(
+    wisdom: Wisdom, given: Kernel | str | Path | None = None, metric: str | None = None
+) -> tuple[Kernel, list[KernelWisdom]]:
+    """Return the kernel that is meant, and what is known of it on each device.
+
+    Args:
+        wisdom: what is known.
+        given: the definition as of :func:`~mptune.registry.kernel_of_run`, or which kernel of several.
+        metric: what errors are measured by, if that is not the same everywhere.
+
+    Raises:
+        WisdomError: it is of another kernel, or of several kernels or metrics.
+        KernelError: the definition is not found.
+    """
+    names = sorted({each.kernel for each in wisdom.kernels})
+    if not names:
+        raise WisdomError("the wisdom is of no kernel")
+    name = names[0]
+    if isinstance(given, Kernel):
+        name = given.name
+    elif str(given) in names:
+        name = str(given)
+    elif len(names) > 1:
+        if given is None:
+            raise WisdomError(f"the wisdom is of kernels {', '.join(names)}: say which (kernel=, --kernel)")
+        given = load_kernel(given)
+        name = given.name
+    known = [each for each in wisdom.kernels if each.kernel == name]
+    if not known:
+        raise WisdomError(f"the wisdom is of kernel {', '.join(names)}, not of {name}")
+    if metric is not None:
+        known = [each for each in known if each.metric == metric]
+    metrics = sorted({each.metric for each in wisdom.kernels if each.kernel == name})
+    if not known or len({each.metric for each in known}) > 1:
+        raise WisdomError(
+            f"the wisdom of kernel {name} has errors by {' and by '.join(metrics)}: say which (metric=)"
+            + (f", not {metric!r}" if metric is not None else "")
+        )
+    found = kernel_of_run(_info(known[0]), given, on_warning=lambda _: None)
+    return _with_build(found, known), known
+
+
+def remarks_on(known: KernelWisdom, kernel: Kernel) -> tuple[str, ...]:
+    """Say why a kernel may not be what wisdom is of, as :func:`~mptune.registry.remarks` does of a run."""
+    return remarks(_info(known), kernel)
+
+
+def _info(known: KernelWisdom) -> RunInfo:
+    return RunInfo(
+        kernel=known.kernel,
+        kernel_path=known.file or None,
+        definition_hash=known.definition_hash,
+        template_hash=known.template_hash,
+    )
+
+
+def _with_build(kernel: Kernel, known: Sequence[KernelWisdom]) -> Kernel:
+    """Return the kernel with compilers and flags as parameters, where the wisdom is of runs that chose among some."""
+    if {COMPILER, FLAGS} & set(kernel.parameter_names):
+        return kernel
+    configurations = [t.configuration for each in known for record in each.tuned for t in record.configurations]
+    compilers, flags = (
+        sorted({str(configuration[name]) for configuration in configurations if name in configuration})
+        for name in (COMPILER, FLAGS)
+    )
+    return with_build(kernel, compilers, flags)
+
+
+class BySize:
+    """A kernel whose configuration is chosen by the device and the sizes.
+
+    Args:
+        wisdom: what is known.
+        kernel: the definition, unless it is a bundled kernel's; or which of several.
+        backend: a backend's name, or "auto": the first that can run here and of which something is known.
+        max_error: the error limit; by default the smallest that the runs were made with.
+        confidence: with which errors keep it.
+        metric: what errors are measured by, if there are several.
+
+    Attributes:
+        kernel: the definition.
+        backend: the backend.
+        remarks: what the user should know, such as that the definition has changed since.
+
+    Raises:
+        WisdomError: it is of another kernel, or of several.
+        BackendUnavailableError: nothing can run here.
+    """
+
+    def __init__(
+        self,
+        wisdom: Wisdom,
+        kernel: Kernel | str | Path | None = None,
+        backend: str | Backend = "auto",
+        max_error: float | Mapping[str, float] | None = None,
+        confidence: float = CONFIDENCE,
+        metric: str | None = None,
+    ) -> None:
+        self.kernel, known = kernel_of(wisdom, kernel, metric)
+        self.backend, own = _on_device(known, backend)
+        device = self.backend.describe()
+        kin = next((e for e in known if (e.backend, e.architecture) == (device.backend, device.architecture)), None)
+        chosen = own or kin or known[0]
+        budget = budget_of(known, max_error)
+        limits = self.backend.device.constraints()
+        self._chooser = Chooser(chosen, self.kernel, limits, budget, confidence, is_own=own is not None)
+        self._elsewhere = ""
+        self.remarks = remarks_on(chosen, self.kernel)
+        if own is None and kin is not None:
+            of_kin = f"measured on {kin.device}, and this is {device.name} of the same architecture"
+            self.remarks = (*self.remarks, of_kin)
+        elif own is None:
+            devices = ", ".join(each.where for each in known)
+            self._elsewhere = f"the wisdom is of {devices}, and this is {device.name} ({device.architecture})"
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The largest sizes that were tuned."""
+        tuned: list[dict[str, int]] = [dict(record.sizes) for record in self._chooser.known.tuned]
+        return max(tuned, key=lambda sizes: [sizes[name] for name in sorted(sizes)])
+
+    @property
+    def common_sizes(self) -> dict[str, int]:
+        """The sizes that were the same wherever it was tuned."""
+        tuned = [record.sizes for record in self._chooser.known.tuned]
+        return {name: value for name, value in tuned[0].items() if all(each[name] == value for each in tuned)}
+
+    def choose(self, sizes: Mapping[str, int]) -> Choice:
+        """Return what to use at some sizes.
+
+        Raises:
+            KernelError: not even a configuration in the baseline's types is valid there.
+        """
+        if not self._elsewhere:
+            return self._chooser.choose(sizes)
+        choice = self._chooser.widest(sizes)
+        return dataclasses.replace(choice, reason=self._elsewhere, why=f"the baseline, since {self._elsewhere}")
+
+    def baseline(self, sizes: Mapping[str, int]) -> Choice:
+        """Return the baseline to use at some sizes.
+
+        Raises:
+            KernelError: none is valid there.
+        """
+        return self._chooser.widest(sizes)
+
+
+def _on_device(known: Sequence[KernelWisdom], backend: str | Backend) -> tuple[Backend, KernelWisdom | None]:
+    """Return the backend to use, and what is known of its device."""
+    if isinstance(backend, Backend) or backend != "auto":
+        chosen = backend if isinstance(backend, Backend) else get_backend(backend)
+        return chosen, next((each for each in known if _is_of(each, chosen)), None)
+    for each in known:
+        if each.backend in BACKENDS and BACKENDS[each.backend].availability().can_run:
+            chosen = BACKENDS[each.backend]()
+            if _is_of(each, chosen):
+                return chosen, each
+    return get_backend("auto"), None
+
+
+def _is_of(known: KernelWisdom, backend: Backend) -> bool:
+    try:
+        device = backend.describe()
+    except BackendUnavailableError:
+        return False
+    return (known.backend, known.device, known.architecture) == (device.backend, device.name, device.architecture)
+
+
+def sizes_of_arrays(
+    kernel: Kernel, inputs: Mapping[str, Any], given: Mapping[str, Any], otherwise: Mapping[str, int]
+) -> dict[str, int]:
+    """Return the sizes of a call: those that are given, and those that the arrays have.
+
+    Args:
+        kernel: declares of what shape arguments are.
+        inputs: arrays and scalars by name; a scalar named like a size is that.
+        given: sizes that are known before.
+        otherwise: those of which arrays say nothing.
+
+    Raises:
+        KernelError: an array has a shape that no size gives, or a size is not known from any of them.
+    """
+    wanted = tuple(kernel.sizes["default"])
+    found = {name: _whole(kernel, name, value) for name, value in given.items()}
+    shapes: dict[str, tuple[int, ...]] = {}
+    for argument in kernel.arguments:
+        if argument.name not in inputs:
+            continue
+        shape = getattr(inputs[argument.name], "shape", None)
+        shape = np.shape(inputs[argument.name]) if shape is None else shape
+        if argument.role is Role.SCALAR and argument.name in wanted and not shape:
+            found.setdefault(argument.name, _whole(kernel, argument.name, inputs[argument.name]))
+        elif len(shape) == len(argument.shape):
+            shapes[argument.name] = tuple(shape)
+    axes = [
+        (Expression(text), extent, name)
+        for name, shape in shapes.items()
+        for text, extent in zip(_shape_of(kernel, name), shape, strict=True)
+    ]
+    # Axes of one size first; with that others have one that is still open.
+    for _ in range(len(wanted)):
+        for expression, extent, name in axes:
+            unknown = expression.names - found.keys()
+            if len(unknown) == 1 and (size := next(iter(unknown))) in wanted:
+                found[size] = _solved(kernel, expression, size, found, extent, name)
+    for size in wanted:
+        if size not in found and size not in otherwise:
+            raise KernelError(f"{kernel.called}: no array says what size {size} is: give it ({size}=...)")
+    return {size: found.get(size, otherwise.get(size, 0)) for size in wanted}
+
+
+def _whole(kernel: Kernel, name: str, value: Any) -> int:
+    try:
+        return operator.index(value.item() if isinstance(value, np.ndarray | np.generic) else value)
+    except (TypeError, ValueError):
+        raise KernelError(f"{kernel.called}: size {name} is a whole number, not {value!r}") from None
+
+
+def _shape_of(kernel: Kernel, name: str) -> tuple[str, ...]:
+    return next(tuple(map(str, argument.shape)) for argument in kernel.arguments if argument.name == name)
+
+
+def _solved(kernel: Kernel, expression: Expression, size: str, known: Mapping[str, int], extent: int, name: str) -> int:
+    """Return the size at which an axis, which grows with it, has some extent."""
+
+    def axis(value: int) -> int:
+        return int(expression.evaluate({**known, size: value}))
+
+    low, high = 1, 1
+    while axis(high) < extent and high < _LARGEST_SIZE:
+        low, high = high, 2 * high
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if axis(middle) >= extent else (middle + 1, high)
+    if axis(low) != extent:
+        raise KernelError(
+            f"input {name!r} of {kernel.called} has an axis of {extent}, which no {size} makes of {expression.text}"
+        )
+    return low

@@ -1,0 +1,86 @@
+"""Runs that start from earlier ones, at the command line: what is said of the sources, and which are refused."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from command_line import Call, caller
+
+from mptune.errors import RunFileError
+from mptune.results import SourceUse
+from mptune.store import RunState
+
+OWN = Path(__file__).parent.parent / "own_kernel.py"
+TUNE = ("tune", OWN, "--backend", "host", "--size", "smoke", "--max-error", "1e-5", "--verify", 0)
+
+
+@pytest.fixture
+def mptune(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Call:
+    return caller(monkeypatch, capfd)
+
+
+def test_a_run_starts_from_earlier_ones_and_keeps_them_when_it_is_resumed(
+    mptune: Call, tuned: Path, tmp_path: Path
+) -> None:
+    shutil.copy(tuned, tmp_path / "earlier.db")
+    path = tmp_path / "run.db"
+    begun = mptune(*TUNE, "--from", tmp_path / "earlier.db", "--budget", 4, "--output", path)
+    assert begun.code in (0, 1), begun.err
+    assert re.search(r"earlier\.db +8 +\d\.\d\d +block, unroll, x_type, y_type\n", begun.out)
+    resumed = mptune(*TUNE, "--budget", 6, "--output", path, "--resume", "--json")
+    (use,) = json.loads(resumed.out)["sources"]
+    assert use["source"] == str(tmp_path / "earlier.db")
+    assert (use["trials"], use["parameters"]) == (8, ["block", "unroll", "x_type", "y_type"])
+    assert "earlier.db" in mptune("show", path).out
+    (tmp_path / "earlier.db").unlink()
+    gone = mptune(*TUNE, "--budget", 6, "--output", path, "--resume")
+    assert "earlier.db of the run is not there any more: the search goes on without it" in gone.err
+    (tmp_path / "damaged.db").write_bytes(path.read_bytes()[:3000])
+    everything = mptune(*TUNE, "--from-all", "--budget", 4, "--output", tmp_path / "third.db", "--json")
+    assert [Path(use["source"]).name for use in json.loads(everything.out)["sources"]] == ["run.db"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("tune", "axpy", "--backend", "host", "--from"), r"is of kernel 'poly', not 'axpy': expected the same kernel"),
+        ((*TUNE, "--objective", "energy_j", "--from"), r"metric of source .*: 'energy_j'|energy"),
+        ((*TUNE, "--strategy", "random", "--from"), "strategy random cannot start from earlier runs"),
+        ((*TUNE, "--objectives", "time,error", "--from"), "several objectives cannot start from earlier runs"),
+        (("tune", "conjugate_gradient", "--backend", "host", "--from"), "application conjugate_gradient cannot start"),
+    ],
+)
+def test_what_cannot_be_a_source_is_refused_in_a_line(
+    mptune: Call, run_file: Path, tmp_path: Path, arguments: tuple[object, ...], message: str
+) -> None:
+    done = mptune(*arguments, run_file, "--output", tmp_path / "new.db")
+    assert (done.code, done.out) == (2, "")
+    assert re.search(message, done.err), done.err
+    assert done.err.count("\n") == 1
+    assert not (tmp_path / "new.db").exists()
+
+
+def test_files_that_are_no_source(mptune: Call, run_file: Path, tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged.db"
+    damaged.write_bytes(run_file.read_bytes()[:3000])
+    for source, message in (
+        (tmp_path / "nothing.db", "no file"),
+        (OWN, "not a run file of mptune"),
+        (damaged, "damaged.db"),
+        (run_file, "is the run file itself"),
+    ):
+        done = mptune(*TUNE, "--from", source, "--output", run_file, "--resume")
+        assert (done.code, done.out) == (2, "")
+        assert message in done.err
+        assert done.err.count("\n") == 1
+
+
+def test_what_is_kept_of_sources_is_checked() -> None:
+    uses = (SourceUse("a.db", 3, ("block",), 0.5),)
+    assert RunState.from_json(json.loads(json.dumps(RunState(sources=uses).to_json()))).sources == uses
+    with pytest.raises(RunFileError, match="'sources' should be a list of sources, each with source, trials"):
+        RunState.from_json({"sources": [{"source": "a.db", "weight": "much"}]})

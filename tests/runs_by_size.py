@@ -1,0 +1,56 @@
+"""Runs of the tests' own kernel at several sizes, with errors and times that are made up."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import own_kernel
+from awkward_kernel import run_of
+
+from mptune.kernel import Kernel
+from mptune.results import Measurement, Status, Trial
+from mptune.run import Run
+
+__all__ = ["HALF", "POLY", "SINGLE", "at_size", "trial"]
+
+POLY = own_kernel.kernel
+HALF = {"x_type": "fp16", "y_type": "fp16"}
+SINGLE = {"x_type": "fp32", "y_type": "fp32"}
+
+
+def trial(
+    time_ms: float,
+    error: float,
+    draws: int = 23,
+    status: Status = Status.OK,
+    kernel: Kernel = POLY,
+    further: Mapping[str, float] | None = None,
+    **values: Any,
+) -> Trial:
+    """Return a trial whose error is the worst of so many draws, 20 of them unseen where there are that many."""
+    metrics = {"time_ms": time_ms, "error": error, "error_draws": float(draws), "error_mean": 0.9 * error}
+    if draws > 20:
+        metrics |= {"unseen_inputs": 20.0, "unseen_violations": 0.0, "unseen_error": error}
+    return Trial(kernel.configuration(values), status, "", Measurement(metrics | dict(further or {})))
+
+
+def at_size(n: int, slope: float = 0.5, threshold: float | None = 1e-3, **settings: Any) -> Run:
+    """Return a run in which fp16 is four times as fast as fp64 and has the error 1e-4 at n = 1000, fp32 twice and 1e-7.
+
+    Blocks of 256 are the best from n = 10000 on, and of 64 below.
+    """
+    grown = (n / 1000) ** slope
+    fast, slow = (256, 64) if n >= 10000 else (64, 256)
+    trials = [
+        trial(4.0, 1e-16, block=fast),
+        trial(5.0, 1e-16, 3, block=slow),
+        trial(1.0, 1e-4 * grown, block=fast, **HALF),
+        trial(1.3, 1e-4 * grown, 3, block=slow, **HALF),
+        trial(2.0, 1e-7 * grown, 3, block=fast, **SINGLE),
+        trial(2.4, 1e-7 * grown, 1, block=slow, **SINGLE),
+        trial(3.9, 1e-4 * grown, 3, block=128, **HALF),
+    ]
+    made = run_of(POLY, trials, sizes=POLY.resolve_sizes("default", {"n": n}), threshold=threshold)
+    return Run(dataclasses.replace(made.info, **settings), trials)

@@ -1,0 +1,231 @@
+"""Tuning for a range of sizes: which are asked for, how much each is searched, and what an interruption leaves."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import Call, caller
+from runs_by_size import HALF, POLY, SINGLE, at_size, trial
+
+from mptune import tune_sizes
+from mptune.cli.options import parse_several_sizes
+from mptune.errors import MptuneError
+from mptune.interop import from_run
+from mptune.run import Run
+from mptune.schemas import schema
+from mptune.starting import Searched
+from mptune.tuner import Progress, TuneSettings
+from mptune.tuner.sizes import _most_telling_first, _Range, sizes_together
+
+OWN = Path(__file__).parent / "own_kernel.py"
+TUNE = ("tune", OWN, "--backend", "host", "--max-error", "1e-5", "--verify", 5)
+
+
+@pytest.fixture
+def mptune(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Call:
+    monkeypatch.chdir(tmp_path)
+    return caller(monkeypatch, capfd)
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("n=1e5,1e6,10000000", (100_000, 1_000_000, 10_000_000)),
+        ("n=1e5:1e7:5", (100_000, 316_228, 1_000_000, 3_162_278, 10_000_000)),
+        ("n=1:5:5", (1, 2, 3, 4, 5)),
+        ("n=10:13:3", (10, 11, 13)),
+    ],
+)
+def test_sizes_are_listed_or_at_equal_ratios(text: str, values: tuple[int, ...]) -> None:
+    assert parse_several_sizes([text]) == {"n": values}
+
+
+def test_a_kernel_has_the_sizes_that_are_taken_together() -> None:
+    assert sizes_together(POLY, {"n": (300, 20)}) == [{"n": 20}, {"n": 300}]
+
+
+def test_the_middle_tells_most_then_the_ends() -> None:
+    assert _most_telling_first(1) == [0]
+    assert _most_telling_first(2) == [1, 0]
+    assert _most_telling_first(5) == [2, 0, 4, 1, 3]
+    assert sorted(_most_telling_first(9)) == list(range(9))
+
+
+# -- who gets how much ---------------------------------------------------------------------------
+
+
+def shared_out(budget: int, lead: Mapping[int, float], count: int = 5) -> dict[int, tuple[int, list[str]]]:
+    """Return how many evaluations each size had, and what it tried of others, by made-up runs.
+
+    Those in ``lead`` find, with 12 evaluations, a configuration of their own that is faster by that factor.
+    """
+    evaluated: dict[int, int] = {}
+    first: dict[int, list[Any]] = {}
+
+    def run_at(index: int, settings: TuneSettings) -> Run:
+        tried = first.setdefault(index, [])
+        tried += [each for each in settings.first if each not in tried]
+        own = trial(0.5 / lead[index], 1e-4, block=32, unroll=1 + index % 2, **HALF) if index in lead else None
+        trials = {t.configuration: t for t in at_size(1000 * 2**index).trials}
+        if own is not None and settings.budget >= 12:
+            trials[own.configuration] = own
+        told = [POLY.configuration(dict(each)) for each in tried]
+        trials |= {c: trial(3.0, 1e-4, **c) for c in told if c not in trials}
+        blocks = ({"block": b, "unroll": u, **SINGLE} for b in (32, 64, 128, 256) for u in (1, 2, 4))
+        fill = [trial(9.0, 1e-7, **values) for values in blocks]
+        fill += [trial(9.5, 1e-7, block=t.configuration["block"], unroll=t.configuration["unroll"]) for t in fill]
+        for each in fill:
+            if len(trials) < settings.budget:
+                trials.setdefault(each.configuration, each)
+        evaluated[index] = len(trials)
+        return Run(at_size(1000 * 2**index, budget=settings.budget).info, [*trials.values()])
+
+    together = [{"n": 1000 * 2**index} for index in range(count)]
+    files = [Path(f"{index}.db") for index in range(count)]
+    runs = _Range(TuneSettings(budget=budget), together, files, run_at).tuned()
+    assert [run.info.sizes["n"] for run in runs] == [sizes["n"] for sizes in together]
+    return {index: (evaluated[index], [str(each) for each in first[index]]) for index in range(count)}
+
+
+def test_evaluations_go_where_a_size_is_not_like_its_neighbours() -> None:
+    like_each_other = shared_out(100, {})
+    counts = [evaluations for evaluations, _ in like_each_other.values()]
+    assert sum(counts) == 100
+    assert max(counts) - min(counts) <= 12  # the first has had more to begin with
+    with_its_own = shared_out(100, {4: 2.0})
+    assert sum(evaluations for evaluations, _ in with_its_own.values()) == 100
+    at_the_end = with_its_own[4][0]
+    assert at_the_end >= 1.5 * max(evaluations for evaluations, _ in [with_its_own[i] for i in (0, 1)])
+
+
+def test_neighbours_try_what_was_found() -> None:
+    tried = {index: found for index, (_, found) in shared_out(100, {2: 2.0}).items()}
+    news = str(POLY.configuration({"block": 32, "unroll": 1, **HALF}))
+    assert all(news in tried[index] for index in (1, 3))
+    assert news not in tried[2]
+
+
+# -- runs ----------------------------------------------------------------------------------------
+
+
+def test_a_run_for_each_size_under_one_budget(mptune: Call) -> None:
+    jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
+    done = mptune(*TUNE, "--sizes", "n=500:8000:2", "--budget", 10, "--output", "my.db", "--json")
+    document = json.loads(done.out)
+    jsonschema.Draft202012Validator(schema("sizes")).validate(document)
+    assert document["kernel"] == "poly"
+    assert document["sizes"] == {"n": [500, 8000]}
+    files = ["my-n500.db", "my-n8000.db"]
+    assert [each["run_file"] for each in document["runs"]] == files
+    assert f"run files: {', '.join(files)}" in done.err.splitlines()[0]
+    assert document["evaluations"] == 10 == sum(each["result"]["evaluations"] for each in document["runs"])
+    assert [each["result"]["sizes"] for each in document["runs"]] == [{"n": n} for n in (500, 8000)]
+    runs = [Run.load(file) for file in files]
+    assert [Path(source).name for source in runs[0].info.started_from] == ["my-n8000.db"]
+    assert {t.configuration for t in runs[0].trials} & {t.configuration for t in runs[1].trials}
+    assert done.code == (0 if all(run.best is not None for run in runs) else 1)
+
+    shown = mptune(*TUNE, "--sizes", "n=500:8000:2", "--budget", 11, "--output", "my.db", "--resume")
+    assert re.search(r"n +baseline time_ms +best time_ms +speedup +error +evaluations +configuration\n", shown.out)
+    assert re.search(r"\n *500 .*\n *8000 ", shown.out)
+    assert sum(Run.load(file).evaluations for file in files) == 11
+    found = " ".join(file for file in files if Run.load(file).best is not None)
+    assert f"for any size: mptune wisdom {found} -o poly.wisdom.json" in shown.err
+    again = mptune(*TUNE, "--sizes", "n=500:8000:2", "--budget", 10, "--output", "my.db")
+    assert (again.code, again.err.count("\n")) == (2, 1)
+    assert "my-n500.db" in again.err
+
+
+def test_what_was_broken_off_goes_on_and_loses_nothing(tmp_path: Path) -> None:
+    settings = TuneSettings(backend="host", max_error=1e-5, budget=10, verify=0, strategy="random")
+    told: list[tuple[Mapping[str, int], int]] = []
+    trials = 0
+
+    def interrupt(progress: Progress) -> None:
+        nonlocal trials
+        trials += 1
+        if trials == 7:
+            raise KeyboardInterrupt
+
+    sizes = {"n": (40, 400)}
+    with pytest.raises(KeyboardInterrupt):
+        tune_sizes(OWN, sizes, settings, output=tmp_path / "r.db", on_progress=interrupt)
+    before = {path.name: Run.load(path) for path in tmp_path.glob("*.db")}
+    assert sum(run.evaluations for run in before.values()) == 7
+
+    runs = tune_sizes(
+        OWN, sizes, settings, output=tmp_path / "r.db", resume=True, on_size=lambda at, n: told.append((at, n))
+    )
+    assert told[:2] == [({"n": 400}, 5), ({"n": 40}, 4)]
+    assert [run.info.sizes["n"] for run in runs] == [40, 400]
+    assert sum(run.evaluations for run in runs) == 10
+    for run in runs:
+        known = before.get(f"r-n{run.info.sizes['n']}.db")
+        assert known is None or {t.configuration for t in known.trials} <= {t.configuration for t in run.trials}
+
+
+def test_no_file_is_needed_and_time_is_that_of_all(recwarn: pytest.WarningsRecorder) -> None:
+    settings = TuneSettings(backend="host", budget=8, verify=0, time_limit_s=1e-6)
+    assert tune_sizes(OWN, {"n": (40, 400)}, settings) == []
+    runs = tune_sizes(OWN, {"n": (40,)}, dataclasses.replace(settings, budget=4, time_limit_s=60.0))
+    assert [run.evaluations for run in runs] == [4]
+
+
+# -- bad input -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--sizes", "m=1,2"), "unknown size of kernel poly: 'm'"),
+        (("--sizes", "n=1.5,2"), r"--sizes n=1.5,2: expected a whole number for 1.5"),
+        (("--sizes", "n=10,x"), "--sizes n=10,x: expected a whole number for x"),
+        (("--sizes", "n=10,"), "--sizes n=10,: expected a whole number for nothing"),
+        (("--sizes", "n=0,5"), "--sizes n=0,5: expected sizes from 1 to 2.62, not 0"),
+        (("--sizes", "n=1e300,5"), "expected sizes from 1 to 2.62"),
+        (("--sizes", "n"), "--sizes 'n': expected NAME=VALUE"),
+        (("--sizes", "n=1:9"), r"expected n=A,B,\.\.\. or n=FROM:TO:COUNT with a count from 2 on"),
+        (("--sizes", "n=9:1:3"), "expected a range from 1 on, upwards, with at least 3 whole numbers"),
+        (("--sizes", "n=1:3:4"), "expected a range from 1 on, upwards, with at least 4 whole numbers"),
+        (("--sizes", "n=5,5"), "sizes n5 are given twice"),
+        (("--sizes", "n=1:100:33"), "33 sizes: expected 1 to 32"),
+        (("--sizes", "n=5,50", "--sizes", "n=6"), "n is given twice"),
+        (("--sizes", "n=5,50", "--size", "n=6"), "size n is given twice: once alone, and once with several values"),
+        (("--sizes", "n=5,50", "--budget", "7"), "budget 7: 2 sizes need at least 8 evaluations together"),
+        (("--sizes", "n=5,1e13"), "needs .* of host memory .*; choose smaller sizes"),
+    ],
+)
+def test_bad_sizes_are_refused_in_a_line(mptune: Call, arguments: tuple[str, ...], message: str) -> None:
+    done = mptune(*TUNE, *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert re.search(message, done.err), done.err
+    assert done.err.count("\n") == 1
+    assert not list(Path().glob("**/*.db"))
+
+
+def test_kernels_that_have_no_such_range(mptune: Call) -> None:
+    several = mptune("tune", "gemm", "--backend", "host", "--sizes", "M=16,32", "--sizes", "N=16,32,64")
+    assert "several sizes are taken together: expected as many of each, got 2 of M, 3 of N" in several.err
+    application = mptune("tune", "shallow_water", "--backend", "host", "--sizes", "n=16,32")
+    assert "cannot be tuned for several sizes at once, which only a single kernel can" in application.err
+    assert (several.code, application.code) == (2, 2)
+    with pytest.raises(MptuneError, match="several sizes are taken together"):
+        sizes_together(POLY, {})
+
+
+def test_errors_of_near_sizes_are_believed_more() -> None:
+    space = POLY.search_space(POLY.resolve_sizes())
+
+    def doubt(sizes: list[int] | None) -> float:
+        searched = Searched("poly", space, at_size(1000).objective, "NRMSE", sizes)
+        return searched.source(from_run(at_size(1000), "a.db"), "a.db").error_doubt
+
+    assert doubt([1000]) == 0.3
+    assert doubt([1000]) < doubt([2000]) == doubt([500]) < doubt([10_000]) < doubt([1_000_000]) == 1.0
+    assert doubt(None) == doubt([1000, 5]) == 1.0

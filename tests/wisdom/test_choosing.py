@@ -1,0 +1,413 @@
+"""A configuration is chosen by the sizes: the fastest that keeps the budget there, and it is said why."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from awkward_kernel import AWKWARD, measured, run_of
+from runs_by_size import HALF, POLY, SINGLE, at_size, trial
+from stepper_kernel import STEPPER, stepped
+
+import mptune
+from mptune.errors import KernelError, MptuneError, UnknownNameError, WisdomError
+from mptune.kernel import In, Kernel, Out
+from mptune.results import Status
+from mptune.run import Run
+from mptune.space.parameters import OrdinalParameter, PrecisionParameter
+from mptune.wisdom import Chooser, Wisdom, gather, read_sources, sizes_of_arrays
+
+
+def wisdom_of(*runs: Run) -> Wisdom:
+    return gather(read_sources(runs))
+
+
+def chooser(*runs: Run, kernel: Kernel = POLY, limits: Any = (), **settings: Any) -> Chooser:
+    return Chooser(wisdom_of(*runs).kernels[0], kernel, limits, **settings)
+
+
+TWO = chooser(at_size(1000), at_size(100_000))
+
+
+def types(configuration: Any) -> tuple[Any, Any]:
+    return configuration["x_type"], configuration["block"]
+
+
+# -- sizes ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("n", "chosen", "why"),
+    [
+        (1000, ("fp16", 64), "measured at n=1000, about 4 times as fast as the baseline; the winner of a run there"),
+        (100_000, ("fp16", 256), "measured at n=100000, about 4 times as fast"),
+        (300, ("fp16", 64), "at n=300, told from n=1000, about 4 times as fast as the baseline; error at most"),
+        (3000, ("fp16", 64), "with 95% confidence"),
+        (40_000, ("fp16", 256), "at n=40000, told from n=1000 and n=100000"),
+    ],
+)  # fmt: skip
+def test_the_fastest_of_the_nearest_tuned_size_is_taken(n: int, chosen: Any, why: str) -> None:
+    choice = TWO.choose({"n": n})
+    assert types(choice.configuration) == chosen
+    assert why in choice.why
+    assert choice.reason == ""
+    assert choice.speedup == pytest.approx(4, rel=0.05)
+
+
+def test_what_it_loses_between_tuned_sizes_is_interpolated() -> None:
+    # Blocks of 64 take 1.3 times as long at one end, blocks of 256 at the other: in the middle they are equal.
+    near = chooser(at_size(3000), at_size(33_333))
+    assert [types(near.choose({"n": n}).configuration)[1] for n in (9000, 11000)] == [64, 256]
+    half = near.choose({"n": 10_000})
+    assert half.speedup == pytest.approx(4 * (1.25 / 1.3) ** 0.5, rel=0.02)
+
+
+@pytest.mark.parametrize(("n", "side"), [(200, "below"), (500_000, "above")])
+def test_beyond_reach_it_is_the_baseline_of_the_nearest_size(n: int, side: str) -> None:
+    choice = TWO.choose({"n": n})
+    assert types(choice.configuration) == ("fp64", 64 if side == "below" else 256)
+    assert f"n={n} is more than 4 times off what was tuned, n=1000 to 100000" in choice.reason
+    assert choice.reason in choice.why
+    assert choice.speedup == pytest.approx(1)
+
+
+def test_in_a_gap_between_tuned_sizes_it_is_the_baseline() -> None:
+    wide = chooser(at_size(1000), at_size(100_000))
+    choice = wide.choose({"n": 10_000})
+    assert types(choice.configuration)[0] == "fp64"
+    assert choice.reason == "errors cannot be told: nothing within 4 times of n=10000 was tuned"
+
+
+def test_without_an_error_limit_any_size_has_the_fastest() -> None:
+    free = chooser(at_size(1000, threshold=None), at_size(100_000, threshold=None))
+    assert types(free.choose({"n": 10**7}).configuration) == ("fp16", 256)
+    assert "no error limit" in free.choose({"n": 10**7}).why
+
+
+# -- errors --------------------------------------------------------------------------------------
+
+
+def test_safer_types_are_taken_where_the_error_may_exceed_the_budget() -> None:
+    # fp16 has 1e-4 * sqrt(n / 1000): 1.5e-4 at n = 2250.
+    found = {
+        n: chooser(at_size(1000), at_size(4000), budget={"error": 1.5e-4}).choose({"n": n}) for n in (500, 1500, 3900)
+    }
+    assert [types(found[n].configuration)[0] for n in (500, 1500, 3900)] == ["fp16", "fp16", "fp32"]
+    assert "1 faster choices of types may exceed error 0.00015" in found[3900].why
+    assert found[1500].limits["error"] <= 1.5e-4
+    assert found[3900].speedup == pytest.approx(2, rel=0.05)
+
+
+def test_a_single_size_speaks_for_larger_ones_as_far_as_there_is_room() -> None:
+    one = chooser(at_size(1000), budget={"error": 2.5e-4})
+    assert [types(one.choose({"n": n}).configuration)[0] for n in (300, 1000, 1500, 1700)] == [
+        "fp16",
+        "fp16",
+        "fp16",
+        "fp32",
+    ]
+
+
+def test_where_nothing_keeps_the_budget_it_is_the_baseline_and_it_says_so() -> None:
+    strict = chooser(at_size(1000), at_size(100_000), budget={"error": 1e-12})
+    choice = strict.choose({"n": 4000})
+    assert types(choice.configuration)[0] == "fp64"
+    assert choice.reason.startswith("nothing faster is sure to keep error 1e-12 at n=4000 with 95% confidence")
+    assert "x_type=fp16, y_type=fp16: error up to 0.00" in choice.reason
+
+
+def test_more_confidence_and_fewer_draws_need_more_room() -> None:
+    # fp32 was seen on three draws: 1e-7 leaves no room, 1.5e-7 some.
+    def at(limit: float, confidence: float) -> Any:
+        return types(
+            chooser(at_size(1000), budget={"error": limit}, confidence=confidence).choose({"n": 999}).configuration
+        )
+
+    assert at(1.01e-7, 0.95)[0] == "fp64"
+    assert at(3e-7, 0.95)[0] == "fp32"
+    assert at(1.6e-7, 0.6)[0] == "fp32"
+    assert at(1.6e-7, 0.99)[0] == "fp64"
+
+
+def test_the_winner_of_a_run_stands_at_its_own_size_under_no_smaller_limit() -> None:
+    few = run_of(POLY, [trial(4, 1e-16), trial(1, 9e-4, 3, **HALF)], threshold=1e-3)
+    assert types(chooser(few).choose({"n": 5003}).configuration)[0] == "fp16"
+    assert types(chooser(few, budget={"error": 5e-3}).choose({"n": 5003}).configuration)[0] == "fp16"
+    assert types(chooser(few).choose({"n": 5002}).configuration)[0] == "fp64"
+    assert types(chooser(few, is_own=False).choose({"n": 5003}).configuration)[0] == "fp64"
+
+
+def test_a_winner_that_another_run_refutes_is_used_no_more() -> None:
+    won = run_of(POLY, [trial(4, 1e-16), trial(1, 9e-4, 3, **HALF)], threshold=1e-3)
+    # Another run of the same size saw the same types break the limit, be it in a configuration of other blocks.
+    for status, error in ((Status.OK, 1.1e-3), (Status.NON_FINITE, 1e-4)):
+        lost = [trial(4, 1e-16), trial(1, error, 3, status, block=64, **HALF)]
+        found = chooser(won, run_of(POLY, lost, threshold=1e-3))
+        choice = found.choose({"n": 5003})
+        assert types(choice.configuration)[0] == "fp64"
+        assert "x_type=fp16, y_type=fp16" in choice.reason
+        assert not any(candidate.sure_at for candidate in found.candidates if not candidate.is_wide)
+    kept = run_of(POLY, [trial(4, 1e-16), trial(1, 9.5e-4, 3, **HALF)], threshold=1e-3)
+    assert types(chooser(won, kept).choose({"n": 5003}).configuration)[0] == "fp16"
+
+
+def test_types_whose_results_were_not_finite_at_a_size_are_not_used_from_there_on() -> None:
+    lost = run_of(
+        POLY,
+        [trial(4, 1e-16), trial(1, 1e-4, 3, Status.NON_FINITE, **HALF), trial(2, 1e-7, **SINGLE)],
+        sizes=POLY.resolve_sizes("default", {"n": 4000}),
+        threshold=1e-3,
+    )
+    found = chooser(at_size(1000), lost)
+    assert types(found.choose({"n": 1000}).configuration)[0] == "fp16"
+    assert types(found.choose({"n": 4000}).configuration)[0] == "fp32"
+    assert types(found.choose({"n": 8000}).configuration)[0] == "fp32"
+
+
+def test_limits_of_several_errors_have_to_hold_together() -> None:
+    def run(n: int) -> Run:
+        grown = n / 1000
+        trials = [
+            trial(4, 1e-16, further={"error.y": 1e-16}),
+            trial(1, 1e-6, further={"error.y": 1e-4 * grown}, **HALF),
+            trial(2, 1e-7, further={"error.y": 1e-7}, **SINGLE),
+        ]
+        return run_of(POLY, trials, sizes=POLY.resolve_sizes("default", {"n": n}), threshold={"": 1e-3, "y": 1e-3})
+
+    both = chooser(run(1000), run(4000))
+    assert both.budget == {"error": 1e-3, "error.y": 1e-3}
+    assert [types(both.choose({"n": n}).configuration)[0] for n in (2000, 15_000)] == ["fp16", "fp32"]
+    tuned = mptune.TunedKernel(run(1000), run(4000), kernel=POLY, max_error={"y": 3e-4})
+    assert types(tuned.choose({"n": 2000}).configuration)[0] == "fp16"
+    assert types(tuned.choose({"n": 3500}).configuration)[0] == "fp32"
+    with pytest.raises(UnknownNameError, match="unknown output or error metric in the wisdom: 'z'"):
+        mptune.TunedKernel(run(1000), run(4000), kernel=POLY, max_error={"z": 1})
+
+
+def test_the_smallest_of_several_limits_counts() -> None:
+    assert chooser(at_size(1000, threshold=1e-3), at_size(4000, threshold=1e-2)).budget == {"error": 1e-3}
+
+
+# -- what is valid -------------------------------------------------------------------------------
+
+
+def test_configurations_that_are_not_valid_at_the_sizes_are_passed_over() -> None:
+    bound = dataclasses.replace(POLY, constraints=["block <= n // 40", "unroll < 4"])
+    found = chooser(at_size(1000), at_size(20_000), kernel=bound)
+    assert types(found.choose({"n": 10_500}).configuration)[1] == 256
+    assert types(found.choose({"n": 9000}).configuration) == ("fp16", 64)
+    with pytest.raises(KernelError, match="has no baseline to fall back on at n=300"):
+        found.choose({"n": 300})
+    limited = chooser(at_size(1000), at_size(20_000), limits=["threads_per_block <= 64"])
+    assert types(limited.choose({"n": 20_000}).configuration) == ("fp16", 64)
+    smaller = chooser(at_size(1000), limits=["threads_per_block <= 32"])
+    assert types(smaller.choose({"n": 1000}).configuration) == ("fp64", 32)
+    assert "the widest types, not tuned" in smaller.choose({"n": 1000}).why
+
+
+def test_wisdom_that_is_not_of_the_kernel_is_refused_in_one_line(tmp_path: Path) -> None:
+    (known,) = wisdom_of(at_size(1000)).kernels
+    fewer = dataclasses.replace(POLY, parameters=[OrdinalParameter("block", [32]), *POLY.parameters[1:]])
+    with pytest.raises(KernelError, match="kernel poly: 64 is none of the values of parameter 'block'"):
+        Chooser(known, fewer)
+    document = json.loads(wisdom_of(at_size(1000)).text())
+    document["kernels"][0]["tuned"][0]["configurations"][0]["configuration"]["unroll"] = True
+    path = tmp_path / "truth.wisdom.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(KernelError, match="kernel poly: True is none of the values of parameter 'unroll'"):
+        Chooser(Wisdom.load(path).kernels[0], POLY)
+    other = dataclasses.replace(POLY, parameters=POLY.parameters[:1] + POLY.parameters[2:], grid=["n"])
+    with pytest.raises(UnknownNameError, match="unknown parameter in the wisdom of kernel poly: 'unroll'"):
+        Chooser(known, other)
+    with pytest.raises(WisdomError, match="has the sizes n, and the kernel n, taps"):
+        Chooser(known, AWKWARD)
+    signed = dataclasses.replace(POLY, signature=["unroll"])
+    with pytest.raises(WisdomError, match="has the accuracy signature x_type, y_type, and the kernel unroll, x_type"):
+        Chooser(known, signed)
+
+
+def test_a_choice_takes_less_than_a_millisecond() -> None:
+    many = chooser(*(at_size(1000 * 2**i) for i in range(10)), budget={"error": 1e-12})
+    assert len(many.candidates) >= 6
+    sizes = [{"n": int(n)} for n in np.geomspace(1000, 512_000, 50)]
+    took = []
+    for _ in range(5):
+        start = time.process_time()
+        for each in sizes:
+            many.choose(each)
+        took.append((time.process_time() - start) / len(sizes))
+    assert min(took) < 1e-3
+
+
+# -- as a function of arrays ---------------------------------------------------------------------
+
+
+def polynomial(x: Any) -> Any:
+    return np.polyval([0.5, -1.0, 2.0, 1.0], x)
+
+
+@pytest.fixture
+def x() -> Any:
+    return np.random.default_rng(5).uniform(0.5, 1, 20_000)
+
+
+def test_calls_have_the_configuration_for_their_sizes(x: Any, tmp_path: Path) -> None:
+    wisdom_of(at_size(1000), at_size(4000)).save(tmp_path / "poly.wisdom.json")
+    with mptune.TunedKernel(tmp_path / "poly.wisdom.json", kernel=POLY, max_error=1.5e-4) as tuned:
+        assert tuned.sizes["n"] == 4000
+        for n, kind, error in ((1000, "fp16", 1e-2), (1500, "fp16", 1e-2), (3000, "fp32", 1e-5)):
+            y = tuned(x=x[:n])
+            assert tuned.sizes["n"] == n
+            assert tuned.configuration["x_type"] == kind
+            assert tuned.reason == ""
+            assert np.abs(y - polynomial(x[:n])).max() < error
+        assert np.array_equal(tuned(x=x[:1000], n=1000), tuned(x=x[:1000]))
+        with pytest.warns(
+            UserWarning, match="poly uses the baseline: errors cannot be told: n=20000 is more than 4 times"
+        ):
+            y = tuned(x=x)
+        assert tuned.configuration["x_type"] == "fp64"
+        assert np.abs(y - polynomial(x)).max() < 1e-14
+        tuned(x=x)  # is said once
+        with pytest.raises(KernelError, match=r"n=7 is not the size n=|has shape \(1000,\); expected \(7,\)"):
+            tuned(x=x[:1000], n=7)
+        with pytest.warns(UserWarning, match="for this call: input 'x' overflows in fp16"):
+            assert np.allclose(tuned(x=1e6 * x[:1000]), polynomial(1e6 * x[:1000]), rtol=1e-14)
+        assert "error at most" in tuned.choose({"n": 1200}).why
+
+
+def test_runs_of_several_sizes_are_wisdom(x: Any) -> None:
+    tuned = mptune.TunedKernel(at_size(1000), at_size(4000), kernel=POLY)
+    tuned(x=x[:2000])
+    assert tuned.configuration["x_type"] == "fp16"
+    fixed = mptune.TunedKernel(at_size(1000), at_size(4000), kernel=POLY, sizes={"n": 2000})
+    assert fixed.sizes["n"] == 2000
+    with pytest.raises(KernelError, match="expected"):
+        fixed(x=x[:1999])
+    one = mptune.TunedKernel(at_size(1000), kernel=POLY)
+    with pytest.raises(MptuneError, match="has one configuration"):
+        one.choose({"n": 3})
+
+
+def test_elsewhere_it_is_the_baseline_and_on_like_devices_what_the_model_says(x: Any) -> None:
+    there = [at_size(n, backend="cuda", device="H100", architecture="sm_90") for n in (1000, 4000)]
+    with pytest.warns(UserWarning, match=r"uses the baseline: the wisdom is of H100 \(cuda, sm_90\), and this is"):
+        tuned = mptune.TunedKernel(*there, kernel=POLY, backend="host")
+    assert types(tuned.configuration) == ("fp64", 64)
+    like = [at_size(n, device="another processor") for n in (1000, 4000)]
+    with pytest.warns(UserWarning, match="measured on another processor, and this is .* of the same architecture"):
+        tuned = mptune.TunedKernel(*like, kernel=POLY)
+    tuned(x=x[:1000])
+    assert types(tuned.configuration) == ("fp16", 64)
+    assert "told from n=1000 on another processor" in tuned.choose({"n": 1000}).why
+    both = mptune.TunedKernel(*there, *(at_size(n) for n in (1000, 4000)), kernel=POLY)
+    assert both.reason == ""
+
+
+def test_wisdom_of_several_kernels_or_metrics_is_asked_which(tmp_path: Path) -> None:
+    trials = measured(AWKWARD, {})
+    found = wisdom_of(at_size(1000), at_size(4000), run_of(AWKWARD, trials))
+    with pytest.raises(WisdomError, match=r"the wisdom is of kernels awkward, poly: say which"):
+        mptune.TunedKernel(found)
+    assert mptune.TunedKernel(found, kernel=POLY).kernel is POLY
+    with pytest.raises(WisdomError, match="the wisdom is of kernel poly, not of awkward"):
+        mptune.TunedKernel(wisdom_of(at_size(1000)), kernel=AWKWARD)
+    mixed = wisdom_of(at_size(1000), at_size(1000, metric="MaxAE"))
+    with pytest.raises(WisdomError, match=r"has errors by MaxAE and by NRMSE: say which \(metric=\)$"):
+        mptune.TunedKernel(mixed, kernel=POLY)
+    with pytest.raises(WisdomError, match=r"say which .*, not 'RMSE'"):
+        mptune.TunedKernel(mixed, kernel=POLY, metric="RMSE")
+    assert mptune.TunedKernel(mixed, kernel=POLY, metric="MaxAE").reason == ""
+    with pytest.raises(KernelError, match="which is not a bundled one: give its definition"):
+        mptune.TunedKernel(wisdom_of(at_size(1000)))
+    with pytest.raises(WisdomError, match="the wisdom is of no kernel"):
+        mptune.TunedKernel(Wisdom(()))
+
+
+def test_a_definition_that_has_changed_is_told(tmp_path: Path) -> None:
+    runs = [at_size(n, template_hash="0") for n in (1000, 4000)]
+    with pytest.warns(UserWarning, match="the template of kernel poly is not what the run was made with"):
+        mptune.TunedKernel(*runs, kernel=POLY)
+
+
+def test_compilers_that_were_chosen_among_are_parameters_again(tmp_path: Path) -> None:
+    from mptune.build import with_build
+
+    both = with_build(POLY, ["g++"], ["-O3", "-O2"])
+    run = run_of(
+        both, [trial(4, 1e-16, kernel=both), trial(1, 1e-4, kernel=both, compiler_flags="-O2", **HALF)], threshold=1e-3
+    )
+    document = json.loads(wisdom_of(run).text())
+    (tmp_path / "a.wisdom.json").write_text(json.dumps(document))
+    tuned = mptune.TunedKernel(tmp_path / "a.wisdom.json", kernel=POLY)
+    assert tuned.configuration["compiler_flags"] == "-O2"
+    (tmp_path / "b.wisdom.json").write_text(json.dumps(document).replace('"-O2"', '"-fplugin=evil.so"'))
+    with pytest.raises(MptuneError, match="-fplugin"):
+        mptune.TunedKernel(tmp_path / "b.wisdom.json", kernel=POLY)
+
+
+# -- sizes of arrays -----------------------------------------------------------------------------
+
+
+def arrays_kernel(*shapes: Any) -> Kernel:
+    return Kernel(
+        name="shaped",
+        parameters=[OrdinalParameter("block", [32]), PrecisionParameter("t", ["fp64"])],
+        arguments=[Out("out", "w", precision="t"), *(In(f"in{i}", s, precision="t") for i, s in enumerate(shapes))],
+        sizes={"default": {"w": 5, "h": 4, "f": 3}},
+        inputs=lambda rng, size: {},
+        reference=lambda given, size: {},
+        grid=["w"],
+        block=["block"],
+        template="",
+    )
+
+
+@pytest.mark.parametrize(
+    ("shapes", "given", "expected"),
+    [
+        ([("h + f - 1", "w + f - 1"), ("f",)], [(12, 22), (3,)], {"w": 20, "h": 10, "f": 3}),
+        ([("w**3", "h"), (2, "f")], [(27, 9), (2, 8)], {"w": 3, "h": 9, "f": 8}),
+        ([("w * f", "h", "f")], [(35, 2, 5)], {"w": 7, "h": 2, "f": 5}),
+        ([("w", "ceildiv(h, 1)")], [(6, 8)], {"w": 6, "h": 8, "f": 99}),
+    ],
+)
+def test_sizes_are_those_of_the_arrays(shapes: Any, given: Any, expected: dict[str, int]) -> None:
+    kernel = arrays_kernel(*shapes)
+    inputs = {f"in{i}": np.zeros(shape) for i, shape in enumerate(given)}
+    assert sizes_of_arrays(kernel, inputs, {}, {"f": 99}) == expected
+
+
+def test_sizes_that_no_array_has_are_asked_for() -> None:
+    kernel = arrays_kernel(("w", "h"))
+    with pytest.raises(KernelError, match=r"kernel shaped: no array says what size f is: give it \(f=...\)"):
+        sizes_of_arrays(kernel, {"in0": np.zeros((2, 3))}, {}, {})
+    with pytest.raises(KernelError, match=r"size f is a whole number, not 2\.5"):
+        sizes_of_arrays(kernel, {"in0": np.zeros((2, 3))}, {"f": 2.5}, {})
+    cubes = arrays_kernel(("w**3",))
+    with pytest.raises(
+        KernelError, match=r"input 'in0' of kernel shaped has an axis of 10, which no w makes of w\*\*3"
+    ):
+        sizes_of_arrays(cubes, {"in0": np.zeros(10)}, {"f": 1, "h": 1}, {})
+
+
+def test_a_size_that_is_no_argument_is_given_by_its_name() -> None:
+    def run(steps: int) -> Run:
+        trials = [trial(4, 1e-16, kernel=STEPPER), trial(1, 1e-7 * steps, kernel=STEPPER, t="fp32")]
+        return run_of(STEPPER, trials, sizes=STEPPER.resolve_sizes("default", {"steps": steps}), threshold=1e-5)
+
+    tuned = mptune.TunedKernel(run(4), run(10), kernel=STEPPER)
+    u = np.random.default_rng(3).uniform(0.5, 1, 103)
+    for steps in (5, 7):
+        assert np.abs(tuned(u=u, steps=steps) - stepped(u, steps)).max() < 1e-5
+        assert tuned.configuration["t"] == "fp32"
+        assert tuned.sizes["steps"] == steps
+    with pytest.raises(KernelError, match="no array says what size steps is"):
+        tuned(u=u)
+    with pytest.raises(KernelError, match="size steps is a whole number, not 'many'"):
+        tuned(u=u, steps="many")

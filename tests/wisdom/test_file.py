@@ -1,0 +1,282 @@
+"""Wisdom is made of runs and of other wisdom, in any order; what is wrong with a source is said in one line."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from awkward_kernel import run_of
+from command_line import caller
+from described import create
+from runs_by_size import HALF, POLY, SINGLE, at_size, trial
+
+from mptune.errors import WisdomError
+from mptune.objective import Objective
+from mptune.results import Status
+from mptune.run import Run
+from mptune.schemas import schema
+from mptune.wisdom import Wisdom, gather, read_sources
+
+
+def wisdom_of(*runs: Any) -> Wisdom:
+    return gather(read_sources(runs))
+
+
+def saved(run: Run, path: Path) -> Path:
+    with create(path, run) as file:
+        file.add_all(run.trials)
+    return path
+
+
+def test_a_file_holds_the_winner_the_baseline_and_what_is_tighter_with_errors_by_signature() -> None:
+    found = wisdom_of(at_size(1000), at_size(4000))
+    (known,) = found.kernels
+    assert known.signature == ("x_type", "y_type")
+    small, large = known.tuned
+    assert small.sizes == {"n": 1000}
+    assert small.threshold == {"error": 1e-3}
+    assert small.best is not None
+    assert dict(small.best.configuration) == {"block": 64, "unroll": 1, **HALF}
+    assert (small.best.speedup, small.best.unseen, small.best.errors.draws) == (4.0, 20, 23)
+    assert small.baseline is not None
+    assert small.baseline.time_ms == 4.0
+    # Of each types the fastest; blocks of 128 are not worth keeping.
+    assert [timed.configuration["block"] for timed in small.configurations] == [64, 64, 64]
+    assert large.signatures["fp16", "fp16"].worst == {"error": pytest.approx(2e-4)}
+    assert large.signatures["fp16", "fp16"].draws == 23
+    assert set(small.signatures) == {("fp16", "fp16"), ("fp32", "fp32"), ("fp64", "fp64")}
+
+
+def test_what_is_kept_at_one_size_is_told_of_at_all() -> None:
+    (known,) = wisdom_of(at_size(1000), at_size(20000)).kernels
+    for record in known.tuned:
+        assert {timed.configuration["block"] for timed in record.configurations} == {64, 256}
+        assert len(record.configurations) == 6
+
+
+def test_the_same_bytes_in_whatever_order_and_of_whatever_parts(tmp_path: Path) -> None:
+    paths = [saved(at_size(n), tmp_path / f"{n}.db") for n in (1000, 4000, 20000)]
+    text = wisdom_of(*paths).text()
+    assert wisdom_of(*reversed(paths)).text() == text
+    assert wisdom_of(*paths, *paths).text() == text
+    wisdom_of(*paths).save(tmp_path / "all.wisdom.json")
+    assert wisdom_of(tmp_path / "all.wisdom.json").text() == text
+    wisdom_of(paths[0]).save(tmp_path / "one.wisdom.json")
+    wisdom_of(*paths[1:]).save(tmp_path / "others.wisdom.json")
+    merged = wisdom_of(tmp_path / "one.wisdom.json", tmp_path / "others.wisdom.json", *paths)
+    assert merged.text() == text
+    assert wisdom_of(tmp_path / "others.wisdom.json", tmp_path / "one.wisdom.json").text() == (
+        wisdom_of(tmp_path / "one.wisdom.json", tmp_path / "others.wisdom.json").text()
+    )
+    # Every configuration stands on a line of its own.
+    lines = text.splitlines()
+    assert sum('{"configuration"' in line for line in lines) == sum(line.count('{"configuration"') for line in lines)
+
+
+def test_a_file_is_as_its_schema_says(tmp_path: Path) -> None:
+    jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
+    lost = run_of(POLY, [*at_size(500).trials[:2], trial(1, 1e-4, 1, Status.NON_FINITE, **HALF)], threshold=1e-3)
+    document = json.loads(wisdom_of(at_size(1000), lost, at_size(20000, threshold=None)).text())
+    jsonschema.Draft202012Validator(schema("wisdom")).validate(document)
+    assert any(
+        entry["errors"] == {"error": None}
+        for kernel in document["kernels"]
+        for record in kernel["tuned"]
+        for entry in record["signatures"]
+    )
+    path = tmp_path / "a.wisdom.json"
+    path.write_text(json.dumps(document))
+    assert wisdom_of(path).to_json() == document
+
+
+def test_devices_and_metrics_are_kept_apart() -> None:
+    found = wisdom_of(at_size(1000), at_size(1000, device="another"), at_size(1000, metric="MaxAE"))
+    assert sorted((known.device == "another", known.metric) for known in found.kernels) == [
+        (False, "MaxAE"),
+        (False, "NRMSE"),
+        (True, "NRMSE"),
+    ]
+
+
+def test_a_front_of_many_types_is_kept_in_part() -> None:
+    values = [(x, y) for x in ("fp64", "fp32", "fp16") for y in ("fp64", "fp32", "fp16")]
+    trials = [trial(float(9 - i), 10.0 ** (i - 12), x_type=x, y_type=y) for i, (x, y) in enumerate(values)]
+    (known,) = wisdom_of(run_of(POLY, trials, threshold=1.0)).kernels
+    kept = [timed.time_ms for timed in known.tuned[0].configurations]
+    assert len(kept) == 8
+    assert kept[0] == 1
+    assert kept[-1] == 9
+
+
+@pytest.mark.parametrize(
+    ("run", "message"),
+    [
+        (run_of(POLY, []), "has no trials"),
+        (run_of(POLY, [trial(1, 0.1, **HALF)], threshold=1e-3), "no trial is accurate enough; the closest: error 0.1"),
+        (at_size(1000, objective=Objective("error")), "was made with the objective error: wisdom is of the fastest"),
+        (at_size(1000, objective=Objective(constraints=("memory_bytes <= 1e9",))), "was made with memory_bytes <= 1e9"),
+        (at_size(1000, sizes={}), "does not say at which sizes it was made"),
+        (at_size(1000, buffers={"x": "x_type"}), "is of the application poly: wisdom is of single kernels"),
+        (at_size(1000, template_hash="1"), "whose template was changed in between"),
+        (at_size(1000, definition_hash="1"), "whose definition was changed in between"),
+        (at_size(1000, signature=("x_type",)), "its accuracy signature is x_type, and was x_type, y_type"),
+    ],
+)
+def test_a_run_that_tells_nothing_is_refused_by_name(run: Run, message: str) -> None:
+    first = at_size(4000, template_hash="0", definition_hash="0")
+    with pytest.raises(WisdomError, match="the run of poly") as caught:
+        wisdom_of(first, run)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_runs_that_name_other_sizes_are_refused() -> None:
+    with pytest.raises(WisdomError, match="kernel poly has the sizes m and elsewhere n"):
+        wisdom_of(at_size(1000), at_size(1000, sizes={"m": 3}))
+
+
+def damaged(change: Callable[[Any], None]) -> str:
+    document = copy.deepcopy(json.loads(wisdom_of(at_size(1000)).text()))
+    change(document)
+    return json.dumps(document)
+
+
+def put(*path: Any, value: Any) -> Callable[[Any], None]:
+    def change(document: Any) -> None:
+        entry = document["kernels"][0]
+        for part in path[:-1]:
+            entry = entry[part]
+        entry[path[-1]] = value
+
+    return change
+
+
+TIMED = ("tuned", 0, "configurations", 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "not valid JSON: Expecting"),
+        ("[" * 100_000, "not valid JSON"),
+        ("[]", "not a wisdom file; mptune wisdom RUN.db... -o NAME.wisdom.json writes one"),
+        ('{"mptune_wisdom": 7, "kernels": []}', "wisdom of version 7, and this mptune reads 1: upgrade mptune"),
+        ('{"mptune_wisdom": true, "kernels": []}', "wisdom of version True"),
+        ('{"mptune_wisdom": 1.0, "kernels": []}', "wisdom of version 1.0"),
+        ('{"mptune_wisdom": 1}', "kernels should be a list, and is missing"),
+        ('{"mptune_wisdom": 1, "kernels": [3]}', "kernels[0] should be an object, and is 3"),
+        (damaged(put("device", value=3)), "kernels[0].device should be a text, and is 3"),
+        (damaged(put("tuned", 0, "sizes", value={"n": 0})), "tuned[0].sizes.n should be whole numbers from 1"),
+        (damaged(put("tuned", 0, "sizes", value={"n": 2**60})), "sizes.n should be whole numbers from 1 to 9007199254"),
+        (damaged(put("tuned", 0, "sizes", value={"n": True})), "sizes.n should be whole numbers from 1"),
+        (damaged(put("tuned", 0, "sizes", value={})), "sizes should be 1 to 32 of them, and is 0"),
+        (damaged(put("tuned", 0, "threshold", value={"error": -1})), "threshold.error should be numbers above 0"),
+        (damaged(put(*TIMED, "time_ms", value="fast")), "configurations[0].time_ms should be a number above 0"),
+        (damaged(put(*TIMED, "time_ms", value=float("inf"))), "time_ms should be a number above 0, and is inf"),
+        (damaged(put(*TIMED, "interval", value=[1])), "interval should be two numbers above 0"),
+        (damaged(put(*TIMED, "errors", value={"error": -1})), "errors.error should be numbers of 0 or more, or null"),
+        (damaged(put(*TIMED, "draws", value=0)), "draws should be a whole number from 1, and is 0"),
+        (damaged(put(*TIMED, "configuration", value={"block": [[1]]})), "configuration.block should be values of"),
+        (damaged(put(*TIMED, "configuration", value={"block": 64})), "should be a value of x_type, and is none"),
+        (damaged(put("tuned", 0, "signatures", 0, "values", value=["fp64"])), "should be the values of x_type, y_type"),
+        (damaged(put(*TIMED, "errors", value={"error": 5e-3})), "errors.error should be at most 0.001, the limit"),
+        (damaged(put(*TIMED, "errors", value={"error": None})), "errors.error should be at most 0.001"),
+        (damaged(put(*TIMED, "errors", value={})), "errors.error should be at most 0.001, the limit of the"),
+        (damaged(put("tuned", 0, "signatures", 0, "errors", value={"error": 1e-9})), "at most 1e-09, the largest"),
+        (damaged(put("tuned", 0, "signatures", value=[])), "should be among those of its signature, and is 0.0001"),
+        (damaged(put("tuned", 0, "made", value=3)), "tuned[0].made should be a text, and is 3"),
+        (damaged(lambda document: document["kernels"].append(document["kernels"][0])), "one entry for each kernel"),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_not_as_it_should_be_is_refused_in_one_line(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "bad.wisdom.json"
+    path.write_text(text)
+    with pytest.raises(WisdomError) as caught:
+        wisdom_of(path)
+    assert message in str(caught.value)
+    assert str(caught.value).startswith(str(path))
+    assert "\n" not in str(caught.value)
+
+
+def test_files_that_are_missing_too_large_or_no_wisdom_are_left_alone(tmp_path: Path) -> None:
+    wisdom_of(at_size(1000)).save(tmp_path / "poly.wisdom.json")
+    with pytest.raises(WisdomError, match=r"no file .*did you mean '.*poly.wisdom.json'"):
+        Wisdom.load(tmp_path / "poly.wisdm.json")
+    with pytest.raises(WisdomError, match="cannot read"):
+        Wisdom.load(tmp_path)
+    large = tmp_path / "large.json"
+    with large.open("wb") as file:
+        file.truncate(20 << 20)
+    with pytest.raises(WisdomError, match="more than 16 MiB"):
+        Wisdom.load(large)
+    mine = tmp_path / "mine.json"
+    mine.write_text('{"mine": 1}')
+    with pytest.raises(WisdomError, match="is there already and is no wisdom file"):
+        wisdom_of(at_size(1000)).save(mine)
+    assert mine.read_text() == '{"mine": 1}'
+    wisdom_of(at_size(1000), at_size(2000)).save(tmp_path / "poly.wisdom.json")
+    with pytest.raises(WisdomError, match="cannot write"):
+        wisdom_of(at_size(1000)).save(mine / "x.json")
+
+
+def test_what_a_run_found_later_replaces_what_was_known_of_it_before() -> None:
+    def run(error: float, draws: int) -> Run:
+        trials = [trial(4, 1e-16), trial(1, error, draws, **HALF), trial(2, 1e-7, **SINGLE)]
+        return run_of(POLY, trials, threshold=1e-3, created_at="2026-01-02T03:04:05+00:00")
+
+    before, after = wisdom_of(run(9e-4, 3)), wisdom_of(run(2e-3, 23))
+    assert before.kernels[0].tuned[0].best is not None
+    assert wisdom_of(before, after).text() == wisdom_of(after, before).text() == after.text()
+    (record,) = wisdom_of(before, run(2e-3, 23)).kernels[0].tuned
+    assert record.signatures["fp16", "fp16"].worst == {"error": 2e-3}
+    assert record.best is not None
+    assert record.best.configuration["x_type"] == "fp32"
+    # Another run of the same time has another seed.
+    other = Run(dataclasses.replace(run(9e-4, 3).info, seed=1), run(9e-4, 3).trials)
+    assert len(wisdom_of(after, other).kernels[0].tuned) == 2
+
+
+def test_the_command_gathers_and_show_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    mptune = caller(monkeypatch, capfd)
+    paths = [saved(at_size(n), tmp_path / f"{n}.db") for n in (1000, 4000)]
+    target = tmp_path / "poly.wisdom.json"
+    made = mptune("wisdom", *paths, "-o", target)
+    assert made.code == 0, made.err
+    assert "kernel poly on " in made.out
+    assert "2 runs at 2 sizes" in made.out
+    shown = mptune("show", target)
+    assert shown.code == 0, shown.err
+    for text in (
+        "n 1000",
+        "n 4000",
+        "0.001",
+        "block=64",
+        "error at n 4000",
+        "slope at most",
+        "x_type=fp16, y_type=fp16",
+    ):
+        assert text in shown.out
+    document = json.loads(mptune("show", target, "--json").out)
+    assert document == json.loads(target.read_text())
+    assert document == json.loads(mptune("wisdom", target, *paths, "-o", target, "--json").out)
+    before = target.read_bytes()
+    (tmp_path / "bad.json").write_text('{"mptune_wisdom": 2}')
+    refused = mptune("wisdom", tmp_path / "bad.json", *paths, "-o", target)
+    assert refused.code == 2
+    assert "wisdom of version 2" in refused.err
+    assert target.read_bytes() == before
+    assert mptune("show", tmp_path / "bad.json").code == 2
+
+
+def test_single_types_are_known_where_only_others_won() -> None:
+    wide = run_of(POLY, [trial(4.0, 1e-16), trial(2.0, 1e-7, 3, **SINGLE), trial(1, 0.1, 1, **HALF)], threshold=1e-3)
+    (known,) = wisdom_of(wide, at_size(500)).kernels
+    large = next(record for record in known.tuned if record.sizes["n"] == 5003)
+    assert large.signatures["fp16", "fp16"].worst == {"error": 0.1}
