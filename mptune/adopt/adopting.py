@@ -37,6 +37,7 @@ from mptune.adopt.phases import files_in_phases
 from mptune.adopt.reading import NESTED, Program, own_files, read
 from mptune.adopt.running import Built, TooLongError, build, run
 from mptune.adopt.sizes import RECORD, RUN, FoundSizes, find_sizes, hashed
+from mptune.adopt.template import KEEPS_UNSIGNED
 from mptune.adopt.writing import Adopted, name_of, write
 from mptune.errors import MptuneError
 
@@ -146,13 +147,13 @@ def adopt(
             )
 
         on_progress("comparing it with the program")
-        made, check, zeroed = _faithful(program, classes, functools.partial(written, None))
+        made, check, classes, zeroed = _faithful(program, classes, functools.partial(written, None))
         if made.found.draws.of != "data":
             on_progress("finding out what fresh inputs can be")
             made = _with_draws(made, functools.partial(written, classes=classes, zeroed=zeroed))
         document = _document(made, folder, program, settings, captured, found, check.errors, time.monotonic() - began)
         document |= {"zeroed": zeroed, "needed_only": needed_only, "draws": dataclasses.asdict(made.found.draws)}
-        document["notes"] += _notes_of_parts(whole, captured, refused)
+        document["notes"] += [*_notes_of_parts(whole, captured, refused), *_notes_of_templates(made)]
         document["notes"] += [f"trials fail: {check.not_narrower}"] if check.not_narrower else []
         (made.folder / RECORD).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
         if folder.exists():
@@ -485,8 +486,8 @@ def _grouped(free: Sequence[TypeClass], types: int) -> dict[str, str]:
 
 def _faithful(
     program: Program, classes: TypeClasses, written: Callable[[TypeClasses, bool], Adopted]
-) -> tuple[Adopted, _Check, bool]:
-    """Return what is written of a program, what came of a run of it, and whether memory is zeroed.
+) -> tuple[Adopted, _Check, TypeClasses, bool]:
+    """Return what is written of a program, what came of a run, its classes as written, and whether memory is zeroed.
 
     Args:
         program: the program.
@@ -497,9 +498,14 @@ def _faithful(
         ProgramError: it gives another answer than the program.
     """
     try:
-        return *_checked(program, classes, lambda each: written(each, False)), False
+        return *_checked(program, classes, lambda each: written(each, False)), classes, False
     except ProgramError:
-        return *_checked(program, classes, lambda each: written(each, True)), True
+        with contextlib.suppress(ProgramError):
+            return *_checked(program, classes, lambda each: written(each, True)), classes, True
+        wrapping = dataclasses.replace(classes, keeps_unsigned=True)
+        if classes.keeps_unsigned or not any(_wrapping_in(written(wrapping, False))):
+            raise
+        return _faithful(program, wrapping, written)
 
 
 @dataclass(frozen=True, slots=True)
@@ -713,6 +719,17 @@ def _notes_of_parts(whole: Capture, captured: Capture, refused: Iterable[str]) -
         yield f"{left_out:,} of {launches:,} launches are left out: the answer needs none of them"
     for name in refused:
         yield f"{name} is not adopted: the steps have what it did in this run, and what it was given last is compared"
+
+
+def _notes_of_templates(made: Adopted) -> Iterator[str]:
+    """Say which kernels compute indices as the program does, at the cost of vectors on the host."""
+    if names := list(_wrapping_in(made)):
+        yield f"{listed(names)}: {KEEPS_UNSIGNED[0].lower()}{KEEPS_UNSIGNED[1:-1]}"
+
+
+def _wrapping_in(made: Adopted) -> Iterator[str]:
+    """Yield the kernels with unsigned indices that were left as they are."""
+    yield from (name for name, each in made.found.kernels.items() if KEEPS_UNSIGNED in each.template.text)
 
 
 def _notes_of_metric(made: Adopted, metric: str | None) -> Iterator[str]:

@@ -225,6 +225,7 @@ class TypeClasses:
         choices: whose sides may get different types, in code of the device.
         copies: calls of the runtime that are given pointers to the device.
         reads: of single numbers that have a class, in all code.
+        keeps_unsigned: whether unsigned indices stay in 32 bits, since some are meant to wrap.
     """
 
     classes: tuple[TypeClass, ...]
@@ -233,6 +234,7 @@ class TypeClasses:
     choices: tuple[Choice, ...]
     copies: tuple[Copy, ...]
     reads: tuple[Read, ...]
+    keeps_unsigned: bool = False
 
     def __getitem__(self, name: str) -> TypeClass:
         for found in self.classes:
@@ -268,7 +270,8 @@ class TypeClasses:
         def met(names: Iterable[str]) -> tuple[str, ...]:
             return tuple(dict.fromkeys(called.get(first_of(name), first_of(name)) for name in names))
 
-        return TypeClasses(
+        return dataclasses.replace(
+            self,
             classes=tuple(
                 dataclasses.replace(joined[name], name=called[name]) if name in joined else each[0]
                 for name, each in members.items()

@@ -19,10 +19,12 @@ from mptune.adopt.rewriting import HIP_SHARED
 from mptune.adopt.tiling import UNROLL, of_templates, tiled
 from mptune.reserved import prelude_names, why_reserved
 
-__all__ = ["POLICY", "Template", "class_of", "fields_of", "layout_of", "template"]
+__all__ = ["KEEPS_UNSIGNED", "POLICY", "Template", "class_of", "fields_of", "layout_of", "template"]
 
 #: The parameter that says how mathematical functions are computed.
 POLICY: Final = "policy"
+#: Why unsigned indices are not computed in 64 bits on the host.
+KEEPS_UNSIGNED: Final = "Unsigned indices stay in 32 bits, where they wrap: in 64 bits the answer is not the program's."
 #: Around what is an expression of the template, until the program's own braces are escaped.
 _OPEN, _CLOSE = "\x01", "\x02"
 #: What the program's text has that would mean something in a template.
@@ -194,7 +196,8 @@ def template(
     constants += _given(program.defines, used)
     parts = ["\n".join(constants), *needs, *(["IN_PHASES();"] if phases else []), *kernels]
     text = _in_words_of_templates("\n\n".join(part for part in parts if part), program, kernel)
-    text = f"// {kernel.label}, adopted from {kernel.extent}\n\n{_escaped(text)}\n"
+    wraps = f"// {KEEPS_UNSIGNED}\n" if edited.keeps_unsigned else ""
+    text = f"// {kernel.label}, adopted from {kernel.extent}\n{wraps}\n{_escaped(text)}\n"
     is_tiled, unrolls = tile is not None, tile is not None and tile.unrolls
     return Template(function, text, frozenset(edited.used), edited.has_policy, is_tiled, unrolls)
 
@@ -361,12 +364,13 @@ class _Edited:
     Attributes:
         used: the precision parameters in the pieces.
         has_policy: whether mathematical functions are called by policy in them.
+        keeps_unsigned: whether unsigned indices in them are meant to wrap.
     """
 
     def __init__(self, program: Program, classes: TypeClasses, parameter_of: Mapping[str, str]) -> None:
         self._program, self._classes, self._parameter_of = program, classes, parameter_of
         self.used: set[str] = set()
-        self.has_policy = False
+        self.has_policy = self.keeps_unsigned = False
         variables = [need.extent for kernel in program.kernels for need in kernel.needs if need.kind == "variable"]
         #: Classes of constants outside functions, which stay what they are: where they are used they get another type,
         #: since device compilers take no constant of a type of 16 bits.
@@ -432,6 +436,9 @@ class _Edited:
         for function in (function for unit in self._program.units for function in unit.functions):
             if function.is_device and is_in(function.body, function.label):
                 indices = unsigned_indices(function, self._program.text)
+                if self._classes.keeps_unsigned:
+                    self.keeps_unsigned = self.keeps_unsigned or bool(indices.types or indices.terms)
+                    continue
                 for written in indices.types:
                     edits.replace(written, "mp::unsigned_index")
                 for written in indices.terms:

@@ -79,3 +79,14 @@ def test_unsigned_indices_are_computed_where_they_do_not_wrap(tmp_path: Path) ->
             spread = load_tunable(tmp_path / "spread")
             checked = check_application(spread, backend, architecture=architecture, sample=2)
             assert {compilation.message for kernel in checked for compilation in kernel.compilations} == {""}
+
+
+def test_unsigned_indices_that_are_meant_to_wrap_stay_as_they_are(tmp_path: Path) -> None:
+    _, document = adopt(AdoptSettings((PROGRAMS / "wrapping_indices.cu",)), tmp_path / "thirds")
+    assert document["errors"] == {"d_out": 0.0}
+    template = (tmp_path / "thirds" / "thirds.cu.j2").read_text()
+    assert "mp::as_index" not in template
+    why = "nsigned indices stay in 32 bits, where they wrap: in 64 bits the answer is not the program's"
+    assert f"// U{why}.\n" in template
+    assert document["notes"] == [f"thirds: u{why}"]
+    assert f"// U{why}" not in (tmp_path / "thirds" / "lift.cu.j2").read_text()
