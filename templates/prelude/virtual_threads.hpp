@@ -73,10 +73,16 @@ struct virtual_threads {
 
 
 // How many columns a tile has. On a GPU at most: what its threads keep has to fit into the registers of one, and as often
-// as there are threads their code is written out there. On the host at least: enough for vectors, so that a thread does
-// the work of those next to it in the block, too, and the last ones have none left.
+// as there are threads their code is written out there. On the host at least: enough for a vector, so that a thread does
+// the work of those next to it in the block, too, and the last ones have none left; no more, as what each of them reads
+// in every round of a loop around the tile then stays in registers.
 #if defined(MPTUNE_HOST)
-constexpr int tile_columns(int columns, int) { return columns < 32 ? 32 : columns; }
+#if defined(__clang__)
+constexpr int least_columns = 32;
+#else
+constexpr int least_columns = 16;
+#endif
+constexpr int tile_columns(int columns, int) { return columns < least_columns ? least_columns : columns; }
 #else
 constexpr __device__ int tile_columns(int columns, int rows) { return columns * rows > 16 ? 16 / rows : columns; }
 #endif
@@ -206,15 +212,19 @@ struct per_row {
 // In it, what each thread does stands in braces behind EACH_THREAD. The compiler makes vectors of it. Between such blocks
 // is what is the same for all: loops, above all. What a thread keeps from one to the next is declared outside,
 // `mp::per_tile<Tile, float> sum_of;`, and OF_THREAD(sum) is the thread's.
-// g++ unrolls both loops once it has made vectors of the one inside, which has too many rounds for it to do so before.
+// g++ is to unroll both loops once it has made vectors of the one inside, and not before: of that one at most 8 rounds,
+// which are those of vectors. It ignores this where the condition of the loop is a call.
 #define EACH_THREAD                                                                                  \
     MPTUNE_TILE_LOOP for (int mptune_row = 0; mptune_row < mptune_tile.present_rows(); ++mptune_row) \
-        MPTUNE_TILE_LOOP for (int mptune_column = 0; mptune_column < mptune_tile.present_columns(); ++mptune_column) \
+        MPTUNE_TILE_COLUMNS for (int mptune_column = 0, mptune_columns = mptune_tile.present_columns(); \
+                                 mptune_column < mptune_columns; ++mptune_column)                    \
             if ([[maybe_unused]] const mp::indices threadIdx = mptune_tile.thread(mptune_column, mptune_row); true)
 #if defined(MPTUNE_HOST) && !defined(__clang__)
 #define MPTUNE_TILE_LOOP
+#define MPTUNE_TILE_COLUMNS _Pragma("GCC unroll 8")
 #else
 #define MPTUNE_TILE_LOOP _Pragma("unroll")
+#define MPTUNE_TILE_COLUMNS _Pragma("unroll")
 #endif
 #define OF_THREAD(name) auto& name = name##_of(mptune_column, mptune_row)
 

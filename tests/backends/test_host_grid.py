@@ -523,6 +523,15 @@ def test_narrow_tiles_are_vectors_all_the_same(columns, rows):
     assert len(re.findall(r"vfmadd\w+ps\s.*%zmm", listing)) >= rows
 
 
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="looks for instructions of x86")
+def test_a_tile_is_one_vector_or_as_many_as_it_is_told():
+    compiler = HostCompiler(find_compiler("g++"), cache=CACHE)
+    options = CompileOptions(architecture="x86-64-v4")
+    listings = [compiler.listing(product(columns, 1), "product", options) for columns in (1, 32, 64)]
+    one, two, four = (len(re.findall(r"vfmadd\w+ps\s.*%zmm", listing)) for listing in listings)
+    assert (two, four) == (2 * one, 4 * one)
+
+
 @pytest.mark.parametrize(("per_thread", "block", "neighbours"), [(2, 64, 32), (3, 16, 32), (4, 4, 16), (64, 4, 64)])
 def test_a_thread_does_enough_neighbours_for_vectors(per_thread, block, neighbours):
     body = f"""
