@@ -9,6 +9,7 @@ device stays out, since a copy can convert.
 from __future__ import annotations
 
 import bisect
+import contextlib
 import dataclasses
 import itertools
 import re
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from mptune.adopt.parsing import Extent, Function, Node, TranslationUnit
+from mptune.adopt.parsing import Extent, Function, Node, TemplateArgument, TranslationUnit, specialisation_of
 from mptune.adopt.reading import Memory, Parameter, Program
 from mptune.cplusplus import Token, tokens
 
@@ -455,6 +456,8 @@ class _Finder:
             self._typedef(node)
         elif node.kind in ("STRUCT_DECL", "CLASS_DECL", "UNION_DECL"):
             self._fields(node)
+        elif node.kind == "CLASS_TEMPLATE":
+            self._fields_of_template(node)
         elif node.kind == "VAR_DECL":
             self._variable(node, self._start(node, previous))
             for child in node.children:
@@ -500,6 +503,34 @@ class _Finder:
                 self._fields(child)
             previous = child
 
+    def _fields_of_template(self, node: Node) -> None:
+        """Take in the fields of a class template; one of several types has to name its parameter, and keeps it."""
+        found = self._unit.specialisations.get(node.cursor.get_usr(), ())
+        for each in found if len(found) > 1 else ():
+            why = f"{node.spelling} is a template of several types ({', '.join(other.name for other in found)})"
+            self._kept += ((field.get_usr(), why) for field in each.fields)
+        for each in found if len(found) == 1 else ():
+            with self._bound(each.arguments):
+                for field in (Node(self._unit, cursor) for cursor in each.fields):
+                    on_device = any(field.extent in need for need in self._needed if field.extent is not None)
+                    start = field.extent.start if field.extent is not None else None
+                    self._declare(field, "field", each.name, on_device, start)
+
+    @contextlib.contextmanager
+    def _bound(self, arguments: Iterable[TemplateArgument]) -> Iterator[None]:
+        """Let parameters of a template be the types that they stand for."""
+        bound = {
+            argument.name: found
+            for argument in arguments
+            if argument.kind == "typename" and (found := self._spelled(argument.value)) is not None
+        }
+        hidden = {name: self._types[name] for name in bound if name in self._types}
+        self._types.update(bound)
+        yield
+        for name in bound:
+            del self._types[name]
+        self._types.update(hidden)
+
     def _signature(self, node: Node, name: str, on_device: bool) -> None:
         usr = node.cursor.get_usr()
         start = node.extent.start if node.extent is not None else None
@@ -512,18 +543,12 @@ class _Finder:
 
     def _read_function(self, function: Function) -> None:
         self._function = function
-        bound = {
-            argument.name: found
-            for argument in function.arguments
-            if argument.kind == "typename" and (found := self._spelled(argument.value)) is not None
-        }
-        hidden = {name: self._types[name] for name in bound if name in self._types}
-        self._types.update(bound)
-        self._signature(function.node, function.label, function.is_device)
-        self._statement(function.block, ())
-        for name in bound:
-            del self._types[name]
-        self._types.update(hidden)
+        owner = specialisation_of(function.node.cursor.semantic_parent.type.get_canonical())
+        is_one = owner is not None and len(self._unit.specialisations.get(owner.template, ())) == 1
+        of_class = owner.arguments if owner is not None and is_one else ()
+        with self._bound((*of_class, *function.arguments)):
+            self._signature(function.node, function.label, function.is_device)
+            self._statement(function.block, ())
         self._function = None
 
     def _spelled(self, type_name: str) -> tuple[str, int] | None:

@@ -29,9 +29,11 @@ __all__ = [
     "ProgramError",
     "Refusal",
     "SourceFile",
+    "Specialisation",
     "TemplateArgument",
     "TranslationUnit",
     "parse",
+    "specialisation_of",
 ]
 
 #: Headers of CUDA and HIP that ``reading.hpp`` stands for.
@@ -382,6 +384,23 @@ class TemplateArgument:
 
 
 @dataclass(frozen=True, slots=True)
+class Specialisation:
+    """An instantiation of a class template.
+
+    Attributes:
+        template: clang's name of the template.
+        name: of the type (``Grid<double>``).
+        arguments: what the template's parameters stand for.
+        fields: its fields, with their types; where they are written is in the template.
+    """
+
+    template: str
+    name: str
+    arguments: tuple[TemplateArgument, ...]
+    fields: tuple[Any, ...] = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Function:
     """A function of the program with a body; of a template, each instantiation is one.
 
@@ -508,6 +527,17 @@ class TranslationUnit:
                 if definition is not None and self.extent(definition) is not None:
                     waiting.append(Node(self, definition))
         return tuple(sorted(found.values(), key=lambda function: self.order(function.extent)))
+
+    @functools.cached_property
+    def specialisations(self) -> Mapping[str, tuple[Specialisation, ...]]:
+        """The instantiations of the program's class templates that functions name, by clang's name of the template."""
+        found: dict[str, dict[str, Specialisation]] = {}
+        if any(node.kind == "CLASS_TEMPLATE" for node in self.top):
+            for node in (node for function in self.functions for node in function.node.walk()):
+                specialised = specialisation_of(node.canonical)
+                if specialised is not None:
+                    found.setdefault(specialised.template, {}).setdefault(specialised.name, specialised)
+        return {usr: tuple(each.values()) for usr, each in found.items()}
 
     def order(self, extent: Extent) -> tuple[int, ...]:
         """Return a key that puts places into the order in which the compiler reads them, through includes."""
@@ -702,8 +732,20 @@ def _functions_of(node: Node) -> Iterator[Node]:
             yield from _functions_of(child)
 
 
+def specialisation_of(canonical: Any) -> Specialisation | None:
+    """Return which instantiation of a class template a type is; None if it is none."""
+    if canonical.kind.name != "RECORD":
+        return None
+    declaration = canonical.get_declaration()
+    template = _libclang().conf.lib.clang_getSpecializedCursorTemplate(declaration)
+    if template is None or template.kind.name != "CLASS_TEMPLATE" or template.location.is_in_system_header:
+        return None
+    name = re.sub(r"\b(const|volatile)\b", "", canonical.spelling).strip()
+    return Specialisation(template.get_usr(), name, _arguments(declaration, template), tuple(canonical.get_fields()))
+
+
 def _arguments(cursor: Any, template: Any) -> tuple[TemplateArgument, ...]:
-    """Return what the parameters of a function template stand for in an instantiation."""
+    """Return what the parameters of a template stand for in an instantiation."""
     if template is None or cursor.get_num_template_arguments() < 1:
         return ()
     found = []

@@ -18,7 +18,7 @@ import numpy as np
 
 from mptune.adopt.classes import PRECISIONS, Copy, TypeClass, TypeClasses, TypeSlot
 from mptune.adopt.geometry import Block, geometry
-from mptune.adopt.parsing import Edits, Extent, SourceFile
+from mptune.adopt.parsing import Edits, Extent, Function, SourceFile
 from mptune.adopt.reading import Program
 from mptune.cplusplus import tokens
 
@@ -113,8 +113,9 @@ class Patcher:
         self._helpers: dict[object, set[str]] = {}
         #: Classes of constants that the host uses, too: they are converted where kernels use them.
         self._at_uses: set[str] = set()
-        #: What parameters of function templates stand for from now on, by label and name.
+        #: What parameters of function templates stand for from now on, by label and name, and those that stay.
         self._arguments: dict[tuple[str, str], str] = {}
+        self._stay: set[tuple[str, str]] = set()
 
     # -- which types can be had ------------------------------------------------------------------
 
@@ -129,12 +130,12 @@ class Patcher:
 
     def _settle_texts(self) -> None:
         """Take one type where one text has several."""
-        for _ in self._classes.classes:  # each round widens one class at least
-            before = dict(self.types)
+        for _ in self._classes.classes:  # each round widens one class at least, or settles a template
+            before = dict(self.types), dict(self._arguments)
             self._settle_templates()
             self._settle_places()
             self._settle_reads()
-            if before == self.types:
+            if before == (self.types, self._arguments):
                 break
 
     def _widen(self, names: Iterable[str], precision: str, why: str) -> None:
@@ -252,26 +253,37 @@ class Patcher:
         return 1 if "DeviceToHost" in self._direction(copy) else None
 
     def _settle_templates(self) -> None:
-        """Decide what parameters of function templates stand for."""
-        found: dict[tuple[Extent, str], dict[str, list[tuple[TypeSlot, TypeClass]]]] = {}
+        """Decide what parameters of function templates stand for.
+
+        A template of one type takes another argument where all that it is given and returns agree on that, and has
+        types written out in its text where they differ. One of several types has to name its parameter.
+        """
+        found: dict[tuple[str, str], list[tuple[TypeSlot, TypeClass]]] = {}
         for each, slot in self._slots():
-            if self._parameter(slot) is not None:
-                template = self._functions[slot.function].extent
-                found.setdefault((template, slot.spelled), {}).setdefault(slot.function, []).append((slot, each))
-        self._arguments = {}
-        for (_, parameter), instances in found.items():
-            for label, slots in instances.items():
-                deciding = [pair for pair in slots if len(instances) > 1 or self._is_parameter(*pair)] or slots
-                names = [each.name for _, each in deciding]
-                if len({self._spell(slot, each) for slot, each in deciding}) > 1:
-                    self._widen(names, self._widest(names), f"{label} has one type {parameter} for them")
-                own = self._function_argument(label, parameter)
-                changed = (pair for pair in deciding if self._is_changed(pair[1].name))
-                new = next((self._spell(*pair) for pair in changed), own)
-                if new != own and not self._can_say(label, parameter):
-                    self._keep([each.name for _, each in slots], f"{label} is launched by a template, too")
-                    new = own
-                self._arguments[label, parameter] = new
+            if (parameter := self._parameter(slot)) is not None:
+                found.setdefault((slot.function, parameter), []).append((slot, each))
+        for (label, parameter), slots in found.items():
+            varies = self._varies(label, parameter)
+            deciding = slots if varies else [pair for pair in slots if self._is_signature(*pair)]
+            if varies and len({self._type_at(*pair) for pair in slots}) > 1:
+                names = [each.name for _, each in slots]
+                self._widen(names, self._widest(names), f"{label} has one type {parameter} for them")
+            types = {self._type_at(*pair) for pair in deciding or slots}
+            agree = len(types) == 1 and (label, parameter) not in self._stay
+            own = self._function_argument(label, parameter)
+            self._arguments[label, parameter] = types.pop() if agree else own
+        for (label, parameter), slots in found.items():
+            if not (why := self._why_not(label, parameter, slots)):
+                continue
+            self._stay.add((label, parameter))
+            self._arguments[label, parameter] = self._function_argument(label, parameter)
+            if self._why_not(label, parameter, slots):
+                kept = [pair for pair in slots if self._varies(label, parameter) or self._is_signature(*pair)]
+                for place, caller in self._instantiations(label):
+                    written = self._written_argument(place, label, parameter)
+                    if written is not None and self._is_shared(place):
+                        kept += found.get((caller, self._text(written)), [])
+                self._keep([each.name for _, each in kept], why)
 
     def _parameter(self, slot: TypeSlot) -> str | None:
         """Return the parameter of a function template that a slot is written with; None for a type."""
@@ -279,20 +291,120 @@ class Patcher:
         types = {a.name for a in function.arguments if a.kind == "typename"} if function is not None else set()
         return slot.spelled if slot.spelled in types else None
 
-    def _is_parameter(self, slot: TypeSlot, each: TypeClass) -> bool:
-        return any(member.slot == slot and member.kind == "parameter" for member in each.members)
+    def _type_at(self, slot: TypeSlot, each: TypeClass) -> str:
+        """Return the type that is to be at a slot, also where it is written with the parameter of a template."""
+        new, parameter = self._spell(slot, each), self._parameter(slot)
+        return self._function_argument(slot.function, parameter) if parameter is not None and new == parameter else new
+
+    def _is_signature(self, slot: TypeSlot, each: TypeClass) -> bool:
+        """Whether a slot is of what a function is given or returns."""
+        kinds = {member.kind for member in each.members if member.slot == slot}
+        return not kinds.isdisjoint(("parameter", "result"))
 
     def _function_argument(self, label: str, parameter: str) -> str:
         return next(a.value for a in self._functions[label].arguments if a.name == parameter)
 
-    def _instantiations(self, label: str) -> Iterator[Extent]:
-        """Give the places where a function template is named with the arguments of an instantiation."""
+    def _varies(self, label: str, parameter: str) -> bool:
+        """Whether a template's parameter stands for several types in the program."""
+        return len({self._function_argument(other.label, parameter) for other in self._instances(label)}) > 1
+
+    def _instances(self, label: str) -> list[Function]:
+        """Return the instantiations of the template that a function is one of."""
+        return [other for other in self._functions.values() if other.extent == self._functions[label].extent]
+
+    def _instantiations(self, label: str) -> Iterator[tuple[Extent, str]]:
+        """Give the places where an instantiation is named, and the label of the function that does; "" for several.
+
+        (Functions of the host are not looked through for what they call.)
+        """
         for site in self._program.launches:
             if site.kernel == label:
-                yield site.callee
+                around = [function.label for function in self._functions.values() if site.callee in function.body]
+                yield site.callee, around[0] if len(around) == 1 else ""
         for kernel in self._program.kernels:
-            for calls in (kernel.calls, *(need.calls for need in kernel.needs)):
-                yield from (call.extent for call in calls if call.label == label)
+            for caller, calls in ((kernel.label, kernel.calls), *((need.label, need.calls) for need in kernel.needs)):
+                yield from ((call.extent, caller) for call in calls if call.label == label)
+
+    def _why_not(self, label: str, parameter: str, slots: Sequence[tuple[TypeSlot, TypeClass]]) -> str:
+        """Say why what a parameter stands for cannot be said where the template is named; "" if it can."""
+        new, function = self._arguments[label, parameter], self._functions[label]
+        is_own = new == self._function_argument(label, parameter)
+        others = [pair for pair in slots if self._type_at(*pair) != new]
+        if not is_own and (not function.is_device or self._is_elsewhere(label, parameter, slots)):
+            return f"{label} has {parameter} where another type would mean something else"
+        if others and self._varies(label, parameter):
+            return f"{label} has its text in common with other types of {parameter}"
+        if any(self._is_signature(*pair) for pair in others):
+            for node in (node for unit in self._program.units for node in unit.top):
+                is_same = node.kind == "FUNCTION_TEMPLATE" and node.spelling == function.name
+                if is_same and node.extent != function.extent:
+                    return f"{label} is declared with {parameter} at {node.extent}, too"
+        for place, caller in self._instantiations(label):
+            if self._named_anew(place, caller, label, parameter) is None:
+                continue
+            if self._is_shared(place):
+                return f"{label} is launched by a template, too, or called by one, with other types at {place}"
+            if self._explicit(label, place) is None:
+                return f"not all arguments of {label} can be written at {place}"
+        return ""
+
+    def _is_elsewhere(self, label: str, parameter: str, slots: Sequence[tuple[TypeSlot, TypeClass]]) -> bool:
+        """Whether a template has its parameter where it is no type of numbers: ``Grid<T>``, ``sizeof(T)``."""
+        whole = self._functions[label].extent
+        header = re.match(r"template\s*<[^{;()]*?>", self._text(whole))
+        start = whole.start + (header.end() if header is not None else 0)
+        known = {slot.extent.start for slot, _ in slots}
+        for other in (function for function in self._functions.values() if function.arguments):
+            for place, caller in self._instantiations(other.label):
+                arguments = other.arguments if caller == label else ()
+                written = (self._written_argument(place, other.label, argument.name) for argument in arguments)
+                known |= {extent.start for extent in written if extent is not None}
+        named = (whole.start + token.start for token in tokens(self._text(whole)) if token.text == parameter)
+        return any(at >= start and at not in known for at in named)
+
+    def _is_shared(self, place: Extent) -> bool:
+        """Whether several instantiations of a template are named at one place."""
+        called = {site.kernel for site in self._program.launches if site.callee == place}
+        for kernel in self._program.kernels:
+            calls = (*kernel.calls, *(call for need in kernel.needs for call in need.calls))
+            called |= {call.label for call in calls if call.extent == place}
+        return len(called) > 1
+
+    def _named_anew(self, place: Extent, caller: str, label: str, parameter: str) -> Extent | None:
+        """Return what has to be written where a template is named, of no length for all of its arguments; or None."""
+        own, new = self._function_argument(label, parameter), self._arguments[label, parameter]
+        written = self._written_argument(place, label, parameter)
+        if written is not None:
+            return written if self._arguments.get((caller, self._text(written)), own) != new else None
+        return None if self._is_deduced(caller, label, parameter) else Extent(place.file, place.end, place.end, 0)
+
+    def _is_deduced(self, caller: str, label: str, parameter: str) -> bool:
+        """Whether what a template is given goes on to say what its parameter stands for."""
+        own, new = self._function_argument(label, parameter), self._arguments[label, parameter]
+        given = [
+            (slot, each)
+            for each, slot in self._slots()
+            if slot.function == label and self._parameter(slot) == parameter
+            if any(member.slot == slot and member.kind == "parameter" for member in each.members)
+        ]
+        changes = new != own or any(self._type_at(*pair) != own for pair in given)
+        if all(re.match(r"[^,)]*[*\[]", self._after(slot.extent)) for slot, _ in given):
+            return not changes or any(self._type_at(*pair) == new for pair in given)
+        # What numbers have for a type is that of the arithmetic they come from.
+        return not changes and not any(
+            s.function == caller and self._is_changed(each.name) for each, s in self._slots()
+        )
+
+    def _explicit(self, label: str, place: Extent) -> str | None:
+        """Return a template's arguments as they are written where it is named by its name; None if they are not known.
+
+        (Those that are written there are replaced one by one.)
+        """
+        if "<" in self._text(place):
+            return ""
+        arguments = self._functions[label].arguments
+        values = [self._arguments.get((label, a.name), a.value) for a in arguments]
+        return f"<{', '.join(values)}>" if "..." not in values else None
 
     def _written_argument(self, place: Extent, label: str, parameter: str) -> Extent | None:
         """Return where an argument of a template is written; None where it follows from the call."""
@@ -315,25 +427,16 @@ class Patcher:
                 depth -= 1
         return None
 
-    def _can_say(self, label: str, parameter: str) -> bool:
-        """Whether another argument can be written wherever the one of an instantiation is."""
-        for place in self._instantiations(label):
-            written = self._written_argument(place, label, parameter)
-            text = self._text(written) if written is not None else ""
-            shared = [site for site in self._program.launches if site.callee == place and site.kernel != label]
-            if shared or (text and any(a.name == text for f in self._functions.values() for a in f.arguments)):
-                return False
-        return True
-
     def _settle_places(self) -> None:
         """Take one type where one place in the text gives several."""
         found: dict[Extent, list[tuple[TypeSlot, TypeClass]]] = {}
         for each, slot in self._slots():
-            if self._parameter(slot) is None or slot.function not in self._functions:
+            parameter = self._parameter(slot)
+            if parameter is None or not self._varies(slot.function, parameter):
                 found.setdefault(slot.extent, []).append((slot, each))
         for place, slots in found.items():
             names = list(dict.fromkeys(each.name for _, each in slots))
-            if len({self._spell(slot, each) for slot, each in slots}) < 2:
+            if len({self._type_at(slot, each) for slot, each in slots}) < 2:
                 continue
             if all(slot.declarator for slot, _ in slots) and can_split(self._source(place).text, place):
                 continue
@@ -381,10 +484,12 @@ class Patcher:
         """Change the types where they are written, but for some places."""
         lists: dict[Extent, dict[str, str]] = {}
         for each, slot in self._slots():
-            new = self._spell(slot, each)
+            new, parameter = self._type_at(slot, each), self._parameter(slot)
+            if parameter is not None and new == self._arguments.get((slot.function, parameter)):
+                new = parameter
             if slot.declarator:
                 lists.setdefault(slot.extent, {})[slot.declarator] = new
-            elif new != slot.spelled and slot.extent not in kept and self._is_written(slot, new):
+            elif new != slot.spelled and slot.extent not in kept:
                 self._edits.replace(slot.extent, new)
         for place, names in lists.items():
             for piece, text in with_types(self._source(place).text, place, names).items():
@@ -395,19 +500,16 @@ class Patcher:
         for place, new in places.items():
             self._edits.replace(place, new)
 
-    def _is_written(self, slot: TypeSlot, new: str) -> bool:
-        """Whether a slot has to be replaced: not by what its template's parameter stands for anyhow."""
-        parameter = self._parameter(slot)
-        return parameter is None or self._arguments.get((slot.function, parameter)) != new
-
     def _edit_templates(self) -> None:
+        done: set[Extent] = set()
         for (label, parameter), new in self._arguments.items():
-            if new == self._function_argument(label, parameter):
-                continue
-            for place in self._instantiations(label):
-                written = self._written_argument(place, label, parameter)
-                if written is not None:
-                    self._edits.replace(written, new)
+            for place, caller in self._instantiations(label):
+                named = self._named_anew(place, caller, label, parameter)
+                if named is not None and named.start < named.end:
+                    self._edits.replace(named, new)
+                elif named is not None and named not in done:
+                    done.add(named)
+                    self._edits.insert(named.file, named.start, self._explicit(label, place) or "")
 
     def _edit_reads(self) -> None:
         done: set[Extent] = set()

@@ -25,6 +25,7 @@ from mptune.adopt.parsing import (
     TemplateArgument,
     TranslationUnit,
     parse,
+    specialisation_of,
 )
 from mptune.adopt.rewriting import blanked, has_device_code
 from mptune.cplusplus import Token, tokens
@@ -810,6 +811,9 @@ def _type_declaration(node: Node) -> Any:
 
 def _fields(declaration: Any) -> list[Any]:
     """Return the fields of a struct, those without a name of its own included, and of a union one that fills it."""
+    specialised = specialisation_of(declaration.type.get_canonical())
+    if specialised is not None:  # (whose declaration has nothing in it)
+        return list(specialised.fields)
     found = []
     for child in declaration.get_children():
         if child.kind.name in ("STRUCT_DECL", "UNION_DECL") and child.is_anonymous():
@@ -923,7 +927,8 @@ def _numbers(kind: Any, name: str, offset: int, struct: str = "") -> list[Field]
                 return None
             place = offset + index * kind.get_size() + kind.get_offset(each.spelling) // 8
             at = f"{name}_{index}" if count > 1 else name
-            own = kind.get_declaration().spelling
+            specialised = specialisation_of(kind)
+            own = kind.get_declaration().spelling if specialised is None else specialised.name
             inner = _numbers(each.type.get_canonical(), f"{at}.{each.spelling}".strip("."), place, own)
             if inner is None or len(found) > _MOST_FIELDS:
                 return None

@@ -185,6 +185,7 @@ def test_helpers_are_after_the_headers_however_many_comments_a_file_begins_with(
         ("several_files", ()),
         ("array_of_structs.cu", ()),
         ("managed_memory.cu", ()),
+        ("typed_templates.cu", ()),
     ],
 )
 def test_any_types_compile_and_give_about_the_answer(
@@ -570,3 +571,62 @@ def test_types_of_templates_are_written_where_they_change_and_stay_as_they_are_e
     some = patched(name, {each.name: "fp32" for each in classes.classes if not each.name.startswith("damped")})
     assert "if (i < n) out[i] = in[i] - by * damped<double>(in[i]);" not in changes(name, some)  # as it was
     build(program.sources, some.files, optimisation="-O0")
+
+
+def test_templates_of_one_type_take_another_or_have_types_written_out() -> None:
+    name = "typed_templates.cu"
+    all_of_them = [each.name for each in understood(name)[1].classes]
+    made = patched(name, dict.fromkeys(all_of_them, "fp32"))
+    lines = changes(name, made)
+    assert "damp<float><<<(cells + 63) / 64, 64>>>(rod.next, 0.5, cells);" in lines
+    assert "lift<float><<<(cells + 63) / 64, 64>>>(rod.next, 3.5, cells);" in lines
+    assert "rod.next[i] = at_least<float>(moved, float(0.001f));" in lines
+    assert {"float *now, *next;", "__device__ float change(int i) const {", "float* last = rod.now;"} <= set(lines)
+    assert not any("__global__" in line for line in lines)
+    # What is passed by value, or local, stays double while the memory changes.
+    apart = patched(
+        name, dict.fromkeys([each for each in all_of_them if each not in ("damp_double_by", "lifted")], "fp32")
+    )
+    lines = changes(name, apart)
+    assert "__global__ void damp(float* rod, T by, int cells) {" in lines
+    assert "damp<double><<<(cells + 63) / 64, 64>>>(rod.next, 0.5, cells);" in lines
+    assert "double lifted = i < cells ? rod[i] + by : T(0);" in lines
+    assert made.notes == apart.notes == ()
+
+
+TWICE = """\
+template <typename T> struct Pair { T* values; };
+template <typename T> __device__ T half_of(T value) { return value * T(0.5); }
+template <typename T> __global__ void halve(T* a, T by, int n) { if (n) a[0] = half_of<T>(by); }
+template <typename T> __global__ void first(Pair<T> pair, T by) { T* all = pair.values; all[0] = by; }
+template <typename T> __global__ void declared(T* b, T by);
+template <typename T> __global__ void declared(T* b, T by) { b[0] = by; }
+void run(double* a, double* b, float* c) {
+    halve<double><<<1, 1>>>(a, 1, 1);
+    halve<float><<<1, 1>>>(c, 1, 1);
+    first<double><<<1, 1>>>(Pair<double>{b}, 1);
+    first<float><<<1, 1>>>(Pair<float>{c}, 1);
+    declared<double><<<1, 1>>>(b, 2);
+}
+int main() {}
+"""
+
+
+def test_templates_of_several_types_agree_on_one_or_say_what_they_keep(tmp_path: Path) -> None:
+    path = tmp_path / "twice.cu"
+    path.write_text(TWICE)
+    program = read([path])
+    classes = type_classes(program)
+    values = next(each for each in classes.classes if each.kept and each.scalar == "double")
+    assert values.kept == "Pair is a template of several types (Pair<double>, Pair<float>)"
+    doubles = [each.name for each in classes.classes if each.scalar == "double" and not each.kept]
+    made = patch(program, classes, dict.fromkeys(doubles, "fp32"))
+    (text,) = (file.text for file in made.changed)
+    assert "halve<float><<<1, 1>>>(a, 1, 1);" in text
+    assert "half_of<T>(by)" in text
+    assert "declared<float><<<1, 1>>>(b, 2);" in text
+    some = patch(program, classes, dict.fromkeys([name for name in doubles if "by" not in name], "fp32"))
+    assert some.changed == ()
+    reasons = "; ".join(some.notes)
+    assert "declared<double> is declared with T at twice.cu:5, too" in reasons
+    assert "half_of<double> is launched by a template, too, or called by one, with other types at twice.cu:3" in reasons
