@@ -39,6 +39,7 @@ __all__ = [
     "Scalar",
     "Structure",
     "capture",
+    "numbers_in",
     "plain_name",
     "told_apart",
 ]
@@ -591,14 +592,22 @@ def told_apart(one: str, other: str, tolerance: float = 0.0) -> tuple[str, str] 
     return None
 
 
+def numbers_in(line: str, heading: str) -> tuple[list[str], list[tuple[str, bool]]]:
+    """Return the words of a line without its numbers, and these, each with whether it is a time or a speed.
+
+    Args:
+        line: of what a program wrote.
+        heading: the last line before it that has words.
+    """
+    return _NUMBER.sub("", line).split(), list(zip(_NUMBER.findall(line), _are_times(line, heading), strict=True))
+
+
 def _are_alike(one: str, other: str, heading: str, tolerance: float) -> bool:
     """Whether two lines have the same words, and nearly the same numbers but for times."""
-    if _NUMBER.sub("", one).split() != _NUMBER.sub("", other).split():
-        return False
-    pairs = zip(_NUMBER.findall(one), _NUMBER.findall(other), _are_times(one, heading), strict=True)
-    return all(
+    (words, numbers), (other_words, others) = numbers_in(one, heading), numbers_in(other, heading)
+    return words == other_words and all(
         a == b or is_time or math.isclose(float(a), float(b), rel_tol=tolerance, abs_tol=tolerance**2)
-        for a, b, is_time in pairs
+        for (a, is_time), (b, _) in zip(numbers, others, strict=True)
     )
 
 

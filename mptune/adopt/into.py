@@ -39,6 +39,7 @@ from mptune.adopt.running import Built, build, run
 from mptune.adopt.sizes import hashed
 from mptune.adopt.template import class_of, fields_of, layout_of
 from mptune.adopt.writing import common_folder
+from mptune.adopt.written_files import Compared, compared_files, type_in_files
 from mptune.cplusplus import KEYWORDS
 from mptune.emit.common import MARK, was_emitted, write_files
 from mptune.errors import MptuneError, RunFileError
@@ -157,15 +158,20 @@ def into(
         )
         tolerance = max(objective.limits.values(), default=_PRINTED)
         printed = told_apart(runs[0].output, runs[1].output, tolerance)
+        limit = objective.limits.get("error", max(objective.limits.values(), default=math.inf))
+        written = compared_files(
+            runs[0], runs[1], type_in_files(program), lambda new, old: _error_in_file(found, new, old)
+        )
+        judged = _with_files(judged, written, limit)
         times = _times((original, built), arguments, Path(scratch))
     others, left_out = _others(places, settings)
-    written = _write(patched, places, others, settings)
+    made = _write(patched, places, others, settings)
     own = own_types(classes)
     return {
         "kernel": found.kernel,
         "program": str(settings.program),
         "output": str(settings.output),
-        "files": [str(path) for path in written],
+        "files": [str(path) for path in made],
         "configuration": dict(trial.configuration),
         "types": [
             {
@@ -183,6 +189,9 @@ def into(
         "compiled": compilers,
         **judged,
         "notes": [*patched.notes, *notes, *judged["notes"], *left_out],
+        "written": [
+            {"name": e.name, "how": e.how, "error": _finite(e.error), "within": _is_within(e, limit)} for e in written
+        ],
         "printed": None if printed is None else dict(zip(("original", "patched"), printed, strict=True)),
         "check": {"original": runs[0].check, "patched": runs[1].check},
         "time_s": {"original": round(times[0], 4), "patched": round(times[1], 4)},
@@ -633,6 +642,31 @@ def _judged(
         "within": None if why else not broken and all(map(math.isfinite, errors.values())),
         "notes": notes,
     }
+
+
+def _error_in_file(found: Run, ours: NDArray[Any], theirs: NDArray[Any]) -> float:
+    """Return the error of numbers in a file, by the run's metric where that can be taken of them."""
+    if np.array_equal(ours, theirs, equal_nan=True):
+        return 0.0
+    try:
+        error = _errors_of(found, {"file": ours}, {"file": theirs})["error"]
+    except MptuneError:  # one of rows of a matrix, say
+        error = evaluate_outputs({"file": ours}, {"file": theirs}, "NRMSE").error
+    return math.inf if math.isnan(error) else error
+
+
+def _is_within(file: Compared, limit: float) -> bool | None:
+    """Whether what was compared of a file is the original's, or its numbers nearly so; None if nothing was."""
+    return file.is_right and (file.error is None or (math.isfinite(file.error) and file.error <= limit))
+
+
+def _with_files(judged: Mapping[str, Any], files: Sequence[Compared], limit: float) -> dict[str, Any]:
+    """Return what is said of an answer with what files say: if nothing was copied to the host, they are the answer."""
+    is_broken = any(_is_within(file, limit) is False for file in files)
+    errors = [file.error for file in files if file.error is not None]
+    if judged["not_judged"] and errors:
+        return {**judged, "error": _finite(max(errors)), "not_judged": "", "within": not is_broken}
+    return {**judged, "within": judged["within"] and not is_broken}
 
 
 def _errors_of_all(

@@ -214,6 +214,11 @@ def print_patched(document: Mapping[str, Any]) -> None:
     if document["error"] is not None:
         limits = "".join(f"; {name} <= {limit:g}" for name, limit in document["threshold"].items())
         echo(f"error of its answer ({document['metric']}): {number(document['error'], 3)}{limits}")
+    if document["written"]:
+        rows = [
+            (f["name"], f["how"], "-" if f["error"] is None else number(f["error"], 3)) for f in document["written"]
+        ]
+        echo("\n" + table(("file it writes", "compared", "error"), rows) + "\n")
     if document["check"] == {"original": "passed", "patched": "failed"}:
         print_note("warning: the program's own check no longer passes: it may ask for more digits than the threshold")
     if printed := document["printed"]:
@@ -229,6 +234,11 @@ def why_not_within(document: Mapping[str, Any]) -> str:
     if document["not_judged"]:
         return f"{document['output']}: its answer could not be compared with the original's: {document['not_judged']}"
     limits = ", ".join(f"{name} <= {limit:g}" for name, limit in document["threshold"].items()) or "a finite error"
+    files = [f"{f['name']} ({f['how']})" for f in document["written"] if f["within"] is False]
+    if files:
+        return (
+            f"{document['output']} is NOT within the threshold in what it writes: {', '.join(files)}, expected {limits}"
+        )
     error = "not finite" if document["error"] is None else number(document["error"], 3)
     return f"{document['output']} is NOT within the threshold: the error of its answer is {error}, expected {limits}"
 

@@ -20,6 +20,7 @@ def test_blocks_are_told_along_the_axes_that_are_tuned(capsys: pytest.CaptureFix
         "threshold": {"NRMSE": 1e-3},
         "error": 2e-4,
         "printed": None,
+        "written": [{"name": "u.csv", "how": "9 numbers in 3 lines of text", "error": 2e-4, "within": True}],
         "files": ["new.cu"],
     }
     print_patched(document)
@@ -28,4 +29,5 @@ def test_blocks_are_told_along_the_axes_that_are_tuned(capsys: pytest.CaptureFix
     assert "blocks of plane: 16 x 4 threads" in lines
     assert "blocks of column: (as it was) x 8 threads" in lines
     assert "its own check: passed as it was, FAILED now" in lines
+    assert any(line.split("  ")[0] == "u.csv" and line.endswith("0.0002") for line in lines)
     assert lines[-1] == "new.cu"
