@@ -106,6 +106,7 @@ kernel = Kernel(
         "default": {"width": 1024, "height": 768, **FILTER},
         "paper": {"width": 8192, "height": 8192, **FILTER},
     },
+    runtime_sizes=["width", "height"],
     inputs=inputs,
     grid=[
         "ceildiv(width, block_size_x * tile_size_x * min(vector_width, width))",

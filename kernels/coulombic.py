@@ -67,6 +67,7 @@ kernel = Kernel(
         "default": {"width": 256, "height": 160, "charges": 800},
         "paper": {"width": 2000, "height": 2000, "charges": 10_000},
     },
+    runtime_sizes=["width", "height", "charges"],
     inputs=inputs,
     grid=["ceildiv(width, block_size_x * tile_size_x)", "ceildiv(height, block_size_y * tile_size_y)"],
     block=["block_size_x", "block_size_y"],

@@ -128,6 +128,7 @@ kernel = Kernel(
         "default": {"M": 640, "N": 640, "K": 640},
         "paper": {"M": 1024, "N": 1024, "K": 1024},
     },
+    runtime_sizes=["M", "N", "K"],
     inputs=inputs,
     grid=["ceildiv(N, NWG)", "ceildiv(M, MWG)"],
     block=["NDIMC", "MDIMC"],

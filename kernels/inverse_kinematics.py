@@ -65,6 +65,7 @@ kernel = Kernel(
         # The paper does not say how many; this many fill its GPUs as Newton-Raphson does.
         "paper": {"n": 100_000_000},
     },
+    runtime_sizes=["n"],
     inputs=inputs,
     grid=["ceildiv(ceildiv(n, tile_size), block_size)"],
     block=["block_size"],

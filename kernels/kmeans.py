@@ -56,6 +56,7 @@ kernel = Kernel(
         "default": {"n": 500_000, **CLUSTERS},
         "paper": {"n": 5_000_000, **CLUSTERS},
     },
+    runtime_sizes=["n", "clusters"],
     inputs=inputs,
     grid=["ceildiv(n, block_size * points_per_thread)"],
     block=["block_size"],

@@ -70,6 +70,7 @@ kernel = Kernel(
         "default": {"boxes": 4, "particles": 96},
         "paper": {"boxes": 15, "particles": 256},
     },
+    runtime_sizes=["boxes", "particles"],
     inputs=inputs,
     grid=["boxes", "boxes", "boxes"],
     block=["block_size"],

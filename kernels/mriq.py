@@ -79,6 +79,7 @@ kernel = Kernel(
         "default": {"side": 16, "samples": 2048},
         "paper": {"side": 64, "samples": 4096},
     },
+    runtime_sizes=["side", "samples"],
     inputs=inputs,
     grid=["ceildiv(side**3, block_size * tile_size)"],
     block=["block_size"],

@@ -74,6 +74,7 @@ kernel = Kernel(
         "default": {"n": 1_000_000},
         "paper": {"n": 100_000_000},
     },
+    runtime_sizes=["n"],
     inputs=inputs,
     grid=["ceildiv(ceildiv(n, tile_size), block_size)"],
     block=["block_size"],

@@ -13,7 +13,7 @@ import hashlib
 import os
 import re
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -42,6 +42,7 @@ __all__ = [
     "render_body",
     "template_hash",
     "template_lines",
+    "with_parameters",
 ]
 
 _KERNEL_FUNCTION: Final = re.compile(r"__global__\b[^;{}]*?\b(?!__launch_bounds__)(\w+)\s*\(")
@@ -169,6 +170,15 @@ def render_body(
     )
     _check_function(kernel, body, source.label)
     return widened(body) if is_wide else body
+
+
+def with_parameters(kernel: Kernel, body: str, parameters: Sequence[str]) -> str:
+    """Return an instantiated template whose kernel takes further parameters, after its own."""
+    # Comments are as long as what stands for them, so that places are the same.
+    code = re.sub(r"//[^\n]*|/\*.*?\*/", lambda match: " " * len(match[0]), body, flags=re.DOTALL)
+    start = next(match.end() for match in _KERNEL_FUNCTION.finditer(code) if match[1] == kernel.function)
+    end = start + len(_parameters(code, start))
+    return body[:end] + ", " * bool(kernel.passed) + ", ".join(parameters) + body[end:]
 
 
 def heading(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int]) -> str:
@@ -571,13 +581,21 @@ def _check_function(kernel: Kernel, body: str, where: str) -> None:
             )
 
 
-def _count_parameters(code: str, start: int) -> int:
-    """Count the parameters between the parenthesis that ends before ``start`` and its partner."""
+def _parameters(code: str, start: int) -> str:
+    """Return what stands between the parenthesis that ends before ``start`` and its partner."""
     depth = 1
-    commas = 0
     for end in range(start, len(code)):
         depth += (code[end] in "(<[{") - (code[end] in ")>]}")
-        commas += depth == 1 and code[end] == ","
         if depth == 0:
-            return commas + 1 if code[start:end].strip() else 0
-    return commas + 1
+            return code[start:end]
+    return code[start:]
+
+
+def _count_parameters(code: str, start: int) -> int:
+    """Count the parameters between the parenthesis that ends before ``start`` and its partner."""
+    depth = commas = 0
+    parameters = _parameters(code, start)
+    for character in parameters:
+        depth += (character in "(<[{") - (character in ")>]}")
+        commas += depth == 0 and character == ","
+    return commas + 1 if parameters.strip() else 0

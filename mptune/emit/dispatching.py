@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -14,12 +16,13 @@ import numpy as np
 from mptune import __version__
 from mptune.build import Build, build_of
 from mptune.emit.common import MARK, host_command, write_files
-from mptune.emit.sizes import formula, free_sizes
+from mptune.emit.sizes import formula, free_sizes, opened, said_in_cpp
 from mptune.emit.text import fill, identifier
 from mptune.emit.variants import Launch, parameter_of, variant_of
 from mptune.error_growth import LOG_REACH
 from mptune.errors import KernelError
 from mptune.kernel import Kernel, Sizes
+from mptune.kernel.tunable import parsed
 from mptune.prelude import prelude
 from mptune.run import json_document
 from mptune.space.configuration import Configuration
@@ -41,7 +44,7 @@ class Dispatch:
         kernel: its name.
         variants: the configurations, each with the sizes that are written into it.
         budget: the error limits.
-        fixed: the sizes that are written into sources: there is none for values other than those of the variants.
+        fixed: the sizes that are written into all sources: there is none for values other than those of the variants.
         folder: where the files are.
         files: their names.
     """
@@ -103,13 +106,15 @@ def emit_dispatch(
     # As on the device itself: what it allows was kept by what was measured on it.
     choosers = [Chooser(each, found, (), budget, confidence) for each in known]
     name = f"tuned_{found.name}"
-    launches: dict[tuple[Configuration, tuple[tuple[str, int], ...]], Launch] = {}
-    fixed: set[str] = set()
+    launches: dict[tuple[Any, ...], Launch] = {}
     for chooser in choosers:
         for launch in _chosen(chooser, given):
-            fixed |= launch.fixed.keys()
-            launches.setdefault((launch.configuration, tuple(sorted(launch.fixed.items()))), launch)
-    ordered = [launches[key] for key in sorted(launches, key=lambda key: (key[0].to_json(), key[1]))]
+            conditions = launch.opened.conditions if launch.opened else ()
+            # The sources that most is written into first: where they do, they are taken.
+            key = (launch.configuration.to_json(), -len(launch.fixed), tuple(sorted(launch.fixed.items())), conditions)
+            launches.setdefault(key, launch)
+    ordered = [launches[key] for key in sorted(launches)]
+    fixed = set(found.sizes["default"]) - frozenset[str]().union(*(launch.free for launch in ordered))
     variants = [
         {**variant_of(launch, f"{name}_{number}"), **_extents(launch), "is_wide": _is_wide(found, launch)}
         for number, launch in enumerate(ordered, 1)
@@ -150,33 +155,97 @@ def emit_dispatch(
 
 
 def _chosen(chooser: Chooser, given: Sequence[Mapping[str, int]]) -> list[Launch]:
-    """Return what is chosen at the tuned sizes, at others in reach, and as the baseline."""
+    """Return what is chosen at the tuned sizes, at others in reach, and as the baseline.
+
+    At the tuned sizes and those that are given, all that need be is written into the source, which compilers make more
+    of. Elsewhere it is what serves any sizes.
+    """
     kernel = chooser.kernel
     tuned = [kernel.resolve_sizes("default", record.sizes) for record in chooser.known.tuned]
+    at = [*tuned, *map(Sizes, given)]
+    sources = _Sources(kernel, at)
     elsewhere = Chooser(chooser.known, kernel, (), chooser.budget, chooser.confidence, is_own=False)
-    free: dict[Configuration, frozenset[str]] = {}
-    found: dict[tuple[Configuration, tuple[int, ...]], Launch] = {}
-
-    def add(configuration: Configuration, sizes: Sizes) -> None:
-        if configuration not in free:
-            free[configuration] = free_sizes(kernel, configuration, sizes)
-        launch = Launch(kernel, configuration, sizes, free[configuration])
-        found.setdefault((configuration, tuple(launch.fixed.values())), launch)
-
-    for candidate in chooser.candidates:
-        free[candidate.configuration] = free_sizes(kernel, candidate.configuration, tuned[0])
-    everywhere = frozenset.intersection(*free.values()) if free else frozenset()
     own = {candidate.configuration for candidate in chooser.candidates}
-    for sizes in itertools.chain(tuned, given, _sampled(chooser, [*tuned, *given], sorted(everywhere))):
-        resolved = kernel.resolve_sizes("default", sizes)
+    varied = sorted(frozenset[str]().union(*map(sources.variable, own)))
+    sampled = [kernel.resolve_sizes("default", sizes) for sizes in _sampled(chooser, at, varied)]
+    found: list[Launch] = []
+    for sizes, is_written in itertools.chain(((sizes, True) for sizes in at), ((sizes, False) for sizes in sampled)):
+        is_there = functools.partial(sources.serve, sizes, is_written)
         for choose in (chooser.choose, elsewhere.choose, chooser.widest):
-            try:
-                configuration = choose(resolved).configuration
-            except KernelError:
-                continue  # not even a baseline is valid there, and so nothing is chosen
-            if configuration in own:
-                add(configuration, resolved)
-    return [*found.values()]
+            with contextlib.suppress(KernelError):  # not even a baseline is valid there, and so nothing is chosen
+                configuration = choose(sizes, is_there).configuration
+                launch = sources.at(configuration, sizes, is_written) if configuration in own else None
+                found += [] if launch is None or launch in found else [launch]
+    return found
+
+
+class _Sources:
+    """The sources of configurations at sizes, each of which serves as many sizes as can be.
+
+    Args:
+        kernel: the definition.
+        at: sizes that may be written into sources.
+    """
+
+    def __init__(self, kernel: Kernel, at: Sequence[Sizes]) -> None:
+        self._kernel = kernel
+        self._at = at
+        self._free: dict[Configuration, frozenset[str]] = {}
+        self._written: dict[tuple[Configuration, frozenset[tuple[str, int]]], Launch] = {}
+        self._opened: dict[Configuration, list[Launch]] = {}
+        #: What a template asked where there is no source that may be.
+        self._refused: dict[Configuration, list[Sequence[str]]] = {}
+
+    def variable(self, configuration: Configuration) -> frozenset[str]:
+        """Return the sizes that may be others than those that may be written."""
+        found = [self._open(configuration, sizes) for sizes in self._at]
+        return self._free_of(configuration).union(*(launch.free for launch in found if launch is not None))
+
+    def serve(self, sizes: Sizes, is_written: bool, candidate: Candidate) -> bool:
+        """Whether there is a source of a candidate for some sizes."""
+        return self.at(candidate.configuration, sizes, is_written) is not None
+
+    def at(self, configuration: Configuration, sizes: Sizes, is_written: bool) -> Launch | None:
+        """Return the source for some sizes; None if they would have to be written into it and may not."""
+        free = self._free_of(configuration)
+        if is_written or len(free) == len(sizes):
+            launch = Launch(self._kernel, configuration, sizes, free)
+            return self._written.setdefault((configuration, frozenset(launch.fixed.items())), launch)
+        known = self._opened.setdefault(configuration, [])
+        for launch in known:
+            if _serves(launch, sizes):
+                return launch
+        refused = self._refused.setdefault(configuration, [])
+        if any(_hold(asked, sizes) for asked in refused):
+            return None
+        new = self._open(configuration, sizes)
+        if new is None or new.opened is None:
+            return None
+        if not any(new.fixed.items() <= each.items() for each in self._at):
+            refused.append(new.opened.asked)
+            return None
+        known.append(new)
+        return new
+
+    def _open(self, configuration: Configuration, sizes: Sizes) -> Launch | None:
+        found = opened(self._kernel, configuration, sizes)
+        if found is None:
+            return None
+        free = said_in_cpp(self._kernel, configuration, sizes, self._free_of(configuration).union(found.names))
+        return Launch(self._kernel, configuration, sizes, free, found) if free.issuperset(found.names) else None
+
+    def _free_of(self, configuration: Configuration) -> frozenset[str]:
+        if configuration not in self._free:
+            self._free[configuration] = free_sizes(self._kernel, configuration, self._at[0])
+        return self._free[configuration]
+
+
+def _serves(launch: Launch, sizes: Sizes) -> bool:
+    return launch.fixed.items() <= sizes.items() and _hold(launch.opened.conditions if launch.opened else (), sizes)
+
+
+def _hold(conditions: Iterable[str], sizes: Sizes) -> bool:
+    return all(parsed(each).evaluate(sizes) for each in conditions)
 
 
 def _sampled(chooser: Chooser, at: Sequence[Mapping[str, int]], free: Sequence[str]) -> Iterator[dict[str, int]]:

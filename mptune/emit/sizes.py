@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import builtins
+import functools
 import operator
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
@@ -13,12 +15,23 @@ from mptune.errors import ExpressionError, MptuneError
 from mptune.expressions import Expression
 from mptune.expressions.syntax import free_names
 from mptune.kernel import Kernel, Sizes
-from mptune.rendering import render_body
+from mptune.rendering import render_body, with_parameters
 from mptune.space.configuration import Configuration
 from mptune.space.constraints import compile_constraint, with_canonical_precisions
 from mptune.space.parameters import PrecisionParameter
 
-__all__ = ["Condition", "NotTranslatableError", "conditions", "fixed_sizes", "formula", "free_sizes"]
+__all__ = [
+    "Condition",
+    "NotTranslatableError",
+    "Opened",
+    "conditions",
+    "fixed_sizes",
+    "formula",
+    "free_sizes",
+    "opened",
+    "said_in_cpp",
+    "what_has_to_hold",
+]
 
 
 def fixed_sizes(kernel: Kernel, configuration: Configuration, sizes: Sizes) -> frozenset[str]:
@@ -29,12 +42,16 @@ def fixed_sizes(kernel: Kernel, configuration: Configuration, sizes: Sizes) -> f
     Raises:
         TemplateError: the template cannot be rendered.
     """
+    return frozenset(fixed_by_launch(kernel) & set(sizes)) | _used_by_template(kernel, configuration, sizes)
+
+
+def fixed_by_launch(kernel: Kernel) -> set[str]:
+    """Return the names that the block, its shared memory and constant arrays depend on, which are fixed in a source."""
     expressions = [str(axis) for axis in (*kernel.block, kernel.shared_bytes)]
     for argument in kernel.arguments:
         if argument.is_constant:
             expressions += argument.shape
-    names: set[str] = set().union(*(Expression(text).names for text in expressions))
-    return frozenset(names & set(sizes)) | _used_by_template(kernel, configuration, sizes)
+    return set().union(*(Expression(text).names for text in expressions))
 
 
 def free_sizes(kernel: Kernel, configuration: Configuration, sizes: Sizes) -> frozenset[str]:
@@ -44,13 +61,22 @@ def free_sizes(kernel: Kernel, configuration: Configuration, sizes: Sizes) -> fr
         TemplateError: the template cannot be rendered.
         ConstraintError: a constraint cannot be compiled.
     """
-    free = set(sizes) - fixed_sizes(kernel, configuration, sizes)
+    return said_in_cpp(kernel, configuration, sizes, set(sizes) - fixed_sizes(kernel, configuration, sizes))
+
+
+def said_in_cpp(kernel: Kernel, configuration: Configuration, sizes: Sizes, free: Set[str]) -> frozenset[str]:
+    """Return those of some sizes of which all that a launch needs can be said in C++.
+
+    Raises:
+        ConstraintError: a constraint cannot be compiled.
+    """
+    said = set(free)
     for text in (kernel.launches, *kernel.grid, *(axis for argument in kernel.arguments for axis in argument.shape)):
         try:
-            formula(str(text), {**configuration, **sizes}, dict.fromkeys(free, ""))
+            formula(str(text), {**configuration, **sizes}, dict.fromkeys(said, ""))
         except NotTranslatableError:
-            free -= Expression(str(text)).names
-    return frozenset(free - conditions(kernel, configuration, sizes, dict.fromkeys(free, ""))[1])
+            said -= Expression(str(text)).names
+    return frozenset(said - conditions(kernel, configuration, sizes, dict.fromkeys(said, ""))[1])
 
 
 def _used_by_template(kernel: Kernel, configuration: Configuration, sizes: Sizes) -> Set[str]:
@@ -86,7 +112,7 @@ _UNARY: Final[dict[str, Callable[[Any], Any]]] = {
     **{f"__{kind.__name__}__": kind for kind in (int, float, bool, str, repr, hash, round)},
 }
 _BINARY: Final = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lshift", "rshift", "and", "or", "xor")
-_COMPARED: Final = ("lt", "le", "eq", "ne", "gt", "ge")
+_COMPARED: Final = ("lt", "le", "gt", "ge", "eq", "ne")
 
 
 def _value_of(other: Any) -> Any:
@@ -114,6 +140,190 @@ for _name in (*_BINARY, *_COMPARED):
         setattr(_Watched, f"__r{_name}__", _reverse(_function))
 setattr(_Watched, "__format__", lambda watched, spec: format(watched.look(), spec))  # noqa: B010 - as the others
 
+
+# -- sizes that a launch gives -------------------------------------------------------------------
+
+_LARGEST_INT: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A source that sizes are not written into: its function takes them as further parameters, of type ``int``.
+
+    Attributes:
+        names: of those sizes, in the order of the parameters; there may be none.
+        body: the instantiated template.
+        conditions: what has to hold at the sizes, as expressions: what the template asked on the way to this source,
+            and that no number is too large.
+        asked: all that the template asked, also of sizes that are written into the source: where it is so, it comes to
+            the same.
+    """
+
+    names: tuple[str, ...]
+    body: str
+    conditions: tuple[str, ...]
+    asked: tuple[str, ...]
+
+
+def opened(kernel: Kernel, configuration: Configuration, sizes: Sizes) -> Opened | None:
+    """Return the source for these sizes and others, of those that the definition says a launch may give.
+
+    Where the template needs a size as a number, it is written into the source after all. What it decides by comparing
+    sizes is decided as at these ones, and has to be the same at others. None if the definition says so of none.
+    """
+    names = set(kernel.runtime_sizes) - fixed_by_launch(kernel)
+    asked: dict[str, None] = {}
+    while kernel.runtime_sizes:
+        path = _Path(set(), {})
+        given: Any = {
+            name: _Open(name, _parameter(name), value, path, frozenset({name}))
+            for name, value in sizes.items()
+            if name in names
+        }
+        for each in given.values():
+            each.keep_small()
+        try:
+            body = render_body(kernel, configuration, {**sizes, **given})
+        except MptuneError:
+            return None  # it does with an integer what it cannot do with one of these
+        asked |= path.conditions
+        if not path.pinned:
+            ordered = tuple(name for name in sizes if name in names)
+            parameters = [f"int {_parameter(name)}" for name in ordered]
+            whole = with_parameters(kernel, body, parameters) if parameters else body
+            return Opened(ordered, whole, tuple(path.conditions), tuple(asked))
+        names -= path.pinned
+    return None
+
+
+def _parameter(name: str) -> str:
+    return f"launched_{name}"
+
+
+@dataclass(slots=True)
+class _Path:
+    """What a template did with sizes: those it needed as numbers, and what it asked of the others, in order."""
+
+    pinned: set[str]
+    conditions: dict[str, None]
+
+
+class _Open:
+    """A size, or what is computed of sizes, that prints as C++ of what a launch gives; no ``int``, as `_Watched`."""
+
+    __slots__ = ("_cpp", "_names", "_path", "_text", "_value")
+
+    def __init__(self, text: str, cpp: str, value: int, path: _Path, names: frozenset[str]) -> None:
+        self._text = text
+        self._cpp = cpp
+        self._value = value
+        self._path = path
+        self._names = names
+
+    def look(self) -> int:
+        self._path.pinned |= self._names
+        return self._value
+
+    def keep_small(self) -> None:
+        """Have it be an ``int`` of C++ at all sizes."""
+        self._path.conditions[f"abs({self._text}) <= {_LARGEST_INT}"] = None
+
+    def __str__(self) -> str:
+        return self._cpp
+
+    def __format__(self, spec: str) -> str:
+        return format(self.look(), spec) if spec else self._cpp
+
+    def __neg__(self) -> Any:
+        return self._made(f"(-{self._text})", f"(-{self._cpp})", -self._value, self)
+
+    def computed(self, sign: str, left: Any, right: Any) -> Any:
+        """Return a sum, difference or product of integers, one of which it is."""
+        texts, codes, values = zip(*map(_parts, (left, right)), strict=True)
+        text, cpp = (f"({one} {sign} {other})" for one, other in (texts, codes))
+        return self._made(text, cpp, _PLAIN[sign](*values), left, right)
+
+    def divided(self, sign: str, by: int) -> Any:
+        """Return the quotient or remainder by a positive number, rounded as Python does: C++ does so towards 0."""
+        down = f"({self._cpp} % {by} < 0)"
+        cpp = f"({self._cpp} / {by} - {down})" if sign == "//" else f"({self._cpp} % {by} + {down} * {by})"
+        return self._made(f"({self._text} {sign} {by})", cpp, _PLAIN[sign](self._value, by), self)
+
+    def compared(self, sign: str, other: Any) -> bool:
+        """Return what a comparison is at the sizes it is rendered for, and remember that it was asked."""
+        text, _, value = _parts(other)
+        holds = bool(_PLAIN[sign](self._value, value))
+        condition = f"{self._text} {sign} {text}"
+        self._path.conditions[condition if holds else f"not ({condition})"] = None
+        return holds
+
+    def _made(self, text: str, cpp: str, value: int, *of: Any) -> _Open:
+        names = frozenset[str]().union(*(each._names for each in of if isinstance(each, _Open)))
+        found = _Open(text, cpp, value, self._path, names)
+        found.keep_small()
+        return found
+
+
+def _parts(value: Any) -> tuple[str, str, int]:
+    return (value._text, value._cpp, value._value) if isinstance(value, _Open) else (str(value), str(value), value)
+
+
+_PLAIN: Final[dict[str, Callable[[int, int], Any]]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, _Open) or (isinstance(value, int) and abs(value) <= _LARGEST_INT)
+
+
+def _arithmetic(sign: str, function: Callable[[Any, Any], Any], *, swapped: bool) -> Callable[[_Open, Any], Any]:
+    def method(size: _Open, other: Any) -> Any:
+        left, right = (other, size) if swapped else (size, other)
+        if sign in ("+", "-", "*") and _is_integer(other):
+            return size.computed(sign, left, right)
+        if sign in ("//", "%") and not swapped and type(other) is int and 0 < other <= _LARGEST_INT:
+            return size.divided(sign, other)
+        if sign == "**" and not swapped and type(other) is int and 1 <= other <= _LARGEST_POWER:
+            return functools.reduce(operator.mul, [size] * other)
+        return function(*(each.look() if isinstance(each, _Open) else each for each in (left, right)))
+
+    return method
+
+
+def _comparing(sign: str) -> Callable[[_Open, Any], bool]:
+    return lambda size, other: size.compared(sign, other if _is_integer(other) else _looked_at(size, other))
+
+
+def _looked_at(size: _Open, other: Any) -> Any:
+    size.look()
+    return other
+
+
+for _name in _BINARY:
+    _sign = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%", "pow": "**"}.get(_name, "")
+    for _prefix in ("", "r"):
+        _method = _arithmetic(_sign, getattr(operator, f"__{_name}__"), swapped=bool(_prefix))
+        setattr(_Open, f"__{_prefix}{_name}__", _method)
+for _name, _sign in zip(_COMPARED, ("<", "<=", ">", ">=", "==", "!="), strict=True):
+    setattr(_Open, f"__{_name}__", _comparing(_sign))
+for _kind in ("abs", "invert", "index", "int", "float", "hash", "round", "repr"):
+    _of = getattr(builtins, _kind, None) or getattr(operator, _kind)
+    setattr(_Open, f"__{_kind}__", lambda size, of=_of: of(size.look()))
+setattr(_Open, "__bool__", lambda size: size.compared("!=", 0))  # noqa: B010 - as the others
+
+
+# -- integer expressions as C++ ------------------------------------------------------------------
 
 _OPERATORS: Final = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*"}
 _FUNCTIONS: Final = {ast.FloorDiv: "detail::floor_div", ast.Mod: "detail::floor_mod"}
@@ -162,6 +372,11 @@ def conditions(
         except (NotTranslatableError, ExpressionError):
             uncovered |= names
     return found, frozenset(uncovered)
+
+
+def what_has_to_hold(expressions: Iterable[str], values: Mapping[str, Any], free: Mapping[str, str]) -> list[Condition]:
+    """Return expressions of integers as conditions on the sizes that may differ."""
+    return [Condition(text, _truth(Expression(text).tree, values, free)) for text in expressions]
 
 
 def formula(text: str, values: Mapping[str, Any], free: Mapping[str, str]) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mptune.emit.common import INTEGERS, as_a_file
-from mptune.emit.sizes import conditions, formula
+from mptune.emit.sizes import Opened, conditions, formula, what_has_to_hold
 from mptune.headers import include_lines
 from mptune.kernel import Argument, Kernel, Role, Sizes
 from mptune.prelude import prelude
@@ -19,12 +19,21 @@ __all__ = ["Launch", "kind_of", "parameter_of", "variant_of"]
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A kernel as it is compiled, with the sizes that are written into it."""
+    """A kernel as it is compiled, with the sizes that are written into it.
+
+    Attributes:
+        kernel: the definition.
+        configuration: what is compiled.
+        sizes: at which.
+        free: the sizes that may differ.
+        opened: the source that takes some of these as parameters, where there would be others without it.
+    """
 
     kernel: Kernel
     configuration: Configuration
     sizes: Sizes
     free: frozenset[str]
+    opened: Opened | None = None
 
     @property
     def fixed(self) -> dict[str, int]:
@@ -39,6 +48,7 @@ def variant_of(launch: Launch, symbol: str) -> dict[str, Any]:
     free = {size: parameter_of(size) for size in launch.free}
     source, body = render(kernel, configuration, sizes), render_body(kernel, configuration, sizes)
     before, _, ending = source.removeprefix(prelude()).partition(body)
+    opened = launch.opened
     shape = kernel.launch_shape(configuration, sizes)
     arguments = []
     for argument in kernel.arguments:
@@ -61,12 +71,17 @@ def variant_of(launch: Launch, symbol: str) -> dict[str, Any]:
         "configuration": str(configuration),
         "types": configuration,
         "includes": include_lines(body),
-        "body": as_a_file(before.strip() + "\n" + body.rstrip("\n")),
+        "body": as_a_file(before.strip() + "\n" + (opened.body if opened else body).rstrip("\n")),
         "ending": as_a_file(ending.strip("\n")),
         "arguments": arguments,
         "constants": [a["name"] for a in arguments if a["kind"] == "constant"],
         "fixed": [{"id": parameter_of(n), "name": n, "value": v} for n, v in launch.fixed.items()],
-        "conditions": conditions(kernel, configuration, sizes, free)[0],
+        "passed": len(kernel.passed),
+        "opened": [parameter_of(name) for name in opened.names] if opened else [],
+        "conditions": [
+            *what_has_to_hold(opened.conditions if opened else (), values, free),
+            *conditions(kernel, configuration, sizes, free)[0],
+        ],
         "grid": [*grid, "1LL", "1LL"][:3],
         "block": shape.block,
         "shared_bytes": shape.shared_bytes,

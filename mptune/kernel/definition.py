@@ -71,6 +71,9 @@ class Kernel(Tunable):
             that of a precision parameter, a fixed one, or the one the types of several promote to, given as a tuple:
             ``{"sum_type": "2 * n", ("a_type", "b_type"): "n"}``. None if they are not known.
         launches: how many launches are one run, the time of which counts: an expression over sizes and parameters.
+        runtime_sizes: names of sizes that the template prints inside the kernel's function alone, and where C++ takes a
+            variable; ``{{ size | int }}`` where it does not. What is emitted of wisdom takes them as parameters, and
+            so serves sizes that were never tuned.
         swap: pairs of buffers that change places from launch to launch, as those of a time stepper do: what one launch
             wrote as the second, the next reads as the first. Outputs are those of the last launch.
         instrumented: whether the errors of types are first told by a build in which they are chosen when it runs, on
@@ -100,6 +103,7 @@ class Kernel(Tunable):
     flops: Flops | None = None
     launches: str | int = 1
     swap: Sequence[tuple[str, str]] = ()
+    runtime_sizes: Sequence[str] = ()
 
     def __post_init__(self, over: Over | None, reduce: Reduce) -> None:
         flops: Any = self.flops
@@ -109,6 +113,7 @@ class Kernel(Tunable):
             function=self.function or self.name,
             flops=NamedValues(flops) if isinstance(flops, Mapping) else flops,
             swap=tuple((one, other) for one, other in self.swap),
+            runtime_sizes=tuple(self.runtime_sizes),
         )
         Tunable.__post_init__(self, over, reduce)
 
@@ -199,6 +204,9 @@ class Kernel(Tunable):
         self._check_swap()
         if self.sizes:  # otherwise the application it is part of has them
             self._check_expressions((*self.sizes["default"], *self.data_sizes))
+        for name in self.runtime_sizes:
+            if name not in self.sizes.get("default", ()):
+                raise UnknownNameError(f"runtime size of {self.called}:", name, self.sizes.get("default", ()))
 
     def _check_swap(self) -> None:
         by_name = {argument.name: argument for argument in self.passed}

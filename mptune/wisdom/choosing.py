@@ -148,8 +148,12 @@ class Chooser:
         self.candidates = self._candidates()
         self.growth = self._growth()
 
-    def choose(self, sizes: Mapping[str, int]) -> Choice:
+    def choose(self, sizes: Mapping[str, int], is_there: Callable[[Candidate], bool] | None = None) -> Choice:
         """Return what to use at some sizes.
+
+        Args:
+            sizes: those.
+            is_there: says of a candidate whether it may be chosen; without it all may, and what was never measured.
 
         Raises:
             KernelError: not even a configuration in the baseline's types is valid there.
@@ -165,7 +169,7 @@ class Chooser:
         spare: int | None = None
         for number in self._ranked(losses, at):
             candidate = self.candidates[number]
-            if candidate.signature in refused or not self._is_valid(candidate, sizes):
+            if candidate.signature in refused or not self._may_be(candidate, sizes, is_there):
                 continue
             limits: Mapping[str, float] = {}
             if candidate.is_wide:
@@ -181,10 +185,14 @@ class Chooser:
         if spare is not None:
             return self._chosen(spare, sizes, at, losses, wide_loss, {}, refused)
         reason = self._why_wide(sizes, refused) or f"nothing that is known is valid at {_words(sizes)}"
-        return self._untuned(sizes, reason)
+        return self._untuned(sizes, reason, is_there is None)
 
-    def widest(self, sizes: Mapping[str, int]) -> Choice:
+    def widest(self, sizes: Mapping[str, int], is_there: Callable[[Candidate], bool] | None = None) -> Choice:
         """Return the baseline to use at some sizes: the one that is the best for the nearest tuned ones.
+
+        Args:
+            sizes: those.
+            is_there: says of a candidate whether it may be chosen; without it all may, and what was never measured.
 
         Raises:
             KernelError: no configuration in the baseline's types is valid there.
@@ -194,11 +202,13 @@ class Chooser:
         losses = self._losses(here, distances)
         for number in self._ranked(losses, None):
             candidate = self.candidates[number]
-            if candidate.is_wide and self._is_valid(candidate, sizes):
+            if candidate.is_wide and self._may_be(candidate, sizes, is_there):
                 return Choice(candidate.configuration, "the baseline", "", 1.0)
-        return self._untuned(sizes, f"nothing that is known is valid at {_words(sizes)}")
+        return self._untuned(sizes, f"nothing that is known is valid at {_words(sizes)}", is_there is None)
 
-    def _untuned(self, sizes: Mapping[str, int], reason: str) -> Choice:
+    def _untuned(self, sizes: Mapping[str, int], reason: str, may_be: bool) -> Choice:
+        if not may_be:
+            raise KernelError(f"{self.kernel.called}: {reason}")
         try:
             configuration = widest(self.kernel, _sizes(sizes), self._limits)[0]
         except EmptySpaceError as error:
@@ -259,6 +269,11 @@ class Chooser:
             loss += away / (away + distances[other]) * (losses[other] - loss)
             used = (nearest, other)
         return loss + LOSS_BY_DISTANCE * (away - min(distances)), used
+
+    def _may_be(
+        self, candidate: Candidate, sizes: Mapping[str, int], is_there: Callable[[Candidate], bool] | None
+    ) -> bool:
+        return self._is_valid(candidate, sizes) and (is_there is None or is_there(candidate))
 
     def _is_valid(self, candidate: Candidate, sizes: Mapping[str, int]) -> bool:
         values = {**candidate.configuration, **sizes}
