@@ -34,7 +34,7 @@ from mptune.adopt.launched import classes_in, needed
 from mptune.adopt.origins import origin
 from mptune.adopt.parsing import ProgramError, Refusal, SourceFile
 from mptune.adopt.phases import files_in_phases
-from mptune.adopt.reading import NESTED, Program, own_files, read
+from mptune.adopt.reading import NESTED, Program, own_files, paddings, read
 from mptune.adopt.running import Built, TooLongError, build, run
 from mptune.adopt.sizes import RECORD, RUN, FoundSizes, find_sizes, hashed
 from mptune.adopt.template import KEEPS_UNSIGNED
@@ -356,7 +356,14 @@ def _captured(
         ProgramError: it cannot be run, takes too long, or finds its results wrong.
     """
     try:
-        return capture(built, settings.arguments, folder, whole=refused, time_limit_s=settings.time_limit_s)
+        return capture(
+            built,
+            settings.arguments,
+            folder,
+            whole=refused,
+            time_limit_s=settings.time_limit_s,
+            paddings=paddings(program),
+        )
     except TooLongError as error:
         macros = [f"{name}={value}" for file in program.files for name, value in _COUNT.findall(file.text)]
         replaced = f", or macros ({', '.join(macros[:_MOST_MACROS])}) with -D NAME=VALUE" if macros else ""

@@ -13,7 +13,7 @@ import re
 import shutil
 import struct
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -41,6 +41,7 @@ __all__ = [
     "capture",
     "numbers_in",
     "plain_name",
+    "same_fields",
     "told_apart",
 ]
 
@@ -390,6 +391,7 @@ def capture(
     is_repeated: bool = True,
     may_fail: bool = False,
     whole: Collection[str] = (),
+    paddings: Collection[Sequence[bool]] = (),
 ) -> Capture:
     """Run a program twice and record what it does.
 
@@ -404,6 +406,7 @@ def capture(
         is_repeated: whether it is run twice. In a single run only data that come to the device are kept.
         may_fail: whether its own check may fail.
         whole: the names of kernels of whose launches all data are kept.
+        paddings: of structs which of their bytes are between fields, which may differ in files of such.
 
     Raises:
         CheckFailedError: its own check failed.
@@ -444,7 +447,7 @@ def capture(
             second, record = ran(2, _plan(before, order, whole, limit_bytes // 4))
             different, sequence = _read(record)
             _check_passed(built, second, different, may_fail)
-            differences = _differences(first, second, (before, order), (different, sequence))
+            differences = _differences(first, second, (before, order), (different, sequence), paddings)
         arrays = _data(record)
         files = {}
         left_out = _left_out(second.record)
@@ -552,6 +555,7 @@ def _differences(
     second: Ran,
     before: tuple[Sequence[Operation], NDArray[np.uint32]],
     after: tuple[Sequence[Operation], NDArray[np.uint32]],
+    paddings: Collection[Sequence[bool]],
 ) -> list[str]:
     """Say how a second run differs from the first one, but for times."""
     found = []
@@ -571,8 +575,24 @@ def _differences(
     if first.files.keys() != second.files.keys():
         found.append("it writes other files")
     both = sorted(first.files.keys() & second.files.keys())
-    changed_files = [name for name in both if first.files[name].read_bytes() != second.files[name].read_bytes()]
+    changed_files = [
+        name
+        for name in both
+        if (old := first.files[name].read_bytes()) != (new := second.files[name].read_bytes())
+        and not same_fields(old, new, paddings)
+    ]
     return found + [f"it writes something else to {name}" for name in changed_files]
+
+
+def same_fields(one: bytes, other: bytes, paddings: Iterable[Sequence[bool]]) -> bool:
+    """Whether bytes are the same but between the fields of structs of one of some types."""
+    import numpy as np
+
+    if len(one) != len(other):
+        return False
+    is_other = np.frombuffer(one, np.uint8) != np.frombuffer(other, np.uint8)
+    fitting = (np.array(padding) for padding in paddings if len(one) % len(padding) == 0)
+    return any(not (is_other.reshape(-1, padding.size) & ~padding).any() for padding in fitting)
 
 
 def told_apart(one: str, other: str, tolerance: float = 0.0) -> tuple[str, str] | None:

@@ -33,6 +33,7 @@ __all__ = [
     "TypeClass",
     "TypeClasses",
     "TypeSlot",
+    "told",
     "type_classes",
 ]
 
@@ -1177,6 +1178,20 @@ class _Finder:
             if owner in ("", member.function)
         }
         return tuple(kernel.label for kernel in self._program.kernels if kernel.label in found)
+
+
+def told(members: Iterable[Member]) -> list[str]:
+    """Return what has a type, each once, as the program calls it; what has no name by its place."""
+    named: dict[str, None] = {}
+    nameless: dict[str, None] = {}
+    for each in members:
+        if each.name and each.kind not in ("cast", "size"):
+            name = f"{each.name}()" if each.kind == "result" else f"{each.function}.{each.name}".strip(".")
+            named[name] = None
+        else:
+            what = {"cast": f"({each.name})", "size": f"sizeof({each.name})"}.get(each.kind, f"a {each.kind}")
+            nameless[f"{what} at {each.extent}"] = None
+    return list(named or nameless)
 
 
 def _within_structs(parameter: Parameter) -> Iterator[Parameter]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.adopt.classes import TypeClass
+from mptune.adopt.classes import TypeClass, told
 from mptune.adopt.launched import INTEGERS, NUMPY, KernelLaunch, LaunchedKernel
 from mptune.adopt.reading import Field, Memory
 from mptune.adopt.sequence import Call, Replay
@@ -156,9 +156,7 @@ class AdoptedParameter:
     @property
     def members(self) -> tuple[str, ...]:
         """What has its type, in the program."""
-        members = [m for c in self.classes for m in c.members if m.kind not in ("cast", "size")]
-        named = (f"{m.name}()" if m.kind == "result" else f"{m.function}.{m.name}".strip(".") for m in members)
-        return tuple(dict.fromkeys(named))
+        return tuple(told(member for each in self.classes for member in each.members))
 
     @property
     def roles(self) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from mptune import __version__
 from mptune.accuracy.evaluate import evaluate_outputs
 from mptune.adopt.adopting import SOURCES
 from mptune.adopt.capture import Capture, Launch, Place, Structure, capture, told_apart
-from mptune.adopt.classes import Member, TypeClasses, type_classes
+from mptune.adopt.classes import TypeClasses, told, type_classes
 from mptune.adopt.findings import record_of
 from mptune.adopt.geometry import Block
 from mptune.adopt.launched import classes_in
@@ -33,7 +33,7 @@ from mptune.adopt.parsing import ProgramError, SourceFile
 from mptune.adopt.patching import SPELLED, Patch, own_types, patch
 from mptune.adopt.patching_loops import patch_loops
 from mptune.adopt.progress import Turns, came_to_nothing
-from mptune.adopt.reading import Memory, Parameter, Program, own_files, read
+from mptune.adopt.reading import Memory, Parameter, Program, own_files, paddings, read
 from mptune.adopt.rewriting import blanked
 from mptune.adopt.running import Built, build, run
 from mptune.adopt.sizes import hashed
@@ -136,7 +136,9 @@ def into(
     with tempfile.TemporaryDirectory(prefix="mptune-") as scratch:
         on_progress("running the program")
         original = _built(program, own_files(program))
-        captured = capture(_built_to_record(program, original), arguments, Path(scratch) / "original")
+        captured = capture(
+            _built_to_record(program, original), arguments, Path(scratch) / "original", paddings=paddings(program)
+        )
         classes = classes_in(program, captured)
         wanted = dict(_wanted(record, program, classes, trial))
         on_progress("compiling")
@@ -160,7 +162,11 @@ def into(
         printed = told_apart(runs[0].output, runs[1].output, tolerance)
         limit = objective.limits.get("error", max(objective.limits.values(), default=math.inf))
         written = compared_files(
-            runs[0], runs[1], type_in_files(program), lambda new, old: _error_in_file(found, new, old)
+            runs[0],
+            runs[1],
+            type_in_files(program),
+            paddings(program),
+            lambda new, old: _error_in_file(found, new, old),
         )
         judged = _with_files(judged, written, limit)
         times = _times((original, built), arguments, Path(scratch))
@@ -176,7 +182,7 @@ def into(
         "types": [
             {
                 "name": each.name,
-                "members": _members(each.name, classes),
+                "members": told(each.members),
                 "from": own[each.name],
                 "to": patched.types[each.name],
                 "wanted": wanted.get(each.name, own[each.name]),
@@ -462,17 +468,6 @@ def _not_carried_over(record: _Record, program: Program, trial: Trial, patched: 
         if (own in plain and value != plain[own]) or (own in _AXES and kernel not in told):
             notes.append(f"{name}={value}")
     return [f"not in the text, {where}: {', '.join(notes)}"] if notes else []
-
-
-def _members(name: str, classes: TypeClasses) -> list[str]:
-    members = classes[name].members
-    named = (f"{m.function}.{m.name}".strip(".") for m in members if m.kind not in ("cast", "size") and m.name)
-    return list(dict.fromkeys(named)) or list(dict.fromkeys(_nameless(member) for member in members))
-
-
-def _nameless(member: Member) -> str:
-    what = {"cast": f"({member.name})", "size": f"sizeof({member.name})"}.get(member.kind, f"a {member.kind}")
-    return f"{what} at {member.extent}"
 
 
 # -- compiling ---------------------------------------------------------------------------------------

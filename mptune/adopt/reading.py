@@ -103,6 +103,15 @@ class Memory:
         return self.numbers[0] == "unsigned char" and any(field.scalar != "unsigned char" for field in self.fields)
 
     @property
+    def padding(self) -> tuple[bool, ...]:
+        """Of each of its bytes whether it is between fields; empty if none is, or that is not known."""
+        if not all(field.scalar in _BYTES for field in self.fields):
+            return ()
+        spans = [(field.offset, field.offset + field.count * _BYTES[field.scalar]) for field in self.fields]
+        found = tuple(not any(start <= at < end for start, end in spans) for at in range(self.bytes))
+        return found if spans and any(found) else ()
+
+    @property
     def has_pointers(self) -> bool:
         """Whether places in memory are kept in it."""
         return any(field.scalar == "pointer" for field in self.fields)
@@ -323,6 +332,13 @@ class Program:
             if kernel.label == label:
                 return kernel
         raise KeyError(label)
+
+
+def paddings(program: Program) -> tuple[tuple[bool, ...], ...]:
+    """Return for structs in the memory of a program's kernels which of their bytes are between fields."""
+    parameters = [each for kernel in program.kernels for each in kernel.parameters]
+    found = (each.memory.padding for each in parameters if each.memory is not None)
+    return tuple(dict.fromkeys(filter(None, found)))
 
 
 def own_files(program: Program) -> list[SourceFile]:

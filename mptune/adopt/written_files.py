@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.adopt.capture import Capture, numbers_in
+from mptune.adopt.capture import Capture, numbers_in, same_fields
 from mptune.adopt.parsing import Node
 from mptune.adopt.reading import Program
 from mptune.adopt.running import Ran
@@ -54,7 +54,7 @@ class Compared:
 
 
 def compared_files(
-    theirs: Capture | Ran, ours: Capture | Ran, kind: str | None, error_of: Errors
+    theirs: Capture | Ran, ours: Capture | Ran, kind: str | None, paddings: Collection[Sequence[bool]], error_of: Errors
 ) -> tuple[Compared, ...]:
     """Compare the files that two programs wrote, by name.
 
@@ -62,6 +62,7 @@ def compared_files(
         theirs: the original's run.
         ours: that of the program with other types.
         kind: the type of the numbers in files of bytes; None if it is not known.
+        paddings: of structs which of their bytes are between fields.
         error_of: measures numbers, those of the new program first.
     """
     old, new = _contents(theirs), _contents(ours)
@@ -75,6 +76,10 @@ def compared_files(
             )
         elif old[name] == new[name]:
             found.append(Compared(name, f"the same {len(old[name]):,} bytes", None, True))
+        elif same_fields(old[name], new[name], paddings):
+            found.append(
+                Compared(name, f"the same {len(old[name]):,} bytes, but between the fields of structs", None, True)
+            )
         elif f"it writes something else to {name}" in differences:
             found.append(Compared(name, "not compared: the original writes something else each time", None, None))
         elif _BINARY.search(old[name]) is None and _BINARY.search(new[name]) is None:

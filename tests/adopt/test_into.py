@@ -21,7 +21,8 @@ from mptune.adopt import into as module
 from mptune.adopt import patching
 from mptune.adopt.adopting import AdoptSettings, adopt
 from mptune.adopt.capture import capture
-from mptune.adopt.classes import Member, TypeClass, TypeClasses, TypeSlot, type_classes
+from mptune.adopt.classes import Member, TypeClass, TypeClasses, TypeSlot, told, type_classes
+from mptune.adopt.findings import AdoptedParameter
 from mptune.adopt.into import IntoSettings, into
 from mptune.adopt.parsing import ProgramError, SourceFile
 from mptune.adopt.patching import Patch, own_types, patch
@@ -550,14 +551,16 @@ def test_other_files_of_a_folder_go_with_a_program(
 
 def test_classes_without_a_name_are_told_by_their_place() -> None:
     program, classes = understood("struct_of_fields.cu")
-    shown = {name: module._members(name, classes) for name in own_types(classes)}
+    shown = {each.name: told(each.members) for each in classes.classes}
     assert all(members and all(members) for members in shown.values())
     slot = TypeSlot(program.kernels[0].extent, "double", "double", 1, "", "k", True)
     cast = Member("double", "k", "cast", False, slot, slot.extent)
-    found = dataclasses.replace(
-        classes, classes=(TypeClass("k_cast", "double", (slot,), (cast,), "local", ("k",), ""),)
-    )
-    assert module._members("k_cast", found) == [f"(double) at {slot.extent}"]
+    assert told([cast]) == [f"(double) at {slot.extent}"]
+    # The table of adopting says the same.
+    alone = TypeClass("k_cast", "double", (slot,), (cast,), "local", ("k",), "")
+    assert AdoptedParameter("k_cast_type", ("fp64",), (alone,)).members == (f"(double) at {slot.extent}",)
+    unnamed = dataclasses.replace(cast, name="", kind="parameter")
+    assert told([unnamed]) == [f"a parameter at {slot.extent}"]
 
 
 def test_types_of_templates_are_written_where_they_change_and_stay_as_they_are_elsewhere() -> None:

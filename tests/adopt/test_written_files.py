@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from mptune.adopt import into as module
 from mptune.adopt import written_files
 from mptune.adopt.adopting import AdoptSettings, adopt
+from mptune.adopt.capture import capture
 from mptune.adopt.into import IntoSettings, into
-from mptune.adopt.reading import read
-from mptune.adopt.running import Ran
+from mptune.adopt.reading import paddings, read
+from mptune.adopt.running import Ran, build
 from mptune.adopt.written_files import Compared, compared_files, type_in_files
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
@@ -27,12 +28,14 @@ def largest_error(ours: NDArray[np.float64], theirs: NDArray[np.float64]) -> flo
     return float(np.max(np.abs(ours - theirs)))
 
 
-def compared(folder: Path, old: bytes | None, new: bytes | None, kind: str | None = None) -> Compared:
+def compared(
+    folder: Path, old: bytes | None, new: bytes | None, kind: str | None = None, padding: tuple[bool, ...] = ()
+) -> Compared:
     ran = []
     for name, content in (("old", old), ("new", new)):
         (folder / name).write_bytes(content or b"")
         ran.append(Ran("", "", 0.0, {} if content is None else {"out": folder / name}, {}))
-    (found,) = compared_files(ran[0], ran[1], kind, largest_error)
+    (found,) = compared_files(ran[0], ran[1], kind, (padding,) if padding else (), largest_error)
     return found
 
 
@@ -77,6 +80,10 @@ def test_bytes_are_numbers_where_the_program_says_so(tmp_path: Path) -> None:
     assert (found.is_right, "not of one floating-point type" in found.how) == (None, True)
     assert compared(tmp_path, old, old[:8], "double").is_right is False
     assert compared(tmp_path, old, old).how == "the same 16 bytes"
+    is_second = (False, True)
+    found = compared(tmp_path, b"\1\2\3\4", b"\1\0\3\0", padding=is_second)
+    assert found == Compared("out", "the same 4 bytes, but between the fields of structs", None, True)
+    assert compared(tmp_path, b"\1\2\3\4", b"\1\0\4\0", padding=is_second).is_right is None
     assert compared(tmp_path, old, None).how.startswith("not compared: only the original writes it")
     assert type_in_files(read([PROGRAMS / "written_files.cu"])) == "double"
     source = tmp_path / "mixed.cu"
@@ -116,3 +123,12 @@ def test_files_are_compared_where_a_program_is_patched(tmp_path: Path) -> None:
         {"not_judged": "it copies nothing", "within": None}, (Compared("out", "9 numbers", 1e-4, True),), 1e-3
     )
     assert alone == {"not_judged": "", "within": True, "error": 1e-4}
+
+
+def test_what_is_between_the_fields_of_structs_may_differ_from_run_to_run(tmp_path: Path) -> None:
+    program = read([PROGRAMS / "padded_structs.cu"])
+    assert [len(padding) for padding in paddings(program)] == [16]
+    built = build(program.sources, program.files)
+    assert capture(built, (), tmp_path / "fields", paddings=paddings(program)).differences == ()
+    told = capture(built, (), tmp_path / "bytes").differences
+    assert told == ("it writes something else to cells.bin",)  # (what was copied is known by its type)

@@ -29,7 +29,44 @@ struct argument {
     const void* address;
     unsigned bytes;
     char kind;
+    void (*without_padding)(void* elements, size_t bytes);  // of a pointer to structs: clears what is between fields
+    size_t element_bytes;
 };
+
+template <class T>
+constexpr char kind_of = std::is_pointer_v<T>           ? 'p'
+                         : std::is_floating_point_v<T>  ? 'f'
+                         : std::is_same_v<T, bool>      ? 'b'
+                         : std::is_enum_v<T>            ? 'i'
+                         : !std::is_integral_v<T>       ? 's'
+                         : std::is_signed_v<T>          ? 'i'
+                                                        : 'u';
+
+template <class T, size_t = sizeof(T)>
+constexpr bool is_complete(int) {
+    return true;
+}
+template <class T>
+constexpr bool is_complete(...) {
+    return false;
+}
+
+template <class P>
+argument argument_of(const P& given) {
+    using element = std::remove_cv_t<std::remove_pointer_t<P>>;
+#if defined(__has_builtin) && __has_builtin(__builtin_clear_padding)
+    if constexpr (std::is_pointer_v<P> && std::is_class_v<element> && is_complete<element>(0)) {
+        if constexpr (std::is_trivially_copyable_v<element>) {
+            const auto without_padding = [](void* elements, size_t bytes) {
+                for (auto* each = static_cast<element*>(elements); bytes >= sizeof(element); bytes -= sizeof(element), ++each)
+                    __builtin_clear_padding(each);
+            };
+            return {&given, sizeof given, kind_of<P>, without_padding, sizeof(element)};
+        }
+    }
+#endif
+    return {&given, sizeof given, kind_of<P>, nullptr, 0};
+}
 
 // How a kernel is run. A kernel whose atomics decide over the order of its sums runs block by block, for the same
 // numbers each time.
@@ -43,15 +80,6 @@ struct code {
 
 void launch(const site& at, const code& run, const void* call, const argument* arguments, unsigned count,
             const extents& shape);
-
-template <class T>
-constexpr char kind_of = std::is_pointer_v<T>           ? 'p'
-                         : std::is_floating_point_v<T>  ? 'f'
-                         : std::is_same_v<T, bool>      ? 'b'
-                         : std::is_enum_v<T>            ? 'i'
-                         : !std::is_integral_v<T>       ? 's'
-                         : std::is_signed_v<T>          ? 'i'
-                                                        : 'u';
 
 // What a type or a number is, in the compiler's words: "... [with T = double]".
 template <class T>
@@ -160,7 +188,7 @@ void launch_call(const site& at, const extents& shape, F function, P... paramete
     const code run{Facts & waits ? nullptr : made::template row<(Facts & in_phases) != 0>, enter, made::thread, (Facts & counts) != 0, types};
     std::apply(
         [&](const P&... kept) {
-            const argument arguments[] = {argument{&kept, sizeof kept, kind_of<P>}..., argument{}};
+            const argument arguments[] = {argument_of(kept)..., argument{}};
             launch(at, run, &self, arguments, sizeof...(P), shape);
         },
         self.arguments);
