@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from mptune.adopt.rewriting import without_definitions
 from mptune.errors import MptuneError, did_you_mean
+from mptune.prelude import prelude_folder, shared_intrinsics
 
 __all__ = [
     "Diagnostic",
@@ -56,6 +57,7 @@ RUNTIME_HEADERS: Final = (
     "hip/hip_runtime.h",
     "hip/hip_runtime_api.h",
     "hip/hip_fp16.h",
+    "hip/hip_bf16.h",
 )
 
 
@@ -460,7 +462,8 @@ class TranslationUnit:
         """Return the program's file of this name, as clang calls it; None for a header of the system."""
         if name not in self._files:
             path = Path(name).resolve()
-            own = not path.is_relative_to(_files()) and not _is_system(self.unit, name)
+            is_ours = path.is_relative_to(_files()) or path.is_relative_to(prelude_folder())
+            own = not is_ours and not _is_system(self.unit, name)
             if own and path in self._texts:
                 self._files[name] = SourceFile(path, self._texts[path])
             else:
@@ -690,7 +693,7 @@ def parse(
             "-D__NVCC__",
             "-ferror-limit=0",
         ),
-        *("-include", str(_files() / "reading.hpp"), f"-I{stub}"),
+        *("-include", str(_files() / "reading.hpp"), f"-I{stub}", *shared_intrinsics()),
         *(f"-isystem{folder}" for folder in _compiler_headers()),
         *(f"-D{name}={value}" if value else f"-D{name}" for name, value in (defines or {}).items()),
         *(f"-I{folder}" for folder in includes),

@@ -484,6 +484,12 @@ _FORBIDDEN: Final = (
     (re.compile(r"curand\w*|hiprand\w*"), "random numbers of a library", "draw them on the host"),
     (re.compile(r"asm|__asm__|__asm"), "inline assembly", "write it in C++"),
     (re.compile(r"__pipeline_\w+|memcpy_async"), "asynchronous copies", "copy with ordinary loads"),
+    (re.compile(r"__(?:[fd](?:add|sub|mul|div|rcp|sqrt)|fmaf?)_r[duz]"),
+     "arithmetic that rounds to a side", "round to the nearest: the same with _rn"),
+    (re.compile(r"(?:erfcx|erfinv|erfcinv|normcdfinv)f?"),
+     "a function that the C library of processors has not", "compute it on the host, or write an approximation out"),
+    (re.compile(r"__trap|__nanosleep|clock64|wall_clock64"),
+     "what only a GPU has (__trap, clocks)", "leave it out: mptune measures times itself"),
 )  # fmt: skip
 
 

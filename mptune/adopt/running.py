@@ -23,8 +23,8 @@ from mptune.adopt.parsing import ProgramError, SourceFile
 from mptune.adopt.rewriting import facts_of, has_device_code, rewritten, without_definitions
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.host_compiler import find_compiler, host_architecture
-from mptune.folders import bundled_folder
 from mptune.memory import available_memory_bytes, in_words
+from mptune.prelude import prelude_folder, shared_intrinsics
 from mptune.processes import Child, end_strays
 from mptune.processes import in_words as how_it_ended
 
@@ -40,7 +40,7 @@ _FLAGS: Final = (
 _CUDA: Final = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]cuda(?:_runtime(?:_api)?)?\.h', re.MULTILINE)
 _LANGUAGES: Final = {".c": ("c", "gnu17")}
 #: What the layer shares with templates.
-_OF_PRELUDE: Final = ("host_fiber.hpp", "host_pool.hpp", "intrinsics.hpp")
+_OF_PRELUDE: Final = ("host_fiber.hpp", "host_pool.hpp", "intrinsics.hpp", "short_intrinsics.hpp")
 _COMPILE_LIMIT_S: Final = 300.0
 _WATCHING_S: Final = 0.02
 #: How long it may take to say where its time went.
@@ -178,7 +178,7 @@ def build(
     )
     layer = _layer()
     own = [path.read_text(encoding="utf-8") for path in sorted(layer.rglob("*")) if path.is_file()]
-    own += [(_prelude() / name).read_text(encoding="utf-8") for name in _OF_PRELUDE]
+    own += [(prelude_folder() / name).read_text(encoding="utf-8") for name in _OF_PRELUDE]
     told = [*map(str, sources), *map(str, includes), *common, str(gives_host_memory)]
     key = cache.key(["program", compiler.version, *told, *(f"{p}\n{t}" for p, t in sorted(portable.items())), *own])
     name = sources[0].name
@@ -198,7 +198,7 @@ def build(
             language, standard = _LANGUAGES.get(path.suffix, ("c++", "gnu++17"))
             made = work / f"{number}.o"
             flags = ["-x", language, f"-std={standard}", *common, *folders, *beside, f"-I{layer}"]
-            flags.append(f'-DMPTUNE_INTRINSICS="{_prelude() / "intrinsics.hpp"}"')
+            flags += shared_intrinsics()
             if path in device:
                 macro = ("-D__HIPCC__", "-D__HIP_PLATFORM_AMD__") if is_hip else ("-D__CUDACC__", "-D__NVCC__")
                 flags += [*macro, "-include", str(layer / "cuda_runtime.h")]
@@ -243,7 +243,7 @@ def _layer_object(
     image = cache.get(key)
     if image is None:
         source = _layer() / "mptune_layer" / f"{part}.cpp"
-        flags = ["-std=gnu++17", "-O2", target, "-w", "-Wno-narrowing", f"-I{_layer()}", f"-I{_prelude()}"]
+        flags = ["-std=gnu++17", "-O2", target, "-w", "-Wno-narrowing", f"-I{_layer()}", f"-I{prelude_folder()}"]
         _compiled([*command, *flags, "-c", str(source), "-o", str(path)], source.name, work)
         cache.put(key, path.read_bytes())
     else:
@@ -278,10 +278,6 @@ def _compiled(command: Sequence[str], name: str, work: Path) -> None:
 
 def _layer() -> Path:
     return Path(__file__).resolve().parent / "files" / "layer"
-
-
-def _prelude() -> Path:
-    return bundled_folder("templates") / "prelude"
 
 
 # -- running -------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from mptune.adopt.phases import in_phases, in_templates
 from mptune.adopt.reading import Declaration, Kernel, Parameter, Program, TemplateCall
 from mptune.adopt.rewriting import HIP_SHARED
 from mptune.adopt.tiling import UNROLL, of_templates, tiled
+from mptune.prelude import short_intrinsics
 from mptune.reserved import prelude_names, why_reserved
 
 __all__ = ["KEEPS_UNSIGNED", "POLICY", "Template", "class_of", "fields_of", "layout_of", "template"]
@@ -52,8 +53,8 @@ _STANDARD: Final = re.compile(
 #: Names that the C++ library has in ``std``, too.
 _SIZED: Final = re.compile(r"\bstd\s*::\s*(?=(?:u?int(?:8|16|32|64|ptr)_t|size_t|ptrdiff_t)\b)")
 _MAKE: Final = re.compile(r"\b(make_)(double|float)([234])\b")
-#: Atomic functions whose scope is said, which are those of a device here.
-_SCOPED: Final = re.compile(r"\b(atomic[A-Z]\w*)_(?:block|system)\b")
+#: Atomic functions whose scope is said, which are those of a device here, and what HIP calls unsafe.
+_SCOPED: Final = re.compile(r"\b(?:a|unsafeA)(tomic[A-Z][A-Za-z]*)(?:_(?:block|system))?\b")
 #: What HIP calls otherwise than CUDA.
 _HIP_INDEX: Final = re.compile(r"\bhip(Thread|Block|Grid)(Idx|Dim)_([xyz])\b")
 #: A vector of nothing but literals.
@@ -85,17 +86,13 @@ _CONSTANTS: Final = {
     "CUDART_NAN_F": "mp::numeric_limits<float>::quiet_NaN()",
     "CUDART_PI": "3.1415926535897931", "CUDART_PI_F": "3.141592654f",
 }  # fmt: skip
-#: CUDA's and HIP's names for types of 16 bits, and functions that convert from and to them.
+#: CUDA's and HIP's names for types of 16 bits and pairs of them.
 _SHORT_TYPES: Final = {
     "__half": "half",
     **dict.fromkeys(("__nv_bfloat16", "nv_bfloat16", "__hip_bfloat16"), "bfloat16"),
+    "__half2": "half2",
+    **dict.fromkeys(("__nv_bfloat162", "nv_bfloat162", "__hip_bfloat162"), "mp::vec2<bfloat16>"),
 }
-_CASTS: Final = {
-    **dict.fromkeys(("__float2half", "__float2half_rn", "__double2half"), "half"),
-    **dict.fromkeys(("__half2float", "__bfloat162float"), "float"),
-    **dict.fromkeys(("__float2bfloat16", "__float2bfloat16_rn", "__double2bfloat16"), "bfloat16"),
-}
-_SHORT: Final = re.compile(rf"\b(?:{'|'.join((*_SHORT_TYPES, *_CASTS))})\b")
 #: Types of whole numbers; a parameter of a template of another type is of an enumeration.
 _WHOLE: Final = re.compile(r"(?:const )?(?:(?:long|short|unsigned|signed|int|char|bool) ?)+|u?int\d+_t|size_t|\.\.\.")
 #: What the prelude calls otherwise.
@@ -283,10 +280,13 @@ def _in_words_of_templates(text: str, program: Program, kernel: Kernel) -> str:
     text = _MAKE.sub(r"mp::make_vec\3<\2>", text) if "make_" in text else text
     text = _SIZED.sub("", _STANDARD.sub("mp::", text)) if "std" in text else text
     text = _HIP_INDEX.sub(lambda found: f"{found[1].lower()}{found[2]}.{found[3]}", text)
-    text = _SCOPED.sub(r"\1", text)
+    text = _SCOPED.sub(r"a\1", text)
     text = HIP_SHARED.sub(r"extern __shared__ \1 \2[];", text)
     text = _LINE.sub("", text)
-    return _SHORT.sub(lambda found: _SHORT_TYPES.get(found[0]) or f"static_cast<{_CASTS[found[0]]}>", text)
+    short = short_intrinsics() - {need.name for need in kernel.needs}
+    return _WORD.sub(
+        lambda found: _SHORT_TYPES.get(found[0], f"mp::{found[0]}" if found[0] in short else found[0]), text
+    )
 
 
 def _unqualified(text: str, namespaces: Collection[str]) -> str:

@@ -76,6 +76,10 @@ template <class T>
 MPTUNE_INLINE T __ldcs(const T* p) {
     return *p;
 }
+
+#endif  // MPTUNE_HOST
+
+#if !defined(MPTUNE_CUDA)
 template <class T, class V>
 MPTUNE_INLINE void __stcg(T* p, V value) {
     *p = value;
@@ -84,8 +88,7 @@ template <class T, class V>
 MPTUNE_INLINE void __stcs(T* p, V value) {
     *p = value;
 }
-
-#endif  // MPTUNE_HOST
+#endif
 
 namespace mp {
 

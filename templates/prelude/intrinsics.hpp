@@ -1,5 +1,5 @@
-// CUDA's functions of bits and of one rounding, for the host: of templates, and of programs that run as they are. Only to
-// the nearest: who asks for another direction is told so by the compiler.
+// CUDA's functions of bits and of one rounding, for the host: of templates, and of programs that run as they are. Sums,
+// products and roots are rounded only to the nearest: who asks for another direction is told so when the program is read.
 
 #if defined(MPTUNE_HOST)
 
@@ -11,6 +11,23 @@ MPTUNE_INLINE To bits_as(From from) {
     __builtin_memcpy(&to, &from, sizeof to);
     return to;
 }
+
+template <int Bytes>
+struct bits_of {
+    using type = int;
+};
+template <>
+struct bits_of<8> {
+    using type = long long;
+};
+template <class T>
+struct wider_than {
+    using type = __int128;
+};
+template <>
+struct wider_than<double> {
+    using type = double;
+};
 
 // As GPUs convert: what is out of range becomes the nearest that is in it; what is no number 0, and if any of the types
 // has 64 bits, the highest bit alone.
@@ -24,6 +41,17 @@ MPTUNE_INLINE R to_integer(T x) {
     const R inside = static_cast<R>(((x > lowest) & (x < beyond)) ? x : T(0));
     const R none = sizeof(R) == 8 || sizeof(T) == 8 ? high : static_cast<R>(0);
     return x >= beyond ? most : x <= lowest ? least : x == x ? inside : none;
+}
+
+// A number to the nearest one of R towards zero (0), down (-1) or up (1). Its own type holds the nearest of R, or 128 bits.
+template <class R, class T>
+MPTUNE_INLINE R directed(T x, int direction) {
+    using bits = typename bits_of<sizeof(R)>::type;
+    const R near = static_cast<R>(x);
+    const auto back = static_cast<typename wider_than<T>::type>(near);
+    const bool lower = back > x && (direction < 0 || (direction == 0 && x > 0));
+    const bool raise = back < x && (direction > 0 || (direction == 0 && x < 0));
+    return lower || raise ? bits_as<R>(static_cast<bits>(bits_as<bits>(near) + (raise == (x > 0) ? 1 : -1))) : near;
 }
 
 }  // namespace mptune_cuda
@@ -100,15 +128,22 @@ MPTUNE_TO_INTEGER(float, float, uint, unsigned)
 MPTUNE_TO_INTEGER(float, float, ll, long long)
 MPTUNE_TO_INTEGER(float, float, ull, unsigned long long)
 #undef MPTUNE_TO_INTEGER
-MPTUNE_INLINE float __int2float_rn(int x) { return static_cast<float>(x); }
-MPTUNE_INLINE float __uint2float_rn(unsigned x) { return static_cast<float>(x); }
-MPTUNE_INLINE float __ll2float_rn(long long x) { return static_cast<float>(x); }
-MPTUNE_INLINE float __ull2float_rn(unsigned long long x) { return static_cast<float>(x); }
+
+#define MPTUNE_TO_NUMBER(name, R, From)                                                                          \
+    MPTUNE_INLINE R name##_rn(From x) { return static_cast<R>(x); }                                           \
+    MPTUNE_INLINE R name##_rd(From x) { return mptune_cuda::directed<R>(x, -1); }                             \
+    MPTUNE_INLINE R name##_ru(From x) { return mptune_cuda::directed<R>(x, 1); }                              \
+    MPTUNE_INLINE R name##_rz(From x) { return mptune_cuda::directed<R>(x, 0); }
+MPTUNE_TO_NUMBER(__int2float, float, int)
+MPTUNE_TO_NUMBER(__uint2float, float, unsigned)
+MPTUNE_TO_NUMBER(__ll2float, float, long long)
+MPTUNE_TO_NUMBER(__ull2float, float, unsigned long long)
+MPTUNE_TO_NUMBER(__ll2double, double, long long)
+MPTUNE_TO_NUMBER(__ull2double, double, unsigned long long)
+MPTUNE_TO_NUMBER(__double2float, float, double)
+#undef MPTUNE_TO_NUMBER
 MPTUNE_INLINE double __int2double_rn(int x) { return x; }
 MPTUNE_INLINE double __uint2double_rn(unsigned x) { return x; }
-MPTUNE_INLINE double __ll2double_rn(long long x) { return static_cast<double>(x); }
-MPTUNE_INLINE double __ull2double_rn(unsigned long long x) { return static_cast<double>(x); }
-MPTUNE_INLINE float __double2float_rn(double x) { return static_cast<float>(x); }
 
 MPTUNE_INLINE float __fadd_rn(float x, float y) { return x + y; }
 MPTUNE_INLINE float __fsub_rn(float x, float y) { return x - y; }

@@ -274,7 +274,7 @@ def test_numbers_of_16_bits_keep_their_type(tmp_path: Path) -> None:
     _, document = adopt(AdoptSettings((PROGRAMS / "half_blend.cu",)), tmp_path / "blend")
     assert document["errors"] == {"d_mixed": 0.0}
     assert {b["name"]: b["type"] for b in document["buffers"]} == dict.fromkeys(("d_a", "d_b", "d_mixed"), "fp16")
-    assert "static_cast<half>(" in (tmp_path / "blend" / "blend.cu.j2").read_text()
+    assert "mp::__float2half(" in (tmp_path / "blend" / "blend.cu.j2").read_text()
 
 
 def test_a_program_with_nothing_to_tune_says_so(tmp_path: Path) -> None:

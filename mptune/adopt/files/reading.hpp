@@ -104,6 +104,8 @@ struct __half {
   __half() = default;
   __HD__ __half(float value);
   __HD__ operator float() const;
+  __HD__ unsigned short to_bits() const;
+  __HD__ static __half from_bits(unsigned short);
   __HD__ __half& operator+=(float);
   __HD__ __half& operator-=(float);
   __HD__ __half& operator*=(float);
@@ -114,6 +116,8 @@ struct __nv_bfloat16 {
   __nv_bfloat16() = default;
   __HD__ __nv_bfloat16(float value);
   __HD__ operator float() const;
+  __HD__ unsigned short to_bits() const;
+  __HD__ static __nv_bfloat16 from_bits(unsigned short);
   __HD__ __nv_bfloat16& operator+=(float);
   __HD__ __nv_bfloat16& operator-=(float);
   __HD__ __nv_bfloat16& operator*=(float);
@@ -122,11 +126,6 @@ struct __nv_bfloat16 {
 typedef __half half;
 typedef __nv_bfloat16 nv_bfloat16;
 typedef __nv_bfloat16 __hip_bfloat16;
-struct __half2 { __half x, y; };
-typedef __half2 half2;
-__HD__ __half __float2half(float);
-__HD__ float __half2float(__half);
-__HD__ __half __double2half(double);
 
 // Device functions.
 __device__ void __syncthreads();
@@ -182,75 +181,33 @@ __device__ int __all(int);
 __device__ int __any_sync(unsigned, int);
 __device__ int __all_sync(unsigned, int);
 template <class T> __device__ unsigned __match_any_sync(unsigned, T);
-__device__ int __popc(unsigned);
-__device__ int __popcll(unsigned long long);
-__device__ int __clz(int);
-__device__ int __clzll(long long);
-__device__ int __ffs(int);
-__device__ int __ffsll(long long);
-__device__ unsigned __brev(unsigned);
-__device__ unsigned long long __brevll(unsigned long long);
-__device__ unsigned __byte_perm(unsigned, unsigned, unsigned);
-__device__ unsigned __funnelshift_l(unsigned, unsigned, unsigned);
-__device__ unsigned __funnelshift_r(unsigned, unsigned, unsigned);
-__device__ int __mul24(int, int);
-__device__ unsigned __umul24(unsigned, unsigned);
-__device__ int __mulhi(int, int);
-__device__ unsigned __umulhi(unsigned, unsigned);
-__device__ long long __mul64hi(long long, long long);
-__device__ unsigned long long __umul64hi(unsigned long long, unsigned long long);
-__device__ unsigned __sad(int, int, unsigned);
-__device__ long long __double_as_longlong(double);
-__device__ double __longlong_as_double(long long);
-__device__ int __float_as_int(float);
-__device__ unsigned __float_as_uint(float);
-__device__ float __int_as_float(int);
-__device__ float __uint_as_float(unsigned);
-__device__ int __double2hiint(double);
-__device__ int __double2loint(double);
-__device__ double __hiloint2double(int, int);
-#define MPTUNE_TO_INTEGER(FROM, MODE)                       \
-  __device__ int __##FROM##2int_##MODE(FROM);               \
-  __device__ unsigned __##FROM##2uint_##MODE(FROM);         \
-  __device__ long long __##FROM##2ll_##MODE(FROM);          \
-  __device__ unsigned long long __##FROM##2ull_##MODE(FROM);
-MPTUNE_TO_INTEGER(float, rn)
-MPTUNE_TO_INTEGER(float, rd)
-MPTUNE_TO_INTEGER(float, ru)
-MPTUNE_TO_INTEGER(float, rz)
-MPTUNE_TO_INTEGER(double, rn)
-MPTUNE_TO_INTEGER(double, rd)
-MPTUNE_TO_INTEGER(double, ru)
-MPTUNE_TO_INTEGER(double, rz)
-#undef MPTUNE_TO_INTEGER
-__device__ float __int2float_rn(int);
-__device__ float __int2float_rz(int);
-__device__ float __uint2float_rn(unsigned);
-__device__ float __ll2float_rn(long long);
-__device__ float __ull2float_rn(unsigned long long);
-__device__ double __int2double_rn(int);
-__device__ double __uint2double_rn(unsigned);
-__device__ double __ll2double_rn(long long);
-__device__ double __ull2double_rn(unsigned long long);
-__device__ float __double2float_rn(double);
-__device__ float __saturatef(float);
+// Those of bits and of one rounding are the prelude's.
+#define MPTUNE_HOST
+#define MPTUNE_INLINE __device__ inline
+#include MPTUNE_INTRINSICS
+#undef MPTUNE_INLINE
+#undef MPTUNE_HOST
+struct __half2 { __half x, y; };
+struct __nv_bfloat162 { __nv_bfloat16 x, y; };
+typedef __half2 half2;
+typedef __nv_bfloat162 nv_bfloat162;
+typedef __nv_bfloat162 __hip_bfloat162;
+namespace mptune_short {
+typedef __half mptune_half;
+typedef __half2 mptune_half2;
+typedef __nv_bfloat16 mptune_bfloat16;
+typedef __nv_bfloat162 mptune_bfloat162;
+typedef float2 mptune_float2;
+}
+#define MPTUNE_INLINE __HD__ inline
+#define MPTUNE_BUILTIN(NAME) __builtin_##NAME
+#define MPTUNE_FMA(A, B, C) (A * B + C)
+#include MPTUNE_SHORT_INTRINSICS
+#undef MPTUNE_FMA
+#undef MPTUNE_BUILTIN
+#undef MPTUNE_INLINE
+using namespace mptune_short;
 // (glibc declares __expf, __logf, __sinf, __powf and their like itself.)
-__device__ float __frcp_rn(float);
-__device__ float __fsqrt_rn(float);
-__device__ float __frsqrt_rn(float);
-__device__ float __fdividef(float, float);
-__device__ float __fdiv_rn(float, float);
-__device__ float __fmul_rn(float, float);
-__device__ float __fadd_rn(float, float);
-__device__ float __fsub_rn(float, float);
-__device__ float __fmaf_rn(float, float, float);
-__device__ double __dmul_rn(double, double);
-__device__ double __dadd_rn(double, double);
-__device__ double __dsub_rn(double, double);
-__device__ double __ddiv_rn(double, double);
-__device__ double __dsqrt_rn(double);
-__device__ double __drcp_rn(double);
-__device__ double __fma_rn(double, double, double);
 #define MPTUNE_FUNCTION(NAME)  \
   __HD__ double NAME(double);  \
   __HD__ float NAME##f(float);

@@ -14,6 +14,12 @@
         name(unsigned x) : bits(convert_to(static_cast<double>(x))) {}                                 \
         name(long long x) : bits(convert_to(static_cast<double>(x))) {}                                \
         operator float() const { return convert_from(bits); }                                          \
+        unsigned short to_bits() const { return bits; }                                                \
+        static name from_bits(unsigned short bits) {                                                   \
+            name x;                                                                                    \
+            x.bits = bits;                                                                             \
+            return x;                                                                                  \
+        }                                                                                              \
         name& operator+=(name y) { return *this = name(float(*this) + float(y)); }                     \
         name& operator-=(name y) { return *this = name(float(*this) - float(y)); }                     \
         name& operator*=(name y) { return *this = name(float(*this) * float(y)); }                     \
@@ -29,26 +35,7 @@
     inline bool operator<(name x, name y) { return float(x) < float(y); }                              \
     inline bool operator<=(name x, name y) { return float(x) <= float(y); }                            \
     inline bool operator>(name x, name y) { return float(x) > float(y); }                              \
-    inline bool operator>=(name x, name y) { return float(x) >= float(y); }                            \
-    inline name __hadd(name x, name y) { return x + y; }                                               \
-    inline name __hsub(name x, name y) { return x - y; }                                               \
-    inline name __hmul(name x, name y) { return x * y; }                                               \
-    inline name __hdiv(name x, name y) { return x / y; }                                               \
-    inline name __hneg(name x) { return -x; }                                                          \
-    inline name __hfma(name x, name y, name z) { return name(double(float(x)) * float(y) + float(z)); } \
-    inline name __hmax(name x, name y) { return name(fmaxf(x, y)); }                                   \
-    inline name __hmin(name x, name y) { return name(fminf(x, y)); }                                   \
-    inline name __habs(name x) { return name(fabsf(x)); }                                              \
-    inline bool __heq(name x, name y) { return x == y; }                                               \
-    inline bool __hlt(name x, name y) { return x < y; }                                                \
-    inline bool __hgt(name x, name y) { return x > y; }                                                \
-    inline name hsqrt(name x) { return name(sqrtf(x)); }                                               \
-    inline name hexp(name x) { return name(expf(x)); }                                                 \
-    inline name hlog(name x) { return name(logf(x)); }                                                 \
-    inline name hsin(name x) { return name(sinf(x)); }                                                 \
-    inline name hcos(name x) { return name(cosf(x)); }
-
-#include <math.h>
+    inline bool operator>=(name x, name y) { return float(x) >= float(y); }
 
 namespace mptune_layer {
 
@@ -105,19 +92,42 @@ inline float from_bfloat16(unsigned short bits) {
     return x;
 }
 
+// a * b + c rounded once: the product is exact in double, and the last bit of the sum says whether it is.
+template <class T>
+inline T fused(T a, T b, T c) {
+    const double product = double(float(a)) * float(b), other = float(c), sum = product + other;
+    const double without = sum - product, lost = (product - (sum - without)) + (other - without);
+    long long bits;
+    __builtin_memcpy(&bits, &sum, 8);
+    if (lost == lost && lost != 0 && !(bits & 1)) bits += (lost > 0) == (sum > 0) ? 1 : -1;
+    double odd;
+    __builtin_memcpy(&odd, &bits, 8);
+    return T(odd);
+}
+
 }  // namespace mptune_layer
 
 MPTUNE_SHORT_TYPE(__half, mptune_layer::to_half, mptune_layer::from_half)
+MPTUNE_SHORT_TYPE(__nv_bfloat16, mptune_layer::to_bfloat16, mptune_layer::from_bfloat16)
+struct __attribute__((aligned(4))) __half2 { __half x, y; };
+struct __attribute__((aligned(4))) __nv_bfloat162 { __nv_bfloat16 x, y; };
 typedef __half half;
-inline __half __float2half(float x) { return __half(x); }
-inline __half __float2half_rn(float x) { return __half(x); }
-inline __half __double2half(double x) { return __half(x); }
-inline float __half2float(__half x) { return x; }
-inline __half __int2half_rn(int x) { return __half(x); }
-inline unsigned short __half_as_ushort(__half x) { return x.bits; }
-inline __half __ushort_as_half(unsigned short bits) {
-    __half x;
-    x.bits = bits;
-    return x;
+typedef __half2 half2;
+
+// Templates have the same functions.
+namespace mptune_short {
+using mptune_half = __half;
+using mptune_half2 = __half2;
+using mptune_bfloat16 = __nv_bfloat16;
+using mptune_bfloat162 = __nv_bfloat162;
+using mptune_float2 = float2;
 }
+#define MPTUNE_INLINE inline __attribute__((always_inline))
+#define MPTUNE_BUILTIN(name) __builtin_##name
+#define MPTUNE_FMA(a, b, c) mptune_layer::fused(a, b, c)
+#include MPTUNE_SHORT_INTRINSICS
+#undef MPTUNE_FMA
+#undef MPTUNE_BUILTIN
+#undef MPTUNE_INLINE
+using namespace mptune_short;
 #endif

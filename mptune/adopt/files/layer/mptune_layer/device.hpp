@@ -247,6 +247,10 @@ MPTUNE_DEVICE T atomicAdd(T* address, mptune_layer::exactly<T> value) {
     else return mptune_layer::replace(address, [=](T old) { return static_cast<T>(old + value); });
 }
 template <class T>
+MPTUNE_DEVICE T unsafeAtomicAdd(T* address, mptune_layer::exactly<T> value) {
+    return atomicAdd(address, value);
+}
+template <class T>
 MPTUNE_DEVICE T atomicSub(T* address, mptune_layer::exactly<T> value) {
     return mptune_layer::replace(address, [=](T old) { return static_cast<T>(old - value); });
 }
@@ -291,6 +295,7 @@ MPTUNE_DEVICE unsigned atomicDec(unsigned* address, unsigned limit) {
     template <class T, class... A>                                                     \
     MPTUNE_DEVICE T name##_system(T* address, A... values) { return name(address, values...); }
 MPTUNE_SCOPES(atomicAdd)
+MPTUNE_SCOPES(unsafeAtomicAdd)
 MPTUNE_SCOPES(atomicSub)
 MPTUNE_SCOPES(atomicMin)
 MPTUNE_SCOPES(atomicMax)
