@@ -536,15 +536,34 @@ def _results(
         for launch in known.capture.launches():
             places += ((Place(number, 0), launch.after[number]) for number in launch.changed)
     found: dict[int, dict[int, NDArray[Any]]] = {}
+    left = _left_by_launches(known.capture)
     for place, key in places:
         if place is None or place.allocation not in buffers:
             continue
         buffer, pieces = buffers[place.allocation], found.setdefault(place.allocation, {})
+        is_whole = key is not None and known.capture.contents(key).size == buffer.bytes
+        if is_whole and left.get(place.allocation, key) != key:
+            key = left[place.allocation]
+            known.notes.append(
+                f"the host changes {buffer.name} after the last kernel or parallel loop that does: what that left is "
+                "compared (--loop makes a loop of C++ a kernel)"
+            )
         if key is not None:
             values = known.capture.contents(key)[: buffer.bytes - place.offset]
             pieces[place.offset // buffer.stored.itemsize] = _numbers_in(values, buffer.stored)
     seen = _seen(known, launched) if known.program.originals else set(found)
     return {number: pieces for number, pieces in found.items() if number in seen} or found
+
+
+def _left_by_launches(capture: Capture) -> dict[int, int]:
+    """Return for memory that the host shares the key of what the last launch left there that it was passed to."""
+    found: dict[int, int] = {}
+    for launch in capture.launches():
+        for id in found.keys() & {each.allocation for each in launch.arguments if isinstance(each, Place)}:
+            del found[id]  # unless its data were kept
+        kept = {id: key for id, key in launch.after.items() if key is not None}
+        found |= {id: key for id, key in kept.items() if capture.allocations[id].kind in ("managed", "mapped", "host")}
+    return found
 
 
 def _numbers_in(data: NDArray[np.uint8], type: np.dtype[Any]) -> NDArray[Any]:

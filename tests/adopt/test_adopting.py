@@ -277,6 +277,16 @@ def test_numbers_of_16_bits_keep_their_type(tmp_path: Path) -> None:
     assert "mp::__float2half(" in (tmp_path / "blend" / "blend.cu.j2").read_text()
 
 
+def test_what_the_host_does_after_the_last_loop_is_not_compared(tmp_path: Path) -> None:
+    _, document = adopt(AdoptSettings((PROGRAMS / "openmp.cpp",)), tmp_path / "gravity")
+    assert [kernel["name"] for kernel in document["kernels"]] == ["gravity_loop"]
+    assert document["errors"] == {"potential": 0.0}
+    (note,) = [note for note in document["notes"] if "host changes" in note]
+    assert note.startswith(
+        "the host changes potential after the last kernel or parallel loop that does: what that left"
+    )
+
+
 def test_a_program_with_nothing_to_tune_says_so(tmp_path: Path) -> None:
     with pytest.raises(ProgramError, match="counted has nothing to tune: no floating-point type that may change"):
         adopt(AdoptSettings((PROGRAMS / "counted.cu",)), tmp_path / "counted")
