@@ -36,7 +36,7 @@ from mptune.adopt.parsing import ProgramError, Refusal, SourceFile
 from mptune.adopt.phases import files_in_phases
 from mptune.adopt.reading import NESTED, Program, own_files, paddings, read
 from mptune.adopt.running import Built, TooLongError, build, run
-from mptune.adopt.sizes import RECORD, RUN, FoundSizes, find_sizes, hashed
+from mptune.adopt.sizes import RECORD, RUN, FoundSizes, find_sizes, hashed, not_given
 from mptune.adopt.template import KEEPS_UNSIGNED
 from mptune.adopt.writing import Adopted, name_of, write
 from mptune.errors import MptuneError
@@ -49,6 +49,8 @@ _INCLUDED: Final = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULT
 #: Macros that may say how much a program does.
 _COUNT: Final = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+\(?([1-9]\d{1,8})\)?[ \t]*(?:$|//|/\*)", re.MULTILINE)
 _MOST_MACROS: Final = 6
+#: Names of those that do not.
+_OF_BLOCKS: Final = re.compile(r"BLOCK|THREAD|TILE|WARP", re.IGNORECASE)
 _MAKEFILES: Final = ("Makefile", "makefile", "GNUmakefile", "CMakeLists.txt")
 _GIVEN: Final = re.compile(r"-D[ \t]*([A-Za-z_]\w*(?:=[\w.+-]+)?)")
 #: How long it may take to find out what each class can bear, at the program's own speed.
@@ -365,11 +367,9 @@ def _captured(
             paddings=paddings(program),
         )
     except TooLongError as error:
-        macros = [f"{name}={value}" for file in program.files for name, value in _COUNT.findall(file.text)]
-        replaced = f", or macros ({', '.join(macros[:_MOST_MACROS])}) with -D NAME=VALUE" if macros else ""
         raise ProgramError(
-            f"{error}\ngive it a smaller problem, for a run of about a second, which tuning repeats: smaller "
-            f"arguments behind --{replaced}; adopt --time-limit SECONDS waits for longer"
+            f"{error}\ngive it a smaller problem, for a run of about a second, which tuning repeats: "
+            f"{', or '.join(_made_smaller(program))}; adopt --time-limit SECONDS waits for longer"
         ) from None
     except CheckFailedError as error:
         launched = {site.kernel for site in program.launches}
@@ -380,6 +380,16 @@ def _captured(
             f"{error}\nhere the threads of a warp do not run in step: where one reads from shared memory what another "
             f"one wrote, __syncthreads() has to stand between, in {', '.join(sharing)}"
         ) from None
+
+
+def _made_smaller(program: Program) -> list[str]:
+    """Return what there is to make a program do less, in words: its arguments, macros, or else numbers in its text."""
+    texts = [file.text for file in program.files]
+    found = [(name, value) for text in texts for name, value in _COUNT.findall(text) if not _OF_BLOCKS.search(name)]
+    macros = [f"{name}={value}" for name, value in found[:_MOST_MACROS]]
+    ways = ["smaller arguments behind --"] if any(re.search(r"\bargv\b", text) for text in texts) else []
+    ways += [f"macros ({', '.join(macros)}) with -D NAME=VALUE"] if macros else []
+    return ways or ["smaller numbers of elements or steps in its text, which takes no arguments"]
 
 
 def _adoptable(
@@ -682,7 +692,7 @@ def _document(
         "kept": {each.name: each.kept for each in made.found.kept},
         "sizes": dict(made.found.sizes),
         "size_arguments": dict(found.positions),
-        "no_sizes": list(found.refused),
+        "no_sizes": [*found.refused, *not_given(program, settings.arguments)],
         "numbers": dict(found.numbers.texts) if found.numbers else {},
         "layout": hashed(made.found.layout),
         "refused": [str(refusal) for refusal in program.refusals],

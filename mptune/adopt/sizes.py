@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mptune.adopt.running import Built
     from mptune.kernel import Tunable
 
-__all__ = ["RECORD", "FoundSizes", "find_sizes", "make_ready", "run_at"]
+__all__ = ["RECORD", "FoundSizes", "find_sizes", "make_ready", "not_given", "run_at"]
 
 #: The same of a folder with what a run at other sizes has left.
 RUN: Final = "run.json"
@@ -36,6 +36,9 @@ _LONGESTRUN_S: Final = 3.0
 _TIMES: Final = 5.0
 #: Steps that are fewer than half of this are not written as a loop.
 _HALVED: Final = 8
+_BY_DEFAULT: Final = re.compile(
+    r"(\w+)\s*=(?!=)[^;,?]*\bargc\b[^;,?]*\?[^;,:]*\bargv\s*\[\s*(\d+)\s*\][^;,:]*:\s*(\d+)\s*[;,]"
+)
 #: Names that definitions have for something else.
 _TAKEN: Final = re.compile(r"(per_thread(_y)?|unroll|policy|shared_bytes|size|(block|grid|threads)(_[xyz])?|\w+_type)")
 
@@ -186,6 +189,17 @@ def _read_into(program: Program, place: int) -> Iterator[str]:
     for file in program.files:
         yield from re.findall(rf"(\w+)\s*=(?!=)[^;,]*?\bargv\s*\[\s*{place}\s*\]", file.text)
         yield from re.findall(rf"scanf\s*\(\s*argv\s*\[\s*{place}\s*\][^;]*?&\s*(\w+)", file.text)
+
+
+def not_given(program: Program, arguments: Sequence[str]) -> Iterator[str]:
+    """Yield what a program takes for arguments that it is not given: ``n = argc > 1 ? atoi(argv[1]) : 256``."""
+    for file in program.files:
+        for name, place, value in _BY_DEFAULT.findall(file.text):
+            if int(place) > len(arguments):
+                yield (
+                    f"{name} is {value}, since argument {place} is not given; with it behind -- ({value}, or another) "
+                    "it can be a size that --size changes"
+                )
 
 
 # -- other sizes ---------------------------------------------------------------------------------

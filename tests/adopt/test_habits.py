@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from mptune.adopt.adopting import AdoptSettings, adopt
+from mptune.adopt.adopting import AdoptSettings, _made_smaller, adopt
 from mptune.adopt.apart import InstrumentApart
 from mptune.adopt.origins import origin
 from mptune.adopt.parsing import ProgramError
 from mptune.adopt.reading import read
+from mptune.adopt.sizes import not_given
 from mptune.backends import get_backend
 from mptune.checking import check_application
 from mptune.registry import load_tunable
@@ -165,6 +166,32 @@ def test_a_run_that_takes_too_long_is_told_with_its_kernels_and_what_to_make_sma
     assert (
         "smaller arguments behind --, or macros (CELLS=5000) with -D NAME=VALUE; adopt --time-limit SECONDS" in second
     )
+
+
+def test_what_to_make_smaller_is_what_the_program_has(tmp_path: Path) -> None:
+    text = "__global__ void k(float* x) { x[0] = 1; }\n#define NUM 512\n#define BLOCK_SIZE 128\nint main(ARGUMENTS) { return 0; }\n"
+    arguments = "int argc, char** argv"
+    for name, given, wanted in (
+        ("cavity", "", ["macros (NUM=512) with -D NAME=VALUE"]),
+        ("both", arguments, ["smaller arguments behind --", "macros (NUM=512) with -D NAME=VALUE"]),
+    ):
+        (tmp_path / f"{name}.cu").write_text(text.replace("ARGUMENTS", given))
+        assert _made_smaller(read([tmp_path / f"{name}.cu"])) == wanted
+    (tmp_path / "neither.cu").write_text(text[: text.index("#")])
+    (way,) = _made_smaller(read([tmp_path / "neither.cu"]))
+    assert way.startswith("smaller numbers")
+
+
+def test_an_argument_that_is_not_given_is_named_with_what_is_taken_for_it(tmp_path: Path) -> None:
+    (tmp_path / "steps.cu").write_text(
+        "__global__ void k(float* x) { x[0] = 1; }\nint main(int argc, char** argv) {\n"
+        "  const int n = argc > 1 ? atoi(argv[1]) : 256;\n  int steps = argc > 2 ? atoi(argv[2]) : 10;\n}\n"
+    )
+    program = read([tmp_path / "steps.cu"])
+    assert list(not_given(program, ["300", "5"])) == []
+    (steps,) = not_given(program, ["300"])
+    assert steps.startswith("steps is 10, since argument 2 is not given; with it behind -- (10, or another) it can be")
+    assert [text.split(",")[0] for text in not_given(program, [])] == ["n is 256", "steps is 10"]
 
 
 def test_variables_in_constant_memory_of_one_declaration_are_all_set(tmp_path: Path) -> None:
