@@ -34,6 +34,9 @@ _FAR_BEHIND: Final = 1.1
 #: one round than in another (between the tenth and the ninetieth percentile).
 _MANY_TASKS: Final = 0.25
 _MUCH_DRIFT: Final = 0.1
+#: Rounds do not agree on a ratio whose interval's ends are this far apart, or which is so far from that of the shortest
+#: launches of all rounds.
+_FAR_APART: Final = 1.5
 #: Less than this rounds to no percent.
 _NO_DRIFT: Final = 0.005
 
@@ -143,13 +146,33 @@ class Finals:
 
         If both took part in the rounds after the choice, those count alone.
         """
+        ratios = _ratios(self._met(slower, faster))
+        return Ratio.of(ratios) if ratios else None
+
+    def agrees(self, slower: Configuration, faster: Configuration) -> bool:
+        """Whether the rounds agree on how many times longer one configuration takes than another.
+
+        The interval is that of rounds that are alike. Where something else disturbs one of the two in most of them, its
+        ends are far apart, or it is far from the ratio of the shortest launches, which are disturbed least.
+        """
+        ratio = self.ratio(slower, faster)
+        if ratio is None:
+            return False
+        slow, fast = zip(
+            *((a, b) for a, b in self._met(slower, faster) if a is not None and b is not None), strict=True
+        )
+        shortest = min(slow) / min(fast)
+        is_near = ratio.low / _FAR_APART <= shortest <= ratio.high * _FAR_APART
+        return is_near and ratio.high <= ratio.low * _FAR_APART
+
+    def _met(self, slower: Configuration, faster: Configuration) -> list[tuple[float | None, float | None]]:
+        """Return what two configurations took in the rounds that count for them."""
         if slower not in self.configurations or faster not in self.configurations:
-            return None
+            return []
         first, second = self.configurations.index(slower), self.configurations.index(faster)
         met = [(row[first], row[second]) for row in self.times_ms]
-        fresh = _ratios(met[self.chosen_after :])
-        ratios = fresh or _ratios(met)
-        return Ratio.of(ratios) if ratios else None
+        fresh = met[self.chosen_after :]
+        return fresh if _ratios(fresh) else met
 
     def tied_with(self, best: Configuration) -> dict[Configuration, Ratio]:
         """Return the finalists that are not surely slower than another one, and how many times longer they take."""

@@ -342,9 +342,9 @@ class Run:
         if not self.undecided:
             return ""
         return (
-            f"no winner is named: {len(self.undecided)} configurations of different types can be the fastest, and the "
-            f"machine was too noisy to tell them from each other ({self.state.finals.noise}), whatever is known of "
-            "each beside the baseline; the same command with --resume measures them again"
+            f"no winner is named: {len(self.undecided)} configurations of different types are about as fast, and the "
+            f"machine was too noisy to tell them from each other ({self.state.finals.noise}); what is said of each "
+            "beside the baseline holds, and the same command with --resume measures them again"
         )
 
     @cached_property
@@ -428,6 +428,12 @@ class Run:
         ratio = self.state.finals.ratio(self.baseline.configuration, trial.configuration)
         return None if ratio is None or ratio.rounds < LEAST_ROUNDS else ratio
 
+    def speedup_is_settled(self, trial: Trial) -> bool:
+        """Whether a trial's speedup is known, and the rounds it is from agree (:meth:`Finals.agrees`)."""
+        if self.baseline is None or self._ratio(trial) is None:
+            return False
+        return self.state.finals.agrees(self.baseline.configuration, trial.configuration)
+
     def speedup_text(self, trial: Trial, *, short: bool = False) -> str:
         """Return the speedup in words: with its interval if that is known, a dash if it is not known itself.
 
@@ -439,6 +445,8 @@ class Run:
         if interval is None or interval == (1.0, 1.0):
             return f"{speedup:.3g}"
         low, high = interval
+        if not self.speedup_is_settled(trial):
+            return f"{speedup:.3g}x (unsettled: {low:.3g} to {high:.3g}{'' if short else ', rounds do not agree'})"
         unsure = ": cannot be told from 1.00" if low <= 1.0 <= high and not short else ""
         return f"{speedup:.3g}x ({low:.3g} to {high:.3g}{unsure})"
 

@@ -647,9 +647,9 @@ def percent(ratio: float) -> str:
 
 
 def digits_text(digits: float) -> str:
-    """Return digits gained with their sign; ``exact`` where there is no error any more."""
+    """Return digits gained with their sign; ``exact`` where no error is left, or ``not exact`` if only here one is."""
     if math.isinf(digits):
-        return "exact" if digits > 0 else "not exact"
+        return "exact" if digits > 0 else "not exact (the winner is)"
     return "-" if math.isnan(digits) else f"{digits:+.1f}".replace("-0.0", "+0.0")
 
 

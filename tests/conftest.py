@@ -13,7 +13,7 @@ from hypothesis import settings
 
 from mptune.finals import Finals
 
-_NOISE = Finals.noise
+_NOISE, _AGREES = Finals.noise, Finals.agrees
 
 # Tests run side by side; more threads of BLAS would only wait for each other.
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
@@ -34,6 +34,7 @@ def _quiet_machine() -> Iterator[None]:
     """Let runs name a winner however busy the machine is that runs the tests; "noisy_machine" takes it back."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Finals, "noise", "")
+        patch.setattr(Finals, "agrees", lambda *_: True)
         yield
 
 
@@ -41,3 +42,4 @@ def _quiet_machine() -> Iterator[None]:
 def noisy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a machine be as noisy as it is."""
     monkeypatch.setattr(Finals, "noise", _NOISE)
+    monkeypatch.setattr(Finals, "agrees", _AGREES)

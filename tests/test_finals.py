@@ -13,6 +13,7 @@ from described import described_run
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mptune.cli.display import _of_rounds
 from mptune.emit import select
 from mptune.errors import MptuneError
 from mptune.finals import LEAST_ROUNDS, TIE, Finals, Ratio
@@ -315,6 +316,33 @@ def test_where_no_baseline_is_right_no_speedup_is_known() -> None:
     assert math.isnan(run.speedup(SINGLE))
     # Where nothing is right it is what the closest is shown beside.
     assert limited_run(Finals(), wrong, other).baseline is wrong
+
+
+@pytest.mark.usefixtures("noisy_machine")
+def test_a_speedup_of_rounds_that_do_not_agree_is_unsettled() -> None:
+    # A busy machine: now and then another task has the core of the baseline for most of its turn.
+    busy = [{MIXED.configuration: 1.0, DOUBLE.configuration: time} for time in (2.0, 11.6, 16.0, 17.4, 20.0, 26.2) * 2]
+    run = run_of(busy, [MIXED, DOUBLE])
+    low, high = run.speedup_interval(MIXED) or (0.0, 0.0)
+    assert not run.speedup_is_settled(MIXED)
+    assert run.speedup_text(MIXED) == (
+        f"{run.speedup(MIXED):.3g}x (unsettled: {low:.3g} to {high:.3g}, rounds do not agree)"
+    )
+    assert run.speedup_text(MIXED, short=True).endswith(f"(unsettled: {low:.3g} to {high:.3g})")
+    # Even where most rounds are alike: once the baseline was left alone.
+    alike = [{MIXED.configuration: 1.0, DOUBLE.configuration: 16.0 + i / 100} for i in range(11)]
+    assert run_of(alike, [MIXED, DOUBLE]).speedup_is_settled(MIXED)
+    assert not run_of([*alike, {**alike[0], DOUBLE.configuration: 2.0}], [MIXED, DOUBLE]).speedup_is_settled(MIXED)
+
+
+def test_a_speedup_that_is_not_the_ratio_of_the_times_says_where_it_is_from() -> None:
+    run = run_of(
+        noisy_rounds(0.01), [MIXED, dataclasses.replace(DOUBLE, measurement=typed("fp64", "fp64", 3).measurement)]
+    )
+    assert run.baseline is not None
+    said = _of_rounds(run, {"baseline": run.baseline, "best": MIXED})
+    assert said == "the speedup is the median of rounds in which both took turns, not the ratio of the times (3)"
+    assert _of_rounds(run_of(noisy_rounds(0.01), [MIXED, DOUBLE]), {"best": MIXED}) == ""
 
 
 def test_speedups_in_words() -> None:

@@ -8,6 +8,7 @@ of the trials.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 
 from mptune.accuracy.evaluate import (
@@ -175,7 +176,9 @@ def _meant(name: str, outputs: Collection[str], known: Mapping[str, ErrorMetric]
     except UnknownNameError as error:
         # With the regions or the metric before them misspelt, resolve says it best.
         own = [key for key in known if key not in METRICS]
-        if any(mark in name for mark in (" ", "_")) and not dot and not did_you_mean(name, own):
+        first = re.split("[ _]", name)[0]
+        has_regions = first != name and (first in (*own, *METRICS) or did_you_mean(first, [*own, *METRICS]))
+        if has_regions and not dot and not did_you_mean(name, [*own, *outputs]):
             raise
         if dot and rest in (*known, *METRICS):
             raise UnknownNameError(f"output in the error threshold {name!r}:", output, outputs) from error

@@ -97,7 +97,8 @@ def definition_of(given: Sequence[str], settings: Mapping[str, Any]) -> str:
     sources = (".cu", ".hip", ".cpp", ".cc", ".cxx")
     if all(f.suffix in sources or (f.is_dir() and _is_program(f, sources)) for f in files):
         document = adopted({"files": tuple(files), **settings}, None)
-        print_note(f"adopted {', '.join(given)} into {document['folder']}: {len(document['kernels'])} kernels")
+        kernels = len(document["kernels"])
+        print_note(f"adopted {', '.join(given)} into {document['folder']}: {kernels} kernel{'s' * (kernels != 1)}")
         _print_notes({**document, "caveats": ()})  # of which the run itself warns
         return _path(document["folder"])
     if len(given) > 1:
@@ -139,7 +140,10 @@ def print_adopted(document: Mapping[str, Any]) -> None:
     echo(table(("parameter", "role", "types", "what has it in the program"), rows) + "\n")
     if document["sizes"]:
         of = {name: f" (argument {place})" for name, place in document["size_arguments"].items()}
-        sizes = ", ".join(f"{name} {value}{of.get(name, ' (fixed)')}" for name, value in document["sizes"].items())
+        sizes = ", ".join(
+            f"{name} {value}{of.get(name, ' (no argument of the program)')}"
+            for name, value in document["sizes"].items()
+        )
         echo(
             wrapped(
                 f"sizes: {sizes}" + ("; the program is run again for others (--size NAME=VALUE)" if of else ""), "  "

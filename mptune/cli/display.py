@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from mptune.errors import RunFileError
+from mptune.finals import TIE
 from mptune.markup import plain
 
 if TYPE_CHECKING:
@@ -181,6 +182,8 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
     trials = {name: trial for name, trial in {first: run.baseline, **second}.items() if trial is not None}
     if trials:
         echo(_comparison(run, trials) + "\n")
+        if text := _of_rounds(run, trials):
+            echo(wrapped(text) + "\n")
         if run.info.is_of_application and (times := _times(trials)):
             echo(times + "\n")
             if text := _mostly_between(trials):
@@ -275,6 +278,19 @@ def _comparison(run: Run, trials: Mapping[str, Trial]) -> str:
     else:
         rows += ((name, *(t.configuration[name] for t in trials.values())) for name in run.parameter_names)
     return table(("", *trials), rows, right=tuple(trials))
+
+
+def _of_rounds(run: Run, trials: Mapping[str, Trial]) -> str:
+    """Say where a speedup is from that is not the ratio of the times; empty if all are that ratio."""
+    for trial in trials.values():
+        if run.baseline is not None and run.speedup_interval(trial) is not None:
+            of_times, speedup = run.baseline.time_ms / trial.time_ms, run.speedup(trial)
+            if not 1 / (1 + TIE) <= of_times / speedup <= 1 + TIE:
+                return (
+                    f"the speedup is the median of rounds in which both took turns, not the ratio of the times "
+                    f"({of_times:.3g})"
+                )
+    return ""
 
 
 def _errors(run: Run) -> list[tuple[str, str]]:

@@ -145,6 +145,9 @@ def _with_values(run: Run, text: str, kernel: Tunable | None) -> Trial:
     agreeing = [t for t in run.trials if all(t.configuration.get(name) == value for name, value in wanted.items())]
     found = [trial for trial in agreeing if trial.is_valid] or agreeing
     if len(found) != 1:
-        few = "; ".join(str(trial.configuration) for trial in found[:3])
-        raise MptuneError(f"configuration {text!r}: {len(found)} trials have these values{': ' if few else ''}{few}")
+        numbers = {trial.key: number for number, trial in enumerate(run.trials, 1)}
+        few = "; ".join(f"trial {numbers[trial.key]} ({trial.configuration})" for trial in found[:3])
+        more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+        one = f': {few}{more}; give one by its number, as in "trial {numbers[found[0].key]}"' if few else ""
+        raise MptuneError(f"configuration {text!r}: {len(found)} trials have these values{one}")
     return found[0]

@@ -263,6 +263,12 @@ class Settling:
                 f"the machine was busy while the finalists were timed ({noise}): a speedup is as sure as its interval"
             )
         reported = [t for t in (run.best, *run.front) if t is not None and not math.isnan(run.speedup(t))]
+        timed = [t for t in reported if run.speedup_interval(t) is not None and t is not run.baseline]
+        if any(not run.speedup_is_settled(trial) for trial in timed):
+            self._warn(
+                "the rounds do not agree on the speedup, which is unsettled: something else disturbed the baseline or "
+                "the winner in most of them; the same command with --resume measures them again, on a quiet machine"
+            )
         if "time_ms" in run.objective.names and any(run.speedup_interval(trial) is None for trial in reported):
             self._warn(
                 "what is reported could not be timed side by side with the baseline in rounds enough for an interval: "

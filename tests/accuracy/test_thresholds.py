@@ -99,6 +99,7 @@ def test_a_kernel_s_own_metric_misspelt():
     [
         ({"NRSME": 1.0}, "output or error metric in the error threshold: 'NRSME'; did you mean 'NRMSE'"),
         ({"zz": 1.0}, "did you mean 'z'"),
+        ({"out_u": 1.0}, "output or error metric in the error threshold: 'out_u' (valid: y, z, "),
         ({"x.MaxAE": 1.0}, "output in the error threshold 'x.MaxAE': 'x'"),
         ({"y.MxAE": 1.0}, "error metric 'MxAE'; did you mean 'MaxAE'"),
         ({"NRMSE over rowss": 1.0}, "'rowss'; did you mean 'rows'"),

@@ -71,7 +71,7 @@ def test_configuration_by_number_key_or_values(run: Run) -> None:
         ("6", "the run has the trials 1 to 5"),
         ("5", "did not run: crash, it was crash"),
         ("zzzzzzzzzz", "0 keys begin so"),
-        ("x_type=fp64", "2 trials have these values: block=32"),
+        ("x_type=fp64", r"2 trials have these values: trial 1 \(block=.*; trial 2 \(.*\); give .* as in \"trial 1\""),
         ("block=256", "0 trials have these values"),
         ("block=32,block=32", "each name once"),
         ("blok=32", "unknown parameter of kernel poly: 'blok'; did you mean 'block'"),
