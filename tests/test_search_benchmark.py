@@ -23,6 +23,7 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 from benchmarks import search_quality  # noqa: E402
+from benchmarks.search import score  # noqa: E402
 from benchmarks.search.cells import Cache, Job  # noqa: E402
 from benchmarks.search.peers import PEERS  # noqa: E402
 from benchmarks.search.problem import BudgetSpent, Problem, Recorder  # noqa: E402
@@ -198,6 +199,32 @@ def test_the_timing_section_writes_its_results(
     assert document["results"]["spaces"][0]["configurations"] == 96
     assert "| mptune random |" in (tmp_path / "results" / "search.md").read_text()
     assert len((tmp_path / "work" / "cells.jsonl").read_text().splitlines()) == 4
+
+
+def test_the_score_section_scores_the_runs_of_the_timing_section(
+    space_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("autotuning_methodology")
+    arguments = ["--sections", "timing,score", "--spaces", space_file.parent, "--only", "toy", "--seeds", 3]
+    arguments += ["--budget", 60, "--strategies", "random,bayesian", "--peers", "none", "--processes", 1]
+    arguments += ["--work", tmp_path / "work", "--output", tmp_path / "results"]
+    assert search_quality.main([str(argument) for argument in arguments]) == 0
+    assert "| mptune random |" in capsys.readouterr().out
+    assert len((tmp_path / "work" / "cells.jsonl").read_text().splitlines()) == 6
+    document = json.loads((tmp_path / "results" / "search" / "score.json").read_text())
+    (scores,) = document["results"]["scores"].values()
+    assert set(scores) == {"mptune random", "mptune bayesian"}
+    assert all(-1 < score <= 1 for score in scores.values())
+
+
+def test_the_best_from_the_start_scores_1_and_the_median_less_than_random_search() -> None:
+    pytest.importorskip("autotuning_methodology")
+    recorded = recording()
+    times = sorted(trial.time_ms for trial in recorded.trials.values() if trial.is_valid)
+    runs = {"best": np.full((60, 3), times[0]), "median": np.full((60, 3), times[len(times) // 2])}
+    scores = score.scores(recorded, runs)
+    assert scores["best"] == pytest.approx(1.0)
+    assert scores["median"] < 0
 
 
 def test_wrong_input_exits_with_two(capsys: pytest.CaptureFixture[str]) -> None:

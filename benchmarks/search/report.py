@@ -29,6 +29,7 @@ _DISTRIBUTIONS: Final = (
     "optuna",
     "scikit-optimize",
     "pymoo",
+    "autotuning-methodology",
 )
 
 

@@ -19,6 +19,7 @@ __all__ = ["SECTIONS", "Section", "Settings", "load"]
 SECTIONS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "timing": "benchmarks.search.timing:Timing",
+        "score": "benchmarks.search.score:Score",
         "mixed": "benchmarks.search.mixed:Mixed",
         "ranking": "benchmarks.search.ranking:Ranking",
         "sequential": "benchmarks.search.sequential:Sequential",
