@@ -97,6 +97,8 @@ class BayesianStrategy(ModelBasedStrategy):
         self._best = math.inf
         self._since_best = 0
         self._all: Candidates | None = None
+        #: Neighbours of configurations, which are asked for again and again.
+        self._around: dict[int, NDArray[np.int64]] = {}
         #: By column, the codes a proposal may have there; empty if it may have any.
         self._focus: dict[int, NDArray[np.int32]] = {}
 
@@ -369,9 +371,11 @@ class BayesianStrategy(ModelBasedStrategy):
 
     def _free_neighbours(self, index: int) -> NDArray[np.int64]:
         """Return the configurations that differ in one parameter and have not been proposed."""
-        around = self.space.neighbours(index, "hamming")
-        free = np.asarray(around[[not self._is_taken(i) for i in around.tolist()]])
-        return free[self._in_focus(self.space.codes(free))]
+        if index not in self._around:
+            around = self.space.neighbours(index, "hamming")
+            self._around[index] = around[self._in_focus(self.space.codes(around))] if self._focus else around
+        around = self._around[index]
+        return np.asarray(around[[not self._is_taken(i) for i in around.tolist()]])
 
     def _elite(self, n: int) -> list[int]:
         """Return the best feasible trials, or the best of all where none is feasible."""

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from mixed_precision import PRECISIONS, SIGNATURE, Kernel
+from numpy.typing import NDArray
 from searches import drive
 
 from mptune.evidence import shared_values
@@ -12,7 +13,7 @@ from mptune.objective import Objective
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
-from mptune.space.search_space import SearchSpace
+from mptune.space.search_space import Kind, SearchSpace
 from mptune.strategies import make
 from mptune.strategies.model_based.coordinates import Features, alignment
 
@@ -292,3 +293,17 @@ def test_every_second_is_a_neighbour_of_the_best_while_nothing_is_better() -> No
     assert any(d > 1 for d in differences[11::2])
     assert differences[:10] == proposed_while_nothing_is_better(patience=10**9)[:10]
     assert proposed_while_nothing_is_better(patience=10**9)[10::2] != [1] * 15
+
+
+def test_neighbours_of_a_configuration_are_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[int] = []
+    neighbours = SearchSpace.neighbours
+
+    def counted(space: SearchSpace, index: int, kind: Kind = "hamming") -> NDArray[np.int64]:
+        found.append(index)
+        return neighbours(space, index, kind)
+
+    monkeypatch.setattr(SearchSpace, "neighbours", counted)
+    proposed_while_nothing_is_better(patience=10)
+    assert found
+    assert len(found) == len(set(found))

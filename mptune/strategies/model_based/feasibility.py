@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -62,6 +62,8 @@ class Outcome:
         levels: log of each objective, lower is better; NaN if it is not known; shape ``(n_objectives,)``.
         failed: whether it did not run to its end with finite numbers, or broke a measured constraint.
         feasible: whether it ran and meets the threshold.
+        value: the first objective's level.
+        is_known: whether there is a value to learn from.
     """
 
     features: Array
@@ -69,16 +71,12 @@ class Outcome:
     levels: Array
     failed: bool
     feasible: bool
+    value: float = field(init=False)
+    is_known: bool = field(init=False)
 
-    @property
-    def value(self) -> float:
-        """The first objective's level."""
-        return float(self.levels[0])
-
-    @property
-    def is_known(self) -> bool:
-        """Whether there is a value to learn from."""
-        return not math.isnan(self.value)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "value", float(self.levels[0]))
+        object.__setattr__(self, "is_known", not math.isnan(self.value))
 
 
 def chosen(outcomes: Sequence[Outcome], most: int, rng: Generator) -> Sequence[Outcome]:

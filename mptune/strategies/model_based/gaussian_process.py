@@ -272,7 +272,7 @@ class Posterior(GrowingFactor):
         """Replace all observations: features ``(n, n_features)`` and values ``(n,)``."""
         n = len(x)
         self._n = self._n_imagined = 0
-        self._reserve(n + 16)
+        self._reserve(n + n // 2 + 16)
         scaled = x * self._inverse_lengths
         covariance = self._covariances(scaled, scaled)
         covariance.flat[:: n + 1] = self._diagonal
