@@ -15,7 +15,7 @@ from described import described_run
 from mptune.finals import Finals
 from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
-from mptune.sensitivity import WINNER, Change, Explanation, explanation_of, percent, probe_key
+from mptune.sensitivity import WINNER, Change, Explanation, digits_text, explanation_of, percent, probe_key
 from mptune.space.configuration import Configuration
 
 TYPES = ("fp64", "fp32", "fp16")
@@ -517,3 +517,11 @@ def test_where_buffers_limit_the_accuracy_what_works_on_them_is_named() -> None:
     assert alone.sentences[0].startswith("u_type, the type of u and v, limits the accuracy")
     # The sum has its widest type, which is known without a run; what the method does is not.
     assert found.sentences[1].endswith("; nothing to gain in kernel step; of choices nothing is known.")
+
+
+def test_digits_beside_a_winner_without_an_error_say_so() -> None:
+    assert [digits_text(digits) for digits in (math.inf, -math.inf, 1.5)] == [
+        "exact",
+        "not exact (the winner is)",
+        "+1.5",
+    ]

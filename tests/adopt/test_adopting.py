@@ -16,6 +16,7 @@ from mptune.adopt.adopting import AdoptSettings, adopt
 from mptune.adopt.parsing import ProgramError
 from mptune.adopt.reading import read
 from mptune.adopt.writing import name_of
+from mptune.cli.adopting import print_adopted
 from mptune.errors import MptuneError
 from mptune.kernel import Application, Sizes
 from mptune.registry import load_tunable
@@ -277,10 +278,14 @@ def test_numbers_of_16_bits_keep_their_type(tmp_path: Path) -> None:
     assert "mp::__float2half(" in (tmp_path / "blend" / "blend.cu.j2").read_text()
 
 
-def test_what_the_host_does_after_the_last_loop_is_not_compared(tmp_path: Path) -> None:
+def test_what_the_host_does_after_the_last_loop_is_not_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     _, document = adopt(AdoptSettings((PROGRAMS / "openmp.cpp",)), tmp_path / "gravity")
     assert [kernel["name"] for kernel in document["kernels"]] == ["gravity_loop"]
     assert document["errors"] == {"potential": 0.0}
+    print_adopted(document)
+    assert "sizes: n 240 (no argument of the program)" in capsys.readouterr().out
     (note,) = [note for note in document["notes"] if "host changes" in note]
     assert note.startswith(
         "the host changes potential after the last kernel or parallel loop that does: what that left"
