@@ -64,7 +64,7 @@ MPTUNE_INLINE T directed(double x, int direction) {
     MPTUNE_MATH(T, T2, hsqrt, h2sqrt, sqrtf)                                                             \
     MPTUNE_MATH(T, T2, hexp, h2exp, expf)                                                                \
     MPTUNE_MATH(T, T2, hexp2, h2exp2, exp2f)                                                             \
-    MPTUNE_MATH(T, T2, hexp10, h2exp10, exp10f)                                                          \
+    MPTUNE_UNARY(T, T2, hexp10, h2exp10, T(MPTUNE_BUILTIN(powf)(10.0f, static_cast<float>(a))))           \
     MPTUNE_MATH(T, T2, hlog, h2log, logf)                                                                \
     MPTUNE_MATH(T, T2, hlog2, h2log2, log2f)                                                             \
     MPTUNE_MATH(T, T2, hlog10, h2log10, log10f)                                                          \
