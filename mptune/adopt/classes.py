@@ -1314,7 +1314,8 @@ def _best(members: Sequence[Member]) -> Member:
 
 def _plain_name(members: Sequence[Member]) -> str:
     best = _best(members)
-    return "cast" if best.kind == "cast" else best.name
+    name = re.sub(r"\W+", "", best.name)  # operator()
+    return "cast" if best.kind == "cast" else best.name if name == best.name else f"{name}_result"
 
 
 def _names(groups: list[list[Member]]) -> list[str]:

@@ -634,6 +634,11 @@ class _Cut:
         if kind == "RECORD" and "lambda" in canonical.spelling:
             raise self._unsafe(node, f"calls the lambda {name}", "make it a function")
         is_own = kind == "RECORD" and not library and self._unit.extent(declaration) is not None
+        for held in canonical.get_fields() if is_own else ():
+            if of_library := _library_class(held.type.get_canonical()):  # (kernels are given its bytes)
+                what = f"uses {name}, a struct with the std::{of_library} {held.spelling}"
+                remedy = f"name what it uses of that before it: auto& {held.spelling} = {name}.{held.spelling};"
+                raise self._unsafe(node, what, remedy)
         if is_own and declaration.semantic_parent.kind.name not in FUNCTIONS:
             return _Captured(name, f"{spelled.removeprefix('const ')} {name}", name)
         raise self._unsafe(node, f"uses {name}, a {type_of_it.spelling}", "keep its numbers in a std::vector")

@@ -633,3 +633,20 @@ def test_templates_of_several_types_agree_on_one_or_say_what_they_keep(tmp_path:
     reasons = "; ".join(some.notes)
     assert "declared<double> is declared with T at twice.cu:5, too" in reasons
     assert "half_of<double> is launched by a template, too, or called by one, with other types at twice.cu:3" in reasons
+
+
+def test_a_struct_with_an_operator_is_passed_by_value_and_a_lambda_refused(tmp_path: Path) -> None:
+    _, document = adopt(AdoptSettings((PROGRAMS / "functors.cu",)), tmp_path / "functors")
+    names = [parameter["name"] for parameter in document["parameters"]]
+    assert "operator_result_type" in names
+    assert all(name.isidentifier() for name in names)
+    program, classes = understood("functors.cu")
+    made = patch(program, classes, {each.name: "fp32" for each in classes.classes})
+    assert "float operator()(float u) const { return u + rate * u * (1.0f - u / limit); } };" in made.changed[0].text
+    source = (PROGRAMS / "functors.cu").read_text()
+    path = tmp_path / "lambda.cu"
+    path.write_text(source.replace("Growth{0.1, 3.0})", "[=] __device__(double v) { return n * v; })"))
+    with pytest.raises(
+        ProgramError, match=r"lambda\.cu:\d+: .* takes a lambda by value as f, .*; make it a struct with"
+    ):
+        adopt(AdoptSettings((path,)), tmp_path / "lambda")

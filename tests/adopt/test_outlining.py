@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -236,6 +237,15 @@ def test_a_reduction_that_is_not_known_is_named(tmp_path: Path, clause: str, rea
     body = f"#pragma omp parallel for reduction({clause})\n{COUNTS}a[i] = 1.0;"
     with pytest.raises(ProgramError, match=reason):
         refused(written(tmp_path, body))
+
+
+def test_a_struct_with_a_vector_is_not_given_to_a_kernel(tmp_path: Path) -> None:
+    held = "#include <vector>\nstruct Held { std::vector<double> of; double by; } held;"
+    reason = "uses held, a struct with the std::vector of; name what it uses of that before it: auto& of = held.of;"
+    with pytest.raises(ProgramError, match=re.escape(reason)):
+        refused(written(tmp_path, f"{PARALLEL}{COUNTS}a[i] = held.of[i];", before=held))
+    named = f"auto& of = held.of;\n{PARALLEL}{COUNTS}a[i] = of[i];"
+    assert "double* of" in text_of(written(tmp_path, named, before=held), "work_loop")
 
 
 def refused(program: Program) -> None:
