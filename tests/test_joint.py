@@ -12,6 +12,7 @@ from mptune import OrdinalParameter
 from mptune.capturing import CapturedLaunch
 from mptune.evaluators.screening import Foretold
 from mptune.kernel import Sizes
+from mptune.kernel.limits import spread
 from mptune.objective import Objective
 from mptune.results import TRACED_ERROR, Measurement, Status, Trial
 from mptune.stepping import Launched
@@ -153,6 +154,11 @@ def search(made, threshold, budget, seed=0):
         joint.tell(trials[-1:])
     trials += [made.run(configuration) for configuration in joint.finalists(2)]
     return trials, len(kept)
+
+
+def test_it_begins_with_what_computes_the_reference():
+    made = Made((1.0, 1.0, 1.0))
+    assert joint_search(made, 1e-3).first() == spread(made.space.restrict(made.app.baseline_values()))[:1]
 
 
 @pytest.mark.parametrize("threshold", [1e-3, 3e-7, 1e-9])

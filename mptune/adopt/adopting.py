@@ -549,26 +549,34 @@ def _checked(
         ProgramError: too far.
     """
     made = written(classes)
-    check = _compared(program, made)
+    check = _compared(program, made, contracts=True)
+    if check.too_far:
+        check = _compared(program, made, contracts=False)
     too_far = check.too_far
     if too_far and max(check.errors.values()) <= _LARGEST_OF_LITERALS:
         # Literals of a template take the type of what they meet, and some programs make much of the last digit: with
         # their literals as they are, the arithmetic is the program's.
-        too_far = _compared(program, written(dataclasses.replace(classes, literals=()))).too_far
+        literal = written(dataclasses.replace(classes, literals=()))
+        too_far = _compared(program, literal, contracts=False).too_far
         made = written(classes)
     if too_far:
         raise ProgramError(too_far)
     return made, check
 
 
-def _compared(program: Program, made: Adopted) -> _Check:
+def _compared(program: Program, made: Adopted, *, contracts: bool) -> _Check:
     """Run what was made in the program's own types.
+
+    Args:
+        program: the program.
+        made: what was made of it.
+        contracts: as of :func:`~mptune.adopt.apart.answer`.
 
     Raises:
         ProgramError: it cannot be run.
     """
     try:
-        outputs, narrower = answer(made.folder / f"{made.name}.py")
+        outputs, narrower = answer(made.folder / f"{made.name}.py", contracts=contracts)
     except ProgramError:
         raise
     except MptuneError as error:

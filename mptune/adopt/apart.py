@@ -36,7 +36,7 @@ __all__ = ["InstrumentApart", "answer", "has_fresh_answer"]
 #: How long a run may take for a start, with what is compiled for it.
 _STARTING_S: Final = 60.0
 _ANSWER_S: Final = 300.0
-#: No operations are joined to one that rounds once: some programs make much of the last digit, and theirs are compared.
+#: As programs are compiled, whose digits are compared.
 _AS_THE_PROGRAM: Final = ("-ffp-contract=off",)
 #: By how much a fresh input may change the size of an answer.
 _LARGEST_CHANGE: Final = 4.0
@@ -44,8 +44,13 @@ _LARGEST_CHANGE: Final = 4.0
 Outputs = Mapping[str, NDArray[Any]]
 
 
-def answer(definition: Path) -> tuple[Outputs, CompileError | None]:
+def answer(definition: Path, *, contracts: bool) -> tuple[Outputs, CompileError | None]:
     """Return the outputs of what was written, in the program's own types, and why it cannot be compiled in others.
+
+    Args:
+        definition: of what is run.
+        contracts: whether operations are joined to one that rounds once, as in a search, which then has it compiled.
+            Some programs make much of the last digit: without, theirs are the same.
 
     Raises:
         ProgramError: it crashed, or did not end.
@@ -53,7 +58,7 @@ def answer(definition: Path) -> tuple[Outputs, CompileError | None]:
     """
     child = PythonChild("mptune.adopt.apart:tell_answer", keeps_output=True)
     try:
-        child.send(str(definition))
+        child.send((str(definition), contracts))
         found: tuple[Outputs, CompileError | None] | MptuneError = child.receive(_ANSWER_S)
     except TimeoutError:
         raise ProgramError(f"{definition.stem}: what was written did not end within {_ANSWER_S:g} s") from None
@@ -169,10 +174,11 @@ def _errors_or_why_not(instrument: Instrument, signature: Mapping[str, Value]) -
 def tell_answer(channel: Channel) -> None:
     """Answer with the outputs of a definition, and why it does not compile in narrower types."""
     try:
-        application = _loaded(Path(channel.recv()))
+        definition, contracts = channel.recv()
+        application = _loaded(Path(definition))
         with ThreadPoolExecutor(1) as pool:  # (what compiles is another process)
             narrower = pool.submit(_why_not_narrower, application)
-            channel.send((_outputs(application, FIRST), narrower.result()))
+            channel.send((_outputs(application, FIRST, contracts=contracts), narrower.result()))
     except MptuneError as error:
         channel.send(error)
 
@@ -197,13 +203,19 @@ def _loaded(definition: Path) -> Application:
 
 
 def _why_not_narrower(application: Application) -> CompileError | None:
-    """Return why a kernel does not compile where every type is the next narrower one; None if all do."""
+    """Return why a kernel does not compile where every type is the next narrower one; None if all do.
+
+    All else is as where a search begins, which then has it compiled.
+    """
     sizes, backend = application.resolve_sizes(), HostBackend()
+    first = widest(application, sizes, backend.device.constraints())[0]
     for kernel in application.kernels.values():
-        chosen = [p for p in kernel.parameters if isinstance(p, PrecisionParameter) and len(p.values) > 1]
-        if chosen:  # (one that has no parameters has no space)
-            own = widest(kernel, sizes, backend.device.constraints())[0]
-            configuration = Configuration({**own, **{p.name: p.values[1] for p in chosen}})
+        narrower = {
+            p.name: p.values[1] for p in kernel.parameters if isinstance(p, PrecisionParameter) and len(p.values) > 1
+        }
+        if narrower:
+            own = {p.name: first.get(f"{kernel.name}.{p.name}", p.values[0]) for p in kernel.parameters}
+            configuration = Configuration(own | narrower)
             try:
                 backend.compiler.compile(render(kernel, configuration, sizes), kernel.function, CompileOptions())
             except CompileError as error:
@@ -211,11 +223,11 @@ def _why_not_narrower(application: Application) -> CompileError | None:
     return None
 
 
-def _outputs(application: Application, draw: Draw) -> Outputs:
+def _outputs(application: Application, draw: Draw, *, contracts: bool = True) -> Outputs:
     """Return the outputs of what was written, in the program's own types."""
     sizes = application.resolve_sizes()
     backend = HostBackend()
-    backend.compiler = HostCompiler(flags=_AS_THE_PROGRAM)
+    backend.compiler = HostCompiler(flags=() if contracts else _AS_THE_PROGRAM)
     given, all_sizes = inputs_from(application, sizes, make_inputs(application, sizes, 0, draw))
     configuration = widest(application, sizes, backend.device.constraints())[0]
     launcher = ApplicationLauncher(application, configuration, backend)

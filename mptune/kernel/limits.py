@@ -15,7 +15,7 @@ from mptune.kernel.tunable import Tunable
 from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
 
-__all__ = ["device_constraints", "space_on", "widest"]
+__all__ = ["device_constraints", "space_on", "spread", "widest"]
 
 #: So many configurations are tried where a launch may rule one out.
 _TRIED: Final = 100
@@ -57,14 +57,19 @@ def space_on(tunable: Tunable, sizes: Sizes, limits: Sequence[str]) -> SearchSpa
 def widest(tunable: Tunable, sizes: Sizes, limits: Sequence[str]) -> list[Configuration]:
     """Return some configurations with a baseline's types, from all over their space: what runs, only a launch knows.
 
-    Those come first whose other parameters are near the middle of their values: the least work for a thread is slow,
-    on a processor tens of times, and the most asks for much.
-
     Raises:
         EmptySpaceError: there is none.
     """
-    space = space_on(tunable, sizes, limits).restrict(tunable.baseline_values())
-    spread = np.unique(np.linspace(0, space.size - 1, min(_TRIED, space.size)).astype(np.int64))
+    return spread(space_on(tunable, sizes, limits).restrict(tunable.baseline_values()))
+
+
+def spread(space: SearchSpace) -> list[Configuration]:
+    """Return some configurations from all over a space.
+
+    Those come first whose parameters are near the middle of their values: the least work for a thread is slow, on a
+    processor tens of times, and the most asks for much.
+    """
+    found = np.unique(np.linspace(0, space.size - 1, min(_TRIED, space.size)).astype(np.int64))
     last = np.array([len(parameter.values) - 1 for parameter in space.parameters])
-    off = np.abs(space.codes(spread) - last / 2) / np.maximum(last, 1)
-    return space.configurations(spread[np.argsort(off.sum(axis=1), kind="stable")])
+    off = np.abs(space.codes(found) - last / 2) / np.maximum(last, 1)
+    return space.configurations(found[np.argsort(off.sum(axis=1), kind="stable")])

@@ -26,7 +26,7 @@ from mptune.errors import EmptySpaceError
 from mptune.evaluators.device import DeviceEvaluator
 from mptune.kernel import Application, Kernel
 from mptune.kernel.application import free
-from mptune.kernel.limits import device_constraints
+from mptune.kernel.limits import device_constraints, spread
 from mptune.kernel_times import LAUNCHES, kernel_times
 from mptune.objective import Objective
 from mptune.policy import errors_of
@@ -187,13 +187,16 @@ class JointSearch:
     # -- learning --------------------------------------------------------------------------------
 
     def first(self) -> list[Configuration]:
-        """Return configurations in the widest types, one for each combination of the steps' choices."""
+        """Return configurations in the widest types, one for each combination of the steps' choices.
+
+        They are those of :func:`~mptune.kernel.limits.widest`: what computes the reference is compiled for both.
+        """
         baseline = self._space.restrict(baseline_values(self._space.parameters))
         found = []
         for values in itertools.product(*(p.values for p in self._choices)):
             with contextlib.suppress(EmptySpaceError):
                 space = baseline.restrict({p.name: (value,) for p, value in zip(self._choices, values, strict=True)})
-                found.append(space.configuration(space.size // 2))
+                found.append(spread(space)[0])
         return found
 
     def tell(self, trials: Iterable[Trial]) -> None:

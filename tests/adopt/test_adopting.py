@@ -16,12 +16,21 @@ from mptune.adopt.adopting import AdoptSettings, adopt
 from mptune.adopt.parsing import ProgramError
 from mptune.adopt.reading import read
 from mptune.adopt.writing import name_of
+from mptune.backends import host_compiler
+from mptune.backends.base import compile_cached
+from mptune.backends.host import HostBackend
+from mptune.buffers.data import make_inputs
+from mptune.buffers.draws import FIRST
 from mptune.cli.adopting import print_adopted
 from mptune.errors import MptuneError
 from mptune.kernel import Application, Sizes
+from mptune.kernel.limits import widest
+from mptune.launching import ApplicationLauncher, Arrays, inputs_from
 from mptune.registry import load_tunable
 from mptune.rendering import render
 from mptune.schemas import schema
+from mptune.space.configuration import Configuration
+from mptune.space.parameters import uniform_types
 
 jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
 
@@ -392,3 +401,26 @@ def test_what_makes_much_of_the_last_digit_is_compared_with_literals_of_the_prog
     # (Which is off by little more than what roundings do.)
     with pytest.raises(ProgramError, match=r"another answer than the program: d_x is off by 0\.00\d+ \(NRMSE\)"):
         adopt(settings, tmp_path / "wrong")
+
+
+def test_a_search_begins_with_what_adoption_has_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPTUNE_CACHE_DIR", str(tmp_path / "cache"))
+    adopt(AdoptSettings((PROGRAMS / "vector_choices.cu",)), tmp_path / "made")
+    application = load_tunable(tmp_path / "made")
+    assert isinstance(application, Application)
+    sizes, backend = application.resolve_sizes(), HostBackend()
+    compiled: list[bool] = []
+
+    def noted(*given: Any) -> Any:
+        binary = compile_cached(*given)
+        compiled.append(not binary.cached)
+        return binary
+
+    monkeypatch.setattr(host_compiler, "compile_cached", noted)
+    first = widest(application, sizes, backend.device.constraints())[0]
+    for types in list(uniform_types(application.parameters).values())[:2]:
+        launcher = ApplicationLauncher(application, Configuration({**first, **types}), backend)
+        given, all_sizes = inputs_from(application, sizes, make_inputs(application, sizes, 0, FIRST))
+        launcher.run(given, all_sizes, Arrays())
+        launcher.close()
+    assert compiled == [False] * 2 * len(application.kernels)
