@@ -103,13 +103,30 @@ _ROUNDS: Final = 15
 _OWN_DATA: Final = ("--inputs", "1", "--verify", "0")
 #: Files a program may consist of; the others are headers.
 _SOURCES: Final = (".cu", ".cpp", ".cc", ".cxx", ".hip")
-#: Words of ``mptune tune`` for programs of which a single run may take seconds.
-_LIMITED: Final = ("--time-limit", "40")
+#: Seconds of each search of a program, a single run of which may take seconds.
+_TIME_LIMIT_S: Final = 40.0
 #: No command takes longer.
 _TIMEOUT_S: Final = 1800
+#: How often it is seen what a command has done.
+_LOOKING_S: Final = 0.1
+#: In a file of the cache the type of an ELF file lies here, and is this of one that is yet to be linked.
+_TYPE_AT: Final = 32 + 16
+_RELOCATABLE: Final = b"\x01\x00"
 #: How a search decided on combinations of types: ruled out by an instrumented run, accurate enough there but not fast
 #: enough, compiled.
 _DECISIONS: Final = ("screened", "foretold", "compiled")
+#: What an entry has that was measured to its end, by part; and what there is for each threshold, and of both peers.
+_WANTED: Final = {
+    "programs": ("arguments", "adopted", "why", "adopt_s", "adopt_cpu_s", "document", "thresholds"),
+    "traced": ("signatures", "agree", "failed", "compilations", "run_ms"),
+    "handwritten": ("metric", "times_ms", "speed", "speedup", "error"),
+    "promise": ("promise", "mptune", "double_ms", "faster"),
+}
+_OF_THRESHOLD: Final = ("code", "why", "speedup", "interval", "verified", *_DECISIONS)
+_OF_PEERS: Final = {
+    "promise": ("time_ms", "compilations", "variables", "types", "cpu_s"),
+    "mptune": ("time_ms", "compilations", "until_decided", "until_as_fast", "classes", "cpu_s"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,23 +194,30 @@ class Answer:
     cpu_s: float
 
 
-def mptune(words: Sequence[str | Path], cache: Path) -> Answer:
-    """Run a command of mptune with compiled kernels in a folder of its own."""
+def mptune(words: Sequence[str | Path], cache: Path, look: Callable[[], None] = lambda: None) -> Answer:
+    """Run a command of mptune with compiled kernels in a folder of its own; look at what it has done ever so often."""
     start, busy_s = time.monotonic(), children_s()
     command = [sys.executable, "-m", "mptune", *map(str, words)]
     environment = {**os.environ, "MPTUNE_CACHE_DIR": str(cache), "PYTHONPATH": str(ROOT)}
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, env=environment, timeout=_TIMEOUT_S, cwd=cache.parent, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return Answer(-1, {}, f"took more than {_TIMEOUT_S} s", time.monotonic() - start, children_s() - busy_s)
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, cwd=cache.parent
+    ) as child:
+        while True:
+            try:
+                told, complaints = child.communicate(timeout=_LOOKING_S)
+                break
+            except subprocess.TimeoutExpired:
+                look()
+            if time.monotonic() - start > _TIMEOUT_S:
+                child.kill()
+                return Answer(-1, {}, f"took more than {_TIMEOUT_S} s", time.monotonic() - start, math.nan)
+    look()
     wall_s, cpu_s = time.monotonic() - start, children_s() - busy_s
     try:
-        document = json.loads(done.stdout)
+        document = json.loads(told)
     except ValueError:
         document = {}
-    return Answer(done.returncode, document, in_short(done.stderr), wall_s, cpu_s)
+    return Answer(child.returncode, document, in_short(complaints), wall_s, cpu_s)
 
 
 def children_s() -> float:
@@ -211,8 +235,24 @@ def in_short(text: str) -> str:
 
 
 def compiled(cache: Path) -> int:
-    """Return how many kernels were compiled into a folder of compiled ones."""
-    return sum(1 for path in cache.rglob("*") if path.is_file() and path.suffix in ("", ".so", ".bin"))
+    """Return how many programs and kernels were compiled into a cache, without what is the same for all of them.
+
+    That are the prelude, which is compiled ahead (``headers``), and the object of CUDA's runtime for the processor.
+    """
+    count = 0
+    for path in (cache / "binaries").glob("[0-9a-f][0-9a-f]/[0-9a-f]*"):
+        with path.open("rb") as file:
+            count += file.read(_TYPE_AT + 2)[_TYPE_AT:] != _RELOCATABLE
+    return count
+
+
+def evaluated(run: Path) -> int:
+    """Return how many rows the file of a run has that goes on."""
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{run}?mode=ro", uri=True)) as file:
+            return int(file.execute("SELECT count(*) FROM trials").fetchone()[0])
+    except sqlite3.Error:  # (it is being made)
+        return 0
 
 
 # -- programs --------------------------------------------------------------------------------------
@@ -226,16 +266,31 @@ def adopted(program: Program, work: Path) -> tuple[Answer, Path]:
     return mptune([*words, "--", *program.arguments], work / "cache"), folder
 
 
-def tuned(definition: Path, max_error: float, budget: int, seed: int, *words: str) -> tuple[Answer, Path]:
-    """Tune what was adopted; return what the command said, and its run file."""
-    run = definition.parent / f"{definition.stem}-{max_error:g}.db"
+def tuned(
+    definition: Path, max_error: float, budget: int, seed: int, *words: str, seen: list[tuple[int, int]] | None = None
+) -> tuple[Answer, Path]:
+    """Tune what was adopted; return what the command said, and its run file.
+
+    What is seen meanwhile is added to a list: how many rows the file had, and how many binaries there were then.
+    """
+    run, cache = definition.parent / f"{definition.stem}-{max_error:g}.db", definition.parent / "cache"
+
+    def look() -> None:
+        if seen is not None and (rows := evaluated(run)) > (seen[-1][0] if seen else 0):
+            seen.append((rows, compiled(cache)))
+
     options = ["--backend", "host", "--max-error", f"{max_error:g}", "--budget", str(budget), "--seed", str(seed)]
     words = ("tune", str(definition), *options, "--output", str(run), "--json", *words)
-    return mptune(words, definition.parent / "cache"), run
+    return mptune(words, cache, look), run
 
 
 def measured(
-    program: Program, thresholds: Sequence[float], budget: int, seed: int, known: Mapping[str, Any] | None
+    program: Program,
+    thresholds: Sequence[float],
+    time_limit_s: float,
+    budget: int,
+    seed: int,
+    known: Mapping[str, Any] | None,
 ) -> Iterator[dict[str, Any]]:
     """Yield what becomes of a program: adopted or refused and why, then with what each threshold allows.
 
@@ -255,7 +310,7 @@ def measured(
         yield found
         for tau in thresholds if answer.code == 0 else ():
             if f"{tau:g}" not in found["thresholds"]:
-                said, _ = tuned(definition, tau, budget, seed, *_LIMITED)
+                said, _ = tuned(definition, tau, budget, seed, "--time-limit", f"{time_limit_s:g}")
                 found["thresholds"][f"{tau:g}"] = result_of(said)
                 yield found
 
@@ -409,22 +464,22 @@ def beside_promise(
             yield {**entry, "why": answer.message}
             return
         # The digits of every number, as PROMISE counts them.
-        said, run = tuned(definition, 10.0**-digits, budget, seed, "--metric", "MaxRE", *_OWN_DATA)
+        seen: list[tuple[int, int]] = []
+        said, run = tuned(definition, 10.0**-digits, budget, seed, "--metric", "MaxRE", *_OWN_DATA, seen=seen)
         best = winner_in(said.document)
         if best is None:
             yield {**entry, "why": said.message}
             return
         winner = best_of(run)
         times = in_rounds(source, arguments, entry["promise"]["types"], str(definition), winner)
-        compilations = compiled(work / "cache")
         entry["promise"] = {**entry["promise"], "time_ms": statistics.median(times["promise"])}
         entry["double_ms"] = statistics.median(times["double"])
         entry["mptune"] = {
             "time_ms": statistics.median(times["mptune"]),
-            "compilations": compilations,
-            "until_decided": until_decided(run, compilations, winner),
-            "until_as_fast": until_as_fast(run, compilations, entry["promise"]["time_ms"]),
-            "variables": facts(answer.document)["classes"],
+            "compilations": compiled(work / "cache"),
+            "until_decided": until_decided(run, seen, winner),
+            "until_as_fast": until_as_fast(run, seen, entry["promise"]["time_ms"]),
+            "classes": facts(answer.document)["classes"],
             "types": dict(winner),
             "error": best["error"],
             "cpu_s": answer.cpu_s + said.cpu_s,
@@ -453,35 +508,32 @@ def in_rounds(
     return times
 
 
-def until_decided(path: Path, compilations: int, winner: Configuration) -> int | None:
-    """Return how many compilations a search took until the winner's types were compiled and found accurate."""
+def until_decided(path: Path, seen: Sequence[tuple[int, int]], winner: Configuration) -> int | None:
+    """Return how many compilations it took until the winner's types were compiled and found accurate."""
     types = {name: value for name, value in winner.items() if name.endswith("_type")}
-    return until(path, compilations, lambda configuration, _: types.items() <= configuration.items())
+    return until(path, seen, lambda configuration, _: types.items() <= configuration.items())
 
 
-def until_as_fast(path: Path, compilations: int, time_ms: float) -> int | None:
-    """Return how many compilations a search took until something accurate was as fast; None if nothing was."""
-    return until(path, compilations, lambda _, launches_ms: launches_ms <= time_ms)
+def until_as_fast(path: Path, seen: Sequence[tuple[int, int]], time_ms: float) -> int | None:
+    """Return how many compilations it took until something accurate was as fast; None if nothing was."""
+    return until(path, seen, lambda _, launches_ms: launches_ms <= time_ms)
 
 
-def until(path: Path, compilations: int, is_it: Callable[[Mapping[str, Any], float], bool]) -> int | None:
-    """Return how many compilations a search took until an accurate run was such a one; None if none was.
+def until(path: Path, seen: Sequence[tuple[int, int]], is_it: Callable[[Mapping[str, Any], float], bool]) -> int | None:
+    """Return how many compilations it took, from the program on, until an accurate run was such a one, if one was.
 
     Args:
         path: the run file, whose rows are runs of the program and of kernels alone in the order in which they ended.
-        compilations: those of the whole search: what no row has is the instrumented build. A row that found its kernel
-            compiled counts all the same, so that there are at most as many as told.
+        seen: how many rows it had, and how many binaries there were then, those compiled ahead among them.
         is_it: told the configuration, and how long its launches took in milliseconds.
     """
     with contextlib.closing(sqlite3.connect(path)) as file:
-        rows = file.execute("SELECT status, phase, configuration, metrics, durations_s FROM trials ORDER BY id")
-        known = [(status, phase, *map(json.loads, texts)) for status, phase, *texts in rows]
-    count = max(1, compilations - sum("compile" in took for *_, took in known))
-    for status, phase, configuration, metrics, took in known:
-        count += "compile" in took
-        times = [value for name, value in metrics.items() if name.startswith("time_ms.")]
-        if status == "ok" and not phase.startswith("kernel ") and times and is_it(configuration, math.fsum(times)):
-            return count
+        rows = file.execute("SELECT status, phase, configuration, metrics FROM trials ORDER BY id").fetchall()
+    for number, (status, phase, configuration, metrics) in enumerate(rows, 1):
+        times = [value for name, value in json.loads(metrics).items() if name.startswith("time_ms.")]
+        is_run = status == "ok" and not phase.startswith("kernel ") and times
+        if is_run and is_it(json.loads(configuration), math.fsum(times)):
+            return next((binaries for known, binaries in seen if known >= number), None)
     return None
 
 
@@ -526,9 +578,9 @@ def _programs_lines(entries: Mapping[str, Any], document: Mapping[str, Any]) -> 
     named = {name: entry for name, entry in entries.items() if name in NAMED and name != REFUSED}
     lines = [
         "`mptune adopt` of programs without an edit, and `mptune tune` of what it wrote, with "
-        f"{document['budget']} evaluations at each threshold, or as many as begin within {_LIMITED[1]} s. Speedups, "
-        "with 95% intervals, are against the fastest configuration in the program's own types; errors are those of the "
-        "program's answer, here the worst of fresh "
+        f"{document['budget']} evaluations at each threshold, or as many as begin within {document['time_limit']:g} s. "
+        "Speedups, with 95% intervals, are against the fastest configuration in the program's own types; errors are "
+        "those of the program's answer, here the worst of fresh "
         "inputs that no search had.",
         "",
     ]
@@ -677,6 +729,7 @@ def _promise_lines(entries: Mapping[str, Any], document: Mapping[str, Any]) -> l
     compared = {name: entry for name, entry in entries.items() if "faster" in entry}
     faster = [entry["faster"] for entry in compared.values()]
     fewer = {what: fewer_by(compared.values(), what) for what in ("until_decided", "until_as_fast", "compilations")}
+    mixed = [entry for entry in compared.values() if len(set(entry["promise"]["types"].values())) > 1]
     names = {name.partition(",")[0] for name in compared}
     lines = [
         "## Beside PROMISE",
@@ -685,12 +738,17 @@ def _promise_lines(entries: Mapping[str, Any], document: Mapping[str, Any]) -> l
         "same kernels, which `benchmarks/promise.py` writes and compiles for timing as the host backend compiles; both "
         "run on all cores, and times are medians of their launches. Both are asked for as many digits of every number "
         "of the answer, of the program's own data; `mptune` "
-        f"searches types, blocks and whatever else adoption found, with {document['budget']} evaluations. PROMISE's "
-        "compilations decide types and nothing else. To decide types `mptune` needs the instrumented build and what it "
-        "compiles until something in the winner's types has been run and was accurate; what follows is the search for "
-        "speed, whose every kernel is compiled. All of it is counted below. Variables are the type classes of the "
-        "program, and the types that are written in its device code for PROMISE. Seconds are for how long each kept "
-        "cores busy.",
+        f"searches types, blocks and whatever else adoption found, with {document['budget']} evaluations.",
+        "",
+        "A compilation is one of a program or kernel, in whatever types: of PROMISE, as it counts them, its "
+        "reference with CADNA's types and each try; of `mptune` each binary that there is, from adoption on: the "
+        "program as it runs on the processor, the template in the program's types (compared with the program, and "
+        "the baseline) and in the next narrower ones, instrumented builds, and whatever else is compiled up to "
+        "then, also ahead. What is compiled once on a machine is left out of both: CADNA, and the prelude with the "
+        "runtime. PROMISE's decide types and nothing else; `mptune` has decided when a run in the winner's types "
+        "was accurate, and what follows is the search for speed. Both decide the same variables, those whose type "
+        "is written in device code, so that for each variable the ratio is that of all. Where fp32 is right "
+        "throughout, PROMISE needs 3, and nobody a tenth of that. Seconds are for how long each kept cores busy.",
         "",
         target("programs compared", str(len(names)), "≥ 6", len(names) >= 6),
         target(
@@ -701,17 +759,18 @@ def _promise_lines(entries: Mapping[str, Any], document: Mapping[str, Any]) -> l
         ),
         target("the least of that", f"{min(faster, default=math.nan):.2f}", "≥ 1", min(faster, default=0) >= 1),
         target(
-            "times as few compilations for each variable until types were decided, geometric mean",
+            "times as few compilations for each decided variable, geometric mean",
             f"{mean(fewer['until_decided']):.2f}",
             f"≥ {TARGETS['compilations']:g}",
             mean(fewer["until_decided"]) >= TARGETS["compilations"],
         ),
+        f"- the same where types are mixed, of {len(mixed)}: {mean(fewer_by(mixed, 'until_decided')):.2f}",
         f"- the same until the code was as fast as PROMISE's, of the {len(fewer['until_as_fast'])} where it was: "
         f"{mean(fewer['until_as_fast']):.2f}",
         f"- the same in all, until the end of the search for speed: {mean(fewer['compilations']):.2f}",
         "",
         "| program, digits | double C++ (ms) | PROMISE (ms) | mptune (ms) | faster | PROMISE's compilations "
-        "| mptune's until types were decided | until as fast | in all | variables | s |",
+        "| mptune's until types were decided | until as fast | in all | variables, classes | s |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for name, entry in entries.items():
@@ -723,7 +782,7 @@ def _promise_lines(entries: Mapping[str, Any], document: Mapping[str, Any]) -> l
             f"| {name} | {entry['double_ms']:.3g} | {both[0]['time_ms']:.3g} | {both[1]['time_ms']:.3g} | "
             f"{entry['faster']:.2f} | "
             + f"{both[0]['compilations']} | {both[1]['until_decided'] or '-'} | {both[1]['until_as_fast'] or '-'} | "
-            + f"{both[1]['compilations']} | {both[0]['variables']}, {both[1]['variables']} | "
+            + f"{both[1]['compilations']} | {both[0]['variables']}, {both[1]['classes']} | "
             + ", ".join("-" if one["cpu_s"] is None else f"{one['cpu_s']:.0f}" for one in both)
             + " |"
         )
@@ -731,13 +790,21 @@ def _promise_lines(entries: Mapping[str, Any], document: Mapping[str, Any]) -> l
 
 
 def fewer_by(entries: Iterable[Mapping[str, Any]], what: str) -> list[float]:
-    """Return how many times as few compilations for each variable ``mptune`` took than PROMISE, where it got there."""
+    """Return how many times as few compilations ``mptune`` took than PROMISE, where it got there."""
     pairs = [(entry["promise"], entry["mptune"]) for entry in entries]
-    return [
-        theirs["compilations"] / theirs["variables"] * ours["variables"] / ours[what]
-        for theirs, ours in pairs
-        if ours[what] is not None
-    ]
+    return [theirs["compilations"] / ours[what] for theirs, ours in pairs if ours[what] is not None]
+
+
+def lacking(part: str, entry: Mapping[str, Any]) -> list[str]:
+    """Return what the page wants of an entry and it does not have, as those of earlier versions may not."""
+    if part != "programs" and entry.get("why"):
+        return []
+    wanted = [(entry, _WANTED[part])]
+    if part == "programs":
+        wanted += [(result, _OF_THRESHOLD) for result in entry.get("thresholds", {}).values()]
+    if part == "promise":
+        wanted += [(entry.get(who, {}), names) for who, names in _OF_PEERS.items()]
+    return [name for found, names in wanted for name in names if name not in found]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -763,6 +830,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--promise", type=Path, default=Path(sys.prefix), metavar="ENVIRONMENT", help="where PROMISE is")
     found.add_argument("--precisions", default="sd", help="types PROMISE may choose from, by its letters")
     found.add_argument("--budget", type=int, default=60, help="evaluations of each search")
+    found.add_argument("--time-limit", type=float, default=_TIME_LIMIT_S, help="seconds of each search of a program")
     found.add_argument("--signatures", type=int, default=100, help="of each program, for the part traced")
     found.add_argument("--seed", type=int, default=0)
     found.add_argument("--output", type=Path, default=PAGE, help="write the page to this file, the figures beside it")
@@ -787,6 +855,7 @@ def run(options: argparse.Namespace, given: Sequence[str]) -> dict[str, Any]:
         "commands": [],
         "budget": options.budget,
         "thresholds": thresholds,
+        "time_limit": options.time_limit,
         "handwritten_error": options.handwritten_error,
         "precisions": options.precisions,
         "promise_version": "",
@@ -794,9 +863,16 @@ def run(options: argparse.Namespace, given: Sequence[str]) -> dict[str, Any]:
     }
     if options.resume and kept.exists():
         before = json.loads(kept.read_text())
-        if any(before[name] != document[name] for name in ("budget", "thresholds", "handwritten_error", "precisions")):
+        settings = ("budget", "thresholds", "time_limit", "handwritten_error", "precisions")
+        # (Those of earlier versions had no time limit to choose, and had this one.)
+        if any(({"time_limit": _TIME_LIMIT_S} | before)[name] != document[name] for name in settings):
             raise MptuneError(f"{kept} has other settings: leave out --resume, or give another --output")
         document |= {name: before[name] for name in ("commands", "promise_version", *PARTS)}
+        for part in PARTS:
+            for name, entry in list(document[part].items()):
+                if missing := lacking(part, entry):
+                    print(f"{part} {name}: measured anew, as there is no {', '.join(missing)}", file=sys.stderr)
+                    del document[part][name]
     command = shlex.join(["python", "benchmarks/adopt.py", *without_folders(given)])
     document["commands"] = list(dict.fromkeys([*document["commands"], command]))
     for part, name, measure in jobs(options, parts, thresholds, document):
@@ -841,7 +917,9 @@ def jobs(
     for name in [name for name in of_folder if name in chosen]:
         if "programs" in parts:
             before = document["programs"].get(name)
-            found.append(("programs", name, partial(measured, known[name], thresholds, *search, before)))
+            found.append(
+                ("programs", name, partial(measured, known[name], thresholds, options.time_limit, *search, before))
+            )
         if "traced" in parts and name != REFUSED:
             found.append(("traced", name, partial(once, traced, known[name], options.signatures, options.seed)))
     if "handwritten" in parts:

@@ -27,11 +27,8 @@ from mptune.backends.host_compiler import find_compiler
 from mptune.errors import MptuneError
 
 HEADER: Final = Path(__file__).with_name("promise_device.hpp")
-#: How the programs are compiled that are timed, as the host backend compiles.
-_TIMED: Final = (
-    *("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math"),
-    *("-w", "-fopenmp", "-DTIMED"),
-)
+#: Flags of the host backend that are for libraries without C++'s own; programs that are timed have all the others.
+_OF_LIBRARIES: Final = ("-shared", "-fPIC", "-nostdlib", "-fno-exceptions", "-fno-rtti", "-x", "c++", "-")
 _COMPILE: Final = (
     "g++ -std=c++17 -O2 -w -frounding-math -I$CADNA_PATH/include program.cc -o program -L$CADNA_PATH/lib -lcadnaC"
 )
@@ -198,7 +195,10 @@ def built(text: str, arguments: tuple[str, ...]) -> Iterator[Callable[[], float]
         work = Path(folder)
         (work / "program.cc").write_text(text)
         shutil.copy(HEADER, work)
-        subprocess.run([*find_compiler().command, *_TIMED, "program.cc", "-o", "program"], cwd=work, check=True)
+        compiler = find_compiler()
+        flags = [flag for flag in compiler.flags() if flag not in _OF_LIBRARIES and not flag.startswith("-l")]
+        command = [*compiler.command, *flags, "-fopenmp", "-DTIMED", "program.cc", "-o", "program"]
+        subprocess.run(command, cwd=work, check=True)
 
         def time_ms() -> float:
             # What a program says of its own check is of no interest: fewer digits were asked for.
