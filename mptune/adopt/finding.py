@@ -42,7 +42,7 @@ from mptune.adopt.progress import Turns, came_to_nothing
 from mptune.adopt.reading import Memory, Parameter, Program
 from mptune.adopt.scratch import scratch_parameters
 from mptune.adopt.sequence import Call, Number, literal, replay
-from mptune.adopt.template import Template, class_of, template
+from mptune.adopt.template import VECTOR_WIDTH, Template, class_of, template
 from mptune.adopt.tiling import UNROLL
 from mptune.kernel.application import TAKEN
 from mptune.precision import POLICIES
@@ -67,6 +67,7 @@ _LARGEST_BLOCK: Final = 1024
 _PER_THREAD: Final = (1, 2, 4, 8, 16, 32, 64)
 _ROWS_PER_THREAD: Final = (1, 2, 4, 8)
 _UNROLLS: Final = (1, 2, 4, 8, 16)
+_VECTOR_WIDTHS: Final = (1, 2, 4, 8)
 #: How often what a thread of the program does may be written out: compilers take minutes over more.
 _MOST_COPIES: Final = 256
 #: What a search can number, with some room left.
@@ -379,12 +380,13 @@ def _geometry(known: _Known, each: LaunchedKernel, threads: Sequence[str], made:
         grids = {one.grid for one in each.launches}
         grid = [known.of_launch(each, f"grid_{AXES[a]}", [g[a] for g in grids], block=first.block[a]) for a in axes]
         block = [known.of_launch(each, f"block_{AXES[a]}", [b[a] for b in each.blocks]) for a in axes]
-        return Geometry({}, (), tuple(grid), tuple(block))
+        return Geometry({}, (), (), tuple(grid), tuple(block))
     has_rows = made.is_tiled and len(axes) > 1
     choices: dict[str, Sequence[int]] = {
         **({"per_thread": _PER_THREAD} if threads else {}),
         **({"per_thread_y": _ROWS_PER_THREAD} if has_rows else {}),
         **({UNROLL: _UNROLLS} if made.unrolls else {}),
+        **({VECTOR_WIDTH: _VECTOR_WIDTHS} if made.has_vectors else {}),
     }
     copies = " * ".join(choices)
     grid, block, divided = [], [], []
@@ -414,7 +416,10 @@ def _geometry(known: _Known, each: LaunchedKernel, threads: Sequence[str], made:
         constraints.append(f"{min(32, math.prod(first.block))} <= {product} <= {_LARGEST_BLOCK}")
     if has_rows or made.unrolls:
         constraints.append(f"{copies} <= {_MOST_COPIES}")
-    return Geometry(choices, (*constraints, *divided), tuple(grid), tuple(block))
+    if made.has_vectors:
+        constraints.append(f"{VECTOR_WIDTH} <= per_thread")
+    gpu_only = (VECTOR_WIDTH,) if made.has_vectors else ()
+    return Geometry(choices, gpu_only, (*constraints, *divided), tuple(grid), tuple(block))
 
 
 def _widths(each: LaunchedKernel, axis: int, *, is_divided: bool) -> list[int]:

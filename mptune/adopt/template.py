@@ -16,14 +16,16 @@ from mptune.adopt.parsing import Edits, Extent, TemplateArgument
 from mptune.adopt.phases import in_phases, in_templates
 from mptune.adopt.reading import Declaration, Kernel, Parameter, Program, TemplateCall
 from mptune.adopt.rewriting import HIP_SHARED
-from mptune.adopt.tiling import UNROLL, of_templates, tiled
+from mptune.adopt.tiling import UNROLL, of_templates, side_by_side, tiled
 from mptune.prelude import short_intrinsics
 from mptune.reserved import prelude_names, why_reserved
 
-__all__ = ["KEEPS_UNSIGNED", "POLICY", "Template", "class_of", "fields_of", "layout_of", "template"]
+__all__ = ["KEEPS_UNSIGNED", "POLICY", "VECTOR_WIDTH", "Template", "class_of", "fields_of", "layout_of", "template"]
 
 #: The parameter that says how mathematical functions are computed.
 POLICY: Final = "policy"
+#: The parameter that says how many neighbours a GPU's thread does at once.
+VECTOR_WIDTH: Final = "vector_width"
 #: Why unsigned indices are not computed in 64 bits on the host.
 KEEPS_UNSIGNED: Final = "Unsigned indices stay in 32 bits, where they wrap: in 64 bits the answer is not the program's."
 #: Around what is an expression of the template, until the program's own braces are escaped.
@@ -118,6 +120,7 @@ class Template:
         has_policy: whether it calls mathematical functions by policy.
         is_tiled: whether it does the work of a tile of threads at once: ``per_thread`` columns, ``per_thread_y`` rows.
         unrolls: whether it has loops around the tile that are unrolled ``unroll`` times.
+        has_vectors: whether ``vector_width`` of a thread's elements are neighbours on a GPU, and moved at once.
     """
 
     function: str
@@ -126,6 +129,7 @@ class Template:
     has_policy: bool
     is_tiled: bool = False
     unrolls: bool = False
+    has_vectors: bool = False
 
 
 def template(
@@ -164,6 +168,8 @@ def template(
     own = edited.of(kernel.extent, kernel.label, kernel.calls)
     passed, first = _passed(kernel, edited, own, offsets, frozenset(nulls), apart)
     phases = _in_phases(program, kernel, own, in_block) if kernel.has_barrier and in_block else None
+    tile = tiled(program, kernel, own, of_templates(f"UNROLL({_OPEN}{UNROLL}{_CLOSE})")) if threads else None
+    vectors = side_by_side(program, kernel, own, apart) if threads and tile is None else None
     rest = _without_parameters(phases or own.text(kernel.body), kernel.arguments).removeprefix("{")
     # What is local in the kernel may be called as a field of a struct is here that it is passed.
     flat = {
@@ -172,7 +178,6 @@ def template(
     opening, closing = ("\n    {", "\n}") if flat & set(_WORD.findall(own.text(kernel.body))) else ("", "")
     start = "".join(f"\n    {line}" for line in first) + opening
     body = start + rest + closing
-    tile = tiled(program, kernel, own, of_templates(f"UNROLL({_OPEN}{UNROLL}{_CLOSE})")) if threads else None
 
     def inside(lines: str) -> str:
         return start + textwrap.indent("\n" + _without_parameters(lines, kernel.arguments), "    ") + f"\n{closing}"
@@ -180,6 +185,9 @@ def template(
     if tile is not None:
         condition = inside(tile.condition) if tile.condition else ""
         kernels = _of_tiles(function, passed, threads, inside(tile.body), condition)
+    elif vectors is not None:
+        condition = inside(vectors.condition) if vectors.condition else ""
+        kernels = _of_vectors(function, passed, threads, body, condition, vectors.pointers)
     elif threads:
         kernels = _of_threads(function, passed, threads, body)
     else:
@@ -196,7 +204,8 @@ def template(
     wraps = f"// {KEEPS_UNSIGNED}\n" if edited.keeps_unsigned else ""
     text = f"// {kernel.label}, adopted from {kernel.extent}\n{wraps}\n{_escaped(text)}\n"
     is_tiled, unrolls = tile is not None, tile is not None and tile.unrolls
-    return Template(function, text, frozenset(edited.used), edited.has_policy, is_tiled, unrolls)
+    has_vectors = vectors is not None
+    return Template(function, text, frozenset(edited.used), edited.has_policy, is_tiled, unrolls, has_vectors)
 
 
 def _passed(
@@ -246,21 +255,45 @@ def _of_threads(function: str, passed: Mapping[str, str], threads: Sequence[str]
     ]
 
 
+def _of_vectors(
+    function: str,
+    passed: Mapping[str, str],
+    threads: Sequence[str],
+    body: str,
+    condition: str,
+    pointers: Sequence[str],
+) -> list[str]:
+    """Return the texts of a kernel whose threads do the work of several, of neighbours at once on a GPU."""
+    call = f"{function}_thread({', '.join([*passed, 'VECTOR_THREAD'])})"
+    has_work = f"{function}_has_work({', '.join([*passed, 'VIRTUAL_THREAD'])})" if condition else "true"
+    return [
+        *_condition_of(function, passed, condition),
+        f"VECTOR_FUNCTION void {function}_thread({_shown(passed, 'VECTOR_INDICES')}) {{{body}",
+        f'extern "C" __global__ void {function}({_shown(passed)}) {{\n'
+        f"    GRID_VECTORS({_OPEN}per_thread{_CLOSE}, {_OPEN}{VECTOR_WIDTH}{_CLOSE}, {_extents(threads)},\n"
+        f"        {has_work}, ({', '.join(pointers)}),\n        {call});\n}}",
+    ]
+
+
 def _of_tiles(function: str, passed: Mapping[str, str], threads: Sequence[str], body: str, condition: str) -> list[str]:
     """Return the texts of a kernel whose threads do the work of a tile at once, of the threads that have work."""
     rows = f"{_OPEN}per_thread_y{_CLOSE}" if len(threads) > 1 else "1"
     call = f"{function}_tile({', '.join([*passed, 'THIS_TILE'])})"
     has_work = f"{function}_has_work({', '.join([*passed, 'TILE_THREAD'])})" if condition else "true"
-    texts = [
+    return [
+        *_condition_of(function, passed, condition),
         f"template <class Tile>\n__device__ __forceinline__ void {function}_tile({_shown(passed, 'TILE_INDICES')}) "
         f"{{{body}}}",
         f'extern "C" __global__ void {function}({_shown(passed)}) {{\n'
         f"    GRID_TILES({_OPEN}per_thread{_CLOSE}, {rows}, {_extents(threads)},\n        {has_work},\n"
         f"        {call});\n}}",
     ]
+
+
+def _condition_of(function: str, passed: Mapping[str, str], condition: str) -> list[str]:
+    """Return the text of the function that says whether a thread has anything to do, if there is a condition."""
     indices = _shown(passed, "VIRTUAL_INDICES")
-    first = f"__device__ __forceinline__ bool {function}_has_work({indices}) {{{condition}}}"
-    return [first, *texts] if condition else texts
+    return [f"__device__ __forceinline__ bool {function}_has_work({indices}) {{{condition}}}"] if condition else []
 
 
 def _extents(threads: Sequence[str]) -> str:

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from mptune.adopt.parsing import Edits, Extent, Function, Node, TranslationUnit
 from mptune.adopt.reading import Kernel, Program
 
-__all__ = ["UNROLL", "Dialect", "Tiled", "of_templates", "tiled"]
+__all__ = ["UNROLL", "Dialect", "SideBySide", "Tiled", "of_templates", "side_by_side", "tiled"]
 
 #: The parameter that says how often the innermost loops around a tile are unrolled.
 UNROLL: Final = "unroll"
@@ -39,6 +39,14 @@ _LOOPS: Final = ("FOR_STMT", "WHILE_STMT", "DO_STMT", "CXX_FOR_RANGE_STMT")
 _UNKNOWN: Final = ("LAMBDA_EXPR", "GOTO_STMT", "LABEL_STMT", "SWITCH_STMT", "CXX_TRY_STMT", "CXX_FOR_RANGE_STMT")
 _LEAVES: Final = ("BREAK_STMT", "CONTINUE_STMT", "RETURN_STMT")
 _QUALIFIERS: Final = re.compile(r"\b(const|constexpr|register)\b")
+#: Numbers in memory of which neighbours are moved at once, and those that count them without a loss.
+_MOVED: Final = ("DOUBLE", "FLOAT", "INT", "UINT")
+_INDICES: Final = ("INT", "UINT", "LONG", "ULONG", "LONGLONG", "ULONGLONG")
+#: Expressions that are computed whenever the statement is that they are in.
+_COMPUTED: Final = (
+    *("COMPOUND_STMT", "DECL_STMT", "VAR_DECL", "PAREN_EXPR", "UNEXPOSED_EXPR", "CALL_EXPR", "ARRAY_SUBSCRIPT_EXPR"),
+    *("UNARY_OPERATOR", "COMPOUND_ASSIGNMENT_OPERATOR", "MEMBER_REF_EXPR", "INIT_LIST_EXPR", *_CASTS),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +86,19 @@ class Tiled:
     unrolls: bool
 
 
+@dataclass(frozen=True, slots=True)
+class SideBySide:
+    """What threads next to each other in x have next to each other in memory, too.
+
+    Attributes:
+        condition: the body of a function that says whether a thread has anything to do; "" if all have.
+        pointers: to what they have: the first of them to the elements marked with 0.
+    """
+
+    condition: str
+    pointers: tuple[str, ...]
+
+
 def tiled(program: Program, kernel: Kernel, edits: Edits, dialect: Dialect) -> Tiled | None:
     """Return a kernel's body for a tile of its threads; None where no loop is the same for all, or that is not known.
 
@@ -87,14 +108,29 @@ def tiled(program: Program, kernel: Kernel, edits: Edits, dialect: Dialect) -> T
         edits: what is changed in its text.
         dialect: how it is written.
     """
-    known = [(unit, function) for unit in program.units for function in unit.functions if function.is_kernel]
-    for unit, function in known:
-        if function.label == kernel.label and function.extent == kernel.extent:
-            try:
-                return _Tiler(program, kernel, unit, function, edits, dialect).result()
-            except _LeaveItError:
-                return None
-    return None
+    try:
+        return _Tiler(program, kernel, edits, dialect).result()
+    except _LeaveItError:
+        return None
+
+
+def side_by_side(program: Program, kernel: Kernel, edits: Edits, apart: Collection[str]) -> SideBySide | None:
+    """Mark in a kernel's text what its threads have side by side in memory; None, and no mark, where they have nothing.
+
+    That is an element whose index is one higher in the next thread along x, and which each thread that has anything
+    to do reads or writes, whichever way it goes. What is written is used by no other thread.
+
+    Args:
+        program: that it is of.
+        kernel: one whose threads do not wait for each other.
+        edits: gets ``OWN_INPUT``, ``OWN_RESULT`` and ``OWN_ELEMENT`` around such elements, and ``HAS_WORK`` and
+            ``HAS_NONE`` around what says which threads have anything to do.
+        apart: the pointers to memory that the kernel does not write to by another name.
+    """
+    try:
+        return _Tiler(program, kernel, edits, of_templates("")).side_by_side(apart)
+    except _LeaveItError:
+        return None
 
 
 class _LeaveItError(Exception):
@@ -130,6 +166,25 @@ class _Variable:
         return str(self.cursor.type.get_canonical().kind.name)
 
 
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """One use of a parameter that is a pointer.
+
+    Attributes:
+        node: the element, or the pointer where something else is done with it.
+        place: which element of a thread's own; "" if it is not known to be one.
+        is_read: whether its value is used.
+        is_written: whether it gets another one.
+        is_certain: whether each thread that has anything to do comes by.
+    """
+
+    node: Node
+    place: str
+    is_read: bool
+    is_written: bool
+    is_certain: bool
+
+
 @dataclass(slots=True)
 class _Item:
     """A statement, or a declarator of one.
@@ -154,16 +209,9 @@ class _Item:
 class _Tiler:
     """Finds out what the body of a kernel becomes."""
 
-    def __init__(
-        self,
-        program: Program,
-        kernel: Kernel,
-        unit: TranslationUnit,
-        function: Function,
-        edits: Edits,
-        dialect: Dialect,
-    ) -> None:
-        self._unit, self._edits, self._dialect = unit, edits, dialect
+    def __init__(self, program: Program, kernel: Kernel, edits: Edits, dialect: Dialect) -> None:
+        self._unit, function = _read_from(program, kernel)
+        self._edits, self._dialect = edits, dialect
         self._file = kernel.extent.file
         self._source = next(file.text for file in program.files if file.path == self._file)
         self._block = function.block
@@ -185,21 +233,9 @@ class _Tiler:
 
     def result(self) -> Tiled | None:
         """Return the body; None if no loop is around a tile."""
-        conditions, statements = self._guarded()
-        if any(inner.kind == "RETURN_STMT" for node in statements for inner in node.walk()):
+        condition, items = self._understood(*self._guarded())
+        if not any(item.kind == "loop" for item in items):
             return None
-        for node in statements:
-            self._find_changes(node, ())
-        known = -1
-        while known != len(self._own):  # until no variable turns out to be each thread's own
-            known = len(self._own)
-            self._find_axes()
-            items = self._items(statements)
-            self._find_own(items)
-        parameters = (variable for variable in self._variables.values() if variable.node is None)
-        if not any(item.kind == "loop" for item in items) or any(variable.axes for variable in parameters):
-            return None
-        condition = self._condition(conditions)
         self._number(items, 0)
         uses = self._uses(items)
         kept = {key for key, regions in uses.items() if self._is_kept(self._variables[key], regions, items)}
@@ -209,6 +245,110 @@ class _Tiler:
             return None
         body = "\n".join(self._written(items, kept))
         return Tiled(condition, body, bool(self._dialect.unroll) and self._dialect.unroll in body)
+
+    def side_by_side(self, apart: Collection[str]) -> SideBySide | None:
+        """Mark what threads have side by side in memory."""
+        conditions, statements = self._guarded()
+        condition, _ = self._understood(conditions, statements)
+        uses: dict[int, list[_Use]] = {}
+        for node in statements:
+            self._find_uses(node, uses, is_certain=True)
+        marks: list[tuple[str, list[_Use]]] = []
+        for key, found in uses.items():
+            variable = self._variables[key]
+            if variable.name in apart and not variable.changes:
+                is_input = self._role.get(variable.name) == "in"
+                marks += ((variable.name, places) for places in _own_places(found, is_input=is_input))
+        if not marks:
+            return None
+        for number, (_, places) in enumerate(marks):
+            is_read, is_written = any(use.is_read for use in places), any(use.is_written for use in places)
+            name = "OWN_ELEMENT" if is_read and is_written else "OWN_RESULT" if is_written else "OWN_INPUT"
+            # (A macro has its argument more than once.)
+            for place in dict.fromkeys(use.node.extent for use in places if use.node.extent is not None):
+                self._edits.surround(place, f"{name}({number}, ", ")")
+        for node, holds in conditions:
+            if node.extent is not None:
+                self._edits.surround(node.extent, "HAS_WORK(" if holds else "HAS_NONE(", ")")
+        return SideBySide(condition, tuple(name for name, _ in marks))
+
+    def _understood(
+        self, conditions: Sequence[tuple[Node, bool]], statements: Sequence[Node]
+    ) -> tuple[str, list[_Item]]:
+        """Return the body of a function that says whether a thread has anything to do, and what those do that have."""
+        if any(inner.kind == "RETURN_STMT" for node in statements for inner in node.walk()):
+            raise _LeaveItError
+        for node in statements:
+            self._find_changes(node, ())
+        known = -1
+        while known != len(self._own):  # until no variable turns out to be each thread's own
+            known = len(self._own)
+            self._find_axes()
+            items = self._items(statements)
+            self._find_own(items)
+        if any(variable.axes for variable in self._variables.values() if variable.node is None):
+            raise _LeaveItError
+        return self._condition(conditions), items
+
+    # -- what threads have side by side --------------------------------------------------------
+
+    def _find_uses(
+        self, node: Node, uses: dict[int, list[_Use]], *, is_certain: bool, parent: Node | None = None
+    ) -> None:
+        """Collect what is done with the memory that parameters point at, by the parameter."""
+        base = _bare(node.children[0]) if node.kind == "ARRAY_SUBSCRIPT_EXPR" else node
+        named = base.referenced if base.kind == "DECL_REF_EXPR" else None
+        variable = self._variables.get(named.hash) if named is not None else None
+        if variable is not None and variable.node is None and variable.kind == "POINTER":
+            change = parent if parent is not None and parent.children[0].cursor.hash == node.cursor.hash else None
+            is_written = change is not None and (_is_assignment(change) or change.operator in ("++", "--"))
+            is_read = change is None or change.operator != "="
+            is_value = is_written or (parent is not None and parent.kind == "UNEXPOSED_EXPR")
+            place = self._place(node, base) if base is not node and is_value else ""
+            use = _Use(node, place, is_read, is_written, is_certain)
+            uses.setdefault(variable.cursor.hash, []).append(use)
+            if base is not node:
+                self._find_uses(node.children[1], uses, is_certain=is_certain, parent=node)
+            return
+        for position, child in enumerate(node.children):
+            is_first = position == 0 and node.kind in ("IF_STMT", "CONDITIONAL_OPERATOR", "BINARY_OPERATOR")
+            is_both = node.kind == "BINARY_OPERATOR" and node.operator not in ("&&", "||")
+            follows = is_certain and (is_first or is_both or node.kind in _COMPUTED)
+            self._find_uses(child, uses, is_certain=follows, parent=node)
+
+    def _place(self, node: Node, base: Node) -> str:
+        """Return which element of a thread's own this is; "" if it is none, or may be another one later."""
+        index, place = node.children[1], node.extent
+        named = [self._variables.get(inner.referenced.hash) for inner in index.walk() if inner.referenced is not None]
+        if node.canonical.kind.name not in _MOVED or "volatile" in node.cursor.type.spelling or place is None:
+            return ""
+        if self._step(index) != 1 or not self._is_pure(index) or any(v is not None and v.changes for v in named):
+            return ""
+        text = self._source[place.start : place.end] if place.file == self._file else ""
+        is_written_out = re.fullmatch(rf"{base.spelling}\s*\[.*\]", text, re.DOTALL) is not None
+        return f"{''.join(text.split())} {[v.cursor.hash for v in named if v is not None]}" if is_written_out else ""
+
+    def _step(self, node: Node) -> int | None:
+        """Return by how much a whole number is higher in the next thread along x; None if that is not known."""
+        node = _bare(node)
+        if "x" not in self._axes(node):
+            return 0
+        if node.canonical.kind.name not in _INDICES:
+            return None
+        if node.kind in _CASTS:
+            return self._step(node.children[-1])
+        if node.kind == "MEMBER_REF_EXPR":
+            return 1 if node.children and node.children[0].spelling == "threadIdx" else None
+        if node.kind == "DECL_REF_EXPR" and node.referenced is not None:
+            variable = self._variables.get(node.referenced.hash)
+            if variable is None or variable.initial is None or variable.changes or variable.kind not in _INDICES:
+                return None
+            return self._step(variable.initial)
+        if node.kind == "BINARY_OPERATOR" and node.operator in ("+", "-"):
+            one, other = map(self._step, node.children)
+            if one is not None and other is not None:
+                return one + other if node.operator == "+" else one - other
+        return None
 
     # -- which threads do anything -------------------------------------------------------------
 
@@ -227,6 +367,8 @@ class _Tiler:
                 break
             condition, then = node.children
             inner = _statements(then)
+            if any(_reads_memory(one) for one in condition.walk()):
+                break
             if [one.kind for one in inner] == ["RETURN_STMT"]:
                 conditions.append((condition, False))
                 rest = rest[1:]
@@ -315,8 +457,9 @@ class _Tiler:
             variable = self._variables.get(node.referenced.hash) if node.referenced is not None else None
             return variable.axes if variable is not None else _NONE
         found = _NONE.union(*(self._axes(child) for child in node.children))
-        is_read = node.kind == "ARRAY_SUBSCRIPT_EXPR" or (node.kind == "UNARY_OPERATOR" and node.operator == "*")
-        is_read = is_read or (node.kind == "MEMBER_REF_EXPR" and bool(node.children) and _is_pointer(node.children[0]))
+        is_read = _reads_memory(node) or (
+            node.kind == "MEMBER_REF_EXPR" and bool(node.children) and _is_pointer(node.children[0])
+        )
         if is_read and self._is_written(node.children[0], ()):
             return _ALL
         if node.kind == "CALL_EXPR" and any(_is_pointer(a) and self._is_written(a, ()) for a in node.arguments):
@@ -629,6 +772,36 @@ _ASIDE: Final = re.compile(r"\s*(//|#\s*pragma\b|/\*.*\*/\s*$)")
 _CONDITIONAL: Final = re.compile(r"^[ \t]*#[ \t]*(?!pragma\b)", re.MULTILINE)
 
 
+def _own_places(uses: Iterable[_Use], *, is_input: bool) -> list[list[_Use]]:
+    """Return those of all uses of a pointer that may be marked, by the element."""
+    places: dict[str, list[_Use]] = {}
+    for use in uses:
+        places.setdefault(use.place, []).append(use)
+    others = places.pop("", [])
+    certain = [each for each in places.values() if any(use.is_certain for use in each)]
+    if is_input:
+        return [] if any(use.is_written for each in certain for use in each) else certain
+    # What is written has to be the thread's alone. Of several elements one may be the next thread's other one; those
+    # that are written once, and not read, end up as they would.
+    is_alone = len(places) == 1 or all(len(each) == 1 and not each[0].is_read for each in certain)
+    return certain if is_alone and not others and len(certain) == len(places) else []
+
+
+def _read_from(program: Program, kernel: Kernel) -> tuple[TranslationUnit, Function]:
+    for unit in program.units:
+        for function in unit.functions:
+            if function.is_kernel and function.label == kernel.label and function.extent == kernel.extent:
+                return unit, function
+    raise _LeaveItError
+
+
+def _bare(node: Node) -> Node:
+    """Return what is in parentheses, or converted without a word."""
+    while node.kind in ("UNEXPOSED_EXPR", "PAREN_EXPR") and len(node.children) == 1:
+        node = node.children[0]
+    return node
+
+
 def _statements(node: Node) -> list[Node]:
     return list(node.children) if node.kind == "COMPOUND_STMT" else [node]
 
@@ -649,6 +822,10 @@ def _is_assignment(node: Node) -> bool:
 
 def _is_pointer(node: Node) -> bool:
     return str(node.canonical.kind.name) == "POINTER"
+
+
+def _reads_memory(node: Node) -> bool:
+    return node.kind == "ARRAY_SUBSCRIPT_EXPR" or (node.kind == "UNARY_OPERATOR" and node.operator == "*")
 
 
 def _points(node: Node) -> bool:

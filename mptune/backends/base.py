@@ -306,7 +306,10 @@ class Device(ABC):
 
     @abstractmethod
     def constraints(self) -> tuple[str, ...]:
-        """Return what every launch on this device must satisfy, as constraints over block and shared memory."""
+        """Return what every launch on this device must satisfy, as constraints over block and shared memory.
+
+        A processor has ``not gpu_only``, too: of what is for GPUs alone a kernel has its first value there.
+        """
 
     def identity(self) -> tuple[str, ...]:
         """Return what timings depend on besides what :meth:`describe` tells."""

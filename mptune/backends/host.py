@@ -311,8 +311,9 @@ class HostDevice(Device):
         return HostBuffer(nbytes)
 
     def constraints(self) -> tuple[str, ...]:
-        """Return the limits of a launch over ``threads_per_block`` and ``shared_bytes``."""
-        return f"threads_per_block <= {_MAX_THREADS_PER_BLOCK}", f"shared_bytes <= {_MAX_SHARED_BYTES}"
+        """Return the limits of a launch over ``threads_per_block`` and ``shared_bytes``, and what is for GPUs alone."""
+        limits = f"threads_per_block <= {_MAX_THREADS_PER_BLOCK}", f"shared_bytes <= {_MAX_SHARED_BYTES}"
+        return *limits, "not gpu_only"
 
     def identity(self) -> tuple[str, ...]:
         """Return the model of the processor and how many cores are used."""

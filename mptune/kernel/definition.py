@@ -76,6 +76,7 @@ class Kernel(Tunable):
             so serves sizes that were never tuned.
         swap: pairs of buffers that change places from launch to launch, as those of a time stepper do: what one launch
             wrote as the second, the next reads as the first. Outputs are those of the last launch.
+        gpu_only: parameters that change nothing on a processor, where they have their first value.
         instrumented: whether the errors of types are first told by a build in which they are chosen when it runs, on
             the host, and what that shows to be hopeless is never compiled (``docs/templates.md``).
         description: one line for ``mptune list``.
@@ -104,6 +105,7 @@ class Kernel(Tunable):
     launches: str | int = 1
     swap: Sequence[tuple[str, str]] = ()
     runtime_sizes: Sequence[str] = ()
+    gpu_only: Sequence[str] = ()
 
     def __post_init__(self, over: Over | None, reduce: Reduce) -> None:
         flops: Any = self.flops
@@ -114,6 +116,7 @@ class Kernel(Tunable):
             flops=NamedValues(flops) if isinstance(flops, Mapping) else flops,
             swap=tuple((one, other) for one, other in self.swap),
             runtime_sizes=tuple(self.runtime_sizes),
+            gpu_only=tuple(self.gpu_only),
         )
         Tunable.__post_init__(self, over, reduce)
 
@@ -202,6 +205,9 @@ class Kernel(Tunable):
             if not 1 <= len(axes) <= 3:
                 raise KernelError(f"{self.called}: {what} needs one to three axes, not {len(axes)}")
         self._check_swap()
+        for name in self.gpu_only:
+            if name not in self._by_name:
+                raise UnknownNameError(f"parameter in gpu_only of {self.called}:", name, self._by_name)
         if self.sizes:  # otherwise the application it is part of has them
             self._check_expressions((*self.sizes["default"], *self.data_sizes))
         for name in self.runtime_sizes:

@@ -19,8 +19,8 @@ __all__ = ["device_constraints", "space_on", "spread", "widest"]
 
 #: So many configurations are tried where a launch may rule one out.
 _TRIED: Final = 100
-#: What a limit calls an axis.
-_AXIS: Final = re.compile(r"\b(block|grid)_[xyz] <=")
+#: What a limit is of that a kernel may not have.
+_MISSING: Final = re.compile(r"\b(block|grid)_[xyz] <=|\bgpu_only\b")
 
 
 def device_constraints(kernel: Kernel, limits: Sequence[str]) -> tuple[str, ...]:
@@ -28,16 +28,20 @@ def device_constraints(kernel: Kernel, limits: Sequence[str]) -> tuple[str, ...]
 
     Args:
         kernel: supplies what a block, its shared memory and the grid are made of.
-        limits: constraints over ``threads_per_block``, ``shared_bytes`` and the axes ``block_x`` to ``grid_z``; those
-            over an axis the kernel does not have are left out.
+        limits: constraints over ``threads_per_block``, ``shared_bytes``, the axes ``block_x`` to ``grid_z``, and
+            ``gpu_only``: whether a parameter that changes nothing on a processor has another value than its first;
+            those over what the kernel does not have are left out.
     """
     threads = "*".join(f"({axis})" for axis in kernel.block)
     meaning = {"threads_per_block": f"({threads})", "shared_bytes": f"({kernel.shared_bytes})"}
     for what, extents in (("block", kernel.block), ("grid", kernel.grid)):
         meaning |= {f"{what}_{axis}": f"({extent})" for axis, extent in zip("xyz", extents, strict=False)}
+    if kernel.gpu_only:
+        values = {parameter.name: parameter.values[0] for parameter in kernel.parameters}
+        meaning["gpu_only"] = f"({' or '.join(f'{name} != {values[name]!r}' for name in kernel.gpu_only)})"
     known = re.compile(rf"\b({'|'.join(meaning)})\b")
     spelt = (known.sub(lambda name: meaning[name[0]], limit) for limit in limits)
-    return tuple(limit for limit in spelt if not _AXIS.search(limit))
+    return tuple(limit for limit in spelt if not _MISSING.search(limit))
 
 
 def space_on(tunable: Tunable, sizes: Sizes, limits: Sequence[str]) -> SearchSpace:

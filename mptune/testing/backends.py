@@ -136,8 +136,8 @@ class BackendConformance:
     def test_constraints_are_expressions_over_the_launch(self) -> None:
         backend = self.backend
         axes = [f"{what}_{axis}" for what in ("block", "grid") for axis in "xyz"]
-        small = {"threads_per_block": 32, "shared_bytes": 0, **dict.fromkeys(axes, 1)}
-        large = {"threads_per_block": 10**6, "shared_bytes": 10**9, **dict.fromkeys(axes, 2**40)}
+        small = {"threads_per_block": 32, "shared_bytes": 0, "gpu_only": False, **dict.fromkeys(axes, 1)}
+        large = {"threads_per_block": 10**6, "shared_bytes": 10**9, "gpu_only": True, **dict.fromkeys(axes, 2**40)}
         constraints = [Expression(text) for text in backend.device.constraints()]
         assert all(constraint.names <= small.keys() for constraint in constraints)
         assert all(constraint.evaluate(small) for constraint in constraints)

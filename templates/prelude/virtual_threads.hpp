@@ -202,6 +202,200 @@ struct per_row {
 #endif
 #endif
 
+// Calls a function as GRID_THREADS does. On a GPU a thread does `width` neighbours at once and moves their own elements of
+// memory as vectors, where these are aligned.
+//
+//   VECTOR_FUNCTION void axpy_thread(float a, const float* x, float* y, int n, VECTOR_INDICES) {
+//       const int i = blockIdx.x * blockDim.x + threadIdx.x;
+//       if (HAS_WORK(i < n)) OWN_ELEMENT(0, y[i]) = a * OWN_INPUT(1, x[i]) + OWN_ELEMENT(0, y[i]);
+//   }
+//   ...
+//       GRID_VECTORS({{ per_thread }}, {{ vector_width }}, {{ threads }}, 1, 1, axpy_has_work(a, x, y, n, VIRTUAL_THREAD), (y, x),
+//                    axpy_thread(a, x, y, n, VECTOR_THREAD));
+//
+// A thread's own element is beside its neighbour's. All threads that have work use it, whatever else they do: they read
+// OWN_INPUT, write OWN_RESULT, and may do both with OWN_ELEMENT. No other thread writes to it, nor uses what is written to.
+// Each has a number; the kernel lists their pointers in that order. HAS_WORK(...) and HAS_NONE(...), of which a program
+// returns, stand around what `has_work` says, too. On the host none of them does anything: there the compiler makes vectors.
+#if defined(MPTUNE_HOST)
+#define VECTOR_FUNCTION __device__
+#define VECTOR_INDICES VIRTUAL_INDICES
+#define VECTOR_THREAD VIRTUAL_THREAD
+#define OWN_INPUT(number, ...) (__VA_ARGS__)
+#define OWN_ELEMENT(number, ...) (__VA_ARGS__)
+#define OWN_RESULT(number, ...) (__VA_ARGS__)
+#define HAS_WORK(...) (__VA_ARGS__)
+#define HAS_NONE(...) (__VA_ARGS__)
+#define GRID_VECTORS(per_thread, width, x_threads, y_threads, z_threads, has_work, pointers, ...) \
+    GRID_THREADS(per_thread, x_threads, y_threads, z_threads, __VA_ARGS__)
+#else
+namespace mp {
+namespace detail {
+
+// The elements of neighbours. Where they are, the first neighbour says that comes by.
+template <int Width, class T>
+struct own_vector {
+    using vector = vec<typename bare<T>::type, Width>;
+    vector values;
+    T* at;
+    bool is_there = false, is_changed = false;
+
+    MPTUNE_INLINE bool is_aligned() const { return reinterpret_cast<unsigned long long>(at) % alignof(vector) == 0; }
+    MPTUNE_INLINE void load(T* first) {
+        if (is_there) return;
+        is_there = true;
+        at = first;
+        if (is_aligned()) {
+            values = mp::load<Width>(at);
+        } else {
+            MPTUNE_UNROLL
+            for (int i = 0; i < Width; ++i) values.data[i] = at[i];
+        }
+    }
+    MPTUNE_INLINE void store() const {
+        if constexpr (!same<T, const T>) {
+            if (!is_changed) return;
+            if (is_aligned()) {
+                mp::store(at, values);
+            } else {
+                MPTUNE_UNROLL
+                for (int i = 0; i < Width; ++i) at[i] = values.data[i];
+            }
+        }
+    }
+};
+
+template <int Width, class... T>
+struct own_vectors {
+    MPTUNE_INLINE void store() const {}
+};
+template <int Width, class T, class... Others>
+struct own_vectors<Width, T, Others...> {
+    own_vector<Width, T> first;
+    own_vectors<Width, Others...> others;
+
+    template <int Number>
+    MPTUNE_INLINE auto& get() {
+        if constexpr (Number == 0) {
+            return first;
+        } else {
+            return others.template get<Number - 1>();
+        }
+    }
+    MPTUNE_INLINE void store() const {
+        first.store();
+        others.store();
+    }
+};
+template <int Width, class... T>
+MPTUNE_INLINE own_vectors<Width, T...> own_of(T*...) {
+    return {};
+}
+
+// How one of the neighbours gets at its own, and how a thread does that has none.
+template <int Lane, class Vectors>
+struct own_lane {
+    Vectors& vectors;
+    template <int Number, class T>
+    MPTUNE_INLINE T& input(T& here) const {
+        auto& own = vectors.template get<Number>();
+        if constexpr (Lane == 0) own.load(&here);
+        return own.values.data[Lane];
+    }
+    template <int Number, class T>
+    MPTUNE_INLINE T& element(T& here) const {
+        if constexpr (Lane == 0) vectors.template get<Number>().is_changed = true;
+        return input<Number>(here);
+    }
+    template <int Number, class T>
+    MPTUNE_INLINE T& result(T& here) const {
+        auto& own = vectors.template get<Number>();
+        if constexpr (Lane == 0) {
+            own.at = &here;
+            own.is_changed = true;
+        }
+        return own.values.data[Lane];
+    }
+    static constexpr MPTUNE_INLINE bool has_work(bool) { return true; }
+};
+struct own_memory {
+    template <int, class T>
+    static constexpr MPTUNE_INLINE T& input(T& here) {
+        return here;
+    }
+    template <int, class T>
+    static constexpr MPTUNE_INLINE T& element(T& here) {
+        return here;
+    }
+    template <int, class T>
+    static constexpr MPTUNE_INLINE T& result(T& here) {
+        return here;
+    }
+    static constexpr MPTUNE_INLINE bool has_work(bool condition) { return condition; }
+};
+
+template <int Lane>
+struct lane_number {
+    static constexpr int value = Lane;
+};
+template <int Width, int Lane = 0, class Function>
+MPTUNE_INLINE void each_lane(const Function& function) {
+    if constexpr (Lane < Width) {
+        function(lane_number<Lane>{});
+        each_lane<Width, Lane + 1>(function);
+    }
+}
+
+}  // namespace detail
+}  // namespace mp
+
+#define VECTOR_FUNCTION            \
+    template <class mptune_elements> \
+    __device__ __forceinline__
+#define VECTOR_INDICES const mptune_elements& mptune_own, VIRTUAL_INDICES
+#define VECTOR_THREAD mptune_own, VIRTUAL_THREAD
+#define OWN_INPUT(number, ...) mptune_own.template input<number>(__VA_ARGS__)
+#define OWN_ELEMENT(number, ...) mptune_own.template element<number>(__VA_ARGS__)
+#define OWN_RESULT(number, ...) mptune_own.template result<number>(__VA_ARGS__)
+#define HAS_WORK(...) mptune_own.has_work(__VA_ARGS__)
+#define HAS_NONE(...) !mptune_own.has_work(!(__VA_ARGS__))
+#define GRID_VECTORS(per_thread, width, x_threads, y_threads, z_threads, has_work, pointers, ...)               \
+    do {                                                                                                        \
+        static_assert((per_thread) % (width) == 0, "whole vectors");                                            \
+        const mp::detail::own_memory mptune_own{};                                                              \
+        if constexpr ((width) == 1) {                                                                           \
+            GRID_THREADS(per_thread, x_threads, y_threads, z_threads, __VA_ARGS__);                             \
+        } else {                                                                                                \
+            const auto mptune_threads =                                                                         \
+                mp::detail::virtual_threads<per_thread>::of_grid(x_threads, y_threads, z_threads);              \
+            UNROLL(1) for (unsigned mptune_part = 0; mptune_part < (per_thread) / (width); ++mptune_part) {     \
+                const unsigned mptune_first =                                                                   \
+                    ((blockIdx.x * ((per_thread) / (width)) + mptune_part) * blockDim.x + threadIdx.x) * (width); \
+                const auto mptune_works = [&](unsigned mptune_x) {                                              \
+                    return mptune_x < (x_threads) && mptune_threads.are_any && (has_work);      \
+                };                                                                                              \
+                bool mptune_is_whole = true;                                                                    \
+                MPTUNE_UNROLL                                                                                   \
+                for (int mptune_lane = 0; mptune_lane < (width); ++mptune_lane)                                 \
+                    mptune_is_whole = mptune_is_whole && mptune_works(mptune_first + mptune_lane);              \
+                if (mptune_is_whole) {                                                                          \
+                    auto mptune_vectors = mp::detail::own_of<width> pointers;                                   \
+                    mp::detail::each_lane<width>([&](auto mptune_lane) {                                        \
+                        constexpr int mptune_number = decltype(mptune_lane)::value;                             \
+                        const mp::detail::own_lane<mptune_number, decltype(mptune_vectors)> mptune_own{mptune_vectors}; \
+                        const unsigned mptune_x = mptune_first + mptune_number;                                 \
+                        __VA_ARGS__;                                                                            \
+                    });                                                                                         \
+                    mptune_vectors.store();                                                                     \
+                } else if (mptune_threads.are_any) {                                                            \
+                    UNROLL(1) for (unsigned mptune_x = mptune_first; mptune_x < mptune_first + (width); ++mptune_x) \
+                        if (mptune_x < (x_threads)) __VA_ARGS__;                                                \
+                }                                                                                               \
+            }                                                                                                   \
+        }                                                                                                       \
+    } while (false)
+#endif
+
 // The parameters of a function for a tile of threads, and what it is given for them. It begins with
 // `template <class Tile>`.
 #define TILE_INDICES                                                                                 \
