@@ -1,14 +1,20 @@
 """Wisdom at sizes that were never tuned: how fast it is beside tuning at each, and whether errors keep their limit.
 
     python benchmarks/sizes.py [--kernels NAME,...] [--budget 60] [--unseen 20] [--draws 40] [--quick] [--resume]
+    python benchmarks/sizes.py --errors [--kernels NAME,...] [--types 8] [--draws 40] [--resume]
 
 Each kernel is tuned for five sizes together, with five times the budget, and the runs make wisdom. At each of 20
 other sizes, between these and up to a factor of two beyond, wisdom chooses a configuration, and the kernel is tuned
 there, too. Both, the fp64 baseline (which is used at such sizes without wisdom), and the winner of the middle size used
-everywhere are timed in turn; what wisdom chose runs on fresh draws of the inputs, which no run has drawn. ``--quick``
-shows in a few minutes that all of it works: its numbers mean nothing.
+everywhere are timed in turn; what wisdom chose runs on fresh draws of the inputs, which no run has drawn. The header
+that is emitted of the wisdom is compiled, and timed while it chooses. ``--quick`` shows in a few minutes that all of it
+works: its numbers mean nothing.
 
-The results are kept beside the page as JSON after each size; ``--resume`` goes on from there.
+``--errors`` looks at errors alone (:mod:`benchmarks.size_errors`), of all bundled kernels: at how many fresh draws do
+they exceed what was told of them from other sizes.
+
+The results are kept beside the page as JSON after each size, and the runs in a folder beside it; ``--resume`` goes on
+from there.
 """
 
 from __future__ import annotations
@@ -16,8 +22,11 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
+import shutil
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,9 +37,11 @@ sys.path.insert(0, str(ROOT))
 
 import numpy as np  # noqa: E402
 
+from benchmarks import size_errors  # noqa: E402
 from benchmarks.unseen import times_of, winner_of  # noqa: E402
 from mptune.backends.processor import processor, usable_cores  # noqa: E402
 from mptune.buffers import Draw, Stream  # noqa: E402
+from mptune.emit import emit_dispatch  # noqa: E402
 from mptune.evaluators.device import DeviceEvaluator  # noqa: E402
 from mptune.kernel import Kernel  # noqa: E402
 from mptune.registry import load_kernel  # noqa: E402
@@ -38,16 +49,17 @@ from mptune.results import Status  # noqa: E402
 from mptune.run import Run  # noqa: E402
 from mptune.space.configuration import Configuration  # noqa: E402
 from mptune.tuner import tune, tune_sizes  # noqa: E402
-from mptune.wisdom import BySize, gather, read_sources  # noqa: E402
+from mptune.tuner.sizes import label_of  # noqa: E402
+from mptune.wisdom import BySize, Wisdom, gather, read_sources  # noqa: E402
 
 #: By kernel, the sizes that go together and their smallest and largest tuned value, and the error limit.
 KERNELS: Final[Mapping[str, tuple[tuple[str, ...], int, int, float]]] = {
-    "axpy": (("n",), 50_000, 5_000_000, 1e-4),
-    "gemm": (("M", "N", "K"), 96, 768, 1e-4),
-    "convolution2d": (("width", "height"), 192, 1536, 1e-4),
+    "axpy": (("n",), 20_000, 2_000_000, 1e-4),
+    "gemm": (("M", "N", "K"), 64, 512, 1e-4),
+    "convolution2d": (("width", "height"), 96, 768, 1e-4),
     "coulombic": (("charges",), 100, 1600, 1e-4),
 }
-TARGETS: Final = {"mean": 0.95, "least": 0.85}
+TARGETS: Final = {"mean": 0.95, "least": 0.85, "selection_ns": 1000}
 WAYS: Final = ("own", "wisdom", "one", "fp64")
 _TUNED: Final = 5
 #: Evaluations, unseen sizes and draws that show that it works.
@@ -67,14 +79,30 @@ def unseen_sizes(names: Sequence[str], low: int, high: int, count: int) -> list[
     return [sizes for sizes in ladder(names, low // 2, 2 * high, count) if sizes not in tuned]
 
 
-def tuned_at(kernel: Kernel, sizes: Mapping[str, int], limit: float, budget: int, seed: int) -> Run:
+def tuned_at(
+    kernel: Kernel, sizes: Mapping[str, int], limit: float, budget: int, seed: int, folder: Path | None = None
+) -> Run:
+    path = None if folder is None else folder / f"{kernel.name}-own-{label_of(sizes)}.db"
     return tune(
-        kernel, backend="host", sizes=sizes, max_error=limit, budget=budget, seed=seed, on_warning=lambda _: None
+        kernel,
+        backend="host",
+        sizes=sizes,
+        max_error=limit,
+        budget=budget,
+        seed=seed,
+        output=path,
+        resume=path is not None and path.exists(),
+        on_warning=lambda _: None,
     )
 
 
 def tuned_together(
-    kernel: Kernel, together: Sequence[Mapping[str, int]], limit: float, budget: int, seed: int
+    kernel: Kernel,
+    together: Sequence[Mapping[str, int]],
+    limit: float,
+    budget: int,
+    seed: int,
+    folder: Path | None = None,
 ) -> list[Run]:
     """Return the runs of several sizes, which share a budget of so many evaluations each."""
     return tune_sizes(
@@ -84,8 +112,60 @@ def tuned_together(
         max_error=limit,
         budget=budget * len(together),
         seed=seed,
+        output=None if folder is None else folder / f"{kernel.name}.db",
+        resume=folder is not None,
         on_warning=lambda _: None,
     )
+
+
+def selection_ns(wisdom: Wisdom, kernel: Kernel, sizes: Sequence[Mapping[str, int]]) -> float | None:
+    """Return how long the emitted header takes to choose, the longest over the sizes; None without a compiler."""
+    compiler = shutil.which("g++") or shutil.which("clang++")
+    if compiler is None:
+        return None
+    name = f"tuned_{kernel.name}"
+    values = ",\n".join(f"{{{', '.join(str(each[size]) for size in kernel.sizes['default'])}}}" for each in sizes)
+    with tempfile.TemporaryDirectory(prefix="mptune-") as folder:
+        written = emit_dispatch(wisdom, folder, kernel=kernel)
+        # Only choosing is timed, so that the variants need not be there.
+        stubs = "\n".join(
+            f'extern "C" long long {file[:-3]}(void**, const unsigned*, unsigned, const void* const*) {{ return 0; }}'
+            for file in written.files
+            if file.endswith(".cu")
+        )
+        (Path(folder) / "time.cpp").write_text(_TIMED.format(name=name, stubs=stubs, values=values))
+        program = Path(folder) / "time"
+        subprocess.run(
+            [compiler, "-std=c++17", "-O2", "time.cpp", "-o", program], cwd=folder, check=True, capture_output=True
+        )
+        return float(subprocess.run([program], check=True, capture_output=True, text=True).stdout)
+
+
+_TIMED: Final = """
+#include "{name}.hpp"
+#include <chrono>
+#include <cstdio>
+{stubs}
+int main() {{
+    const {name}::Sizes all[] = {{ {values} }};
+    double longest = 0;
+    unsigned long sum = 0;
+    for (const auto& sizes : all) {{
+        double least = 1e9;
+        for (int turn = 0; turn < 200; ++turn) {{
+            const auto start = std::chrono::steady_clock::now();
+            for (int i = 0; i < 100; ++i) {{
+                const auto* variant = {name}::dispatch({name}::devices[0], sizes);
+                sum += variant ? variant->number : 1;
+            }}
+            const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - start;
+            if (took.count() / 100 < least) least = took.count() / 100;
+        }}
+        if (least > longest) longest = least;
+    }}
+    std::printf("%g", sum + 1 ? longest : 0);
+}}
+"""
 
 
 def compared(kernel: Kernel, wisdom: BySize, one: Configuration | None, own: Run, draws: int) -> dict[str, Any]:
@@ -145,6 +225,7 @@ def markdown(document: Mapping[str, Any]) -> str:
         cells = [_cells(speeds(entries, way)) for way in WAYS[1:]]
         broken, draws = (sum(entry[what] for entry in entries) for what in ("violations", "draws"))
         lines.append(f"| {name} | {len(entries)} | {' | '.join(cells)} | {broken:,} of {draws:,} draws |")
+    lines += _selection(document)
     lines += ["", "| kernel | sizes | wisdom | one size | fp64 | violations | why |", "|---|---|---|---|---|---|---|"]
     for name, entries in document["kernels"].items():
         for entry in entries:
@@ -155,6 +236,26 @@ def markdown(document: Mapping[str, Any]) -> str:
     return "\n".join([*lines, ""])
 
 
+def _selection(document: Mapping[str, Any]) -> list[str]:
+    """Say how long choosing takes, and what tuning gemm for its size gains over the header of one size."""
+    found = {name: ns for name, ns in document.get("selection_ns", {}).items() if ns is not None}
+    lines = []
+    if found:
+        each = ", ".join(f"{name} {ns:.0f} ns" for name, ns in found.items())
+        lines += [
+            "",
+            f"The emitted `dispatch(device, sizes)` chooses in at most (target {TARGETS['selection_ns']} ns): {each}.",
+        ]
+    gains = [1 / speed for speed in speeds(document["kernels"].get("gemm", ()), "one")]
+    if gains:
+        lines += [
+            "",
+            f"Lin 2025, Fig. 15: gemm tuned for its size is {statistics.geometric_mean(gains):.2f} times as fast as "
+            f"the header of one size in the geometric mean, and up to {max(gains):.2f} times.",
+        ]
+    return lines
+
+
 def _cells(found: Sequence[float]) -> str:
     return f"{statistics.geometric_mean(found):.3f} | {min(found):.2f}" if found else "- | -"
 
@@ -162,26 +263,36 @@ def _cells(found: Sequence[float]) -> str:
 def main() -> None:
     """Measure what is asked for and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kernels", default=",".join(KERNELS))
+    parser.add_argument("--kernels", default="")
     parser.add_argument("--budget", type=int, default=60)
     parser.add_argument("--unseen", type=int, default=20)
     parser.add_argument("--draws", type=int, default=40)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "sizes.md")
     parser.add_argument("--quick", action="store_true", help="few evaluations at few sizes")
+    parser.add_argument("--errors", action="store_true", help="look at errors alone, of all bundled kernels")
+    parser.add_argument("--types", type=int, default=8, help="choices of types whose errors are looked at")
     parser.add_argument("--resume", action="store_true")
     options = parser.parse_args()
+    if options.errors:
+        errors_at_sizes(options)
+        return
     if options.quick:
         options.budget, options.unseen, options.draws = _QUICK
+    options.kernels = options.kernels or ",".join(KERNELS)
     kept = options.output.with_suffix(".json")
     document: dict[str, Any] = {
         "machine": f"{processor().name}, {usable_cores()} cores",
         "command": shlex.join(["python", "benchmarks/sizes.py", *sys.argv[1:]]),
         "budget": options.budget,
         "kernels": {},
+        "selection_ns": {},
     }
-    if options.resume and kept.exists():
-        document["kernels"] = json.loads(kept.read_text())["kernels"]
+    folder = options.output.with_suffix(".runs")
+    if not options.resume:
+        shutil.rmtree(folder, ignore_errors=True)
+    elif kept.exists():
+        document |= {name: json.loads(kept.read_text())[name] for name in ("kernels", "selection_ns")}
     for name in options.kernels.split(","):
         names, low, high, limit = KERNELS[name]
         kernel = load_kernel(name)
@@ -190,18 +301,37 @@ def main() -> None:
         left = [sizes for sizes in asked if sizes not in [entry["sizes"] for entry in entries]]
         if not left:
             continue
-        runs = tuned_together(kernel, ladder(names, low, high, _TUNED), limit, options.budget, options.seed)
-        wisdom = BySize(gather(read_sources(runs)), kernel, "host")
+        runs = tuned_together(kernel, ladder(names, low, high, _TUNED), limit, options.budget, options.seed, folder)
+        gathered = gather(read_sources(runs))
+        document["selection_ns"][name] = selection_ns(gathered, kernel, [*asked, *(run.info.sizes for run in runs)])
+        wisdom = BySize(gathered, kernel, "host")
         middle = winner_of(runs[_TUNED // 2])
         for sizes in left:
             start = time.perf_counter()
-            own = tuned_at(kernel, sizes, limit, options.budget, options.seed)
+            own = tuned_at(kernel, sizes, limit, options.budget, options.seed, folder)
             entries.append(compared(kernel, wisdom, middle.configuration if middle else None, own, options.draws))
             kept.write_text(json.dumps(document, indent=1) + "\n")
             print(f"{name} {sizes}: {time.perf_counter() - start:.0f} s", file=sys.stderr)
     page = markdown(document)
     options.output.write_text(page)
     print(page)
+
+
+def errors_at_sizes(options: argparse.Namespace) -> None:
+    """Measure errors at several sizes, and write how often they exceed what is told from the others."""
+    page = options.output.with_name("size_errors.md")
+    kept = page.with_suffix(".json")
+    found: dict[str, Any] = json.loads(kept.read_text()) if options.resume and kept.exists() else {}
+    for name in options.kernels.split(",") if options.kernels else size_errors.LADDERS:
+        if name not in found:
+            start = time.perf_counter()
+            found[name] = size_errors.measured(load_kernel(name), options.types, options.draws, options.seed)
+            kept.write_text(json.dumps(found) + "\n")
+            print(f"{name}: {time.perf_counter() - start:.0f} s", file=sys.stderr)
+    command = shlex.join(["python", "benchmarks/sizes.py", *sys.argv[1:]])
+    text = size_errors.markdown(found, f"{processor().name}, {usable_cores()} cores", command)
+    page.write_text(text)
+    print(text)
 
 
 if __name__ == "__main__":

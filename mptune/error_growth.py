@@ -14,6 +14,9 @@ errors that were measured at some sizes it says a limit that a new input at a ne
 - Beyond the largest measured size the slope is 2 at least, whatever was fitted, and so it is of a size that was never
   varied: roundings that cancelled may begin to add up, and narrow sums that stop growing lose more than in proportion.
   So a single measured size speaks for larger ones as well, where the limit leaves room.
+- Where the sizes that were measured scatter about all such slopes by more than their draws do, others will, too: the
+  inputs of one size may be exact, such as the spacing of a grid of 32 points, and those of the next one not. Then what
+  is said of smaller sizes begins at the fitted line, if what was measured is below that, and leaves room for scatter.
 - It is never below an error that was measured at sizes that are all smaller or equal.
 - An error of 0 stands for smaller sizes only. How far exactness goes it does not say.
 - Nothing is said of sizes that are far from all that were measured: beyond them, or in a gap between two.
@@ -83,6 +86,7 @@ class ErrorGrowth:
         log_worst: of the largest errors measured there, ``-inf`` for 0, shape ``(n_points,)``.
         log_limits: of what a new input there keeps, shape ``(n_points,)``.
         log_rooms: how far that is above the middle of the errors, shape ``(n_points,)``.
+        log_shifts: how much more it is at smaller sizes, shape ``(n_points,)``.
         slopes: upwards by size, the largest that agree with what was measured, shape ``(n_ways, n_sizes)``.
         beyond: those beyond the largest measured size, of the same shape or with other ways.
         lift: by how much, as a logarithm, errors were seen above what these slopes say.
@@ -93,13 +97,14 @@ class ErrorGrowth:
     log_worst: NDArray[np.float64]
     log_limits: NDArray[np.float64]
     log_rooms: NDArray[np.float64]
+    log_shifts: NDArray[np.float64]
     slopes: NDArray[np.float64]
     beyond: NDArray[np.float64]
     lift: float = 0.0
     _plain: tuple[Any, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        columns = (self.log_sizes, self.log_worst, self.log_limits, self.log_rooms)
+        columns = (self.log_sizes, self.log_worst, self.log_limits, self.log_rooms, self.log_shifts)
         points = zip(*(column.tolist() for column in columns), strict=True)
         ends = self.log_sizes.max(axis=0).tolist(), self.log_sizes.min(axis=0).tolist()
         object.__setattr__(self, "_plain", (tuple(points), self.slopes.tolist(), self.beyond.tolist(), *ends))
@@ -116,7 +121,7 @@ class ErrorGrowth:
         growth_beyond = max(sum(map(mul, way, over)) for way in beyond)
         below = _BELOW * sum(max(0.0, bottom - here) for here, bottom in zip(at, bottoms, strict=True))
         found, floor, is_near = math.inf, -math.inf, False
-        for point, worst, limit, room in points:
+        for point, worst, limit, room, shift in points:
             away = max(abs(here - there) for here, there in zip(at, point, strict=True))
             is_near = is_near or (worst < math.inf and away <= LOG_REACH)
             up = [max(0.0, here - there) for here, there in zip(inside, point, strict=True)]
@@ -124,8 +129,8 @@ class ErrorGrowth:
             if any(up) or any(over):
                 growth = max(sum(map(mul, way, up)) for way in slopes) + growth_beyond + self.lift
                 limit = limit + growth if limit > -math.inf else math.inf
-            if down:
-                limit += room * math.expm1(down / 2)
+            if down > _TINY:
+                limit += room * math.expm1(down / 2) + shift
             found = min(found, limit + below)
             if worst > floor and all(there <= here for here, there in zip(at, point, strict=True)):
                 floor = worst
@@ -143,7 +148,7 @@ class ErrorGrowth:
         unknown = np.where(np.isneginf(self.log_limits), math.inf, self.log_limits) + growth
         down = np.maximum(self.log_sizes - at[:, None, :], 0.0).sum(axis=2)
         below = _BELOW * np.maximum(self.log_sizes.min(axis=0) - at, 0.0).sum(axis=1)
-        wider = self.log_rooms * np.expm1(down / 2) + below[:, None]
+        wider = self.log_rooms * np.expm1(down / 2) + below[:, None] + np.where(down > _TINY, self.log_shifts, 0.0)
         least = (np.where(grows, unknown, self.log_limits) + wider).min(axis=1)
         smaller = (self.log_sizes <= at[:, None, :]).all(axis=2)
         floor = np.where(smaller, self.log_worst, -math.inf).max(axis=1)
@@ -183,8 +188,9 @@ def fitted(points: Sequence[SizedError], confidence: float = 0.95) -> ErrorGrowt
     x, y = log_sizes[known], levels[known]
     slopes, rest, freedom = _least_squares(x, y)
     scatter = rest / freedom if freedom > 0 else 0.0
+    off, apart = _scatter(x, y, freedom)
     spread, weight = _spread_of([point for point in points if point.worst > 0])
-    spread = math.sqrt(max(spread**2, scatter))
+    own, spread = spread, math.sqrt(max(spread**2, scatter))
     quantile = _student(weight, confidence)
     # Of so many draws the worst is a limit as it is.
     is_sure = draws * (1 - confidence) >= confidence - _TINY
@@ -194,11 +200,14 @@ def fitted(points: Sequence[SizedError], confidence: float = 0.95) -> ErrorGrowt
     is_known = np.array([point.mean is not None and 0 < point.mean <= point.worst < math.inf for point in points])
     with np.errstate(invalid="ignore"):
         rooms = np.where(is_known, log_limits - levels, np.where(known, quantile * spread, 0.0))
+    shifts = np.zeros(len(points))
+    if (unexplained := apart**2 - own**2 * float(np.mean(1 / draws[known]))) > 0 if known.any() else False:
+        shifts[known] = np.maximum(0.0, -off) + quantile * math.sqrt(unexplained * (1 + 1 / known.sum()))
     noise = max(float(np.mean(spread**2 / draws[known])), scatter) if known.any() else 0.0
     ways = _steepest(x, slopes, quantile * math.sqrt(noise))
     beyond = _steepest(x, slopes, quantile * math.sqrt(noise), beyond=True)
     lift = _lift(log_sizes[known], log_worst[known], log_limits[known], ways)
-    return ErrorGrowth(names, log_sizes, log_worst, log_limits, rooms, ways, beyond, lift)
+    return ErrorGrowth(names, log_sizes, log_worst, log_limits, rooms, shifts, ways, beyond, lift)
 
 
 def _spread_of(points: Sequence[SizedError]) -> tuple[float, float]:
@@ -239,6 +248,18 @@ def _least_squares(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[NDAr
                 best, rest = slopes, squares
     rank = int(np.linalg.matrix_rank(centred, tol=1e-6))
     return best, rest, len(x) - 1 - rank
+
+
+def _scatter(x: NDArray[np.float64], y: NDArray[np.float64], freedom: int) -> tuple[NDArray[np.float64], float]:
+    """Return how far levels are off slopes from 0 to the steepest, ``(n_points,)``, and their standard deviation."""
+    from scipy.optimize import lsq_linear  # as above
+
+    if len(x) < 2:
+        return np.zeros(len(x)), 0.0
+    centred, heights = x - x.mean(axis=0), y - y.mean()
+    found = lsq_linear(centred, heights, (0.0, _STEEPEST))
+    off = np.asarray(heights - centred @ found.x)
+    return off, math.sqrt(float(off @ off) / max(1, freedom))
 
 
 def _steepest(

@@ -89,6 +89,11 @@ class TunedKernel:
         self._by_size = None
         if not of_one_size or max_error is not None:
             self._by_size = BySize(gather(sources), kernel, backend, max_error, confidence, metric)
+            if not isinstance(self._by_size.kernel, Kernel):
+                raise KernelError(
+                    f"the wisdom is of the {self._by_size.kernel.called}: mptune.TunedApplication runs it, TunedKernel "
+                    "is for single kernels"
+                )
             self.kernel, self._backend, notes = self._by_size.kernel, self._by_size.backend, self._by_size.remarks
             self._choose_at(self.kernel.resolve_sizes("default", {**self._by_size.sizes, **self._given}))
         else:
@@ -195,13 +200,14 @@ class TunedApplication:
     Where the run is of another device, or has no feasible trial, or a call is of other sizes than the run, it is the
     baseline: the widest types and the accurate policy, slower and right. A warning says why. The same goes for a call
     whose inputs overflow in the types of the best configuration, or whose outputs are not finite in it. It says what is
-    newer than the run. A configuration that is asked for is used whatever the sizes.
+    newer than the run. A configuration that is asked for is used whatever the sizes. Of wisdom, each call has the
+    configuration for its sizes, as :class:`TunedKernel` has.
 
     Arrays come as NumPy's or, with the backend cuda, as CuPy's; what comes back is of the same kind. Calls from several
     threads take turns.
 
     Args:
-        run: a run file, or a run.
+        run: a run file, or a run; or wisdom, or its file.
         application: the definition, unless it is a bundled application.
         configuration: another one than the best: the number of a trial, what ``mptune emit --configuration`` takes, or
             values by parameter, the first of each elsewhere.
@@ -223,21 +229,31 @@ class TunedApplication:
 
     def __init__(
         self,
-        run: Run | str | Path,
+        run: Run | Wisdom | str | Path,
         application: Application | str | Path | None = None,
         configuration: int | str | Mapping[str, Any] | None = None,
         backend: str | Backend = "auto",
     ) -> None:
-        self._run = run if isinstance(run, Run) else Run.load(run)
-        self.application = application_of_run(self._run.info, application)
-        self._backend, _, self._matches = _matched([self._run], backend)
-        self.sizes = sizes_of(self._run, self.application)
+        (source,) = (found for _, found in read_sources([run]))
+        self._by_size, self._run = None, source
+        if isinstance(source, Wisdom):
+            self._by_size = BySize(source, application, backend)
+            if not isinstance(self._by_size.kernel, Application):
+                raise KernelError(f"the wisdom is of the {self._by_size.kernel.called}: mptune.TunedKernel calls it")
+            self.application, self._backend = self._by_size.kernel, self._by_size.backend
+            self.sizes = self.application.resolve_sizes("default", self._by_size.sizes)
+            notes = self._by_size.remarks
+        else:
+            self.application = application_of_run(source.info, application)
+            self._backend, _, self._matches = _matched([source], backend)
+            self.sizes = sizes_of(source, self.application)
+            notes = remarks(source.info, self.application)
         self._chosen = None if configuration is None else self._named(configuration)
         self._lock = threading.Lock()
         self._at: dict[tuple[tuple[str, int], ...], tuple[Configuration, str]] = {}
         self._launchers: dict[Configuration, ApplicationLauncher] = {}
         self.configuration, self.reason = self._choice(self.sizes)
-        for remark in () if self.reason else remarks(self._run.info, self.application):
+        for remark in () if self.reason else notes:
             warnings.warn(f"{self.application.name}: {remark}", stacklevel=2)
 
     def __repr__(self) -> str:
@@ -298,6 +314,10 @@ class TunedApplication:
             configuration = str(configuration)
         if not isinstance(configuration, str):
             return self.application.configuration(configuration)
+        if isinstance(self._run, Wisdom):
+            raise MptuneError(
+                f"configuration {configuration!r}: wisdom has no trials to name; give values by parameter"
+            )
         trial = select(self._run, configuration=configuration, kernel=self.application)
         assert trial is not None
         return self.application.own(trial.configuration)
@@ -337,13 +357,23 @@ class TunedApplication:
             return self._chosen, ""
         key = tuple(sizes.items())
         if key not in self._at:
-            self._at[key] = _choose(self.application, sizes, self._backend, self._run, self._matches)
+            if isinstance(self._run, Run):
+                self._at[key] = _choose(self.application, sizes, self._backend, self._run, self._matches)
+            else:
+                assert self._by_size is not None
+                choice = self._by_size.choose(sizes)
+                self._at[key] = self.application.own(choice.configuration), choice.reason
             if reason := self._at[key][1]:
                 warnings.warn(f"{self.application.name} uses the baseline: {reason}", stacklevel=3)
         return self._at[key]
 
     def _run_baseline(self, sizes: Sizes, given: Mapping[str, Any], all_sizes: Sizes, arrays: Arrays) -> dict[str, Any]:
-        configurations = _baselines(self.application, sizes, self._backend, self._run)
+        if isinstance(self._run, Run):
+            configurations = _baselines(self.application, sizes, self._backend, self._run)
+        else:
+            assert self._by_size is not None
+            known = [self._by_size.baseline(sizes).configuration]
+            configurations = known + widest(self.application, sizes, self._backend.device.constraints())
         return run_first(map(self._launcher, configurations), given, all_sizes, arrays)[1]
 
     def _launcher(self, configuration: Configuration) -> ApplicationLauncher:

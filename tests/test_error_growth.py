@@ -76,6 +76,19 @@ def test_limits_hold_on_fresh_data_of_sums_whose_errors_grow(
     assert broken <= 0.1 * 25 * len(unseen)
 
 
+def test_sizes_at_which_inputs_happen_to_be_exact_do_not_speak_for_smaller_ones() -> None:
+    # The types of positions in a cube of so many points: exact in bf16 where n is 6 or 8.
+    measured = {6: 3.1e-4, 9: 3.2e-3, 14: 3.9e-3}
+    growth = fitted([point(error, mean=0.95 * error, n=n) for n, error in measured.items()])
+    assert growth.limit({"n": 5}) >= 4.3e-3
+    assert growth.limit({"n": 8}) >= 4.6e-4
+    assert growth.limit({"n": 6}) == pytest.approx(3.1e-4)
+    # What grows as errors do leaves no more room than before.
+    steady = fitted([point(1e-5 * n**0.5, mean=0.95e-5 * n**0.5, n=n) for n in measured])
+    assert not steady.log_shifts.any()
+    assert steady.limit({"n": 5}) < 3e-5
+
+
 def test_limits_hold_at_smaller_sizes_whose_errors_are_means_of_fewer_elements() -> None:
     rng = np.random.default_rng(5)
 

@@ -9,19 +9,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from command_line import Call, caller
 from runs_by_size import HALF, POLY, SINGLE, at_size, trial
+from test_application import application, inputs
 
-from mptune import tune_sizes
+from mptune import TunedApplication, TunedKernel, tune_sizes
 from mptune.cli.options import parse_several_sizes
-from mptune.errors import MptuneError
+from mptune.emit import emit_dispatch
+from mptune.errors import KernelError, MptuneError
 from mptune.interop import from_run
 from mptune.run import Run
 from mptune.schemas import schema
 from mptune.starting import Searched
 from mptune.tuner import Progress, TuneSettings
 from mptune.tuner.sizes import _most_telling_first, _Range, sizes_together
+from mptune.wisdom import gather, read_sources
 
 OWN = Path(__file__).parent / "own_kernel.py"
 TUNE = ("tune", OWN, "--backend", "host", "--max-error", "1e-5", "--verify", 5)
@@ -212,11 +216,36 @@ def test_bad_sizes_are_refused_in_a_line(mptune: Call, arguments: tuple[str, ...
 def test_kernels_that_have_no_such_range(mptune: Call) -> None:
     several = mptune("tune", "gemm", "--backend", "host", "--sizes", "M=16,32", "--sizes", "N=16,32,64")
     assert "several sizes are taken together: expected as many of each, got 2 of M, 3 of N" in several.err
-    application = mptune("tune", "shallow_water", "--backend", "host", "--sizes", "n=16,32")
-    assert "cannot be tuned for several sizes at once, which only a single kernel can" in application.err
+    application = mptune("tune", "shallow_water", "--backend", "host", "--sizes", "m=16,32")
+    assert "application shallow_water" in application.err
     assert (several.code, application.code) == (2, 2)
     with pytest.raises(MptuneError, match="several sizes are taken together"):
         sizes_together(POLY, {})
+
+
+def test_applications_have_a_range_of_sizes_and_wisdom_of_it(tmp_path: Path) -> None:
+    power = application()
+    runs = tune_sizes(power, {"n": [20, 40]}, backend="host", max_error=1e-3, budget=10, verify=3, seed=1)
+    assert [run.info.sizes["n"] for run in runs] == [20, 40]
+    winner, other = (run.best or run.undecided[0] for run in runs)
+    assert winner.configuration in {trial.configuration for run in runs[1:] for trial in run.trials}
+    path = tmp_path / "power.wisdom.json"
+    gather(read_sources(runs)).save(path)
+    with TunedApplication(path, power) as tuned:
+        for n, trial in ((20, winner), (40, other)):
+            sizes = power.resolve_sizes("default", {"n": n})
+            found = tuned(size=sizes, **inputs(np.random.default_rng(3), sizes))
+            assert found["x"].shape == (n,)
+            assert tuned._choice(sizes)[0] in [trial.configuration, power.own(trial.configuration)]
+        # Between them it is what keeps the limit there.
+        sizes = power.resolve_sizes("default", {"n": 30})
+        assert np.isfinite(tuned(size=sizes, **inputs(np.random.default_rng(3), sizes))["x"]).all()
+    with pytest.raises(KernelError, match=r"the wisdom is of the application power: mptune\.TunedApplication runs it"):
+        TunedKernel(path, kernel=power)
+    with pytest.raises(KernelError, match="application power cannot be emitted of wisdom, which only a single kernel"):
+        emit_dispatch(gather(read_sources(runs)), tmp_path / "out", kernel=power)
+    with pytest.raises(MptuneError, match="configuration '1': wisdom has no trials to name"):
+        TunedApplication(path, power, configuration=1)
 
 
 def test_errors_of_near_sizes_are_believed_more() -> None:

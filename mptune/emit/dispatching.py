@@ -21,7 +21,7 @@ from mptune.emit.text import fill, identifier
 from mptune.emit.variants import Launch, parameter_of, variant_of
 from mptune.error_growth import LOG_REACH
 from mptune.errors import KernelError
-from mptune.kernel import Kernel, Sizes
+from mptune.kernel import Kernel, Sizes, Tunable
 from mptune.kernel.tunable import parsed
 from mptune.prelude import prelude
 from mptune.run import json_document
@@ -73,7 +73,7 @@ def emit_dispatch(
     wisdom: Wisdom,
     folder: str | Path,
     *,
-    kernel: Kernel | str | Path | None = None,
+    kernel: Tunable | str | Path | None = None,
     max_error: float | Mapping[str, float] | None = None,
     confidence: float = CONFIDENCE,
     metric: str | None = None,
@@ -96,6 +96,11 @@ def emit_dispatch(
         MptuneError: a file of a name exists and was not emitted, or cannot be written.
     """
     found, known = kernel_of(wisdom, kernel, metric)
+    if not isinstance(found, Kernel):
+        raise KernelError(
+            f"{found.called} cannot be emitted of wisdom, which only a single kernel can: mptune.TunedApplication "
+            "chooses by size from Python, and mptune emit RUN.db writes one size of it"
+        )
     if found.data_sizes:
         raise KernelError(
             f"{found.called}: {', '.join(found.data_sizes)} comes from the data (data_sizes=), which what is emitted "
@@ -161,6 +166,7 @@ def _chosen(chooser: Chooser, given: Sequence[Mapping[str, int]]) -> list[Launch
     of. Elsewhere it is what serves any sizes.
     """
     kernel = chooser.kernel
+    assert isinstance(kernel, Kernel)
     tuned = [kernel.resolve_sizes("default", record.sizes) for record in chooser.known.tuned]
     at = [*tuned, *map(Sizes, given)]
     sources = _Sources(kernel, at)
@@ -333,7 +339,7 @@ def _growth(chooser: Chooser, signature: Any, name: str) -> dict[str, Any] | Non
     growth = chooser.growth.get((signature, name))
     if growth is None:
         return None
-    rows = zip(growth.log_sizes, growth.log_worst, growth.log_limits, growth.log_rooms, strict=True)
+    rows = zip(growth.log_sizes, growth.log_worst, growth.log_limits, growth.log_rooms, growth.log_shifts, strict=True)
     return {
         "points": [[*map(_number, place), *map(_number, numbers)] for place, *numbers in rows],
         "slopes": [[*map(_number, way)] for way in growth.slopes.tolist()],

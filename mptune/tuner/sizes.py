@@ -68,8 +68,6 @@ def sizes_together(
             say something twice; too many.
         OutOfMemoryError: one of them does not fit.
     """
-    if isinstance(kernel, Application):
-        raise MptuneError(f"{kernel.called} cannot be tuned for several sizes at once, which only a single kernel can")
     for name in given:
         if name in others:
             raise MptuneError(f"size {name} is given twice: once alone, and once with several values")
@@ -171,7 +169,7 @@ def tune_sizes(
                 **listeners,
             )
 
-        return _Range(settings, together, files, run_at).tuned()
+        return _Range(settings, together, files, run_at, is_application=isinstance(kernel, Application)).tuned()
 
 
 def _at(settings: TuneSettings, sizes: Mapping[str, int]) -> TuneSettings:
@@ -190,6 +188,7 @@ class _Range:
         together: the sizes.
         files: the run file of each.
         run_at: tunes one of them, or goes on with it.
+        is_application: whether they are sizes of an application.
     """
 
     def __init__(
@@ -198,7 +197,10 @@ class _Range:
         together: Sequence[Mapping[str, int]],
         files: Sequence[Path],
         run_at: Callable[[int, TuneSettings], Run],
+        *,
+        is_application: bool = False,
     ) -> None:
+        self._is_application = is_application
         self._settings = settings
         self._together = together
         self._files = files
@@ -248,7 +250,7 @@ class _Range:
     def _sources(self, index: int) -> list[Path]:
         """Return the run files of the other sizes, the nearest first; of them only those that found something."""
         settings = self._settings
-        if settings.strategy != "bayesian" or settings.objectives:
+        if settings.strategy != "bayesian" or settings.objectives or self._is_application:
             return []  # others search from nothing
         here = _extent(self._together[index])
         others = [i for i, run in self._runs.items() if i != index and _winner(run) is not None]

@@ -10,6 +10,7 @@ sizes, as long as no run saw its types break the budget there, and the baseline'
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,11 +18,12 @@ from typing import Any, Final
 
 from mptune.error_growth import LOG_REACH, REACH, ErrorGrowth, SizedError, fitted
 from mptune.errors import ConstraintError, EmptySpaceError, KernelError, UnknownNameError, WisdomError
-from mptune.kernel import Kernel, Sizes
-from mptune.kernel.limits import device_constraints, widest
+from mptune.kernel import Application, Kernel, Sizes, Tunable
+from mptune.kernel.limits import device_constraints, space_on, widest
 from mptune.space.configuration import Configuration, Value
 from mptune.space.constraints import Constraint, compile_constraint, with_canonical_precisions
 from mptune.space.parameters import PrecisionParameter
+from mptune.space.search_space import SearchSpace
 from mptune.unseen import CONFIDENCE
 from mptune.wisdom.records import KernelWisdom
 
@@ -110,7 +112,7 @@ class Chooser:
 
     Args:
         known: what is known.
-        kernel: the definition.
+        kernel: the definition, also that of an application.
         limits: what the device allows.
         budget: error limits by the names of metrics, as of :func:`budget_of`.
         confidence: with which errors keep them.
@@ -129,7 +131,7 @@ class Chooser:
     def __init__(
         self,
         known: KernelWisdom,
-        kernel: Kernel,
+        kernel: Tunable,
         limits: Sequence[str] = (),
         budget: Mapping[str, float] | None = None,
         confidence: float = CONFIDENCE,
@@ -142,6 +144,7 @@ class Chooser:
         self.confidence = confidence
         self._limits = tuple(limits)
         self._is_own = is_own
+        self._space_at: tuple[Sizes, SearchSpace] | None = None
         self.names = _names_of(known, kernel)
         places = sorted({self._place(record.sizes) for record in known.tuned})
         self.places: tuple[Place, ...] = tuple(places)
@@ -276,7 +279,10 @@ class Chooser:
         return self._is_valid(candidate, sizes) and (is_there is None or is_there(candidate))
 
     def _is_valid(self, candidate: Candidate, sizes: Mapping[str, int]) -> bool:
+        if isinstance(self.kernel, Application):
+            return candidate.configuration in self._space(_sizes(sizes))
         values = {**candidate.configuration, **sizes}
+        assert isinstance(self.kernel, Kernel)
         try:
             if not all(constraint.holds(values) for constraint in candidate.constraints):
                 return False
@@ -284,6 +290,13 @@ class Chooser:
         except (ConstraintError, KernelError):
             return False
         return True
+
+    def _space(self, sizes: Sizes) -> SearchSpace | tuple[()]:
+        """Return what is valid of an application at some sizes, where its kernels' constraints are what they are."""
+        if self._space_at is None or self._space_at[0] != sizes:
+            with contextlib.suppress(EmptySpaceError):
+                self._space_at = sizes, space_on(self.kernel, sizes, self._limits)
+        return self._space_at[1] if self._space_at is not None and self._space_at[0] == sizes else ()
 
     def _chosen(
         self,
@@ -424,6 +437,8 @@ class Chooser:
 
     def _constraints_on(self, configuration: Configuration) -> tuple[Constraint, ...] | None:
         """Return what has to hold at the sizes, None if a configuration is valid nowhere here."""
+        if not isinstance(self.kernel, Kernel):
+            return ()
         types = frozenset(p.name for p in self.kernel.parameters if isinstance(p, PrecisionParameter))
         names = (*self.kernel.parameter_names, *self.names)
         given = (*self.kernel.constraints, *device_constraints(self.kernel, self._limits))
@@ -465,7 +480,7 @@ def _least(
     return found
 
 
-def _names_of(known: KernelWisdom, kernel: Kernel) -> tuple[str, ...]:
+def _names_of(known: KernelWisdom, kernel: Tunable) -> tuple[str, ...]:
     ours = sorted(kernel.sizes["default"])
     if not known.tuned:
         raise WisdomError(f"the wisdom of kernel {known.kernel} on {known.device} has no sizes")

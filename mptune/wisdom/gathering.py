@@ -126,8 +126,6 @@ def _head(name: str, run: Run) -> KernelWisdom:
         WisdomError: nothing can be learned of it.
     """
     info, objective = run.info, run.info.objective
-    if info.is_of_application:
-        raise WisdomError(f"{name} is of the application {info.kernel}: wisdom is of single kernels")
     if info.recorded or not info.sizes:
         raise WisdomError(f"{name} does not say at which sizes it was made, so no other size can be told from it")
     if not run.trials:

@@ -15,8 +15,8 @@ from mptune.backends.base import Backend
 from mptune.build import COMPILER, FLAGS, with_build
 from mptune.errors import BackendUnavailableError, KernelError, WisdomError
 from mptune.expressions import Expression
-from mptune.kernel import Kernel, Role
-from mptune.registry import kernel_of_run, load_kernel, remarks
+from mptune.kernel import Kernel, Role, Tunable
+from mptune.registry import load_tunable, remarks, tunable_of_run
 from mptune.store import RunInfo
 from mptune.unseen import CONFIDENCE
 from mptune.wisdom.choosing import Choice, Chooser, budget_of
@@ -28,13 +28,13 @@ _LARGEST_SIZE: Final = 2**40
 
 
 def kernel_of(
-    wisdom: Wisdom, given: Kernel | str | Path | None = None, metric: str | None = None
-) -> tuple[Kernel, list[KernelWisdom]]:
-    """Return the kernel that is meant, and what is known of it on each device.
+    wisdom: Wisdom, given: Tunable | str | Path | None = None, metric: str | None = None
+) -> tuple[Tunable, list[KernelWisdom]]:
+    """Return the kernel or application that is meant, and what is known of it on each device.
 
     Args:
         wisdom: what is known.
-        given: the definition as of :func:`~mptune.registry.kernel_of_run`, or which kernel of several.
+        given: the definition as of :func:`~mptune.registry.tunable_of_run`, or which kernel of several.
         metric: what errors are measured by, if that is not the same everywhere.
 
     Raises:
@@ -45,14 +45,14 @@ def kernel_of(
     if not names:
         raise WisdomError("the wisdom is of no kernel")
     name = names[0]
-    if isinstance(given, Kernel):
+    if isinstance(given, Tunable):
         name = given.name
     elif str(given) in names:
         name = str(given)
     elif len(names) > 1:
         if given is None:
             raise WisdomError(f"the wisdom is of kernels {', '.join(names)}: say which (kernel=, --kernel)")
-        given = load_kernel(given)
+        given = load_tunable(given)
         name = given.name
     known = [each for each in wisdom.kernels if each.kernel == name]
     if not known:
@@ -65,11 +65,11 @@ def kernel_of(
             f"the wisdom of kernel {name} has errors by {' and by '.join(metrics)}: say which (metric=)"
             + (f", not {metric!r}" if metric is not None else "")
         )
-    found = kernel_of_run(_info(known[0]), given, on_warning=lambda _: None)
-    return _with_build(found, known), known
+    found = tunable_of_run(_info(known[0]), given, on_warning=lambda _: None)
+    return (_with_build(found, known) if isinstance(found, Kernel) else found), known
 
 
-def remarks_on(known: KernelWisdom, kernel: Kernel) -> tuple[str, ...]:
+def remarks_on(known: KernelWisdom, kernel: Tunable) -> tuple[str, ...]:
     """Say why a kernel may not be what wisdom is of, as :func:`~mptune.registry.remarks` does of a run."""
     return remarks(_info(known), kernel)
 
@@ -96,7 +96,7 @@ def _with_build(kernel: Kernel, known: Sequence[KernelWisdom]) -> Kernel:
 
 
 class BySize:
-    """A kernel whose configuration is chosen by the device and the sizes.
+    """A kernel or an application whose configuration is chosen by the device and the sizes.
 
     Args:
         wisdom: what is known.
@@ -119,7 +119,7 @@ class BySize:
     def __init__(
         self,
         wisdom: Wisdom,
-        kernel: Kernel | str | Path | None = None,
+        kernel: Tunable | str | Path | None = None,
         backend: str | Backend = "auto",
         max_error: float | Mapping[str, float] | None = None,
         confidence: float = CONFIDENCE,

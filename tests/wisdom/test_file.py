@@ -121,7 +121,6 @@ def test_a_front_of_many_types_is_kept_in_part() -> None:
         (at_size(1000, objective=Objective("error")), "was made with the objective error: wisdom is of the fastest"),
         (at_size(1000, objective=Objective(constraints=("memory_bytes <= 1e9",))), "was made with memory_bytes <= 1e9"),
         (at_size(1000, sizes={}), "does not say at which sizes it was made"),
-        (at_size(1000, buffers={"x": "x_type"}), "is of the application poly: wisdom is of single kernels"),
         (at_size(1000, template_hash="1"), "whose template was changed in between"),
         (at_size(1000, definition_hash="1"), "whose definition was changed in between"),
         (at_size(1000, signature=("x_type",)), "its accuracy signature is x_type, and was x_type, y_type"),

@@ -1,0 +1,164 @@
+"""Errors at sizes that were never tuned, of the bundled kernels: how many draws break what was told from other sizes.
+
+``python benchmarks/sizes.py --errors`` calls it. Random choices of types of each kernel run at several sizes, on draws
+that a search would make and on fresh ones. From the first kind at some of the sizes :mod:`mptune.error_growth` says
+what errors keep at each of the others; what counts is how many of the fresh ones there are larger. With 95% confidence
+it may be 5% of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from mptune.buffers import Draw, Stream
+from mptune.error_growth import SizedError, fitted
+from mptune.evaluators.device import DeviceEvaluator
+from mptune.kernel import Kernel
+from mptune.kernel.limits import widest
+from mptune.space.configuration import Configuration, Value
+from mptune.unseen import CONFIDENCE
+
+__all__ = ["LADDERS", "breaks", "markdown", "measured"]
+
+#: By kernel, the smallest and the largest value of each size; in between they grow together in geometric steps.
+LADDERS: Final[Mapping[str, Mapping[str, tuple[int, int]]]] = {
+    "axpy": {"n": (3000, 300_000)},
+    "bessel": {"n": (1000, 100_000)},
+    "black_scholes": {"n": (1000, 100_000)},
+    "convolution2d": {"width": (48, 384), "height": (40, 320)},
+    "coulombic": {"width": (24, 96), "height": (16, 64), "charges": (50, 800)},
+    "gemm": {"M": (48, 384), "N": (48, 384), "K": (48, 384)},
+    "inverse_kinematics": {"n": (1000, 100_000)},
+    "kmeans": {"n": (1000, 100_000)},
+    "lavamd": {"boxes": (2, 4), "particles": (12, 96)},
+    "mriq": {"side": (5, 14), "samples": (50, 800)},
+    "newton_raphson": {"n": (1000, 100_000)},
+}
+#: Kernels whose errors the model of growth was made with.
+_MADE_WITH: Final = ("axpy", "coulombic", "gemm", "mriq")
+_STEPS: Final = 6
+#: Draws that errors are told from: of a search alone, and with those that verify it.
+_SEEN: Final = (3, 23)
+#: Which of the sizes errors are told from: one, the ends of a part of them, and every other one.
+_TUNED: Final = ((0,), (2,), (1, 3), (0, 2, 4), (1, 3, 5))
+#: Seeds the fresh draws; no search has it.
+_FRESH: Final = 1_000_003
+#: Errors that are less than so many roundings of fp64 are noise of the reference.
+_LEAST: Final = 1e-15
+
+Errors = list[dict[str, Any]]
+
+
+def measured(kernel: Kernel, types: int, draws: int, seed: int) -> Errors:
+    """Return, by size and choice of types, the errors on draws of a search and on fresh ones."""
+    ladder = [
+        dict(zip(LADDERS[kernel.name], map(round, values), strict=True))
+        for values in zip(*(np.geomspace(*ends, _STEPS) for ends in LADDERS[kernel.name].values()), strict=True)
+    ]
+    chosen = _chosen(kernel, ladder, types, np.random.default_rng(seed))
+    found: Errors = []
+    for sizes in ladder:
+        entries: dict[Configuration, dict[str, list[float]]] = {c: {"seen": [], "fresh": []} for c in chosen}
+        own = {**kernel.sizes["default"], **sizes}
+        for kind, at, stream, count in (
+            ("seen", seed, Stream.SEARCH, _SEEN[-1]),
+            ("fresh", _FRESH, Stream.UNSEEN, draws),
+        ):
+            with DeviceEvaluator(kernel, kernel.resolve_sizes("default", sizes), "host", seed=at) as evaluator:
+                trials = evaluator.run_on_draws(chosen, [Draw(stream, i) for i in range(count)]).trials
+            for trial in trials:
+                entries[trial.configuration][kind].append(trial.error if trial.is_valid else math.inf)
+        found += [{"sizes": own, "types": list(_types(kernel, c)), **errors} for c, errors in entries.items()]
+    return found
+
+
+def _chosen(
+    kernel: Kernel, ladder: Sequence[Mapping[str, int]], types: int, rng: np.random.Generator
+) -> list[Configuration]:
+    """Return a configuration of each of some choices of types that differ, valid at all sizes; not of the widest."""
+    spaces = [kernel.search_space(kernel.resolve_sizes("default", sizes)) for sizes in ladder]
+    known = {_types(kernel, widest(kernel, kernel.resolve_sizes("default", ladder[0]), ())[0])}
+    found: list[Configuration] = []
+    for index in spaces[0].sample(min(spaces[0].size, 200 * types), rng):
+        configuration = spaces[0].configuration(int(index))
+        if _types(kernel, configuration) not in known and all(configuration in space for space in spaces):
+            known.add(_types(kernel, configuration))
+            found.append(configuration)
+    return found[:types]
+
+
+def _types(kernel: Kernel, configuration: Configuration) -> tuple[Value, ...]:
+    return configuration.subset(kernel.signature_names)
+
+
+def breaks(errors: Errors) -> Iterator[dict[str, Any]]:
+    """Yield what was told of each choice of types at each size from some of the others, and how many draws broke it."""
+    of_types: dict[tuple[Value, ...], Errors] = {}
+    for entry in errors:
+        of_types.setdefault(tuple(entry["types"]), []).append(entry)
+    for ladder in of_types.values():
+        for tuned in _TUNED:
+            for draws in _SEEN:
+                points = [_point(ladder[i], draws) for i in tuned]
+                growth = fitted(points, CONFIDENCE)
+                for number, entry in enumerate(ladder):
+                    limit = growth.limit(entry["sizes"])
+                    fresh = np.array(entry["fresh"])
+                    if number in tuned or not _LEAST < limit < math.inf:
+                        continue
+                    yield {
+                        "where": "below" if number < tuned[0] else "beyond" if number > tuned[-1] else "between",
+                        "tuned": len(tuned),
+                        "draws": len(fresh),
+                        "broken": int(np.sum(~(fresh <= limit))),
+                        "room": limit / max(float(np.median(fresh)), _LEAST),
+                    }
+
+
+def _point(entry: Mapping[str, Any], draws: int) -> SizedError:
+    seen = entry["seen"][:draws]
+    mean = float(np.mean(seen))
+    return SizedError(entry["sizes"], max(seen), draws, mean if math.isfinite(mean) else None)
+
+
+def markdown(of_kernels: Mapping[str, Errors], machine: str, command: str) -> str:
+    """Return the page: by kernel the share of fresh draws above their limit, and where."""
+    lines = [
+        "# Errors that were told from other sizes",
+        "",
+        f"Machine: {machine}. Command: `{command}`.",
+        "",
+        f"Fresh draws above the limit that was told with {CONFIDENCE:.0%} confidence, by where the size lies. Room is "
+        "the limit over the median of the errors, in the middle of all cases. Kernels in italics: the model was made "
+        "with their errors.",
+        "",
+        "| kernel | limits | draws | above | below the tuned sizes | between | beyond | worst of a tenth | room |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    every: list[dict[str, Any]] = []
+    others: list[dict[str, Any]] = []
+    for name, errors in of_kernels.items():
+        found = [*breaks(errors)]
+        every += found
+        others += [] if name in _MADE_WITH else found
+        lines.append(_row(f"_{name}_" if name in _MADE_WITH else name, found))
+    lines += [_row("the others together", others), _row("all", every)]
+    return "\n".join([*lines, ""])
+
+
+def _row(name: str, found: Sequence[Mapping[str, Any]]) -> str:
+    draws, broken = Counter[str](), Counter[str]()
+    for each in found:
+        for where in (each["where"], "all"):
+            draws[where] += each["draws"]
+            broken[where] += each["broken"]
+    shares = [f"{broken[w] / draws[w]:.1%}" if draws[w] else "-" for w in ("all", "below", "between", "beyond")]
+    rates = sorted((each["broken"] / each["draws"] for each in found), reverse=True)
+    tenth = f"{np.mean(rates[: max(1, len(rates) // 10)]):.0%}" if rates else "-"
+    room = f"{np.median([each['room'] for each in found]):.1f}" if found else "-"
+    return f"| {name} | {len(found)} | {draws['all']:,} | {' | '.join(shares)} | {tenth} | {room} |"
