@@ -433,6 +433,12 @@ class Chooser:
                 raise UnknownNameError(
                     f"parameter in the wisdom of kernel {self.known.kernel}:", name, self.kernel.parameter_names
                 )
+        for name in self.kernel.parameter_names:
+            if name not in configuration:
+                raise WisdomError(
+                    f"the wisdom of kernel {self.known.kernel} has a configuration without a value of {name}: "
+                    f"{configuration}"
+                )
         return self.kernel.own(configuration)
 
     def _constraints_on(self, configuration: Configuration) -> tuple[Constraint, ...] | None:

@@ -221,6 +221,10 @@ def test_wisdom_that_is_not_of_the_kernel_is_refused_in_one_line(tmp_path: Path)
     path.write_text(json.dumps(document))
     with pytest.raises(KernelError, match="kernel poly: True is none of the values of parameter 'unroll'"):
         Chooser(Wisdom.load(path).kernels[0], POLY)
+    del document["kernels"][0]["tuned"][0]["configurations"][0]["configuration"]["unroll"]
+    path.write_text(json.dumps(document))
+    with pytest.raises(WisdomError, match="has a configuration without a value of unroll: block=64, x_type=fp16"):
+        Chooser(Wisdom.load(path).kernels[0], POLY)
     other = dataclasses.replace(POLY, parameters=POLY.parameters[:1] + POLY.parameters[2:], grid=["n"])
     with pytest.raises(UnknownNameError, match="unknown parameter in the wisdom of kernel poly: 'unroll'"):
         Chooser(known, other)
