@@ -137,9 +137,11 @@ class SourceUse:
             had too many.
         parameters: names of the parameters it has in common with the search space.
         weight: how much of what it says about time is believed; 0 of a source that turned out unlike this search.
+        remark: what of it cannot be used, and why; empty if everything can.
     """
 
     source: str
     trials: int
     parameters: tuple[str, ...]
     weight: float
+    remark: str = ""

@@ -72,6 +72,10 @@ class Searched:
                 f"space {', '.join(names)}"
             )
         trials = self.rename(recorded)
+        if not any(t.is_valid for t in trials):
+            raise MptuneError(
+                f"source {name}: none of its {len(trials):,} trials ran, so that it says nothing of times"
+            )
         read = self.objective.names | self.objective.constraint_names
         metrics = tuple(dict.fromkeys(m for t in trials if t.is_valid for m in t.measurement.metrics))
         for metric in sorted(read):
@@ -83,7 +87,8 @@ class Searched:
             if ours and its and ours != its:
                 raise MptuneError(f"source {name} has {metric} in {its}, the search has it in {ours}")
         complete = tuple(t for t in trials if not t.is_valid or read <= t.measurement.metrics.keys())
-        found = Source(name, complete, self._error_doubt(recorded))
+        remark = self._no_errors(recorded)
+        found = Source(name, complete, math.inf if remark else self._error_doubt(recorded), remark)
         if not shared(found, self.space)[1]:
             raise MptuneError(
                 f"source {name}: none of its {len(trials):,} trials has values that the search space has for "
@@ -91,10 +96,18 @@ class Searched:
             )
         return found
 
+    def _no_errors(self, recorded: RecordedSpace) -> str:
+        """Return why its errors say nothing of those of the search; empty if they do, or nobody asks."""
+        if self.objective.threshold is None:
+            return ""
+        if recorded.kernel != self.kernel:
+            return f"its errors are not used: it is not known to be of kernel {self.kernel!r}"
+        if self.metric and recorded.metric and self.metric != recorded.metric:
+            return f"its errors are not used: they are measured by {recorded.metric}, not by {self.metric}"
+        return ""
+
     def _error_doubt(self, recorded: RecordedSpace) -> float:
-        """Return how far its errors may be from those of the search, in decades; infinite if not comparable."""
-        if (self.metric and recorded.metric and self.metric != recorded.metric) or recorded.kernel != self.kernel:
-            return math.inf
+        """Return how far its errors may be from those of the search, in decades."""
         return min(_OTHER_SIZES, _SAME_SIZES + _BY_DECADE * _decades(self.problem_size, recorded.problem_size))
 
 

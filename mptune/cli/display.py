@@ -92,13 +92,17 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, right: Se
 
 
 def sources_table(runs: Sequence[Sequence[Mapping[str, Any]]]) -> str:
-    """Return what runs made of their sources, each a list of the same sources: the weights are those at the end."""
+    """Return what runs made of their sources, each a list of the same sources: the weights are those at the end.
+
+    Below the table it is said what of them cannot be used.
+    """
     rows = []
     for uses in zip(*runs, strict=True):
         weights = sorted(use["weight"] for use in uses)
         ends = dict.fromkeys(f"{weight:.2f}" for weight in (weights[0], weights[-1]))
         rows.append((uses[0]["source"], uses[0]["trials"], " to ".join(ends), ", ".join(uses[0]["parameters"])))
-    return table(("source", "trials used", "weight", "parameters in common"), rows, right=("trials used", "weight"))
+    found = table(("source", "trials used", "weight", "parameters in common"), rows, right=("trials used", "weight"))
+    return "\n".join([found, *(f"{use['source']}: {use['remark']}" for use in runs[0] if use["remark"])])
 
 
 def wrapped(text: str, indent: str = "") -> str:

@@ -386,7 +386,9 @@ def _is_launch(entry: Any) -> bool:
 
 
 def _is_source_use(entry: Any) -> bool:
-    return isinstance(entry, Mapping) and all(kind.is_right(entry.get(name)) for name, kind in _SOURCE_USE.items())
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("remark", ""), str):
+        return False
+    return all(kind.is_right(entry.get(name)) for name, kind in _SOURCE_USE.items())
 
 
 def _is_threshold(value: Any) -> bool:
@@ -454,7 +456,9 @@ _KINDS: Final[Mapping[str, _Kind]] = {
     "tuple[SourceUse, ...]": _Kind(
         f"a list of sources, each with {', '.join(_SOURCE_USE)}",
         lambda v: isinstance(v, list | tuple) and all(map(_is_source_use, v)),
-        lambda v: tuple(SourceUse(**{name: _tuples(use[name]) for name in _SOURCE_USE}) for use in v),
+        lambda v: tuple(
+            SourceUse(**{name: _tuples(use[name]) for name in _SOURCE_USE}, remark=use.get("remark", "")) for use in v
+        ),
     ),
     "Mapping[str, Any]": _Kind("an object", lambda v: isinstance(v, Mapping), dict),
     "Mapping[str, Value]": _by_name("values", is_value),

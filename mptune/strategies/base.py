@@ -130,11 +130,13 @@ class Source:
         name: what messages call it.
         trials: what it found; their configurations may have other parameters and other values than the search space.
         error_doubt: how far its errors may be from those of this search, in decades; infinite if they say nothing.
+        remark: why they say nothing; empty if they do, or if there are none.
     """
 
     name: str
     trials: tuple[Trial, ...] = field(repr=False)
     error_doubt: float = math.inf
+    remark: str = ""
 
 
 class Strategy(ABC):

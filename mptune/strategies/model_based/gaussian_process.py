@@ -18,7 +18,10 @@ from numpy.typing import NDArray
 
 from mptune.strategies.model_based.numerics import NotPositiveDefinite, cholesky, lower_gram, minimise, product
 
-__all__ = ["GrowingFactor", "Hyperparameters", "Posterior", "Prior", "fit", "log_posterior", "matern52", "maximise"]
+__all__ = [
+    "GrowingFactor", "Hyperparameters", "MeanFunction", "Posterior", "Prior", "fit", "log_posterior", "matern52",
+    "maximise",
+]  # fmt: skip
 
 Array = NDArray[np.float64]
 
@@ -26,6 +29,8 @@ Array = NDArray[np.float64]
 _JITTER: Final = 1e-8
 #: Candidates whose covariances are computed at once; a block stays in the cache.
 _BLOCK: Final = 2048
+#: Correlations that are computed at once where only their sums are kept.
+_IN_CACHE: Final = 65_536
 #: Hyperparameters stay within so many prior deviations of the prior's centre.
 _MOST_DEVIATIONS: Final = 5.0
 #: Smallest posterior variance, relative to the signal's; single precision resolves no less.
@@ -247,6 +252,30 @@ class GrowingFactor:
         self._inverse = inverse
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class MeanFunction:
+    """The mean of a posterior, in single precision: all that is needed of one that learns nothing more.
+
+    Attributes:
+        known: scaled features of the observations, ``(n, n_features)``.
+        weights: of the correlation with each of them, ``(n,)``.
+        inverse_lengths: what features are scaled by, ``(n_features,)``.
+    """
+
+    known: NDArray[np.float32]
+    weights: NDArray[np.float32]
+    inverse_lengths: Array
+
+    def at(self, x: Array) -> Array:
+        """Return the mean at points, ``(m,)`` from features ``(m, n_features)``."""
+        mean, rows = np.empty(len(x)), max(_IN_CACHE // len(self.known), 1)
+        for start in range(0, len(x), rows):
+            block = (x[start : start + rows] * self.inverse_lengths).astype(np.float32)
+            correlations = matern52(_squared_distances(self.known, block))
+            mean[start : start + rows] = np.einsum("i,ij->j", self.weights, correlations)
+        return mean
+
+
 class Posterior(GrowingFactor):
     """The posterior over fixed candidates, features ``(n_candidates, n_features)``, one observation at a time."""
 
@@ -330,14 +359,10 @@ class Posterior(GrowingFactor):
         mean = np.einsum("i,ij->j", self._whitened[:n], rows)
         return mean, self._deviation(self._signal2 - np.einsum("ij,ij->j", rows, rows))
 
-    def mean_at(self, x: Array) -> Array:
-        """Return the mean at many other points, features ``(m, n_features)``, in single precision."""
-        weights = self._solved().astype(np.float32)
-        known, mean = self._x[: self._n].astype(np.float32), np.empty(len(x))
-        for start in range(0, len(x), _BLOCK):
-            block = (x[start : start + _BLOCK] * self._inverse_lengths).astype(np.float32)
-            mean[start : start + _BLOCK] = np.einsum("i,ij->j", weights, self._covariances(known, block))
-        return mean
+    def mean_function(self) -> MeanFunction:
+        """Return the mean by itself, as the observations are at the moment."""
+        known, weights = self._x[: self._n].astype(np.float32), self._solved() * self._signal2
+        return MeanFunction(known, weights.astype(np.float32), self._inverse_lengths)
 
     def left_out(self) -> Array:
         """Return how far each observation is from what the others let expect of it, shape ``(n,)``.

@@ -49,7 +49,14 @@ from mptune.strategies.base import Source
 from mptune.strategies.model_based.candidates import Candidates
 from mptune.strategies.model_based.coordinates import Features
 from mptune.strategies.model_based.feasibility import Expected, Outcome, failure_prior
-from mptune.strategies.model_based.gaussian_process import Hyperparameters, Posterior, Prior, fit, log_posterior
+from mptune.strategies.model_based.gaussian_process import (
+    Hyperparameters,
+    MeanFunction,
+    Posterior,
+    Prior,
+    fit,
+    log_posterior,
+)
 from mptune.strategies.model_based.surrogate import ModelledAxis, Scale
 
 __all__ = ["Sources", "TransferAxis", "judged", "shared", "weigh"]
@@ -65,6 +72,7 @@ _FASTEST, _OTHERS = 60, 160
 _FEWEST: Final = 8
 #: Share of the variance of its own trials that a source has to explain.
 _LEAST_EXPLAINED: Final = 0.2
+_UNEXPLAINED: Final = "its trials are not used: they do not follow from its parameters"
 #: Standard deviations of the priors of offset and weights.
 _OFFSET: Final = 1.0
 _WEIGHT: Final = 0.25
@@ -74,7 +82,14 @@ _LEFT: Final = 0.5
 _BENEFIT: Final = 3.0
 #: Times that weights and hyperparameters are fitted in turn.
 _ROUNDS: Final = 2
-_ITERATIONS: Final = 20
+#: Iterations of each fit of what the sources leave, which goes on from the one before.
+_ITERATIONS: Final = 6
+#: A source of many trials is fitted to every third of them, which costs a tenth, and from there to all.
+_MANY: Final = 110
+_STEP: Final = 3
+_COARSE, _FINE = 12, 2
+#: Iterations of the fit to fewer trials.
+_ONCE: Final = 20
 
 
 def shared(source: Source, space: SearchSpace) -> tuple[tuple[str, ...], tuple[Trial, ...]]:
@@ -131,42 +146,50 @@ class _SourceModel:
     columns: NDArray[np.intp]
     mean: float
     spread: float
-    times: Posterior
-    failures: Posterior | None
+    times: MeanFunction
+    failures: MeanFunction | None
 
     @classmethod
-    def of(cls, x: Array, levels: Array, failed: NDArray[np.bool_], columns: NDArray[np.intp]) -> _SourceModel | None:
-        """Return the model of trials, features ``(n, k)``, log times ``(n,)`` and failures ``(n,)``; None if of no use.
+    def of(cls, x: Array, levels: Array, failed: NDArray[np.bool_], columns: NDArray[np.intp]) -> _SourceModel | str:
+        """Return the model of trials, features ``(n, k)``, log times ``(n,)`` and failures ``(n,)``; else why not.
 
         Levels are NaN where they are not known.
         """
         known = ~np.isnan(levels)
         if known.sum() < _FEWEST:
-            return None
+            return f"its trials are not used: {known.sum()} different configurations ran, and {_FEWEST} are needed"
         values = Scale(float(levels[known].min()), _BEND, 1.0, 0.0, 1.0).apply(levels[known])
         mean, spread = float(values.mean()), float(values.std())
         if spread <= 0:
-            return None
+            return "its trials are not used: all are equally good"
+        if not len(columns):
+            return _UNEXPLAINED
         prior = Prior.of(len(columns), length_spread=0.6, noise=0.03, noise_spread=1.0)
         times = _posterior(x[known], (values - mean) / spread, prior)
         if 1.0 - float(np.square(times.left_out()).mean()) < _LEAST_EXPLAINED:
-            return None
-        failures = _posterior(x, failed.astype(np.float64), failure_prior(len(columns))) if failed.any() else None
-        return cls(columns, mean, spread, times, failures)
+            return _UNEXPLAINED
+        failures = None
+        if failed.any():
+            failures = _posterior(x, failed.astype(np.float64), failure_prior(len(columns))).mean_function()
+        return cls(columns, mean, spread, times.mean_function(), failures)
 
     def levels(self, features: Array) -> Array:
         """Return the expected transformed times, ``(n,)`` from ``(n, n_features)``."""
-        return self.mean + self.spread * self.times.mean_at(features[:, self.columns])
+        return self.mean + self.spread * self.times.at(features[:, self.columns])
 
     def failure(self, features: Array) -> Array:
         """Return how likely configurations are to fail, ``(n,)``."""
         if self.failures is None:
             return np.zeros(len(features))
-        return np.clip(self.failures.mean_at(features[:, self.columns]), 0.0, 1.0)
+        return np.clip(self.failures.at(features[:, self.columns]), 0.0, 1.0)
 
 
 def _posterior(x: Array, y: Array, prior: Prior) -> Posterior:
-    posterior = Posterior(fit(x, y, prior, [prior.centre], _ITERATIONS), np.empty((0, x.shape[1])))
+    if len(x) > _MANY:
+        found = fit(x, y, prior, [fit(x[::_STEP], y[::_STEP], prior, [prior.centre], _COARSE)], _FINE)
+    else:
+        found = fit(x, y, prior, [prior.centre], _ONCE)
+    posterior = Posterior(found, np.empty((0, x.shape[1])))
     posterior.condition(x, y)
     return posterior
 
@@ -187,7 +210,7 @@ class Sources(Expected):
 
     def __init__(self, given: Sequence[Source], space: SearchSpace, features: Features, objective: Objective) -> None:
         self._given = tuple(given)
-        self._uses: list[tuple[tuple[str, ...], int]] = []
+        self._uses: list[tuple[tuple[str, ...], int, str]] = []
         self._positions: list[int] = []
         self._models: list[_SourceModel] = []
         for position, source in enumerate(self._given):
@@ -195,18 +218,21 @@ class Sources(Expected):
             columns = np.flatnonzero(np.isin(features.owners, [space.names.index(name) for name in names]))
             codes, levels, failed = _distinct(trials, names, space, objective)
             kept = _most_telling(levels)
-            self._uses.append((names, len(kept)))
-            if len(columns):
-                x = features.at(codes[kept])[:, columns]
-                model = _SourceModel.of(x, levels[kept], failed[kept], columns)
-                if model is not None:
-                    self._models.append(model)
-                    self._positions.append(position)
+            model = _SourceModel.of(features.at(codes[kept])[:, columns], levels[kept], failed[kept], columns)
+            remarks = [source.remark]
+            if isinstance(model, str):
+                remarks.append(model)
+            else:
+                self._models.append(model)
+                self._positions.append(position)
+            self._uses.append((names, len(kept), "; ".join(filter(None, remarks))))
         self.weights = np.full(len(self._models), self.expected_weight)
         self.spread = float(np.mean([model.spread for model in self._models])) if self._models else 1.0
-        #: Of configurations, ascending by index, what the sources say.
-        self._indices = np.empty(0, dtype=np.int64)
+        #: What the sources say of configurations that have been candidates: by row, whose index and features it is.
         self._said = np.empty((0, 2 * len(self._models)))
+        self._indices = np.empty(0, dtype=np.int64)
+        self._order = np.empty(0, dtype=np.int64)
+        self._row_of: dict[bytes, int] = {}
 
     @property
     def expected_weight(self) -> float:
@@ -223,13 +249,13 @@ class Sources(Expected):
         """What is made of each source, in the order they were given."""
         weights = dict(zip(self._positions, self.weights.tolist(), strict=True))
         return tuple(
-            SourceUse(source.name, trials, names, weights.get(position, 0.0))
-            for position, (source, (names, trials)) in enumerate(zip(self._given, self._uses, strict=True))
+            SourceUse(source.name, trials, names, weights.get(position, 0.0), remark)
+            for position, (source, (names, trials, remark)) in enumerate(zip(self._given, self._uses, strict=True))
         )
 
     def levels(self, features: Array) -> Array:
         """Return the transformed times that each source expects, in units of their spread: ``(n, n_sources)``."""
-        return np.stack([model.levels(features) for model in self._models], axis=1) / self.spread
+        return self._at(features)[:, : len(self._models)]
 
     def levels_of(self, candidates: Candidates) -> Array:
         """Return the same of candidates."""
@@ -237,7 +263,7 @@ class Sources(Expected):
 
     def failure(self, features: Array) -> Array:
         """Return how likely configurations are to fail, says the weighted mean of the sources in use; ``(n,)``."""
-        return self._mean_failure(np.stack([model.failure(features) for model in self._models], axis=1))
+        return self._mean_failure(self._at(features)[:, len(self._models) :])
 
     def failure_of(self, candidates: Candidates) -> Array:
         """Return the same of candidates."""
@@ -247,20 +273,29 @@ class Sources(Expected):
         share = self.weights / self.weights.sum() if self.are_trusted else self.weights
         return np.asarray((of_each * share).sum(axis=1))
 
+    def _at(self, features: Array) -> Array:
+        """Return expected levels, then failures, ``(n, 2 * n_sources)``; looked up if all have been candidates."""
+        rows = [self._row_of.get(row.tobytes(), -1) for row in features]
+        return self._expected(features) if -1 in rows else np.asarray(self._said[rows])
+
+    def _expected(self, features: Array) -> Array:
+        levels = np.stack([model.levels(features) for model in self._models], axis=1) / self.spread
+        return np.concatenate([levels, np.stack([m.failure(features) for m in self._models], axis=1)], axis=1)
+
     def _of(self, candidates: Candidates) -> Array:
-        """Return expected levels and failures, which are kept where the candidates are always the same ones."""
-        new = np.isin(candidates.indices, self._indices, invert=True) if candidates.complete else slice(None)
-        features = candidates.features[new]
-        if len(features):
-            said = np.concatenate(
-                [self.levels(features), np.stack([m.failure(features) for m in self._models], axis=1)], axis=1
-            )
-            if not candidates.complete:
-                return said
-            indices = np.concatenate([self._indices, candidates.indices[new]])
-            order = np.argsort(indices)
-            self._indices, self._said = indices[order], np.concatenate([self._said, said])[order]
-        return np.asarray(self._said[np.searchsorted(self._indices, candidates.indices)])
+        """Return the same of candidates, which is kept where these are always the same ones."""
+        if not candidates.complete:
+            return self._expected(candidates.features)
+        new = np.isin(candidates.indices, self._indices, invert=True)
+        if new.any():
+            features = candidates.features[new]
+            first = len(self._indices)
+            self._indices = np.concatenate([self._indices, candidates.indices[new]])
+            self._said = np.concatenate([self._said, self._expected(features)])
+            self._row_of |= {row.tobytes(): first + i for i, row in enumerate(features)}
+            self._order = np.argsort(self._indices)
+        at = np.searchsorted(self._indices, candidates.indices, sorter=self._order)
+        return np.asarray(self._said[self._order[at]])
 
 
 def _distinct(
@@ -333,37 +368,37 @@ class TransferAxis(ModelledAxis):
         x, values = np.array([o.features for o in seen]), np.array([o.levels[self._position] for o in seen])
         self.scale = Scale(float(values.min()) if seen else 0.0, _BEND, 1.0, 0.0, sources.spread)
         z = self.scale.apply(values)
+        levels = sources.levels(x) if seen else np.empty((0, 0))
         if seen:
-            self._weigh(x, z)
+            self._weigh(x, z, levels)
         if not sources.are_trusted:
             super().fit(candidates, known)
             return
         self._posterior = Posterior(self._left, candidates.features)
         if seen:
-            self._posterior.condition(x, z - self._mean(sources.levels(x)))
+            self._posterior.condition(x, z - self._mean(levels))
         self._expected = self._mean(sources.levels_of(candidates))
 
-    def _weigh(self, x: Array, z: Array) -> None:
-        """Fit hyperparameters of what the sources leave, then their weights; features ``(n, k)``, values ``(n,)``."""
-        sources, ones = self._sources, np.ones(len(x))
-        levels = sources.levels(x)
-        for _ in range(int(_ROUNDS)):
+    def _weigh(self, x: Array, z: Array, levels: Array) -> None:
+        """Fit hyperparameters of what the sources leave, then their weights.
+
+        Features ``(n, k)``, values ``(n,)``, and what the sources expect of these, ``(n, n_sources)``.
+        """
+        for _ in range(_ROUNDS):
             if len(x) > 1:
-                left = z - self._mean(levels)
-                self._left = fit(x, left, self._prior_left, [self._left], self._iterations)
+                self._left = fit(x, z - self._mean(levels), self._prior_left, [self._left], _ITERATIONS)
             posterior = Posterior(self._left, np.empty((0, x.shape[1])))
             posterior.condition(x, z)
-            whitened = [posterior.whiten(column) for column in (z, ones, *levels.T)]
-            self._offset, sources.weights = weigh(
-                whitened[0], whitened[1], np.stack(whitened[2:], axis=1), sources.expected_weight
-            )
+            values, ones, *whitened = (posterior.whiten(column) for column in (z, np.ones(len(x)), *levels.T))
+            expected = self._sources.expected_weight
+            self._offset, self._sources.weights = weigh(values, ones, np.stack(whitened, axis=1), expected)
         if len(x) > 1 and self._is_likelier_without(x, z, z - self._mean(levels)):
-            sources.weights = np.zeros_like(sources.weights)
+            self._sources.weights = np.zeros_like(self._sources.weights)
 
     def _is_likelier_without(self, x: Array, z: Array, left: Array) -> bool:
         """Whether values are more probable by themselves than what the sources leave of them."""
         alone = z - z.mean()
-        self._alone = fit(x, alone, self._prior_left, [self._alone], self._iterations)
+        self._alone = fit(x, alone, self._prior_left, [self._alone], _ITERATIONS)
         with_sources, _ = log_posterior(self._left.to_vector(), x, left, self._prior_left)
         without, _ = log_posterior(self._alone.to_vector(), x, alone, self._prior_left)
         return without > with_sources + _BENEFIT

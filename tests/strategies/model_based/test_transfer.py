@@ -11,6 +11,7 @@ import pytest
 import smooth
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from searches import drive
 
 from mptune.errors import MptuneError
@@ -21,8 +22,11 @@ from mptune.space.parameters import OrdinalParameter, PrecisionParameter
 from mptune.space.search_space import SearchSpace
 from mptune.strategies import make
 from mptune.strategies.base import Source, Strategy
+from mptune.strategies.model_based.candidates import Candidates
+from mptune.strategies.model_based.coordinates import Features
 from mptune.strategies.model_based.error_model import Signatures
-from mptune.strategies.model_based.transfer import judged, shared, weigh
+from mptune.strategies.model_based.gaussian_process import MeanFunction
+from mptune.strategies.model_based.transfer import Sources, judged, shared, weigh
 
 SPACE = smooth.SPACE
 
@@ -76,7 +80,8 @@ def test_no_weight_is_ever_negative(seed: int, n: int, count: int, noise: float)
 @given(seed=st.integers(0, 2**32 - 1), offset=st.floats(-0.5, 0.5))
 def test_what_is_like_a_source_is_found_out_and_what_is_its_contrary_is_dropped(seed: int, offset: float) -> None:
     rng = np.random.default_rng(seed)
-    levels = rng.normal(size=(60, 3))
+    # Columns that have nothing in common: with others, which of two is meant may be a matter of chance.
+    levels = np.sqrt(60) * np.linalg.qr(np.column_stack([np.ones(60), rng.normal(size=(60, 3))]))[0][:, 1:]
     values = offset + levels @ [0.8, 0.0, -0.7] + 0.01 * rng.normal(size=60)
     found, weights = weigh(100.0 * values, np.full(60, 100.0), 100.0 * levels, 1.0 / 3.0)
     assert weights[2] == 0.0
@@ -109,7 +114,47 @@ def test_a_source_is_worth_many_evaluations_and_the_seed_repeats_it(other: Sourc
 def test_with_shuffled_sources_the_search_is_the_one_without(other: Source) -> None:
     strategy = started(shuffled(other), seed=3)
     assert drive(strategy, smooth.evaluate, 25) == drive(started(seed=3), smooth.evaluate, 25)
-    assert [use.weight for use in strategy.sources] == [0.0]
+    (use,) = strategy.sources
+    assert (use.weight, use.remark) == (0.0, "its trials are not used: they do not follow from its parameters")
+
+
+def test_it_is_said_why_a_source_is_of_no_use(other: Source) -> None:
+    few = dataclasses.replace(other, trials=tuple(t for t in other.trials if t.is_valid)[:7], remark="not its errors")
+    same = elsewhere(lambda c, t: 1.0)
+    strategy = started(few, same, other)
+    strategy.ask(1)
+    assert [use.remark for use in strategy.sources] == [
+        "not its errors; its trials are not used: 7 different configurations ran, and 8 are needed",
+        "its trials are not used: all are equally good",
+        "",
+    ]
+
+
+def test_a_search_asks_a_source_once_for_each_candidate(other: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    at = MeanFunction.at
+
+    def counted(self: MeanFunction, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        asked.append(len(x))
+        return at(self, x)
+
+    monkeypatch.setattr(MeanFunction, "at", counted)
+    strategy = make("bayesian", SPACE, Objective(), sources=[other], options={"max_candidates": SPACE.size})
+    drive(strategy, smooth.evaluate, 30)
+    assert set(asked) == {SPACE.size}
+
+
+def test_a_source_says_the_same_of_few_configurations_as_of_all(other: Source) -> None:
+    features = Features(SPACE)
+    everything = Candidates(
+        *(np.arange(SPACE.size), SPACE.codes(range(SPACE.size)), features.of(range(SPACE.size))), True
+    )
+    before = Sources([other], SPACE, features, Objective()).levels(everything.features[40:60])
+    kept = Sources([other], SPACE, features, Objective())
+    kept.levels_of(everything.subset(np.arange(SPACE.size) % 3 > 0))
+    expected = kept.levels_of(everything)[40:60]
+    assert np.allclose(before, expected, atol=1e-5)
+    assert (kept.levels(everything.features[40:60]) == expected).all()
 
 
 def test_a_source_that_is_the_contrary_is_dropped_on_the_way() -> None:
