@@ -56,7 +56,8 @@ class Searched:
         """Return a recorded space as a source.
 
         Raises:
-            MptuneError: it is of another kernel, or has no parameter, value, metric or unit in common with the search.
+            MptuneError: it is of another kernel, nothing in it ran, or it has no parameter, value, metric or unit in
+                common with the search.
         """
         names = self.space.names
         theirs = recorded.space.names
@@ -143,12 +144,17 @@ def read_source(source: str | Path | RecordedSpace, searched: Searched) -> Sourc
     """Return a run file or a recorded space as a source of a search.
 
     Raises:
-        SpaceFileError: the file is missing, damaged, of no known format, or records nothing.
+        SpaceFileError: the file is missing, a folder, damaged, of no known format, or records nothing.
         RunFileError: it is a run file that cannot be read.
         MptuneError: it does not fit the search.
     """
     if isinstance(source, RecordedSpace):
         return searched.source(source, source.name)
+    if Path(source).is_dir():
+        raise SpaceFileError(
+            f"source: {source} is a folder: expected a run file or a recorded space (tune has --from-all, for the runs "
+            "in the folder of the run file)"
+        )
     try:
         recorded = read_space(source)
     except SpaceFileError as error:

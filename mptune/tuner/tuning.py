@@ -92,6 +92,8 @@ def tune(
     if output is not None:
         # Before minutes go into inputs and references.
         RunFile.check(output, resume=resume)
+    if settings.knowledge is not None and not plan.sources:
+        warn(f"no run in {settings.knowledge} fits this search, which starts without any")
     _check_cache(warn)
     plan = _with_compilers(plan, warn)
     with contextlib.ExitStack() as stack:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import json
 import re
 import shutil
+import sqlite3
 from pathlib import Path
 
 import pytest
 from command_line import Call, caller
 
 from mptune.errors import RunFileError
-from mptune.results import SourceUse
+from mptune.interop.recording import write_recording
+from mptune.interop.spaces import read_space
+from mptune.results import SourceUse, Status, Trial
 from mptune.store import RunState
 
 OWN = Path(__file__).parent.parent / "own_kernel.py"
@@ -79,8 +84,56 @@ def test_files_that_are_no_source(mptune: Call, run_file: Path, tmp_path: Path) 
         assert done.err.count("\n") == 1
 
 
+def test_recordings_that_are_no_source(mptune: Call, run_file: Path, tmp_path: Path) -> None:
+    """Each is refused in a line that names it, and what was there is as it was."""
+    recorded = read_space(run_file)
+    write_recording(dataclasses.replace(recorded, units={"time_ms": "s"}), tmp_path / "seconds.json")
+    failed = {i: Trial(t.configuration, Status.LAUNCH_ERROR, "no") for i, t in recorded.trials.items()}
+    write_recording(dataclasses.replace(recorded, trials=failed), tmp_path / "failed.json")
+    shutil.copy(run_file, tmp_path / "newer.db")
+    with contextlib.closing(sqlite3.connect(tmp_path / "newer.db")) as newer:
+        newer.execute("PRAGMA user_version = 99")
+    (tmp_path / "empty.db").touch()
+    before = run_file.read_bytes()
+    for source, message in (
+        (tmp_path / "seconds.json", "seconds.json has time_ms in s, the search has it in ms"),
+        (tmp_path / "failed.json", "failed.json: none of its 8 trials ran, so that it says nothing of times"),
+        (tmp_path / "newer.db", r"newer.db has format 99 and this mptune reads 1 to \d+: upgrade mptune"),
+        (tmp_path / "empty.db", "empty.db: the file is empty"),
+        (tmp_path, "is a folder: expected a run file or a recorded space .*--from-all"),
+    ):
+        for command in ((*TUNE, "--output", run_file, "--resume"), ("simulate", run_file)):
+            done = mptune(*command, "--from", source)
+            assert (done.code, done.out) == (2, "")
+            assert re.search(message, done.err), done.err
+            assert done.err.count("\n") == 1
+    assert run_file.read_bytes() == before
+
+
+def test_it_is_said_what_of_a_source_cannot_be_used(mptune: Call, run_file: Path, tmp_path: Path) -> None:
+    recorded = read_space(run_file)
+    metric, kernel = tmp_path / "metric.json", tmp_path / "kernel.json"
+    write_recording(dataclasses.replace(recorded, metric="MRE"), metric)
+    write_recording(dataclasses.replace(recorded, kernel="relative"), kernel)
+    replay = ("simulate", run_file, "--max-error", "1e-5", "--budget", 4)
+    done = mptune(*replay, "--from", metric, "--from", kernel, "--from", run_file, "--json")
+    remarks = [use["remark"].partition(";")[0] for use in json.loads(done.out)["runs"][0]["sources"]]
+    errors = "its errors are not used: "
+    assert remarks[0] == errors + "they are measured by MRE, not by NRMSE"
+    assert remarks[1] == errors + "it is not known to be of kernel 'poly'"
+    assert errors not in remarks[2]
+    assert f"{metric}: {remarks[0]}" in mptune(*replay, "--from", metric).out
+
+
+def test_it_is_said_that_no_run_of_a_folder_fits(mptune: Call, tmp_path: Path) -> None:
+    done = mptune(*TUNE, "--from-all", "--budget", 2, "--output", tmp_path / "first.db")
+    assert f"no run in {tmp_path} fits this search, which starts without any" in done.err
+
+
 def test_what_is_kept_of_sources_is_checked() -> None:
-    uses = (SourceUse("a.db", 3, ("block",), 0.5),)
+    uses = (SourceUse("a.db", 3, ("block",), 0.5, "its errors are not used"),)
     assert RunState.from_json(json.loads(json.dumps(RunState(sources=uses).to_json()))).sources == uses
+    earlier = {"source": "a.db", "trials": 3, "parameters": ["block"], "weight": 0.5}
+    assert RunState.from_json({"sources": [earlier]}).sources[0].remark == ""
     with pytest.raises(RunFileError, match="'sources' should be a list of sources, each with source, trials"):
         RunState.from_json({"sources": [{"source": "a.db", "weight": "much"}]})
