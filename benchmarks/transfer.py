@@ -22,7 +22,6 @@ import itertools
 import json
 import math
 import platform
-import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -243,8 +242,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MptuneError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    command = shlex.join(["python", "benchmarks/transfer.py", *(sys.argv[1:] if arguments is None else arguments)])
-    document["commands"] = list(dict.fromkeys([*document["commands"], command]))
     given.output.mkdir(parents=True, exist_ok=True)
     until = time.monotonic() + given.limit
     for piece in _pieces(document["found"], devices, parts, given.seeds):
@@ -287,7 +284,7 @@ def _devices(folder: Path) -> list[Device]:
 def _begun(kept: Path, devices: Sequence[Device], *, resume: bool) -> dict[str, Any]:
     """Return what is to be filled: by device and way, what each seed from 0 on found, and what four sources cost."""
     settings = {"source": _SOURCE, "budget": _BUDGET, "spaces": [device.name for device in devices]}
-    document: dict[str, Any] = {"settings": settings, "commands": [], "overhead": {}, "found": {}}
+    document: dict[str, Any] = {"settings": settings, "overhead": {}, "found": {}}
     if resume and kept.exists():
         document = json.loads(kept.read_text(encoding="utf-8"))
         if document["settings"] != settings:
@@ -385,7 +382,7 @@ class _Runs:
 def _report(document: Mapping[str, Any], devices: Sequence[Device]) -> str:
     runs = _Runs(document, devices)
     about = (
-        f"{', '.join(f'`{command}`' for command in document['commands'])}, "
+        "`python benchmarks/transfer.py --resume --limit 240`, repeated until all is done; "
         f"{datetime.datetime.now(datetime.UTC).date()}, Python {platform.python_version()}, mptune {__version__}, "
         f"numpy {np.__version__}. Distances do not depend on the machine."
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import sys
 from pathlib import Path
 
@@ -56,6 +57,36 @@ def test_every_way_searches_and_the_report_says_how_well(
     assert "100.0% of cold |" in lines[-1]  # shuffled sources change nothing
     for title in ("## Adverse sources", "## Overhead", "share of the cold start's distance"):
         assert title in report
+
+
+def test_it_goes_on_where_it_stopped_and_says_what_other_constants_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer, "_SOURCE", 12)
+    monkeypatch.setattr(transfer, "_BUDGET", 6)
+    monkeypatch.setattr(transfer, "_CHOSEN_WITH", 1)
+    monkeypatch.setattr(transfer, "OTHER_CONSTANTS", {"bend 0.4": {"_BEND": 0.4}})
+    for kernel, device in (("toy", "one"), ("toy", "two"), ("game", "one"), ("game", "two")):
+        write(tmp_path, f"{kernel}-{device}", f"ACME {device}", 1.0)
+    given = ["--spaces", str(tmp_path), "--seeds", "2", "--output", str(tmp_path)]
+    page, kept = tmp_path / "transfer.md", tmp_path / "transfer.json"
+    assert transfer.main([*given, "--limit", "0"]) == 0
+    assert "go on with --resume" in capsys.readouterr().err
+    assert transfer.main([*given, "--resume", "--parts", "searches"]) == 0
+    begun = page.read_text()
+    assert "## Seeds apart" in begun
+    assert "multi-task GP |" not in begun
+    assert transfer.main([*given, "--resume", "--parts", "searches,multitask,constants"]) == 0
+    ended = page.read_text()
+    assert "multi-task GP |" in ended
+    assert "## Constants chosen without the kernel" in ended
+    found = json.loads(kept.read_text())["found"]
+    assert {len(found[f"toy-one: {way}"]) for way in (*transfer.WAYS, "shuffled")} == {2}
+    assert transfer.main([*given, "--resume", "--parts", "searches,multitask,constants"]) == 0
+    assert json.loads(kept.read_text())["found"] == found
+    monkeypatch.setattr(transfer, "_BUDGET", 7)
+    assert transfer.main([*given, "--resume"]) == 2
+    assert "transfer.json has other settings" in capsys.readouterr().err
 
 
 def test_a_model_of_all_tasks_finds_the_gradient_it_climbs(tmp_path: Path) -> None:
