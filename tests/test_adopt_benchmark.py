@@ -83,7 +83,7 @@ def test_a_resumed_benchmark_searches_only_at_the_thresholds_it_lacks(
     (tmp_path / "spots.cu").touch()
     asked: list[str] = []
 
-    def mptune(words: list[str | Path], cache: Path) -> adopt.Answer:
+    def mptune(words: list[str | Path], cache: Path, look: object = None) -> adopt.Answer:
         asked.append(" ".join(map(str, words)).partition(" --output")[0])
         if len(asked) == 3:
             raise KeyboardInterrupt
@@ -110,6 +110,7 @@ def document(**parts: Any) -> dict[str, Any]:
         "machine": "a machine",
         "commands": ["a command"],
         "budget": 60,
+        "time_limit": 40.0,
         "thresholds": [1e-6],
         "handwritten_error": 1e-4,
         "precisions": "hsd",

@@ -292,7 +292,7 @@ def test_what_the_host_does_after_the_last_loop_is_not_compared(
 ) -> None:
     _, document = adopt(AdoptSettings((PROGRAMS / "openmp.cpp",)), tmp_path / "gravity")
     assert [kernel["name"] for kernel in document["kernels"]] == ["gravity_loop"]
-    assert document["errors"] == {"potential": 0.0}
+    assert document["errors"] == {"potential": pytest.approx(0.0, abs=1e-15)}  # compared with contraction
     print_adopted(document)
     assert "sizes: n 240 (no argument of the program)" in capsys.readouterr().out
     (note,) = [note for note in document["notes"] if "host changes" in note]

@@ -67,7 +67,7 @@ def test_unsigned_indices_are_computed_where_they_do_not_wrap(tmp_path: Path) ->
     _, document = adopt(AdoptSettings((PROGRAMS / "unsigned_indices.cu",)), tmp_path / "spread")
     assert max(document["errors"].values()) < 1e-15
     template = (tmp_path / "spread" / "spread.cu.j2").read_text()
-    assert "out[mp::as_index(y) * mp::as_index(width) + mp::as_index(x)] = field[place]" in template
+    assert "out[mp::as_index(y) * mp::as_index(width) + mp::as_index(x)]) = OWN_INPUT(1, field[place])" in template
     assert "field[mp::as_index(y) * mp::as_index(width) + mp::as_index(x) + mp::as_index(1u)]" in template
     # What is drawn has to wrap, so the place that it is made of stays as it is.
     assert "const unsigned place = y * width + x;" in template
