@@ -140,7 +140,13 @@ def test_the_page_compares_with_its_peers() -> None:
     times = {"adopted": [1.0, 2.0], "handwritten": [0.9, 1.8]}
     peer: dict[str, Any] = {
         "double_ms": 4.0,
-        "promise": {"time_ms": 3.0, "compilations": 30, "variables": 6, "cpu_s": 60.0},
+        "promise": {
+            "types": {"x": "double", "y": "float"},
+            "time_ms": 3.0,
+            "compilations": 30,
+            "variables": 6,
+            "cpu_s": 60.0,
+        },
         "mptune": {"time_ms": 1.5, "compilations": 12, "variables": 6, "cpu_s": 30.0, "until_decided": 2},
         "faster": 2.0,
     }
