@@ -147,7 +147,7 @@ def test_the_page_compares_with_its_peers() -> None:
             "variables": 6,
             "cpu_s": 60.0,
         },
-        "mptune": {"time_ms": 1.5, "compilations": 12, "variables": 6, "cpu_s": 30.0, "until_decided": 2},
+        "mptune": {"classes": 6, "time_ms": 1.5, "compilations": 12, "variables": 6, "cpu_s": 30.0, "until_decided": 2},
         "faster": 2.0,
     }
     peer["mptune"]["until_as_fast"] = 3
