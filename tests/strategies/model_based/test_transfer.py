@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import smooth
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from searches import drive
@@ -29,6 +29,7 @@ from mptune.strategies.model_based.gaussian_process import MeanFunction
 from mptune.strategies.model_based.transfer import Sources, judged, shared, weigh
 
 SPACE = smooth.SPACE
+ONES = np.ones(60)
 
 
 def started(*sources: Source, seed: int = 0) -> Strategy:
@@ -78,18 +79,26 @@ def test_no_weight_is_ever_negative(seed: int, n: int, count: int, noise: float)
 
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), offset=st.floats(-0.5, 0.5))
+@example(65536, 0.0)
 def test_what_is_like_a_source_is_found_out_and_what_is_its_contrary_is_dropped(seed: int, offset: float) -> None:
     rng = np.random.default_rng(seed)
-    # Columns that have nothing in common: with others, which of two is meant may be a matter of chance.
-    levels = np.sqrt(60) * np.linalg.qr(np.column_stack([np.ones(60), rng.normal(size=(60, 3))]))[0][:, 1:]
-    values = offset + levels @ [0.8, 0.0, -0.7] + 0.01 * rng.normal(size=60)
-    found, weights = weigh(100.0 * values, np.full(60, 100.0), 100.0 * levels, 1.0 / 3.0)
+    levels = rng.normal(size=(60, 3))
+    noise = 0.01 * rng.normal(size=60)
+    # Without a contrary the shares are found, however much the sources run along with each other.
+    found, weights = weigh(*(100.0 * each for each in (offset + levels @ [0.8, 0, 0] + noise, ONES, levels)), 1.0 / 3.0)
+    assert weights == pytest.approx([0.8, 0.0, 0.0], abs=0.02)
+    assert found == pytest.approx(offset, abs=0.02)
+    # The contrary is dropped, as its share is negative. What of it runs along with the others in these 60 trials is not
+    # told from them by any weights that are not negative: the best ones are those of a regression without it.
+    values = offset + levels @ [0.8, 0.0, -0.7] + noise
+    found, weights = weigh(100.0 * values, 100.0 * ONES, 100.0 * levels, 1.0 / 3.0)
     assert weights[2] == 0.0
-    assert weights[0] > 0.5 > weights[1]
-    alone, weights = weigh(100.0 * values, np.full(60, 100.0), 100.0 * levels[:, :2], 0.5)
-    assert weights[0] > 0.5
-    assert abs(found) < 1.0
-    assert abs(alone) < 1.0
+    alone, without = weigh(100.0 * values, 100.0 * ONES, 100.0 * levels[:, :2], 1.0 / 3.0)
+    assert [found, *weights[:2]] == pytest.approx([alone, *without], abs=1e-9)
+    rest = values - found - levels @ weights
+    assert abs(rest.mean()) < 1e-3
+    for column, weight in zip(levels.T, weights, strict=True):
+        assert (rest @ column) / 60 == pytest.approx(0.0, abs=1e-3) if weight > 0 else (rest @ column) / 60 < 1e-3
 
 
 # -- searches --------------------------------------------------------------------------------------
