@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from mptune.errors import MptuneError, SpaceFileError, UnknownNameError
+from mptune.errors import MptuneError, RunFileError, SpaceFileError, UnknownNameError
 from mptune.interop.recorded import RecordedSpace, unit_of
 from mptune.interop.spaces import read_space
 from mptune.metric_expressions import short_names
@@ -122,22 +122,32 @@ def _decades(ours: Any, theirs: Any) -> float:
     return sum(abs(math.log10(size) - math.log10(other)) for size, other in zip(ours, theirs, strict=True))
 
 
-def knowledge_base(folder: str | Path, searched: Searched, besides: Path | None = None) -> tuple[Source, ...]:
-    """Return the runs of a folder that fit a search, those of most usable trials first; at most so many as are used.
+def knowledge_base(
+    folder: str | Path, searched: Searched, besides: Path | None = None
+) -> tuple[tuple[Source, ...], tuple[str, ...]]:
+    """Return the runs of a folder that fit a search, and what is wrong with those that cannot be read.
+
+    Those of most usable trials come first; there are at most so many as are used.
 
     Args:
         folder: has the run files.
         searched: what they have to fit.
         besides: a run file that is none of them: the one that is being written.
     """
-    found = []
+    found, unreadable = [], []
     for path in sorted(Path(folder).glob("*.db")):
         if besides is not None and path.resolve() == besides.resolve():
             continue
+        try:
+            recorded = read_space(path)
+        except (RunFileError, SpaceFileError) as error:
+            unreadable.append(str(error))
+            continue
         with contextlib.suppress(MptuneError):
-            source = read_source(path, searched)
+            source = searched.source(recorded, str(path))
             found.append((-len(shared(source, searched.space)[1]), path, source))
-    return tuple(source for _, _, source in sorted(found, key=lambda entry: entry[:2])[:_MOST])
+    fitting = sorted(found, key=lambda entry: entry[:2])[:_MOST]
+    return tuple(source for _, _, source in fitting), tuple(unreadable)
 
 
 def read_source(source: str | Path | RecordedSpace, searched: Searched) -> Source:

@@ -51,6 +51,7 @@ class TuningPlan:
         metric: what errors are measured by.
         observers: names of the observers asked for, and of those that objective and constraints need.
         sources: what the search starts from.
+        unreadable: what is wrong with runs that it would have looked at.
     """
 
     kernel: Tunable
@@ -60,6 +61,7 @@ class TuningPlan:
     metric: Metrics
     observers: tuple[str, ...]
     sources: tuple[Source, ...] = ()
+    unreadable: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, kernel: Tunable | str | Path, settings: TuneSettings, run_file: Path | None = None) -> TuningPlan:
@@ -102,6 +104,7 @@ class TuningPlan:
         observers = _observers(kernel, metric, settings, objective)
         space = kernel.search_space(sizes).restrict(settings.restrict)
         sources: tuple[Source, ...] = ()
+        unreadable: tuple[str, ...] = ()
         if settings.sources or settings.knowledge is not None:
             if isinstance(kernel, Application):
                 raise MptuneError(f"{kernel.called} cannot start from earlier runs, which only a single kernel can")
@@ -112,9 +115,9 @@ class TuningPlan:
                 metric=metric_text(outputs, metric),
                 problem_size=[value for name, value in sizes.items() if name not in kernel.data_sizes],
             )
-            sources = _sources(settings, searched, run_file)
+            sources, unreadable = _sources(settings, searched, run_file)
         make(settings.strategy, space, objective, options=dict(settings.strategy_options), sources=sources)
-        return cls(kernel, settings, sizes, objective, metric, observers, sources)
+        return cls(kernel, settings, sizes, objective, metric, observers, sources, unreadable)
 
     def space_on(self, ready: Ready) -> SearchSpace:
         """Return the configurations that are valid on a device.
@@ -234,8 +237,12 @@ class TuningPlan:
         return found | {f"metric {each.name}": each.version for each in all_metrics(self.metric) if each.version}
 
 
-def _sources(settings: TuneSettings, searched: Searched, run_file: Path | None) -> tuple[Source, ...]:
+def _sources(
+    settings: TuneSettings, searched: Searched, run_file: Path | None
+) -> tuple[tuple[Source, ...], tuple[str, ...]]:
     """Return what a search starts from: the files given, then those of the folder that are none of these.
+
+    And what is wrong with the runs of the folder that cannot be read.
 
     Raises:
         MptuneError: a file cannot be read or does not fit; the folder does not exist.
@@ -246,9 +253,9 @@ def _sources(settings: TuneSettings, searched: Searched, run_file: Path | None) 
             raise MptuneError(f"source {path} is the run file itself: a run goes on with its own trials anyway")
     given = [read_source(path, searched) for path in dict.fromkeys(paths)]
     if settings.knowledge is None:
-        return tuple(given)
-    found = knowledge_base(Path(settings.knowledge).resolve(), searched, run_file)
-    return tuple({source.name: source for source in (*given, *found)}.values())
+        return tuple(given), ()
+    found, unreadable = knowledge_base(Path(settings.knowledge).resolve(), searched, run_file)
+    return tuple({source.name: source for source in (*given, *found)}.values()), unreadable
 
 
 def _observers(kernel: Tunable, metric: Metrics, settings: TuneSettings, objective: Objective) -> tuple[str, ...]:

@@ -92,6 +92,11 @@ def tune(
     if output is not None:
         # Before minutes go into inputs and references.
         RunFile.check(output, resume=resume)
+    if plan.unreadable:
+        warn(
+            f"run files in {settings.knowledge} that cannot be read are left out: {len(plan.unreadable)}, the first is "
+            f"{plan.unreadable[0]}"
+        )
     if settings.knowledge is not None and not plan.sources:
         warn(f"no run in {settings.knowledge} fits this search, which starts without any")
     _check_cache(warn)

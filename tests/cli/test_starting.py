@@ -45,8 +45,12 @@ def test_a_run_starts_from_earlier_ones_and_keeps_them_when_it_is_resumed(
     gone = mptune(*TUNE, "--budget", 6, "--output", path, "--resume")
     assert "earlier.db of the run is not there any more: the search goes on without it" in gone.err
     (tmp_path / "damaged.db").write_bytes(path.read_bytes()[:3000])
+    (tmp_path / "empty.db").touch()
     everything = mptune(*TUNE, "--from-all", "--budget", 4, "--output", tmp_path / "third.db", "--json")
     assert [Path(use["source"]).name for use in json.loads(everything.out)["sources"]] == ["run.db"]
+    (said,) = [line for line in everything.err.splitlines() if "cannot be read" in line]
+    assert f"run files in {tmp_path} that cannot be read are left out: 2, the first is " in said
+    assert f"{tmp_path}/damaged.db" in said
 
 
 @pytest.mark.parametrize(
