@@ -29,10 +29,25 @@ _INSTALL_PYTHON: Final = 'pip install "mptune[hip]"'
 
 
 def _library_paths(name: str) -> list[str]:
-    """Return where a ROCm library may be."""
+    """Return where a ROCm library may be, first where HIP Python loads it from: two do not mix."""
     folders = [Path(root) / "lib" for root in (os.environ.get("ROCM_PATH"), "/opt/rocm") if root]
     files = [str(path) for folder in folders for path in sorted(folder.glob(f"lib{name}.so*"))]
-    return [*files, *system_libraries(name)]
+    return [*_packaged_paths(name), *files, *system_libraries(name)]
+
+
+def _packaged_paths(name: str) -> list[str]:
+    """Return where HIP Python loads a ROCm library from, or where else ROCm's own wheels have it."""
+    with contextlib.suppress(ImportError):  # not HIP Python 10
+        from rocm.bindings.util.paths import get_library_path
+
+        return [os.fsdecode(get_library_path(name))]
+    if importlib.util.find_spec("hip") is not None:  # up to 7 it leaves the search to the loader
+        return [f"lib{name}.so"]
+    with contextlib.suppress(ImportError):
+        from rocm_sdk import find_libraries
+
+        return [str(path) for path in find_libraries(name)]
+    return []
 
 
 @functools.cache
@@ -40,6 +55,17 @@ def _hiprtc() -> RuntimeCompiler:
     # Before ROCm 5.3, and in Debian, its functions are part of the HIP library itself.
     paths = [*_library_paths("hiprtc"), *_library_paths("amdhip64")]
     return RuntimeCompiler("hiprtc", "hiprtc", "Code", paths, _INSTALL_ROCM)
+
+
+def _hip_library() -> ctypes.CDLL:
+    problem = f"the HIP library is not installed: {_INSTALL_ROCM}"
+    for path in _library_paths("amdhip64"):
+        try:
+            return ctypes.CDLL(path)
+        except OSError as error:
+            if Path(path).is_absolute():  # a name alone may be one that the loader does not find
+                problem = str(error)
+    raise BackendUnavailableError(f"no HIP device: {problem}")
 
 
 class HipBackend(GpuBackend):
@@ -63,14 +89,7 @@ class HipBackend(GpuBackend):
 
     @staticmethod
     def device_count() -> int:
-        paths = _library_paths("amdhip64")
-        if not paths:
-            raise BackendUnavailableError(f"no HIP device: the HIP library is not installed: {_INSTALL_ROCM}")
-        count = ctypes.c_int()
-        try:
-            library = ctypes.CDLL(paths[0])
-        except OSError as error:
-            raise BackendUnavailableError(f"no HIP device: {error}") from error
+        library, count = _hip_library(), ctypes.c_int()
         if library.hipGetDeviceCount(ctypes.byref(count)) != 0 or count.value == 0:
             raise BackendUnavailableError("no HIP device: the HIP library finds none")
         return count.value
@@ -100,16 +119,14 @@ class _HipPythonDriver:
         self._memory: dict[int, Any] = {}
 
     def describe(self) -> DeviceInfo:
-        hip = self._hip
-        properties = hip.hipDeviceProp_t()
         with _fitting():
-            self._call(hip.hipGetDeviceProperties(properties, 0), BackendUnavailableError)
-            version = self._call(hip.hipRuntimeGetVersion(), BackendUnavailableError)
+            properties = self._properties()
+            version = self._call(self._hip.hipRuntimeGetVersion(), BackendUnavailableError)
         return DeviceInfo(
             backend=HipBackend.name,
-            name=properties.name.decode(),
+            name=_text(properties.name),
             # "gfx90a:sramecc+:xnack-": the features are the compiler's to find out
-            architecture=properties.gcnArchName.decode().split(":")[0],
+            architecture=_text(properties.gcnArchName).split(":")[0],
             memory_bytes=int(properties.totalGlobalMem),
             limits={
                 "max_threads_per_block": int(properties.maxThreadsPerBlock),
@@ -125,6 +142,15 @@ class _HipPythonDriver:
             versions={"hip": str(version)},
             pci_bus_id=f"{properties.pciDomainID:04x}:{properties.pciBusID:02x}:{properties.pciDeviceID:02x}.0",
         )
+
+    def _properties(self) -> Any:
+        hip = self._hip
+        try:
+            return self._call(hip.hipGetDeviceProperties(0), BackendUnavailableError)
+        except TypeError:  # up to HIP Python 7 they are filled into what is given
+            properties = hip.hipDeviceProp_t()
+            self._call(hip.hipGetDeviceProperties(properties, 0), BackendUnavailableError)
+            return properties
 
     def allocate(self, nbytes: int) -> int:
         memory = self._call(self._hip.hipMalloc(max(nbytes, 1)), OutOfMemoryError, f"{nbytes} bytes were asked for: ")
@@ -196,6 +222,11 @@ class _HipPythonDriver:
         if status != self._hip.hipError_t.hipSuccess:
             raise kind(f"{what}{status.name}")
         return values[0] if values else None
+
+
+def _text(name: str | bytes) -> str:
+    """Return a name of the device; up to HIP Python 7 it is bytes."""
+    return name if isinstance(name, str) else name.decode()
 
 
 @contextlib.contextmanager

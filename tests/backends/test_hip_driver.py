@@ -6,6 +6,10 @@ from __future__ import annotations
 
 import ctypes
 import enum
+import inspect
+import os
+import shutil
+import subprocess
 import sys
 import types
 
@@ -19,6 +23,25 @@ from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
 from mptune.kernel import LaunchShape
 
 SHAPE = LaunchShape((5, 2, 1), (32, 4, 1), 60_000)
+GXX = shutil.which("g++")
+
+#: What opening a device calls, in C; a name is the first thing among the properties.
+MADE_UP = r"""
+#include <cstring>
+static int handle;
+extern "C" {
+int hipGetDeviceCount(int* count) { *count = 1; return 0; }
+int hipSetDevice(int) { return 0; }
+int hipStreamCreateWithFlags(void** stream, unsigned) { *stream = &handle; return 0; }
+int hipEventCreate(void** event) { *event = &handle; return 0; }
+int hipRuntimeGetVersion(int* version) { *version = 70000000; return 0; }
+int hipGetDevicePropertiesR0600(char* properties, int) {
+  std::memset(properties, 0, 1472);
+  std::strcpy(properties, "Made Up");
+  return 0;
+}
+}
+"""
 STREAM = "a stream"
 
 
@@ -45,24 +68,62 @@ class Pointer:
 
 
 class Properties:
-    name, gcnArchName = b"AMD Instinct MI250X", b"gfx90a:sramecc+:xnack-"
+    name, gcnArchName = "AMD Instinct MI250X", "gfx90a:sramecc+:xnack-"
     totalGlobalMem, maxThreadsPerBlock, sharedMemPerBlock = 64 << 30, 1024, 65536
     maxThreadsDim, maxGridSize = [1024, 1024, 1024], [2**31 - 1, 65536, 65536]
     totalConstMem, regsPerBlock, warpSize, multiProcessorCount, l2CacheSize = 2**31 - 1, 65536, 64, 110, 8 << 20
     pciDomainID, pciBusID, pciDeviceID = 0, 0xC1, 0
 
 
+class OldProperties(Properties):
+    """As HIP Python has them up to version 7."""
+
+    name, gcnArchName = b"AMD Instinct MI250X", b"gfx90a:sramecc+:xnack-"
+
+
+#: What the functions of HIP Python 10 take; the real ones are asked where they are installed.
+SIGNATURES = {
+    "hipSetDevice": ("deviceId",),
+    "hipStreamCreateWithFlags": ("flags",),
+    "hipStreamSynchronize": ("stream",),
+    "hipEventCreate": (),
+    "hipEventRecord": ("event", "stream"),
+    "hipEventSynchronize": ("event",),
+    "hipEventElapsedTime": ("start", "stop"),
+    "hipGetDeviceProperties": ("deviceId",),
+    "hipRuntimeGetVersion": (),
+    "hipMalloc": ("size",),
+    "hipFree": ("ptr",),
+    "hipMemcpyAsync": ("dst", "src", "sizeBytes", "kind", "stream"),
+    "hipMemsetAsync": ("dst", "value", "sizeBytes", "stream"),
+    "hipModuleLoadData": ("image",),
+    "hipModuleUnload": ("module",),
+    "hipModuleGetFunction": ("module", "kname"),
+    "hipModuleGetGlobal": ("hmod", "name"),
+    "hipFuncGetAttribute": ("attrib", "hfunc"),
+    "hipModuleLaunchKernel": (
+        *("f", "gridDimX", "gridDimY", "gridDimZ", "blockDimX", "blockDimY", "blockDimZ"),
+        *("sharedMemBytes", "stream", "kernelParams", "extra"),
+    ),
+}
+
+
 class FakeHip(types.ModuleType):
-    """HIP Python on host memory; every call is written down and gives a status and values."""
+    """HIP Python on host memory; every call is written down and gives a status and values.
+
+    It takes what the functions of a version take, no more and no less.
+    """
 
     hipError_t, hipMemcpyKind, hipStreamNonBlocking = Status, Kind, 1
     hipFunction_attribute = types.SimpleNamespace(HIP_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK="max threads")
-    hipDeviceProp_t = Properties
+    hipDeviceProp_t = OldProperties
 
-    def __init__(self):
+    def __init__(self, version=10):
         super().__init__("hip.hip")
         self.calls, self.failing, self.memory = [], {}, {}
+        self.signatures = dict(SIGNATURES)
         self.results = {
+            "hipGetDeviceProperties": lambda device: Properties,
             "hipStreamCreateWithFlags": lambda flags: STREAM,
             "hipEventCreate": lambda: "an event",
             "hipRuntimeGetVersion": lambda: 60032830,
@@ -74,12 +135,17 @@ class FakeHip(types.ModuleType):
             "hipFuncGetAttribute": lambda attribute, function: 512,
             "hipEventElapsedTime": lambda start, end: 1.5,
         }
+        if version < 10:
+            self.signatures["hipGetDeviceProperties"] = ("prop", "deviceId")
+            self.results["hipGetDeviceProperties"] = lambda properties, device: None
 
     def __getattr__(self, name):
-        if not name.startswith("hip"):
+        if name not in self.signatures:
             raise AttributeError(name)
 
         def call(*arguments):
+            if len(arguments) != len(self.signatures[name]):
+                raise TypeError(f"{name}() takes {self.signatures[name]}, given {arguments}")
             self.calls.append((name, *arguments))
             if name in self.failing:
                 return (self.failing[name], *([None] if name in self.results else []))
@@ -94,9 +160,9 @@ class FakeHip(types.ModuleType):
         return pointer
 
 
-@pytest.fixture
-def fake(monkeypatch):
-    fake = FakeHip()
+@pytest.fixture(params=[7, 10])
+def fake(monkeypatch, request):
+    fake = FakeHip(request.param)
     package = types.ModuleType("hip")
     package.hip = fake
     monkeypatch.setitem(sys.modules, "hip", package)
@@ -245,6 +311,32 @@ class TestRealHipPython:
         with pytest.raises((LaunchError, OutOfMemoryError), match="hipError"):
             getattr(driver, call)(*arguments)
 
+    def test_the_device_is_asked_for_as_this_version_has_it(self, driver):
+        with pytest.raises(BackendUnavailableError, match=r"hipError|does not fit the installed HIP library"):
+            driver.describe()
+
+    def test_the_stand_in_takes_what_it_takes(self, driver):
+        real = {name: tuple(inspect.signature(getattr(driver._hip, name)).parameters) for name in SIGNATURES}
+        assert real in (FakeHip(7).signatures, FakeHip(10).signatures)
+
     def test_opening_a_device_that_is_not_there(self, driver):
         with pytest.raises(BackendUnavailableError, match=r"hipError|no HIP device"):
             HipBackend().describe()
+
+    def test_the_device_of_a_library_that_is_made_up(self, driver, tmp_path):
+        """Names are texts, and the library is the one that HIP Python loads."""
+        if "hipGetDevicePropertiesR0600" not in (driver._hip.hipGetDeviceProperties.__doc__ or "") or not GXX:
+            pytest.skip("needs HIP Python 10 and g++")
+        (tmp_path / "lib").mkdir()
+        (tmp_path / "hip.cpp").write_text(MADE_UP)
+        command = [GXX, "-shared", "-fPIC", "-o", tmp_path / "lib" / "libamdhip64.so", tmp_path / "hip.cpp"]
+        subprocess.run(command, check=True)
+        script = "from mptune.backends.hip import HipBackend; print(repr(HipBackend().device.describe().name))"
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "ROCM_PATH": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.stdout == "'Made Up'\n", done.stderr
