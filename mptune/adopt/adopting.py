@@ -654,7 +654,6 @@ def _document(
     seconds: float,
 ) -> dict[str, Any]:
     """Return what describes what was made: for a person, for other programs, and to find the way back."""
-    by_label = {kernel.identifier: kernel for kernel in program.kernels}
     return {
         "name": made.name,
         "folder": str(folder),
@@ -673,7 +672,7 @@ def _document(
             {
                 "name": name,
                 "launches": len(each.launched.launches),
-                "place": str(by_label[name].extent) if name in by_label else "",
+                "place": str(each.launched.kernel.extent),
             }
             for name, each in made.found.kernels.items()
         ],

@@ -24,6 +24,7 @@ from mptune.cplusplus import Token, tokens
 
 __all__ = [
     "PRECISIONS",
+    "Braced",
     "Choice",
     "Copy",
     "Literal",
@@ -196,6 +197,23 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
+class Braced:
+    """A number, no literal, that initialises something in braces: where its type is wider, that needs a cast.
+
+    Attributes:
+        extent: the expression.
+        type_class: the name of the class of what is initialised.
+        meets: names of the classes of its arithmetic.
+        is_device: whether it is in code of the device.
+    """
+
+    extent: Extent
+    type_class: str
+    meets: tuple[str, ...]
+    is_device: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Copy:
     """A call of the runtime that is given memory of the device by a pointer of some class.
 
@@ -227,6 +245,7 @@ class TypeClasses:
         choices: whose sides may get different types, in code of the device.
         copies: calls of the runtime that are given pointers to the device.
         reads: of single numbers that have a class, in all code.
+        braced: numbers in braces that initialise what has a class, in all code.
         keeps_unsigned: whether unsigned indices stay in 32 bits, since some are meant to wrap.
     """
 
@@ -236,6 +255,7 @@ class TypeClasses:
     choices: tuple[Choice, ...]
     copies: tuple[Copy, ...]
     reads: tuple[Read, ...]
+    braced: tuple[Braced, ...] = ()
     keeps_unsigned: bool = False
 
     def __getitem__(self, name: str) -> TypeClass:
@@ -290,6 +310,10 @@ class TypeClasses:
                 for each in self.copies
             ),
             reads=tuple(dataclasses.replace(each, type_class=met([each.type_class])[0]) for each in self.reads),
+            braced=tuple(
+                dataclasses.replace(each, type_class=met([each.type_class])[0], meets=met(each.meets))
+                for each in self.braced
+            ),
         )
 
     def at(self, extent: Extent) -> TypeClass | None:
@@ -312,6 +336,8 @@ _TRANSPARENT: Final = ("UNEXPOSED_EXPR", "PAREN_EXPR")
 _VARIABLES: Final = ("DECL_REF_EXPR", "MEMBER_REF_EXPR", "ARRAY_SUBSCRIPT_EXPR")
 _CASTS: Final = ("CSTYLE_CAST_EXPR", "CXX_STATIC_CAST_EXPR", "CXX_FUNCTIONAL_CAST_EXPR", "CXX_REINTERPRET_CAST_EXPR")
 _LOOPS: Final = ("FOR_STMT", "WHILE_STMT", "DO_STMT")
+#: What a number is made of that converts without a cast.
+_LITERAL: Final = ("FLOATING_LITERAL", "INTEGER_LITERAL", "UNARY_OPERATOR", *_TRANSPARENT)
 _ASSIGNS: Final = ("=", "+=", "-=", "*=", "/=")
 _NUMBER: Final = re.compile(r"\.?\d.*")
 #: How limits of types are written that take the type of what they meet.
@@ -385,6 +411,7 @@ class _Finder:
         self._met: dict[object, list[object]] = {}
         self._copies: dict[Extent, tuple[str, list[object], Sequence[Node]]] = {}
         self._reads: dict[tuple[Extent, str], tuple[object, bool, bool]] = {}
+        self._braced: dict[Extent, tuple[object, list[object], bool]] = {}
         self._follows: dict[object, list[object]] = {}
         self._types: dict[str, tuple[str, int]] = {"half": ("__half", 1), "nv_bfloat16": ("__nv_bfloat16", 1)}
         self._memory_types: dict[str, TypeSlot] = {}
@@ -549,6 +576,9 @@ class _Finder:
         of_class = owner.arguments if owner is not None and is_one else ()
         with self._bound((*of_class, *function.arguments)):
             self._signature(function.node, function.label, function.is_device)
+            for member, value in itertools.pairwise(function.node.children):
+                if member.kind == "MEMBER_REF" and member.referenced is not None:  # initialised by a constructor
+                    self._fill(member.referenced.get_usr(), value)
             self._statement(function.block, ())
         self._function = None
 
@@ -707,6 +737,10 @@ class _Finder:
                 elif child.kind in ("TYPEDEF_DECL", "TYPE_ALIAS_DECL"):
                     self._typedef(child)
                 previous = child
+        elif kind == "CXX_FOR_RANGE_STMT":
+            self._for_range(children)
+        elif kind == "INIT_LIST_EXPR":
+            self._fill(self._initialised(above), node)
         elif kind == "BINARY_OPERATOR" and node.operator == "=":
             self._assign(children[0], children[1], above)
         elif kind == "COMPOUND_ASSIGNMENT_OPERATOR" and self._in_loop(above):
@@ -740,7 +774,7 @@ class _Finder:
         parent = next((each for each in reversed(above) if each.kind not in _TRANSPARENT), None)
         is_stored = parent is not None and (
             (parent.kind == "VAR_DECL" and parent.cursor.get_usr() not in self._follows)
-            or parent.kind in (*_CASTS, "RETURN_STMT")
+            or parent.kind in (*_CASTS, "RETURN_STMT", "INIT_LIST_EXPR")
             or (parent.kind == "BINARY_OPERATOR" and parent.operator == "=")
         )
         assert self._function is not None
@@ -759,6 +793,45 @@ class _Finder:
             self._follows[own] = [self._place(value)] if is_pointer(node.canonical) else list(self._values(value))
         if is_pointer(node.canonical):
             self._merge(own, self._place(value))
+
+    def _for_range(self, children: Sequence[Node]) -> None:
+        """Take in the variable of a loop over an array, or over what is written in braces."""
+        at = next(index for index, child in enumerate(children) if child.kind == "VAR_DECL")
+        variable, place = children[at], self._place(children[at + 1])
+        own = self._variable(variable, self._start(variable, None))
+        if own in self._follows:
+            self._follows[own] = [place]
+        if is_pointer(variable.canonical):
+            self._merge(own, place)
+
+    def _initialised(self, above: tuple[Node, ...]) -> object:
+        """Return the node of the variable or result whose value braces are; None for any other, and within braces."""
+        parent = next((each for each in reversed(above) if each.kind not in _TRANSPARENT), None)
+        if parent is not None and parent.kind == "RETURN_STMT" and self._function is not None:
+            return (self._function.usr, "result")
+        return parent.cursor.get_usr() if parent is not None and parent.kind == "VAR_DECL" else None
+
+    def _fill(self, own: object, value: Node) -> None:
+        """Take in what something is initialised with: memory is shared, and numbers in braces may need a cast."""
+        value = _bare(value)
+        if value.kind != "INIT_LIST_EXPR":
+            if is_pointer(value.canonical):
+                self._merge(own, self._place(value))
+            return
+        kind = value.canonical
+        is_struct = kind.kind.name == "RECORD" and scalar_of(kind) is None
+        fields: Iterable[object] = (
+            (field.get_usr() for field in kind.get_fields()) if is_struct else itertools.repeat(own)
+        )
+        for place, each in zip(fields, value.children, strict=False):
+            named = each.children[0] if each.children and each.children[0].kind == "MEMBER_REF" else None
+            if named is not None and named.referenced is not None:  # { .x = 1 }
+                place, each = named.referenced.get_usr(), each.children[-1]
+            self._fill(place, each)
+            is_number = scalar_of(each.canonical) == ("double", 1) and not is_pointer(each.canonical)
+            is_literal = all(inner.kind in _LITERAL for inner in each.walk())
+            if is_number and not is_literal and _bare(each).kind != "INIT_LIST_EXPR" and each.extent is not None:
+                self._braced.setdefault(each.extent, (place, list(self._values(each)), self._on_device))
 
     def _assign(self, left: Node, right: Node, above: tuple[Node, ...]) -> None:
         if is_pointer(left.canonical):
@@ -909,6 +982,11 @@ class _Finder:
         if kind == "BINARY_OPERATOR":
             sides = [child for child in children if is_pointer(child.canonical)]
             return self._place(sides[-1] if node.operator == "," else sides[0]) if sides else None
+        if kind == "INIT_LIST_EXPR":
+            places = [self._place(child) for child in children if is_pointer(child.canonical)]
+            for place in places[1:]:
+                self._merge(places[0], place)
+            return places[0] if places else None
         if kind == "CONDITIONAL_OPERATOR":
             self._merge(self._place(children[1]), self._place(children[2]))
             return self._place(children[1])
@@ -1130,6 +1208,11 @@ class _Finder:
             reads=tuple(
                 Read(extent, names[root], function, is_device, is_stored)
                 for (extent, function), (place, is_device, is_stored) in sorted(self._reads.items())
+                if (root := self._root(place)) in names
+            ),
+            braced=tuple(
+                Braced(extent, names[root], self._named(values, names), is_device)
+                for extent, (place, values, is_device) in sorted(self._braced.items())
                 if (root := self._root(place)) in names
             ),
         )

@@ -13,7 +13,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
@@ -145,6 +145,7 @@ def into(
         patched, built, compilers, notes = _compiled(
             program, classes, wanted, {} if found.info.backend == "host" else _blocks(record, program, trial)
         )
+        notes += _widest_of_kernels(record, program, classes, trial)
         notes += _not_carried_over(record, program, trial, patched, found.info.backend)
         on_progress("running both")
         theirs = _Reader(program, classes).answer(captured, own_types(classes))
@@ -415,6 +416,22 @@ def _wanted(record: _Record, program: Program, classes: TypeClasses, trial: Tria
     Raises:
         ProgramError: it has none.
     """
+    for name, found in _found(record, program, classes, trial):
+        for parameter, value in found.items():
+            if value not in SPELLED:
+                raise ProgramError(f"{parameter} is {value} in the run, for which programs have no type")
+        if found:
+            yield name, _widest(found.values())  # Kernels may have found different types for what they share.
+
+
+def _found(
+    record: _Record, program: Program, classes: TypeClasses, trial: Trial
+) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield what a trial has for each type class, by the name of the parameter: of each kernel that has the class.
+
+    Raises:
+        ProgramError: the program has no such class.
+    """
     names = {kernel.label: _names_of(kernel.identifier, record) for kernel in program.kernels}
     by_name = {each.name: each for each in classes.classes}
     for parameter, members in record.classes.items():
@@ -423,12 +440,24 @@ def _wanted(record: _Record, program: Program, classes: TypeClasses, trial: Tria
                 raise ProgramError(f"the program has no {name} as the run says; adopt and tune it again")
             kernels = [found for label in by_name[name].kernels for found in names[label]]
             keys = [parameter, *(f"{kernel}.{parameter}" for kernel in kernels)]
-            found = [str(trial.configuration[key]) for key in keys if key in trial.configuration]
-            if any(value not in SPELLED for value in found):
-                raise ProgramError(f"{parameter} is {found[0]} in the run, for which programs have no type")
-            if found:
-                # Kernels may have found different types for what they share.
-                yield name, max(found, key=lambda value: PRECISIONS[value].size_bytes)
+            yield name, {key: str(trial.configuration[key]) for key in keys if key in trial.configuration}
+
+
+def _widest(values: Iterable[str]) -> str:
+    return max(values, key=lambda value: PRECISIONS[value].size_bytes)
+
+
+def _widest_of_kernels(record: _Record, program: Program, classes: TypeClasses, trial: Trial) -> list[str]:
+    """Say of what kernels share, and a trial has in different types, which of them it gets."""
+    notes: dict[tuple[str, str], list[str]] = {}
+    for name, found in _found(record, program, classes, trial):
+        if len(set(found.values())) > 1:
+            widest, named = _widest(found.values()), ", ".join(f"{key}={value}" for key, value in found.items())
+            notes.setdefault((SPELLED[widest], named), []).append(name)
+    return [
+        f"{', '.join(names)}: {spelled}, the widest of what kernels that share it have ({named})"
+        for (spelled, named), names in notes.items()
+    ]
 
 
 def _names_of(identifier: str, record: _Record) -> list[str]:

@@ -477,6 +477,7 @@ class Patcher:
         self._edit_templates()
         self._edit_slots(kept)
         self._edit_reads()
+        self._edit_braced()
         self._edit_literals()
         self._edit_vectors()
 
@@ -521,6 +522,17 @@ class Patcher:
             if (is_constant and read.is_device) or (not is_constant and self._bits(read.type_class) == 16):
                 done.add(read.extent)
                 self._edits.surround(read.extent, "float(", ")")
+            elif not is_constant and not read.is_device:  # The host computes with it as it did.
+                done.add(read.extent)
+                self._edits.surround(read.extent, f"{self._by_name[read.type_class].scalar}(", ")")
+
+    def _edit_braced(self) -> None:
+        """Cast numbers in braces to narrower types, to which C++ does not convert them by itself."""
+        for each in self._classes.braced:
+            is_narrow = self._is_changed(each.type_class) and self.types[each.type_class] == "fp32"
+            is_own = each.is_device and bool(each.meets) and all(self._bits(name) < 64 for name in each.meets)
+            if is_narrow and each.type_class not in self._at_uses and not is_own:
+                self._edits.surround(each.extent, "float(", ")")
 
     def _edit_literals(self) -> None:
         """Let literals not make narrow arithmetic double."""

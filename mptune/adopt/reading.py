@@ -117,6 +117,10 @@ class Memory:
         return any(field.scalar == "pointer" for field in self.fields)
 
 
+#: What a type has besides the name of what is pointed at.
+_DECORATION: Final = re.compile(r"\b(const|volatile|struct|__restrict)\b|\(anonymous namespace\)::|[*&()]|\[\w*\]")
+
+
 @dataclass(frozen=True, slots=True)
 class Parameter:
     """A parameter of a kernel, or a field of a struct that is one.
@@ -131,6 +135,7 @@ class Parameter:
         fields: of a struct by value, of structs in it as well, and the elements of arrays in it.
         memory: an element of what a pointer points at; None if it is none.
         is_used: whether the kernel uses it; a field that is a pointer may be left alone.
+        struct: of a struct by value its name, as members of type classes have it: without the namespace it is in.
     """
 
     name: str
@@ -141,6 +146,7 @@ class Parameter:
     fields: tuple[Parameter, ...] = ()
     memory: Memory | None = None
     is_used: bool = True
+    struct: str = ""
 
     @property
     def is_pointer(self) -> bool:
@@ -155,7 +161,7 @@ class Parameter:
     @property
     def element(self) -> str:
         """The type it points at, or its own, without typedefs and qualifiers (``double``, ``double3``, ``BoxCU``)."""
-        return re.sub(r"\b(const|volatile|struct|__restrict)\b|[*&()]|\[\w*\]", "", self.canonical).strip()
+        return _DECORATION.sub("", self.canonical).strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -847,6 +853,13 @@ def _fields(declaration: Any) -> list[Any]:
     return [field for _, fields in found for field in fields]
 
 
+def _struct_name(canonical: Any) -> str:
+    """Return the name of a struct as members of type classes have it."""
+    specialised = specialisation_of(canonical)
+    spelling: str = canonical.get_declaration().spelling if specialised is None else specialised.name
+    return spelling
+
+
 def _parameter(
     name: str,
     kind: Any,
@@ -857,7 +870,7 @@ def _parameter(
     """Describe a parameter, or a field of one, by its type and by what is done with what it points at."""
     canonical = kind.get_canonical()
     fields: tuple[Parameter, ...] = ()
-    memory, is_used = None, True
+    memory, is_used, struct = None, True, ""
     if canonical.kind.name in ("POINTER", "INCOMPLETEARRAY", "LVALUEREFERENCE"):
         # What is done in a struct that was made of it is done with what it points at.
         modes = {mode for place, found in accesses.items() if place[: len(path)] == path for mode in found}
@@ -868,7 +881,7 @@ def _parameter(
         role = "inout" if modes >= {"r", "w"} else "out" if "w" in modes else "in"
         is_used = bool(modes) or "." not in name
     elif canonical.kind.name == "RECORD":
-        role = "struct"
+        role, struct = "struct", _struct_name(canonical)
         fields = tuple(
             _parameter(f"{name}.{field.spelling}{place}", element, extent, (*path, field.spelling), accesses)
             for field in _fields(canonical.get_declaration())
@@ -878,7 +891,7 @@ def _parameter(
         role = "scalar"
         if canonical.kind.name == "ENUM" and "." in name:  # the number that it is
             canonical = canonical.get_declaration().enum_type.get_canonical()
-    return Parameter(name, kind.spelling, canonical.spelling, role, extent, fields, memory, is_used)
+    return Parameter(name, kind.spelling, canonical.spelling, role, extent, fields, memory, is_used, struct)
 
 
 def _elements(kind: Any) -> Iterator[tuple[str, Any]]:
@@ -949,9 +962,7 @@ def _numbers(kind: Any, name: str, offset: int, struct: str = "") -> list[Field]
                 return None
             place = offset + index * kind.get_size() + kind.get_offset(each.spelling) // 8
             at = f"{name}_{index}" if count > 1 else name
-            specialised = specialisation_of(kind)
-            own = kind.get_declaration().spelling if specialised is None else specialised.name
-            inner = _numbers(each.type.get_canonical(), f"{at}.{each.spelling}".strip("."), place, own)
+            inner = _numbers(each.type.get_canonical(), f"{at}.{each.spelling}".strip("."), place, _struct_name(kind))
             if inner is None or len(found) > _MOST_FIELDS:
                 return None
             found += inner

@@ -355,7 +355,7 @@ def fields_of(parameter: Parameter, struct: str = "") -> Iterator[tuple[Paramete
     if parameter.role != "struct":
         yield parameter, struct
     for each in parameter.fields:
-        yield from fields_of(each, parameter.element)
+        yield from fields_of(each, parameter.struct)
 
 
 def layout_of(
@@ -375,11 +375,11 @@ def layout_of(
         return [(parameter, place)], place + size, size
     if not parameter.fields:
         return [], start + 1, 1  # of functions alone
-    alignment = max(layout_of(each, bytes_of, parameter.element)[2] for each in parameter.fields)
+    alignment = max(layout_of(each, bytes_of, parameter.struct)[2] for each in parameter.fields)
     found: list[tuple[Parameter, int]] = []
     end = -(-start // alignment) * alignment
     for each in parameter.fields:
-        inner, end, _ = layout_of(each, bytes_of, parameter.element, end)
+        inner, end, _ = layout_of(each, bytes_of, parameter.struct, end)
         found += inner
     return found, -(-end // alignment) * alignment, alignment
 

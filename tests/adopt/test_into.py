@@ -37,7 +37,7 @@ from mptune.store import RunFile
 
 PROGRAMS = Path(__file__).parent / "programs"
 #: Those that nvcc compiles as well, where there is one: it takes seconds for each.
-FOR_GPUS = ("constant_tables.cu", "shared_reduction.cu", "several_files")
+FOR_GPUS = ("constant_tables.cu", "shared_reduction.cu", "several_files", "owned_arrays.cu")
 OFFERED = {"double": ("fp64", "fp32", "fp16", "bf16"), "float": ("fp32", "fp16", "bf16")}
 
 
@@ -145,6 +145,32 @@ def test_vectors_have_one_type_of_32_bits() -> None:
     assert any("no type of 16 bits" in note for note in made.notes)
 
 
+def test_the_host_fills_and_reads_structs_of_other_types_as_it_did() -> None:
+    made = patched("owned_arrays.cu", {"at": "fp32", "stiffness": "fp32"})
+    assert changes("owned_arrays.cu", made) == [
+        "float *at, *speed;",
+        "float *pull;",
+        "float stiffness, damping, rest;",
+        "for (float **slot : {&arrays_.at, &arrays_.speed, &arrays_.pull}) {",
+        "cudaMalloc(slot, count * sizeof(float));",
+        "cudaMemset(*slot, 0, count * sizeof(float));",
+        "for (float *each : {arrays_.at, arrays_.speed, arrays_.pull}) cudaFree(each);",
+        "void upload(float *device, const std::vector<double> &host) {",
+        "copy_converted(device, host.data(), host.size() * sizeof(double), cudaMemcpyHostToDevice);",
+        "std::vector<double> download(const float *device) const {",
+        "copy_converted(host.data(), device, host.size() * sizeof(double), cudaMemcpyDeviceToHost);",
+        "springs::Law law{float(0.3 * count * spacing), float(0.1 + spacing), float(spacing)};",
+        "pull[i] = double(law.stiffness) * (at[i + 1] - 2 * at[i] + at[i - 1]) - double(law.damping) * speed[i];",
+        "auto rest = double(law.rest);",
+        'printf("rest %.9f of type %s, larger of two %.9f\\n", double(law.rest), kind_of(rest), '
+        "std::max(double(law.rest), 1e-9));",
+    ]
+    assert not made.notes
+    path = PROGRAMS / "owned_arrays.cu"
+    again = read([path], texts={path.resolve(): made.changed[0].text})  # (clang takes no narrowing in braces)
+    assert not [problem for unit in again.units for problem in unit.diagnostics() if "narrow" in problem.message]
+
+
 def test_a_template_launched_by_a_template_keeps_its_types() -> None:
     names = [each.name for each in understood("template_kernel.cu")[1].classes if each.scalar == "double"]
     made = patched("template_kernel.cu", dict.fromkeys(names, "fp32"))
@@ -187,6 +213,7 @@ def test_helpers_are_after_the_headers_however_many_comments_a_file_begins_with(
         ("array_of_structs.cu", ()),
         ("managed_memory.cu", ()),
         ("typed_templates.cu", ()),
+        ("owned_arrays.cu", ()),
     ],
 )
 def test_any_types_compile_and_give_about_the_answer(
@@ -264,6 +291,20 @@ def test_a_program_is_patched_run_and_compared(folder: Path) -> None:
     assert {entry["to"] for entry in document["types"]} == {"fp32"}
     assert "float* __restrict__ next" in (folder / "new.cu").read_text()
     assert (folder / "rod.cu").read_text() == (PROGRAMS / "rod.cu").read_text()
+
+
+def test_what_kernels_share_in_different_types_is_told(folder: Path) -> None:
+    run = run_of(folder)
+    record = module._Record.of(run, IntoSettings(folder / "rod.cu", folder / "new.cu"))
+    (shared,) = (parameter for parameter, members in record.classes.items() if "rod" in members)
+    given = {"warm": "fp64", "diffuse": "fp32"}
+    types = {f"{kernel}.{name}": given[kernel] for kernel in given for name in record.classes}
+    trial = dataclasses.replace(run.trials[0], configuration=Configuration(types))
+    wanted = dict(module._wanted(record, *understood("rod.cu"), trial))
+    assert (wanted["rod"], wanted["left"]) == ("fp64", "fp32")
+    assert module._widest_of_kernels(record, *understood("rod.cu"), trial) == [
+        f"rod: double, the widest of what kernels that share it have (warm.{shared}=fp64, diffuse.{shared}=fp32)"
+    ]
 
 
 def test_an_answer_over_the_threshold_is_not_claimed(
@@ -604,10 +645,10 @@ template <typename T> __global__ void halve(T* a, T by, int n) { if (n) a[0] = h
 template <typename T> __global__ void first(Pair<T> pair, T by) { T* all = pair.values; all[0] = by; }
 template <typename T> __global__ void declared(T* b, T by);
 template <typename T> __global__ void declared(T* b, T by) { b[0] = by; }
-void run(double* a, double* b, float* c) {
+void run(double* a, double* b, double* of_pair, float* c) {
     halve<double><<<1, 1>>>(a, 1, 1);
     halve<float><<<1, 1>>>(c, 1, 1);
-    first<double><<<1, 1>>>(Pair<double>{b}, 1);
+    first<double><<<1, 1>>>(Pair<double>{of_pair}, 1);
     first<float><<<1, 1>>>(Pair<float>{c}, 1);
     declared<double><<<1, 1>>>(b, 2);
 }

@@ -144,3 +144,18 @@ def test_a_variable_may_be_called_as_a_field_is_that_is_passed_alone(tmp_path: P
     assert "    int grid_nx,\n" in text
     assert "    const int grid_nx = grid.nx;\n" in text
     assert "atomicAdd(&hits[0], 1u);" in text
+
+
+def test_fields_of_structs_in_a_namespace_have_the_types_of_their_classes(tmp_path: Path) -> None:
+    program = Path(__file__).parent / "programs" / "owned_arrays.cu"
+    _, document = adopt(AdoptSettings((program,), ("80",)), tmp_path / "owned")
+    assert {buffer["type"] for buffer in document["buffers"]} == {"at_type"}
+    assert [note for note in document["notes"] if "trials fail" in note] == []
+    assert all(kernel["place"].startswith("owned_arrays.cu:") for kernel in document["kernels"])
+    found = load_tunable(tmp_path / "owned")
+    assert isinstance(found, Application)
+    errors = [
+        np.abs(adopted_answer(found, precision)["a_at"] - adopted_answer(found, "fp64")["a_at"]).max()
+        for precision in ("fp32", "fp16")
+    ]
+    assert 1e-10 < errors[0] < 1e-6 < errors[1] < 1e-2
