@@ -358,6 +358,8 @@ class Backend(ABC):
     shares_memory: ClassVar[bool] = False
     #: Whether binaries tell what a function takes of a multiprocessor (:meth:`Compiler.resources`).
     tells_resources: ClassVar[bool] = False
+    #: An architecture that every compiler of the family knows, for where there is no device; empty if it needs none.
+    common_architecture: ClassVar[str] = ""
     #: What tells energy and clocks of its devices: "nvml", "amd-smi", "processor"; empty if nothing does.
     sensors: ClassVar[str] = ""
 

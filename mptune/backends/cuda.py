@@ -42,7 +42,7 @@ def _nvrtc_paths() -> list[str]:
 
 @functools.cache
 def _nvrtc(code: str = "CUBIN") -> RuntimeCompiler:
-    return RuntimeCompiler("NVRTC", "nvrtc", code, _nvrtc_paths(), _INSTALL)
+    return RuntimeCompiler("NVRTC", "nvrtc", code, _nvrtc_paths(), _INSTALL, "libnvrtc-builtins.so.{version}")
 
 
 class CudaBackend(GpuBackend):
@@ -51,6 +51,7 @@ class CudaBackend(GpuBackend):
     name: ClassVar[str] = "cuda"
     sensors: ClassVar[str] = "nvml"
     architecture_flag: ClassVar[str] = "--gpu-architecture="
+    common_architecture: ClassVar[str] = "sm_80"
     flags: ClassVar[tuple[str, ...]] = ("--std=c++17",)
     visibility: ClassVar[tuple[str, ...]] = ("CUDA_VISIBLE_DEVICES",)
 

@@ -348,10 +348,12 @@ class GpuBackend(Backend):
             except BackendUnavailableError as error:
                 missing.append((check, str(error)))
         without = [check for check, _ in missing]
+        can_compile = cls.runtime_compiler not in without
+        reasons = [cls.runtime_compiler().trouble] if can_compile else []
         return Availability(
-            can_compile=cls.runtime_compiler not in without,
+            can_compile=can_compile,
             can_run=not without,
-            reason="; ".join(reason for _, reason in missing),
+            reason="; ".join(filter(None, (*reasons, *(reason for _, reason in missing)))),
         )
 
 

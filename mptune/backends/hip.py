@@ -74,6 +74,7 @@ class HipBackend(GpuBackend):
     name: ClassVar[str] = "hip"
     sensors: ClassVar[str] = "amd-smi"
     architecture_flag: ClassVar[str] = "--offload-arch="
+    common_architecture: ClassVar[str] = "gfx90a"
     flags: ClassVar[tuple[str, ...]] = ("-std=c++17", "-O3")
     visibility: ClassVar[tuple[str, ...]] = ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 

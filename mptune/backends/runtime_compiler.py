@@ -62,10 +62,15 @@ class CompilerSpec:
     prefix: str
     code: str
     path: str
+    builtins: str = ""
 
 
 class RuntimeLibrary:
     """The library itself, in this very process.
+
+    Attributes:
+        version: its version.
+        missing: the library of its builtins if that is not found; else empty.
 
     Raises:
         OSError: it does not load.
@@ -79,6 +84,15 @@ class RuntimeLibrary:
         major, minor = ctypes.c_int(), ctypes.c_int()
         self._check("Version", ctypes.byref(major), ctypes.byref(minor))
         self.version = f"{major.value}.{minor.value}"
+        self.missing = self._load_builtins(spec.builtins.format(version=self.version))
+
+    def _load_builtins(self, name: str) -> str:
+        """Load the builtins, so that the library finds them by their name; return that name if they are not there."""
+        for path in (str(Path(self.spec.path).with_name(name)), name) if name else ():
+            with contextlib.suppress(OSError):
+                ctypes.CDLL(path)
+                return ""
+        return name
 
     def compile(self, source: str, function: str, flags: Sequence[str]) -> tuple[bytes, str]:
         """Return the code of a source and what the compiler printed.
@@ -149,20 +163,24 @@ class RuntimeCompiler:
         code: the kind of code to ask for ("CUBIN"; hiprtc has only "Code").
         paths: where the library may be, most preferred first.
         hint: what to install where none of them loads.
+        builtins: name of the library of builtins, without which it compiles nothing, with "{version}" in it; empty
+            where it looks after them itself. The wheel of NVRTC 13.0 does not.
 
     Raises:
         BackendUnavailableError: the library is not there or lacks a function.
     """
 
-    def __init__(self, name: str, prefix: str, code: str, paths: Sequence[str], hint: str) -> None:
+    def __init__(self, name: str, prefix: str, code: str, paths: Sequence[str], hint: str, builtins: str = "") -> None:
         for path in paths:
             with contextlib.suppress(OSError, AttributeError):
-                library = RuntimeLibrary(CompilerSpec(name, prefix, code, path))
+                library = RuntimeLibrary(CompilerSpec(name, prefix, code, path, builtins))
                 break
         else:
             raise BackendUnavailableError(f"{name} is not installed: {hint}")
         self.name = name
         self.version = library.version
+        #: What it lacks and how to get it, in words; empty if nothing.
+        self.trouble = f"{name} does not find its {library.missing}: {hint}" if library.missing else ""
         self._spec = library.spec
         self._idle: list[PythonChild] = []
         self._busy: list[PythonChild] = []

@@ -6,6 +6,7 @@ import hashlib
 import inspect
 import json as json_format
 import sys
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +21,7 @@ from mptune.errors import BackendUnavailableError, EmptySpaceError, MptuneError
 from mptune.folders import bundled_folder, cache_folder, open_own, own_folder, write_whole
 
 if TYPE_CHECKING:
+    from mptune.backends.base import Backend
     from mptune.checking import CheckResult, Selection
     from mptune.kernel import Application, Kernel, Sizes
     from mptune.space.configuration import Configuration
@@ -176,25 +178,28 @@ def _first_line(described: object) -> str:
 
 
 @click.command()
+@option("--check", "", "Compile one line with each compiler.")
 @options.as_json
-def backends(json: bool) -> None:
+def backends(check: bool, json: bool) -> int:
     """Show what can compile and run here, and what is missing."""
     from mptune.backends import BACKENDS
 
-    rows = [_availability(name) for name in BACKENDS]
+    rows = [_availability(name, check) for name in BACKENDS]
+    code = 1 if any(row["compiled"] is False for row in rows) else 0
     if json:
         print_json({"backends": rows})
-        return
+        return code
     cells = [
         (
             row["backend"],
-            "yes" if row["can_compile"] else "no",
+            ("yes, checked" if check else "yes") if row["can_compile"] else "no",
             "yes" if row["can_run"] else "no",
             row["reason"] if row["device"] is None else _described(row),
         )
         for row in rows
     ]
     echo(table(("backend", "compiles", "runs", "device, or what is missing"), cells))
+    return code
 
 
 def _described(row: Mapping[str, Any]) -> str:
@@ -218,13 +223,26 @@ _LIMITS = {
 }
 
 
-def _availability(name: str) -> dict[str, Any]:
+def _availability(name: str, check: bool) -> dict[str, Any]:
+    """Describe a backend, after it has compiled a line if that is to be checked."""
     from mptune.backends import get_backend
 
     backend = get_backend(name)
     found = backend.availability()
     row = {"backend": name, "can_compile": found.can_compile, "can_run": found.can_run, "reason": found.reason}
-    row |= {"device": None, "architecture": None, "memory_bytes": None, "limits": {}, "versions": {}}
+    row |= {"device": None, "architecture": None, "memory_bytes": None, "limits": {}, "versions": {}, "compiled": None}
+    if check and found.can_compile:
+        try:
+            _compile_a_line(backend, "" if found.can_run else backend.common_architecture)
+        except MptuneError as error:
+            reasons = (" ".join(str(error).split()), found.reason)
+            return row | {
+                "can_compile": False,
+                "can_run": False,
+                "compiled": False,
+                "reason": "; ".join(filter(None, reasons)),
+            }
+        row["compiled"] = True
     if found.can_run:
         try:
             device = backend.describe()
@@ -233,6 +251,24 @@ def _availability(name: str) -> dict[str, Any]:
         row |= {"device": device.name, "architecture": device.architecture, "memory_bytes": device.memory_bytes}
         row |= {"limits": dict(device.limits), "versions": dict(device.versions)}
     return row
+
+
+def _compile_a_line(backend: Backend, architecture: str) -> None:
+    """Compile a kernel that does nothing, and that no cache has.
+
+    Raises:
+        MptuneError: the compiler refuses it, or fails.
+    """
+    from mptune.backends.base import CompileOptions
+    from mptune.prelude import prelude
+
+    kernel = 'extern "C" __global__ void line(int* x) { *x = 1; }'
+    entry = "#if defined(MPTUNE_HOST)\nMPTUNE_HOST_ENTRY(line)\n#endif"
+    source = f"{prelude()}\n{kernel}  // {uuid.uuid4().hex}\n{entry}\n"
+    try:
+        backend.compiler.compile(source, "line", CompileOptions(architecture))
+    finally:
+        backend.compiler.close()
 
 
 @click.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,6 +24,7 @@ LIBRARY = r"""
 #include <string>
 #include <thread>
 #include <atomic>
+#include <dlfcn.h>
 #include <unistd.h>
 
 struct Program { std::string source, code, log; };
@@ -43,6 +45,7 @@ int fakeCompileProgram(Program* p, int count, const char** flags) {
   if (p->source == "abort") { std::fprintf(stderr, "LLVM ERROR: out of registers\n"); std::abort(); }
   if (p->source == "hang") for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
   if (p->source == "exit") std::exit(3);
+  if (p->source == "builtins" && !dlopen("libfake-builtins.so.1.2", RTLD_NOW)) { p->log = dlerror(); return 7; }
   if (p->source == "wrong") { p->log = "line 1: error: wrong"; return 6; }
   p->code = "code of " + p->source + " by " + std::to_string(getpid());
   for (int i = 0; i < count; ++i) p->log += flags[i];
@@ -173,3 +176,26 @@ def test_process_ends_with_a_parent_that_is_killed(library, source):
 def test_library_that_is_missing_says_what_to_install(library):
     with pytest.raises(BackendUnavailableError, match="Other is not installed: install it"):
         RuntimeCompiler("Other", "other", "Code", ["/nowhere/lib.so", library], "install it")
+
+
+def test_builtins_beside_the_library_are_found_by_their_name(library, tmp_path):
+    """As those in the wheel of NVRTC 13.0, which has no search path."""
+    shutil.copy(library, tmp_path / "libfake.so")
+
+    def compile_with_builtins():
+        paths = [str(tmp_path / "libfake.so")]
+        compiler = RuntimeCompiler("Fake", "fake", "Code", paths, "install it", "libfake-builtins.so.{version}")
+        troubles.append(compiler.trouble)
+        try:
+            return compiler.compile("builtins", "f", [], 30)[0]
+        finally:
+            compiler.close()
+
+    troubles = []
+    with pytest.raises(CompileError, match=r"libfake-builtins\.so\.1\.2: cannot open"):
+        compile_with_builtins()
+    name = "libfake-builtins.so.1.2"
+    command = ["g++", "-shared", "-fPIC", f"-Wl,-soname,{name}", "-x", "c++", "/dev/null", "-o", tmp_path / name]
+    subprocess.run(command, check=True)
+    assert compile_with_builtins().startswith(b"code of builtins")
+    assert troubles == ["Fake does not find its libfake-builtins.so.1.2: install it", ""]

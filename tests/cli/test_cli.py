@@ -217,6 +217,29 @@ def test_backends_say_what_is_missing(mptune: Call) -> None:
     assert "1,024" in printed
 
 
+def test_backends_compile_a_line_where_that_is_to_be_checked(mptune: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mptune import errors
+    from mptune.backends.host_compiler import HostCompiler
+
+    def rows(code: int) -> dict[str, dict[str, object]]:
+        called = mptune("backends", "--check", "--json")
+        assert called.code == code
+        return {row["backend"]: row for row in json.loads(called.out)["backends"]}
+
+    found = rows(0)
+    assert found["host"]["compiled"] is True
+    assert all(row["compiled"] in ((True,) if row["can_compile"] else (None,)) for row in found.values())
+    assert "yes, checked" in mptune("backends", "--check").out
+
+    def fail(*_: object) -> None:
+        raise errors.CompileError("g++ rejected line\nfatal: no builtins")
+
+    monkeypatch.setattr(HostCompiler, "compile", fail)
+    host = rows(1)["host"]
+    assert (host["can_compile"], host["can_run"], host["compiled"]) == (False, False, False)
+    assert host["reason"] == "g++ rejected line fatal: no builtins"
+
+
 def test_render_completes_what_is_given_to_a_valid_configuration(mptune: Call) -> None:
     first = mptune("render", "convolution2d", "--body")
     assert first.code == 0

@@ -136,6 +136,7 @@ def test_documents_without_a_run(document: Call) -> None:
     for options in ((), ("--strategies",), ("--observers",)):
         check("list", document("list", *options, "--json"))
     check("backends", document("backends", "--json"))
+    check("backends", document("backends", "--check", "--json"))
     check("check", document("check", OWN, "--backend", "host", "--size", "smoke", "--sample", 1, "--json"))
 
 
