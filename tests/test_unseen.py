@@ -304,3 +304,27 @@ def test_a_failure_on_every_unseen_input_is_no_largest_error(capsys):
     out = capsys.readouterr().out
     assert "non_finite on 3, the first is unseen input 1" in out
     assert "the largest error is on" not in out
+
+
+def test_that_most_configurations_do_not_compile_is_said_with_the_line_of_the_program(capsys):
+    notes = ["trials fail: heat.cu:9: kernel step cannot have narrower types: what was written of this line ..."]
+    record = {
+        "notes": notes,
+        "kernels": [{"name": "step", "place": "heat.cu:7"}, {"name": "init", "place": "heat.cu:3"}],
+    }
+    fields = {**FIELDS, "parameters": [{"name": "block", "kind": "ordinal", "values": [1, 2, 3]}], "adopted": record}
+
+    def trial(block, kernel):
+        status = Status.COMPILE_ERROR if kernel else Status.OK
+        message = f"g++ rejected {kernel} (exit status 1)\n{kernel}.cu.j2:4: error: no float"
+        metrics = {} if kernel else {"time_ms": 1.0, "error": 0.0, "memory_bytes": 8.0}
+        return Trial(Configuration({"block": block}), status, message if kernel else "", Measurement(metrics))
+
+    for kernel, place in (("step", "heat.cu:9"), ("init", "heat.cu:3")):
+        print_run(described_run(fields, [trial(1, ""), trial(2, kernel), trial(3, kernel)]))
+        assert (
+            "2 of 3 configurations do not compile, so that most types and sizes were never tried; the first: "
+            f"g++ rejected {kernel} (exit status 1): {kernel}.cu.j2:4: error: no float (made of {place})\n"
+        ) in capsys.readouterr().out
+    print_run(described_run(fields, [trial(1, ""), trial(2, ""), trial(3, "step"), trial(4, "step")]))
+    assert "do not compile" not in capsys.readouterr().out

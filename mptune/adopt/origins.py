@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Final
@@ -21,7 +22,8 @@ _ADDED: Final = frozenset(("mp", "{", "}", "::", ";"))
 def origin(program: Program, kernel: Kernel, template: str, line: int) -> tuple[Extent, str] | None:
     """Return the place and the text of the line of a program that is most like a line of a kernel's template.
 
-    Types, literals, calls and the order of some lines have changed on the way, and most words have not.
+    Types, literals, calls and the order of some lines have changed on the way, and most words have not. What gives the
+    fields of a struct their values, which a template is passed one by one, is of the kernel's parameter.
 
     Args:
         program: that it is of.
@@ -34,6 +36,10 @@ def origin(program: Program, kernel: Kernel, template: str, line: int) -> tuple[
     """
     lines = template.splitlines()
     wanted = [_words(lines[at]) if 0 <= at < len(lines) else [] for at in (line - 2, line - 1, line)]
+    for parameter in kernel.parameters if 0 < line <= len(lines) else ():
+        if re.fullmatch(rf"\s*{parameter.name}\.\S+ = .*\b{parameter.name}_\w+\)?;", lines[line - 1]):
+            file = next(file for file in program.files if file.path == parameter.extent.file)
+            return parameter.extent, file.of(parameter.extent)
     best, found = 0.0, None
     for file, extent in _pieces(program, kernel):
         first = file.text.rfind("\n", 0, extent.start) + 1

@@ -215,6 +215,8 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
     echo(f"statuses: {pairs(run.statuses)}")
     if text := _decided(run):
         echo(text)
+    if text := _uncompiled(run):
+        echo(wrapped(text))
     groups = run.failure_groups
     for group in groups[:_KINDS]:
         echo(f"  {group.count} × {group.status}: {group.message}")
@@ -263,6 +265,24 @@ def _decided(run: Run) -> str:
     return (
         f"decided without compiling: {hopeless + others} of {of} combinations of types "
         f"({(hopeless + others) / of:.0%}): {hopeless} hopeless in an instrumented run{slower}; {compiled} compiled"
+    )
+
+
+def _uncompiled(run: Run) -> str:
+    """Say that most configurations do not compile, with the first error; nothing where most do."""
+    from mptune.results import Status
+    from mptune.run import in_short
+
+    compiled = [trial for trial in run.trials if not trial.is_screened]
+    failed = [trial for trial in compiled if trial.status is Status.COMPILE_ERROR]
+    if 2 * len(failed) <= len(compiled):
+        return ""
+    first = in_short(failed[0].message)
+    kernel = re.search(r"(\w+)\.cu\.j2:\d+", first)
+    place = run.info.place_in_program(kernel[1]) if kernel is not None else ""
+    return (
+        f"{len(failed)} of {len(compiled)} configurations do not compile, so that most types and sizes were never "
+        f"tried; the first: {first}" + f" (made of {place})" * bool(place)
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -134,6 +135,15 @@ class RunInfo:
         """What errors of an adopted program leave out, a line for each."""
         found = self.adopted.get("caveats", ())
         return tuple(map(str, found)) if isinstance(found, list) else ()
+
+    def place_in_program(self, kernel: str) -> str:
+        """Return where an adopted program has a kernel, or its line that fails to compile; "" if that is not known."""
+        notes, kernels = self.adopted.get("notes", ()), self.adopted.get("kernels", ())
+        for note in notes if isinstance(notes, list) else ():
+            if failed := re.match(rf"trials fail: (\S+:\d+): kernel {re.escape(kernel)}\b", str(note)):
+                return failed[1]
+        known = (each for each in kernels if isinstance(each, dict)) if isinstance(kernels, list) else ()
+        return next((str(each.get("place", "")) for each in known if each.get("name") == kernel), "")
 
     @property
     def limits_below_fp64(self) -> tuple[str, ...]:

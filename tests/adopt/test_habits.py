@@ -118,6 +118,13 @@ def test_the_line_that_a_template_s_line_was_made_of_is_found() -> None:
         assert text[place.line - 1].strip() == line
 
 
+def test_what_fills_a_struct_is_made_of_the_parameter() -> None:
+    program = read([PROGRAMS / "owned_arrays.cu"])
+    lines = ["    a.at = a_at;", "    a.count = static_cast<decltype(a.count)>(a_count);"]
+    found = [origin(program, program.kernel("stretch"), "\n".join(lines), number) for number in (1, 2)]
+    assert [(str(place), text) for place, text in filter(None, found)] == [("owned_arrays.cu:23", "Arrays a")] * 2
+
+
 def test_data_that_come_later_have_the_shape_of_their_buffer(tmp_path: Path) -> None:
     text = (PROGRAMS / "habits" / "main.cu").read_text()
     again = "cudaMemcpy(d_in, in.data(), n * sizeof(double2), cudaMemcpyHostToDevice);"
