@@ -490,7 +490,7 @@ class _Finder:
             self._variable(node, self._start(node, previous))
             for child in node.children:
                 self._statement(child, ())
-        elif node.kind == "FUNCTION_DECL" and not any(child.kind == "COMPOUND_STMT" for child in node.children):
+        elif node.kind == "FUNCTION_DECL" and not node.cursor.is_definition():
             attributes = {child.kind for child in node.children}
             self._signature(node, node.spelling, bool(attributes & {"CUDAGLOBAL_ATTR", "CUDADEVICE_ATTR"}))
 

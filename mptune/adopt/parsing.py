@@ -60,6 +60,12 @@ RUNTIME_HEADERS: Final = (
     "hip/hip_bf16.h",
 )
 
+#: Names of types that only these headers declare: a program without them may have a kernel, or a number, called half.
+_OF_HEADERS: Final = dict.fromkeys(
+    ("cuda_fp16.h", "cuda_bf16.h", "hip/hip_fp16.h", "hip/hip_bf16.h"),
+    "typedef __half half;\ntypedef __half2 half2;\n",
+)
+
 
 class ProgramError(MptuneError):
     """A program that cannot be read, run or changed; the message names file and line and says what to do."""
@@ -280,6 +286,10 @@ _UNARY: Final = (
 )
 
 
+#: What a function does.
+_BODIES: Final = ("COMPOUND_STMT", "CXX_TRY_STMT")
+
+
 class Node:
     """A cursor of libclang's with what is asked of it more than once.
 
@@ -410,7 +420,7 @@ class Function:
         name: its name.
         arguments: what the parameters of its template stand for; empty for a function that is none.
         extent: its definition, with ``template <...>``.
-        body: from the opening brace to the closing one.
+        body: from the opening brace (or ``try``) to the closing one.
         is_kernel: whether it is ``__global__``.
         is_device: whether it is a kernel or runs on the device when called there.
         usr: clang's name of it, the same in all files.
@@ -438,8 +448,8 @@ class Function:
 
     @property
     def block(self) -> Node:
-        """Its body."""
-        return next(child for child in self.node.children if child.kind == "COMPOUND_STMT")
+        """Its body, with what catches where that is a ``try``."""
+        return next(child for child in self.node.children if child.kind in _BODIES)
 
 
 class TranslationUnit:
@@ -560,7 +570,7 @@ class TranslationUnit:
 
     def _function(self, node: Node) -> Function | None:
         """Return a function with a body; None for one that has none, and for a template itself."""
-        body = next((child for child in node.children if child.kind == "COMPOUND_STMT"), None)
+        body = next((child for child in node.children if child.kind in _BODIES), None)
         if body is None or node.kind == "FUNCTION_TEMPLATE" or body.extent in (None, node.extent):
             return None  # (what the compiler writes by itself has the struct's extent)
         cindex = _libclang()
@@ -678,7 +688,7 @@ def parse(
     cindex = _libclang()
     stub = _files() / "include"
     texts = texts or {}
-    unsaved: list[tuple[str, Any]] = [(str(stub / name), "") for name in RUNTIME_HEADERS]
+    unsaved: list[tuple[str, Any]] = [(str(stub / name), _OF_HEADERS.get(name, "")) for name in RUNTIME_HEADERS]
     unsaved += ((str(path), text.encode("utf-8", "surrogateescape")) for path, text in texts.items())
     arguments = [
         *(

@@ -17,6 +17,8 @@ from mptune.adopt.phases import in_phases, in_templates
 from mptune.adopt.reading import Declaration, Kernel, Parameter, Program, TemplateCall
 from mptune.adopt.rewriting import HIP_SHARED
 from mptune.adopt.tiling import UNROLL, of_templates, side_by_side, tiled
+from mptune.cplusplus import KEYWORDS
+from mptune.precision import ARITHMETIC
 from mptune.prelude import short_intrinsics
 from mptune.reserved import prelude_names, why_reserved
 
@@ -95,6 +97,12 @@ _SHORT_TYPES: Final = {
     "__half2": "half2",
     **dict.fromkeys(("__nv_bfloat162", "nv_bfloat162", "__hip_bfloat162"), "mp::vec2<bfloat16>"),
 }
+#: Names of types in C++ that a template has wherever a precision is chosen.
+_CHOSEN: Final = frozenset(each.cpp for each in ARITHMETIC) - KEYWORDS
+#: An expression of the template, or such a name.
+_EXPRESSION_OR_CHOSEN: Final = re.compile(rf"{_OPEN}[^{_CLOSE}]*{_CLOSE}|\b(?:{'|'.join(sorted(_CHOSEN))})\b")
+#: What gives them to a program; one without it may have other things of their names.
+_SHORT_HEADER: Final = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"](?:\w+/)*\w+_(?:fp|bf)16\.h", re.MULTILINE)
 #: Types of whole numbers; a parameter of a template of another type is of an enumeration.
 _WHOLE: Final = re.compile(r"(?:const )?(?:(?:long|short|unsigned|signed|int|char|bool) ?)+|u?int\d+_t|size_t|\.\.\.")
 #: What the prelude calls otherwise.
@@ -304,6 +312,8 @@ def _extents(threads: Sequence[str]) -> str:
 def _in_words_of_templates(text: str, program: Program, kernel: Kernel) -> str:
     """Return a text with what templates call otherwise than CUDA, HIP and the C++ library."""
     text = _without_clashes(text, [need.name for need in kernel.needs])
+    if not any(_SHORT_HEADER.search(file.text) for file in program.files):
+        text = _EXPRESSION_OR_CHOSEN.sub(lambda found: f"{found[0]}_" if found[0] in _CHOSEN else found[0], text)
     for need in kernel.needs:
         if need.kind == "constant" and not re.search(rf"\b{need.name}\s*\[", program.text(need.extent)):
             # What is set from outside is an array, here of one.

@@ -4,6 +4,18 @@
 // As in CUDA there are no operators: programs bring their own.
 
 namespace mp {
+namespace detail {
+
+// The only number of a list. A number alone becomes no vector, as in CUDA: so a program's operator* of a number and a
+// vector is chosen for 0.5 * v, not its other one of two vectors.
+template <class T>
+struct listed {
+    T value;
+    template <class X, class = enable_if_t<is_number<X>>>
+    MPTUNE_INLINE listed(X x) : value(static_cast<T>(x)) {}
+};
+
+}  // namespace detail
 
 #define MPTUNE_TAKE(member) member = static_cast<T>(v.member);
 // g++ copies a structure as a whole, and vectorises no loop where it does (see MPTUNE_COPIED_BY_MEMBER).
@@ -19,6 +31,7 @@ namespace mp {
 #endif
 #define MPTUNE_VECTOR(name, each)                                               \
     name() = default;                                                           \
+    MPTUNE_INLINE name(detail::listed<T> first) : name(first.value, 0) {}       \
     MPTUNE_COPIES(name, each)                                                   \
     template <class U, class = detail::enable_if_t<!detail::same<T, U>>>        \
     MPTUNE_INLINE name(const name<U>& v) {                                      \
@@ -33,22 +46,22 @@ template <class T>
 struct alignas(detail::vector_alignment<T, 2>) vec2 {
     T x, y;
     MPTUNE_VECTOR(vec2, MPTUNE_MEMBERS2)
-    template <class X, class Y = int, class = detail::enable_if_t<detail::is_number<X>>>
-    MPTUNE_INLINE vec2(X x, Y y = 0) : x(static_cast<T>(x)), y(static_cast<T>(y)) {}
+    template <class X, class Y, class = detail::enable_if_t<detail::is_number<X>>>
+    MPTUNE_INLINE vec2(X x, Y y) : x(static_cast<T>(x)), y(static_cast<T>(y)) {}
 };
 template <class T>
 struct alignas(detail::vector_alignment<T, 3>) vec3 {
     T x, y, z;
     MPTUNE_VECTOR(vec3, MPTUNE_MEMBERS3)
-    template <class X, class Y = int, class Z = int, class = detail::enable_if_t<detail::is_number<X>>>
-    MPTUNE_INLINE vec3(X x, Y y = 0, Z z = 0) : x(static_cast<T>(x)), y(static_cast<T>(y)), z(static_cast<T>(z)) {}
+    template <class X, class Y, class Z = int, class = detail::enable_if_t<detail::is_number<X>>>
+    MPTUNE_INLINE vec3(X x, Y y, Z z = 0) : x(static_cast<T>(x)), y(static_cast<T>(y)), z(static_cast<T>(z)) {}
 };
 template <class T>
 struct alignas(detail::vector_alignment<T, 4>) vec4 {
     T x, y, z, w;
     MPTUNE_VECTOR(vec4, MPTUNE_MEMBERS4)
-    template <class X, class Y = int, class Z = int, class W = int, class = detail::enable_if_t<detail::is_number<X>>>
-    MPTUNE_INLINE vec4(X x, Y y = 0, Z z = 0, W w = 0)
+    template <class X, class Y, class Z = int, class W = int, class = detail::enable_if_t<detail::is_number<X>>>
+    MPTUNE_INLINE vec4(X x, Y y, Z z = 0, W w = 0)
         : x(static_cast<T>(x)), y(static_cast<T>(y)), z(static_cast<T>(z)), w(static_cast<T>(w)) {}
 };
 #undef MPTUNE_VECTOR

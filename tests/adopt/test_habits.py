@@ -16,8 +16,10 @@ from mptune.adopt.parsing import ProgramError
 from mptune.adopt.reading import read
 from mptune.adopt.sizes import not_given
 from mptune.backends import get_backend
+from mptune.backends.base import CompileOptions
 from mptune.checking import check_application
 from mptune.registry import load_tunable
+from mptune.rendering import render
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -38,6 +40,21 @@ def test_ways_of_writing_that_many_programs_have(tmp_path: Path) -> None:
         "sharpen_Grow_double_int": 1,
         "cut": 1,
     }
+
+
+def test_the_body_of_a_function_may_be_a_try(tmp_path: Path) -> None:
+    _, document = adopt(AdoptSettings((PROGRAMS / "caught.cu",)), tmp_path / "caught")
+    assert document["program"]["check"] == "passed"
+    assert [(kernel["name"], kernel["launches"]) for kernel in document["kernels"]] == [("damp", 2)]
+
+
+def test_half_is_a_name_like_any_other_without_the_header_of_16_bit_types(tmp_path: Path) -> None:
+    adopt(AdoptSettings((PROGRAMS / "half_steps.cu",)), tmp_path / "half_steps")
+    application = load_tunable(tmp_path / "half_steps")
+    for kernel in application.kernels.values():
+        chosen = {parameter.name: "fp16" for parameter in kernel.parameters if "fp16" in parameter.values}
+        source = render(kernel, kernel.configuration(chosen), application.resolve_sizes())
+        get_backend("host").compiler.compile(source, kernel.function, CompileOptions())
 
 
 def test_a_launch_that_leaves_out_a_parameter_with_a_default_is_told(tmp_path: Path) -> None:

@@ -12,6 +12,11 @@ static_assert(sizeof(vec4<float>) == 16 && alignof(vec4<float>) == 16 && alignof
 static_assert(sizeof(vec4<double>) == 32 && alignof(vec2<double>) == 16 && sizeof(vec2<int>) == 8);
 static_assert(same<local<vec3<float>>, vec3<float>> && same<local<vec4<half>>, vec4<local<half>>>);
 static_assert(mptune_declared::fits<true, float, vec3<float>*> && !mptune_declared::fits<true, float, const vec3<double>*>);
+// A list of one number is a vector, the number itself none.
+__device__ vec2<double> scaled(double by, vec2<double> v);
+__device__ int scaled(vec2<double> a, vec2<double> b);
+static_assert(same<decltype(scaled(0.5_num / 4, vec2<float>{0.5_num})), vec2<double>>);
+static_assert(same<decltype(scaled(half(2), vec2<float>{1, 2})), vec2<double>>);
 
 struct body {
     vec3<float> place;

@@ -123,7 +123,6 @@ struct __nv_bfloat16 {
   __HD__ __nv_bfloat16& operator*=(float);
   __HD__ __nv_bfloat16& operator/=(float);
 };
-typedef __half half;
 typedef __nv_bfloat16 nv_bfloat16;
 typedef __nv_bfloat16 __hip_bfloat16;
 
@@ -189,7 +188,6 @@ template <class T> __device__ unsigned __match_any_sync(unsigned, T);
 #undef MPTUNE_HOST
 struct __half2 { __half x, y; };
 struct __nv_bfloat162 { __nv_bfloat16 x, y; };
-typedef __half2 half2;
 typedef __nv_bfloat162 nv_bfloat162;
 typedef __nv_bfloat162 __hip_bfloat162;
 namespace mptune_short {
