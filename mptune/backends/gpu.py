@@ -27,7 +27,7 @@ from mptune.backends.base import (
 )
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.runtime_compiler import RuntimeCompiler
-from mptune.errors import BackendUnavailableError, LaunchError
+from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
 from mptune.headers import with_headers
 
 if TYPE_CHECKING:
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 __all__ = ["Driver", "GpuBackend", "GpuBuffer", "GpuCompiler", "GpuDevice", "GpuFunction", "axis_limits"]
 
 _DEFAULT_LIMITS: Final = {"max_threads_per_block": 1024}
+#: Drivers take extents in 32 bits and sizes in 64.
+_MAX_EXTENT: Final = 2**32 - 1
+_MAX_BYTES: Final = 2**63 - 1
 #: What of a launch is limited, by which limit.
 _LIMITED: Final = {
     "threads_per_block": "max_threads_per_block",
@@ -133,6 +136,8 @@ class GpuFunction(Function):
     def _check(self, shape: LaunchShape) -> None:
         if self._module is None:
             raise LaunchError(f"{self.name} was launched after it was unloaded")
+        if max(shape.grid) > _MAX_EXTENT:
+            raise LaunchError(f"the grid {shape.grid} of {self.name} is larger than any device takes: {_MAX_EXTENT}")
         threads = math.prod(shape.block)
         if threads > self._max_threads:
             raise LaunchError(
@@ -225,6 +230,8 @@ class GpuDevice(Device):
         return GpuFunction(self._open(), binary)
 
     def allocate(self, nbytes: int) -> GpuBuffer:
+        if nbytes > _MAX_BYTES:
+            raise OutOfMemoryError(f"{nbytes} bytes were asked for: more than can be counted on a device")
         return GpuBuffer(self._open(), nbytes)
 
     def array_namespace(self) -> Any:
@@ -256,7 +263,8 @@ class GpuDevice(Device):
             limits = self.describe().limits
         except BackendUnavailableError:
             limits = _DEFAULT_LIMITS
-        return tuple(f"{name} <= {limits[limit]}" for name, limit in _LIMITED.items() if limit in limits)
+        known = tuple(f"{name} <= {limits[limit]}" for name, limit in _LIMITED.items() if limit in limits)
+        return *known, *self._backend.launch_limits
 
     def _open(self) -> Driver:
         if self._driver is None:
@@ -276,6 +284,8 @@ class GpuBackend(Backend):
     #: How the compiler is told the architecture, with a trailing "=".
     architecture_flag: ClassVar[str]
     flags: ClassVar[tuple[str, ...]]
+    #: What else every launch must satisfy, over block and grid.
+    launch_limits: ClassVar[tuple[str, ...]] = ()
     #: Variables that say which devices a process sees, the one that counts first.
     visibility: ClassVar[tuple[str, ...]]
 

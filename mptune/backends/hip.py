@@ -26,6 +26,7 @@ __all__ = ["HipBackend"]
 
 _INSTALL_ROCM: Final = 'install ROCm (on Debian: "apt install libamdhip64-dev")'
 _INSTALL_PYTHON: Final = 'pip install "mptune[hip]"'
+_MOST_THREADS: Final = 2**32
 
 
 def _library_paths(name: str) -> list[str]:
@@ -76,6 +77,8 @@ class HipBackend(GpuBackend):
     architecture_flag: ClassVar[str] = "--offload-arch="
     common_architecture: ClassVar[str] = "gfx90a"
     flags: ClassVar[tuple[str, ...]] = ("-std=c++17", "-O3")
+    # HIP counts the threads of an axis in 32 bits.
+    launch_limits: ClassVar[tuple[str, ...]] = tuple(f"grid_{axis} * block_{axis} < {_MOST_THREADS}" for axis in "xyz")
     visibility: ClassVar[tuple[str, ...]] = ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 
     @staticmethod
@@ -201,6 +204,10 @@ class _HipPythonDriver:
         return float(self._call(hip.hipEventElapsedTime(self._start, self._end)))
 
     def enqueue(self, function: Any, shape: LaunchShape, arguments: int) -> None:
+        if any(blocks * threads >= _MOST_THREADS for blocks, threads in zip(shape.grid, shape.block, strict=True)):
+            raise LaunchError(
+                f"HIP takes less than 2**32 threads along an axis, not a grid {shape.grid} of blocks {shape.block}"
+            )
         extents = (*shape.grid, *shape.block, shape.shared_bytes)
         self._call(self._hip.hipModuleLaunchKernel(function, *extents, self._stream, arguments, None))
 

@@ -451,8 +451,8 @@ class Bench:
                 with clock.phase("observe"):
                     context = self._context(configuration, trial.measurement.times_ms)
                     more = self._observation.measure(context, self._backend, program, bound)
-                metrics = {**trial.measurement.metrics, **more}
-                trial = dataclasses.replace(trial, measurement=dataclasses.replace(trial.measurement, metrics=metrics))
+                measured = dataclasses.replace(trial.measurement, metrics={**trial.measurement.metrics, **more})
+                trial = dataclasses.replace(trial, measurement=measured, warnings=self._observation.warnings)
             if trial.is_valid and self._as_given:
                 trial = dataclasses.replace(trial, warnings=self._unchanged(bound))
             if damage := self._damage(bound, program, clock):

@@ -9,11 +9,12 @@ from types import MappingProxyType
 from typing import Final
 
 from mptune.backends.base import Backend
-from mptune.errors import ObserverUnavailableError
+from mptune.errors import MptuneError, ObserverUnavailableError
 from mptune.evaluators.device_data import BoundArguments
 from mptune.evaluators.programs import Program
 from mptune.observers import OBSERVERS
 from mptune.observers.base import LaunchContext, Observer, Target
+from mptune.observers.resources import ResourcesObserver
 
 __all__ = ["Observation", "always_on", "observers_for"]
 
@@ -47,6 +48,8 @@ class Observation:
         unavailable: dict[str, str] = {}
         self._observers: list[Observer] = []
         self._clock = clock
+        #: What a user should know of what was measured last.
+        self.warnings: tuple[str, ...] = ()
         for name in dict.fromkeys(names):
             kind = OBSERVERS[name]
             if not kind.is_optional:
@@ -78,7 +81,16 @@ class Observation:
             ObserverUnavailableError: an observer did not give a metric it was to give.
             LaunchError: the device aborted a launch.
         """
-        resources = None if program.binary is None else backend.compiler.resources(program.binary)
+        resources = None
+        untold: tuple[str, ...] = ()
+        self.warnings = ()
+        try:
+            if program.binary is not None:
+                resources = backend.compiler.resources(program.binary)
+        except MptuneError as error:
+            untold = ResourcesObserver.metrics
+            if ResourcesObserver.name in self.names:
+                self.warnings = (f"{ResourcesObserver.name} are not measured: {error}",)
         context = dataclasses.replace(context, shape=program.shape, resources=resources)
         steady = [observer for observer in self._observers if observer.steady_s > 0]
         for observer in self._observers:
@@ -91,7 +103,7 @@ class Observation:
         for observer in self._observers:
             found = observer.results()
             for name in observer.metrics:
-                if name not in found and name not in observer.missing:
+                if name not in found and name not in observer.missing and name not in untold:
                     raise ObserverUnavailableError(f"observer {observer.name!r} could not measure {name} here")
             metrics.update(found)
         return metrics

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import ClassVar, Self
 
 from mptune.errors import ObserverUnavailableError
+from mptune.kernel import Application
 from mptune.observers.base import LaunchContext, Observer, Target
 from mptune.resources import Multiprocessor, multiprocessor, occupancy
 
@@ -47,8 +48,10 @@ class ResourcesObserver(Observer):
         """Return an observer of binaries for the target's device.
 
         Raises:
-            ObserverUnavailableError: it is no GPU.
+            ObserverUnavailableError: it is no GPU, or an application, which is more than one binary.
         """
+        if isinstance(target.kernel, Application):
+            raise ObserverUnavailableError("an application is of several kernels, each with resources of its own")
         if not target.tells_resources:
             raise ObserverUnavailableError(
                 f"backend {target.backend!r} has no registers and shared memory to share out among threads"

@@ -159,6 +159,20 @@ def test_faults_have_their_statuses(bench, fake):
     fake.failing.clear()
 
 
+def test_resources_that_a_binary_does_not_tell_are_a_warning(fake, tmp_path):
+    plan = TimingPlan(warmups=1, min_repeats=3, max_repeats=3)
+    backend = CudaBackend(cache=BinaryCache(tmp_path))
+    made = Bench(KERNEL, KERNEL.resolve_sizes(), backend, plan=plan, observers=["resources", "throughput"])
+    trials = [evaluate(made, block=block) for block in (64, 256)]
+    made.close()
+    assert [trial.status for trial in trials] == [Status.OK] * 2
+    (warning,) = {warning for trial in trials for warning in trial.warnings}
+    assert re.match("resources are not measured: .*ELF", warning)
+    for trial in trials:
+        assert "registers" not in trial.measurement.metrics
+        assert trial.metric("bandwidth_gb_s") > 0
+
+
 def test_everything_is_given_back(fake, tmp_path):
     fake.kernel = lambda arguments: None
     before = set(fake.memory)

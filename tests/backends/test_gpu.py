@@ -12,7 +12,7 @@ from mptune.backends import BACKENDS, get_backend
 from mptune.backends.base import Availability, Binary, CompileOptions, DeviceInfo
 from mptune.backends.cuda import CudaBackend
 from mptune.backends.gpu import axis_limits
-from mptune.errors import BackendUnavailableError, LaunchError, UnknownNameError
+from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError, UnknownNameError
 from mptune.kernel import LaunchShape
 
 
@@ -168,6 +168,16 @@ def test_a_block_with_more_threads_than_the_registers_allow_is_refused_before_it
     with pytest.raises(LaunchError, match=message):
         function.launch(LaunchShape((1, 1, 1), (128, 4, 1)), [])
     assert not driver.launches
+
+
+def test_what_no_driver_can_count_is_refused_in_words(backend, driver):
+    function = backend.device.load(Binary("axpy", b"image"))
+    with pytest.raises(LaunchError, match=r"the grid \(4294967296, 1, 1\) of axpy is larger than any device takes"):
+        function.launch(LaunchShape((2**32, 1, 1), (1, 1, 1)), [])
+    with pytest.raises(OutOfMemoryError, match="18446744073709551616 bytes were asked for: more than"):
+        backend.device.allocate(2**64)
+    assert not driver.launches
+    assert not driver.memory
 
 
 def test_parts_share_the_memory_and_end_with_the_whole(backend):

@@ -21,6 +21,8 @@ from mptune.backends.base import Binary
 from mptune.backends.hip import HipBackend
 from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
 from mptune.kernel import LaunchShape
+from mptune.kernel.limits import device_constraints
+from mptune.registry import load_kernel
 
 SHAPE = LaunchShape((5, 2, 1), (32, 4, 1), 60_000)
 GXX = shutil.which("g++")
@@ -206,6 +208,20 @@ def test_a_block_beyond_the_registers_is_not_launched(backend, fake):
     function = backend.device.load(Binary("axpy", b"code object"))
     with pytest.raises(LaunchError, match="at most 512 threads fit a block"):
         function.launch(LaunchShape((1, 1, 1), (1024, 1, 1)), [])
+
+
+def test_a_grid_of_too_many_threads_along_an_axis_is_no_launch(backend, fake):
+    """HIP has no more than 32 bits for them, and older ones do not say so."""
+    limits = backend.device.constraints()
+    assert "grid_x * block_x < 4294967296" in limits
+    kernel = load_kernel("axpy")
+    assert "(ceildiv(n, block_size * vector_width)) * (block_size) < 4294967296" in device_constraints(kernel, limits)
+    function = backend.device.load(Binary("axpy", b"code object"))
+    function.launch(LaunchShape((2**24 - 1, 1, 1), (256, 1, 1)), [])
+    fake.calls.clear()
+    with pytest.raises(LaunchError, match=r"less than 2\*\*32 threads along an axis, not a grid \(16777216, 1, 1\)"):
+        function.launch(LaunchShape((2**24, 1, 1), (256, 1, 1)), [])
+    assert not [call for call in fake.calls if call[0] == "hipModuleLaunchKernel"]
 
 
 def test_copies_go_through_the_stream_and_only_those_with_the_host_are_waited_for(backend, fake):

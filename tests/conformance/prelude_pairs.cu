@@ -32,10 +32,13 @@ __device__ void convert(const From* x, To* y) {
     const int i = 3 * (blockIdx.x * blockDim.x + threadIdx.x);
     store(y + i, load<3>(x + i));
 }
-#define CONVERT(from, to) \
-    extern "C" __global__ void from##_to_##to(const from* x, to* y) { convert(x, y); }
-#define CONVERT_FROM(from) \
-    CONVERT(from, float) CONVERT(from, half) CONVERT(from, bfloat16) CONVERT(from, fp8_e4m3) CONVERT(from, fp8_e5m2)
+// In one macro: passed on to another one, a type that is itself a macro would be replaced in the names.
+#define CONVERT_FROM(from)                                                                         \
+    extern "C" __global__ void from##_to_float(const from* x, float* y) { convert(x, y); }         \
+    extern "C" __global__ void from##_to_half(const from* x, half* y) { convert(x, y); }           \
+    extern "C" __global__ void from##_to_bfloat16(const from* x, bfloat16* y) { convert(x, y); }   \
+    extern "C" __global__ void from##_to_fp8_e4m3(const from* x, fp8_e4m3* y) { convert(x, y); }   \
+    extern "C" __global__ void from##_to_fp8_e5m2(const from* x, fp8_e5m2* y) { convert(x, y); }
 CONVERT_FROM(double)
 CONVERT_FROM(float)
 CONVERT_FROM(half)

@@ -147,6 +147,16 @@ def test_comparisons_are_those_of_numbers(where, cpp):
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+def test_kernels_keep_their_names_where_half_is_a_macro():
+    """As it is for hiprtc."""
+    command = ["g++", "-E", "-P", "-x", "c++", "-Dhalf=mptune_half", "-"]
+    text = subprocess.run(command, input=SOURCE, text=True, capture_output=True, check=True).stdout
+    names = set(re.findall(r"__global__ void (\w+)\(", text))
+    assert {f"{source}_to_{target}" for source in TYPES for target in TYPES[1:]} <= names
+    assert not [name for name in names if "mptune" in name]
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 @pytest.mark.parametrize("width", [256, 512])
 def test_gcc_writes_what_its_assembler_knows(width, tmp_path):
     # Of vectors it makes of single _Float16, g++ 12 writes "vinsert<i128vldq>".

@@ -102,6 +102,18 @@ def error_of(kernel: Kernel, data: DataManager, folder: Path) -> float:
     return evaluate_outputs(outputs, data.references, kernel.metric).error
 
 
+@needs_gxx
+def test_a_source_leaves_half_to_what_includes_it(awkward: Path) -> None:
+    """For HIP its own half has another name, by a macro."""
+    text = "".join(f'#include "{path}"\n' for path in (awkward / "tuned_awkward.cu", awkward / "tuned_awkward.hpp"))
+    text += "half of_the_program;\n"
+    command = ["g++", "-E", "-P", "-D__HIP__", "-x", "c++", "-"]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
+    assert "struct mptune_half" in done.stdout
+    assert "= ::mptune_half;" in done.stdout
+    assert done.stdout.endswith("\nhalf of_the_program;\n")
+
+
 UNROLLED = POLY.changed(
     name="unrolled",
     constraints=["block <= n", "n % unroll != 7 or n > 5000"],

@@ -17,6 +17,7 @@ from launching import Launcher
 from mptune.accuracy.evaluate import evaluate_outputs
 from mptune.backends import BACKENDS, get_backend
 from mptune.buffers import DataManager
+from mptune.kernel.limits import space_on
 from mptune.precision import PRECISIONS
 from mptune.registry import bundled_kernels, load_kernel
 from mptune.space.configuration import Configuration
@@ -68,11 +69,11 @@ def test_errs_by_the_unit_roundoff_of_its_type(name: str, backend: str, precisio
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", [on(backend) for backend in DEVICES])
+@pytest.mark.parametrize("backend", [on(backend) for backend in (*DEVICES, "host")])
 @pytest.mark.parametrize("name", bundled_kernels())
 def test_every_value_of_every_other_parameter_in_fp16(name: str, backend: str) -> None:
     """Vectors, tiles, shared memory, prefetching: where two numbers at a time could be mixed up."""
     launcher = ready(name, backend)
     values = {key: (value,) for key, value in fixed(name, "fp16").items()}
-    space = launcher.kernel.search_space(launcher.data.sizes, launcher.backend.device.constraints()).restrict(values)
+    space = space_on(launcher.kernel, launcher.data.sizes, launcher.backend.device.constraints()).restrict(values)
     check(launcher, space.configurations(covering(space, np.random.default_rng(0))), "fp16")

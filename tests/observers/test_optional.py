@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 
 import fake_devices
@@ -16,6 +17,7 @@ from mptune.observers.base import LaunchContext, Target
 from mptune.observers.clocks import ClocksObserver
 from mptune.observers.resources import ResourcesObserver
 from mptune.observers.throughput import ThroughputObserver
+from mptune.registry import load_tunable
 from mptune.resources import Resources
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import PrecisionParameter
@@ -103,6 +105,12 @@ def test_an_architecture_whose_multiprocessor_is_not_known():
 def test_a_processor_has_none_to_share_out():
     with pytest.raises(ObserverUnavailableError, match="backend 'host' has no registers and shared memory to share"):
         ResourcesObserver.open(target())
+
+
+def test_an_application_has_none_of_its_own():
+    made = dataclasses.replace(target("cuda", "sm_80"), kernel=load_tunable("conjugate_gradient"))
+    with pytest.raises(ObserverUnavailableError, match="an application is of several kernels"):
+        ResourcesObserver.open(made)
 
 
 # -- clocks ------------------------------------------------------------------------------------
