@@ -477,6 +477,7 @@ class Patcher:
         self._edit_templates()
         self._edit_slots(kept)
         self._edit_reads()
+        self._edit_reads_of_host()
         self._edit_braced()
         self._edit_literals()
         self._edit_vectors()
@@ -522,13 +523,21 @@ class Patcher:
             if (is_constant and read.is_device) or (not is_constant and self._bits(read.type_class) == 16):
                 done.add(read.extent)
                 self._edits.surround(read.extent, "float(", ")")
-            elif not is_constant and not read.is_device:  # The host computes with it as it did.
-                done.add(read.extent)
-                self._edits.surround(read.extent, f"{self._by_name[read.type_class].scalar}(", ")")
 
-    def _edit_braced(self) -> None:
+    def _edit_reads_of_host(self) -> None:
+        """Let the host compute with numbers of 32 bits as it did."""
+        found: dict[Extent, str] = {}
+        for read in self._classes.reads:
+            name = read.type_class
+            is_wider = self._is_changed(name) and name not in self._at_uses and self._bits(name) == 32
+            if is_wider and not read.is_device and not read.is_stored:
+                found[read.extent] = self._by_name[name].scalar
+        for place, scalar in found.items():
+            self._edits.surround(place, f"{scalar}(", ")")
+
+    def _edit_braced(self, *, on_host: bool = True) -> None:
         """Cast numbers in braces to narrower types, to which C++ does not convert them by itself."""
-        for each in self._classes.braced:
+        for each in (each for each in self._classes.braced if on_host or each.is_device):
             is_narrow = self._is_changed(each.type_class) and self.types[each.type_class] == "fp32"
             is_own = each.is_device and bool(each.meets) and all(self._bits(name) < 64 for name in each.meets)
             if is_narrow and each.type_class not in self._at_uses and not is_own:

@@ -158,6 +158,7 @@ class _LoopPatcher(Patcher):
         """Change the types, and what follows from them."""
         self._edit_slots()
         self._edit_reads()
+        self._edit_braced(on_host=False)
         self._edit_literals()
         self._edit_math()
         lists: dict[Extent, dict[str, str]] = {}
