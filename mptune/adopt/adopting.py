@@ -699,6 +699,7 @@ def _document(
         "kept": {each.name: each.kept for each in made.found.kept},
         "sizes": dict(made.found.sizes),
         "size_arguments": dict(found.positions),
+        "computed_sizes": [name for name in made.found.sizes if name in found.computed],
         "no_sizes": [*found.refused, *not_given(program, settings.arguments)],
         "numbers": dict(found.numbers.texts) if found.numbers else {},
         "layout": hashed(made.found.layout),

@@ -9,24 +9,28 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
+
+import numpy as np
 
 from mptune.adopt.parsing import ProgramError
 from mptune.adopt.sequence import Number
 from mptune.kernel.tunable import parsed
 
-__all__ = ["GIVEN", "Numbers", "Seen", "decided", "elements_of"]
+__all__ = ["ELEMENTS", "GIVEN", "Numbers", "Seen", "UnexplainedError", "decided", "elements_of"]
 
 #: Instead of the text of a number: it is looked up in what a run has left.
 GIVEN: Final = "given"
 #: What may stand beside a sign as it is.
 _PRODUCT: Final = re.compile(r"[\w* ]+|\([^()]*\)( \* \([^()]*\))+")
-#: Numbers that have to be known before a run.
-_ELEMENTS: Final = "elements of "
+#: How the names of numbers begin that have to be known before a run.
+ELEMENTS: Final = "elements of "
 _OFFSETS: Final = (0, 1, 2, -1, -2)
-_LARGEST_FACTOR: Final = 64
+#: Sums have so many products of so many sizes at most; powers where there are few sizes.
+_MOST_PRODUCTS: Final = 3
+_MOST_SQUARED: Final = 2
 _ROUNDED: Final = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
@@ -102,54 +106,93 @@ class Numbers:
 
 def elements_of(buffer: str) -> str:
     """Return the name of how many elements a buffer has."""
-    return f"{_ELEMENTS}{buffer}"
+    return f"{ELEMENTS}{buffer}"
+
+
+class UnexplainedError(ProgramError):
+    """A number that has to be known before a run changes, and not by an expression that was found.
+
+    Attributes:
+        sizes: those that change it.
+    """
+
+    def __init__(self, message: str, sizes: Collection[str]) -> None:
+        super().__init__(message)
+        self.sizes = sizes
 
 
 def decided(runs: Sequence[Numbers]) -> dict[str, str]:
     """Return how numbers that are not the same in all runs are written, by name.
 
     Args:
-        runs: drafts of the same text, each of a run with other arguments.
+        runs: drafts of the same text, each but the first of a run in which one size is another.
 
     Raises:
-        ProgramError: a number changes that has to be known before a run, and not by an expression that was found.
+        UnexplainedError: a number changes that has to be known before a run, and not by an expression that was found.
     """
-    sizes = [run.sizes for run in runs]
+    base, *others = runs
     found = {}
-    for name in runs[0].seen:
+    expressions: dict[str, list[int]] = {}
+    unknown: dict[str, list[Number | None]] = {}
+    changing: dict[str, set[str]] = {}
+    for name, own in base.seen.items():
         values = [run.seen[name].value for run in runs]
         texts = [run.seen[name].natural for run in runs]
         if len(set(values)) == 1 and (values[0] is not None or len(set(texts)) == 1):
             if len(set(texts)) > 1:  # by a name for another number
                 found[name] = repr(values[0])
             continue
+        changing[name] = _varied(runs, [run for run in others if run.seen[name].value != own.value])
         whole = [value for value in values if isinstance(value, int)]
-        expression = _expression(whole, sizes, runs[0].seen[name].block) if len(whole) == len(runs) else ""
-        if not expression and name.startswith(_ELEMENTS):
-            raise ProgramError(f"the {name} are {_listed(values)}, which no expression was found for")
-        found[name] = expression or GIVEN
+        sizes = _of_it(runs, changing[name])
+        if len(whole) == len(runs) and (text := _product(whole, sizes) or _sum(whole, sizes, changing[name])):
+            found[name] = text
+            expressions[text] = whole
+        else:
+            unknown[name] = values
+    for name, values in unknown.items():
+        whole = [value for value in values if isinstance(value, int)]
+        if len(whole) == len(runs):
+            inner = [*_products(_of_it(runs, changing[name])), *expressions.items()]
+            found[name] = _rounded(whole, inner, base.seen[name].block)
+        if not found.get(name) and name.startswith(ELEMENTS):
+            shown = _listed(dict.fromkeys(values))
+            raise UnexplainedError(f"the {name} are {shown}, which no expression was found for", changing[name])
+        found[name] = found.get(name) or GIVEN
     return found
 
 
-def _listed(values: Sequence[Number | None]) -> str:
+def _varied(runs: Sequence[Numbers], among: Sequence[Numbers]) -> set[str]:
+    """Return the sizes that are others than in the first of some runs in some of them."""
+    return {size for size, value in runs[0].sizes.items() if any(run.sizes[size] != value for run in among)}
+
+
+def _of_it(runs: Sequence[Numbers], changing: Collection[str]) -> list[dict[str, int]]:
+    """Return of each run the sizes that a number may depend on: that change it, or that no run has changed so far."""
+    tried = _varied(runs, runs)
+    return [{size: n for size, n in run.sizes.items() if size in changing or size not in tried} for run in runs]
+
+
+def _listed(values: Iterable[Number | None]) -> str:
     return " and ".join(f"{value:,}" for value in values if value is not None)
 
 
-def _expression(values: Sequence[int], sizes: Sequence[Mapping[str, int]], block: int) -> str:
-    """Return the expression over sizes that has these values at these sizes, the shortest that is tried; or nothing."""
+def _product(values: Sequence[int], sizes: Sequence[Mapping[str, int]]) -> str:
+    """Return the product of sizes, and of a number, that has these values, the shortest that is tried; or nothing."""
     products = list(_products(sizes))
     for text, of_it in products:
         if all(value == product for value, product in zip(values, of_it, strict=True)):
             return text
     for text, of_it in products:
         factor, rest = divmod(values[0], of_it[0])
-        if (
-            not rest
-            and 1 < factor <= _LARGEST_FACTOR
-            and all(v == factor * p for v, p in zip(values, of_it, strict=True))
-        ):
+        if not rest and factor > 1 and all(v == factor * p for v, p in zip(values, of_it, strict=True)):
             return f"{factor} * {text}" if _PRODUCT.fullmatch(text) else f"{factor} * ({text})"
-    for width, (text, of_it) in itertools.product((block,) if block > 1 else _ROUNDED, products):
+    return ""
+
+
+def _rounded(values: Sequence[int], expressions: Sequence[tuple[str, Sequence[int]]], block: int) -> str:
+    """Return the quotient of an expression, or what it is rounded up to, that has these values; or nothing."""
+    for width, (text, of_it) in itertools.product((block,) if block > 1 else _ROUNDED, expressions):
         blocks = [-(-product // width) for product in of_it]
         inner = text if _PRODUCT.fullmatch(text) else f"({text})"
         if all(value == count * width for value, count in zip(values, blocks, strict=True)):
@@ -159,6 +202,34 @@ def _expression(values: Sequence[int], sizes: Sequence[Mapping[str, int]], block
         if all(value == product // width for value, product in zip(values, of_it, strict=True)):
             return f"{inner} // {width}" if inner.isidentifier() or "(" in inner else f"({inner}) // {width}"
     return ""
+
+
+def _sum(values: Sequence[int], sizes: Sequence[Mapping[str, int]], names: Collection[str]) -> str:
+    """Return the sum of products of some sizes, each as many times, that has these values; of fewer than values."""
+    names = [name for name in sizes[0] if name in names]
+    points = {tuple((name, each[name]) for name in names): value for each, value in zip(sizes, values, strict=True)}
+    wanted = np.array(list(points.values()), np.float64)
+    several = itertools.combinations if len(names) > _MOST_SQUARED else itertools.combinations_with_replacement
+    chosen_from = [each for count in range(_MOST_PRODUCTS + 1) for each in several(names, count)]
+    columns = {each: [math.prod(dict(point)[name] for name in each) for point in points] for each in chosen_from}
+    for count in range(2, min(_MOST_PRODUCTS, len(points) - 1) + 1):
+        for chosen in itertools.combinations(chosen_from, count):
+            matrix = np.array([columns[each] for each in chosen], np.float64).T
+            solved, _, rank, _ = np.linalg.lstsq(matrix, wanted, rcond=None)
+            factors = [round(factor) for factor in solved.tolist()]
+            if rank == count and 0 not in factors and np.array_equal(matrix @ factors, wanted):
+                return _sum_text(dict(zip(chosen, factors, strict=True)))
+    return ""
+
+
+def _sum_text(factors: Mapping[tuple[str, ...], int]) -> str:
+    """Return a sum as text, the longest product first."""
+    text = ""
+    for names, factor in reversed(list(factors.items())):
+        shown = [str(abs(factor))] if abs(factor) > 1 or not names else []
+        sign = ("-" if factor < 0 else "") if not text else " - " if factor < 0 else " + "
+        text += sign + " * ".join([*shown, *names])
+    return text
 
 
 def _products(sizes: Sequence[Mapping[str, int]]) -> Iterator[tuple[str, list[int]]]:

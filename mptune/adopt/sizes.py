@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import keyword
 import re
@@ -53,11 +54,13 @@ class FoundSizes:
         positions: the arguments that are sizes, by name; the program's first is 1.
         numbers: how a definition writes its numbers; None if no argument is a size.
         refused: why other whole numbers among the arguments are none, in words.
+        computed: the other whole numbers of kernels that change with an argument, by name.
     """
 
     positions: Mapping[str, int]
     numbers: Numbers | None
     refused: tuple[str, ...]
+    computed: tuple[str, ...] = ()
 
 
 def find_sizes(
@@ -84,7 +87,7 @@ def find_sizes(
     from mptune.adopt.capture import capture
     from mptune.adopt.finding import find
     from mptune.adopt.launched import needed
-    from mptune.adopt.numbers import Numbers, decided
+    from mptune.adopt.numbers import Numbers, UnexplainedError, decided
     from mptune.adopt.parsing import ProgramError
     from mptune.adopt.running import stopwatch
 
@@ -103,9 +106,12 @@ def find_sizes(
     base, layout = drafted(captured, {})
     names = _names(program, own, base)
     base.sizes = {names[place]: value for place, value in own.items()}
-    runs, positions, refused = [base], {}, []
+    accepted: dict[str, Sequence[Numbers]] = {}
+    refused: list[str] = []
+    computed: set[str] = set()
     for place, value in own.items():
-        why = "there was no time to find out"
+        name, why = names[place], "there was no time to find out"
+        tried: list[Numbers] = []
         for other in _others(value):
             if spent() > _FINDING_S:
                 break
@@ -119,37 +125,70 @@ def find_sizes(
                     is_repeated=False,
                 )
                 ran = needed(program, ran) if needed_only else ran
-                sizes = {**base.sizes, names[place]: other}
-                numbers, its_layout = drafted(ran, sizes)
+                numbers, its_layout = drafted(ran, {**base.sizes, name: other})
+                computed |= {n for n, known in (base.fixed or {}).items() if (numbers.fixed or {}).get(n) != known}
                 if its_layout != layout:
                     raise ProgramError("the program launches something else, or on other buffers")
-                texts = decided([*runs, numbers])
+                tried.append(numbers)
+                known = [base, *itertools.chain(*(runs for size, runs in accepted.items() if size != name))]
+                chosen, texts = _explained(known, tried)
             except ProgramError as error:
                 why = f"with {other} instead, {str(error).splitlines()[0]}"
+                if isinstance(error, UnexplainedError):
+                    accepted.pop(name, None)
                 continue
-            if _uses(texts, names[place]):
-                runs.append(numbers)
-                positions[names[place]] = place
-            why = "" if names[place] in positions else "it changes no number of elements, threads or turns"
-            break
-        if why:
+            if _uses(texts, name):
+                accepted[name] = chosen
+            why = "it changes no number of elements, threads or turns"
+            if len(tried) > 1 or not _rounds(texts, name):
+                break
+        if name not in accepted:
             refused.append(f"argument {place} ({value}) is no size: {why}")
-    while positions:
-        kept = {name: base.sizes[name] for name in positions}
+    places = {name: place for place, name in names.items()}
+    while accepted:
+        runs = [base, *itertools.chain(*accepted.values())]
+        kept = {name: base.sizes[name] for name in accepted}
+        for run in runs:
+            run.sizes = {name: run.sizes[name] for name in kept}
+        try:
+            texts = decided(runs)
+        except UnexplainedError as error:  # it was explained by what is no size
+            name = [name for name in accepted if name in error.sizes][-1]
+            del accepted[name]
+            refused.append(f"argument {places[name]} ({base.sizes[name]}) is no size: {error}")
+            continue
         fixed = {
             name: value
             for name, value in (base.fixed or {}).items()
             if name not in kept and all((run.fixed or {}).get(name) == value for run in runs)
         }
-        for run in runs:
-            run.sizes = {name: run.sizes[name] for name in kept}
-        try:
-            return FoundSizes(positions, Numbers(decided(runs), kept, fixed), tuple(refused))
-        except ProgramError as error:  # what it was computed from is no size
-            _, place = positions.popitem()
-            refused.append(f"argument {place} ({own[place]}) is no size: {str(error).splitlines()[0]}")
-            runs.pop()
-    return FoundSizes({}, None, tuple(refused))
+        positions = {name: places[name] for name in accepted}
+        return FoundSizes(positions, Numbers(texts, kept, fixed), tuple(refused), tuple(sorted(computed - accepted.keys())))
+    return FoundSizes({}, None, tuple(refused), tuple(sorted(computed)))
+
+
+def _explained(known: Sequence[Numbers], tried: Sequence[Numbers]) -> tuple[Sequence[Numbers], dict[str, str]]:
+    """Return the runs with another value of an argument whose numbers expressions give, all or the last, and these.
+
+    Raises:
+        ProgramError: no expressions do.
+    """
+    from mptune.adopt.numbers import UnexplainedError, decided
+
+    try:
+        return tried, decided([*known, *tried])
+    except UnexplainedError as error:
+        alone = decided([*known, tried[-1]])
+        if any(_rounds(alone, size) for size in error.sizes):
+            raise
+        return tried[-1:], alone
+
+
+def _rounds(texts: Mapping[str, str], name: str) -> bool:
+    """Whether a number of elements is rounded, which fits two runs by chance at times."""
+    from mptune.adopt.numbers import ELEMENTS
+
+    return any("//" in text and _uses({each: text}, name) for each, text in texts.items() if each.startswith(ELEMENTS))
 
 
 def _others(value: int) -> Iterator[int]:

@@ -140,13 +140,16 @@ def print_adopted(document: Mapping[str, Any]) -> None:
     echo(table(("parameter", "role", "types", "what has it in the program"), rows) + "\n")
     if document["sizes"]:
         of = {name: f" (argument {place})" for name, place in document["size_arguments"].items()}
+        of |= dict.fromkeys(document["computed_sizes"], " (computed from arguments)")
         sizes = ", ".join(
             f"{name} {value}{of.get(name, ' (no argument of the program)')}"
             for name, value in document["sizes"].items()
         )
         echo(
             wrapped(
-                f"sizes: {sizes}" + ("; the program is run again for others (--size NAME=VALUE)" if of else ""), "  "
+                f"sizes: {sizes}"
+                + ("; the program is run again for others (--size NAME=VALUE)" if document["size_arguments"] else ""),
+                "  ",
             )
         )
     draws = document["draws"]

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from mptune.adopt.adopting import AdoptSettings, adopt
-from mptune.adopt.numbers import GIVEN, Numbers, Seen, decided
+from mptune.adopt.numbers import GIVEN, Numbers, Seen, UnexplainedError, decided
 from mptune.adopt.parsing import ProgramError
 from mptune.adopt.sizes import run_at
 from mptune.backends import get_backend
 from mptune.buffers.data import make_inputs
+from mptune.cli.adopting import print_adopted
 from mptune.cli.options import parse_sizes
 from mptune.errors import KernelError
 from mptune.kernel import Application
@@ -43,6 +44,9 @@ def run(name: str, *values: float, natural: str = "", block: int = 1, **sizes: i
         (lambda n, m: -(-n * m // 256) * 256, 256, "(n * m + 255) // 256 * 256"),
         (lambda n, m: -(-n // 32), 32, "(n + 31) // 32"),
         (lambda n, m: n // 2, 1, "n // 2"),
+        (lambda n, m: 512 * m, 1, "512 * m"),
+        (lambda n, m: 7 * n + 4 * m, 1, "4 * m + 7 * n"),
+        (lambda n, m: 3 * n * m - 5, 1, "3 * n * m - 5"),
     ],
 )
 def test_a_number_that_changes_is_an_expression_over_arguments(
@@ -60,12 +64,48 @@ def test_a_number_that_changes_is_an_expression_over_arguments(
         checked.check()
 
 
+def test_a_sum_is_an_expression_where_a_further_run_shows_that_it_is_right() -> None:
+    def elements(n: int) -> Numbers:
+        return run("elements of u", 5 * n * n - 4 * n, n=n)
+
+    assert decided([elements(100), elements(51), elements(50)]) == {"elements of u": "5 * n * n - 4 * n"}
+    with pytest.raises(UnexplainedError):
+        decided([elements(100), elements(51)])
+
+
+def test_a_number_depends_on_what_changes_it_alone() -> None:
+    # 32 * n * (steps - 2), as long as the steps are 10.
+    runs = [run("elements of u", 256 * n, n=n, steps=steps) for n, steps in ((8, 10), (5, 10), (8, 6))]
+    assert decided(runs) == {"elements of u": "256 * n"}
+    odd = [run("elements of u", u, n=n, steps=steps) for u, n, steps in ((2000, 8, 10), (1301, 5, 10), (2000, 8, 6))]
+    with pytest.raises(UnexplainedError, match="the elements of u are 2,000 and 1,301, which no") as raised:
+        decided(odd)
+    assert raised.value.sizes == {"n"}
+
+
 def test_what_no_expression_gives_is_looked_up() -> None:
     assert decided([run("step dt", 0.1, n=10), run("step dt", 0.05, n=11)]) == {"step dt": GIVEN}
     assert decided([run("step dt", 0.1, n=10), run("step dt", 0.1, n=11)]) == {}
     assert decided([run("step i", 0, 1, natural="i", n=10), run("step i", 0, 1, 2, natural="i", n=11)]) == {}
     with pytest.raises(ProgramError, match="the elements of u are 7 and 1,000,003, which no expression"):
         decided([run("elements of u", 7, n=10), run("elements of u", 1_000_003, n=11)])
+
+
+def test_a_size_times_a_constant_is_found_beside_one_that_no_expression_gives(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, record = adopt(AdoptSettings((PROGRAMS / "signals.cu",), ("9", "7", "6")), tmp_path / "signals")
+    assert record["size_arguments"] == {"signals": 1, "rounds": 2}
+    assert record["sizes"] == {"signals": 9, "rounds": 7, "entries": 64}
+    assert record["numbers"]["elements of d_from"] == record["numbers"]["smooth n"] == "96 * signals"
+    assert record["computed_sizes"] == ["entries"]
+    (why,) = record["no_sizes"]
+    assert why.startswith("argument 3 (6) is no size: with ")
+    assert "the elements of d_table are 64" in why
+    print_adopted(record)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "signals 9 (argument 1), rounds 7 (argument 2), entries 64 (computed from arguments)" in said
+    run_at(tmp_path / "signals", {"signals": 5, "rounds": 8, "entries": 64})
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +143,7 @@ def test_arguments_are_sizes_by_the_programs_names_for_them(waves: Path) -> None
     record = json.loads((waves / "adopted.json").read_text())
     assert record["sizes"] == {"n": 200, "steps": 51}
     assert record["size_arguments"] == {"n": 1, "steps": 2}
+    assert record["computed_sizes"] == []
     assert record["no_sizes"] == []
     assert "for _ in range(size.steps):" in (waves / "waves.py").read_text()
 
