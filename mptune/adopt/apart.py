@@ -30,6 +30,7 @@ from mptune.registry import load_tunable
 from mptune.rendering import cited, render
 from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import PrecisionParameter
+from mptune.stepping import size_names
 
 __all__ = ["InstrumentApart", "answer", "has_fresh_answer"]
 
@@ -38,6 +39,7 @@ _STARTING_S: Final = 60.0
 _ANSWER_S: Final = 300.0
 #: As programs are compiled, whose digits are compared.
 _AS_THE_PROGRAM: Final = ("-ffp-contract=off",)
+_LARGEST_BLOCK: Final = 1024
 #: By how much a fresh input may change the size of an answer.
 _LARGEST_CHANGE: Final = 4.0
 
@@ -216,10 +218,13 @@ def _why_not_narrower(application: Application) -> CompileError | None:
         if narrower:
             own = {p.name: first.get(f"{kernel.name}.{p.name}", p.values[0]) for p in kernel.parameters}
             configuration = Configuration(own | narrower)
+            # What only a launch has changes nothing of whether it compiles; a grid is no smaller than a block.
+            of_launch = {name: 1 if name in kernel.block else _LARGEST_BLOCK for name in size_names(kernel)}
+            of_kernel = {**of_launch, **sizes}
             try:
-                backend.compiler.compile(render(kernel, configuration, sizes), kernel.function, CompileOptions())
+                backend.compiler.compile(render(kernel, configuration, of_kernel), kernel.function, CompileOptions())
             except CompileError as error:
-                return CompileError(cited(str(error), kernel, configuration, sizes))
+                return CompileError(cited(str(error), kernel, configuration, of_kernel))
     return None
 
 

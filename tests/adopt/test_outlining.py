@@ -343,3 +343,11 @@ def test_loops_end_where_they_do_with_or_without_braces(tmp_path: Path) -> None:
         printed.append(run(built, writes=tmp_path).output)
     assert printed[0] == printed[1]
     assert len(printed[0].split()) == 90 * len(bodies)
+
+
+def test_a_loop_may_run_over_grids_of_several_sizes(tmp_path: Path) -> None:
+    _, document = adopt(AdoptSettings((PROGRAMS / "two_grids.cpp",)), tmp_path / "grids")
+    assert set(document["errors"].values()) == {0.0}
+    text = (tmp_path / "grids" / "grids.py").read_text()
+    assert "threads_y // block_y" in text
+    assert not any(note.startswith("trials fail") for note in document["notes"])
