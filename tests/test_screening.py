@@ -244,6 +244,20 @@ def test_a_failure_ends_it(monkeypatch, failure):
     assert found.why_not.startswith("no types are ruled out before they are compiled")
 
 
+def test_types_in_which_a_kernel_crashes_are_hopeless_and_others_go_on(monkeypatch):
+    found, worker = screened_by(monkeypatch, (Status.OK, 1e-3), (Status.CRASH, 0.0), (Status.OK, 2e-3))
+    assert [found.errors(configuration(x)) for x in ("fp32", "fp16", "bf16")] == [
+        {"error": 1e-3},
+        {"error": math.inf},
+        {"error": 2e-3},
+    ]
+    assert not found.why_not
+    assert not worker.closed
+    # One that then runs all the same shows that such errors are of no use.
+    found.compare([measured(configuration("fp16"), 1e-4)])
+    assert "an instrumented run was off by a factor of" in found.why_not
+
+
 def measured(configuration, error):
     return Trial(configuration, Status.OK, measurement=Measurement({"error": error}))
 

@@ -148,6 +148,8 @@ class Screening:
         (trial,) = answer.trials
         if trial.status is Status.OK:
             return trial.measurement.metrics
+        if trial.status is Status.CRASH and any(self._known.values()):
+            return {"error": math.inf}  # others ran: rounded so, numbers lead the kernel out of its arrays
         if trial.status not in _OF_ONE:
             self._give_up(trial.message)
         return {}
