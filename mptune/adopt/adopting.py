@@ -624,7 +624,9 @@ def _are_cut_alike(ours: NDArray[Any], theirs: NDArray[Any]) -> bool:
 
 def _with_draws(made: Adopted, written: Callable[[Draws], Adopted]) -> Adopted:
     """Return what was made with fresh inputs that change its answer and do not break it, if there are such."""
-    for draws in (Draws(of, by) for of in ("computed", "numbers") for by in _CHANGES):
+    others = ("computed", "numbers")
+    ways = ("constants", *others) if made.found.draws.of == "constants" else others
+    for draws in (Draws(of, by) for of in ways for by in _CHANGES):
         if made.found.draws != draws:
             made = written(draws)
         if made.found.draws == draws and has_fresh_answer(made.folder / f"{made.name}.py"):

@@ -58,7 +58,7 @@ def caveats(capture: Capture, found: Findings) -> Iterator[str]:
     same = same_in_all_draws(
         found.calls,
         {name: each.launched.roles for name, each in found.kernels.items()},
-        [buffer.name for buffer in found.buffers if found.draws.of == "data" and buffer.has_numbers],
+        [*found.varied, *(b.name for b in found.buffers if found.draws.of == "data" and b.has_numbers)],
         has_varied_numbers=found.draws.of == "numbers",
     )
     if same and found.draws.of != "nothing":
@@ -146,7 +146,7 @@ def same_in_all_draws(
     Args:
         calls: all that is done, in order.
         roles: of the arguments of each kernel: "in", "out", "inout" or "scalar".
-        varied: the buffers that have other data in each draw at first.
+        varied: the buffers, and tables of what is passed, that have other data in each draw at first.
         has_varied_numbers: whether the floating-point numbers that kernels are passed differ, too.
     """
     other, varied = set[str](), set(varied)
@@ -157,6 +157,7 @@ def same_in_all_draws(
             varied |= set(buffers if call.function == "vary" or buffers[0] in varied else ())
             continue
         reads = {buffer for name, buffer in call.buffers if role_of.get(name) != "out"}
+        reads |= {table for _, table in call.tables}
         has_other_number = has_varied_numbers and any(isinstance(value, float) for _, value in call.values)
         if has_other_number or reads & varied:
             other.add(call.function)

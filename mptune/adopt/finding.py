@@ -122,13 +122,17 @@ def find(
         for number, buffer in memory.items()
     ]
     buffers, not_finite = _with_finite_inputs(known, buffers)
-    draws, calls = _drawn(calls, buffers, roles, draws)
+    tables = steps.tables_of(buffers)
+    constant = [f"{symbol.name}_given" for symbol in constants.values()]
+    varied = [name for name in constant if name in tables and tables[name].dtype.kind == "f" and tables[name].any()]
+    draws, calls = _drawn(calls, buffers, varied, roles, draws)
     replayed = replay(
         calls,
         may_swap=_may_swap(buffers),
         text_of=lambda call, name, value: known.of_size(name, value) if call.function in roles else literal(value),
         written=known.of_steps,
         has_draws=draws.of == "numbers",
+        varied=varied if draws.of == "constants" else (),
     )
     buffers = _with_fields(known, _moved(buffers, replayed.places))
     finite = {} if known.numbers.is_draft else dict(_finite(known, buffers))
@@ -146,7 +150,7 @@ def find(
         replay=replayed,
         tables={
             **replayed.tables,
-            **steps.tables_of(buffers),
+            **tables,
             **{f"{name}_is_finite": where for name, where in finite.items()},
             **{f"{name}_not_finite": values for name, values in not_finite.items()},
         },
@@ -155,6 +159,7 @@ def find(
         progress=progress,
         left_out=left_out,
         draws=draws,
+        varied=tuple(varied) if draws.of == "constants" else (),
         notes=tuple(known.notes),
         layout=_layout(buffers, progress, kernels, known.numbers, [*replayed.lines, *finite, *not_finite]),
     )
@@ -897,11 +902,13 @@ def _can_be_repeated(call: Call, role_of: Mapping[str, str] | None) -> bool:
 def _drawn(
     calls: list[Call],
     buffers: Collection[AdoptedBuffer],
+    constants: Collection[str],
     roles: Mapping[str, Mapping[str, str]],
     wanted: Draws | None,
 ) -> tuple[Draws, list[Call]]:
     """Return what is changed for fresh inputs, and the calls with what that takes."""
-    draws = wanted or Draws("data" if any(buffer.has_numbers for buffer in buffers) else "computed")
+    of_data = "data" if any(buffer.has_numbers for buffer in buffers) else "constants" if constants else "computed"
+    draws = wanted or Draws(of_data)
     if draws.of == "computed":
         floating = {buffer.name for buffer in buffers if buffer.stored.kind == "f"}
         computed: dict[str, None] = {}

@@ -209,8 +209,9 @@ class Draws:
     """What is changed for every draw of the inputs but the first, which is the program's own.
 
     Attributes:
-        of: "data": what the program copies to the device; "computed": what its first launches compute without any;
-            "numbers": the floating-point numbers that kernels are passed; "nothing".
+        of: "data": what the program copies to buffers; "constants": what it copies to variables of the device;
+            "computed": what its first launches compute without any; "numbers": the floating-point numbers that kernels
+            are passed; "nothing".
         by: the largest change of a number, as a part of it.
     """
 
@@ -237,6 +238,7 @@ class Findings:
         progress: the names of buffers that only tell the host how far a loop has come, which are no outputs.
         left_out: the variables in the device's memory of which a definition knows nothing, by their number.
         draws: what is changed for fresh inputs.
+        varied: the tables that are, of what is copied to variables of the device.
         notes: what a user should know.
         layout: what runs of the program at other sizes have to have in common with this one.
     """
@@ -255,6 +257,7 @@ class Findings:
     progress: tuple[str, ...]
     left_out: Mapping[int, str]
     draws: Draws
+    varied: tuple[str, ...]
     notes: tuple[str, ...]
     layout: str
 

@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import keyword
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -69,6 +69,7 @@ def replay(
     text_of: Callable[[Call, str, Number], str] = lambda call, argument, value: literal(value),  # noqa: ARG005
     written: Callable[[str, Sequence[Number], str], str | None] = lambda name, values, text: text,  # noqa: ARG005
     has_draws: bool = False,
+    varied: Collection[str] = (),
 ) -> Replay:
     """Return what was called as the text of Python that calls it again.
 
@@ -79,9 +80,10 @@ def replay(
         written: is told of each number of the text a name, what it is each time and how it would be written, and says
             how it is; None for one that is looked up in a table.
         has_draws: whether floating-point numbers go through the definition's own function ``near``.
+        varied: the tables whose rows do, where kernels are passed them.
     """
     nodes, places = _swapped(_with_loops([_Leaf.of(call) for call in calls]), may_swap)
-    writer = _Writer(text_of, written, has_draws)
+    writer = _Writer(text_of, written, has_draws, varied)
     lines = tuple(writer.lines(nodes, ()))
     return Replay((*writer.iterators, *lines), writer.tables, places)
 
@@ -337,8 +339,9 @@ class _Writer:
         text_of: Callable[[Call, str, Number], str],
         written: Callable[[str, Sequence[Number], str], str | None],
         has_draws: bool,
+        varied: Collection[str],
     ) -> None:
-        self._text_of, self._written, self._has_draws = text_of, written, has_draws
+        self._text_of, self._written, self._has_draws, self._varied = text_of, written, has_draws, varied
         self._named: dict[str, int] = {}
         self.tables: dict[str, NDArray[Any]] = {}
         #: Lines that come first.
@@ -371,11 +374,15 @@ class _Writer:
                 text = f"near(run, {text})"
             given.append((argument, text))
         tables = dict(call.tables)
-        given = [(name, f"{_looked_up(tables[name])}[{text}]" if name in tables else text) for name, text in given]
+        given = [(name, self._row(tables[name], text) if name in tables else text) for name, text in given]
         if call.function in _OWN:
             return f"{call.function}(run, {', '.join(text for _, text in given)})"
         in_order = call.function in _IN_ORDER
         return f"run.{call.function}({', '.join(text if in_order else _passed(name, text) for name, text in given)})"
+
+    def _row(self, table: str, place: str) -> str:
+        row = f"{_looked_up(table)}[{place}]"
+        return f"near(run, {row})" if table in self._varied else row
 
     def _number(
         self, function: str, argument: str, values: Sequence[Number], around: tuple[_Around, ...], natural: str

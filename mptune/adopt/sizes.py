@@ -163,7 +163,9 @@ def find_sizes(
             if name not in kept and all((run.fixed or {}).get(name) == value for run in runs)
         }
         positions = {name: places[name] for name in accepted}
-        return FoundSizes(positions, Numbers(texts, kept, fixed), tuple(refused), tuple(sorted(computed - accepted.keys())))
+        return FoundSizes(
+            positions, Numbers(texts, kept, fixed), tuple(refused), tuple(sorted(computed - accepted.keys()))
+        )
     return FoundSizes({}, None, tuple(refused), tuple(sorted(computed)))
 
 

@@ -217,7 +217,7 @@ def _kernel(name: str, each: AdoptedKernel) -> str:
 
 def _has_draw(found: Findings) -> bool:
     """Whether the steps are told which draw it is."""
-    return found.draws.of in ("computed", "numbers")
+    return found.draws.of in ("constants", "computed", "numbers")
 
 
 def _inputs(found: Findings) -> str:
@@ -356,6 +356,15 @@ def inputs(rng, size):
                 given[name] = changed(rng, values)
     return given
 '''.rstrip(),
+    "constants": CHANGED.lstrip()
+    + '''
+
+def near(run, values):
+    """Return what the program copied to a variable; in every draw but the first each number is up to SHARE off."""
+    return changed(np.random.default_rng([run.draw, values.size]), values) if run.draw else values
+'''.rstrip()
+    + "\n"
+    + _DRAW.rstrip(),
     "computed": CHANGED.lstrip()
     + '''
 

@@ -176,8 +176,9 @@ def _print_notes(document: Mapping[str, Any]) -> None:
 
 _CHANGED = {
     "data": "each floating-point number that the program copies to the device",
-    "computed": "what its first launches compute, since it copies no floating-point numbers to the device",
-    "numbers": "each floating-point number that kernels are passed, since it copies none to the device",
+    "constants": "each floating-point number that the program copies to variables of the device, and to no buffer",
+    "computed": "what its first launches compute: it copies no floating-point numbers to the device that may change",
+    "numbers": "each floating-point number that kernels are passed: it copies none to the device that may change",
     "nothing": "nothing, so that no winner is verified on inputs that the search has not seen",
 }
 

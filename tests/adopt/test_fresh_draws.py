@@ -116,3 +116,15 @@ def test_what_is_not_finite_stays_where_it_is(tmp_path: Path) -> None:
     assert np.all(np.abs(second - first)[~holes] > 0)
     checked = check_application(load_tunable(folder), get_backend("host"), sample=1)
     assert [compilation.message for kernel in checked for compilation in kernel.compilations] == [""] * 3
+
+
+def test_what_is_copied_to_variables_of_the_device_counts_and_is_changed(tmp_path: Path) -> None:
+    program = PROGRAM.with_name("constants_alone.cu")
+    _, document = adopt(AdoptSettings((program,)), tmp_path / "rays")
+    assert document["draws"] == {"of": "constants", "by": 0.1}
+    assert not document["caveats"]
+    own, fresh, other = (answer(tmp_path / "rays", draw) for draw in (FIRST, *(Draw(Stream.UNSEEN, n) for n in (0, 1))))
+    np.testing.assert_allclose(own, np.exp(-2.2 * (1 + 0.001 * np.arange(own.size))), rtol=1e-12)
+    for changed in (fresh, other):
+        assert 0 < np.abs(np.log(changed / own)).max() < 2.2 * 1.2 * 0.21
+    assert not np.array_equal(fresh, other)
