@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from test_application import MATVEC, SCALE, application
 
-from mptune import OrdinalParameter
+from mptune import OrdinalParameter, PolicyParameter
 from mptune.capturing import CapturedLaunch
 from mptune.evaluators.screening import Foretold
 from mptune.kernel import Sizes
@@ -252,6 +252,35 @@ def test_the_baseline_is_tuned_as_well_as_the_winner():
 
     best = min(made.run(c).time_ms for c in made.space.configurations(range(made.space.size)) if is_wide(c))
     assert min(each.time_ms for each in trials if is_wide(each.configuration)) <= 1.02 * best
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_policy_that_pays_in_one_type_alone_is_found(seed, monkeypatch):
+    made = Made((1.0, 1.0, 1.0))
+    kernels = [k.changed(parameters=[*k.parameters, PolicyParameter("policy")]) for k in made.app.kernels.values()]
+    made.app = application(kernels=kernels)
+    made.space = made.app.search_space(Sizes({"n": 37}))
+
+    def with_policy(c):
+        narrow = c["a_type"] == c["x_type"] == c["sum_type"] == "fp32"
+        return matvec_ms(c) * {"accurate": 2.5 if narrow else 1.0, "fast": 2.5}.get(c["policy"], 0.5 if narrow else 2.5)
+
+    def run(configuration):
+        c = dict(configuration)
+        names = ("sum_type", "block", "policy")
+        launch = {"a_type": c["a_type"], "x_type": c["x_type"], **{name: c[f"matvec.{name}"] for name in names}}
+        each = {"matvec": with_policy(launch), "scale": scale_ms({"type": c["x_type"], "block": c["scale.block"]})}
+        error = sum(ROUNDOFF[launch[name]] for name in ("a_type", "x_type", "sum_type"))
+        metrics = {f"launches.{name}": 100 for name in each} | {f"time_ms.{n}": 100 * ms for n, ms in each.items()}
+        return trial(configuration, 100 * sum(each.values()) + 5, error, **metrics, host_ms=5.0)
+
+    monkeypatch.setattr(made, "run", run)
+    monkeypatch.setitem(TIMES, "matvec", with_policy)
+    trials, _ = search(made, 1e-6, 24, seed)
+    accurate = [each for each in trials if each.is_valid and each.error <= 1e-6]
+    fastest = min(accurate, key=lambda each: each.time_ms)
+    assert fastest.configuration["matvec.policy"] == "approx"
+    assert types_of(fastest) == ("fp32",) * 3
 
 
 def test_the_same_seed_gives_the_same_search():

@@ -32,7 +32,7 @@ from mptune.objective import Objective
 from mptune.policy import errors_of
 from mptune.results import Trial
 from mptune.space.configuration import Configuration, Value
-from mptune.space.parameters import PrecisionParameter, baseline_values, uniform_types
+from mptune.space.parameters import PolicyParameter, PrecisionParameter, baseline_values, uniform_types
 from mptune.space.search_space import SearchSpace
 from mptune.stepping import Launched
 from mptune.store import LaunchInfo
@@ -178,6 +178,8 @@ class JointSearch:
         self._terms_of: dict[Launched, tuple[object, tuple[int, ...], NDArray[np.float64]]] = {}
         #: Configurations of kernels to begin with; None before it is known which.
         self._design: list[tuple[_Measured, list[Configuration]]] | None = None
+        #: The other policies that kernels were tried with in types that are accurate, each by kernel and parameter.
+        self._tried_policies: set[tuple[str, str, Value]] = set()
         self._batches = 0
 
     def close(self) -> None:
@@ -500,11 +502,13 @@ class JointSearch:
         if self._design:
             measured, configurations = self._design.pop(0)
             return measured, configurations[:left]
+        of_winner = self._signature(start)
+        if leader is not None and (step := self._with_another_policy(*self._narrowest_uniform(start), of_winner)):
+            return step
         runs = len(self._told)
         candidate = self._candidate(terms, start, best_ms, _LEAST_PROBABILITY, is_known=leader is not None)
         if candidate is not None and (leader is None or runs <= _RUNS_SHARE * (runs + self._kernel_evaluations)):
             return candidate
-        of_winner = self._signature(start)
         # Half of the turns are the winner's, the others of the widest types and of the rival in one type; where one
         # promises nothing, the next.
         others = [self._in_widest(of_winner), *self._narrowest_uniform(start)]
@@ -515,6 +519,28 @@ class JointSearch:
         promising = next(filter(None, (self._promising(types, best_ms, left) for types in turns)), candidate)
         # Evaluations are left: what is improbable is worth one, too.
         return promising or self._candidate(terms, start, best_ms, _IMPROBABLE, is_known=leader is not None)
+
+    def _with_another_policy(self, *signatures: Mapping[str, Value]) -> tuple[_Measured, list[Configuration]] | None:
+        """Return a kernel in the types of a signature, with a policy that it was not tried with; None if there is none.
+
+        Faster functions may pay in few types alone, so that the model, which knows mostly mixtures, expects nothing of
+        them. None is tried again when other types lead.
+        """
+        for signature, launches in itertools.product(signatures, self._launches.values()):
+            measured = launches.measured
+            for name in itertools.chain.from_iterable(launches.sources.values()):
+                if name not in self._names or not isinstance(self._space.parameter(name), PolicyParameter):
+                    continue
+                for value in self._space.parameter(name).values:
+                    tried = (measured.label, name, value)
+                    types = _values_of(launches, {**signature, name: value})
+                    if value == signature[name] or types is None or tried in self._tried_policies:
+                        continue
+                    self._tried_policies.add(tried)
+                    chosen, gain_ms = measured.times.promising(types, 1)
+                    if chosen and math.isinf(gain_ms):
+                        return measured, chosen
+        return None
 
     def _spread(self, left: int) -> list[tuple[_Measured, list[Configuration]]]:
         """Return configurations spread over the space of each kernel, the more of one the longer its launches take."""
