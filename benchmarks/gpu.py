@@ -1,6 +1,8 @@
 """mptune on a GPU: axpy and gemm beside the vendor's libraries, Kernel Tuner, whole search spaces, energy.
 
     python benchmarks/gpu.py [--sections axpy,gemm,...] [--backend auto] [--time-limit 450] [--output FILE.md]
+    python benchmarks/gpu.py --plan 30
+    python benchmarks/gpu.py --merge ELSEWHERE.json
 
 Each section takes at most --time-limit seconds. They run in this order:
 
@@ -10,9 +12,11 @@ Each section takes at most --time-limit seconds. They run in this order:
     spaces  whole search spaces, their fronts and speedups relative to fp64 (Heldens 2026, Figs. 2 and 3)
     energy  time and energy by accuracy (Heldens 2026, Fig. 12)
 
-The figures are stored beside the page as JSON. A run replaces only the sections it measured, so they can be
-measured one by one. Recorded spaces are written to --data; ``spaces`` keeps its progress in --work and continues from
-there. A section without figures shows the command that measures it. ``--placeholder`` only writes the page.
+``--plan MINUTES`` shares out that much time: first the tests that need a device, then the sections, what matters most
+first. The figures are stored beside the page as JSON, after each section. A run replaces only the sections it measured,
+so they can be measured one by one; ``--merge`` adds those of another run's file, such as one of another machine.
+Recorded spaces are written to --data; ``spaces`` keeps its progress in --work and continues from there. A section
+without figures shows the command that measures it. ``--placeholder`` only writes the page.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ import argparse
 import json
 import math
 import shlex
+import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -46,6 +51,14 @@ SECTIONS: Final[Mapping[str, Section]] = {
 FOLDER: Final = Path(__file__).parent
 OUTPUT: Final = FOLDER / "results" / "gpu.md"
 GPUS: Final = ("cuda", "hip")
+#: What of the time of --plan each part gets, in the order in which they run.
+DEVICE_TESTS: Final = 0.2
+PLAN: Final = {"gemm": 0.28, "axpy": 0.1, "peer": 0.1, "spaces": 0.18, "energy": 0.14}
+#: Named one by one: collecting all tests would take a good part of it.
+TESTS: Final = (
+    *("backends/test_cuda.py", "backends/test_hip.py", "conformance/test_backend.py", "kernels/test_devices.py"),
+    *("conformance/test_prelude_pairs.py", "evaluators/test_outputs_on_device.py", "observers/test_on_device.py"),
+)
 
 
 def found_backend(name: str) -> str:
@@ -123,13 +136,15 @@ def head(document: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def stored(path: Path) -> dict[str, Any]:
+def stored(path: Path, *, must_exist: bool = False) -> dict[str, Any]:
     """Return the figures of earlier runs, by section.
 
     Raises:
-        MptuneError: the file was not written by this benchmark.
+        MptuneError: the file was not written by this benchmark, or it must be there and is not.
     """
     if not path.exists():
+        if must_exist:
+            raise MptuneError(f"{path}: there is no such file of figures")
         return {}
     try:
         documents = json.loads(path.read_text(encoding="utf-8"))["sections"]
@@ -150,21 +165,36 @@ def write(path: Path, documents: Mapping[str, Any]) -> None:
 # -- the command -----------------------------------------------------------------------------------
 
 
-def run(given: argparse.Namespace, options: Options, names: Sequence[str]) -> int:
-    """Measure sections and write the page after each; if one fails, the others still run."""
+def run(given: argparse.Namespace, options: Options, limits_s: Mapping[str, float]) -> int:
+    """Measure sections and write the page after each; if one fails, with whatever error, the others still run."""
     documents = stored(given.output.with_suffix(".json"))
     code = 0
-    for name in names:
-        print(f"{name}: for at most {given.time_limit:g} s", file=sys.stderr, flush=True)
+    for name, limit_s in limits_s.items():
+        print(f"{name}: for at most {limit_s:g} s", file=sys.stderr, flush=True)
         try:
-            documents[name] = json_document(measured(SECTIONS[name], options, given.time_limit))
-        except MptuneError as error:
-            print(f"error: section {name}: {error}", file=sys.stderr, flush=True)
+            documents[name] = json_document(measured(SECTIONS[name], options, limit_s))
+        except Exception as error:
+            what = str(error) if isinstance(error, MptuneError) else f"{type(error).__name__}: {error}"
+            print(f"error: section {name}: {what}", file=sys.stderr, flush=True)
             code = 2
             continue
         write(given.output, documents)
         print("\n".join([*head(documents[name]), *SECTIONS[name].lines(documents[name])]), flush=True)
     return code
+
+
+def run_device_tests(limit_s: float) -> int:
+    """Run the tests that need a device; return 0 if they pass, 2 if they fail or there is not enough time."""
+    print(f"device tests: for at most {limit_s:g} s", file=sys.stderr, flush=True)
+    files = [str(ROOT / "tests" / name) for name in TESTS]
+    words = [sys.executable, "-m", "pytest", "-q", "-m", "gpu and not slow", "-W", "default", *files]
+    try:
+        failed = subprocess.run(words, cwd=ROOT, stdout=sys.stderr, timeout=limit_s, check=False).returncode != 0
+    except subprocess.TimeoutExpired:
+        failed = True
+    if failed:
+        print("error: the tests that need a device fail, or took too long", file=sys.stderr, flush=True)
+    return 2 if failed else 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -173,12 +203,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     text = shlex.join(["python", "benchmarks/gpu.py", *(sys.argv[1:] if arguments is None else arguments)])
     try:
         names = _names(given.sections, SECTIONS, "section") or tuple(SECTIONS)
-        if given.placeholder:
+        if given.placeholder or given.merge:
             documents = stored(given.output.with_suffix(".json"))
+            for path in given.merge:
+                documents |= stored(path, must_exist=True)
             write(given.output, documents)
             print(page(documents), end="")
             return 0
-        return run(given, _options(given, text), names)
+        options = _options(given, text)
+        if given.plan is None:
+            return run(given, options, dict.fromkeys(names, given.time_limit))
+        plan_s = {name: share * given.plan * 60 for name, share in PLAN.items() if name in names}
+        return max(run_device_tests(DEVICE_TESTS * given.plan * 60), run(given, options, plan_s))
     except BackendUnavailableError as error:
         print(f"error: {error}", file=sys.stderr)
         print(
@@ -200,6 +236,8 @@ def _options(given: argparse.Namespace, text: str) -> Options:
     """
     if not (given.time_limit > 0 and math.isfinite(given.time_limit)):
         raise MptuneError(f"--time-limit {given.time_limit:g}: expected a number of seconds above 0")
+    if given.plan is not None and not (given.plan > 0 and math.isfinite(given.plan)):
+        raise MptuneError(f"--plan {given.plan:g}: expected a number of minutes above 0")
     for name in ("budget", "candidates", "rounds"):
         if getattr(given, name) < 1:
             raise MptuneError(f"--{name} {getattr(given, name)}: expected at least 1")
@@ -245,6 +283,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--sections", default="", help="names, separated by commas [all]")
     parser.add_argument("--backend", default="auto", help="auto (the first GPU), cuda, hip, or host to try it out")
     parser.add_argument("--time-limit", type=float, default=450.0, help="seconds for each section, approximately [450]")
+    parser.add_argument("--plan", type=float, metavar="MINUTES", help="share out this time: tests, then sections")
+    parser.add_argument(
+        "--merge",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="FILE.json",
+        help="add other runs' sections, measure nothing",
+    )
     parser.add_argument("--output", type=Path, default=OUTPUT, help="the page; the figures are stored beside it")
     parser.add_argument("--data", type=Path, default=FOLDER / "data", help="folder for recorded spaces")
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "gpu", help="folder for the progress of spaces")

@@ -25,7 +25,7 @@ from mptune.backends.base import Availability, CompileOptions
 from mptune.backends.cuda import CudaBackend
 from mptune.backends.hip import HipBackend
 from mptune.buffers import DataManager
-from mptune.errors import BackendUnavailableError, MptuneError
+from mptune.errors import BackendUnavailableError
 from mptune.interop import read_recording
 from mptune.kernel import Kernel
 from mptune.objective import Objective
@@ -109,6 +109,7 @@ def test_the_committed_page_is_what_the_figures_beside_it_give() -> None:
         (["--backend", "hots"], "did you mean 'host'"),
         (["--rounds", "0"], "--rounds 0: expected at least 1"),
         (["--seed", "-1"], "--seed -1: expected"),
+        (["--plan", "0"], "--plan 0: expected a number of minutes"),
         (["--time-limit", "nan"], "--time-limit nan: expected a number of seconds"),
         (["--matrices", "64,x"], "--matrices 64,x: expected whole numbers"),
         (["--matrices", "0"], "--matrices 0: expected whole numbers"),
@@ -149,17 +150,57 @@ def test_a_page_is_filled_section_by_section(
     assert sorted(documents) == ["one", "two"]
 
     def fail(*_: object) -> dict[str, Any]:
-        raise MptuneError("the device is lost")
+        raise RuntimeError("the device is lost")
 
     sections["two"] = dataclasses.replace(sections["two"], measure=fail)
     text = output.read_text()
     arguments = ["--backend", "host", "--sections", "two,three", "--output", str(output)]
     assert benchmark.main(arguments) == 2
-    assert "error: section two: the device is lost" in capsys.readouterr().err
+    assert "error: section two: RuntimeError: the device is lost" in capsys.readouterr().err
     assert "three: None" in output.read_text()
     assert output.read_text().startswith(text[: text.index("## About three")])
     output.with_suffix(".json").write_text('{"sections": 3}')
     assert benchmark.main(["--placeholder", "--output", str(output)]) == 2
+
+
+def test_sections_of_other_runs_are_added(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def figures(device: str) -> dict[str, Any]:
+        head = {"command": "a command", "date": "2026-01-01", "device": device, "architecture": "sm_90", "versions": {}}
+        return {**head, "complete": True, "kernels": {}}
+
+    output, other = tmp_path / "gpu.md", tmp_path / "other.json"
+    output.with_suffix(".json").write_text(json.dumps({"sections": {n: figures("here") for n in ("spaces", "energy")}}))
+    other.write_text(json.dumps({"sections": {"energy": figures("elsewhere")}}))
+    assert benchmark.main(["--merge", str(other), "--output", str(output)]) == 0
+    kept = json.loads(output.with_suffix(".json").read_text())["sections"]
+    assert {name: document["device"] for name, document in kept.items()} == {"spaces": "here", "energy": "elsewhere"}
+    assert "elsewhere (sm_90)" in output.read_text()
+    assert benchmark.main(["--merge", str(tmp_path / "none.json"), "--output", str(output)]) == 2
+    assert "none.json: there is no such file of figures" in capsys.readouterr().err
+
+
+def test_a_plan_shares_its_minutes_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spent: dict[str, float] = {}
+
+    def played(name: str) -> Section:
+        def measure(_: Options, until: float) -> dict[str, Any]:
+            spent[name] = until - time.monotonic()
+            return {"complete": True}
+
+        return Section(name, name, measure, lambda _: [])
+
+    def tests(words: list[str], *, timeout: float, **_: Any) -> Any:
+        assert all(Path(word).exists() for word in words if word.endswith(".py"))
+        spent["tests"] = timeout
+        return SimpleNamespace(returncode=1)
+
+    monkeypatch.setattr(benchmark, "SECTIONS", {name: played(name) for name in benchmark.SECTIONS})
+    monkeypatch.setattr(benchmark.subprocess, "run", tests)
+    arguments = ["--plan", "30", "--backend", "host", "--output", str(tmp_path / "gpu.md")]
+    assert benchmark.main(arguments) == 2  # tests that fail end nothing
+    assert list(spent) == ["tests", "gemm", "axpy", "peer", "spaces", "energy"]
+    assert sum(spent.values()) == pytest.approx(30 * 60, rel=0.01)
+    assert set(json.loads((tmp_path / "gpu.json").read_text())["sections"]) == set(benchmark.SECTIONS)
 
 
 # -- axpy ------------------------------------------------------------------------------------------
@@ -254,6 +295,26 @@ def test_gemm_takes_turns_with_the_vendor_in_every_variant(options: Options, mon
     assert "cuBLAS 1.2.3" in text
     assert "125.0%" in text
     assert "met at 20 (125.0%)" in text
+
+
+@pytest.mark.parametrize("variant", gemm.SWITCHES)
+@pytest.mark.parametrize("name", vendor.TYPES)
+def test_searches_of_gemm_begin_with_tiles_picked_by_hand(
+    name: str, variant: str, options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = load_kernel("gemm")
+    sizes = kernel.resolve_sizes("default", dict.fromkeys("MNK", 4096))
+    begun: list[Any] = []
+    monkeypatch.setattr(gemm, "search", lambda *given: begun.append((given[2], given[7])))
+    monkeypatch.setattr(gemm, "TYPES", {name: vendor.TYPES[name]})
+    monkeypatch.setattr(gemm, "SWITCHES", {variant: gemm.SWITCHES[variant]})
+    ready = SimpleNamespace(constraints=())
+    evaluator: Any = SimpleNamespace(start=lambda: ready)
+    gemm._search(evaluator, kernel, sizes, LATER, 0, ())
+    ((space, first),) = begun
+    valid = [configuration for configuration in first if configuration in space]
+    assert len(valid) >= 3
+    assert max(configuration["MWG"] * configuration["NWG"] for configuration in valid) == 128 * 128
 
 
 class OnDevice(np.ndarray[Any, Any]):

@@ -2,7 +2,8 @@
 
 For each size, each of the types and each setting of the two switches there is a search of its own in the space these
 leave, as long for one setting as for another. It begins with the tiles that were fastest with other settings and at the
-size before. The fastest of each then take turns with cuBLAS, which gets the very same matrices.
+size before, and with tiles picked by hand. The fastest of each then take turns with cuBLAS, which gets the very same
+matrices.
 """
 
 from __future__ import annotations
@@ -43,6 +44,16 @@ SEARCHING: Final = 0.7
 WEIGHTS: Final = {"fp32": 2.0}
 #: Configurations of other settings that a search begins with.
 RELATIVES: Final = 8
+_TILE: Final = ("MWG", "NWG", "KWG", "MDIMC", "NDIMC", "MDIMA", "NDIMB", "VWM", "VWN")
+#: Tiles as they are usual on GPUs; a configuration takes seconds to compile, so a search hardly comes upon such.
+TILES: Final = (
+    (128, 128, 16, 16, 16, 16, 16, 4, 4),
+    (128, 128, 8, 16, 16, 32, 32, 4, 4),
+    (128, 64, 16, 16, 16, 16, 16, 4, 2),
+    (64, 64, 16, 16, 16, 16, 16, 2, 2),
+    (64, 64, 16, 8, 8, 8, 8, 4, 4),
+    (64, 64, 8, 8, 8, 8, 8, 4, 4),
+)
 
 
 def measure(options: Options, until: float) -> dict[str, Any]:
@@ -108,9 +119,17 @@ def _search(
             for trials in (known.values(), earlier)
             for trial in fastest(trials, _types(name), math.inf, RELATIVES)
         ]
-        first = [_switched(kernel, trial.configuration, variant) for trial in best]
+        first = [_switched(kernel, trial.configuration, variant) for trial in best] + tiles(kernel, name, variant)
         search(evaluator, kernel, part, Objective(), known, ends, seed, first)
     return tuple(known.values())
+
+
+def tiles(kernel: Kernel, name: str, variant: str) -> list[Configuration]:
+    """Return the tiles picked by hand in some types, with the switches of a variant; not all need be valid."""
+    fixed = {parameter: value for parameter, (value,) in {**_types(name), **_switches(variant)}.items()}
+    known = {parameter.name: parameter.values for parameter in kernel.parameters}
+    picked = [{**dict(zip(_TILE, tile, strict=True)), "STRM": True, "STRN": True, **fixed} for tile in TILES]
+    return [kernel.configuration(each) for each in picked if all(value in known[name] for name, value in each.items())]
 
 
 def _switched(kernel: Kernel, configuration: Configuration, variant: str) -> Configuration:
