@@ -60,10 +60,15 @@ def run_once(
 
 def adopted_answer(application: Application, precision: str) -> dict[str, Any]:
     """Return the outputs of an adopted application in which every type is this one that may be, others the widest."""
+    chosen = {p.name: precision for p in application.parameters if precision in p.values and "_type" in p.name}
+    return tuned_answer(application, chosen)
+
+
+def tuned_answer(application: Application, chosen: Mapping[str, str]) -> dict[str, Any]:
+    """Return the outputs of an adopted application with these types, others the widest."""
     sizes = application.resolve_sizes()
     backend = get_backend("host")
     wide = widest(application, sizes, backend.device.constraints())[0]
-    chosen = {p.name: precision for p in application.parameters if precision in p.values and "_type" in p.name}
     given, sizes = inputs_from(application, sizes, make_inputs(application, sizes, 0))
     launcher = ApplicationLauncher(application, application.configuration({**wide, **chosen}), backend)
     try:

@@ -18,7 +18,7 @@ import numpy as np
 
 from mptune.adopt.classes import PRECISIONS, Copy, TypeClass, TypeClasses, TypeSlot
 from mptune.adopt.geometry import Block, geometry
-from mptune.adopt.parsing import Edits, Extent, Function, SourceFile
+from mptune.adopt.parsing import Edits, Extent, Function, SourceFile, TemplateArgument
 from mptune.adopt.reading import Program
 from mptune.cplusplus import tokens
 
@@ -475,6 +475,7 @@ class Patcher:
         """Change the types, and what follows from them."""
         kept = self._edit_copies()
         self._edit_templates()
+        kept |= self._edit_class_templates()
         self._edit_slots(kept)
         self._edit_reads()
         self._edit_reads_of_host()
@@ -512,6 +513,48 @@ class Patcher:
                 elif named is not None and named not in done:
                     done.add(named)
                     self._edits.insert(named.file, named.start, self._explicit(label, place) or "")
+
+    def _edit_class_templates(self) -> set[Extent]:
+        """Name class templates with another type where all that has it changes to one; return where that is written."""
+        kept: set[Extent] = set()
+        for whole, name, (argument, *others) in self._class_templates():
+            written = [(each, slot) for each, slot in self._slots() if slot.extent in whole]
+            slots = [(each, slot) for each, slot in written if slot.spelled == argument.name]
+            types = {self._spell(slot, each) for each, slot in slots}
+            header = re.match(r"template\s*<[^{;()]*?>", self._text(whole))
+            places = (token for token in tokens(self._text(whole)) if token.text == argument.name)
+            used = {whole.start + each.start for each in places if header is None or each.start >= header.end()}
+            named = self._named(name, argument.value)
+            is_all = used == {slot.extent.start for _, slot in slots}
+            if others or not named or not is_all or len(types) != 1 or types == {argument.name}:
+                continue
+            kept |= {slot.extent for _, slot in slots}
+            self.replace(dict.fromkeys(named, types.pop()))
+        return kept
+
+    def _class_templates(self) -> Iterator[tuple[Extent, str, tuple[TemplateArgument, ...]]]:
+        """Give the class templates of which the program has one instantiation: where, their names, its arguments."""
+        found: dict[tuple[Extent, str], set[tuple[TemplateArgument, ...]]] = {}
+        for unit in self._program.units:
+            for node in unit.top:
+                if node.kind == "CLASS_TEMPLATE" and node.extent is not None:
+                    instances = unit.specialisations.get(node.cursor.get_usr(), ())
+                    found.setdefault((node.extent, node.spelling), set()).update(each.arguments for each in instances)
+        return ((*place, next(iter(arguments))) for place, arguments in found.items() if len(arguments) == 1)
+
+    def _named(self, name: str, value: str) -> list[Extent]:
+        """Return where a class template's one argument is written; nothing if it is another one anywhere."""
+        places: list[Extent] = []
+        for file in self._program.files:
+            words = list(tokens(file.text))
+            for at, word in enumerate(words[:-3]):
+                if word.text == name and words[at + 1].text == "<":
+                    argument, closing = words[at + 2 : at + 4]
+                    if argument.text != value or closing.text != ">":
+                        return []
+                    start = argument.start
+                    places.append(Extent(file.path, start, start + len(argument.text), 0))
+        return places
 
     def _edit_reads(self) -> None:
         done: set[Extent] = set()

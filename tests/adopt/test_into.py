@@ -29,11 +29,14 @@ from mptune.adopt.patching import Patch, own_types, patch
 from mptune.adopt.reading import Program, read
 from mptune.adopt.running import build
 from mptune.errors import MptuneError, RunFileError
+from mptune.kernel import Application
+from mptune.registry import load_tunable
 from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.schemas import schema
 from mptune.space.configuration import Configuration
 from mptune.store import RunFile
+from tests.application_runs import tuned_answer
 
 PROGRAMS = Path(__file__).parent / "programs"
 #: Those that nvcc compiles as well, where there is one: it takes seconds for each.
@@ -636,6 +639,51 @@ def test_templates_of_one_type_take_another_or_have_types_written_out() -> None:
     assert "damp<double><<<(cells + 63) / 64, 64>>>(rod.next, 0.5, cells);" in lines
     assert "double lifted = i < cells ? rod[i] + by : T(0);" in lines
     assert made.notes == apart.notes == ()
+
+
+def test_a_class_template_is_named_with_another_type_where_all_in_it_change() -> None:
+    name = "mixed_template.cu"
+    lines = changes(name, patched(name, {"cells": "fp32", "others": "fp32", "at": "fp32"}))
+    assert {"__global__ void mean(Plane<float> plane) {", "Plane<float> plane;"} <= set(lines)
+    assert not any("*cells" in line or " at(" in line for line in lines)
+    lines = changes(name, patched(name, {"cells": "fp32"}))
+    assert "float *cells;" in lines
+    assert not any("Plane" in line for line in lines)
+
+
+@pytest.mark.parametrize("are_buffers", [True, False])
+def test_a_mixture_of_types_in_templates_has_the_error_that_was_found(
+    mixed: tuple[Application, Mapping[str, list[str]]], are_buffers: bool, tmp_path: Path
+) -> None:
+    application, members = mixed
+    buffers = {"u", "cells", "others"}
+    narrow = [name for name, classes in members.items() if buffers.isdisjoint(classes) is not are_buffers]
+    chosen = {each.name: "fp32" for each in application.parameters if each.name.rpartition(".")[2] in narrow}
+    wide, found = tuned_answer(application, {}), tuned_answer(application, chosen)
+    program, classes = understood("mixed_template.cu")
+    wanted = {each: "fp32" for name in narrow for each in members[name]}
+    made, built, _, notes = module._compiled(program, classes, wanted, {})
+    assert (notes, made.notes) == ([], ())
+    assert ("T(0.2) * sides" in made.changed[0].text) is are_buffers
+    reader, own = module._Reader(program, classes), own_types(classes)
+    original = capture(build(program.sources, program.files), (), tmp_path / "original")
+    new = capture(built, (), tmp_path / "new")
+    answers = zip(reader.answer(original, own).values(), reader.answer(new, made.types).values(), strict=True)
+    errors = [np.linalg.norm(ours[0] - theirs[0]) / np.linalg.norm(theirs[0]) for theirs, ours in answers]
+    expected = [np.linalg.norm(found[name] - wide[name]) / np.linalg.norm(wide[name]) for name in wide]
+    assert len(errors) == len(expected) == 2
+    for error, told_error in zip(errors, expected, strict=True):
+        assert 1e-9 < error < 1e-6
+        assert 0.5 < error / told_error < 2
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Application, Mapping[str, list[str]]]:
+    made = tmp_path_factory.mktemp("mixed") / "mixed"
+    _, document = adopt(AdoptSettings((PROGRAMS / "mixed_template.cu",)), made)
+    application = load_tunable(made)
+    assert isinstance(application, Application)
+    return application, {each["name"]: each["classes"] for each in document["parameters"]}
 
 
 TWICE = """\
