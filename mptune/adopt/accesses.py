@@ -65,6 +65,7 @@ class _Body:
     def __init__(self, function: Function, accesses: Accesses) -> None:
         self.found: dict[Path, set[str]] = {}
         self._accesses = accesses
+        self._returns_place = function.node.cursor.result_type.get_canonical().kind.name == "LVALUEREFERENCE"
         self._roots: dict[str, set[Path]] = {}
         for index, parameter in enumerate(function.parameters):
             self._roots[parameter.cursor.get_usr()] = {(index,)}
@@ -128,7 +129,13 @@ class _Body:
             if node.referenced is not None and node.referenced.type.kind.name == "LVALUEREFERENCE":
                 self._mark(self._places(node), modes)
         elif kind == "CALL_EXPR":
-            self._call(node)
+            self._call(node, modes)
+        elif kind == "RETURN_STMT" and self._returns_place:
+            self._visit(children[0], "&")
+        elif kind == "CONDITIONAL_OPERATOR":
+            self._visit(children[0], "r")
+            for child in children[1:]:
+                self._visit(child, modes)
         elif kind == "VAR_DECL":
             if children and _leads_somewhere(node):
                 self._roots.setdefault(node.cursor.get_usr(), set()).update(self._places(children[-1]))
@@ -147,7 +154,7 @@ class _Body:
         if left.kind == "DECL_REF_EXPR" and left.referenced is not None:
             self._roots.setdefault(left.referenced.get_usr(), set()).update(self._places(right))
 
-    def _call(self, node: Node) -> None:
+    def _call(self, node: Node, modes: str) -> None:
         arguments = node.arguments
         if node.spelling in _ASSIGNMENTS and len(arguments) == 2:
             self._alias(arguments[0], arguments[1])
@@ -159,11 +166,13 @@ class _Body:
         method = node.referenced if node.referenced is not None and node.referenced.kind.name == "CXX_METHOD" else None
         if method is not None and not method.is_static_method():
             given = {_THIS[0]: _object(node), **(dict(enumerate(arguments[1:])) if _is_operator(node) else given)}
-        for (parameter, *fields), modes in called.items():
+        for (parameter, *fields), found in called.items():
             argument = given.get(parameter)
             places = self._places(argument) if argument is not None else {_THIS}
             if parameter in given:
-                self._mark({(*place, *fields) for place in places}, "".join(modes))
+                # What is returned as a place is used as the call is.
+                done = (found - {"&"}) | (set(modes) if "&" in found else set())
+                self._mark({(*place, *fields) for place in places}, "".join(done))
         own = bool(called)
         for child in arguments:
             # What it points at is read by a function that is not known, unless that is the program's.

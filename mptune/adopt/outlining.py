@@ -71,6 +71,7 @@ _REDUCTIONS: Final = {
 #: Those that every thread begins with the value before the loop.
 _STARTED: Final = ("max", "min")
 _TEMPLATE: Final = re.compile(r"template\s*<[^{;()]*?>\s*(?=[\w_])")
+_HIDDEN: Final = {"PRIVATE": "private", "PROTECTED": "protected"}
 _JUMPS: Final = {
     "BREAK_STMT": ("ends before its last iteration (break)", "let each iteration find out for itself"),
     "RETURN_STMT": ("returns from the function", "let the loop end"),
@@ -515,14 +516,15 @@ class _Cut:
         """Whether the iterations of an inner loop are seen to write to different elements, and to read no other's."""
         for node in body.walk():
             called = node.referenced if node.kind == "CALL_EXPR" else None
-            if called is not None and called.get_usr() in self._functions and any(map(_is_pointer, node.arguments)):
+            is_own = called is not None and called.get_usr() in self._functions
+            if is_own and (_reaches(called) or any(map(_is_pointer, node.arguments))):
                 return False  # it may write there
         accesses: dict[str, set[str]] = {}
         for place in _elements(body):
             element = _element(place)
             if element is not None:
                 accesses.setdefault(element[0], set()).add("".join(self._text(place).split()))
-        for place in _written(body):
+        for place in _written(body, self._functions):
             element = _element(place)
             if element is None:
                 if _variable(place) is None:
@@ -544,7 +546,10 @@ class _Cut:
                 (waiting if node.operator == "+" else others).append(node.children[1])
             elif declared is not None and declared.get_usr() != usr and self._is_inside(self._unit.extent(declared)):
                 value = Node(self._unit, declared).children[-1:]
-                if any(_is_variable(place, declared.get_usr()) for place in _written(self._loop.node)) or not value:
+                if (
+                    any(_is_variable(place, declared.get_usr()) for place in _written(self._loop.node, self._functions))
+                    or not value
+                ):
                     return False
                 waiting += value
             else:
@@ -634,11 +639,15 @@ class _Cut:
         if kind == "RECORD" and "lambda" in canonical.spelling:
             raise self._unsafe(node, f"calls the lambda {name}", "make it a function")
         is_own = kind == "RECORD" and not library and self._unit.extent(declaration) is not None
-        for held in canonical.get_fields() if is_own else ():
-            if of_library := _library_class(held.type.get_canonical()):  # (kernels are given its bytes)
-                what = f"uses {name}, a struct with the std::{of_library} {held.spelling}"
-                remedy = f"name what it uses of that before it: auto& {held.spelling} = {name}.{held.spelling};"
-                raise self._unsafe(node, what, remedy)
+        if is_own and (way := _library_field(canonical)):  # (kernels are given its bytes)
+            held, path = way[-1], ".".join(field.spelling for field in way)
+            what = f"uses {name}, a struct with the std::{_library_class(held.type.get_canonical())} {path}"
+            remedy = f"name what it uses of that before it: auto& {held.spelling} = {name}.{path};"
+            if hidden := next((field for field in way if field.access_specifier.name in _HIDDEN), None):
+                owner, word = hidden.semantic_parent.spelling, _HIDDEN[hidden.access_specifier.name]
+                gives = f"a function that returns {held.spelling}.data()"
+                remedy = f"{hidden.spelling} is {word}: give {owner} {gives}, and index that in the loop"
+            raise self._unsafe(node, what, remedy)
         if is_own and declaration.semantic_parent.kind.name not in FUNCTIONS:
             return _Captured(name, f"{spelled.removeprefix('const ')} {name}", name)
         raise self._unsafe(node, f"uses {name}, a {type_of_it.spelling}", "keep its numbers in a std::vector")
@@ -745,10 +754,13 @@ class _Cut:
 
     def _check_writes(self, counters: set[str]) -> None:
         """Check that iterations write to nothing in common."""
-        for place in _written(self._loop.node):
+        for place in _written(self._loop.node, self._functions):
             declared = _variable(place)
             if declared is not None and declared.get_usr() in self._captured:
                 name = declared.spelling
+                if _bare(place).canonical.kind.name == "RECORD":
+                    what = f"changes {name}, or calls a function of it that may, and all iterations share it"
+                    raise self._unsafe(place, what, "let that function be const, or declare the variable in the loop")
                 remedy = f"declare it in the loop or, if it is a sum, say reduction(+:{name})"
                 raise self._unsafe(place, f"writes to {name}, which all iterations share", remedy)
             element = _element(place)
@@ -765,8 +777,13 @@ class _Cut:
             element = _element(place)
             if element is not None:
                 used.setdefault(element[0], {}).setdefault("".join(self._text(place).split()), place)
-        written = {element[0] for place in _written(self._loop.node) if (element := _element(place)) is not None}
-        for array in written:
+        for node in self._loop.node.walk():
+            called = node.referenced if node.kind == "CALL_EXPR" else None
+            if called is not None and called.get_usr() in self._functions and _reaches(called):
+                what = f"calls {called.spelling}, by which it may use what another iteration writes"
+                raise self._unsafe(node, what, "if it does not, say so with #pragma omp parallel for")
+        places = _written(self._loop.node, self._functions)
+        for array in {element[0] for place in places if (element := _element(place)) is not None}:
             if len(used.get(array, ())) > 1:
                 one, other = list(used[array])[:2]
                 what = f"uses {one} and {other}, which may be another iteration's"
@@ -1061,8 +1078,13 @@ def _elements(node: Node) -> Iterator[Node]:
         node = _bare(found[0])
 
 
-def _written(node: Node) -> Iterator[Node]:
-    """Give what is assigned to, or may be, in a piece of code: variables and elements of arrays."""
+def _written(node: Node, functions: Mapping[str, Function]) -> Iterator[Node]:
+    """Give what is assigned to, or may be, in a piece of code: variables and elements of arrays.
+
+    Args:
+        node: the piece.
+        functions: of the program, by clang's name.
+    """
     for inner in node.walk():
         places: list[Node] = []
         if inner.operator in ("=", "++", "--", "&") or inner.kind == "COMPOUND_ASSIGNMENT_OPERATOR":
@@ -1072,7 +1094,8 @@ def _written(node: Node) -> Iterator[Node]:
             if called.kind.name == "CXX_METHOD" and not called.is_static_method():
                 arguments = arguments[1:] if len(arguments) > len(parameters) else arguments
                 if not called.is_const_method() and not _is_of_array(inner):
-                    places = [inner.children[0]]
+                    method = functions.get(called.get_usr())
+                    places = [inner.children[0]] if method is None or not _leaves_object(method) else []
             for argument, parameter in zip(arguments, parameters, strict=False):
                 kind = parameter.type.get_canonical()
                 if kind.kind.name == "LVALUEREFERENCE" and not kind.get_pointee().is_const_qualified():
@@ -1082,6 +1105,42 @@ def _written(node: Node) -> Iterator[Node]:
             while at.kind == "MEMBER_REF_EXPR" and at.children and at.children[0].kind != "CXX_THIS_EXPR":
                 at = _bare(at.children[0])
             yield at
+
+
+def _leaves_object(method: Function) -> bool:
+    """Whether a member function writes to nothing in its object, nor returns a place in it, but behind its pointers."""
+    for place in _written(method.block, {}):
+        if not _is_behind_pointer(place) and (
+            (declared := _variable(place)) is None or declared.kind.name == "FIELD_DECL"
+        ):
+            return False
+    returned = (node.children[0] for node in method.block.walk() if node.kind == "RETURN_STMT" and node.children)
+    gives_place = method.node.cursor.result_type.get_canonical().kind.name in ("LVALUEREFERENCE", "POINTER")
+    return not gives_place or all(map(_is_behind_pointer, returned))
+
+
+def _is_behind_pointer(node: Node) -> bool:
+    """Whether an expression is an element of what a pointer points at, or points at that itself."""
+    found = _subscript(_bare(node))
+    return bool(_bare(found[0] if found is not None else node).canonical.kind.name == "POINTER")
+
+
+def _reaches(called: Any) -> bool:
+    """Whether a function is a member of a struct with pointers, by which it may use any memory."""
+    is_method = called.kind.name == "CXX_METHOD" and not called.is_static_method()
+    fields = called.semantic_parent.type.get_canonical().get_fields() if is_method else ()
+    return any(field.type.get_canonical().kind.name in ("POINTER", "LVALUEREFERENCE") for field in fields)
+
+
+def _library_field(canonical: Any) -> list[Any]:
+    """Return the fields that lead to one of a class of the C++ library, in a struct or structs in it."""
+    for held in canonical.get_fields():
+        kind = held.type.get_canonical()
+        if _library_class(kind):
+            return [held]
+        if kind.kind.name == "RECORD" and (way := _library_field(kind)):
+            return [held, *way]
+    return []
 
 
 def _is_pointer(node: Node) -> bool:

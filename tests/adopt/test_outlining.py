@@ -248,6 +248,54 @@ def test_a_struct_with_a_vector_is_not_given_to_a_kernel(tmp_path: Path) -> None
     assert "double* of" in text_of(written(tmp_path, named, before=held), "work_loop")
 
 
+MATRIX = """#include <vector>
+struct Matrix {
+    double* cells;
+    double own[4];
+    int width;
+    double& operator()(int i, int j) { return cells[i * width + j]; }
+    double& held(int i) { return own[i]; }
+    void widen() { ++width; }
+};
+class Hidden {
+    std::vector<double> cells_;
+  public:
+    double& operator()(int i) { return cells_[i]; }
+};
+struct Level { Hidden u; } level;
+Matrix m;
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (
+            "level.u(i) = b[i];",
+            "uses level, a struct with the std::vector u.cells_; cells_ is private: give Hidden a func",
+        ),
+        (
+            "m.held(i) = b[i];",
+            "changes m, or calls a function of it that may, and all iterations share it; let that func",
+        ),
+        ("m.widen();", "changes m, or calls a function of it that may"),
+    ],
+)
+def test_why_an_object_is_not_given_to_a_kernel_is_told(tmp_path: Path, body: str, reason: str) -> None:
+    with pytest.raises(ProgramError, match=r"some\.cpp:\d+: .*" + re.escape(reason)):
+        refused(written(tmp_path, f"{PARALLEL}{COUNTS}{body}", before=MATRIX))
+
+
+def test_elements_may_be_given_by_functions_of_a_struct(tmp_path: Path) -> None:
+    each = "for (int j = 0; j < n; j++) m(i, j) = b[j] + m(i, j + 1);"
+    program = written(tmp_path, f"{PARALLEL}{COUNTS}{each}", before=MATRIX)
+    (kernel,) = program.kernels
+    assert "blockIdx.y" not in program.text(kernel.extent)  # what an inner iteration reads may be another one's
+    assert {f.name: f.role for p in kernel.parameters for f in p.fields if f.is_pointer} == {"m.cells": "inout"}
+    named = written(tmp_path, f"{COUNTS}m(i, 0) = b[i];", before=MATRIX, named=("work",))
+    assert "calls operator(), by which it may use what another iteration writes" in str(named.refusals[0])
+
+
 def refused(program: Program) -> None:
     assert not program.kernels
     raise ProgramError("\n".join(map(str, program.refusals)))

@@ -213,6 +213,24 @@ def roles_in(folder: Path, text: str) -> dict[str, str]:
     return {leaf.name: leaf.role if leaf.is_used else "" for leaf in leaves if leaf.is_pointer}
 
 
+def test_what_a_function_returns_a_place_in_is_written_by_what_is_done_with_that(tmp_path: Path) -> None:
+    text = """struct Matrix {
+        double* cells;
+        int width;
+        __device__ double& at(int i, int j) { return i < 0 ? cells[j] : cells[i * width + j]; }
+        __device__ double& operator()(int i, int j) { return at(i, j); }
+    };
+    __device__ double& first(double* numbers) { return *numbers; }
+    __global__ void k(Matrix one, Matrix other, double* sum, double* by, double* or_this, int n) {
+        one(threadIdx.x, 0) = other(0, threadIdx.x) * first(by);
+        first(sum) += 1.0;
+        (n > 0 ? or_this[0] : or_this[1]) = 2.0;
+    }
+    int main() { k<<<1, 1>>>(Matrix{}, Matrix{}, nullptr, nullptr, nullptr, 1); }"""
+    outs = {"one.cells": "out", "sum": "inout", "or_this": "out"}
+    assert roles_in(tmp_path, text) == {**outs, "other.cells": "in", "by": "in"}
+
+
 def test_roles_follow_structs_that_device_functions_take_by_value(tmp_path: Path) -> None:
     found = roles_in(
         tmp_path,
