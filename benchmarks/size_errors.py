@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from mptune.buffers import Draw, Stream
-from mptune.error_growth import SizedError, fitted
+from mptune.buffers import DataManager, Draw, Stream, rounded_inputs
+from mptune.error_growth import SizedError, fitted, rounded_at
 from mptune.evaluators.device import DeviceEvaluator
 from mptune.kernel import Kernel
 from mptune.kernel.limits import widest
@@ -73,7 +73,12 @@ def measured(kernel: Kernel, types: int, draws: int, seed: int) -> Errors:
                 trials = evaluator.run_on_draws(chosen, [Draw(stream, i) for i in range(count)]).trials
             for trial in trials:
                 entries[trial.configuration][kind].append(trial.error if trial.is_valid else math.inf)
-        found += [{"sizes": own, "types": list(_types(kernel, c)), **errors} for c, errors in entries.items()]
+        data = DataManager(kernel, kernel.resolve_sizes("default", sizes), seed=seed)
+        shares = rounded_inputs(kernel, data.sizes, seed, data.inputs)
+        found += [
+            {"sizes": own, "types": list(_types(kernel, c)), "rounded": rounded_at(shares, c), **errors}
+            for c, errors in entries.items()
+        ]
     return found
 
 
@@ -123,7 +128,7 @@ def breaks(errors: Errors) -> Iterator[dict[str, Any]]:
 def _point(entry: Mapping[str, Any], draws: int) -> SizedError:
     seen = entry["seen"][:draws]
     mean = float(np.mean(seen))
-    return SizedError(entry["sizes"], max(seen), draws, mean if math.isfinite(mean) else None)
+    return SizedError(entry["sizes"], max(seen), draws, mean if math.isfinite(mean) else None, entry.get("rounded", {}))
 
 
 def markdown(of_kernels: Mapping[str, Errors], machine: str, command: str) -> str:

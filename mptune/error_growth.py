@@ -17,6 +17,9 @@ errors that were measured at some sizes it says a limit that a new input at a ne
 - Where the sizes that were measured scatter about all such slopes by more than their draws do, others will, too: the
   inputs of one size may be exact, such as the spacing of a grid of 32 points, and those of the next one not. Then what
   is said of smaller sizes begins at the fitted line, if what was measured is below that, and leaves room for scatter.
+- Inputs may be exact in a narrow type at one size and at no size beside it. What rounding them adds to an error is in
+  proportion to how much they are rounded, so that at other sizes it is larger by that factor at most, which is without
+  bound where all of them are exact: such a size speaks for itself alone.
 - It is never below an error that was measured at sizes that are all smaller or equal.
 - An error of 0 stands for smaller sizes only. How far exactness goes it does not say.
 - Nothing is said of sizes that are far from all that were measured: beyond them, or in a gap between two.
@@ -37,7 +40,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LOG_REACH", "REACH", "ErrorGrowth", "SizedError", "fitted"]
+from mptune.precision import PRECISIONS
+
+__all__ = ["LOG_REACH", "REACH", "ErrorGrowth", "SizedError", "fitted", "rounded_at"]
 
 #: By what factor each size may differ from those of the nearest measurement; beyond it nothing is said.
 REACH: Final = 4.0
@@ -52,6 +57,8 @@ _BELOW: Final = 0.5
 #: So many sizes that vary can be told apart; of more each may have the steepest slope.
 _MOST_VARIED: Final = 6
 _TINY: Final = 1e-9
+#: What is rounded to so many bits more than the coarsest of the types are adds nothing to an error that would show.
+_BITS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +70,15 @@ class SizedError:
         worst: the largest error of the draws; infinite where a result was not finite.
         draws: how many there were.
         mean: the mean error, if it is known.
+        rounded: by size, how much its inputs are rounded beside those at sizes next to it, 0 to 1; of others it is 1
+            (:func:`~mptune.buffers.rounded_inputs`).
     """
 
     sizes: Mapping[str, int]
     worst: float
     draws: int = 1
     mean: float | None = None
+    rounded: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def level(self) -> float:
@@ -87,8 +97,12 @@ class ErrorGrowth:
         log_limits: of what a new input there keeps, shape ``(n_points,)``.
         log_rooms: how far that is above the middle of the errors, shape ``(n_points,)``.
         log_shifts: how much more it is at smaller sizes, shape ``(n_points,)``.
+        log_kinder: how much more it may be at other values of a size, whose inputs are rounded more, shape ``(n_points,
+            n_sizes)``.
         slopes: upwards by size, the largest that agree with what was measured, shape ``(n_ways, n_sizes)``.
         beyond: those beyond the largest measured size, of the same shape or with other ways.
+        tops: by size, the largest of the measured ones that speak for others.
+        bottoms: likewise the smallest.
         lift: by how much, as a logarithm, errors were seen above what these slopes say.
     """
 
@@ -98,15 +112,25 @@ class ErrorGrowth:
     log_limits: NDArray[np.float64]
     log_rooms: NDArray[np.float64]
     log_shifts: NDArray[np.float64]
+    log_kinder: NDArray[np.float64]
     slopes: NDArray[np.float64]
     beyond: NDArray[np.float64]
+    tops: NDArray[np.float64]
+    bottoms: NDArray[np.float64]
     lift: float = 0.0
     _plain: tuple[Any, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        columns = (self.log_sizes, self.log_worst, self.log_limits, self.log_rooms, self.log_shifts)
+        columns = (
+            self.log_sizes,
+            self.log_worst,
+            self.log_limits,
+            self.log_rooms,
+            self.log_shifts,
+            self.log_kinder,
+        )
         points = zip(*(column.tolist() for column in columns), strict=True)
-        ends = self.log_sizes.max(axis=0).tolist(), self.log_sizes.min(axis=0).tolist()
+        ends = self.tops.tolist(), self.bottoms.tolist()
         object.__setattr__(self, "_plain", (tuple(points), self.slopes.tolist(), self.beyond.tolist(), *ends))
 
     def limit(self, sizes: Mapping[str, int]) -> float:
@@ -121,7 +145,7 @@ class ErrorGrowth:
         growth_beyond = max(sum(map(mul, way, over)) for way in beyond)
         below = _BELOW * sum(max(0.0, bottom - here) for here, bottom in zip(at, bottoms, strict=True))
         found, floor, is_near = math.inf, -math.inf, False
-        for point, worst, limit, room, shift in points:
+        for point, worst, limit, room, shift, kinder in points:
             away = max(abs(here - there) for here, there in zip(at, point, strict=True))
             is_near = is_near or (worst < math.inf and away <= LOG_REACH)
             up = [max(0.0, here - there) for here, there in zip(inside, point, strict=True)]
@@ -131,6 +155,9 @@ class ErrorGrowth:
                 limit = limit + growth if limit > -math.inf else math.inf
             if down > _TINY:
                 limit += room * math.expm1(down / 2) + shift
+            moved = [k for k, here, there in zip(kinder, at, point, strict=True) if abs(here - there) > _TINY]
+            if (more := max(moved, default=0.0)) > 0:
+                limit = limit + more if limit > -math.inf else math.inf
             found = min(found, limit + below)
             if worst > floor and all(there <= here for here, there in zip(at, point, strict=True)):
                 floor = worst
@@ -140,16 +167,19 @@ class ErrorGrowth:
     def limits(self, sizes: NDArray[np.int64] | NDArray[np.float64]) -> NDArray[np.float64]:
         """Return what the errors are at most, shape ``(n,)``, at sizes of shape ``(n, n_sizes)``."""
         at = np.log(np.asarray(sizes, np.float64))
-        over = np.maximum(at - self.log_sizes.max(axis=0), 0.0)
+        over: NDArray[np.float64] = np.maximum(at - self.tops, 0.0)
         up = np.maximum((at - over)[:, None, :] - self.log_sizes, 0.0)
-        grows = (up > 0).any(axis=2) | (over > 0).any(axis=1)[:, None]
+        grows = (up > 0).any(axis=2) | (over > 0).any(axis=1, keepdims=True)
         growth = (up @ self.slopes.T).max(axis=2) + (over @ self.beyond.T).max(axis=1)[:, None] + self.lift
         # What was exact is so at smaller sizes alone.
         unknown = np.where(np.isneginf(self.log_limits), math.inf, self.log_limits) + growth
         down = np.maximum(self.log_sizes - at[:, None, :], 0.0).sum(axis=2)
-        below = _BELOW * np.maximum(self.log_sizes.min(axis=0) - at, 0.0).sum(axis=1)
+        below = _BELOW * np.maximum(self.bottoms - at, 0.0).sum(axis=1)
         wider = self.log_rooms * np.expm1(down / 2) + below[:, None] + np.where(down > _TINY, self.log_shifts, 0.0)
-        least = (np.where(grows, unknown, self.log_limits) + wider).min(axis=1)
+        moved: NDArray[np.bool_] = np.greater(np.abs(at[:, None, :] - self.log_sizes), _TINY)
+        more = np.where(moved, self.log_kinder, 0.0).max(axis=2)
+        own = np.where(np.isneginf(self.log_limits) & (more > 0), math.inf, self.log_limits)
+        least = (np.where(grows, unknown, own) + wider + more).min(axis=1)
         smaller = (self.log_sizes <= at[:, None, :]).all(axis=2)
         floor = np.where(smaller, self.log_worst, -math.inf).max(axis=1)
         known = self.log_sizes[self.log_worst < math.inf]
@@ -184,8 +214,13 @@ def fitted(points: Sequence[SizedError], confidence: float = 0.95) -> ErrorGrowt
         log_worst = np.log(np.array([point.worst for point in points]))
         levels = np.log(np.array([point.level for point in points]))
     draws = np.array([max(1, point.draws) for point in points])
-    known = np.isfinite(log_worst)
-    x, y = log_sizes[known], levels[known]
+    rounded = np.array([[point.rounded.get(name, 1.0) for name in names] for point in points])
+    with np.errstate(divide="ignore"):
+        kinder = -np.log(rounded)
+    # As they would be with inputs that are rounded as at other sizes.
+    elsewhere = np.where(np.ptp(log_sizes, axis=0) > _TINY, kinder, 0.0).max(axis=1)
+    known = np.isfinite(log_worst) & np.isfinite(elsewhere)
+    x, y = log_sizes[known], levels[known] + elsewhere[known]
     slopes, rest, freedom = _least_squares(x, y)
     scatter = rest / freedom if freedom > 0 else 0.0
     off, apart = _scatter(x, y, freedom)
@@ -194,20 +229,42 @@ def fitted(points: Sequence[SizedError], confidence: float = 0.95) -> ErrorGrowt
     quantile = _student(weight, confidence)
     # Of so many draws the worst is a limit as it is.
     is_sure = draws * (1 - confidence) >= confidence - _TINY
+    has_error = np.isfinite(log_worst)
     new = levels + quantile * spread * np.sqrt(1 + 1 / draws)
-    log_limits = np.where(is_sure | ~known, log_worst, np.maximum(log_worst, new))
+    log_limits = np.where(is_sure | ~has_error, log_worst, np.maximum(log_worst, new))
     # Where the middle is not known, the spread says how far above it the worst may be.
     is_known = np.array([point.mean is not None and 0 < point.mean <= point.worst < math.inf for point in points])
     with np.errstate(invalid="ignore"):
-        rooms = np.where(is_known, log_limits - levels, np.where(known, quantile * spread, 0.0))
+        rooms = np.where(is_known, log_limits - levels, np.where(has_error, quantile * spread, 0.0))
     shifts = np.zeros(len(points))
     if (unexplained := apart**2 - own**2 * float(np.mean(1 / draws[known]))) > 0 if known.any() else False:
         shifts[known] = np.maximum(0.0, -off) + quantile * math.sqrt(unexplained * (1 + 1 / known.sum()))
     noise = max(float(np.mean(spread**2 / draws[known])), scatter) if known.any() else 0.0
     ways = _steepest(x, slopes, quantile * math.sqrt(noise))
     beyond = _steepest(x, slopes, quantile * math.sqrt(noise), beyond=True)
-    lift = _lift(log_sizes[known], log_worst[known], log_limits[known], ways)
-    return ErrorGrowth(names, log_sizes, log_worst, log_limits, rooms, shifts, ways, beyond, lift)
+    lift = _lift(log_sizes[known], log_worst[known], log_limits[known] + elsewhere[known], ways)
+    telling = log_sizes[np.isfinite(elsewhere)] if np.isfinite(elsewhere).any() else log_sizes
+    tops, bottoms = telling.max(axis=0), telling.min(axis=0)
+    return ErrorGrowth(
+        names, log_sizes, log_worst, log_limits, rooms, shifts, kinder, ways, beyond, tops, bottoms, lift
+    )
+
+
+def rounded_at(shares: Mapping[str, Mapping[str, Mapping[str, float]]], types: Mapping[str, Any]) -> dict[str, float]:
+    """Return how much the inputs are rounded in some types, by size: what :class:`SizedError` has, the least of them.
+
+    Args:
+        shares: by precision parameter, type and size.
+        types: by parameter.
+    """
+    bits = {name: PRECISIONS[str(kind)].significand_bits for name, kind in types.items() if str(kind) in PRECISIONS}
+    most = min(bits.values(), default=0) + _BITS
+    found: dict[str, float] = {}
+    for parameter, of_types in shares.items():
+        if bits.get(parameter, most + 1) <= most:
+            for size, share in of_types.get(str(types[parameter]), {}).items():
+                found[size] = min(share, found.get(size, 1.0))
+    return found
 
 
 def _spread_of(points: Sequence[SizedError]) -> tuple[float, float]:

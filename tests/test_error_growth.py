@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mptune.error_growth import REACH, ErrorGrowth, SizedError, fitted
+from mptune.error_growth import REACH, ErrorGrowth, SizedError, fitted, rounded_at
 
 DRAWS = 23
 
@@ -102,6 +104,44 @@ def test_limits_hold_at_smaller_sizes_whose_errors_are_means_of_fewer_elements()
         limit = fitted([SizedError({"n": 1000}, max(errors), DRAWS, float(np.mean(errors)))]).limit({"n": 260})
         broken += sum(error(260) > limit for _ in range(40))
     assert broken <= 0.08 * 400
+
+
+def test_a_size_whose_inputs_are_exact_speaks_for_itself_alone() -> None:
+    def at(n: int) -> SizedError:
+        # The points of a grid, held in bf16.
+        ticks = (np.arange(n) - (n - 1) / 2) * (24 / n)
+        lost = float(np.sqrt(np.mean((ticks - ticks.astype(ml_dtypes.bfloat16).astype(np.float64)) ** 2)))
+        return SizedError({"n": n}, 1.02 * math.hypot(3e-4, lost), DRAWS, rounded={} if lost else {"n": 0.0})
+
+    for exact in (6, 8):
+        assert fitted([at(exact)]).limit({"n": exact}) == pytest.approx(1.02 * 3e-4)
+        assert fitted([at(exact)]).limit({"n": 7}) == math.inf
+        assert fitted([dataclasses.replace(at(exact), rounded={})]).limit({"n": 7}) < at(7).worst
+        # Beside others it changes nothing.
+        both, other = fitted([at(exact), at(11)]), fitted([at(11)])
+        for n in (5, 7, 9, 13):
+            assert at(n).worst < both.limit({"n": n}) == other.limit({"n": n})
+    assert fitted([at(6), at(8)]).limit({"n": 7}) == math.inf
+
+
+def test_errors_are_larger_elsewhere_by_no_more_than_inputs_are_rounded_more() -> None:
+    def limits(points: list[SizedError]) -> list[float]:
+        return [fitted(points).limit({"n": n, "m": m}) for n, m in ((1000, 5), (1000, 9), (2000, 5), (500, 5))]
+
+    plain = limits([SizedError({"n": 1000, "m": 5}, 1e-4, DRAWS, 9e-5)])
+    kinder = limits([SizedError({"n": 1000, "m": 5}, 1e-4, DRAWS, 9e-5, {"n": 0.25})])
+    # Where n is the same, so are the inputs.
+    assert kinder == pytest.approx([plain[0], plain[1], 4 * plain[2], 4 * plain[3]])
+    assert fitted([SizedError({"n": 9}, 0.0, DRAWS, rounded={"n": 0.5})]).limit({"n": 8}) == math.inf
+
+
+def test_what_decides_an_error_are_the_inputs_in_types_nearly_as_coarse_as_the_coarsest() -> None:
+    shares = {"x": {"fp32": {"n": 0.0}, "fp16": {"n": 0.5, "m": 0.2}}, "y": {"fp16": {"n": 0.3}}}
+    assert rounded_at(shares, {"x": "fp16", "y": "fp16", "policy": "fast"}) == {"n": 0.3, "m": 0.2}
+    assert rounded_at(shares, {"x": "fp16", "y": "bf16"}) == {"n": 0.5, "m": 0.2}
+    assert rounded_at(shares, {"x": "fp32", "y": "bf16"}) == {}
+    assert rounded_at(shares, {"x": "fp32", "y": "fp64"}) == {"n": 0.0}
+    assert rounded_at({}, {"x": "fp16"}) == {}
 
 
 @pytest.mark.parametrize("draws", [1, 3])
@@ -260,9 +300,10 @@ def test_downwards_limits_rise_by_no_more_than_the_spread(points: list[SizedErro
         assert (logs <= highest.max() + 1e-6).all()
 
 
-@given(POINTS)
+@given(POINTS, st.lists(st.sampled_from([{}, {"m": 0.0}, {"n": 0.5}, {"m": 0.3, "n": 0.0}]), min_size=6, max_size=6))
 @settings(max_examples=30, deadline=None)
-def test_limits_of_many_sizes_are_those_of_each(points: list[SizedError]) -> None:
+def test_limits_of_many_sizes_are_those_of_each(points: list[SizedError], rounded: list[dict[str, float]]) -> None:
+    points = [dataclasses.replace(each, rounded=share) for each, share in zip(points, rounded, strict=False)]
     growth = fitted(points)
     at = sampled(growth, 3).reshape(-1, 2)
     each = [growth.limit({"m": int(m), "n": int(n)}) for m, n in at]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -10,16 +11,20 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.buffers.conversion import pieces
+from mptune.buffers.conversion import pieces, round_to
 from mptune.buffers.draws import FIRST, Draw
 from mptune.errors import KernelError, MptuneError, ReferenceDataError, UnknownNameError, did_you_mean
 from mptune.kernel import Argument, Role, Sizes, Tunable
-from mptune.precision import holds_real_numbers
+from mptune.precision import holds_real_numbers, precision
+from mptune.space.parameters import PrecisionParameter
 
-__all__ = ["checked_references", "compute_references", "make_inputs", "require_repeatable"]
+__all__ = ["checked_references", "compute_references", "make_inputs", "require_repeatable", "rounded_inputs"]
 
 #: Data of more elements are not made again only to be compared.
 _MANY: Final = 1 << 22
+#: Numbers of an argument that are rounded to see whether they are exact; those of fp64 always are.
+_SAMPLED: Final = 1 << 15
+_ALL_BITS: Final = 53
 #: Of the largest magnitude; what differs by less was rounded in another order.
 _ROUNDED: Final = 1e-9
 
@@ -64,6 +69,57 @@ def make_inputs(kernel: Tunable, sizes: Sizes, seed: int, draw: Draw = FIRST) ->
     sizes = kernel.sizes_of({name: np.shape(array) for name, array in given.items()}, sizes)
     made = {name: _input(kernel, a, given, sizes, draw.scale) for name, a in by_name.items() if a.is_input}
     return MappingProxyType(made)
+
+
+def rounded_inputs(
+    kernel: Tunable, sizes: Sizes, seed: int, inputs: Mapping[str, Any]
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Return how much types round the inputs beside those at the sizes next to these, where that is less.
+
+    The points of a grid are exact in fp16 where there are 32 of them, and not where there are 31 or 33. What is exact
+    everywhere, as whole numbers are, is a property of the kernel, and not of the size.
+
+    Args:
+        kernel: makes inputs at other sizes.
+        sizes: those of the inputs.
+        seed: seeded them.
+        inputs: by argument name.
+
+    Returns:
+        By precision parameter, type and size: the ratio, below 1, of the root mean squares of what rounding changes,
+        by how many numbers it changes.
+    """
+    here = _inexact(kernel, inputs)
+    if min(here.values(), default=1.0) == 1 or sum(np.size(value) for value in inputs.values()) > _MANY:
+        return {}
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for size in (name for name in sizes if name not in kernel.data_sizes):
+        there = []
+        for value in (sizes[size] - 1, sizes[size] + 1):
+            with contextlib.suppress(MptuneError, MemoryError):
+                there.append(_inexact(kernel, make_inputs(kernel, Sizes({**sizes, size: value}), seed)))
+        for (name, parameter, kind), share in here.items():
+            most = max([share, *(other.get((name, parameter, kind), 0.0) for other in there)])
+            if share < most:
+                of_type = found.setdefault(parameter, {}).setdefault(kind, {})
+                of_type[size] = min(math.sqrt(share / most), of_type.get(size, 1.0))
+    return found
+
+
+def _inexact(kernel: Tunable, inputs: Mapping[str, Any]) -> dict[tuple[str, str, str], float]:
+    """Return of how many of its numbers a type is not exact, zeros aside: by argument, its parameter, and type."""
+    types = {p.name: p.values for p in kernel.parameters if isinstance(p, PrecisionParameter)}
+    found = {}
+    for argument in kernel.arguments:
+        if argument.name in inputs and argument.dtype is None and argument.precision in types:
+            values = np.asarray(inputs[argument.name], np.float64).reshape(-1)
+            values = values[:: max(1, len(values) // _SAMPLED)]
+            values = values[values != 0]
+            for kind in types[argument.precision] if len(values) else ():
+                if precision(str(kind)).significand_bits < _ALL_BITS:
+                    changed = round_to(values, precision(str(kind))).astype(np.float64) != values
+                    found[argument.name, argument.precision, str(kind)] = float(changed.mean())
+    return found
 
 
 def _input(kernel: Tunable, argument: Argument, given: Mapping[str, Any], sizes: Sizes, scale: float) -> Any:

@@ -112,7 +112,7 @@ def _errors_by_size(known: KernelWisdom) -> str:
             errors = record.signatures.get(signature)
             if errors is not None and "error" in errors.worst:
                 at = tuple(sorted(record.sizes.items()))
-                point = SizedError(record.sizes, errors.worst["error"], errors.draws, errors.mean)
+                point = SizedError(record.sizes, errors.worst["error"], errors.draws, errors.mean, errors.rounded)
                 points[at] = max(points.get(at, point), point, key=lambda each: each.worst)
         if not points:
             continue

@@ -340,12 +340,16 @@ def _growth(chooser: Chooser, signature: Any, name: str) -> dict[str, Any] | Non
     if growth is None:
         return None
     rows = zip(growth.log_sizes, growth.log_worst, growth.log_limits, growth.log_rooms, growth.log_shifts, strict=True)
+    kinder = growth.log_kinder.tolist()
     return {
-        "points": [[*map(_number, place), *map(_number, numbers)] for place, *numbers in rows],
+        "points": [
+            ([*map(_number, place)], [*map(_number, numbers)], [*map(_number, more)])
+            for (place, *numbers), more in zip(rows, kinder, strict=True)
+        ],
         "slopes": [[*map(_number, way)] for way in growth.slopes.tolist()],
         "beyond": [[*map(_number, way)] for way in growth.beyond.tolist()],
-        "tops": [*map(_number, growth.log_sizes.max(axis=0))],
-        "bottoms": [*map(_number, growth.log_sizes.min(axis=0))],
+        "tops": [*map(_number, growth.tops)],
+        "bottoms": [*map(_number, growth.bottoms)],
         "lift": _number(growth.lift),
     }
 

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from mptune.accuracy.evaluate import Metrics, Output, error_names, first_look, judging
 from mptune.backends.base import Backend, CompileOptions, DeviceInfo
-from mptune.buffers import DataManager, Draw, Stream
+from mptune.buffers import DataManager, Draw, Stream, rounded_inputs
 from mptune.capturing import CapturedLaunch
 from mptune.errors import CompileError, ConstraintError, KernelError, LaunchError, MptuneError, OutOfMemoryError
 from mptune.evaluators.answers import WideAnswer, with_reference
@@ -99,6 +99,7 @@ class Ready:
         unavailable: why something users expect is not available here, by name: an observer, a metric of one, …
         remarks: what a user should know of the error metrics, one line each.
         fp64_errors: those of an application in fp64, where its reference is wide; by the names of a trial's metrics.
+        rounded: how much types round the inputs beside those at other sizes (:func:`~mptune.buffers.rounded_inputs`).
     """
 
     device: DeviceInfo
@@ -111,6 +112,7 @@ class Ready:
     unavailable: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     fp64_errors: Mapping[str, float] = field(default_factory=dict)
+    rounded: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -277,6 +279,7 @@ class Bench:
             unavailable,
             remarks,
             fp64_errors,
+            rounded_inputs(kernel, self._data.sizes, seed, self._data.inputs),
         )
 
     def evaluate(self, request: Request, plan: TimingPlan | None = None) -> Trial:

@@ -67,6 +67,7 @@ class RunInfo:
         data_key: identity of inputs and references.
         fp64_errors: those of an application in fp64 against its wide reference, by the names of the trials' metrics;
             empty where the reference is no wide one.
+        rounded: how much types round the inputs beside those at other sizes (:func:`~mptune.buffers.rounded_inputs`).
         units: units of metrics, where a recording states them.
         recorded: name of the recorded space the run was made from; empty for a run of mptune.
         adopted: what ``mptune adopt`` wrote of the program the definition was made of; empty for any other.
@@ -106,6 +107,7 @@ class RunInfo:
     definition_hash: str = ""
     data_key: str = ""
     fp64_errors: Mapping[str, float] = field(default_factory=dict)
+    rounded: Mapping[str, Any] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
     recorded: str = ""
     adopted: Mapping[str, Any] = field(default_factory=dict)

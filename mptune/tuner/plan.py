@@ -215,6 +215,7 @@ class TuningPlan:
             definition_hash=definition_hash(self.kernel),
             data_key=ready.data_key,
             fp64_errors=ready.fp64_errors,
+            rounded=ready.rounded,
             adopted=adopted_record(self.kernel.path.parent) if self.kernel.path else {},
             mptune_version=__version__,
             command=command,

@@ -463,7 +463,9 @@ class Chooser:
             for signature, errors in record.signatures.items():
                 for name, worst in errors.worst.items():
                     mean = errors.mean if name == "error" else None
-                    points.setdefault((signature, name), []).append(SizedError(record.sizes, worst, errors.draws, mean))
+                    points.setdefault((signature, name), []).append(
+                        SizedError(record.sizes, worst, errors.draws, mean, errors.rounded)
+                    )
         return {what: fitted(some, self.confidence) for what, some in points.items() if what[1] in self.budget}
 
 

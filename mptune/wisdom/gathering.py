@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from mptune.error_growth import rounded_at
 from mptune.errors import WisdomError
 from mptune.metric_expressions import is_error
 from mptune.pareto import front
@@ -190,7 +191,14 @@ def _record(name: str, run: Run, head: KernelWisdom, kept: Iterable[Configuratio
             of_types = tuple(trial.configuration.get(each, "") for each in head.signature)
             if of_types in signatures:
                 signatures[of_types].append(trial)
-    found = {values: _errors_of(some, names) for values, some in signatures.items() if some}
+    found = {
+        values: dataclasses.replace(
+            _errors_of(some, names),
+            rounded=rounded_at(run.info.rounded, dict(zip(head.signature, values, strict=True))),
+        )
+        for values, some in signatures.items()
+        if some
+    }
     order = sorted(configurations, key=lambda timed: (timed.time_ms, timed.configuration.to_json()))
     return dataclasses.replace(
         record,

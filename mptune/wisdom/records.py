@@ -39,11 +39,13 @@ class Errors:
         worst: the largest by the name of the metric (``error``, ``error.y``); infinite where a result was not finite.
         draws: of how many inputs they are the largest.
         mean: the mean of ``error``; None if it is not known.
+        rounded: by size, how much the inputs are rounded beside those at sizes next to it, where that is less.
     """
 
     worst: Mapping[str, float]
     draws: int = 1
     mean: float | None = None
+    rounded: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def extent(self) -> tuple[int, int, str]:
@@ -53,7 +55,12 @@ class Errors:
     def to_json(self) -> dict[str, Any]:
         """Return the members of an entry that say it."""
         errors = {name: worst if math.isfinite(worst) else None for name, worst in sorted(self.worst.items())}
-        return {"errors": errors, "draws": self.draws, **({} if self.mean is None else {"mean": self.mean})}
+        known = {"mean": self.mean, "rounded": dict(sorted(self.rounded.items())) or None}
+        return {
+            "errors": errors,
+            "draws": self.draws,
+            **{name: value for name, value in known.items() if value is not None},
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,6 +343,10 @@ def _is_error(value: Any) -> bool:
     return value is None or (is_number(value) and value >= 0)
 
 
+def _is_share(value: Any) -> bool:
+    return is_number(value) and 0 <= value <= 1
+
+
 def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
@@ -458,6 +469,7 @@ class _Reader:
             {name: math.inf if value is None else float(value) for name, value in worst.items()},
             draws,
             None if mean is None else float(mean),
+            self._by_name(entry, "rounded", where, "numbers from 0 to 1", _is_share) if "rounded" in entry else {},
         )
 
     # -- members -----------------------------------------------------------------------------

@@ -8,11 +8,12 @@ import pytest
 from kernels_for_data import ARGUMENTS, inputs, kernel, simple
 
 import mptune.buffers.manager
-from mptune.buffers import DataManager, Draw, Stream
+from mptune.buffers import DataManager, Draw, Stream, rounded_inputs
 from mptune.buffers.conversion import round_to
 from mptune.errors import KernelError, MptuneError, OutOfMemoryError, UnknownNameError
 from mptune.kernel import In, Out, Range, Scalar
 from mptune.precision import PRECISIONS, precision
+from mptune.registry import load_kernel
 
 
 def manager(definition, sizes=None, **options):
@@ -29,6 +30,30 @@ def argument(definition, name):
 
 
 # -- inputs ------------------------------------------------------------------------------------
+
+
+def test_it_is_found_which_types_are_exact_at_these_sizes_and_not_beside_them():
+    mriq = load_kernel("mriq")
+
+    def rounded(side):
+        data = manager(mriq, {"side": side, "samples": 50})
+        return rounded_inputs(mriq, data.sizes, 0, data.inputs)
+
+    # Its positions are multiples of 24 / side, between which a half is left out or not.
+    assert rounded(6)["position_type"]["bf16"] == {"side": 0.0}
+    assert set(rounded(6)) == {"position_type"}
+    assert "fp64" not in rounded(6)["position_type"]
+    assert rounded(5) == rounded(7) == {}
+
+
+def test_what_is_exact_at_all_sizes_or_at_none_is_a_property_of_the_kernel(monkeypatch):
+    whole = simple(np.zeros(8), inputs=lambda rng, size: {"x": rng.integers(0, 8, size.n).astype(float)})
+    random = simple(np.zeros(8), inputs=lambda rng, size: {"x": rng.random(size.n)})
+    for definition in (whole, random):
+        data = manager(definition)
+        assert rounded_inputs(definition, data.sizes, 0, data.inputs) == {}
+    monkeypatch.setattr("mptune.buffers.data.make_inputs", None)  # random ones need not be made at other sizes
+    assert rounded_inputs(random, data.sizes, 0, data.inputs) == {}
 
 
 def test_inputs_are_seeded_fp64_and_read_only():
