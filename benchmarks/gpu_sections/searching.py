@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from benchmarks.gpu_sections.section import Options
-from mptune.backends.processor import usable_cores
 from mptune.evaluators.device import DeviceEvaluator
+from mptune.evaluators.devices import compilers_ahead
 from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Kernel, Sizes
 from mptune.objective import Objective
@@ -24,14 +24,14 @@ PLAN: Final = TimingPlan(warmups=1, min_repeats=3, max_repeats=30, cap_s=0.03, p
 
 
 def evaluator_of(kernel: Kernel, sizes: Sizes, options: Options, observers: Sequence[str] = ()) -> DeviceEvaluator:
-    """Return an evaluator of a kernel that compiles ahead on all cores."""
+    """Return an evaluator of a kernel that compiles ahead."""
     return DeviceEvaluator(
         kernel,
         sizes,
         options.backend,
         seed=options.seed,
         plan=PLAN,
-        compilers=usable_cores(),
+        compilers=compilers_ahead(options.backend),
         observers=observers,
     )
 

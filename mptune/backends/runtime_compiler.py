@@ -30,6 +30,7 @@ from mptune.processes import Channel, ChildEnded, PythonChild
 __all__ = ["CompilerSpec", "RuntimeCompiler", "RuntimeLibrary", "serve", "system_libraries"]
 
 _START_S: Final = 60.0
+_NICENESS: Final = 10
 #: What the compiler calls the text before the template, whose own lines a ``#line`` directive names.
 _SOURCE_NAME: Final = b"prelude.hpp"
 
@@ -142,7 +143,8 @@ class RuntimeLibrary:
 
 
 def serve(channel: Channel) -> None:
-    """Compile what comes over the connection."""
+    """Compile what comes over the connection, after whatever else wants a core, as what launches and times does."""
+    os.nice(_NICENESS)
     spec: Any = channel.recv()
     library = RuntimeLibrary(spec)
     channel.send(None)

@@ -127,7 +127,7 @@ def _compilers(text: str | None) -> int | None:
     "How many compilations run ahead at the same time; with 0 each configuration is compiled in its turn. To choose "
     "the compiler, use --compiler.",
     parse=_compilers,
-    show_default="one per core",
+    show_default="one per core; beside a GPU two cores are spared",
 )
 @options.sources
 @option("--from-all", "", "Start from every run that fits in the folder of the run file.")

@@ -13,16 +13,23 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
+from typing import Final
 
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions, Compiler
+from mptune.backends.processor import usable_cores
 from mptune.errors import BackendUnavailableError, CompileError, MptuneError
 from mptune.evaluators.bench import Ready, Request
 from mptune.evaluators.protocol import Asked, Finished, Job
 from mptune.evaluators.worker_process import DeviceWorker, Limits
 from mptune.results import Status, Trial
 
-__all__ = ["CompileAhead", "Devices", "LocalDevices", "check_alike", "compiled_first", "runnable_backend"]
+__all__ = [
+    "CompileAhead", "Devices", "LocalDevices", "check_alike", "compiled_first", "compilers_ahead", "runnable_backend",
+]  # fmt: skip
+
+#: Cores beside a GPU that are left to its worker and to the search: while one of these waits, the device idles.
+_SPARED_CORES: Final = 2
 
 
 class CompileAhead:
@@ -181,6 +188,15 @@ def check_alike(ready: Mapping[str, Ready]) -> None:
 
 def _named(ready: Ready) -> str:
     return f"{ready.device.name} ({ready.device.architecture})"
+
+
+def compilers_ahead(backend: str) -> int:
+    """Return how many compilers run ahead of a backend's devices where that is not said: one for each core.
+
+    The processor's own pause while something is timed; beside a GPU, two cores are spared.
+    """
+    cores = usable_cores()
+    return cores if get_backend(backend).shares_memory else max(1, cores - _SPARED_CORES)
 
 
 def runnable_backend(name: str) -> str:

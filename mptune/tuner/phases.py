@@ -14,9 +14,9 @@ from typing import Final
 
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
-from mptune.backends.processor import usable_cores
 from mptune.errors import EmptySpaceError, KernelError, MptuneError, UnknownNameError
 from mptune.evaluators.device import DeviceEvaluator
+from mptune.evaluators.devices import compilers_ahead
 from mptune.kernel import Application, Kernel
 from mptune.kernel_times import kernel_times
 from mptune.loop import ask_and_tell
@@ -241,7 +241,7 @@ class Phases:
             self._file.info.backend,
             flags=settings.flags,
             limits=settings.limits,
-            compilers=usable_cores() if settings.compilers is None else settings.compilers,
+            compilers=compilers_ahead(self._file.info.backend) if settings.compilers is None else settings.compilers,
             policy=MeasurementPolicy(Objective(), settings.limits.run_s),
         )
 

@@ -59,8 +59,9 @@ class TuneSettings:
             quarter of the run, but at least 5; 0 for none.
         workers: devices of this machine to evaluate on, one worker process for each.
         scheduler: address of a Dask scheduler, or the path of its JSON file: evaluate on the devices of its workers.
-        compilers: compilations at a time, of the configurations asked for ahead; None: one per core, 0: each
-            configuration is asked for when the one before it has been measured, and compiled by the worker.
+        compilers: compilations at a time, of the configurations asked for ahead; None: one per core,
+            beside a GPU of all but two; 0: each configuration is asked for when the one before it has been measured,
+            and compiled by the worker.
         flags: further compiler flags.
         compiler: which compiler compiles on the host, such as ("g++",); of several the best is searched for. Empty:
             ``$CXX``, else the first there is.

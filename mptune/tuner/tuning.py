@@ -16,11 +16,10 @@ from typing import Any, Final
 
 import mptune
 from mptune.backends import get_backend
-from mptune.backends.processor import usable_cores
 from mptune.errors import MptuneError, UnknownNameError
 from mptune.evaluators.dask import Cluster, DaskDevices
 from mptune.evaluators.device import DeviceEvaluator
-from mptune.evaluators.devices import Devices, runnable_backend
+from mptune.evaluators.devices import Devices, compilers_ahead, runnable_backend
 from mptune.evaluators.protocol import Job
 from mptune.evaluators.timing import TimingPlan
 from mptune.evaluators.worker_process import Limits
@@ -222,7 +221,7 @@ def _evaluator(plan: TuningPlan, stack: contextlib.ExitStack, on_warning: Callab
         flags=settings.flags,
         plan=dataclasses.replace(_SEARCHING, flush_cache=settings.flush_cache),
         limits=settings.limits,
-        compilers=usable_cores() if settings.compilers is None else settings.compilers,
+        compilers=compilers_ahead(backend) if settings.compilers is None else settings.compilers,
         policy=MeasurementPolicy(plan.objective, settings.limits.run_s, draws=settings.inputs),
         observers=plan.observers,
         workers=settings.workers,

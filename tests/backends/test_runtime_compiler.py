@@ -103,6 +103,11 @@ def test_code_and_log_come_from_another_process(compiler):
     assert compiler.version == "1.2"
 
 
+def test_what_launches_and_times_goes_first(compiler):
+    pid = process_of(compiler.compile("a", "f", [], 30)[0])
+    assert os.getpriority(os.PRIO_PROCESS, pid) == min(19, os.getpriority(os.PRIO_PROCESS, 0) + 10)
+
+
 def test_one_process_serves_one_caller(compiler):
     assert len({process_of(compiler.compile(str(i), "f", [], 30)[0]) for i in range(5)}) == 1
 

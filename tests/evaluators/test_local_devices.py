@@ -16,7 +16,7 @@ import pytest
 from mptune.backends.base import CompileOptions, DeviceInfo
 from mptune.backends.host import HostDevice
 from mptune.errors import LaunchError, MptuneError
-from mptune.evaluators import worker_process
+from mptune.evaluators import devices, worker_process
 from mptune.evaluators.bench import Ready
 from mptune.evaluators.device import DeviceEvaluator, Limits
 from mptune.evaluators.devices import LocalDevices, check_alike
@@ -209,3 +209,11 @@ def test_a_run_on_three_devices_is_resumed(tmp_path: Path) -> None:
     more = tune(OWN, budget=9, workers=2, resume=True, **options)
     assert {trial.configuration for trial in first.trials} <= {trial.configuration for trial in more.trials}
     assert more.evaluations == 9
+
+
+@pytest.mark.parametrize(
+    ("backend", "cores", "expected"), [("host", 8, 8), ("cuda", 8, 6), ("hip", 16, 14), ("cuda", 2, 1)]
+)
+def test_cores_are_spared_beside_a_gpu(monkeypatch, backend, cores, expected):
+    monkeypatch.setattr(devices, "usable_cores", lambda: cores)
+    assert devices.compilers_ahead(backend) == expected
