@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from mptune.backends.base import DeviceInfo
-from mptune.backends.gpu import Driver, GpuBackend, axis_limits
+from mptune.backends.gpu import LEAD_BYTES, Driver, GpuBackend, axis_limits
 from mptune.backends.runtime_compiler import RuntimeCompiler, system_libraries
 from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
 from mptune.resources import Resources, read_cubin
@@ -111,6 +111,7 @@ class _CupyDriver:
             self._stream = cupy.cuda.Stream(non_blocking=True)
             self._stream.use()  # so that CuPy computes on arrays after the launches that write them
             self._events = cupy.cuda.Event(), cupy.cuda.Event()
+            self._lead = runtime.malloc(LEAD_BYTES)
 
     def describe(self) -> DeviceInfo:
         with self._errors(BackendUnavailableError):
@@ -187,6 +188,7 @@ class _CupyDriver:
         stream = self._stream
         with self._errors():
             self._driver.funcSetAttribute(function, _MAX_DYNAMIC_SHARED_SIZE_BYTES, shape.shared_bytes)
+            self._runtime.memsetAsync(self._lead, 0, LEAD_BYTES, stream.ptr)
             start.record(stream)
             self.enqueue(function, shape, arguments)
             end.record(stream)

@@ -37,7 +37,11 @@ if TYPE_CHECKING:
     from mptune.kernel import LaunchShape
     from mptune.resources import Resources
 
-__all__ = ["Driver", "GpuBackend", "GpuBuffer", "GpuCompiler", "GpuDevice", "GpuFunction", "axis_limits"]
+__all__ = ["LEAD_BYTES", "Driver", "GpuBackend", "GpuBuffer", "GpuCompiler", "GpuDevice", "GpuFunction", "axis_limits"]
+
+#: Memory that a driver sets before it times a launch. It keeps an idle device at work for the few microseconds that
+#: pass in Python between the event and the kernel, which would count as the kernel's.
+LEAD_BYTES: Final = 8 << 20
 
 _DEFAULT_LIMITS: Final = {"max_threads_per_block": 1024}
 #: Drivers take extents in 32 bits and sizes in 64.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from mptune.backends.base import DeviceInfo
-from mptune.backends.gpu import Driver, GpuBackend, axis_limits
+from mptune.backends.gpu import LEAD_BYTES, Driver, GpuBackend, axis_limits
 from mptune.backends.runtime_compiler import RuntimeCompiler, system_libraries
 from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
 from mptune.resources import Resources, read_code_object
@@ -120,6 +120,7 @@ class _HipPythonDriver:
             self._stream = self._call(hip.hipStreamCreateWithFlags(hip.hipStreamNonBlocking), BackendUnavailableError)
             self._start = self._call(hip.hipEventCreate(), BackendUnavailableError)
             self._end = self._call(hip.hipEventCreate(), BackendUnavailableError)
+            self._lead = self._call(hip.hipMalloc(LEAD_BYTES), BackendUnavailableError)
         self._memory: dict[int, Any] = {}
 
     def describe(self) -> DeviceInfo:
@@ -197,6 +198,7 @@ class _HipPythonDriver:
 
     def launch(self, function: Any, shape: LaunchShape, arguments: int) -> float:
         hip, stream = self._hip, self._stream
+        self._call(hip.hipMemsetAsync(self._lead, 0, LEAD_BYTES, stream))
         self._call(hip.hipEventRecord(self._start, stream))
         self.enqueue(function, shape, arguments)
         self._call(hip.hipEventRecord(self._end, stream))

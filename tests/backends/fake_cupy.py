@@ -33,7 +33,7 @@ class FakeCupy:
     def __init__(self):
         self.calls = []
         self.failing = set()
-        self.free_bytes = 1 << 20
+        self.free_bytes = 1 << 24
         self.pool_bytes = 0
         self.memory = {}
         self.kernel = lambda arguments: None

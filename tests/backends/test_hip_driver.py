@@ -36,6 +36,7 @@ int hipGetDeviceCount(int* count) { *count = 1; return 0; }
 int hipSetDevice(int) { return 0; }
 int hipStreamCreateWithFlags(void** stream, unsigned) { *stream = &handle; return 0; }
 int hipEventCreate(void** event) { *event = &handle; return 0; }
+int hipMalloc(void** memory, unsigned long) { *memory = &handle; return 0; }
 int hipRuntimeGetVersion(int* version) { *version = 70000000; return 0; }
 int hipGetDevicePropertiesR0600(char* properties, int) {
   std::memset(properties, 0, 1472);
@@ -131,7 +132,7 @@ class FakeHip(types.ModuleType):
             "hipRuntimeGetVersion": lambda: 60032830,
             "hipMalloc": self.malloc,
             "hipMemcpyAsync": lambda to, of, n, kind, stream: ctypes.memmove(to, of, n),
-            "hipMemsetAsync": lambda to, byte, n, stream: ctypes.memset(to, byte, n),
+            "hipMemsetAsync": lambda to, byte, n, stream: ctypes.memset(int(to), byte, n),
             "hipModuleLoadData": lambda image: "a module",
             "hipModuleGetFunction": lambda module, name: "a function",
             "hipFuncGetAttribute": lambda attribute, function: 512,
@@ -194,7 +195,8 @@ def test_a_launch_is_one_kernel_between_two_events_on_the_stream(backend, fake):
     fake.calls.clear()
     assert function.launch(SHAPE, [buffer, np.float32(2)]) == 1.5
     names = [call[0] for call in fake.calls]
-    launch = ["hipEventRecord", "hipModuleLaunchKernel", "hipEventRecord"]
+    # The device is at work when the event is queued, so that no time of the host's lies between it and the kernel.
+    launch = ["hipMemsetAsync", "hipEventRecord", "hipModuleLaunchKernel", "hipEventRecord"]
     assert names == [*launch, "hipEventSynchronize", "hipEventElapsedTime"]
     assert all(call[2] == STREAM for call in fake.calls if call[0] == "hipEventRecord")
     (launched,) = [call for call in fake.calls if call[0] == "hipModuleLaunchKernel"]
@@ -302,6 +304,7 @@ class TestRealHipPython:
             pytest.skip("there is a device, on which made-up addresses would do harm")
         driver = object.__new__(hip_backend._HipPythonDriver)
         driver._hip, driver._stream, driver._start, driver._end, driver._memory = hip, None, None, None, {4096: None}
+        driver._lead = 4096
         return driver
 
     @pytest.mark.parametrize(
