@@ -476,6 +476,10 @@ _INDEX: Final = re.compile(
     r"|(?:gridDim\.(\w)\)?\*\(?blockDim|blockDim\.(\w)\)?\*\(?gridDim)\.(?:\4|\5)\b"
 )
 
+#: What clang says of an operator that is not there, and how functions name pairs, which have them in CUDA.
+_NO_OPERATOR: Final = re.compile(r"invalid operands|invalid argument type|no viable overloaded")
+_PAIR: Final = re.compile(r"\b(?:__)?(?:half2|(?:nv_|hip_)bfloat162)\b")
+
 #: What kernels cannot use, by the words that show it: what it is called, and what to do.
 _FORBIDDEN: Final = (
     (re.compile(r"cub"), "cub", "write its reduction or scan out with shared memory"),
@@ -582,11 +586,15 @@ class _UnitReader:
         """Give the reasons why a kernel cannot be adopted; what clang says only if there is no other."""
         reasons = list(self._reasons(kernel, used))
         yield from reasons
-        errors = (error for error in self.errors for f in used if error.extent and error.extent in f.extent)
-        for error in errors if not reasons else ():
+        errors = ((error, f) for error in self.errors for f in used if error.extent and error.extent in f.extent)
+        for error, function in errors if not reasons else ():
             assert error.extent is not None
-            what = f"does not compile ({error.message})"
-            yield Refusal(error.extent, what, "if nvcc or hipcc takes it, write it in plainer C++", kernel.label)
+            what, remedy = f"does not compile ({error.message})", "if nvcc or hipcc takes it, write it in plainer C++"
+            if _NO_OPERATOR.search(error.message) and _PAIR.search(self._text(function.extent)):
+                remedy = (
+                    "pairs of numbers of 16 bits have no operators here: write __hadd2, __hmul2, __hfma2 or their like"
+                )
+            yield Refusal(error.extent, what, remedy, kernel.label)
             break
 
     def _reasons(self, kernel: Function, used: list[Function]) -> Iterator[Refusal]:

@@ -32,6 +32,16 @@ MPTUNE_INLINE T directed(double x, int direction) {
     return lower || raise ? T::from_bits(static_cast<unsigned short>(near.to_bits() + (raise == (x > 0) ? 1 : -1))) : near;
 }
 
+// In [0, 1], 0 for what is no number; at least 0, which leaves that what it is.
+template <class T>
+MPTUNE_INLINE T mptune_saturated(T x) {
+    return x > T(0.0f) ? x < T(1.0f) ? x : T(1.0f) : T(0.0f);
+}
+template <class T>
+MPTUNE_INLINE T mptune_rectified(T x) {
+    return x < T(0.0f) ? T(0.0f) : x;
+}
+
 #define MPTUNE_BINARY(T, T2, R, one, both, expression)          \
     MPTUNE_INLINE R one(T a, T b) { return expression; }        \
     MPTUNE_INLINE T2 both(T2 a, T2 b) { return {T(one(a.x, b.x)), T(one(a.y, b.y))}; }
@@ -46,6 +56,9 @@ MPTUNE_INLINE T directed(double x, int direction) {
     MPTUNE_BINARY(T, T2, T, __hadd_rn, __hadd2_rn, a + b)                                                \
     MPTUNE_BINARY(T, T2, T, __hsub_rn, __hsub2_rn, a - b)                                                \
     MPTUNE_BINARY(T, T2, T, __hmul_rn, __hmul2_rn, a * b)                                                \
+    MPTUNE_BINARY(T, T2, T, __hadd_sat, __hadd2_sat, mptune_saturated(T(a + b)))                         \
+    MPTUNE_BINARY(T, T2, T, __hsub_sat, __hsub2_sat, mptune_saturated(T(a - b)))                         \
+    MPTUNE_BINARY(T, T2, T, __hmul_sat, __hmul2_sat, mptune_saturated(T(a * b)))                         \
     MPTUNE_BINARY(T, T2, T, __hdiv, __h2div, a / b)                                                      \
     MPTUNE_BINARY(T, T2, T, __hmax, __hmax2, a > b || b != b ? a : b)                                    \
     MPTUNE_BINARY(T, T2, T, __hmin, __hmin2, a < b || b != b ? a : b)                                    \
@@ -77,6 +90,14 @@ MPTUNE_INLINE T directed(double x, int direction) {
     MPTUNE_MATH(T, T2, hrint, h2rint, rintf)                                                             \
     MPTUNE_INLINE T __hfma(T a, T b, T c) { return MPTUNE_FMA(a, b, c); }                                \
     MPTUNE_INLINE T2 __hfma2(T2 a, T2 b, T2 c) { return {__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)}; } \
+    MPTUNE_INLINE T __hfma_sat(T a, T b, T c) { return mptune_saturated(T(MPTUNE_FMA(a, b, c))); }       \
+    MPTUNE_INLINE T2 __hfma2_sat(T2 a, T2 b, T2 c) {                                                     \
+        return {__hfma_sat(a.x, b.x, c.x), __hfma_sat(a.y, b.y, c.y)};                                   \
+    }                                                                                                    \
+    MPTUNE_INLINE T __hfma_relu(T a, T b, T c) { return mptune_rectified(T(MPTUNE_FMA(a, b, c))); }      \
+    MPTUNE_INLINE T2 __hfma2_relu(T2 a, T2 b, T2 c) {                                                    \
+        return {__hfma_relu(a.x, b.x, c.x), __hfma_relu(a.y, b.y, c.y)};                                 \
+    }                                                                                                    \
     MPTUNE_INLINE bool __hisnan(T a) { return a != a; }                                                  \
     MPTUNE_INLINE int __hisinf(T a) { return a - a == a - a || a != a ? 0 : a > T(0.0f) ? 1 : -1; }      \
     MPTUNE_INLINE float __low2float(T2 a) { return static_cast<float>(a.x); }                            \

@@ -28,7 +28,7 @@ from mptune.registry import load_tunable
 
 PROGRAMS = Path(__file__).parent / "programs"
 #: Of the layer's and the prelude's own.
-OURS = ("bits_as", "directed", "to_integer", "whole")
+OURS = ("bits_as", "directed", "mptune_rectified", "mptune_saturated", "to_integer", "whole")
 #: Calls of the runtime, which are no functions of kernels.
 RUNTIME = re.compile(r"(?:cuda|hip|make_cuda|__cuda)[A-Z]\w*")
 #: How a file is compiled that the layer runs.
@@ -231,3 +231,15 @@ def test_a_product_and_a_sum_of_16_bits_round_once(where: str, to: str, tmp_path
     for bits, ours in zip(given, found, strict=True):
         a, b, c = (Fraction(number(f"{each:x}", to)) for each in bits)
         assert number(ours, to) == rounded(a * b + c, *FORMATS[to][:3], "rn"), [hex(each) for each in bits]
+
+
+@pytest.mark.parametrize(
+    "statement", ["p[1] = p[0] * p[1]", "p[1] += p[0]", "p[1] = -p[0]", "if (p[0] == p[1]) p[1] = p[2]"]
+)
+def test_operators_of_pairs_are_refused_with_what_to_write(statement: str, tmp_path: Path) -> None:
+    program = tmp_path / "pairs.cu"
+    text = f"#include <cuda_fp16.h>\n__global__ void odd(half2* p) {{\n  {statement};\n}}\nint main() {{}}\n"
+    program.write_text(text)
+    (refusal,) = reading.read([program]).refusals
+    assert (refusal.kernel, refusal.extent.line) == ("odd", 3)
+    assert refusal.remedy.endswith("write __hadd2, __hmul2, __hfma2 or their like")

@@ -19,6 +19,11 @@ __global__ void blend(const float* x, const __half* y, __half2* pairs, float* ou
     out[i] = __half2float(hsqrt(__habs(sum))) + __bfloat162float(rough) + __low2float(both) - __half2float(__high2half(both));
     out[i] += __int2float_rz(i * 4194305) * 1e-9f + __double2float_ru(0.1 * x[i]) + (__hgt(a, b) ? 1.0f : 0.0f);
     out[i] += __half22float2(both).y;
+    // 0.25 of numbers that are below 0, above 1, and between.
+    const __half by = __float2half(0.25f), far = __float2half(7.0f);
+    out[i] += 0.25f * __half2float(__hsub_sat(by, far)) + 0.25f * __half2float(__hmul_sat(far, far)) - 0.25f;
+    out[i] += __half2float(__hfma_sat(by, by, by)) - 0.3125f + __half2float(__hfma_relu(by, __hneg(far), by));
+    out[i] += __low2float(__hadd2_sat(__half2half2(by), __half2half2(by))) - 0.5f;
 }
 
 int main() {
