@@ -108,7 +108,11 @@ def find(
     steps = _Steps(known, launched, launch_at, memory, constants)
     roles = {each.name: each.roles for each in launched}
     calls = list(_without_repeats(known, steps.calls(_looked_at(known)), roles))
-    results = _results(known, launched, memory)
+    results = {number: each for number, each in _results(known, launched, memory).items() if number in steps.written}
+    if not results:
+        raise ProgramError(
+            "nothing that the program copies back is computed by kernels that are adopted; copy back what these write"
+        )
     progress = _progress(capture, {number: memory[number] for number in results})
     results = {number: pieces for number, pieces in results.items() if memory[number].name not in progress}
     buffers = [
@@ -709,8 +713,8 @@ def _looked_at(known: _Known) -> list[int]:
     looks = [place for place, each in enumerate(operations) if isinstance(each, Copy) and each.kind == "to_host"]
     if early := sum(place < launches[-1] for place in looks):
         known.notes.append(
-            f"the program looks at results {early} times before its last launch: if it decides by them what to launch, "
-            "the steps launch what it did in this run"
+            f"the program looks at results {early} time{'s' * (early > 1)} before its last launch: if it decides by "
+            "them what to launch, the steps launch what it did in this run"
         )
     return sequence[: max(looks or launches) + 1]
 

@@ -284,7 +284,7 @@ def needed(program: Program, capture: Capture) -> Capture:
         kept.append(index)
     left_out = len(capture.sequence) - len(kept)
     launches = sum(isinstance(capture.different[index], Launch) for index in kept)
-    if not answered or left_out <= launches:
+    if not answered or not launches or left_out <= launches:
         return capture
     return dataclasses.replace(capture, sequence=np.array(kept[::-1], np.uint32))
 

@@ -29,6 +29,7 @@ NO_CHECK = (
         "out_of_step.cu",
         "partly_refused.cu",
         "power_iteration.cu",
+        "refused_first.cu",
         "runtime_calls.cu",
         "short_types.cu",
     ),

@@ -111,6 +111,21 @@ def test_kernels_go_on_beside_one_that_is_refused(tmp_path: Path) -> None:
     assert max(document["errors"].values()) == 0.0
 
 
+def test_what_a_refused_kernel_alone_writes_is_no_output(tmp_path: Path) -> None:
+    _, document = adopt(AdoptSettings((PROGRAMS / "refused_first.cu",)), tmp_path / "halves")
+    roles = {buffer["name"]: buffer["role"] for buffer in document["buffers"]}
+    assert roles == {"d_values": "input", "d_halves": "output"}
+    assert document["errors"] == {"d_halves": 0.0}
+    text = (PROGRAMS / "refused_first.cu").read_text()
+    (tmp_path / "none.cu").write_text(
+        text.replace("cudaMemcpy(halves.data(), d_halves", "if (n < 0) cudaMemcpy(halves.data(), d_halves").replace(
+            "- 2 * halves[i]", "* 0.0"
+        )
+    )
+    with pytest.raises(ProgramError, match="nothing that the program copies back is computed by kernels"):
+        adopt(AdoptSettings((tmp_path / "none.cu",)), tmp_path / "none")
+
+
 def test_a_program_all_of_whose_launched_kernels_are_refused_is(tmp_path: Path) -> None:
     text = (PROGRAMS / "partly_refused.cu").read_text().replace("smooth<<<", "if (argc > 5) smooth<<<")
     (tmp_path / "all.cu").write_text(text.replace("lift<<<", "if (argc > 5) lift<<<"))
