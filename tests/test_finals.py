@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 import sys
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from described import described_run
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mptune.cli.display import _of_rounds
+from mptune.cli.display import _of_rounds, print_run
+from mptune.cli.runs import _print_why_none
 from mptune.emit import select
 from mptune.errors import MptuneError
 from mptune.finals import LEAST_ROUNDS, TIE, Finals, Ratio
@@ -248,7 +250,7 @@ def test_ties_of_as_much_memory_go_to_the_widest_types() -> None:
 
 
 @pytest.mark.usefixtures("noisy_machine")
-def test_of_candidates_of_the_same_types_one_is_named() -> None:
+def test_of_candidates_of_the_same_types_one_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     def twice(trial: Trial, block: int) -> Trial:
         return dataclasses.replace(trial, configuration=Configuration({**trial.configuration, "block": block}))
 
@@ -260,6 +262,12 @@ def test_of_candidates_of_the_same_types_one_is_named() -> None:
     assert len(types) == len(set(types)) > 1
     assert f"{len(types)} configurations of different types" in run.why_undecided
     assert "to tell them from each other" in run.why_undecided
+    # Who asks for the winner is told what to do, and not once more why.
+    _print_why_none(Path("run.db"), run, None)
+    said = capsys.readouterr().err
+    assert f"{len(types)} configurations of different types" in said
+    assert "--configuration 'candidate 1'" in said
+    assert "too noisy" not in said
     # What has been shown with a number is named by it; trials still can be.
     for number, trial in enumerate(run.candidates, 1):
         assert select(run, configuration=f"candidate {number}", kernel=None) is trial
@@ -267,6 +275,20 @@ def test_of_candidates_of_the_same_types_one_is_named() -> None:
     assert select(run, configuration="trial 2", kernel=None) is run.trials[1]
     with pytest.raises(MptuneError, match=f"the candidates 1 to {len(run.candidates)}; 'trial 5' is the one evaluated"):
         select(run, configuration="5", kernel=None)
+
+
+@pytest.mark.usefixtures("noisy_machine")
+def test_a_baseline_that_may_be_the_fastest_is_called_so_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    rounds = [{t.configuration: float(np.exp(0.2 * rng.normal())) for t in (DOUBLE, MIXED)} for _ in range(9)]
+    run = run_of(rounds, [DOUBLE, MIXED], tasks=2.0)
+    assert run.baseline in run.undecided
+    told = {"backend": "host", "device": "one", "sizes": {"n": 1}, "metric": "NRMSE", "configurations": 4, "seed": 1}
+    info = dataclasses.replace(run.info, strategy="random", **told)
+    print_run(Run(info, run.trials, run.state), warnings=False)
+    said = capsys.readouterr().out
+    assert re.search(r"^ +baseline +candidate 1$", said, re.MULTILINE)
+    assert "the baseline may be the fastest itself" in said
 
 
 @pytest.mark.usefixtures("noisy_machine")

@@ -182,8 +182,7 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
     candidates = run.candidates
     if run.undecided:
         second = {f"candidate {i}": trial for i, trial in enumerate(candidates[:_CANDIDATES], 1)}
-    first = "baseline" if len(candidates) == len(run.undecided) else "baseline, a candidate too"
-    trials = {name: trial for name, trial in {first: run.baseline, **second}.items() if trial is not None}
+    trials = {name: trial for name, trial in {"baseline": run.baseline, **second}.items() if trial is not None}
     if trials:
         echo(_comparison(run, trials) + "\n")
         if text := _of_rounds(run, trials):
@@ -192,6 +191,8 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
             echo(times + "\n")
             if text := _mostly_between(trials):
                 echo(wrapped(text) + "\n")
+        if len(candidates) < len(run.undecided):
+            echo("the baseline may be the fastest itself")
         if (more := len(candidates) - _CANDIDATES) > 0:
             echo(f"and {more} more candidates, of other types (--json has all of them)")
         for name, trial in trials.items():

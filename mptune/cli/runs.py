@@ -424,7 +424,10 @@ def _emit_into(
 def _print_why_none(path: Path, run: Run, max_error: float | Mapping[str, float] | None) -> None:
     """Say why a run has no winner."""
     if run.undecided and max_error is None:
-        print_error(f"{path}: {run.why_undecided}, and --configuration chooses one of them")
+        print_error(
+            f"{path}: no winner is named: {len(run.undecided)} configurations of different types are about as fast; "
+            "--configuration 'candidate 1' takes the first of them ('mptune show' lists them and says why)"
+        )
         return
     own = run.objective if max_error is None else run.objective_within(max_error)
     closest = own.closest(run.checked)

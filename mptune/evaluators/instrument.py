@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Self
 
@@ -111,7 +112,7 @@ class _Builds:
             except CompileError as error:
                 raise CompileError(
                     f"{kernel.called} does not compile with types that are chosen when it runs: "
-                    f"{cited(str(error), kernel, base, sizes)}"
+                    f"{_by_name(cited(str(error), kernel, base, sizes), kernel)}"
                 ) from error
         return _Traced(self._backend.device, self._binaries[key], kernel, configuration)
 
@@ -338,6 +339,14 @@ class Instrument:
 def in_widest(kernel: Kernel, configuration: Configuration) -> Configuration:
     """Return a configuration in its kernel's widest types and most accurate policies."""
     return Configuration({**configuration, **{name: values[0] for name, values in kernel.baseline_values().items()}})
+
+
+def _by_name(message: str, kernel: Kernel) -> str:
+    """Return a compiler's message with the names of the kernel's parameters instead of the prelude's own types."""
+    types = [parameter.name for parameter in _of_kind(kernel, PrecisionParameter)]
+    message = re.sub(r" \{aka '[^']*'\}", "", message)
+    message = re.sub(r"mp::type_of_parameter<(\d+)>", lambda found: types[int(found[1])], message)
+    return re.sub(r"mp::traced<\d+>", "(a chosen type)", message)
 
 
 def _of_kind(kernel: Kernel, kind: type[PrecisionParameter | PolicyParameter]) -> list[Any]:

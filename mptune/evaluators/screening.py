@@ -155,7 +155,7 @@ class Screening:
         return {}
 
     def _give_up(self, why: str) -> None:
-        self._failure = (
-            f"no types are ruled out before they are compiled, as there is no instrumented run: {' '.join(why.split())}"
-        )
+        first, _, errors = why.partition("\n")
+        shown = " ".join(f"{first} {errors.partition(chr(10))[0]}".split())
+        self._failure = f"no types are ruled out before they are compiled, as there is no instrumented run: {shown}"
         self._worker.close()

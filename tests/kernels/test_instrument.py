@@ -301,6 +301,14 @@ def test_what_does_not_compile_so_is_said_with_its_line():
     assert "line 5" in str(raised.value)
 
 
+def test_types_of_the_prelude_have_the_names_of_parameters_in_what_does_not_compile():
+    template = SMOOTH.replace("if (i < n)", "double* all = u;\n if (i < n)")
+    with Instrument(smooth(template=template), Sizes({"n": 100})) as instrument, pytest.raises(CompileError) as raised:
+        instrument.errors({})
+    assert "u_type" in str(raised.value)
+    assert "mp::" not in str(raised.value)
+
+
 # -- applications ----------------------------------------------------------------------------------
 
 
