@@ -132,6 +132,7 @@ class Patcher:
         """Take one type where one text has several."""
         for _ in self._classes.classes:  # each round widens one class at least, or settles a template
             before = dict(self.types), dict(self._arguments)
+            self._settle_vectors()
             self._settle_templates()
             self._settle_places()
             self._settle_reads()

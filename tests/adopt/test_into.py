@@ -174,6 +174,23 @@ def test_the_host_fills_and_reads_structs_of_other_types_as_it_did() -> None:
     assert not [problem for unit in again.units for problem in unit.diagnostics() if "narrow" in problem.message]
 
 
+def test_a_vector_that_keeps_its_type_keeps_that_of_others(tmp_path: Path) -> None:
+    path = tmp_path / "turn.cu"
+    path.write_text(
+        "__global__ void turn(const double2* by, double2* x) {\n    double2 a = by[0];\n    x[0] = a;\n}\n"
+        "int main(int, char** bytes) {\n    double2 *by, *x;\n    cudaMalloc(&by, 16);\n    cudaMalloc(&x, 16);\n"
+        "    cudaMemcpy(by, (void*)bytes[0], 16, cudaMemcpyHostToDevice);\n    turn<<<1, 1>>>(by, x);\n}\n"
+    )
+    program = read([path])
+    classes = type_classes(program)
+    made = patch(program, classes, {each.name: "fp32" for each in classes.classes})
+    assert made.changed == ()
+    assert made.notes == (
+        "by: double instead, since what the copy at turn.cu:9 takes does not say its type",
+        "x, a: double instead, since vectors of different types do not convert to each other",
+    )
+
+
 def test_a_template_launched_by_a_template_keeps_its_types() -> None:
     names = [each.name for each in understood("template_kernel.cu")[1].classes if each.scalar == "double"]
     made = patched("template_kernel.cu", dict.fromkeys(names, "fp32"))
