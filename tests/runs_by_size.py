@@ -12,8 +12,9 @@ from awkward_kernel import run_of
 from mptune.kernel import Kernel
 from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
+from mptune.wisdom import Wisdom
 
-__all__ = ["HALF", "POLY", "SINGLE", "at_size", "trial"]
+__all__ = ["HALF", "POLY", "SINGLE", "at_size", "trial", "undecided"]
 
 POLY = own_kernel.kernel
 HALF = {"x_type": "fp16", "y_type": "fp16"}
@@ -54,3 +55,20 @@ def at_size(n: int, slope: float = 0.5, threshold: float | None = 1e-3, **settin
     ]
     made = run_of(POLY, trials, sizes=POLY.resolve_sizes("default", {"n": n}), threshold=threshold)
     return Run(dataclasses.replace(made.info, **settings), trials)
+
+
+def undecided(wisdom: Wisdom, n: int, interval: tuple[float, float] | None, speedup: float = 1.02) -> Wisdom:
+    """Return wisdom in which the run at a size named no winner, and nothing narrow there is faster than this."""
+    (known,) = wisdom.kernels
+    tuned = []
+    for record in known.tuned:
+        timed = [
+            dataclasses.replace(
+                each, is_best=False, time_ms=record.baseline.time_ms / speedup, speedup=speedup, interval=interval
+            )
+            if record.baseline is not None and record.sizes["n"] == n and each.configuration["x_type"] != "fp64"
+            else each
+            for each in record.configurations
+        ]
+        tuned.append(dataclasses.replace(record, configurations=tuple(timed)))
+    return Wisdom((dataclasses.replace(known, tuned=tuple(tuned)),))

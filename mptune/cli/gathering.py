@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mptune.cli import options
-from mptune.cli.display import echo, number, pairs, print_json, table
+from mptune.cli.display import echo, number, pairs, print_json, print_note, table
 from mptune.cli.options import option
 from mptune.markup import plain
 
@@ -38,6 +38,8 @@ def wisdom(files: Sequence[Path], output: Path, json: bool) -> None:
         return
     for known in found.kernels:
         echo(f"{output}: {_of(known)}: {len(known.tuned)} {_runs(known)} at {_count(known)}")
+        if note := _undecided(known):
+            print_note(note)
 
 
 def _of(known: KernelWisdom) -> str:
@@ -53,6 +55,14 @@ def _count(known: KernelWisdom) -> str:
     return "one size" if len(sizes) == 1 else f"{len(sizes)} sizes"
 
 
+def _undecided(known: KernelWisdom) -> str:
+    """Say at which sizes runs named no winner; empty if all did."""
+    sizes = dict.fromkeys(pairs(record.sizes) for record in known.tuned if record.best is None)
+    if not sizes:
+        return ""
+    return f"no winner at {'; '.join(sizes)}: the baseline is used there, unless another is surely faster"
+
+
 def print_wisdom(found: Wisdom) -> None:
     """Print what is known of each kernel on each device: winner and baseline at each size, and errors by size."""
     for index, known in enumerate(found.kernels):
@@ -63,6 +73,8 @@ def print_wisdom(found: Wisdom) -> None:
         rows = [row for record in known.tuned for row in _rows(record)]
         columns = ("sizes", "error limit", "", "time (ms)", "speedup", "error", "unseen", "kept", "configuration")
         echo(table(columns, rows, right=("time (ms)", "speedup", "error", "unseen", "kept")))
+        if note := _undecided(known):
+            echo(f"\n{note}")
         if errors := _errors_by_size(known):
             echo("\n" + errors)
 

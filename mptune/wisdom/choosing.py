@@ -4,8 +4,9 @@ Configurations are ranked by what they lose: their types beside the fastest that
 of their types. At a tuned size that was measured; between two it is interpolated in the logarithms of the sizes, and
 outside it is that of the nearest. What was not measured at the nearest tuned size loses more the farther away it was.
 The first is taken that is valid at the sizes and whose error keeps the budget there with the confidence that is wanted
-(:mod:`mptune.error_growth`). What was verified as the winner of a run under no larger limit needs no model at its own
-sizes, as long as no run saw its types break the budget there, and the baseline's types none anywhere.
+(:mod:`mptune.error_growth`). Narrower types than the baseline's are no choice unless they are surely faster at a tuned
+size. What was verified as the winner of a run under no larger limit needs no model at its own sizes, as long as no run
+saw its types break the budget there, and the baseline's types none anywhere.
 """
 
 from __future__ import annotations
@@ -236,11 +237,12 @@ class Chooser:
         return tuple(math.log(sizes[name]) for name in self.names)
 
     def _ranked(self, losses: Sequence[float], at: int | None) -> list[int]:
-        """Return the numbers of the candidates in order: of equals the winner of a run here, then the least error."""
+        """Return the numbers of the candidates in order: of equals a winner here, a baseline, the least error."""
 
-        def rank(number: int) -> tuple[float, bool, float, int]:
+        def rank(number: int) -> tuple[float, bool, bool, float, int]:
             candidate = self.candidates[number]
-            return losses[number], at not in candidate.sure_at, candidate.errors.get("error", math.inf), number
+            error = candidate.errors.get("error", math.inf)
+            return losses[number], at not in candidate.sure_at, not candidate.is_wide, error, number
 
         return sorted(range(len(self.candidates)), key=rank)
 
@@ -312,7 +314,7 @@ class Chooser:
         speedup = None if wide_loss is None else math.exp(wide_loss - losses[number])
         if candidate.is_wide:
             reason = self._why_wide(sizes, refused) if refused else ""
-            why = f"the baseline, {reason or f'than which nothing known is faster at {text}'}"
+            why = f"the baseline, {reason or f'than which nothing known is surely faster at {text}'}"
             return Choice(candidate.configuration, why, reason, 1.0 if speedup is None else speedup, limits)
         fast = "" if speedup is None else f", about {speedup:.2g} times as fast as the baseline"
         is_measured = at in candidate.losses and self._is_own
@@ -383,6 +385,7 @@ class Chooser:
         sure: dict[Configuration, set[int]] = {}
         broken: set[tuple[tuple[Value, ...], int]] = set()
         winners: dict[int, tuple[float, Configuration]] = {}
+        faster: set[Configuration] = set()
         for record in self.known.tuned:
             number = self.places.index(self._place(record.sizes))
             within = self._is_own and all(
@@ -397,6 +400,10 @@ class Chooser:
             for timed in record.configurations:
                 own = self._own(timed.configuration)
                 time = record.relative_time(timed)
+                if timed.is_faster or own.is_among(wide):
+                    faster.add(own)
+                elif record.baseline is not None:
+                    time = max(time, record.baseline.time_ms)
                 known = times.setdefault(own, {})
                 known[number] = min(time, known.get(number, math.inf))
                 worst = errors.setdefault(own, {})
@@ -404,7 +411,9 @@ class Chooser:
                 sure.setdefault(own, set()).update({number} if timed.is_best and within else ())
                 if timed.is_best and time < winners.get(number, (math.inf,))[0]:
                     winners[number] = time, own
-        least = _least(times, lambda _: None, winners)[None]
+        # What is nowhere surely faster than the baseline gives up accuracy for nothing.
+        times = {configuration: measured for configuration, measured in times.items() if configuration in faster}
+        least = _least(times, lambda _: None, winners).get(None, {})
         of_types = _least(times, self.known.signature_of, winners)
         found = []
         for configuration, measured in times.items():

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from mptune.errors import WisdomError, did_you_mean
+from mptune.finals import TIE
 from mptune.folders import write_whole
 from mptune.space.configuration import Configuration, Value, is_number, is_value, is_whole
 
@@ -86,6 +87,13 @@ class Timed:
     unseen: int = 0
     is_best: bool = False
     is_baseline: bool = False
+
+    @property
+    def is_faster(self) -> bool:
+        """Whether it is surely faster than the baseline, or nothing says that it is not."""
+        if self.is_best or self.speedup is None:
+            return True
+        return self.interval[0] > 1 if self.interval is not None else self.speedup > 1 + TIE
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry of a file."""

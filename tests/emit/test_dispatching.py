@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from awkward_kernel import AWKWARD, NASTY, run_of
 from command_line import caller
-from runs_by_size import POLY, at_size, trial
+from runs_by_size import POLY, at_size, trial, undecided
 from stepper_kernel import STEPPER, SUMS, stepped
 from test_programs import CLANG, HIP_HEADERS, NVCC, _missing, build, needs_gxx, run_program
 
@@ -111,7 +111,8 @@ def expected(chooser: Chooser, sizes: Sequence[Mapping[str, int]], *, widest: bo
 def test_the_header_chooses_as_python_does_at_a_thousand_sizes(tmp_path: Path) -> None:
     runs = [at_size(n, threshold=2e-4) for n in (1000, 4000, 30_000)]
     there = [at_size(n, 0.9, 2e-4, backend="cuda", device="H100", architecture="sm_90") for n in (2000, 9000)]
-    wisdom = wisdom_of(*runs, *there)
+    # At one of the sizes no winner was named, and nothing is surely faster than the baseline there.
+    wisdom = Wisdom((*undecided(wisdom_of(*runs), 4000, (0.9, 1.1)).kernels, *wisdom_of(*there).kernels))
     written = emit_dispatch(wisdom, tmp_path, kernel=POLY)
     assert 4 <= len(written.variants) <= 12
     assert written.fixed == ()

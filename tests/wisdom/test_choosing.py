@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from awkward_kernel import AWKWARD, measured, run_of
-from runs_by_size import HALF, POLY, SINGLE, at_size, trial
+from runs_by_size import HALF, POLY, SINGLE, at_size, trial, undecided
 from stepper_kernel import STEPPER, stepped
 
 import mptune
@@ -87,6 +87,34 @@ def test_without_an_error_limit_any_size_has_the_fastest() -> None:
     free = chooser(at_size(1000, threshold=None), at_size(100_000, threshold=None))
     assert types(free.choose({"n": 10**7}).configuration) == ("fp16", 256)
     assert "no error limit" in free.choose({"n": 10**7}).why
+
+
+@pytest.mark.parametrize(
+    ("interval", "speedup", "is_narrow"),
+    [((0.94, 1.04), 1.02, False), ((1.005, 1.04), 1.02, True), (None, 1.02, False), (None, 1.04, True)],
+)
+def test_accuracy_is_given_up_only_for_what_is_surely_faster(interval: Any, speedup: float, is_narrow: bool) -> None:
+    open_ = undecided(wisdom_of(at_size(4000)), 4000, interval, speedup)
+    found = Chooser(open_.kernels[0], POLY)
+    for n in (1500, 4000, 5000):
+        choice = found.choose({"n": n})
+        assert (choice.configuration["x_type"] != "fp64") is is_narrow
+        assert choice.reason == ""
+    if not is_narrow:
+        assert choice.why == "the baseline, than which nothing known is surely faster at n=5000"
+    # It is a choice where another run was sure of it, but not beside the size at which it is not.
+    both = Chooser(undecided(wisdom_of(at_size(1000), at_size(4000)), 4000, interval, speedup).kernels[0], POLY)
+    kinds = [both.choose({"n": n}).configuration["x_type"] != "fp64" for n in (1000, 4000)]
+    assert kinds == [True, is_narrow]
+
+
+def test_of_equals_without_errors_it_is_the_baseline() -> None:
+    def run(n: int) -> Run:
+        trials = [trial(4, 0.0), trial(1, 0.0, **HALF)]
+        return run_of(POLY, trials, sizes=POLY.resolve_sizes("default", {"n": n}), threshold=1e-3)
+
+    found = Chooser(undecided(wisdom_of(run(1000), run(4000)), 4000, (0.9, 1.1)).kernels[0], POLY)
+    assert [found.choose({"n": n}).configuration["x_type"] for n in (1000, 4000)] == ["fp16", "fp64"]
 
 
 # -- errors --------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pytest
 from awkward_kernel import run_of
 from command_line import caller
 from described import create
-from runs_by_size import HALF, POLY, SINGLE, at_size, trial
+from runs_by_size import HALF, POLY, SINGLE, at_size, trial, undecided
 
 from mptune.errors import WisdomError
 from mptune.objective import Objective
@@ -282,6 +282,11 @@ def test_the_command_gathers_and_show_prints(
     document = json.loads(mptune("show", target, "--json").out)
     assert document == json.loads(target.read_text())
     assert document == json.loads(mptune("wisdom", target, *paths, "-o", target, "--json").out)
+    assert "no winner" not in made.err + shown.out
+    undecided(Wisdom.load(target), 4000, (0.9, 1.1)).save(tmp_path / "open.wisdom.json")
+    note = "no winner at n 4000: the baseline is used there, unless another is surely faster"
+    assert note in mptune("show", tmp_path / "open.wisdom.json").out
+    assert note in mptune("wisdom", tmp_path / "open.wisdom.json", "-o", tmp_path / "again.wisdom.json").err
     before = target.read_bytes()
     (tmp_path / "bad.json").write_text('{"mptune_wisdom": 2}')
     refused = mptune("wisdom", tmp_path / "bad.json", *paths, "-o", target)
