@@ -20,8 +20,9 @@ errors that were measured at some sizes it says a limit that a new input at a ne
 - Inputs may be exact in a narrow type at one size and at no size beside it. What rounding them adds to an error is in
   proportion to how much they are rounded, so that at other sizes it is larger by that factor at most, which is without
   bound where all of them are exact: such a size speaks for itself alone.
+- So does a size with an error of 0, whatever its inputs are: what the kernel computes of them
+  may be exact there, such as 1 / n. How far that goes it does not say.
 - It is never below an error that was measured at sizes that are all smaller or equal.
-- An error of 0 stands for smaller sizes only. How far exactness goes it does not say.
 - Nothing is said of sizes that are far from all that were measured: beyond them, or in a gap between two.
 
 Everything here is pure and on plain numbers.
@@ -67,7 +68,7 @@ class SizedError:
 
     Attributes:
         sizes: the problem sizes by name.
-        worst: the largest error of the draws; infinite where a result was not finite.
+        worst: the largest error of the draws, 0 if all were exact; infinite where a result was not finite.
         draws: how many there were.
         mean: the mean error, if it is known.
         rounded: by size, how much its inputs are rounded beside those at sizes next to it, 0 to 1; of others it is 1
@@ -133,6 +134,11 @@ class ErrorGrowth:
         ends = self.tops.tolist(), self.bottoms.tolist()
         object.__setattr__(self, "_plain", (tuple(points), self.slopes.tolist(), self.beyond.tolist(), *ends))
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether something is exact at all measured sizes, which speak for themselves alone."""
+        return bool(np.isinf(self.log_kinder).any(axis=1).all())
+
     def limit(self, sizes: Mapping[str, int]) -> float:
         """Return what the error at some sizes is at most; infinite where nothing can be said.
 
@@ -147,17 +153,16 @@ class ErrorGrowth:
         found, floor, is_near = math.inf, -math.inf, False
         for point, worst, limit, room, shift, kinder in points:
             away = max(abs(here - there) for here, there in zip(at, point, strict=True))
-            is_near = is_near or (worst < math.inf and away <= LOG_REACH)
             up = [max(0.0, here - there) for here, there in zip(inside, point, strict=True)]
             down = sum(max(0.0, there - here) for here, there in zip(at, point, strict=True))
             if any(up) or any(over):
-                growth = max(sum(map(mul, way, up)) for way in slopes) + growth_beyond + self.lift
-                limit = limit + growth if limit > -math.inf else math.inf
+                limit += max(sum(map(mul, way, up)) for way in slopes) + growth_beyond + self.lift
             if down > _TINY:
                 limit += room * math.expm1(down / 2) + shift
             moved = [k for k, here, there in zip(kinder, at, point, strict=True) if abs(here - there) > _TINY]
             if (more := max(moved, default=0.0)) > 0:
                 limit = limit + more if limit > -math.inf else math.inf
+            is_near = is_near or (limit < math.inf and away <= LOG_REACH)
             found = min(found, limit + below)
             if worst > floor and all(there <= here for here, there in zip(at, point, strict=True)):
                 floor = worst
@@ -171,20 +176,18 @@ class ErrorGrowth:
         up = np.maximum((at - over)[:, None, :] - self.log_sizes, 0.0)
         grows = (up > 0).any(axis=2) | (over > 0).any(axis=1, keepdims=True)
         growth = (up @ self.slopes.T).max(axis=2) + (over @ self.beyond.T).max(axis=1)[:, None] + self.lift
-        # What was exact is so at smaller sizes alone.
-        unknown = np.where(np.isneginf(self.log_limits), math.inf, self.log_limits) + growth
         down = np.maximum(self.log_sizes - at[:, None, :], 0.0).sum(axis=2)
         below = _BELOW * np.maximum(self.bottoms - at, 0.0).sum(axis=1)
         wider = self.log_rooms * np.expm1(down / 2) + below[:, None] + np.where(down > _TINY, self.log_shifts, 0.0)
         moved: NDArray[np.bool_] = np.greater(np.abs(at[:, None, :] - self.log_sizes), _TINY)
         more = np.where(moved, self.log_kinder, 0.0).max(axis=2)
         own = np.where(np.isneginf(self.log_limits) & (more > 0), math.inf, self.log_limits)
-        least = (np.where(grows, unknown, own) + wider + more).min(axis=1)
+        limits = own + np.where(grows, growth, 0.0) + wider + more
         smaller = (self.log_sizes <= at[:, None, :]).all(axis=2)
         floor = np.where(smaller, self.log_worst, -math.inf).max(axis=1)
-        known = self.log_sizes[self.log_worst < math.inf]
-        is_near = (np.abs(at[:, None, :] - known).max(axis=2) <= LOG_REACH).any(axis=1)
-        found = np.where(is_near, np.maximum(least, floor), math.inf)
+        is_close = np.abs(at[:, None, :] - self.log_sizes).max(axis=2) <= LOG_REACH
+        is_near = (is_close & (limits < math.inf)).any(axis=1)
+        found = np.where(is_near, np.maximum(limits.min(axis=1), floor), math.inf)
         return np.where(found < _LARGEST, np.exp(np.minimum(found, _LARGEST)) * _ROOM, math.inf)
 
 
@@ -217,6 +220,8 @@ def fitted(points: Sequence[SizedError], confidence: float = 0.95) -> ErrorGrowt
     rounded = np.array([[point.rounded.get(name, 1.0) for name in names] for point in points])
     with np.errstate(divide="ignore"):
         kinder = -np.log(rounded)
+    is_exact = np.isneginf(log_worst)
+    kinder[is_exact] = math.inf
     # As they would be with inputs that are rounded as at other sizes.
     elsewhere = np.where(np.ptp(log_sizes, axis=0) > _TINY, kinder, 0.0).max(axis=1)
     known = np.isfinite(log_worst) & np.isfinite(elsewhere)
@@ -232,6 +237,9 @@ def fitted(points: Sequence[SizedError], confidence: float = 0.95) -> ErrorGrowt
     has_error = np.isfinite(log_worst)
     new = levels + quantile * spread * np.sqrt(1 + 1 / draws)
     log_limits = np.where(is_sure | ~has_error, log_worst, np.maximum(log_worst, new))
+    # Beside errors of the same size there is nothing exact about it.
+    is_same = (np.abs(log_sizes[:, None, :] - log_sizes) <= _TINY).all(axis=2)
+    log_limits[is_exact & (is_same & ~is_exact).any(axis=1)] = math.inf
     # Where the middle is not known, the spread says how far above it the worst may be.
     is_known = np.array([point.mean is not None and 0 < point.mean <= point.worst < math.inf for point in points])
     with np.errstate(invalid="ignore"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import own_kernel
@@ -37,21 +37,23 @@ def trial(
     return Trial(kernel.configuration(values), status, "", Measurement(metrics | dict(further or {})))
 
 
-def at_size(n: int, slope: float = 0.5, threshold: float | None = 1e-3, **settings: Any) -> Run:
+def at_size(
+    n: int, slope: float = 0.5, threshold: float | None = 1e-3, exact: Sequence[str] = (), **settings: Any
+) -> Run:
     """Return a run in which fp16 is four times as fast as fp64 and has the error 1e-4 at n = 1000, fp32 twice and 1e-7.
 
-    Blocks of 256 are the best from n = 10000 on, and of 64 below.
+    Blocks of 256 are the best from n = 10000 on, and of 64 below. What is exact has an error of 0.
     """
-    grown = (n / 1000) ** slope
+    half, single = (0.0 if t in exact else error * (n / 1000) ** slope for t, error in (("fp16", 1e-4), ("fp32", 1e-7)))
     fast, slow = (256, 64) if n >= 10000 else (64, 256)
     trials = [
         trial(4.0, 1e-16, block=fast),
         trial(5.0, 1e-16, 3, block=slow),
-        trial(1.0, 1e-4 * grown, block=fast, **HALF),
-        trial(1.3, 1e-4 * grown, 3, block=slow, **HALF),
-        trial(2.0, 1e-7 * grown, 3, block=fast, **SINGLE),
-        trial(2.4, 1e-7 * grown, 1, block=slow, **SINGLE),
-        trial(3.9, 1e-4 * grown, 3, block=128, **HALF),
+        trial(1.0, half, block=fast, **HALF),
+        trial(1.3, half, 3, block=slow, **HALF),
+        trial(2.0, single, 3, block=fast, **SINGLE),
+        trial(2.4, single, 1, block=slow, **SINGLE),
+        trial(3.9, half, 3, block=128, **HALF),
     ]
     made = run_of(POLY, trials, sizes=POLY.resolve_sizes("default", {"n": n}), threshold=threshold)
     return Run(dataclasses.replace(made.info, **settings), trials)

@@ -214,14 +214,24 @@ def test_sizes_varied_together_leave_open_which_of_them_errors_grow_with() -> No
     assert apart.limit({"M": 200, "N": 100}) > 1.3 * apart.limit({"M": 100, "N": 100})
 
 
-def test_errors_of_zero_say_nothing_of_larger_sizes() -> None:
+def test_errors_of_zero_say_nothing_of_other_sizes() -> None:
     exact = fitted([point(0.0, n=100), point(0.0, n=1000)])
-    assert [exact.limit({"n": n}) for n in (50, 100, 400, 1000, 1001)] == [0, 0, 0, 0, math.inf]
-    later = fitted([point(0.0, n=100), point(1e-5, n=1000)])
-    assert later.limit({"n": 60}) == 0
-    assert later.limit({"n": 999}) == pytest.approx(1e-5, rel=0.01)
-    assert 1e-5 < later.limit({"n": 251}) < 1.2e-5
-    assert later.limit({"n": 2000}) == pytest.approx(4e-5, rel=0.01)
+    assert [exact.limit({"n": n}) for n in (50, 100, 400, 1000, 1001)] == [math.inf, 0, math.inf, 0, math.inf]
+    assert exact.is_exact
+    # Beside others they change nothing, except at their own sizes.
+    for zero, other, queries in (
+        (100, point(1e-5, n=1000), (60, 99, 101, 240, 251, 999, 1000, 2000)),
+        (262_144, SizedError({"n": 65_536}, 1e-2, DRAWS, 8e-3), (65_535, 65_536, 100_000, 262_143, 262_145, 10**6)),
+    ):
+        both, alone = fitted([point(0.0, n=zero), other]), fitted([other])
+        assert not both.is_exact
+        assert [both.limit({"n": n}) for n in queries] == pytest.approx([alone.limit({"n": n}) for n in queries])
+        assert both.limit({"n": zero}) == (0 if zero < other.sizes["n"] else pytest.approx(other.worst))
+
+
+def test_exactness_that_other_draws_of_the_same_size_refute_gives_no_limit() -> None:
+    few = point(1e-5, draws=2, n=1000)
+    assert fitted([few, point(0.0, n=1000)]).limit({"n": 1000}) == fitted([few]).limit({"n": 1000}) > 1.5e-5
 
 
 def test_what_lies_above_the_power_law_lifts_what_is_said_beyond() -> None:

@@ -355,7 +355,9 @@ class Chooser:
         signature, limits = next(iter(refused.items()))
         types = ", ".join(f"{name}={value}" for name, value in zip(self.known.signature, signature, strict=True))
         most = ", ".join(
-            f"{_short(name)} up to {limit:.2g}" if math.isfinite(limit) else f"an unknown {_short(name)}"
+            f"{_short(name)} up to {limit:.2g}"
+            if math.isfinite(limit)
+            else f"an unknown {_short(name)}{self._why_unknown(signature, name)}"
             for name, limit in limits.items()
             if limit > self.budget[name]
         )
@@ -363,6 +365,11 @@ class Chooser:
             f"nothing faster is sure to keep {self._budget_text()} at {_words(sizes)} with {self.confidence:.0%} "
             f"confidence ({types}: {most})"
         )
+
+    def _why_unknown(self, signature: tuple[Value, ...], name: str) -> str:
+        growth = self.growth.get((signature, name))
+        is_exact = growth is not None and growth.is_exact
+        return ", as what is exact at the tuned sizes need not be so here" if is_exact else ""
 
     def _in_reach(self, index: int, size: int) -> bool:
         here = math.log(size)

@@ -135,6 +135,18 @@ def test_the_header_chooses_as_python_does_at_a_thousand_sizes(tmp_path: Path) -
 
 
 @needs_gxx
+def test_so_it_does_where_errors_are_zero_at_some_sizes_and_beside_them(tmp_path: Path) -> None:
+    exact = {1024: ["fp16"], 4096: ["fp16", "fp32"], 65_536: ["fp16"], 10**6: ["fp16", "fp32"]}
+    wisdom = wisdom_of(at_size(3000), *(at_size(n, exact=kinds) for n, kinds in exact.items()))
+    emit_dispatch(wisdom, tmp_path, kernel=POLY)
+    (known,) = wisdom.kernels
+    sizes = [{"n": n + step} for n in (600, 1024, 2000, 3000, 4096, 9000, 40_000, 65_536, 10**6) for step in (-1, 0, 1)]
+    found = asked(tmp_path, POLY, (known.backend, known.device, known.architecture), sizes)
+    assert found == expected(Chooser(known, POLY), sizes)
+    assert ["fp16" in each for each in found[-6:]] == [False, True, False] * 2
+
+
+@needs_gxx
 def test_so_it_does_for_several_sizes_several_limits_and_constraints(tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
     runs = [plane_at(w, h, rng) for w, h in ((40, 100), (300, 100), (40, 900), (2000, 5000), (600, 600))]

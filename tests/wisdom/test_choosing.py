@@ -162,6 +162,22 @@ def test_more_confidence_and_fewer_draws_need_more_room() -> None:
     assert at(1.6e-7, 0.99)[0] == "fp64"
 
 
+def test_errors_of_zero_at_round_sizes_say_nothing_of_those_beside_them() -> None:
+    def chosen(found: Chooser, *at: int) -> list[Any]:
+        return [types(found.choose({"n": n}).configuration)[0] for n in at]
+
+    all_exact = chooser(*(at_size(n, exact=("fp16", "fp32")) for n in (16_384, 65_536)))
+    assert chosen(all_exact, 16_384, 65_536) == ["fp16", "fp16"]
+    for n in (16_383, 16_385, 60_000, 65_535, 65_537):
+        choice = all_exact.choose({"n": n})
+        assert types(choice.configuration)[0] == "fp64"
+        assert "an unknown error, as what is exact at the tuned sizes need not be so here" in choice.why
+    # A size at which they are not exact speaks for others, those that are do not.
+    mixed = chooser(at_size(50_000), at_size(65_536, exact=("fp16", "fp32")), budget={"error": 1e-6})
+    assert chosen(mixed, 49_999, 60_000, 65_535) == ["fp64", "fp64", "fp64"]
+    assert chosen(chooser(at_size(50_000), budget={"error": 2e-6}), 49_999, 60_000) == ["fp32", "fp32"]
+
+
 def test_the_winner_of_a_run_stands_at_its_own_size_under_no_smaller_limit() -> None:
     few = run_of(POLY, [trial(4, 1e-16), trial(1, 9e-4, 3, **HALF)], threshold=1e-3)
     assert types(chooser(few).choose({"n": 5003}).configuration)[0] == "fp16"
