@@ -60,7 +60,7 @@ _MOST_PROBED: Final = 20
 #: Of numbers that a program prints, when its sums have another order.
 _LARGEST_DIFFERENCE: Final = 1e-6
 #: By how much numbers are changed for fresh inputs, the first that does not break the answer.
-_CHANGES: Final = (0.1, 0.01, 0.001)
+_CHANGES: Final = (0.1, 0.01, 0.001, 0.0001)
 #: Of an answer in the program's own types, against the program's own: the same operations in another order, at most.
 _LARGEST_ERROR: Final = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-1}
 #: The same where it is within that with literals of the program's own types, which take others in a template.
@@ -83,6 +83,7 @@ class AdoptSettings:
         metric: how the outputs are compared; None for the default.
         loops: of C++ that become kernels besides those that OpenMP has in parallel: functions, or ``FILE:LINE``.
         kernels: those that are tuned; of all others, the types and blocks stay the program's. Empty for all.
+        vary: by what part of itself a number changes at most for fresh inputs, 0 for none; None to find out.
         time_limit_s: how long a run of the program may take.
     """
 
@@ -95,6 +96,7 @@ class AdoptSettings:
     metric: str | None = None
     loops: tuple[str, ...] = ()
     kernels: tuple[str, ...] = ()
+    vary: float | None = None
     time_limit_s: float = 60.0
 
 
@@ -150,9 +152,10 @@ def adopt(
 
         on_progress("comparing it with the program")
         made, check, classes, zeroed = _faithful(program, classes, functools.partial(written, None))
-        if made.found.draws.of != "data":
-            on_progress("finding out what fresh inputs can be")
-            made = _with_draws(made, functools.partial(written, classes=classes, zeroed=zeroed))
+        on_progress("finding out what fresh inputs can be")
+        made = _with_draws(
+            made, functools.partial(written, classes=classes, zeroed=zeroed), settings.vary, captured.seconds
+        )
         document = _document(made, folder, program, settings, captured, found, check.errors, time.monotonic() - began)
         document |= {"zeroed": zeroed, "needed_only": needed_only, "draws": dataclasses.asdict(made.found.draws)}
         document["notes"] += [*_notes_of_parts(whole, captured, refused), *_notes_of_templates(made)]
@@ -186,6 +189,8 @@ def _completed(settings: AdoptSettings) -> AdoptSettings:
                 defines, includes = {**given, **defines}, [*includes, *folders]
     if settings.types < 1:
         raise ProgramError(f"--types {settings.types}: expected at least one precision parameter")
+    if settings.vary is not None and not 0 <= settings.vary < 1:
+        raise ProgramError(f"--vary {settings.vary:g}: expected a part of each number from 0 to below 1, such as 0.01")
     if settings.metric is not None:
         resolve(settings.metric)
     for include in settings.includes:
@@ -622,14 +627,25 @@ def _are_cut_alike(ours: NDArray[Any], theirs: NDArray[Any]) -> bool:
     return bool((apart <= 1).all()) and np.count_nonzero(apart) <= _LARGEST_SHARE * apart.size
 
 
-def _with_draws(made: Adopted, written: Callable[[Draws], Adopted]) -> Adopted:
-    """Return what was made with fresh inputs that change its answer and do not break it, if there are such."""
+def _with_draws(made: Adopted, written: Callable[[Draws], Adopted], vary: float | None, seconds: float) -> Adopted:
+    """Return what was made with fresh inputs that do not break its answer, if there are such.
+
+    Args:
+        made: with those that are tried first.
+        written: makes it with others.
+        vary: the largest change that the user gave; of data it is taken unseen.
+        seconds: how long a run takes, about.
+    """
+    first = made.found.draws.of
+    if vary == 0 or (vary and first == "data"):
+        return written(Draws("data" if vary else "nothing", vary))
     others = ("computed", "numbers")
-    ways = ("constants", *others) if made.found.draws.of == "constants" else others
-    for draws in (Draws(of, by) for of in ways for by in _CHANGES):
+    ways = {"data": ("data",), "constants": ("constants", *others)}.get(first, others)
+    for draws in (Draws(of, by) for of in ways for by in ((vary,) if vary else _CHANGES)):
         if made.found.draws != draws:
             made = written(draws)
-        if made.found.draws == draws and has_fresh_answer(made.folder / f"{made.name}.py"):
+        definition = made.folder / f"{made.name}.py"
+        if made.found.draws == draws and has_fresh_answer(definition, seconds, may_stay=draws.of == "data"):
             return made
     return written(Draws("nothing", 0.0))
 

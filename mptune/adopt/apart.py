@@ -37,6 +37,8 @@ __all__ = ["InstrumentApart", "answer", "has_fresh_answer"]
 #: How long a run may take for a start, with what is compiled for it.
 _STARTING_S: Final = 60.0
 _ANSWER_S: Final = 300.0
+#: Of how long a program takes, how long may what was written of it, with fresh inputs.
+_LONGER: Final = 10.0
 #: As programs are compiled, whose digits are compared.
 _AS_THE_PROGRAM: Final = ("-ffp-contract=off",)
 _LARGEST_BLOCK: Final = 1024
@@ -75,12 +77,18 @@ def answer(definition: Path, *, contracts: bool) -> tuple[Outputs, CompileError 
     return found
 
 
-def has_fresh_answer(definition: Path) -> bool:
-    """Whether a fresh input has another answer than the first one, of about the same size."""
+def has_fresh_answer(definition: Path, seconds: float, *, may_stay: bool) -> bool:
+    """Whether a fresh input has another answer than the first one, of about the same size.
+
+    Args:
+        definition: of what is run.
+        seconds: how long a run takes, about.
+        may_stay: whether outputs may be the same.
+    """
     child = PythonChild("mptune.adopt.apart:tell_change", keeps_output=True)
     try:
-        child.send(str(definition))
-        return child.receive(_STARTING_S) is True
+        child.send((str(definition), may_stay))
+        return child.receive(_STARTING_S + _LONGER * seconds) is True
     except (ChildEnded, TimeoutError):
         return False
     finally:
@@ -187,15 +195,16 @@ def tell_answer(channel: Channel) -> None:
 
 def tell_change(channel: Channel) -> None:
     """Answer whether a fresh input of a definition has another answer than the first one, of about the same size."""
-    application = _loaded(Path(channel.recv()))
+    definition, may_stay = channel.recv()
+    application = _loaded(Path(definition))
     first, fresh = (_outputs(application, draw) for draw in (FIRST, Draw(Stream.UNSEEN)))
     changes = []
     for name, values in first.items():
         if values.dtype.kind == "f":
             one, other = (np.linalg.norm(found.astype(np.float64).ravel()) for found in (values, fresh[name]))
             is_like = bool(np.isfinite(fresh[name]).all()) and one / _LARGEST_CHANGE <= other <= one * _LARGEST_CHANGE
-            changes.append(is_like and not np.array_equal(values, fresh[name]))
-    channel.send(bool(changes) and all(changes))
+            changes.append(is_like and (may_stay or not np.array_equal(values, fresh[name])))
+    channel.send((may_stay or bool(changes)) and all(changes))
 
 
 def _loaded(definition: Path) -> Application:

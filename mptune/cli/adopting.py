@@ -117,6 +117,7 @@ _GIVEN = {
     "types": "--types",
     "kernels": "--kernel",
     "loops": "--loop",
+    "vary": "--vary",
 }
 
 

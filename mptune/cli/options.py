@@ -247,6 +247,13 @@ _OF_PROGRAMS: Final = (
     option(
         "--loop loops", "FUNCTION|FILE:LINE...", "Make a loop of C++ a kernel that OpenMP does not have in parallel."
     ),
+    option(
+        "--vary",
+        "SHARE",
+        "By what part of it each number of a program changes at most for fresh inputs; 0 for none.",
+        type=float,
+        show_default="0.1, or less where the answer needs it",
+    ),
 )
 
 
@@ -259,7 +266,7 @@ def of_programs(command: Command) -> Command:
 
 def taken_of_programs(given: dict[str, Any]) -> dict[str, Any]:
     """Take from what a command was given how a program is adopted, by the fields of ``AdoptSettings``."""
-    names = ("types", "defines", "includes", "compile_commands", "kernels", "loops")
+    names = ("types", "defines", "includes", "compile_commands", "kernels", "loops", "vary")
     found = {name: given.pop(name) for name in names}
     return {name: value for name, value in found.items() if value is not None and value not in ((), {})}
 

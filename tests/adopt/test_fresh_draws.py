@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 from mptune.adopt.adopting import AdoptSettings, adopt
+from mptune.adopt.parsing import ProgramError
 from mptune.adopt.sizes import run_at
 from mptune.adopt.writing import CHANGED
 from mptune.backends import get_backend
 from mptune.buffers.data import make_inputs
 from mptune.buffers.draws import FIRST, Draw, Stream
 from mptune.checking import check_application
+from mptune.cli.adopting import print_adopted
 from mptune.kernel import Application
 from mptune.kernel.limits import widest
 from mptune.launching import ApplicationLauncher, Arrays, inputs_from
@@ -128,3 +130,35 @@ def test_what_is_copied_to_variables_of_the_device_counts_and_is_changed(tmp_pat
     for changed in (fresh, other):
         assert 0 < np.abs(np.log(changed / own)).max() < 2.2 * 1.2 * 0.21
     assert not np.array_equal(fresh, other)
+
+
+def test_data_change_by_less_where_the_answer_would_be_of_another_size(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The forces between particles that are moved into each other are larger by many powers of ten."""
+    _, document = adopt(AdoptSettings((PROGRAM.with_name("repelling.cu"),)), tmp_path / "chain")
+    assert document["draws"] == {"of": "data", "by": 0.001}
+    print_adopted(document)
+    assert "fresh inputs change by up to 0.1% each floating-point number" in capsys.readouterr().out
+    own, fresh, other = (
+        answer(tmp_path / "chain", draw) for draw in (FIRST, *(Draw(Stream.UNSEEN, n) for n in (0, 1)))
+    )
+    for changed in (fresh, other):
+        assert 0.25 < np.linalg.norm(changed) / np.linalg.norm(own) < 4
+        assert not np.array_equal(own, changed)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.0])
+def test_how_much_data_change_may_be_given(share: float, tmp_path: Path) -> None:
+    _, document = adopt(AdoptSettings((PROGRAM.with_name("repelling.cu"),), vary=share), tmp_path / "chain")
+    assert document["draws"] == {"of": "data" if share else "nothing", "by": share}
+    application = load_tunable(tmp_path / "chain")
+    sizes = application.resolve_sizes()
+    own, fresh = (make_inputs(application, sizes, 0, draw)["d_place"] for draw in (FIRST, Draw(Stream.UNSEEN)))
+    assert 0.8 * share <= np.abs(fresh / own - 1).max() <= share
+
+
+@pytest.mark.parametrize("share", [1.0, -0.1, float("nan")])
+def test_a_share_that_may_turn_signs_is_refused(share: float, tmp_path: Path) -> None:
+    with pytest.raises(ProgramError, match=rf"^--vary {share:g}: expected .* from 0 to below 1, such as 0.01$"):
+        adopt(AdoptSettings((PROGRAM,), vary=share), tmp_path / "spread")
