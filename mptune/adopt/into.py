@@ -67,6 +67,10 @@ _PRINTED: Final = 1e-6
 _HARMLESS: Final = re.compile(r"|double|float|half|__half|\(?-?[\d.]+([eE][-+]?\d+)?[fFlLuU]{0,2}\)?")
 _MACRO: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _ERROR_LINE: Final = re.compile(r"([^\s:()]+?)(?::(\d+)|\((\d+)\))(?::\d+)?: (?:fatal )?error")
+#: How the parts of a reduction become one number.
+_COMBINED: Final[Mapping[str, Callable[[NDArray[Any]], Any]]] = {
+    "+": np.sum, "-": np.sum, "*": np.prod, "max": np.max, "min": np.min,
+}  # fmt: skip
 #: Files that a compiler makes, and others of a program's folder that are not copied.
 _BUILT: Final = (".o", ".obj", ".a", ".so", ".exe", ".dll", ".ptx", ".cubin", ".fatbin", ".gch", ".pyc")
 _LARGEST_BYTES: Final = 16 << 20
@@ -148,8 +152,11 @@ def into(
         notes += _widest_of_kernels(record, program, classes, trial)
         notes += _not_carried_over(record, program, trial, patched, found.info.backend)
         on_progress("running both")
-        theirs = _Reader(program, classes).answer(captured, own_types(classes))
-        again, ours = _answer_of(program, classes, patched, built, record, arguments, Path(scratch) / "patched")
+        reader = _Reader(program, classes)
+        theirs, left = reader.answer(captured, own_types(classes)), reader.reduced(captured, own_types(classes))
+        again, ours, ours_left = _answer_of(
+            program, classes, patched, built, record, arguments, Path(scratch) / "patched"
+        )
         judged = _judged(found, objective, record, ours, theirs)
         runs = (
             (captured, again)
@@ -162,12 +169,13 @@ def into(
         tolerance = max(objective.limits.values(), default=_PRINTED)
         printed = told_apart(runs[0].output, runs[1].output, tolerance)
         limit = objective.limits.get("error", max(objective.limits.values(), default=math.inf))
+        judged = _with_reduced(judged, found, limit, ours_left, left)
         written = compared_files(
             runs[0],
             runs[1],
             type_in_files(program),
             paddings(program),
-            lambda new, old: _error_in_file(found, new, old),
+            lambda new, old: _error_of_other(found, new, old),
         )
         judged = _with_files(judged, written, limit)
         times = _times((original, built), arguments, Path(scratch))
@@ -522,8 +530,8 @@ def _answer_of(
     record: _Record,
     arguments: Sequence[str],
     folder: Path,
-) -> tuple[Capture, dict[str, Turns]]:
-    """Run a patched program; return what it did, and its answer."""
+) -> tuple[Capture, dict[str, Turns], dict[str, _Reduced]]:
+    """Run a patched program; return what it did, its answer, and what its loops reduce."""
     types: Mapping[str, str] = patched.types
     if program.originals:  # its loops have to be cut out again
         texts = {file.path: file.text for file in patched.changed}
@@ -531,7 +539,8 @@ def _answer_of(
         classes = type_classes(program)
         types = own_types(classes)
     captured = capture(_built_to_record(program, built), arguments, folder, may_fail=True)
-    return captured, _Reader(program, classes).answer(captured, types)
+    reader = _Reader(program, classes)
+    return captured, reader.answer(captured, types), reader.reduced(captured, types)
 
 
 def _compiled(
@@ -668,8 +677,8 @@ def _judged(
     }
 
 
-def _error_in_file(found: Run, ours: NDArray[Any], theirs: NDArray[Any]) -> float:
-    """Return the error of numbers in a file, by the run's metric where that can be taken of them."""
+def _error_of_other(found: Run, ours: NDArray[Any], theirs: NDArray[Any]) -> float:
+    """Return the error of numbers that the run has no error of, by its metric where that can be taken of them."""
     if np.array_equal(ours, theirs, equal_nan=True):
         return 0.0
     try:
@@ -677,6 +686,43 @@ def _error_in_file(found: Run, ours: NDArray[Any], theirs: NDArray[Any]) -> floa
     except MptuneError:  # one of rows of a matrix, say
         error = evaluate_outputs({"file": ours}, {"file": theirs}, "NRMSE").error
     return math.inf if math.isnan(error) else error
+
+
+@dataclass(frozen=True, slots=True)
+class _Reduced:
+    """What a loop leaves in a variable, but for what was in it before.
+
+    Attributes:
+        value: the number.
+        is_nothing: whether it is within the rounding errors of the program as it is, so that no digit of it is right.
+    """
+
+    value: float
+    is_nothing: bool
+
+
+def _with_reduced(
+    judged: Mapping[str, Any],
+    found: Run,
+    limit: float,
+    ours: Mapping[str, _Reduced],
+    theirs: Mapping[str, _Reduced],
+) -> dict[str, Any]:
+    """Return what is said of an answer with that of what loops reduce: larger than of the parts where these cancel."""
+    if judged["not_judged"] or judged["error"] is None:
+        return dict(judged)
+    errors = {
+        name: _error_of_other(found, np.array([ours[name].value]), np.array([each.value]))
+        for name, each in theirs.items()
+        if name in ours and not each.is_nothing
+    }
+    broken = [f"the error of {name}, as the loop leaves it, is {e:.3g}" for name, e in errors.items() if not e <= limit]
+    return {
+        **judged,
+        "error": _finite(max([judged["error"], *errors.values()])),
+        "within": judged["within"] and not broken,
+        "notes": [*judged["notes"], *broken],
+    }
 
 
 def _is_within(file: Compared, limit: float) -> bool | None:
@@ -781,6 +827,28 @@ class _Reader:
                 numbers = [None if each is None else _widened(each[part]) for each in copies]
                 fields.append((f"{name}.{part}" if name else "", numbers))
         return {name or f"{_UNNAMED}{i}": turns for i, (name, turns) in enumerate([*whole, *fields])}
+
+    def reduced(self, captured: Capture, types: Mapping[str, str]) -> dict[str, _Reduced]:
+        """Return what loops made of the parts that their last launches left, by their kernels and variables."""
+        found: dict[str, _Reduced] = {}
+        launches = {launch.kernel: launch for launch in captured.launches()}
+        kernels = {kernel.name: [each.name for each in kernel.parameters] for kernel in self.program.kernels}
+        for loop in (loop for loop in self.program.loops if loop.kernel in launches.keys() & kernels.keys()):
+            launch, parameters = launches[loop.kernel], kernels[loop.kernel]
+            stored = self._of_launch(launch, types)
+            for name, sign in loop.reduced.items():
+                place = launch.arguments[parameters.index(f"{name}_parts")]
+                kind = stored.get(place.allocation) if isinstance(place, Place) else None
+                turns = captured.turns.get(place.allocation, ()) if isinstance(place, Place) else ()
+                data = captured.joined(turns[0]) if turns else None
+                if data is None or kind is None or sign not in _COMBINED:
+                    continue
+                parts = _widened(_elements(data, kind))[: launch.grid[0]].astype(np.float64)
+                with np.errstate(over="ignore", invalid="ignore"):
+                    value = float(_COMBINED[sign](parts))
+                    rounding = launch.grid[0] * launch.block[0] * np.finfo(np.float64).eps * np.abs(parts).sum()
+                found[f"{loop.kernel}.{name}"] = _Reduced(value, sign != "*" and abs(value) <= rounding)
+        return found
 
     def _of_symbol(self, name: str, types: Mapping[str, str]) -> np.dtype[Any] | None:
         """Return how a variable in the device's memory holds its numbers; None if it is not known."""

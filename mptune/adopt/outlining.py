@@ -102,11 +102,13 @@ class CutLoop:
         kernel: its name.
         body: what its threads do, in the text that it was cut out of.
         names: by clang's name for a variable from outside the loop, what the kernel calls it.
+        reduced: by what the variables are combined that it reduces (``+``), by the kernel's names for them.
     """
 
     kernel: str
     body: Extent
     names: Mapping[str, str]
+    reduced: Mapping[str, str]
 
 
 def outlined(
@@ -266,7 +268,7 @@ class _Outliner:
                 self.refusals.append(Refusal(error.extent, error.what, error.remedy, loop.function.name, is_loop=True))
                 continue
             self._kernels.add(name)
-            self.loops.append(CutLoop(name, piece.body, piece.names))
+            self.loops.append(CutLoop(name, piece.body, piece.names, dict(piece.reduced())))
             self._replace(loop, kernel, launch)
             cut.append(loop)
         if cut:
@@ -570,7 +572,7 @@ class _Cut:
                 raise self._unsafe(self._loop.node, f"reduces the array {names}", remedy)
             self._reductions |= dict.fromkeys(re.findall(r"\w+", names), sign)
 
-    def _reduced(self) -> list[tuple[str, str]]:
+    def reduced(self) -> list[tuple[str, str]]:
         """Return the variables that it reduces, and by what; without those that it does not use."""
         return [(name, sign) for name, sign in self._reductions.items() if name in self._own]
 
@@ -877,7 +879,7 @@ class _Cut:
         (threads,) = _BLOCKS[1]
         parameters: list[str] = []
         shared, start, keep, fold, leave = [], [], [], [], []
-        for name, sign in self._reduced():
+        for name, sign in self.reduced():
             type_of_it = self._own[name]
             neutral, combine = _REDUCTIONS[sign]
             parameters.append(f"{type_of_it}* {name}_parts")
@@ -927,7 +929,7 @@ class _Cut:
             grid.append(f"(mptune_{xyz} + {width - 1}) / {width}")
         given = [parameter.passed for parameter in self._parameters()]
         before, after = "", ""
-        for name, sign in self._reduced():
+        for name, sign in self.reduced():
             type_of_it, room, combine = self._own[name], f"mptune_room_{name}", _REDUCTIONS[sign][1]
             before += (
                 f" static {type_of_it}* {name}_parts = nullptr; static long long {room} = 0;"

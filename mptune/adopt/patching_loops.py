@@ -61,6 +61,7 @@ class _LoopPatcher(Patcher):
 
     def settle(self) -> None:
         """Take wider types for the classes whose type cannot be written where it would have to be."""
+        self._settle_sums()
         for each in self._classes.classes:
             if self._bits(each.name) == 16:
                 self._widen([each.name], "fp32", "plain C++ has no type of 16 bits that all compilers take")
@@ -70,6 +71,17 @@ class _LoopPatcher(Patcher):
         self._settle_constants()
         self._settle_variables()
         self._settle_texts()
+
+    def _settle_sums(self) -> None:
+        """Keep the type of what a loop adds all of its numbers to: a kernel's blocks add few, and the host their sums.
+
+        (Of numbers, the largest is the same in the type that they have.)
+        """
+        for loop in self._program.loops:
+            for name in (name for name, sign in loop.reduced.items() if sign in "+-*"):
+                of_it = {(loop.kernel, each) for each in (name, f"{name}_shared", f"{name}_parts")}
+                found = [c.name for c in self._classes.classes if any((m.function, m.name) in of_it for m in c.members)]
+                self._keep(found, f"a loop reduces all of its numbers to one {name}, a kernel those of a block")
 
     def _settle_constants(self) -> None:
         """Numbers that loops are given, and constants of the host as well, are converted where loops use them."""

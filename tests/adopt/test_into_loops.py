@@ -56,13 +56,14 @@ def test_declarations_of_what_loops_use_follow_their_types() -> None:
         "void pluck(float* height, int n) {",
         "for (int i = 0; i < n; ++i) height[i] = std::min(i, n - 1 - i) * 2.0f / n;",
         "double energy(const float* height, const float* speed, int n) {",
-        "float total = 0.0;",
         "const float slope = height[i] - height[i - 1];",
     ]
     assert made.types["square"] == "fp64"
     (new,) = made.changed  # loops may be named by their lines
     assert new.text.count("\n") == new.path.read_text().count("\n")
     assert made.notes == (
+        "total_parts, total_shared, total: double instead, since a loop reduces all of its numbers to one total, "
+        "a kernel those of a block",
         "square: still double in memory, and made float where loops use it, since more than its numbers are used at "
         "loops_in_place.cpp:46",
     )
@@ -137,6 +138,42 @@ def test_short_types_and_vectors_of_its_own() -> None:
     assert any("plain C++ has no type of 16 bits" in note for note in made.notes)
     with pytest.raises(ProgramError, match="give them other names yourself"):
         narrowed(PROGRAMS / "own_vectors.cpp")
+
+
+def test_sums_of_loops_keep_their_type() -> None:
+    made = narrowed(PROGRAMS / "long_sums.cpp")
+    assert changes(made)[:3] == [
+        "std::vector<float> signal(n);",
+        "double power = 0.0, drift = 0.0, balance = 0.0; float largest = 0.0;",
+        "const float square = signal[i] * signal[i];",
+    ]
+    assert [made.types[name] for name in ("power", "balance", "largest")] == ["fp64", "fp64", "fp32"]
+    assert (
+        "power_parts, power_shared, power: double instead, since a loop reduces all of its numbers to one power, "
+        "a kernel those of a block"
+    ) in made.notes
+
+
+def test_sums_are_compared_as_loops_leave_them(tmp_path: Path) -> None:
+    source = PROGRAMS / "long_sums.cpp"
+    _, said = adopt(AdoptSettings((source,)), tmp_path / "adopted")
+    names = [parameter["name"] for parameter in said["parameters"]]
+    metric = ", ".join(f"{name}_parts: NMAE" for name in ("power", "drift", "balance", "largest"))
+    fields = {"kernel": said["name"], "metric": metric, "threshold": 1e-6, "adopted": said}
+    fields["parameters"] = [{"name": name, "kind": "precision", "values": ("fp64", "fp32")} for name in names]
+    trial = Trial(
+        Configuration(dict.fromkeys(names, "fp32")),
+        Status.OK,
+        "",
+        Measurement({"time_ms": 1.0, "error": 1e-7}),
+        key="1" * 32,
+    )
+    run = described_run(fields, [trial])
+    document = into(run, trial, run.objective, IntoSettings(source, tmp_path / "new.cpp"), on_progress=lambda _: None)
+    assert document["within"] is False
+    assert max(document["errors"].values()) < 1e-6 < document["error"] < 1e-3  # of the parts, and of what they make
+    told = [note.split(",")[0] for note in document["notes"] if "as the loop leaves it" in note]
+    assert told == ["the error of main_loop.drift"]  # and not of the balance, which is but rounding errors
 
 
 def test_a_program_of_loops_is_patched_run_and_compared(tmp_path: Path) -> None:
