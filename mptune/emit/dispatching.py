@@ -131,7 +131,9 @@ def emit_dispatch(
         "kernel": found.name,
         "application": "",
         "description": found.description,
-        "sizes": [{"name": size, "value": largest[size]} for size in found.sizes["default"]],
+        "sizes": [
+            {"name": size, "value": largest[size], "most": found.largest_size(size)} for size in found.sizes["default"]
+        ],
         "fixed_sizes": sorted(fixed),
         "arguments": [argument.name for argument in found.arguments],
         "variants": variants,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 import reprlib
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -16,7 +17,7 @@ import numpy as np
 
 from mptune.errors import KernelError, UnknownNameError
 from mptune.expressions import Expression
-from mptune.kernel.declarations import Argument, Range, Sizes, check_precision
+from mptune.kernel.declarations import Argument, Range, Role, Sizes, check_precision
 from mptune.kernel.work import Work
 from mptune.precision import Precision, precision
 from mptune.regions import Over, Reduce, RegionalMetric, over_regions
@@ -141,7 +142,7 @@ class Tunable(ABC):
 
         Raises:
             UnknownNameError: no such preset or size.
-            KernelError: a size below 1.
+            KernelError: a size below 1, or no whole number.
         """
         if not self.sizes:
             raise KernelError(f"{self.called} has no sizes of its own: it is part of an application; tune that")
@@ -151,11 +152,30 @@ class Tunable(ABC):
         for name, value in (overrides or {}).items():
             if name not in values:
                 raise UnknownNameError(f"size of {self.called}:", name, values)
-            values[name] = int(value)
+            values[name] = self.whole_size(name, value)
         for name, value in values.items():
             if value < 1:
                 raise KernelError(f"size {name}={value} of {self.called} is below 1")
         return Sizes(values)
+
+    def whole_size(self, name: str, value: Any) -> int:
+        """Return the value of a size.
+
+        Raises:
+            KernelError: it is no whole number.
+        """
+        try:
+            plain = value.item() if isinstance(value, np.ndarray | np.generic) else value
+            if not isinstance(plain, bool):
+                return operator.index(int(plain) if isinstance(plain, float) and plain.is_integer() else plain)
+        except (TypeError, ValueError):
+            pass
+        raise KernelError(f"{self.called}: size {name} is a whole number, not {reprlib.repr(value)}")
+
+    def largest_size(self, name: str) -> int:
+        """Return the largest value of a size that the argument of its name can hold."""
+        types = [a.dtype for a in self.arguments if a.name == name and a.role is Role.SCALAR and a.dtype is not None]
+        return min(int(np.iinfo(each).max) for each in ["int64", *types])
 
     def shape_of(self, argument: Argument, sizes: Sizes) -> tuple[int, ...]:
         """Return the shape of a buffer at these sizes, those of its data included."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -160,8 +161,9 @@ class Chooser:
             is_there: says of a candidate whether it may be chosen; without it all may, and what was never measured.
 
         Raises:
-            KernelError: not even a configuration in the baseline's types is valid there.
+            KernelError: not even a configuration in the baseline's types is valid there, or no argument holds a size.
         """
+        self._require_held(sizes)
         here = self._place(sizes)
         distances = [math.dist(place, here) for place in self.places]
         at = next((number for number, distance in enumerate(distances) if distance < _CLOSE), None)
@@ -199,8 +201,9 @@ class Chooser:
             is_there: says of a candidate whether it may be chosen; without it all may, and what was never measured.
 
         Raises:
-            KernelError: no configuration in the baseline's types is valid there.
+            KernelError: no configuration in the baseline's types is valid there, or no argument holds a size.
         """
+        self._require_held(sizes)
         here = self._place(sizes)
         distances = [math.dist(place, here) for place in self.places]
         losses = self._losses(here, distances)
@@ -232,6 +235,12 @@ class Chooser:
 
     def _keeps(self, limits: Mapping[str, float]) -> bool:
         return all(limits.get(name, math.inf) <= budget for name, budget in self.budget.items())
+
+    def _require_held(self, sizes: Mapping[str, int]) -> None:
+        for name in self.names:
+            if sizes[name] > (most := self.kernel.largest_size(name)):
+                shown = reprlib.repr(sizes[name])
+                raise KernelError(f"size {name} of {self.kernel.called} is at most {most}, not {shown}")
 
     def _place(self, sizes: Mapping[str, int]) -> Place:
         return tuple(math.log(sizes[name]) for name in self.names)

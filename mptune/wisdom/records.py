@@ -26,6 +26,9 @@ FORMAT_VERSION: Final = 1
 #: By this member a file is recognised; its value is the version.
 _MARK: Final = "mptune_wisdom"
 _LARGEST_BYTES: Final = 16 << 20
+#: Between these are all times, in ms, and their ratios.
+_LEAST: Final = 1e-30
+_MOST: Final = 1e30
 _MOST_SIZES: Final = 32
 _LARGEST_SIZE: Final = 2**53
 #: An error that is as large as its limit may have kept it but for rounding.
@@ -347,6 +350,10 @@ def _is_positive(value: Any) -> bool:
     return is_number(value) and value > 0
 
 
+def _is_measured(value: Any) -> bool:
+    return is_number(value) and _LEAST <= value <= _MOST
+
+
 def _is_error(value: Any) -> bool:
     return value is None or (is_number(value) and value >= 0)
 
@@ -448,14 +455,14 @@ class _Reader:
         for name in kernel.signature:
             if name not in values:
                 self._fail(f"{where}.configuration", f"a value of {name}", "none")
-        time_ms = self._member(entry, "time_ms", where, "a number above 0", _is_positive)
-        speedup = self._member(entry, "speedup", where, "a number above 0", _is_positive, None)
+        time_ms = self._member(entry, "time_ms", where, f"a number from {_LEAST:g} to {_MOST:g}", _is_measured)
+        speedup = self._member(entry, "speedup", where, f"a number from {_LEAST:g} to {_MOST:g}", _is_measured, None)
         interval = self._member(
             entry,
             "interval",
             where,
-            "two numbers above 0",
-            lambda v: isinstance(v, list) and len(v) == 2 and all(map(_is_positive, v)),
+            f"two numbers from {_LEAST:g} to {_MOST:g}",
+            lambda v: isinstance(v, list) and len(v) == 2 and all(map(_is_measured, v)),
             None,
         )
         return Timed(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import operator
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -210,7 +209,7 @@ def sizes_of_arrays(
         KernelError: an array has a shape that no size gives, or a size is not known from any of them.
     """
     wanted = tuple(kernel.sizes["default"])
-    found = {name: _whole(kernel, name, value) for name, value in given.items()}
+    found = {name: kernel.whole_size(name, value) for name, value in given.items()}
     shapes: dict[str, tuple[int, ...]] = {}
     for argument in kernel.arguments:
         if argument.name not in inputs:
@@ -218,7 +217,7 @@ def sizes_of_arrays(
         shape = getattr(inputs[argument.name], "shape", None)
         shape = np.shape(inputs[argument.name]) if shape is None else shape
         if argument.role is Role.SCALAR and argument.name in wanted and not shape:
-            found.setdefault(argument.name, _whole(kernel, argument.name, inputs[argument.name]))
+            found.setdefault(argument.name, kernel.whole_size(argument.name, inputs[argument.name]))
         elif len(shape) == len(argument.shape):
             shapes[argument.name] = tuple(shape)
     axes = [
@@ -236,13 +235,6 @@ def sizes_of_arrays(
         if size not in found and size not in otherwise:
             raise KernelError(f"{kernel.called}: no array says what size {size} is: give it ({size}=...)")
     return {size: found.get(size, otherwise.get(size, 0)) for size in wanted}
-
-
-def _whole(kernel: Kernel, name: str, value: Any) -> int:
-    try:
-        return operator.index(value.item() if isinstance(value, np.ndarray | np.generic) else value)
-    except (TypeError, ValueError):
-        raise KernelError(f"{kernel.called}: size {name} is a whole number, not {value!r}") from None
 
 
 def _shape_of(kernel: Kernel, name: str) -> tuple[str, ...]:

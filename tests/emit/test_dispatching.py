@@ -135,6 +135,16 @@ def test_the_header_chooses_as_python_does_at_a_thousand_sizes(tmp_path: Path) -
 
 
 @needs_gxx
+def test_there_is_no_variant_for_sizes_that_an_argument_cannot_hold(tmp_path: Path) -> None:
+    wisdom = wisdom_of(at_size(1000), at_size(10**9))
+    emit_dispatch(wisdom, tmp_path, kernel=POLY)
+    (known,) = wisdom.kernels
+    sizes = [{"n": n} for n in (0, 1000, 10**9, 2**31 - 1, 2**31, 2**53)]
+    found = asked(tmp_path, POLY, (known.backend, known.device, known.architecture), sizes)
+    assert [bool(each) for each in found] == [False, True, True, True, False, False]
+
+
+@needs_gxx
 def test_so_it_does_where_errors_are_zero_at_some_sizes_and_beside_them(tmp_path: Path) -> None:
     exact = {1024: ["fp16"], 4096: ["fp16", "fp32"], 65_536: ["fp16"], 10**6: ["fp16", "fp32"]}
     wisdom = wisdom_of(at_size(3000), *(at_size(n, exact=kinds) for n, kinds in exact.items()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -442,6 +443,20 @@ def test_sizes_that_no_array_has_are_asked_for() -> None:
         KernelError, match=r"input 'in0' of kernel shaped has an axis of 10, which no w makes of w\*\*3"
     ):
         sizes_of_arrays(cubes, {"in0": np.zeros(10)}, {"f": 1, "h": 1}, {})
+
+
+def test_sizes_are_whole_numbers_that_their_argument_holds() -> None:
+    tuned = mptune.TunedKernel(at_size(1000), at_size(4000), kernel=POLY)
+    for given in (2.5, "7", True, np.True_, None, math.nan, math.inf, np.zeros(2)):
+        with pytest.raises(KernelError, match=r"^kernel poly: size n is a whole number, not "):
+            tuned.choose({"n": given})  # type: ignore[dict-item]
+    for given in (2000, 2e3, np.int64(2000), np.float64(2000)):
+        assert types(tuned.choose({"n": given}).configuration)[0] == "fp16"  # type: ignore[dict-item]
+    # The kernel takes an int32.
+    assert types(tuned.choose({"n": 2**31 - 1}).configuration)[0] == "fp64"
+    for large in (2**31, 2**53, 10**400):
+        with pytest.raises(KernelError, match=r"^size n of kernel poly is at most 2147483647, not "):
+            tuned.choose({"n": large})
 
 
 def test_a_size_that_is_no_argument_is_given_by_its_name() -> None:
