@@ -242,14 +242,14 @@ def _bundled_of(info: RunInfo) -> Tunable:
     if info.kernel not in (*bundled_kernels(), *bundled_applications()):
         raise KernelError(
             f"the run is of {what} {info.kernel!r}, which is not a bundled one: give its definition with --kernel "
-            f"FILE.py{file}"
+            f"FILE.py, in Python as kernel= or application={file}"
         )
     kernel = load_tunable(info.kernel)
     is_bundled = recorded is None or (recorded.parent.name, recorded.stem) == (f"{kernel.what}s", info.kernel)
     if not is_bundled and info.definition_hash != definition_hash(kernel):
         raise KernelError(
             f"the {what} {info.kernel!r} of the run is not the bundled one: give its definition with --kernel "
-            f"FILE.py{file}"
+            f"FILE.py, in Python as kernel= or application={file}"
         )
     return kernel
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import warnings
 from collections.abc import Mapping
@@ -158,11 +159,11 @@ class TunedKernel:
 
         Raises:
             UnknownNameError: the kernel has no size of a name given.
-            KernelError: not even a baseline is valid there.
+            KernelError: no size is given, or not even a baseline is valid there.
         """
         if self._by_size is None:
             raise MptuneError(f"{self.kernel.called} has one configuration: give runs at several sizes, or wisdom")
-        return self._by_size.choose(self.kernel.resolve_sizes("default", {**self.sizes, **sizes}))
+        return _chosen_at(self._by_size, self.sizes, sizes)
 
     def _choose_at(self, sizes: Sizes) -> None:
         """Set what calls at these sizes use; warn of the baseline the first time."""
@@ -215,7 +216,7 @@ class TunedApplication:
 
     Attributes:
         application: the definition.
-        sizes: those of the run.
+        sizes: those of the last call, before it those of the run or the largest of the wisdom.
         configuration: what calls at these sizes use.
         reason: why that is the baseline; empty if it is the best, or was asked for.
 
@@ -241,18 +242,18 @@ class TunedApplication:
             if not isinstance(self._by_size.kernel, Application):
                 raise KernelError(f"the wisdom is of the {self._by_size.kernel.called}: mptune.TunedKernel calls it")
             self.application, self._backend = self._by_size.kernel, self._by_size.backend
-            self.sizes = self.application.resolve_sizes("default", self._by_size.sizes)
+            self._own_sizes = self.application.resolve_sizes("default", self._by_size.sizes)
             notes = self._by_size.remarks
         else:
             self.application = application_of_run(source.info, application)
             self._backend, _, self._matches = _matched([source], backend)
-            self.sizes = sizes_of(source, self.application)
+            self._own_sizes = sizes_of(source, self.application)
             notes = remarks(source.info, self.application)
         self._chosen = None if configuration is None else self._named(configuration)
         self._lock = threading.Lock()
         self._at: dict[tuple[tuple[str, int], ...], tuple[Configuration, str]] = {}
         self._launchers: dict[Configuration, ApplicationLauncher] = {}
-        self.configuration, self.reason = self._choice(self.sizes)
+        self._choose_at(self._own_sizes)
         for remark in () if self.reason else notes:
             warnings.warn(f"{self.application.name}: {remark}", stacklevel=2)
 
@@ -283,11 +284,11 @@ class TunedApplication:
         given, all_sizes = inputs_from(self.application, sizes, inputs)
         arrays = in_memory_of(self._backend, given)
         with self._lock:
-            configuration, reason = self._choice(sizes)
-            if reason:
+            self._choose_at(sizes)
+            if self.reason:
                 outputs = self._run_baseline(sizes, given, all_sizes, arrays)
             else:
-                outputs, trouble = self._launcher(configuration).run(given, all_sizes, arrays)
+                outputs, trouble = self._launcher(self.configuration).run(given, all_sizes, arrays)
                 if trouble and self._chosen is None:
                     warnings.warn(f"{self.application.name} uses the baseline for this call: {trouble}", stacklevel=2)
                     outputs = self._run_baseline(sizes, given, all_sizes, arrays)
@@ -309,6 +310,19 @@ class TunedApplication:
     ) -> None:
         self.close()
 
+    def choose(self, sizes: Mapping[str, int]) -> Choice:
+        """Return what calls at some sizes use, and why; those that are not given are those of the last call.
+
+        Raises:
+            UnknownNameError: the application has no size of a name given.
+            KernelError: no size is given, or not even a baseline is valid there.
+            MptuneError: a configuration was asked for, or it is of a run.
+        """
+        if self._by_size is None or self._chosen is not None:
+            raise MptuneError(f"{self.application.called} has one configuration: give wisdom, and no configuration=")
+        choice = _chosen_at(self._by_size, self.sizes, sizes)
+        return dataclasses.replace(choice, configuration=self.application.own(choice.configuration))
+
     def _named(self, configuration: int | str | Mapping[str, Any]) -> Configuration:
         if isinstance(configuration, int):
             configuration = str(configuration)
@@ -328,7 +342,7 @@ class TunedApplication:
             return application.resolve_sizes(size)
         if not isinstance(size, Mapping | None):
             raise KernelError(
-                f"{application.called}: size= takes a preset's name or sizes by name, such as {dict(self.sizes)}, "
+                f"{application.called}: size= takes a preset's name or sizes by name, such as {dict(self._own_sizes)}, "
                 f"not {size!r}"
             )
         told = dict(size or {})
@@ -340,7 +354,7 @@ class TunedApplication:
                 # One that is transposed says nothing, and is refused with what is expected.
                 if all(int(axis) == extent for axis, extent in axes if axis.isdecimal()):
                     for axis, extent in axes:
-                        if axis in self.sizes:
+                        if axis in self._own_sizes:
                             said.setdefault(axis, {}).setdefault(int(extent), {})[argument.name] = None
         for axis, arrays in said.items():
             extents = [f"{extent} in {', '.join(map(repr, names))}" for extent, names in arrays.items()]
@@ -349,12 +363,14 @@ class TunedApplication:
             if len(extents) > 1:
                 raise KernelError(f"{application.called}: size {axis} is {', but '.join(extents)}")
         found = {axis: extent for axis, arrays in said.items() for extent in arrays}
-        return application.resolve_sizes("default", {**self.sizes, **found, **told})
+        return application.resolve_sizes("default", {**self._own_sizes, **found, **told})
+
+    def _choose_at(self, sizes: Sizes) -> None:
+        """Set what calls at these sizes use; warn of the baseline the first time."""
+        self.sizes = sizes
+        self.configuration, self.reason = (self._chosen, "") if self._chosen is not None else self._choice(sizes)
 
     def _choice(self, sizes: Sizes) -> tuple[Configuration, str]:
-        """Return what calls at these sizes use, and why that is the baseline; warn of it the first time."""
-        if self._chosen is not None:
-            return self._chosen, ""
         key = tuple(sizes.items())
         if key not in self._at:
             if isinstance(self._run, Run):
@@ -364,7 +380,7 @@ class TunedApplication:
                 choice = self._by_size.choose(sizes)
                 self._at[key] = self.application.own(choice.configuration), choice.reason
             if reason := self._at[key][1]:
-                warnings.warn(f"{self.application.name} uses the baseline: {reason}", stacklevel=3)
+                warnings.warn(f"{self.application.name} uses the baseline: {reason}", stacklevel=4)
         return self._at[key]
 
     def _run_baseline(self, sizes: Sizes, given: Mapping[str, Any], all_sizes: Sizes, arrays: Arrays) -> dict[str, Any]:
@@ -380,6 +396,13 @@ class TunedApplication:
         if configuration not in self._launchers:
             self._launchers[configuration] = ApplicationLauncher(self.application, configuration, self._backend)
         return self._launchers[configuration]
+
+
+def _chosen_at(by_size: BySize, last: Sizes, sizes: Mapping[str, int]) -> Choice:
+    """Return what is used at some sizes; those that are not given are those of the last call."""
+    if not sizes:
+        raise KernelError(f"{by_size.kernel.called}: choose(sizes) takes sizes by name, such as {dict(last)}")
+    return by_size.choose(by_size.kernel.resolve_sizes("default", {**last, **sizes}))
 
 
 def _matched(runs: list[Run], backend: str | Backend) -> tuple[Backend, Run, bool]:

@@ -20,6 +20,7 @@ from mptune.errors import KernelError, MptuneError, UnknownNameError
 from mptune.kernel import Scalar
 from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
+from mptune.wisdom import gather, read_sources
 
 POWER = application()
 WIDE: dict[str, Any] = {"scale.block": 64}
@@ -92,12 +93,45 @@ def test_other_sizes_get_the_baseline_unless_a_configuration_was_asked_for(tuned
         found = tuned(**smaller)
     expected, _, _ = run_once(POWER, WIDE, smaller, sizes)
     assert np.array_equal(found["x"], expected["x"])
+    assert tuned.configuration == POWER.configuration(WIDE)
+    assert tuned.reason.startswith("the run was made at n=37, not at n=20")
+    assert dict(tuned.sizes) == {"n": 20}
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # it is said once
         assert np.array_equal(tuned(**smaller, size={"n": 20})["x"], expected["x"])
     with TunedApplication(a_run(), POWER, NARROW) as chosen:
         expected, _, _ = run_once(POWER, NARROW, smaller, sizes)
         assert np.array_equal(chosen(**smaller)["x"], expected["x"])
+
+
+def test_of_wisdom_it_says_what_it_takes_at_which_sizes() -> None:
+    wisdom = gather(read_sources([a_run(sizes=POWER.resolve_sizes("default", {"n": n})) for n in (20, 40)]))
+    with TunedApplication(wisdom, POWER) as tuned:
+        for n, values, reason in (
+            (20, NARROW, ""),
+            (400, WIDE, "errors cannot be told: n=400 is more than 4 times off"),
+        ):
+            sizes = POWER.resolve_sizes("default", {"n": n})
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                tuned(**inputs(np.random.default_rng(3), sizes))
+            assert [Path(each.filename).name for each in told] == ([Path(__file__).name] if reason else [])
+            assert tuned.sizes == sizes
+            assert tuned.configuration == POWER.configuration(values)
+            assert tuned.reason.startswith(reason)
+            choice = tuned.choose({"n": n})
+            assert (choice.configuration, choice.reason) == (tuned.configuration, tuned.reason)
+        assert "the winner of a run there" in tuned.choose({"n": 40}).why
+        assert tuned.sizes["n"] == 400
+        with pytest.raises(
+            KernelError, match=r"application power: choose\(sizes\) takes sizes by name, such as {'n': 4"
+        ):
+            tuned.choose({})
+        with pytest.raises(UnknownNameError, match="'m'"):
+            tuned.choose({"m": 3})
+    for fixed in (TunedApplication(wisdom, POWER, NARROW), TunedApplication(a_run(), POWER)):
+        with pytest.raises(MptuneError, match="application power has one configuration: give wisdom, and no config"):
+            fixed.choose({"n": 30})
 
 
 @pytest.mark.parametrize(
@@ -155,7 +189,7 @@ def test_a_run_of_another_device_or_definition_is_told(given: dict[str, Any]) ->
     assert tuned.configuration == POWER.configuration(WIDE)
     with pytest.raises(KernelError, match="application power has changed since the run: parameter 'a_type' had"):
         TunedApplication(a_run(parameters=[{"name": "a_type", "kind": "precision", "values": ["bf16"]}]), POWER)
-    with pytest.raises(KernelError, match="give its definition"):
+    with pytest.raises(KernelError, match=r"give its definition with --kernel FILE.py, in Python as kernel= or applic"):
         TunedApplication(a_run())
     with pytest.raises(KernelError, match=r"mptune.TunedApplication runs it"):
         TunedKernel(a_run(), kernel=None)

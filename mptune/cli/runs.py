@@ -348,11 +348,11 @@ def _emit_dispatch(
     json: bool,
 ) -> int:
     """Write the variants that wisdom chooses among; return the exit code."""
-    from mptune.emit import emit_dispatch
-    from mptune.wisdom import Wisdom, kernel_of, remarks_on
+    from mptune.emit import emit_dispatch, single_kernel_of
+    from mptune.wisdom import Wisdom, remarks_on
 
     wisdom = Wisdom.load(path)
-    found, known = kernel_of(wisdom, kernel)
+    found, known = single_kernel_of(wisdom, kernel)
     for note in remarks_on(known[0], found):
         print_note(f"{path}: {note}")
     given = [options.parse_sizes(found, text.split(","))[1] for text in sizes]

@@ -27,9 +27,9 @@ from mptune.prelude import prelude
 from mptune.run import json_document
 from mptune.space.configuration import Configuration
 from mptune.unseen import CONFIDENCE
-from mptune.wisdom import LOSS_BY_DISTANCE, Candidate, Chooser, Wisdom, budget_of, kernel_of
+from mptune.wisdom import LOSS_BY_DISTANCE, Candidate, Chooser, KernelWisdom, Wisdom, budget_of, kernel_of
 
-__all__ = ["Dispatch", "emit_dispatch"]
+__all__ = ["Dispatch", "emit_dispatch", "single_kernel_of"]
 
 #: At so many sizes it is looked what is chosen: only that is compiled.
 _SAMPLES: Final = 3000
@@ -95,12 +95,7 @@ def emit_dispatch(
         KernelError: its sizes come from the data.
         MptuneError: a file of a name exists and was not emitted, or cannot be written.
     """
-    found, known = kernel_of(wisdom, kernel, metric)
-    if not isinstance(found, Kernel):
-        raise KernelError(
-            f"{found.called} cannot be emitted of wisdom, which only a single kernel can: mptune.TunedApplication "
-            "chooses by size from Python, and mptune emit RUN.db writes one size of it"
-        )
+    found, known = single_kernel_of(wisdom, kernel, metric)
     if found.data_sizes:
         raise KernelError(
             f"{found.called}: {', '.join(found.data_sizes)} comes from the data (data_sizes=), which what is emitted "
@@ -156,6 +151,23 @@ def emit_dispatch(
     write_files(Path(folder), texts)
     pairs = tuple((launch.configuration, launch.fixed) for launch in ordered)
     return Dispatch(found.name, pairs, budget, tuple(sorted(fixed)), Path(folder), tuple(texts))
+
+
+def single_kernel_of(
+    wisdom: Wisdom, kernel: Tunable | str | Path | None = None, metric: str | None = None
+) -> tuple[Kernel, list[KernelWisdom]]:
+    """Return the kernel that is meant, as of :func:`kernel_of`; an application is refused, if need be undefined."""
+    meant = {each.kernel: each.is_of_application for each in wisdom.kernels if kernel in (None, each.kernel)}
+    found = None
+    if len(meant) > 1 or not any(meant.values()):
+        found, known = kernel_of(wisdom, kernel, metric)
+        if isinstance(found, Kernel):
+            return found, known
+    called = found.called if found is not None else f"application {next(iter(meant))}"
+    raise KernelError(
+        f"{called} cannot be emitted of wisdom, which only a single kernel can: mptune.TunedApplication "
+        "chooses by size from Python, and mptune emit RUN.db writes one size of it"
+    )
 
 
 # -- what is compiled ----------------------------------------------------------------------------

@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from mptune.error_growth import LOG_REACH, REACH, ErrorGrowth, SizedError, fitted
-from mptune.errors import ConstraintError, EmptySpaceError, KernelError, UnknownNameError, WisdomError
+from mptune.errors import ConstraintError, EmptySpaceError, KernelError, MptuneError, UnknownNameError, WisdomError
 from mptune.kernel import Application, Kernel, Sizes, Tunable
 from mptune.kernel.limits import device_constraints, space_on, widest
-from mptune.space.configuration import Configuration, Value
+from mptune.space.configuration import Configuration, Value, is_number
 from mptune.space.constraints import Constraint, compile_constraint, with_canonical_precisions
 from mptune.space.parameters import PrecisionParameter
 from mptune.space.search_space import SearchSpace
@@ -128,6 +128,7 @@ class Chooser:
 
     Raises:
         WisdomError: the wisdom has other sizes than the kernel, or values that the kernel has not.
+        MptuneError: the confidence is not between 0 and 1.
     """
 
     def __init__(
@@ -140,6 +141,8 @@ class Chooser:
         *,
         is_own: bool = True,
     ) -> None:
+        if not (is_number(confidence) and 0 < confidence < 1):
+            raise MptuneError(f"confidence is a number between 0 and 1, such as {CONFIDENCE:g}, not {confidence!r}")
         self.known = known
         self.kernel = kernel
         self.budget = dict(budget_of([known]) if budget is None else budget)

@@ -230,6 +230,12 @@ class KernelWisdom:
         return self.kernel, self.backend, self.device, self.architecture, self.metric, metrics
 
     @property
+    def is_of_application(self) -> bool:
+        """Whether several kernels were tuned as one: their own parameters are called ``KERNEL.PARAMETER``."""
+        timed = (each for record in self.tuned for each in record.configurations)
+        return any("." in name for each in timed for name in each.configuration)
+
+    @property
     def where(self) -> str:
         """The device in words."""
         return f"{self.device} ({self.backend}, {self.architecture})"

@@ -330,6 +330,16 @@ def test_calls_have_the_configuration_for_their_sizes(x: Any, tmp_path: Path) ->
         assert "error at most" in tuned.choose({"n": 1200}).why
 
 
+def test_what_cannot_be_asked_is_refused_in_words() -> None:
+    found = wisdom_of(at_size(1000), at_size(4000))
+    tuned = mptune.TunedKernel(found, kernel=POLY)
+    with pytest.raises(KernelError, match=r"kernel poly: choose\(sizes\) takes sizes by name, such as {'n': 4000}"):
+        tuned.choose({})
+    for wrong in (2, 0, 1, float("nan"), "95%"):
+        with pytest.raises(MptuneError, match=r"confidence is a number between 0 and 1, such as 0\.95, not "):
+            mptune.TunedKernel(found, kernel=POLY, confidence=wrong)  # type: ignore[arg-type]
+
+
 def test_runs_of_several_sizes_are_wisdom(x: Any) -> None:
     tuned = mptune.TunedKernel(at_size(1000), at_size(4000), kernel=POLY)
     tuned(x=x[:2000])
