@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 
 import pytest
 
 from mptune import cli
-from mptune.registry import bundled_kernels
+from mptune.cli.options import parse_several_sizes, parse_sizes, ready_sizes
+from mptune.registry import bundled_kernels, load_tunable
 from mptune.tuner import TuneSettings, tune
 
 ROOT = Path(__file__).parent.parent
@@ -40,6 +42,17 @@ def test_every_command_shown_exists(monkeypatch: pytest.MonkeyPatch, command: st
     with pytest.raises(SystemExit) as leaving:
         cli.main()
     assert leaving.value.code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), re.findall(r"^    mptune tune (\w+) (.*--sizes? [^#]*)", README, re.MULTILINE)
+)
+def test_bundled_kernels_have_the_sizes_shown(name: str, words: str) -> None:
+    kernel, given = load_tunable(name), {"--size": list[str](), "--sizes": list[str]()}
+    for option, value in itertools.pairwise(words.split()):
+        given.get(option, []).append(value)
+    preset, sizes = parse_sizes(kernel, given["--size"])
+    assert bool(ready_sizes(kernel, preset, sizes, parse_several_sizes(given["--sizes"]))) is bool(given["--sizes"])
 
 
 def test_table_of_kernels_is_complete() -> None:

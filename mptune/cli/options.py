@@ -328,7 +328,7 @@ strategy_option = option(
 sources = option(
     "--from sources",
     "SOURCE...",
-    "Start from what an earlier run or a recording found, on another device or at other sizes.",
+    "Start from what an earlier run or a recording found, on another device or at other sizes (single kernels).",
     parse=lambda texts: tuple(map(Path, texts)),
 )
 seed_of_runs = option("--seed", "N", "Seed of the first run; the next ones take the next numbers.", default=0)
