@@ -197,6 +197,19 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
+class RawUse:
+    """A place where the host uses more of memory than its numbers: its bytes, or its address as that of another type.
+
+    Attributes:
+        extent: what does so.
+        type_class: the name of the class of the memory.
+    """
+
+    extent: Extent
+    type_class: str
+
+
+@dataclass(frozen=True, slots=True)
 class Braced:
     """A number, no literal, that initialises something in braces: where its type is wider, that needs a cast.
 
@@ -246,6 +259,7 @@ class TypeClasses:
         copies: calls of the runtime that are given pointers to the device.
         reads: of single numbers that have a class, in all code.
         braced: numbers in braces that initialise what has a class, in all code.
+        raw: where the host uses bytes or addresses of what has a class.
         keeps_unsigned: whether unsigned indices stay in 32 bits, since some are meant to wrap.
     """
 
@@ -256,6 +270,7 @@ class TypeClasses:
     copies: tuple[Copy, ...]
     reads: tuple[Read, ...]
     braced: tuple[Braced, ...] = ()
+    raw: tuple[RawUse, ...] = ()
     keeps_unsigned: bool = False
 
     def __getitem__(self, name: str) -> TypeClass:
@@ -314,6 +329,7 @@ class TypeClasses:
                 dataclasses.replace(each, type_class=met([each.type_class])[0], meets=met(each.meets))
                 for each in self.braced
             ),
+            raw=tuple(dataclasses.replace(each, type_class=met([each.type_class])[0]) for each in self.raw),
         )
 
     def at(self, extent: Extent) -> TypeClass | None:
@@ -358,6 +374,11 @@ _INTRINSIC: Final = re.compile(r"__(exp|exp10|log|log2|log10|sin|cos|tan|pow|sin
 #: Functions that take a number for its bits.
 _BITS: Final = re.compile(r"__(double|float)(_as_|2hiint|2loint)\w*")
 _RUNTIME: Final = re.compile(r"(?:cuda|hip)([A-Z]\w+)")
+_ALLOCATES: Final = re.compile(r"(?:cuda|hip)(?:Host)?(?:Malloc|Free|Alloc)\w*|free")
+#: Functions that print numbers, and addresses as such.
+_PRINTS: Final = ("printf", "fprintf", "sprintf", "snprintf")
+#: Types that an address is computed with as a number.
+_ADDRESSES: Final = ("LONG", "ULONG", "LONGLONG", "ULONGLONG")
 
 
 def scalar_of(canonical: Any) -> tuple[str, int] | None:
@@ -412,6 +433,7 @@ class _Finder:
         self._copies: dict[Extent, tuple[str, list[object], Sequence[Node]]] = {}
         self._reads: dict[tuple[Extent, str], tuple[object, bool, bool]] = {}
         self._braced: dict[Extent, tuple[object, list[object], bool]] = {}
+        self._raw: dict[tuple[Extent, object], None] = {}
         self._follows: dict[object, list[object]] = {}
         self._types: dict[str, tuple[str, int]] = {"half": ("__half", 1), "nv_bfloat16": ("__nv_bfloat16", 1)}
         self._memory_types: dict[str, TypeSlot] = {}
@@ -520,6 +542,8 @@ class _Finder:
 
     def _fields(self, node: Node) -> None:
         """Take in the fields of a struct, and of structs within."""
+        if node.kind == "UNION_DECL":
+            self._note_raw(node, node, node.canonical)
         previous: Node | None = None
         for child in node.children:
             if child.kind == "FIELD_DECL":
@@ -729,6 +753,8 @@ class _Finder:
 
     def _statement(self, node: Node, above: tuple[Node, ...]) -> None:
         kind, children = node.kind, node.children
+        if self._function is not None and not self._on_device:
+            self._raw_uses(node, above)
         if kind == "DECL_STMT":
             previous: Node | None = None
             for child in children:
@@ -736,6 +762,8 @@ class _Finder:
                     self._local(child, self._start(child, previous))
                 elif child.kind in ("TYPEDEF_DECL", "TYPE_ALIAS_DECL"):
                     self._typedef(child)
+                elif child.kind == "UNION_DECL":
+                    self._fields(child)
                 previous = child
         elif kind == "CXX_FOR_RANGE_STMT":
             self._for_range(children)
@@ -964,6 +992,85 @@ class _Finder:
                 self._merge(place, _node(slot))
                 are_some = True
         return are_some
+
+    # -- what the host does with bytes -------------------------------------------------------------------------------
+
+    def _raw_uses(self, node: Node, above: tuple[Node, ...]) -> None:
+        """Take in that the host gets at memory by an address of another type, or leaves its type to a format."""
+        kind, children = node.kind, node.children
+        called = node.referenced if kind == "CALL_EXPR" else None
+        if called is not None and called.type.is_function_variadic() and node.spelling not in _PRINTS:
+            for argument in node.arguments[len(list(called.get_arguments())) :]:
+                if (element := _element_behind(argument.canonical)) is not None:
+                    self._note_raw(node, argument, element)
+        if kind not in ("UNEXPOSED_EXPR", *_CASTS) or not children:
+            return
+        inner, result = children[-1], node.canonical
+        old, new = _element_behind(inner.canonical), _element_behind(result)
+        if old is None and kind in _CASTS and self._is_to_reference(node, inner):
+            old, new = _element(inner.canonical), _element(result)
+        is_to_number = kind in _CASTS and result.kind.name in _ADDRESSES
+        is_same = old is not None and new is not None and _bare_name(old) == _bare_name(new)
+        if old is None or (new is None and not is_to_number) or is_same:
+            return
+        is_struct = new is not None and {old.kind.name, new.kind.name} == {"RECORD"}
+        is_base = is_struct and kind in ("UNEXPOSED_EXPR", "CXX_STATIC_CAST_EXPR")
+        if is_base or self._is_for_any_type(node, above):
+            return
+        self._note_raw(node, inner, old)
+        if new is not None and old.kind.name != "VOID":
+            self._note_raw(node, node, new)
+
+    def _is_to_reference(self, node: Node, inner: Node) -> bool:
+        """Whether a cast is to a reference, which only its text says."""
+        if node.extent is None or inner.extent is None:
+            return False
+        words = self._within(node.extent.file, node.extent.start, inner.extent.start)
+        return any(word.text == "&" for word in words)
+
+    def _note_raw(self, node: Node, used: Node, element: Any) -> None:
+        """Note that a node uses the bytes of memory with such elements; those of a struct are all its numbers."""
+        if node.extent is not None:
+            is_struct = element.kind.name == "RECORD" and scalar_of(element) is None
+            places = _numbers_in(element) if is_struct else [self._place(used)] if scalar_of(element) else []
+            self._raw.update(dict.fromkeys((node.extent, place) for place in places if place is not None))
+
+    def _is_for_any_type(self, node: Node, above: tuple[Node, ...]) -> bool:
+        """Whether an address is converted for a call that does the same with memory of any type."""
+        passed, call = node, None
+        for parent in reversed(above):
+            if parent.kind not in (*_TRANSPARENT, *_CASTS):
+                call = parent if parent.kind == "CALL_EXPR" else None
+                break
+            passed = parent
+        if call is None or call.referenced is None:
+            return False
+        if self._unit.extent(call.referenced) is not None:
+            index = next((i for i, each in enumerate(call.arguments) if each.extent == passed.extent), -1)
+            return index >= 0 and self._only_allocates(call.referenced, index)
+        if _RUNTIME.fullmatch(call.spelling) or call.spelling in (*_PRINTS, "free", "operator<<"):
+            return True
+        if call.spelling not in ("memset", "memcpy", "memmove") or len(call.arguments) != 3:
+            return False
+        sides = [_without_casts(each).canonical for each in call.arguments[: 1 if call.spelling == "memset" else 2]]
+        sizes = [inner for inner in call.arguments[2].walk() if inner.kind == "CXX_UNARY_EXPR"]
+        elements = [_element_behind(side) for side in sides]
+        elements += [_element(size.children[-1].canonical) if size.children else None for size in sizes]
+        are_structs = all(each is not None and each.kind.name == "RECORD" for each in elements)
+        return are_structs and bool(sizes) and len(set(map(_bare_name, elements))) == 1
+
+    def _only_allocates(self, called: Any, index: int) -> bool:
+        """Whether a function of the program only allocates or frees what a parameter points at."""
+        function = next((f for unit in self._program.units for f in unit.functions if f.usr == called.get_usr()), None)
+        if function is None or index >= len(function.parameters):
+            return False
+        parameter = function.parameters[index].cursor
+
+        def uses(node: Node) -> int:
+            return sum(each.referenced is not None and each.referenced == parameter for each in node.walk())
+
+        calls = (node for node in function.block.walk() if node.kind == "CALL_EXPR")
+        return uses(function.block) == sum(uses(call) for call in calls if _ALLOCATES.fullmatch(call.spelling))
 
     def _place(self, node: Node) -> object:
         """Return the node of the memory that an expression points at, refers to or is; None if it has none."""
@@ -1215,6 +1322,9 @@ class _Finder:
                 for extent, (place, values, is_device) in sorted(self._braced.items())
                 if (root := self._root(place)) in names
             ),
+            raw=tuple(
+                RawUse(extent, names[root]) for extent, place in self._raw if (root := self._root(place)) in names
+            ),
         )
 
     def _copies_named(self, names: Mapping[object, str]) -> Iterator[Copy]:
@@ -1297,6 +1407,42 @@ def _bare(node: Node) -> Node:
 
 def _pointee(canonical: Any) -> Any:
     return canonical.element_type if "ARRAY" in canonical.kind.name else canonical.get_pointee()
+
+
+def _element(canonical: Any) -> Any:
+    """Return a type without the arrays that it is of."""
+    while "ARRAY" in canonical.kind.name:
+        canonical = canonical.element_type.get_canonical()
+    return canonical
+
+
+def _element_behind(canonical: Any) -> Any:
+    """Return the type of what a pointer points at, or an array is of; None for any other type."""
+    kind = canonical.kind.name
+    return _element(_pointee(canonical).get_canonical()) if kind == "POINTER" or "ARRAY" in kind else None
+
+
+def _bare_name(canonical: Any) -> str:
+    return _QUALIFIERS.sub("", canonical.spelling).strip()
+
+
+def _numbers_in(struct: Any) -> Iterator[str]:
+    """Give clang's names of the fields of a struct, and of structs within, that are numbers or arrays of numbers."""
+    for base in struct.get_declaration().get_children():
+        if base.kind.name == "CXX_BASE_SPECIFIER":
+            yield from _numbers_in(base.type.get_canonical())
+    for field in struct.get_fields():
+        element = _element(field.type.get_canonical())
+        if scalar_of(element) is None and element.kind.name == "RECORD":
+            yield from _numbers_in(element)
+        elif element.kind.name != "POINTER":
+            yield field.get_usr()
+
+
+def _without_casts(node: Node) -> Node:
+    while node.kind in (*_TRANSPARENT, *_CASTS) and node.children:
+        node = node.children[-1]
+    return node
 
 
 def _is_other_memory(node: Node) -> bool:

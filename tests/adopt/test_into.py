@@ -610,6 +610,30 @@ def test_other_files_of_a_folder_go_with_a_program(
     assert "was not written by mptune emit" in refusal(lambda: module._write(made, places, others, settings))
 
 
+@pytest.mark.parametrize(
+    ("names", "place"),
+    [
+        (("rate",), "37"),  # a struct by value that is scanned
+        (("width", "origin"), "42"),  # written as bytes
+        (("low",), "44"),  # looked at by a pointer of another type
+        (("left",), "15"),  # in a union
+        (("field",), "64"),  # managed memory that is read from a file, and sorted
+    ],
+)
+def test_what_the_host_uses_as_bytes_keeps_its_type(names: tuple[str, ...], place: str) -> None:
+    made = patched("host_bytes.cu", dict.fromkeys(("slope", "shifts", "heights", *names), "fp32"))
+    assert {name: made.types[name] for name in names} == dict.fromkeys(names, "fp64")
+    assert made.notes == (
+        f"{', '.join(names)}: double instead, since more than its numbers are used at host_bytes.cu:{place}",
+    )
+
+
+def test_what_is_only_cleared_copied_and_allocated_as_bytes_changes_its_type() -> None:
+    made = patched("host_bytes.cu", dict.fromkeys(("slope", "shifts", "heights"), "fp32"))
+    assert {made.types[name] for name in ("slope", "shifts", "heights")} == {"fp32"}
+    assert made.notes == ()
+
+
 def test_classes_without_a_name_are_told_by_their_place() -> None:
     program, classes = understood("struct_of_fields.cu")
     shown = {each.name: told(each.members) for each in classes.classes}
