@@ -13,6 +13,7 @@ import difflib
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from mptune.adopt.classes import MATH, TypeClass, TypeClasses, TypeSlot
 from mptune.adopt.parsing import Edits, Extent, ProgramError, SourceFile, parse
@@ -22,6 +23,9 @@ from mptune.adopt.storage import Variables, host_variables
 from mptune.cplusplus import Token, tokens
 
 __all__ = ["patch_loops"]
+
+_CONVERSIONS: Final = ("UNEXPOSED_EXPR", "CSTYLE_CAST_EXPR", "CXX_STATIC_CAST_EXPR", "CXX_FUNCTIONAL_CAST_EXPR")
+_INTEGERS: Final = ("SHORT", "USHORT", "INT", "UINT", "LONG", "ULONG", "LONGLONG", "ULONGLONG")
 
 
 def patch_loops(program: Program, classes: TypeClasses, wanted: Mapping[str, str]) -> Patch:
@@ -162,7 +166,31 @@ class _LoopPatcher(Patcher):
                 f"{', '.join(names)}: still double in memory, and made float where loops use it, since {why}"
                 for why, names in by_reason.items()
             ),
+            *self._notes_of_integers(),
         )
+
+    def _notes_of_integers(self) -> Iterator[str]:
+        """Say where integers are made of numbers that are narrower: rounded up, they may lead out of an array."""
+        changed = {
+            (member.function, member.name)
+            for each in self._classes.classes
+            if self._is_changed(each.name)
+            for member in each.members
+        }
+        found: dict[str, list[str]] = {}
+        for function in (each for each in self._functions.values() if each.is_device):
+            for node in function.block.walk():
+                number = node.children[-1] if node.kind in _CONVERSIONS and node.children else node
+                if node.canonical.kind.name not in _INTEGERS or number.canonical.kind.name not in ("FLOAT", "DOUBLE"):
+                    continue
+                used = {inner.spelling for inner in number.walk() if inner.kind in ("DECL_REF_EXPR", "CALL_EXPR")}
+                if number.extent is not None and any((f, n) in changed for n in used for f in (function.label, n)):
+                    found.setdefault(str(number.extent), []).append(self._text(number.extent))
+        for place, texts in found.items():
+            yield (
+                f"{', '.join(dict.fromkeys(texts))} at {place}: an integer is made of it, and in fewer digits it "
+                "may be the next one (what is just below 1 becomes 1): see that no index or bound gets too large"
+            )
 
     # -- the text ----------------------------------------------------------------------------------------------------
 

@@ -154,6 +154,15 @@ def test_sums_of_loops_keep_their_type() -> None:
     ) in made.notes
 
 
+def test_integers_made_of_narrower_numbers_are_told() -> None:
+    notes = [note for note in narrowed(PROGRAMS / "drawn_cells.cpp").notes if "integer" in note]
+    assert notes == [
+        f"{text} at drawn_cells.cpp:{line}: an integer is made of it, and in fewer digits it may be the next one "
+        "(what is just below 1 becomes 1): see that no index or bound gets too large"
+        for text, line in (("share(i, n) * cells", 16), ("place", 17))
+    ]
+
+
 def test_sums_are_compared_as_loops_leave_them(tmp_path: Path) -> None:
     source = PROGRAMS / "long_sums.cpp"
     _, said = adopt(AdoptSettings((source,)), tmp_path / "adopted")
