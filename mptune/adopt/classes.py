@@ -434,6 +434,9 @@ class _Finder:
         self._reads: dict[tuple[Extent, str], tuple[object, bool, bool]] = {}
         self._braced: dict[Extent, tuple[object, list[object], bool]] = {}
         self._raw: dict[tuple[Extent, object], None] = {}
+        #: What pointers to void are cast to, and where they are given to calls, by clang's name.
+        self._typed: dict[str, list[object]] = {}
+        self._given_raw: dict[str, Extent] = {}
         self._follows: dict[object, list[object]] = {}
         self._types: dict[str, tuple[str, int]] = {"half": ("__half", 1), "nv_bfloat16": ("__nv_bfloat16", 1)}
         self._memory_types: dict[str, TypeSlot] = {}
@@ -1003,6 +1006,8 @@ class _Finder:
             for argument in node.arguments[len(list(called.get_arguments())) :]:
                 if (element := _element_behind(argument.canonical)) is not None:
                     self._note_raw(node, argument, element)
+        if kind == "DECL_REF_EXPR" and node.canonical.kind.name == "POINTER":
+            self._untyped(node, above)
         if kind not in ("UNEXPOSED_EXPR", *_CASTS) or not children:
             return
         inner, result = children[-1], node.canonical
@@ -1020,6 +1025,20 @@ class _Finder:
         self._note_raw(node, inner, old)
         if new is not None and old.kind.name != "VOID":
             self._note_raw(node, node, new)
+
+    def _untyped(self, node: Node, above: tuple[Node, ...]) -> None:
+        """Take in what is done with a pointer to void: what it is cast to has its bytes."""
+        parent = next((each for each in reversed(above) if each.kind not in _TRANSPARENT), None)
+        if parent is None or node.referenced is None or _element_behind(node.canonical).kind.name != "VOID":
+            return
+        element = _element_behind(parent.canonical) if parent.kind in _CASTS else None
+        if element is not None and (scalar_of(element) is not None or element.kind.name == "RECORD"):
+            places = [self._place(parent)] if scalar_of(element) is not None else list(_numbers_in(element))
+            self._typed.setdefault(node.referenced.get_usr(), []).extend(places)
+            return
+        is_given = parent.kind in ("CALL_EXPR", *_CASTS) and not self._is_for_any_type(node, above)
+        if is_given and node.extent is not None:
+            self._given_raw.setdefault(node.referenced.get_usr(), node.extent)
 
     def _is_to_reference(self, node: Node, inner: Node) -> bool:
         """Whether a cast is to a reference, which only its text says."""
@@ -1275,6 +1294,8 @@ class _Finder:
         groups: dict[object, list[Member]] = {}
         for member in sorted(self._members.values(), key=lambda m: m.extent):
             groups.setdefault(self._root(_node(member.slot)), []).append(member)
+        for pointer, extent in self._given_raw.items():
+            self._raw.update(dict.fromkeys((extent, place) for place in self._typed.get(pointer, ())))
         kept: dict[object, str] = {}
         for node, reason in self._kept:
             kept.setdefault(self._root(node), reason)

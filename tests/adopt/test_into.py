@@ -613,11 +613,12 @@ def test_other_files_of_a_folder_go_with_a_program(
 @pytest.mark.parametrize(
     ("names", "place"),
     [
-        (("rate",), "37"),  # a struct by value that is scanned
-        (("width", "origin"), "42"),  # written as bytes
-        (("low",), "44"),  # looked at by a pointer of another type
+        (("rate",), "42"),  # a struct by value that is scanned
+        (("width", "origin"), "47"),  # written as bytes
+        (("low",), "49"),  # looked at by a pointer of another type
         (("left",), "15"),  # in a union
-        (("field",), "64"),  # managed memory that is read from a file, and sorted
+        (("field",), "71"),  # managed memory that is read from a file, and sorted
+        (("depths",), "75"),  # by the pointer to void that it was allocated with
     ],
 )
 def test_what_the_host_uses_as_bytes_keeps_its_type(names: tuple[str, ...], place: str) -> None:
