@@ -13,6 +13,7 @@ import re
 import shutil
 import struct
 import tempfile
+import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -375,8 +376,11 @@ class Capture:
         """The data, each read when it is first asked for."""
         import numpy as np
 
-        archive: Mapping[str, NDArray[np.uint8]] = np.load(self.folder / _DATA, allow_pickle=False)
-        return archive
+        archive = np.load(self.folder / _DATA, allow_pickle=False)
+        # Collected in a cycle, its file may go before it does, which is a warning.
+        weakref.finalize(self, archive.close)
+        found: Mapping[str, NDArray[np.uint8]] = archive
+        return found
 
 
 def capture(

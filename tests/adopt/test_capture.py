@@ -1,9 +1,11 @@
 """Programs that run on the processor, and what is recorded of them."""
 
+import gc
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -126,6 +128,14 @@ def test_a_capture_can_be_opened_again_and_a_damaged_one_is_refused(rod: Capture
     (tmp_path / "capture.json").write_text("{}")
     with pytest.raises(ProgramError, match="holds no capture"):
         Capture.load(tmp_path)
+
+
+def test_its_file_is_closed_with_it(rod: Capture) -> None:
+    opened = Capture.load(rod.folder)
+    file = cast(Any, opened._archive).zip.fp
+    del opened
+    gc.collect()
+    assert file.closed
 
 
 def test_several_files_are_compiled_and_linked(tmp_path: Path) -> None:
