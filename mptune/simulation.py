@@ -218,6 +218,7 @@ def simulate(
         also=tuple(aliases.get(name, name) for name in also),
     )
     trials = _judged(recorded, goal, aliases)
+    goal = recorded.with_baseline(goal, trials)
     optimum = goal.best(trials)
     scale = _scale(goal, trials) if goal.also else None
     strategy = chosen_name(strategy, goal)

@@ -198,6 +198,37 @@ def test_the_signature_reaches_the_strategy(monkeypatch: pytest.MonkeyPatch) -> 
 # -- objectives --------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("penalty", ["hard", "linear", "decay"])
+def test_what_is_feasible_scores_its_speedup(penalty: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Objective] = []
+    made = mptune.simulation.make
+
+    def make(name: str, space: Any, objective: Objective, **rest: Any) -> Any:
+        told.append(objective)
+        return made(name, space, objective, **rest)
+
+    monkeypatch.setattr(mptune.simulation, "make", make)
+    recorded = recording(3)
+    simulate(recorded, "random", budget=5, repeats=1, max_error=1e-5, penalty=penalty)
+    (objective,) = told
+    times = {trial.configuration: trial.metric("time_ms") for trial in recorded.trials.values() if trial.is_valid}
+    baseline = min(time for configuration, time in times.items() if configuration["type"] == "fp64")
+    for trial in recorded.trials.values():
+        if trial.is_valid and trial.error <= 1e-5:
+            assert objective.score(trial) == pytest.approx(baseline / times[trial.configuration], rel=1e-12)
+
+
+def test_without_types_or_a_wide_trial_that_ran_there_is_no_baseline() -> None:
+    objective = Objective(threshold=1e-5)
+    without = assemble("toy", ("block",), {}, [Record((32,), Status.OK, measurement=Measurement({"time_ms": 2.0}))])
+    assert without.with_baseline(objective) == objective
+    rows = [
+        Record(("fp64",), Status.LAUNCH_ERROR),
+        Record(("fp32",), Status.OK, measurement=Measurement({"time_ms": 2.0, "error": 1e-7})),
+    ]
+    assert assemble("toy", ("type",), {}, rows).with_baseline(objective) == objective
+
+
 def test_any_metric_or_expression_can_be_optimised() -> None:
     recorded = recording()
     ran = [t.measurement.metrics for t in recorded.trials.values() if t.status is Status.OK]

@@ -144,7 +144,7 @@ def replay_variant(settings: Mapping[str, Any]) -> Callable[[int], dict[str, Any
             None for none.
     """
     recorded: RecordedSpace = read_space(settings["space"])
-    objective = Objective(threshold=settings["max_error"])
+    objective = recorded.with_baseline(Objective(threshold=settings["max_error"]))
     evaluator = SimulatedEvaluator(recorded.by_configuration(), recorded.name)
 
     def run(seed: int) -> dict[str, Any]:

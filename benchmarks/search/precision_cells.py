@@ -79,7 +79,7 @@ class Cell:
     @property
     def objective(self) -> Objective:
         """What is optimised."""
-        return Objective(threshold=self.threshold)
+        return self.recorded.with_baseline(Objective(threshold=self.threshold))
 
 
 def cells_of(settings: Settings) -> list[Cell]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -110,12 +110,12 @@ def search_in_stages(settings: Mapping[str, Any]) -> Callable[[int], dict[str, A
     """
     halves = Halves(read_space(settings["space"]))
     tool, order, budget = settings["tool"], settings["order"], settings["budget"]
-    goal = Objective(threshold=settings["max_error"], penalty=tool["penalty"])
+    goal = halves.recorded.with_baseline(Objective(threshold=settings["max_error"], penalty=tool["penalty"]))
     first_budget, _ = halves.budgets(order, budget)
     first = ORDERS[order]
     second = next(kind for kind in halves.names if kind != first)
     # A tuner of performance alone does not know of errors.
-    first_goal = goal if first == "precision" else Objective(penalty=tool["penalty"])
+    first_goal = goal if first == "precision" else replace(goal, threshold=None)
 
     def run(seed: int) -> dict[str, Any]:
         started = time.perf_counter()

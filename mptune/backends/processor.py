@@ -46,7 +46,7 @@ class Processor:
     """One processor model.
 
     Attributes:
-        name: marketing name.
+        name: marketing name, with family and model where it has no number of its own, as on virtual machines.
         architecture: instruction set by level, with what matters to precisions ("x86-64-v4+avx512_fp16").
         fingerprint: differs between processors that may need different binaries.
     """
@@ -63,10 +63,18 @@ def processor() -> Processor:
     flags = set((fields.get("flags") or fields.get("Features") or "").split())
     text = "\n".join([platform.machine(), *(f"{name}={fields.get(name, '')}" for name in _IDENTIFYING)])
     return Processor(
-        name=fields.get("model name") or platform.processor() or platform.machine(),
+        name=_name(fields),
         architecture="+".join([_level(flags), *(feature for feature in _PRECISION_FEATURES if feature in flags)]),
         fingerprint=hashlib.sha256(text.encode()).hexdigest()[:16],
     )
+
+
+def _name(fields: Mapping[str, str]) -> str:
+    name = fields.get("model name") or platform.processor() or platform.machine()
+    family, model = fields.get("cpu family"), fields.get("model")
+    if "model name" not in fields or not (family and model) or any(map(str.isdigit, name)):
+        return name
+    return f"{name} (family {family}, model {model})"
 
 
 def _level(flags: set[str]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -108,6 +108,26 @@ class RecordedSpace:
     def unit_of(self, metric: str) -> str:
         """Return the unit of a metric, empty if it is not known."""
         return self.units.get(metric) or unit_of(metric)
+
+    def with_baseline(self, objective: Objective, trials: Iterable[Trial] | None = None) -> Objective:
+        """Return the objective with its best recorded all-fp64, accurate value as its baseline.
+
+        Scores are speedups then, as in a live run; without one a linear penalty outweighs them or counts for nothing,
+        whatever unit the recording has. Unchanged where no parameter is a type or a policy, or no such trial is valid.
+
+        Args:
+            objective: what is optimised.
+            trials: the recorded trials, under the names of metrics that the objective knows; by default as recorded.
+        """
+        fixed = baseline_values(self.space.parameters)
+        if not fixed:
+            return objective
+        recorded = self.trials.values() if trials is None else trials
+        plain = [t for t in recorded if all(t.configuration[name] in values for name, values in fixed.items())]
+        best = replace(objective, threshold=None, constraints=()).best(plain)
+        value = math.nan if best is None else objective.value(best)
+        # (Of a negative value no ratio exists, as a strategy that asks for one is told.)
+        return replace(objective, baseline=value) if value >= 0 else objective
 
 
 @dataclass(frozen=True, slots=True)

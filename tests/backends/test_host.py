@@ -499,6 +499,18 @@ class TestDevice:
         fields["flags"] += " more"
         assert processor.processor.__wrapped__().fingerprint != found.fingerprint
 
+    @pytest.mark.parametrize(
+        ("said", "name"),
+        [
+            ("AMD EPYC 9755 128-Core Processor", "AMD EPYC 9755 128-Core Processor"),
+            ("AMD EPYC", "AMD EPYC (family 26, model 2)"),  # as virtual machines call two generations alike
+        ],
+    )
+    def test_names_tell_processors_apart(self, monkeypatch, said, name):
+        fields = {"model name": said, "cpu family": "26", "model": "2", "flags": "fpu"}
+        monkeypatch.setattr(processor, "_cpuinfo", lambda: fields)
+        assert processor.processor.__wrapped__().name == name
+
 
 def _thread_loop_is_vectorised(log: str, text: str) -> bool:
     line = next(i for i, line in enumerate(text.splitlines(), 1) if "for (int x = first; x < first + threads.x" in line)
