@@ -21,7 +21,8 @@ errors that were measured at some sizes it says a limit that a new input at a ne
   proportion to how much they are rounded, so that at other sizes it is larger by that factor at most, which is without
   bound where all of them are exact: such a size speaks for itself alone.
 - So does a size with an error of 0, whatever its inputs are: what the kernel computes of them
-  may be exact there, such as 1 / n. How far that goes it does not say.
+  may be exact there, such as 1 / n. How far that goes it does not say. An error that is no more than fp64's own, in
+  types with fewer digits, is as good as 0.
 - It is never below an error that was measured at sizes that are all smaller or equal.
 - Nothing is said of sizes that are far from all that were measured: beyond them, or in a gap between two.
 
@@ -32,7 +33,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import mul
 from statistics import NormalDist
@@ -43,7 +44,7 @@ from numpy.typing import NDArray
 
 from mptune.precision import PRECISIONS
 
-__all__ = ["LOG_REACH", "REACH", "ErrorGrowth", "SizedError", "fitted", "rounded_at"]
+__all__ = ["LOG_REACH", "REACH", "ErrorGrowth", "SizedError", "as_zero_in", "fitted", "rounded_at"]
 
 #: By what factor each size may differ from those of the nearest measurement; beyond it nothing is said.
 REACH: Final = 4.0
@@ -60,6 +61,8 @@ _MOST_VARIED: Final = 6
 _TINY: Final = 1e-9
 #: What is rounded to so many bits more than the coarsest of the types are adds nothing to an error that would show.
 _BITS: Final = 8
+#: Errors up to this are those of fp64, in which references and errors are computed.
+_OF_FP64: Final = 4 * PRECISIONS["fp64"].unit_roundoff
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,7 @@ class SizedError:
         mean: the mean error, if it is known.
         rounded: by size, how much its inputs are rounded beside those at sizes next to it, 0 to 1; of others it is 1
             (:func:`~mptune.buffers.rounded_inputs`).
+        as_zero: errors up to this say no more than one of 0 (:func:`as_zero_in`).
     """
 
     sizes: Mapping[str, int]
@@ -80,6 +84,7 @@ class SizedError:
     draws: int = 1
     mean: float | None = None
     rounded: Mapping[str, float] = field(default_factory=dict)
+    as_zero: float = 0.0
 
     @property
     def level(self) -> float:
@@ -93,7 +98,8 @@ class ErrorGrowth:
 
     Attributes:
         names: of the sizes.
-        log_sizes: logarithms of the measured sizes, shape ``(n_points, n_sizes)``.
+        sizes: the measured ones, shape ``(n_points, n_sizes)``.
+        log_sizes: their logarithms, of the same shape.
         log_worst: of the largest errors measured there, ``-inf`` for 0, shape ``(n_points,)``.
         log_limits: of what a new input there keeps, shape ``(n_points,)``.
         log_rooms: how far that is above the middle of the errors, shape ``(n_points,)``.
@@ -108,6 +114,7 @@ class ErrorGrowth:
     """
 
     names: tuple[str, ...]
+    sizes: NDArray[np.int64]
     log_sizes: NDArray[np.float64]
     log_worst: NDArray[np.float64]
     log_limits: NDArray[np.float64]
@@ -123,6 +130,7 @@ class ErrorGrowth:
 
     def __post_init__(self) -> None:
         columns = (
+            self.sizes,
             self.log_sizes,
             self.log_worst,
             self.log_limits,
@@ -145,32 +153,34 @@ class ErrorGrowth:
         That is :meth:`limits` of one, without NumPy, which takes longer to be asked than to answer.
         """
         points, slopes, beyond, tops, bottoms = self._plain
-        at = [math.log(sizes[name]) for name in self.names]
+        given = [sizes[name] for name in self.names]
+        at = [math.log(size) for size in given]
         over = [max(0.0, here - top) for here, top in zip(at, tops, strict=True)]
         inside = [here - out for here, out in zip(at, over, strict=True)]
         growth_beyond = max(sum(map(mul, way, over)) for way in beyond)
         below = _BELOW * sum(max(0.0, bottom - here) for here, bottom in zip(at, bottoms, strict=True))
         found, floor, is_near = math.inf, -math.inf, False
-        for point, worst, limit, room, shift, kinder in points:
+        for measured, point, worst, limit, room, shift, kinder in points:
             away = max(abs(here - there) for here, there in zip(at, point, strict=True))
             up = [max(0.0, here - there) for here, there in zip(inside, point, strict=True)]
             down = sum(max(0.0, there - here) for here, there in zip(at, point, strict=True))
             if any(up) or any(over):
                 limit += max(sum(map(mul, way, up)) for way in slopes) + growth_beyond + self.lift
-            if down > _TINY:
+            if any(here < there for here, there in zip(given, measured, strict=True)):
                 limit += room * math.expm1(down / 2) + shift
-            moved = [k for k, here, there in zip(kinder, at, point, strict=True) if abs(here - there) > _TINY]
+            moved = [k for k, here, there in zip(kinder, given, measured, strict=True) if here != there]
             if (more := max(moved, default=0.0)) > 0:
                 limit = limit + more if limit > -math.inf else math.inf
             is_near = is_near or (limit < math.inf and away <= LOG_REACH)
             found = min(found, limit + below)
-            if worst > floor and all(there <= here for here, there in zip(at, point, strict=True)):
+            if worst > floor and all(there <= here for here, there in zip(given, measured, strict=True)):
                 floor = worst
         most = max(found, floor)
         return math.exp(most) * _ROOM if is_near and most < _LARGEST else math.inf
 
     def limits(self, sizes: NDArray[np.int64] | NDArray[np.float64]) -> NDArray[np.float64]:
         """Return what the errors are at most, shape ``(n,)``, at sizes of shape ``(n, n_sizes)``."""
+        given = np.asarray(sizes)[:, None, :]
         at = np.log(np.asarray(sizes, np.float64))
         over: NDArray[np.float64] = np.maximum(at - self.tops, 0.0)
         up = np.maximum((at - over)[:, None, :] - self.log_sizes, 0.0)
@@ -178,12 +188,12 @@ class ErrorGrowth:
         growth = (up @ self.slopes.T).max(axis=2) + (over @ self.beyond.T).max(axis=1)[:, None] + self.lift
         down = np.maximum(self.log_sizes - at[:, None, :], 0.0).sum(axis=2)
         below = _BELOW * np.maximum(self.bottoms - at, 0.0).sum(axis=1)
-        wider = self.log_rooms * np.expm1(down / 2) + below[:, None] + np.where(down > _TINY, self.log_shifts, 0.0)
-        moved: NDArray[np.bool_] = np.greater(np.abs(at[:, None, :] - self.log_sizes), _TINY)
-        more = np.where(moved, self.log_kinder, 0.0).max(axis=2)
+        shifts = np.where((given < self.sizes).any(axis=2), self.log_shifts, 0.0)
+        wider = self.log_rooms * np.expm1(down / 2) + below[:, None] + shifts
+        more = np.where(given != self.sizes, self.log_kinder, 0.0).max(axis=2)
         own = np.where(np.isneginf(self.log_limits) & (more > 0), math.inf, self.log_limits)
         limits = own + np.where(grows, growth, 0.0) + wider + more
-        smaller = (self.log_sizes <= at[:, None, :]).all(axis=2)
+        smaller = (self.sizes <= given).all(axis=2)
         floor = np.where(smaller, self.log_worst, -math.inf).max(axis=1)
         is_close = np.abs(at[:, None, :] - self.log_sizes).max(axis=2) <= LOG_REACH
         is_near = (is_close & (limits < math.inf)).any(axis=1)
@@ -212,7 +222,8 @@ def fitted(points: Sequence[SizedError], confidence: float = 0.95) -> ErrorGrowt
     if not points or not 0 < confidence < 1 or not all(point.worst >= 0 for point in points):
         raise ValueError("expected errors of 0 or more, and a confidence between 0 and 1")
     names = tuple(sorted(points[0].sizes))
-    log_sizes = np.log(np.array([[point.sizes[name] for name in names] for point in points], np.float64))
+    sizes = np.array([[point.sizes[name] for name in names] for point in points], np.int64)
+    log_sizes = np.log(sizes)
     with np.errstate(divide="ignore"):
         log_worst = np.log(np.array([point.worst for point in points]))
         levels = np.log(np.array([point.level for point in points]))
@@ -220,16 +231,16 @@ def fitted(points: Sequence[SizedError], confidence: float = 0.95) -> ErrorGrowt
     rounded = np.array([[point.rounded.get(name, 1.0) for name in names] for point in points])
     with np.errstate(divide="ignore"):
         kinder = -np.log(rounded)
-    is_exact = np.isneginf(log_worst)
+    is_exact = np.array([point.worst <= point.as_zero for point in points])
     kinder[is_exact] = math.inf
     # As they would be with inputs that are rounded as at other sizes.
-    elsewhere = np.where(np.ptp(log_sizes, axis=0) > _TINY, kinder, 0.0).max(axis=1)
+    elsewhere = np.where(np.ptp(sizes, axis=0) > 0, kinder, 0.0).max(axis=1)
     known = np.isfinite(log_worst) & np.isfinite(elsewhere)
     x, y = log_sizes[known], levels[known] + elsewhere[known]
     slopes, rest, freedom = _least_squares(x, y)
     scatter = rest / freedom if freedom > 0 else 0.0
     off, apart = _scatter(x, y, freedom)
-    spread, weight = _spread_of([point for point in points if point.worst > 0])
+    spread, weight = _spread_of([point for point in points if point.worst > point.as_zero])
     own, spread = spread, math.sqrt(max(spread**2, scatter))
     quantile = _student(weight, confidence)
     # Of so many draws the worst is a limit as it is.
@@ -238,7 +249,7 @@ def fitted(points: Sequence[SizedError], confidence: float = 0.95) -> ErrorGrowt
     new = levels + quantile * spread * np.sqrt(1 + 1 / draws)
     log_limits = np.where(is_sure | ~has_error, log_worst, np.maximum(log_worst, new))
     # Beside errors of the same size there is nothing exact about it.
-    is_same = (np.abs(log_sizes[:, None, :] - log_sizes) <= _TINY).all(axis=2)
+    is_same = (sizes[:, None, :] == sizes).all(axis=2)
     log_limits[is_exact & (is_same & ~is_exact).any(axis=1)] = math.inf
     # Where the middle is not known, the spread says how far above it the worst may be.
     is_known = np.array([point.mean is not None and 0 < point.mean <= point.worst < math.inf for point in points])
@@ -254,7 +265,7 @@ def fitted(points: Sequence[SizedError], confidence: float = 0.95) -> ErrorGrowt
     telling = log_sizes[np.isfinite(elsewhere)] if np.isfinite(elsewhere).any() else log_sizes
     tops, bottoms = telling.max(axis=0), telling.min(axis=0)
     return ErrorGrowth(
-        names, log_sizes, log_worst, log_limits, rooms, shifts, kinder, ways, beyond, tops, bottoms, lift
+        names, sizes, log_sizes, log_worst, log_limits, rooms, shifts, kinder, ways, beyond, tops, bottoms, lift
     )
 
 
@@ -273,6 +284,16 @@ def rounded_at(shares: Mapping[str, Mapping[str, Mapping[str, float]]], types: M
             for size, share in of_types.get(str(types[parameter]), {}).items():
                 found[size] = min(share, found.get(size, 1.0))
     return found
+
+
+def as_zero_in(types: Iterable[object]) -> float:
+    """Return up to which errors a signature's say no more than one of 0: as small as those of fp64 in narrower types.
+
+    Args:
+        types: the values of the signature, those that are no types among them.
+    """
+    bits = (PRECISIONS[kind].significand_bits for kind in map(str, types) if kind in PRECISIONS)
+    return _OF_FP64 if min(bits, default=math.inf) < PRECISIONS["fp64"].significand_bits else 0.0
 
 
 def _spread_of(points: Sequence[SizedError]) -> tuple[float, float]:

@@ -171,6 +171,7 @@ def tunable_of_run(
     given: Tunable | str | Path | None = None,
     *,
     on_warning: Callable[[str], None] = lambda text: warnings.warn(text, stacklevel=3),
+    said: str = "",
 ) -> Tunable:
     """Return the kernel or application of a run: the bundled one of its name, or the one the user gives.
 
@@ -181,6 +182,7 @@ def tunable_of_run(
         info: what the run is.
         given: a kernel, the name of a bundled one, a definition file, or a folder that holds the definition.
         on_warning: is called with each reason why the kernel may not be what was measured (:func:`remarks`).
+        said: how messages begin that name it, where it is no run's ("the wisdom is of application").
 
     Raises:
         KernelError: the definition is not found, or is not the one the run was made with.
@@ -191,7 +193,8 @@ def tunable_of_run(
 
     kernel: Tunable
     if given is None:
-        kernel = _bundled_of(info)
+        what = "application" if info.is_of_application else "kernel"
+        kernel = _bundled_of(info, said or f"the run is of {what}")
     elif isinstance(given, Tunable):
         kernel = given
     else:
@@ -234,23 +237,17 @@ def edited(info: RunInfo, kernel: Tunable) -> list[str]:
     return [name for name, (recorded, ours) in pairs.items() if recorded and recorded != ours]
 
 
-def _bundled_of(info: RunInfo) -> Tunable:
+def _bundled_of(info: RunInfo, said: str) -> Tunable:
     """Return the bundled kernel or application of a run's name, unless the run was made with another of that name."""
-    what = "application" if info.is_of_application else "kernel"
     recorded = Path(info.kernel_path) if info.kernel_path else None
-    file = f" (the run names {recorded})" if recorded else ""
+    file = f" (it was tuned from {recorded})" if recorded else ""
+    give = f"give its definition with --kernel FILE.py, in Python as kernel= or application={file}"
     if info.kernel not in (*bundled_kernels(), *bundled_applications()):
-        raise KernelError(
-            f"the run is of {what} {info.kernel!r}, which is not a bundled one: give its definition with --kernel "
-            f"FILE.py, in Python as kernel= or application={file}"
-        )
+        raise KernelError(f"{said} {info.kernel!r}, which is not a bundled one: {give}")
     kernel = load_tunable(info.kernel)
     is_bundled = recorded is None or (recorded.parent.name, recorded.stem) == (f"{kernel.what}s", info.kernel)
     if not is_bundled and info.definition_hash != definition_hash(kernel):
-        raise KernelError(
-            f"the {what} {info.kernel!r} of the run is not the bundled one: give its definition with --kernel "
-            f"FILE.py, in Python as kernel= or application={file}"
-        )
+        raise KernelError(f"{said} {info.kernel!r}, which is not the bundled one of that name: {give}")
     return kernel
 
 

@@ -14,7 +14,7 @@ from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.wisdom import Wisdom
 
-__all__ = ["HALF", "POLY", "SINGLE", "at_size", "trial", "undecided"]
+__all__ = ["HALF", "POLY", "SINGLE", "at_size", "trial", "undecided", "with_intervals"]
 
 POLY = own_kernel.kernel
 HALF = {"x_type": "fp16", "y_type": "fp16"}
@@ -38,13 +38,20 @@ def trial(
 
 
 def at_size(
-    n: int, slope: float = 0.5, threshold: float | None = 1e-3, exact: Sequence[str] = (), **settings: Any
+    n: int,
+    slope: float = 0.5,
+    threshold: float | None = 1e-3,
+    exact: Sequence[str] = (),
+    nearly: float = 0.0,
+    **settings: Any,
 ) -> Run:
     """Return a run in which fp16 is four times as fast as fp64 and has the error 1e-4 at n = 1000, fp32 twice and 1e-7.
 
-    Blocks of 256 are the best from n = 10000 on, and of 64 below. What is exact has an error of 0.
+    Blocks of 256 are the best from n = 10000 on, and of 64 below. What is exact has an error of 0, or nearly so.
     """
-    half, single = (0.0 if t in exact else error * (n / 1000) ** slope for t, error in (("fp16", 1e-4), ("fp32", 1e-7)))
+    half, single = (
+        nearly if t in exact else error * (n / 1000) ** slope for t, error in (("fp16", 1e-4), ("fp32", 1e-7))
+    )
     fast, slow = (256, 64) if n >= 10000 else (64, 256)
     trials = [
         trial(4.0, 1e-16, block=fast),
@@ -57,6 +64,19 @@ def at_size(
     ]
     made = run_of(POLY, trials, sizes=POLY.resolve_sizes("default", {"n": n}), threshold=threshold)
     return Run(dataclasses.replace(made.info, **settings), trials)
+
+
+def with_intervals(wisdom: Wisdom, speedups: Mapping[str, tuple[float, float, float]]) -> Wisdom:
+    """Return wisdom in which all of some types have speedups with intervals, and no run named a winner."""
+    (known,) = wisdom.kernels
+    tuned = []
+    for record in known.tuned:
+        timed = []
+        for each in record.configurations:
+            low, speedup, high = speedups.get(str(each.configuration["x_type"]), (1.0, 1.0, 1.0))
+            timed.append(dataclasses.replace(each, is_best=False, speedup=speedup, interval=(low, high)))
+        tuned.append(dataclasses.replace(record, configurations=tuple(timed)))
+    return Wisdom((dataclasses.replace(known, tuned=tuple(tuned)),))
 
 
 def undecided(wisdom: Wisdom, n: int, interval: tuple[float, float] | None, speedup: float = 1.02) -> Wisdom:

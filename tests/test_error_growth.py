@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mptune.error_growth import REACH, ErrorGrowth, SizedError, fitted, rounded_at
+from mptune.error_growth import REACH, ErrorGrowth, SizedError, as_zero_in, fitted, rounded_at
 
 DRAWS = 23
 
@@ -227,6 +227,32 @@ def test_errors_of_zero_say_nothing_of_other_sizes() -> None:
         assert not both.is_exact
         assert [both.limit({"n": n}) for n in queries] == pytest.approx([alone.limit({"n": n}) for n in queries])
         assert both.limit({"n": zero}) == (0 if zero < other.sizes["n"] else pytest.approx(other.worst))
+
+
+def test_errors_of_fp64_in_narrower_types_say_no_more_than_zeros() -> None:
+    zero = as_zero_in(("fp32", "fp64", "fast", 4))
+    assert 1e-16 < zero < 1e-15
+    assert as_zero_in(("fp64", "accurate")) == as_zero_in(()) == 0.0
+    nearly = [dataclasses.replace(point(error, n=n), as_zero=zero) for n, error in ((100, 1e-16), (1000, 3e-16))]
+    exact = fitted(nearly)
+    assert exact.is_exact
+    assert [exact.limit({"n": n}) for n in (50, 99, 101, 400, 1001)] == [math.inf] * 5
+    assert exact.limit({"n": 1000}) == pytest.approx(3e-16)
+    # Beside errors that are none of fp64's they change nothing; in fp64 they are errors as any others.
+    other = point(1e-5, n=4000)
+    queries = ({"n": n} for n in (1001, 3000, 5000))
+    assert all(fitted([*nearly, other]).limit(n) == pytest.approx(fitted([other]).limit(n)) for n in queries)
+    assert fitted([dataclasses.replace(each, as_zero=0.0) for each in nearly]).limit({"n": 400}) < 1e-14
+
+
+def test_sizes_above_a_billion_are_told_apart() -> None:
+    large = 2_000_000_011
+    growth = fitted([point(0.0, n=large), point(1e-6, n=large - 2)])
+    assert growth.limit({"n": large}) == pytest.approx(1e-6, rel=1e-6)
+    assert growth.limit({"n": large - 2}) == pytest.approx(1e-6, rel=1e-6)
+    exact = fitted([point(0.0, n=large)])
+    assert [exact.limit({"n": large + step}) for step in (-1, 0, 1)] == [math.inf, 0.0, math.inf]
+    assert exact.limits(np.array([[large - 1], [large], [large + 1]])).tolist() == [math.inf, 0.0, math.inf]
 
 
 def test_exactness_that_other_draws_of_the_same_size_refute_gives_no_limit() -> None:

@@ -191,6 +191,13 @@ def test_a_run_of_another_device_or_definition_is_told(given: dict[str, Any]) ->
         TunedApplication(a_run(parameters=[{"name": "a_type", "kind": "precision", "values": ["bf16"]}]), POWER)
     with pytest.raises(KernelError, match=r"give its definition with --kernel FILE.py, in Python as kernel= or applic"):
         TunedApplication(a_run())
+    wisdom = gather(read_sources([a_run()]))
+    with pytest.raises(
+        KernelError,
+        match="the wisdom is of application 'power', which is not a bundled one: give its definition with --kernel "
+        r"FILE\.py, in Python as kernel= or application=",
+    ):
+        TunedApplication(wisdom)
     with pytest.raises(KernelError, match=r"mptune.TunedApplication runs it"):
         TunedKernel(a_run(), kernel=None)
 

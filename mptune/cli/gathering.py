@@ -108,7 +108,7 @@ def _limits(threshold: Mapping[str, float]) -> str:
 
 def _errors_by_size(known: KernelWisdom) -> str:
     """Return the errors of the winners' and the baselines' types at each size, with how they grow."""
-    from mptune.error_growth import SizedError, fitted
+    from mptune.error_growth import SizedError, as_zero_in, fitted
 
     wanted = {
         known.signature_of(timed.configuration): None
@@ -124,7 +124,8 @@ def _errors_by_size(known: KernelWisdom) -> str:
             errors = record.signatures.get(signature)
             if errors is not None and "error" in errors.worst:
                 at = tuple(sorted(record.sizes.items()))
-                point = SizedError(record.sizes, errors.worst["error"], errors.draws, errors.mean, errors.rounded)
+                worst, zero = errors.worst["error"], as_zero_in(signature)
+                point = SizedError(record.sizes, worst, errors.draws, errors.mean, errors.rounded, zero)
                 points[at] = max(points.get(at, point), point, key=lambda each: each.worst)
         if not points:
             continue

@@ -316,6 +316,7 @@ def _tables(chooser: Chooser, launches: Sequence[Launch]) -> dict[str, Any]:
         "device": known.device,
         "architecture": known.architecture,
         "is_gpu": known.backend in _GPUS,
+        "tuned": [*map(list, chooser.tuned)],
         "places": [[_number(part) for part in place] for place in chooser.places],
         "names": [identifier(name) for name in chooser.names],
         "signatures": [
@@ -354,11 +355,11 @@ def _growth(chooser: Chooser, signature: Any, name: str) -> dict[str, Any] | Non
     if growth is None:
         return None
     rows = zip(growth.log_sizes, growth.log_worst, growth.log_limits, growth.log_rooms, growth.log_shifts, strict=True)
-    kinder = growth.log_kinder.tolist()
+    exact, kinder = growth.sizes.tolist(), growth.log_kinder.tolist()
     return {
         "points": [
-            ([*map(_number, place)], [*map(_number, numbers)], [*map(_number, more)])
-            for (place, *numbers), more in zip(rows, kinder, strict=True)
+            (sizes, [*map(_number, place)], [*map(_number, numbers)], [*map(_number, more)])
+            for sizes, (place, *numbers), more in zip(exact, rows, kinder, strict=True)
         ],
         "slopes": [[*map(_number, way)] for way in growth.slopes.tolist()],
         "beyond": [[*map(_number, way)] for way in growth.beyond.tolist()],

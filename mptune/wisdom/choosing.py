@@ -3,6 +3,8 @@
 Configurations are ranked by what they lose: their types beside the fastest that is known, and they beside the fastest
 of their types. At a tuned size that was measured; between two it is interpolated in the logarithms of the sizes, and
 outside it is that of the nearest. What was not measured at the nearest tuned size loses more the farther away it was.
+Types that are not surely slower than the fastest lose nothing, and of types that lose the same the most accurate are
+taken.
 The first is taken that is valid at the sizes and whose error keeps the budget there with the confidence that is wanted
 (:mod:`mptune.error_growth`). Narrower types than the baseline's are no choice unless they are surely faster at a tuned
 size. What was verified as the winner of a run under no larger limit needs no model at its own sizes, as long as no run
@@ -18,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from mptune.error_growth import LOG_REACH, REACH, ErrorGrowth, SizedError, fitted
+from mptune.error_growth import LOG_REACH, REACH, ErrorGrowth, SizedError, as_zero_in, fitted
 from mptune.errors import ConstraintError, EmptySpaceError, KernelError, MptuneError, UnknownNameError, WisdomError
 from mptune.kernel import Application, Kernel, Sizes, Tunable
 from mptune.kernel.limits import device_constraints, space_on, widest
@@ -36,8 +38,8 @@ Place = tuple[float, ...]
 #: What a configuration is taken to lose, as a logarithm, for each factor of e that its nearest measurement is farther
 #: away than the nearest tuned size.
 LOSS_BY_DISTANCE: Final = 0.1
-#: Sizes are the same up to this, for the rounding of their logarithms.
-_CLOSE: Final = 1e-9
+#: What took longer than the fastest by more than this factor is slower, however little is known of their times.
+_MOST_TIED: Final = 1.1
 
 
 def budget_of(known: Sequence[KernelWisdom], max_error: float | Mapping[str, float] | None = None) -> dict[str, float]:
@@ -122,7 +124,8 @@ class Chooser:
 
     Attributes:
         names: of the sizes.
-        places: the tuned sizes, as logarithms in that order.
+        tuned: the tuned sizes, in that order.
+        places: their logarithms.
         candidates: what there is to choose from.
         growth: by accuracy signature and the name of an error, its limits by size.
 
@@ -151,8 +154,8 @@ class Chooser:
         self._is_own = is_own
         self._space_at: tuple[Sizes, SearchSpace] | None = None
         self.names = _names_of(known, kernel)
-        places = sorted({self._place(record.sizes) for record in known.tuned})
-        self.places: tuple[Place, ...] = tuple(places)
+        self.tuned = tuple(sorted({self._exactly(record.sizes) for record in known.tuned}))
+        self.places: tuple[Place, ...] = tuple(tuple(map(math.log, sizes)) for sizes in self.tuned)
         self.candidates = self._candidates()
         self.growth = self._growth()
 
@@ -169,7 +172,7 @@ class Chooser:
         self._require_held(sizes)
         here = self._place(sizes)
         distances = [math.dist(place, here) for place in self.places]
-        at = next((number for number, distance in enumerate(distances) if distance < _CLOSE), None)
+        at = self._number_of(sizes)
         losses = self._losses(here, distances)
         wide_loss = min(
             (loss for loss, candidate in zip(losses, self.candidates, strict=True) if candidate.is_wide), default=None
@@ -245,8 +248,16 @@ class Chooser:
                 shown = reprlib.repr(sizes[name])
                 raise KernelError(f"size {name} of {self.kernel.called} is at most {most}, not {shown}")
 
+    def _exactly(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        return tuple(sizes[name] for name in self.names)
+
+    def _number_of(self, sizes: Mapping[str, int]) -> int | None:
+        """Return which of the tuned sizes these are; None for none of them."""
+        given = self._exactly(sizes)
+        return self.tuned.index(given) if given in self.tuned else None
+
     def _place(self, sizes: Mapping[str, int]) -> Place:
-        return tuple(math.log(sizes[name]) for name in self.names)
+        return tuple(map(math.log, self._exactly(sizes)))
 
     def _ranked(self, losses: Sequence[float], at: int | None) -> list[int]:
         """Return the numbers of the candidates in order: of equals a winner here, a baseline, the least error."""
@@ -344,9 +355,7 @@ class Chooser:
     def _told_from(self, candidate: Candidate, sizes: Mapping[str, int]) -> str:
         here = self._place(sizes)
         _, used = self._told(candidate.losses, here, [math.dist(place, here) for place in self.places])
-        tuned = [
-            next(r.sizes for r in self.known.tuned if self._place(r.sizes) == self.places[n]) for n in sorted(used)
-        ]
+        tuned = [next(r.sizes for r in self.known.tuned if self._number_of(r.sizes) == n) for n in sorted(used)]
         device = "" if self._is_own else f" on {self.known.device}"
         return f"at {_words(sizes)}, told from {' and '.join(map(_words, tuned))}{device}"
 
@@ -405,8 +414,9 @@ class Chooser:
         broken: set[tuple[tuple[Value, ...], int]] = set()
         winners: dict[int, tuple[float, Configuration]] = {}
         faster: set[Configuration] = set()
+        spans: dict[tuple[Configuration, int], tuple[float, float]] = {}
         for record in self.known.tuned:
-            number = self.places.index(self._place(record.sizes))
+            number = self.tuned.index(self._exactly(record.sizes))
             within = self._is_own and all(
                 record.threshold.get(name, math.inf) <= limit for name, limit in self.budget.items()
             )
@@ -418,13 +428,14 @@ class Chooser:
             )
             for timed in record.configurations:
                 own = self._own(timed.configuration)
-                time = record.relative_time(timed)
+                time, span = record.relative_time(timed), record.time_span(timed)
                 if timed.is_faster or own.is_among(wide):
                     faster.add(own)
                 elif record.baseline is not None:
                     time = max(time, record.baseline.time_ms)
                 known = times.setdefault(own, {})
-                known[number] = min(time, known.get(number, math.inf))
+                if time < known.get(number, math.inf):
+                    known[number], spans[own, number] = time, span
                 worst = errors.setdefault(own, {})
                 worst.update({name: max(error, worst.get(name, 0.0)) for name, error in timed.errors.worst.items()})
                 sure.setdefault(own, set()).update({number} if timed.is_best and within else ())
@@ -434,6 +445,7 @@ class Chooser:
         times = {configuration: measured for configuration, measured in times.items() if configuration in faster}
         least = _least(times, lambda _: None, winners).get(None, {})
         of_types = _least(times, self.known.signature_of, winners)
+        tied = self._tied(times, spans, winners)
         found = []
         for configuration, measured in times.items():
             constraints = self._constraints_on(configuration)
@@ -445,7 +457,10 @@ class Chooser:
                 configuration,
                 signature,
                 {number: max(0.0, math.log(time / fastest[number])) for number, time in measured.items()},
-                {number: max(0.0, math.log(time / least[number])) for number, time in fastest.items()},
+                {
+                    number: 0.0 if (signature, number) in tied else max(0.0, math.log(time / least[number]))
+                    for number, time in fastest.items()
+                },
                 frozenset(number for number in sure[configuration] if (signature, number) not in broken),
                 configuration.is_among(wide),
                 constraints,
@@ -453,6 +468,27 @@ class Chooser:
             )
             found.append(candidate)
         return tuple(sorted(found, key=lambda candidate: candidate.configuration.to_json()))
+
+    def _tied(
+        self,
+        times: Mapping[Configuration, Mapping[int, float]],
+        spans: Mapping[tuple[Configuration, int], tuple[float, float]],
+        winners: Mapping[int, tuple[float, Configuration]],
+    ) -> set[tuple[tuple[Value, ...], int]]:
+        """Return the signatures that are not surely slower than the fastest, or the winner, each with where that is."""
+        found = set()
+        for number in range(len(self.tuned)):
+            at = {each: measured[number] for each, measured in times.items() if number in measured}
+            first = winners[number][1] if number in winners else min(at, key=lambda each: at[each], default=None)
+            if first is None:
+                continue
+            _, latest = spans[first, number]
+            found |= {
+                (self.known.signature_of(each), number)
+                for each, time in at.items()
+                if time <= _MOST_TIED * at[first] and spans[each, number][0] <= latest
+            }
+        return found
 
     def _own(self, configuration: Configuration) -> Configuration:
         """Return a configuration in the kernel's own values; one of other parameters is refused."""
@@ -492,7 +528,7 @@ class Chooser:
                 for name, worst in errors.worst.items():
                     mean = errors.mean if name == "error" else None
                     points.setdefault((signature, name), []).append(
-                        SizedError(record.sizes, worst, errors.draws, mean, errors.rounded)
+                        SizedError(record.sizes, worst, errors.draws, mean, errors.rounded, as_zero_in(signature))
                     )
         return {what: fitted(some, self.confidence) for what, some in points.items() if what[1] in self.budget}
 

@@ -149,6 +149,14 @@ class AtSize:
         known = self.baseline
         return timed.time_ms if known is None or not timed.speedup else known.time_ms / timed.speedup
 
+    def time_span(self, timed: Timed) -> tuple[float, float]:
+        """Return between which times that is: as far as its speedup is known, or up to what is a tie."""
+        time = self.relative_time(timed)
+        if timed.interval is None or timed.speedup is None:
+            return time, time * (1 + TIE)
+        slowest, fastest = timed.interval
+        return time * timed.speedup / fastest, time * timed.speedup / slowest
+
     @property
     def run(self) -> str:
         """What tells the run from others: another file may have kept more of the same one, or know it later."""

@@ -47,7 +47,7 @@ def kernel_of(
     if isinstance(given, Tunable):
         name = given.name
     elif str(given) in names:
-        name = str(given)
+        name, given = str(given), None
     elif len(names) > 1:
         if given is None:
             raise WisdomError(f"the wisdom is of kernels {', '.join(names)}: say which (kernel=, --kernel)")
@@ -64,7 +64,8 @@ def kernel_of(
             f"the wisdom of kernel {name} has errors by {' and by '.join(metrics)}: say which (metric=)"
             + (f", not {metric!r}" if metric is not None else "")
         )
-    found = tunable_of_run(_info(known[0]), given, on_warning=lambda _: None)
+    said = f"the wisdom is of {'application' if known[0].is_of_application else 'kernel'}"
+    found = tunable_of_run(_info(known[0]), given, on_warning=lambda _: None, said=said)
     return (_with_build(found, known) if isinstance(found, Kernel) else found), known
 
 

@@ -147,13 +147,15 @@ def test_there_is_no_variant_for_sizes_that_an_argument_cannot_hold(tmp_path: Pa
 @needs_gxx
 def test_so_it_does_where_errors_are_zero_at_some_sizes_and_beside_them(tmp_path: Path) -> None:
     exact = {1024: ["fp16"], 4096: ["fp16", "fp32"], 65_536: ["fp16"], 10**6: ["fp16", "fp32"]}
+    exact[2_000_000_011] = ["fp16", "fp32"]
     wisdom = wisdom_of(at_size(3000), *(at_size(n, exact=kinds) for n, kinds in exact.items()))
     emit_dispatch(wisdom, tmp_path, kernel=POLY)
     (known,) = wisdom.kernels
-    sizes = [{"n": n + step} for n in (600, 1024, 2000, 3000, 4096, 9000, 40_000, 65_536, 10**6) for step in (-1, 0, 1)]
+    at = (600, 1024, 2000, 3000, 4096, 9000, 40_000, 65_536, 10**6, 2_000_000_011)
+    sizes = [{"n": n + step} for n in at for step in (-1, 0, 1)]
     found = asked(tmp_path, POLY, (known.backend, known.device, known.architecture), sizes)
     assert found == expected(Chooser(known, POLY), sizes)
-    assert ["fp16" in each for each in found[-6:]] == [False, True, False] * 2
+    assert ["fp16" in each for each in found[-9:]] == [False, True, False] * 3
 
 
 @needs_gxx

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from awkward_kernel import AWKWARD, measured, run_of
-from runs_by_size import HALF, POLY, SINGLE, at_size, trial, undecided
+from runs_by_size import HALF, POLY, SINGLE, at_size, trial, undecided, with_intervals
 from stepper_kernel import STEPPER, stepped
 
 import mptune
@@ -109,6 +109,23 @@ def test_accuracy_is_given_up_only_for_what_is_surely_faster(interval: Any, spee
     assert kinds == [True, is_narrow]
 
 
+@pytest.mark.parametrize(
+    ("half", "single", "chosen"),
+    [
+        ((2.0, 2.1, 2.2), (1.9, 2.05, 2.1), "fp32"),  # which of them is faster cannot be told
+        ((2.0, 2.1, 2.2), (1.8, 1.9, 1.98), "fp16"),  # it is surely faster
+        ((1.5, 2.1, 2.6), (1.4, 1.8, 2.2), "fp16"),  # too much would be lost if it is
+        ((1.0, 1.02, 1.04), (1.0, 1.02, 1.04), "fp64"),
+    ],
+)
+def test_of_types_that_cannot_be_told_apart_by_their_times_it_is_the_most_accurate(
+    half: Any, single: Any, chosen: str
+) -> None:
+    open_ = with_intervals(wisdom_of(at_size(1000), at_size(4000)), {"fp16": half, "fp32": single})
+    found = Chooser(open_.kernels[0], POLY)
+    assert [types(found.choose({"n": n}).configuration)[0] for n in (1000, 2000, 4000)] == [chosen] * 3
+
+
 def test_of_equals_without_errors_it_is_the_baseline() -> None:
     def run(n: int) -> Run:
         trials = [trial(4, 0.0), trial(1, 0.0, **HALF)]
@@ -177,6 +194,23 @@ def test_errors_of_zero_at_round_sizes_say_nothing_of_those_beside_them() -> Non
     mixed = chooser(at_size(50_000), at_size(65_536, exact=("fp16", "fp32")), budget={"error": 1e-6})
     assert chosen(mixed, 49_999, 60_000, 65_535) == ["fp64", "fp64", "fp64"]
     assert chosen(chooser(at_size(50_000), budget={"error": 2e-6}), 49_999, 60_000) == ["fp32", "fp32"]
+
+
+def test_errors_of_fp64_in_narrower_types_say_nothing_of_the_sizes_beside() -> None:
+    nearly = chooser(*(at_size(n, exact=("fp16", "fp32"), nearly=2e-16) for n in (16_384, 65_536)))
+    assert types(nearly.choose({"n": 16_384}).configuration)[0] == "fp16"
+    for n in (16_383, 40_000, 65_537):
+        choice = nearly.choose({"n": n})
+        assert types(choice.configuration)[0] == "fp64"
+        assert "what is exact at the tuned sizes need not be so here" in choice.reason
+
+
+def test_sizes_above_a_billion_are_told_apart() -> None:
+    few = [trial(4, 1e-16), trial(1, 9e-4, 3, **HALF)]
+    large = 2_000_000_011
+    found = chooser(run_of(POLY, few, sizes=POLY.resolve_sizes("default", {"n": large}), threshold=1e-3))
+    kinds = [types(found.choose({"n": large + step}).configuration)[0] for step in (-1, 0, 1)]
+    assert kinds == ["fp64", "fp16", "fp64"]
 
 
 def test_the_winner_of_a_run_stands_at_its_own_size_under_no_smaller_limit() -> None:
