@@ -240,14 +240,14 @@ def edited(info: RunInfo, kernel: Tunable) -> list[str]:
 def _bundled_of(info: RunInfo, said: str) -> Tunable:
     """Return the bundled kernel or application of a run's name, unless the run was made with another of that name."""
     recorded = Path(info.kernel_path) if info.kernel_path else None
-    file = f" (it was tuned from {recorded})" if recorded else ""
+    file = f" ({said.partition(' is of ')[0]} names {recorded})" if recorded else ""
     give = f"give its definition with --kernel FILE.py, in Python as kernel= or application={file}"
     if info.kernel not in (*bundled_kernels(), *bundled_applications()):
         raise KernelError(f"{said} {info.kernel!r}, which is not a bundled one: {give}")
     kernel = load_tunable(info.kernel)
     is_bundled = recorded is None or (recorded.parent.name, recorded.stem) == (f"{kernel.what}s", info.kernel)
     if not is_bundled and info.definition_hash != definition_hash(kernel):
-        raise KernelError(f"{said} {info.kernel!r}, which is not the bundled one of that name: {give}")
+        raise KernelError(f"{said} {info.kernel!r}, which is not the bundled one: {give}")
     return kernel
 
 

@@ -25,6 +25,7 @@ from mptune.errors import MptuneError, PlotError, UnknownNameError
 
 if TYPE_CHECKING:
     from mptune.emit import Winner
+    from mptune.results import Trial
     from mptune.run import Run
 
 __all__ = ["emit", "export", "pareto", "plot", "report", "show"]
@@ -384,7 +385,8 @@ def _winners(
         run = Run.load(path)
         winner = winner_of(run, max_error=max_error, configuration=configuration, kernel=kernel)
         if winner is None:
-            _print_why_none(path, run, max_error)
+            asked = winner_of(run, configuration=configuration, kernel=kernel) if configuration else None
+            _print_why_none(path, run, max_error, None if asked is None else asked.trial)
             return []
         if not run.objective.is_feasible(winner.trial) and max_error is None:
             print_note(
@@ -408,7 +410,8 @@ def _emit_into(
     run = Run.load(path)
     trial = select(run, max_error=max_error, configuration=configuration, kernel=None)
     if trial is None:
-        _print_why_none(path, run, max_error)
+        asked = select(run, configuration=configuration, kernel=None) if configuration else None
+        _print_why_none(path, run, max_error, asked)
         return 1
     objective = run.objective if max_error is None else run.objective_within(max_error)
     document = adopting.patched(run, trial, objective, given)
@@ -421,8 +424,14 @@ def _emit_into(
     return 0 if document["within"] else 1
 
 
-def _print_why_none(path: Path, run: Run, max_error: float | Mapping[str, float] | None) -> None:
-    """Say why a run has no winner."""
+def _print_why_none(path: Path, run: Run, max_error: float | Mapping[str, float] | None, asked: Trial | None) -> None:
+    """Say why a run has no winner, or why the configuration that was asked for is not within the limit given."""
+    if asked is not None and max_error is not None:
+        objective = run.objective_within(max_error)
+        limits = ", ".join(f"{name} <= {limit:g}" for name, limit in objective.limits.items())
+        why = objective.judge(asked).message or "its error was measured on another configuration of its types alone"
+        print_error(f"{path}: {asked.configuration} is not known to keep {limits}: {why}")
+        return
     if run.undecided and max_error is None:
         print_error(
             f"{path}: no winner is named: {len(run.undecided)} configurations of different types are about as fast; "

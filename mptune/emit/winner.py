@@ -46,7 +46,7 @@ Tuned = TypeVar("Tuned", bound=Tunable)
 class Winner(Generic[Tuned]):
     """A trial of a run with what it takes to launch it: the definition, and the sizes the run was made at.
 
-    The threshold is the one the trial satisfies, None for a configuration that was asked for by name.
+    The threshold is the one the trial satisfies, None for a configuration that was asked for by name alone.
     """
 
     run: Run
@@ -74,27 +74,26 @@ class Winner(Generic[Tuned]):
 def select(
     run: Run, *, max_error: float | Mapping[str, float] | None = None, configuration: str = "", kernel: Tunable | None
 ) -> Trial | None:
-    """Return the best feasible trial, or the one that was asked for; None if no trial is feasible.
+    """Return the best feasible trial, or the one that was asked for; None if it is not within a threshold given.
 
     Args:
         run: the run.
-        max_error: a threshold instead of the run's own.
+        max_error: a threshold instead of the run's own, which a configuration that is asked for has to keep, too.
         configuration: which trial: its number in order of evaluation from 1 (``trial N``) or, of a run that names no
             winner, that of a candidate (``candidate N``), the beginning of its key, or enough ``NAME=VALUE`` by commas
             that no other valid trial has them all.
         kernel: the definition, whose parameters the values are of; None for what the run says of them.
 
     Raises:
-        MptuneError: both are given, or no valid trial or several are meant.
+        MptuneError: no valid trial or several are meant.
         UnknownNameError: no parameter has a name given, or no such value.
     """
     if configuration:
-        if max_error is not None:
-            raise MptuneError("give a configuration or a maximal error, not both")
         trial = _named(run, configuration.strip(), kernel)
         if not trial.is_valid:
             raise MptuneError(f"configuration {trial.configuration} did not run: {trial.status.value}, {trial.message}")
-        return trial
+        is_within = max_error is None or (trial.is_checked and run.objective_within(max_error).is_feasible(trial))
+        return trial if is_within else None
     if max_error is None:
         return run.best
     return run.objective_within(max_error).best(run.checked)

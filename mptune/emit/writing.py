@@ -134,7 +134,7 @@ def winner_of(
     if trial is None:
         return None
     own = run.objective if max_error is None else run.objective_within(max_error)
-    threshold = None if configuration else own.threshold
+    threshold = None if configuration and max_error is None else own.threshold
     return Winner(run, definition, sizes, trial, threshold)
 
 

@@ -81,6 +81,21 @@ def test_another_threshold_is_another_winner_and_none_is_exit_code_one(
     assert not (tmp_path / "nowhere").exists()
 
 
+def test_a_configuration_asked_for_by_name_keeps_an_error_that_is_given_or_is_exit_code_one(
+    emit: Callable[..., Any], tmp_path: Path
+) -> None:
+    run = run_file(tmp_path / "run.db")
+    code, out, err = emit(run, "--kernel", OWN, "--configuration", "2", "--max-error", "1e-7", "--json")
+    assert code == 0, err
+    document = json.loads(out)
+    assert (document["time_ms"], document["threshold"]) == (1.5, 1e-7)
+    code, out, err = emit(run, "--kernel", OWN, "--configuration", "x_type=half", "--max-error", "1e-7", "-o", "no")
+    assert (code, out) == (1, "")
+    assert "x_type=fp16" in err
+    assert "is not known to keep error <= 1e-07: error 0.01 is above the threshold\n" in err
+    assert not (tmp_path / "no").exists()
+
+
 def test_a_configuration_asked_for_by_name_is_told_to_be_infeasible(emit: Callable[..., Any], tmp_path: Path) -> None:
     code, out, err = emit(run_file(tmp_path / "run.db"), "--kernel", OWN, "--configuration", "x_type=half")
     assert code == 0
@@ -163,7 +178,6 @@ def test_several_devices_need_the_option_and_get_a_header(emit: Callable[..., An
     ("options", "message"),
     [
         (("--max-error", "0"), "expected a positive number"),
-        (("--max-error", "1e-3", "--configuration", "1"), "not both"),
         (("--configuration", "77"), "the run has the trials 1 to 3"),
         (("--configuration", "candidate 1"), "the run has no candidates"),
         (("--kernel", "axpy"), "the run is of kernel 'poly', not of 'axpy'"),

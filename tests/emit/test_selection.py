@@ -83,9 +83,11 @@ def test_a_configuration_that_is_not_one_is_told(run: Run, text: str, message: s
         chosen(run, configuration=text)
 
 
-def test_a_configuration_and_a_threshold_exclude_each_other(run: Run) -> None:
-    with pytest.raises(MptuneError, match="give a configuration or a maximal error, not both"):
-        chosen(run, configuration="1", max_error=1e-3)
+def test_a_configuration_has_to_keep_a_threshold_that_is_given(run: Run) -> None:
+    error = run.trials[0].error
+    assert chosen(run, configuration="1", max_error=2 * error or 1e-3) is run.trials[0]
+    narrow = next(number for number, each in enumerate(run.trials, 1) if each.is_valid and each.error > 0)
+    assert chosen(run, configuration=str(narrow), max_error=run.trials[narrow - 1].error / 2) is None
 
 
 def test_permutations_have_commas_of_their_own() -> None:
