@@ -464,6 +464,19 @@ def test_errors_of_a_search_without_fp64_are_still_against_fp64():
     assert found.summary()["kernel_evaluations"] > 0
 
 
+def test_a_search_that_ends_early_says_why(tmp_path, monkeypatch, capfd):
+    types = dict.fromkeys(("a_type", "x_type", "matvec.sum_type"), ("fp32",))
+    settings = {"restrict": types, "max_error": 1e-4, "inputs": 1, "verify": 0, "on_warning": lambda _: None}
+    found = tune(application(), backend="host", budget=300, output=tmp_path / "early.db", **settings)
+    said = "no other types and no other parameters of a kernel promised to save 0.2% of time"
+    summary = found.summary()
+    assert summary["ended"] == said
+    assert summary["evaluations"] < 300
+    shown = caller(monkeypatch, capfd)("show", tmp_path / "early.db").out
+    assert f"{summary['evaluations']} of 300 evaluations: {said}" in " ".join(shown.split())
+    assert tune(application(), backend="host", budget=3, **settings).summary()["ended"] == ""
+
+
 class TestWhatARunIsUsedFor:
     def test_the_winner_is_verified_on_further_inputs(self, run, path, tmp_path):
         path = shutil.copy(path, tmp_path)

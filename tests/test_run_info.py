@@ -38,7 +38,7 @@ def test_a_file_without_a_version_reads_as_it_did(name: str, tmp_path: Path) -> 
     path = unpacked(name, tmp_path)
     before = path.read_bytes()
     run = Run.load(path)
-    newer = {"unverified": True, "screened": 0, "foretold": 0, "compiled": run.signatures_of(run.trials)}
+    newer = {"unverified": True, "ended": "", "screened": 0, "foretold": 0, "compiled": run.signatures_of(run.trials)}
     assert run.summary() == json.loads((DATA / f"version0_{name}.json").read_text()) | newer
     assert path.read_bytes() == before
     # Written anew, it says the same and has a version.

@@ -168,6 +168,8 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
         f"configurations{of_baseline}{alone}, strategy {info.strategy}, seed {info.seed}, "
         f"{run.state.wall_s:.1f} s"
     )
+    if run.state.ended:
+        echo(wrapped(f"{run.evaluations + kernels} of {info.budget} evaluations: {run.state.ended}"))
     if objective.also:
         ties = " (of ties, the simplest)" if objective.is_time else ""
         echo(f"objectives {', '.join(objective.metrics)}, all minimised; best has the lowest {objective.metric}{ties}")

@@ -316,6 +316,7 @@ class RunState:
         launches: what an application launches, as far as that is known.
         foretold: accuracy signatures that an instrumented run did not rule out, but others promised more.
         sources: what the search has made of its sources.
+        ended: why the search ended with evaluations left; empty if it did not.
     """
 
     wall_s: float = 0.0
@@ -332,6 +333,7 @@ class RunState:
     launches: tuple[LaunchInfo, ...] = ()
     foretold: int = 0
     sources: tuple[SourceUse, ...] = ()
+    ended: str = ""
 
     @property
     def launched(self) -> dict[str, tuple[str, ...]]:

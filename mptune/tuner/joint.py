@@ -41,7 +41,7 @@ from mptune.strategies.model_based.error_model import Signatures
 from mptune.strategies.model_based.kernel_times import KernelTimes
 from mptune.strategies.model_based.launch_counts import LaunchCounts
 
-__all__ = ["JointSearch"]
+__all__ = ["NOTHING_LEFT", "JointSearch"]
 
 Codes = NDArray[np.int32]
 
@@ -68,6 +68,8 @@ _FAILURES: Final = 2
 _AHEAD: Final = 8
 #: What promises less than this share of the time is not worth an evaluation.
 _WORTHWHILE: Final = 0.002
+#: Why a search ends with evaluations left.
+NOTHING_LEFT: Final = f"no other types and no other parameters of a kernel promised to save {_WORTHWHILE:.1%} of time"
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from mptune.store import RunStore
 from mptune.strategies.base import Strategy
 from mptune.tuner.cold import compare_cold
 from mptune.tuner.findings import findings
-from mptune.tuner.joint import JointSearch
+from mptune.tuner.joint import NOTHING_LEFT, JointSearch
 from mptune.tuner.ledger import Ledger
 from mptune.tuner.plan import TuningPlan
 from mptune.tuner.settings import Progress
@@ -229,8 +229,10 @@ class Phases:
                 if configuration in ledger.trials and ledger.trials[configuration].is_valid:
                     look(ledger.trials[configuration])
                 ledger.begin_phase("search", budget, adopts=False)
+            ended = NOTHING_LEFT if left() > 0 else "the time limit was reached" if not ledger.remaining() else ""
             evaluate("search", joint.finalists(finalists - 1))
-            self._file.update(dataclasses.replace(self._file.state, foretold=joint.foretold))
+            ended = ended if ledger.evaluations + ledger.kernel_evaluations < budget else ""
+            self._file.update(dataclasses.replace(self._file.state, foretold=joint.foretold, ended=ended))
 
     def _kernel_evaluator(self, kernel: Kernel) -> DeviceEvaluator:
         """Return what evaluates a kernel of an application alone, on data it has within it."""
