@@ -315,6 +315,13 @@ class Device(ABC):
         """Return what timings depend on besides what :meth:`describe` tells."""
         return ()
 
+    def wake(self) -> None:  # noqa: B027 - optional
+        """Have a device that was idle work until it is as fast as one that works; before something is timed.
+
+        Raises:
+            LaunchError: an earlier fault has left it unusable.
+        """
+
     def is_usable(self) -> bool:
         """Whether further launches can succeed; a fault can leave a device unusable until the process ends."""
         return True

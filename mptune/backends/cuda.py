@@ -111,7 +111,7 @@ class _CupyDriver:
             self._stream = cupy.cuda.Stream(non_blocking=True)
             self._stream.use()  # so that CuPy computes on arrays after the launches that write them
             self._events = cupy.cuda.Event(), cupy.cuda.Event()
-            self._lead = runtime.malloc(LEAD_BYTES)
+            self.lead = runtime.malloc(LEAD_BYTES)
 
     def describe(self) -> DeviceInfo:
         with self._errors(BackendUnavailableError):
@@ -188,7 +188,7 @@ class _CupyDriver:
         stream = self._stream
         with self._errors():
             self._driver.funcSetAttribute(function, _MAX_DYNAMIC_SHARED_SIZE_BYTES, shape.shared_bytes)
-            self._runtime.memsetAsync(self._lead, 0, LEAD_BYTES, stream.ptr)
+            self._runtime.memsetAsync(self.lead, 0, LEAD_BYTES, stream.ptr)
             start.record(stream)
             self.enqueue(function, shape, arguments)
             end.record(stream)

@@ -6,8 +6,9 @@ import ctypes
 import dataclasses
 import math
 import os
+import time
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from mptune.backends.addressed import AddressBuffer, Memory, pack_arguments
@@ -43,6 +44,12 @@ __all__ = ["LEAD_BYTES", "Driver", "GpuBackend", "GpuBuffer", "GpuCompiler", "Gp
 #: pass in Python between the event and the kernel, which would count as the kernel's.
 LEAD_BYTES: Final = 8 << 20
 
+#: A device that has done nothing for so long lowers its clocks; how long it works before they are up again; and how many
+#: times its lead memory is set meanwhile before anyone looks at the time.
+_IDLE_S: Final = 0.05
+_WAKING_S: Final = 0.02
+_FILLS: Final = 16
+
 _DEFAULT_LIMITS: Final = {"max_threads_per_block": 1024}
 #: Drivers take extents in 32 bits and sizes in 64.
 _MAX_EXTENT: Final = 2**32 - 1
@@ -56,7 +63,13 @@ _LIMITED: Final = {
 
 
 class Driver(Memory, Protocol):
-    """The calls of a GPU driver, on one device and one stream; modules and functions are opaque handles."""
+    """The calls of a GPU driver, on one device and one stream; modules and functions are opaque handles.
+
+    Attributes:
+        lead: address of :data:`LEAD_BYTES` of memory that nobody reads.
+    """
+
+    lead: Any
 
     def describe(self) -> DeviceInfo:
         """Describe the device; ``limits`` hold ``max_threads_per_block`` and ``max_shared_bytes``."""
@@ -103,9 +116,10 @@ class GpuBuffer(AddressBuffer):
 class GpuFunction(Function):
     """A loaded kernel."""
 
-    def __init__(self, driver: Driver, binary: Binary) -> None:
+    def __init__(self, driver: Driver, binary: Binary, on_work: Callable[[], None]) -> None:
         self.name = binary.function
         self._driver = driver
+        self._on_work = on_work
         self._module = driver.load(binary.image)
         self._function = driver.function(self._module, binary.function)
         self._max_threads = driver.max_threads(self._function)
@@ -123,7 +137,9 @@ class GpuFunction(Function):
     def launch(self, shape: LaunchShape, arguments: Sequence[Argument]) -> float:
         self._check(shape)
         pointers, values = pack_arguments(self.name, arguments, GpuBuffer)
+        self._on_work()
         elapsed_ms = self._driver.launch(self._function, shape, ctypes.addressof(pointers))
+        self._on_work()
         del values
         return elapsed_ms
 
@@ -218,6 +234,8 @@ class GpuDevice(Device):
         self._backend = backend
         self._driver = driver
         self._info: DeviceInfo | None = None
+        #: When it worked last, and since when it has done so without a pause; by ``time.monotonic``.
+        self._worked_at = self._awake_since = -math.inf
 
     def describe(self) -> DeviceInfo:
         if self._info is None:
@@ -231,7 +249,16 @@ class GpuDevice(Device):
         return [{visibility[0]: name} for name in names[:count]]
 
     def load(self, binary: Binary) -> GpuFunction:
-        return GpuFunction(self._open(), binary)
+        return GpuFunction(self._open(), binary, self._works)
+
+    def wake(self) -> None:
+        driver = self._open()
+        self._works()
+        while time.monotonic() - self._awake_since < _WAKING_S:
+            for _ in range(_FILLS):
+                driver.fill(driver.lead, 0, LEAD_BYTES)
+            driver.synchronize()
+            self._works()
 
     def allocate(self, nbytes: int) -> GpuBuffer:
         if nbytes > _MAX_BYTES:
@@ -269,6 +296,12 @@ class GpuDevice(Device):
             limits = _DEFAULT_LIMITS
         known = tuple(f"{name} <= {limits[limit]}" for name, limit in _LIMITED.items() if limit in limits)
         return *known, *self._backend.launch_limits
+
+    def _works(self) -> None:
+        now = time.monotonic()
+        if now - self._worked_at > _IDLE_S:
+            self._awake_since = now
+        self._worked_at = now
 
     def _open(self) -> Driver:
         if self._driver is None:

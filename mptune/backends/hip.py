@@ -120,7 +120,7 @@ class _HipPythonDriver:
             self._stream = self._call(hip.hipStreamCreateWithFlags(hip.hipStreamNonBlocking), BackendUnavailableError)
             self._start = self._call(hip.hipEventCreate(), BackendUnavailableError)
             self._end = self._call(hip.hipEventCreate(), BackendUnavailableError)
-            self._lead = self._call(hip.hipMalloc(LEAD_BYTES), BackendUnavailableError)
+            self.lead = self._call(hip.hipMalloc(LEAD_BYTES), BackendUnavailableError)
         self._memory: dict[int, Any] = {}
 
     def describe(self) -> DeviceInfo:
@@ -198,7 +198,7 @@ class _HipPythonDriver:
 
     def launch(self, function: Any, shape: LaunchShape, arguments: int) -> float:
         hip, stream = self._hip, self._stream
-        self._call(hip.hipMemsetAsync(self._lead, 0, LEAD_BYTES, stream))
+        self._call(hip.hipMemsetAsync(self.lead, 0, LEAD_BYTES, stream))
         self._call(hip.hipEventRecord(self._start, stream))
         self.enqueue(function, shape, arguments)
         self._call(hip.hipEventRecord(self._end, stream))

@@ -595,6 +595,7 @@ class Bench:
             # Before the launches that warm up: those that are timed find the caches as one of their kind leaves them.
             self._device_data.poison(launches.bound, half=True)
         with clock.phase("timing"):
+            self._backend.device.wake()
             times = repeat_launches(launches.timed, plan, best_ms=decided.best_ms)
             metrics.update(_observed(TimeObserver(), self._context(configuration, times)))
         metrics.update(loaded.program.metrics())

@@ -195,6 +195,7 @@ class Roofline:
         shape = kernel.launch_shape(configuration, sizes)
         try:
             arguments = data.bind(configuration).launch
+            self._backend.device.wake()
             return min(repeat_launches(lambda: function.launch(shape, arguments), _PLAN)) / 1e3
         finally:
             function.unload()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+from types import SimpleNamespace
 
 import ml_dtypes
 import numpy as np
 import pytest
 
-from mptune.backends import BACKENDS, get_backend
+from mptune.backends import BACKENDS, get_backend, gpu
 from mptune.backends.base import Availability, Binary, CompileOptions, DeviceInfo
 from mptune.backends.cuda import CudaBackend
 from mptune.backends.gpu import axis_limits
@@ -18,6 +19,8 @@ from mptune.kernel import LaunchShape
 
 class RecordingDriver:
     """Host memory in place of a device's; launches only remember what they were given."""
+
+    lead = 4096
 
     def __init__(self):
         self.memory = {}
@@ -168,6 +171,36 @@ def test_a_block_with_more_threads_than_the_registers_allow_is_refused_before_it
     with pytest.raises(LaunchError, match=message):
         function.launch(LaunchShape((1, 1, 1), (128, 4, 1)), [])
     assert not driver.launches
+
+
+def test_a_device_that_was_idle_works_for_20_ms_before_something_is_timed(backend, driver, monkeypatch):
+    now, filled = [100.0], []
+
+    def fill(target, byte, nbytes):
+        filled.append(target)
+        now[0] += 1e-3
+
+    monkeypatch.setattr(gpu, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(driver, "fill", fill)
+    function = backend.device.load(Binary("axpy", b"image"))
+    shape = LaunchShape((1, 1, 1), (32, 1, 1))
+
+    def wakes(idle_s, launches=0, launch_s=0.0):
+        now[0] += idle_s
+        monkeypatch.setattr(driver, "launch", lambda *_: now.__setitem__(0, now[0] + launch_s) or 1.0)
+        for _ in range(launches):
+            function.launch(shape, [])
+        filled.clear()
+        backend.device.wake()
+        return len(filled)
+
+    assert wakes(0) >= 20
+    assert set(filled) == {driver.lead}
+    assert wakes(0.04) == wakes(0.04, launches=1) == 0
+    assert wakes(0.06) >= 20
+    # What is launched on an idle device warms it up, too.
+    assert 14 <= wakes(0.06, launches=3, launch_s=2e-3) < 50
+    assert wakes(0.06, launches=11, launch_s=2e-3) == 0
 
 
 def test_what_no_driver_can_count_is_refused_in_words(backend, driver):

@@ -304,7 +304,7 @@ class TestRealHipPython:
             pytest.skip("there is a device, on which made-up addresses would do harm")
         driver = object.__new__(hip_backend._HipPythonDriver)
         driver._hip, driver._stream, driver._start, driver._end, driver._memory = hip, None, None, None, {4096: None}
-        driver._lead = 4096
+        driver.lead = 4096
         return driver
 
     @pytest.mark.parametrize(
