@@ -146,7 +146,7 @@ class _CupyDriver:
         try:
             return int(self._runtime.malloc(max(nbytes, 1)))
         except self._runtime.CUDARuntimeError as error:
-            free, _ = self._runtime.memGetInfo()
+            free, _ = self._call(self._runtime.memGetInfo)  # fails, too, where it is not for want of memory
             raise OutOfMemoryError(f"{nbytes} bytes were asked for and {free} bytes are free: {error}") from error
 
     def free(self, address: int) -> None:

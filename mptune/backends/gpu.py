@@ -44,8 +44,8 @@ __all__ = ["LEAD_BYTES", "Driver", "GpuBackend", "GpuBuffer", "GpuCompiler", "Gp
 #: pass in Python between the event and the kernel, which would count as the kernel's.
 LEAD_BYTES: Final = 8 << 20
 
-#: A device that has done nothing for so long lowers its clocks; how long it works before they are up again; and how many
-#: times its lead memory is set meanwhile before anyone looks at the time.
+#: A device that has done nothing for so long lowers its clocks; how long it works before they are up again; and how
+#: often its lead memory is set meanwhile before anyone looks at the time.
 _IDLE_S: Final = 0.05
 _WAKING_S: Final = 0.02
 _FILLS: Final = 16

@@ -158,7 +158,10 @@ class _HipPythonDriver:
             return properties
 
     def allocate(self, nbytes: int) -> int:
-        memory = self._call(self._hip.hipMalloc(max(nbytes, 1)), OutOfMemoryError, f"{nbytes} bytes were asked for: ")
+        result = self._hip.hipMalloc(max(nbytes, 1))
+        # After a fault there is no memory either, but that is not why.
+        is_full = result[0] == self._hip.hipError_t.hipErrorOutOfMemory
+        memory = self._call(result, OutOfMemoryError if is_full else LaunchError, f"{nbytes} bytes were asked for: ")
         address = int(memory)
         self._memory[address] = memory
         return address

@@ -177,8 +177,8 @@ _DIRTY: Final = 1 / 16
 class CacheFlush:
     """Scratch memory larger than the cache; moving all of it leaves nothing else there.
 
-    A device reads it, piece after piece, into the memory of one: so next to nothing in the cache has to be written back.
-    On the host every core moves its share, which empties the caches of its own, too.
+    A device reads it, piece after piece, into the memory of one: so next to nothing in the cache has to be written
+    back. On the host every core moves its share, which empties the caches of its own, too.
 
     Args:
         backend: allocates it.

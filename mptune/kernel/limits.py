@@ -19,8 +19,8 @@ __all__ = ["device_constraints", "space_on", "spread", "widest"]
 
 #: So many configurations are tried where a launch may rule one out.
 _TRIED: Final = 100
-#: What a limit is of that a kernel may not have.
-_MISSING: Final = re.compile(r"\b(block|grid)_[xyz] <=|\bgpu_only\b")
+#: What limits are of; an axis that a kernel does not have has one thread or block.
+_LIMITED: Final = re.compile(r"\b(?:threads_per_block|shared_bytes|(?:block|grid)_[xyz]|gpu_only)\b")
 
 
 def device_constraints(kernel: Kernel, limits: Sequence[str]) -> tuple[str, ...]:
@@ -39,9 +39,8 @@ def device_constraints(kernel: Kernel, limits: Sequence[str]) -> tuple[str, ...]
     if kernel.gpu_only:
         values = {parameter.name: parameter.values[0] for parameter in kernel.parameters}
         meaning["gpu_only"] = f"({' or '.join(f'{name} != {values[name]!r}' for name in kernel.gpu_only)})"
-    known = re.compile(rf"\b({'|'.join(meaning)})\b")
-    spelt = (known.sub(lambda name: meaning[name[0]], limit) for limit in limits)
-    return tuple(limit for limit in spelt if not _MISSING.search(limit))
+    ours = [limit for limit in limits if not meaning.keys().isdisjoint(_LIMITED.findall(limit))]
+    return tuple(_LIMITED.sub(lambda name: meaning.get(name[0], "1"), limit) for limit in ours)
 
 
 def space_on(tunable: Tunable, sizes: Sizes, limits: Sequence[str]) -> SearchSpace:

@@ -1,0 +1,79 @@
+"""A CUDA and a HIP device for tests, on a machine that has none: strict, and it runs kernels.
+
+    python -m mptune.testing.simulator mptune tune axpy --backend cuda --max-error 1e-4
+
+runs a command whose processes find both devices, by nothing but their environment (:func:`environment`): libraries with
+the few functions of the driver and of NVRTC and hiprtc that mptune calls, and modules in place of CuPy and HIP Python.
+What mptune does is what it does on a device: its compiler processes, its workers, its calls.
+
+- Sources are compiled for the processor (:mod:`mptune.testing.simulator.compiler`). So what the host backend cannot
+  run, as functions of warps, is a compile error here.
+- The device is a process of its own (:mod:`mptune.testing.simulator.process`), with memory that no other address leads
+  to, and addresses without memory around each allocation. A fault there is sticky, as on a GPU.
+- Calls take what those of the real packages take, and nothing happens before something waits for it.
+- What a real device would not notice, or not at once, is a :class:`Misuse`: memory, modules and handles that were given
+  back or are something else, copies beyond an allocation, arguments that are none of the kernel's.
+
+Times are made up: the same for the same launch, longer with more memory and more threads.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from mptune.backends.host_compiler import find_compiler
+from mptune.testing.simulator.device import Failure, Misuse, SimulatedDevice
+
+__all__ = ["Failure", "Misuse", "SimulatedDevice", "environment"]
+
+#: Where the libraries are looked for.
+_LIBRARIES: Final = (
+    "lib/libcuda.so.1",
+    "lib/libamdhip64.so",
+    "lib/libhiprtc.so",
+    "nvidia/cu13/lib/libnvrtc.so.13",
+    "nvidia/cu13/lib/libnvrtc-builtins.so.13.0",
+)
+#: What importing CuPy and HIP Python does.
+_MODULES: Final = {
+    "cupy": "from mptune.testing.simulator.cupy import SimulatedCupy as simulated",
+    "hip": "from mptune.testing.simulator.hip import SimulatedHip as simulated",
+}
+
+
+def environment(folder: Path) -> Mapping[str, str]:
+    """Return the variables with which processes find the simulated devices, of which there is one of each kind.
+
+    ``MPTUNE_SIMULATED_DEVICES`` makes them more.
+
+    Args:
+        folder: an empty one, for what they find.
+
+    Raises:
+        BackendUnavailableError: there is no C++ compiler.
+        subprocess.CalledProcessError: it fails.
+    """
+    command = f"{shlex.quote(sys.executable)} -m mptune.testing.simulator.compiler"
+    define = f'-DCOMPILE="{command}"'
+    built = folder / "libsimulated.so"
+    source = Path(__file__).with_name("libraries.cpp")
+    compiler = [*find_compiler().command, "-std=c++17", "-O1", "-shared", "-fPIC"]
+    subprocess.run([*compiler, define, str(source), "-o", str(built)], check=True)
+    for name in _LIBRARIES:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(built, folder / name)
+    for name, text in _MODULES.items():
+        (folder / f"{name}.py").write_text(f"import sys\n{text}\nsys.modules.update(simulated().modules)\n")
+    searched = {"PYTHONPATH": [str(folder), *sys.path], "LD_LIBRARY_PATH": [str(folder / "lib")]}
+    ours = {
+        name: ":".join([*filter(None, paths), *filter(None, [os.environ.get(name)])])
+        for name, paths in searched.items()
+    }
+    return {**ours, "ROCM_PATH": str(folder)}

@@ -1,0 +1,47 @@
+"""The simulated devices in this very process, for tests that look at what was asked of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from mptune.backends import BACKENDS, cuda, hip
+from mptune.testing.simulator import SimulatedDevice
+from mptune.testing.simulator.compiler import compile_source
+from mptune.testing.simulator.cupy import SimulatedCupy
+from mptune.testing.simulator.hip import SimulatedHip
+
+__all__ = ["SIMULATED", "install", "named"]
+
+SIMULATED: Mapping[str, Any] = {"cuda": SimulatedCupy, "hip": SimulatedHip}
+
+
+class Compiler:
+    """A runtime compiler that is in this process."""
+
+    name, version, trouble = "simulated", "1.0", ""
+
+    def compile(self, source: str, function: str, flags: tuple[str, ...], timeout_s: float) -> tuple[bytes, str]:
+        return compile_source(source, flags), ""
+
+    def close(self) -> None:
+        pass
+
+
+def install(monkeypatch: pytest.MonkeyPatch, backend: str, simulated: Any = None) -> SimulatedDevice:
+    """Have a backend find a simulated device; return that."""
+    simulated = simulated or SIMULATED[backend]()
+    for name, module in simulated.modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(BACKENDS[backend], "require_device", staticmethod(lambda: None))
+    monkeypatch.setattr(*((cuda, "_nvrtc") if backend == "cuda" else (hip, "_hiprtc")), Compiler)
+    device: SimulatedDevice = simulated.device
+    return device
+
+
+def named(device: SimulatedDevice, *names: str) -> list[tuple[Any, ...]]:
+    """Return what calls of these names were given."""
+    return [call for call in device.calls if call[0] in names]

@@ -1,0 +1,117 @@
+"""mptune on the simulated devices: processes that find them by their environment, and by nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from awkward_kernel import AWKWARD, data_folder
+
+from mptune.buffers import DataManager
+from mptune.testing.simulator import environment
+
+TESTS = Path(__file__).resolve().parents[1]
+BACKENDS = ("cuda", "hip")
+#: What there are of them among the tests for devices, and takes no time.
+DEVICE_TESTS = (
+    *("conformance/test_backend.py", "backends/test_cuda.py", "backends/test_hip.py"),
+    "evaluators/test_outputs_on_device.py",
+)
+SCRIPT = """
+import sys
+import numpy as np
+import mptune
+from awkward_kernel import AWKWARD
+from mptune.buffers import DataManager
+from mptune.accuracy.evaluate import evaluate_outputs
+
+data = DataManager(AWKWARD, AWKWARD.resolve_sizes())
+with mptune.TunedKernel(sys.argv[1], kernel=sys.argv[3]) as tuned:
+    assert tuned.reason == "", tuned.reason
+    given = dict(data.inputs)
+    if sys.argv[2] == "cupy":
+        import cupy
+
+        given = {name: cupy.asarray(values) if np.ndim(values) else values for name, values in given.items()}
+    print(evaluate_outputs({name: np.asarray(v) for name, v in tuned(**given).items()}, data.references, "NRMSE").error)
+"""
+
+
+@pytest.fixture(scope="module")
+def variables(tmp_path_factory):
+    found = environment(tmp_path_factory.mktemp("simulated"))
+    path = f"{found['PYTHONPATH']}:{TESTS}:{TESTS / 'evaluators'}"
+    return {**os.environ, **found, "PYTHONPATH": path, "MPTUNE_SIMULATED_DEVICES": "2"}
+
+
+@pytest.fixture
+def mptune(variables, tmp_path):
+    """Run a command, in an empty folder."""
+
+    def run(*words, code=0):
+        command = [sys.executable, "-m", "mptune", *map(str, words)]
+        done = subprocess.run(command, env=variables, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stderr
+        assert "Traceback" not in done.stderr
+        return done.stdout
+
+    return run
+
+
+@pytest.mark.parametrize("tests", DEVICE_TESTS)
+def test_the_tests_for_devices(variables, tests):
+    """They need the environment from the start, so they run in a process of their own."""
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", str(TESTS / tests)]
+    done = subprocess.run(command, env=variables, cwd=TESTS.parent, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "skipped" not in done.stdout.splitlines()[-1], done.stdout
+
+
+def test_both_can_compile_and_run(mptune):
+    found = {row["backend"]: row for row in json.loads(mptune("backends", "--json"))["backends"]}
+    for name in BACKENDS:
+        assert (found[name]["can_compile"], found[name]["can_run"]) == (True, True), found[name]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_faults_become_trials_and_the_search_goes_on_in_a_new_worker(mptune, backend):
+    file = TESTS / "testing" / "faulty_once.py"
+    options = ("--strategy", "exhaustive", "--budget", 100, "--trial-limit", 2, "--max-error", 1e-3, "--workers", 2)
+    found = json.loads(mptune("tune", file, "--backend", backend, *options, "--json"))
+    assert found["best"]["configuration"]["fault"] == "none"
+    failed = {"launch_error": 2, "timeout": 1, "compile_error": 1, "unwritten": 1, "non_finite": 2}
+    assert found["statuses"] == {"ok": 1, **failed, "inaccurate": 1}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_run_is_resumed_emitted_and_used(mptune, variables, tmp_path, backend):
+    file = TESTS / "awkward_kernel.py"
+    options = ("--backend", backend, "--max-error", 0.05, "--seed", 1, "--output", "run.db", "--json")
+    first = json.loads(mptune("tune", file, *options, "--budget", 3))
+    second = json.loads(mptune("tune", file, *options, "--budget", 6, "--resume"))
+    assert (first["evaluations"], second["evaluations"]) == (3, 6)
+    assert second["statuses"] == {"ok": 6}
+    best = second["best"]
+    mptune("emit", "run.db", "--kernel", file, "-o", "tuned")
+
+    def error(*words):
+        done = subprocess.run(
+            [sys.executable, *map(str, words)], env=variables, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    for arrays in ("numpy", *(["cupy"] if backend == "cuda" else [])):
+        assert float(error("-c", SCRIPT, "run.db", arrays, file)) == pytest.approx(best["error"], rel=1e-6)
+    if backend == "cuda":
+        data = DataManager(AWKWARD, AWKWARD.resolve_sizes())
+        inputs = data_folder(data, tmp_path / "in")
+        (tmp_path / "out").mkdir()
+        error("tuned/tuned_awkward_cupy.py", inputs, tmp_path / "out")
+        off = np.fromfile(tmp_path / "out" / "y.f64") - data.references["y"]
+        assert np.sqrt(np.mean(off**2)) / np.ptp(data.references["y"]) <= 2 * best["error"]

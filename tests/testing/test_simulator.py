@@ -1,0 +1,276 @@
+"""The simulated devices refuse what is wrong: calls of a driver that was broken on purpose, and kernels that are."""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+import sys
+
+import numpy as np
+import pytest
+
+from mptune.backends.addressed import pack_arguments
+from mptune.backends.base import Binary
+from mptune.backends.cuda import CudaBackend
+from mptune.backends.gpu import GpuBuffer
+from mptune.backends.hip import HipBackend
+from mptune.errors import LaunchError, OutOfMemoryError
+from mptune.kernel import LaunchShape
+from mptune.testing.backends import source_of
+from mptune.testing.simulator import Misuse
+from mptune.testing.simulator.compiler import compile_source
+from mptune.testing.simulator.cuda import Driver, Runtime
+from mptune.testing.simulator.cupy import SimulatedCupy
+from mptune.testing.simulator.hip import SimulatedHip
+
+SHAPE = LaunchShape((1, 1, 1), (64, 1, 1))
+BODY = """
+__constant__ double factors[2];
+__device__ int calls = 0;
+extern "C" __global__ void axpy(const float* x, float* y, const float a, const int n) {
+    const int i = threadIdx.x;
+    if (i == 0 && (calls += 1) == 3) y[0] = calls;
+    if (i < n) y[i] = a * x[i] + y[i];
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def image():
+    return compile_source(source_of("axpy", BODY), ("--gpu-architecture=sm_90", "--std=c++17"))
+
+
+@pytest.fixture(params=["cuda", "hip"])
+def backend(request, monkeypatch):
+    simulated, kind = {"cuda": (SimulatedCupy(), CudaBackend), "hip": (SimulatedHip(), HipBackend)}[request.param]
+    for name, module in simulated.modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(kind, "require_device", staticmethod(lambda: None))
+    return kind()
+
+
+@pytest.fixture
+def driver(backend):
+    return backend.device._open()
+
+
+@pytest.fixture
+def function(backend, image):
+    return backend.device.load(Binary("axpy", image))
+
+
+def buffer_of(backend, array):
+    buffer = backend.device.allocate(array.nbytes)
+    buffer.write(array)
+    return buffer
+
+
+def test_a_kernel_runs(backend, function):
+    x, y = np.random.default_rng(0).random((2, 50), np.float32)
+    buffers = [buffer_of(backend, array) for array in (x, y)]
+    assert function.launch(SHAPE, [*buffers, np.float32(0.25), np.int32(50)]) > 0
+    found = np.empty_like(y)
+    buffers[1].read(found)
+    np.testing.assert_array_equal(found, np.float32(0.25) * x + y)
+
+
+def test_variables_of_a_module_outlive_launches_and_are_as_large_as_declared(backend, function, driver):
+    buffers = [buffer_of(backend, np.zeros(50, np.float32)) for _ in range(2)]
+    for _ in range(3):
+        function.launch(SHAPE, [*buffers, np.float32(1), np.int32(50)])
+    found = np.zeros(50, np.float32)
+    buffers[1].read(found)
+    assert found.tolist() == [3, *49 * [0]]
+    with pytest.raises(Misuse, match="a copy of 24 bytes ends 8 bytes past the 16 bytes at"):
+        function.set_constant("factors", np.zeros(3))
+
+
+def test_nothing_happens_before_somebody_waits(backend, driver):
+    data = np.ones(4)
+    buffer = buffer_of(backend, data)
+    found = np.zeros(4)
+    if isinstance(backend, CudaBackend):
+        driver._copy(found.ctypes.data, buffer.address, 32, 2)
+    else:
+        driver._copy(found.ctypes.data, buffer.address, 32, driver._hip.hipMemcpyKind.hipMemcpyDeviceToHost)
+    assert not found.any()
+    driver.synchronize()
+    assert found.all()
+
+
+class TestBrokenCalls:
+    @pytest.mark.parametrize(("more", "past"), [(8, 8), (1 << 30, 1 << 30)])
+    def test_a_copy_of_a_wrong_size(self, backend, driver, more, past):
+        data = np.zeros(1 << 12)
+        buffer = buffer_of(backend, data)
+        for copy in (driver.copy_in, driver.copy_out, driver.copy):
+            addresses = [data.ctypes.data, buffer.address] if copy == driver.copy_out else [buffer.address] * 2
+            with pytest.raises(Misuse, match=f"ends {past} bytes past the 32768 bytes"):
+                copy(*addresses, data.nbytes + more)
+        with pytest.raises(Misuse, match="a fill of"):
+            driver.fill(buffer.address, 0, data.nbytes + more)
+
+    def test_a_copy_in_the_wrong_direction(self, backend, driver):
+        data = np.zeros(8)
+        buffer = buffer_of(backend, data)
+        with pytest.raises(Misuse, match="no memory of the device"):
+            driver.copy_in(data.ctypes.data, buffer.address, 64)
+        with pytest.raises(Misuse, match="copies to the host was given an address of the device"):
+            driver.copy_out(buffer.address, buffer.address, 64)
+
+    def test_memory_that_was_freed(self, backend, driver, function):
+        buffer = buffer_of(backend, np.zeros(8))
+        address = buffer.address
+        pointer = driver._memory[address] if isinstance(backend, HipBackend) else None
+        buffer.free()
+        with pytest.raises(Misuse, match="that memory was freed"):
+            driver.fill(address, 0, 64)
+        if pointer is not None:
+            driver._memory[address] = pointer
+        with pytest.raises(Misuse, match=r"free at 0x[0-9a-f]+: that memory was freed"):
+            driver.free(address)
+        buffer._address = address
+        with pytest.raises(Misuse, match=r"argument 0 of axpy at .*: that memory was freed"):
+            function.launch(SHAPE, [buffer, buffer, np.float32(1), np.int32(8)])
+
+    @pytest.mark.parametrize(
+        ("order", "message"),
+        [
+            ((0, 2, 1, 3), "argument 1 of axpy at 0x3f800000, which is no memory"),
+            ((2, 1, 0, 3), "argument 0 of axpy at 0x3f800000, which is no memory"),
+            ((0, 1, 4, 3), "argument 2 of axpy has 4 bytes, and was given more"),
+            ((0, 1, 1, 3), "argument 2 of axpy has 4 bytes, and was given more"),
+        ],
+    )
+    def test_arguments_in_a_wrong_order_or_size(self, backend, function, order, message):
+        x, y = (buffer_of(backend, np.zeros(50, np.float32)) for _ in range(2))
+        given = [x, y, np.float32(1), np.int32(50), np.float64(1)]
+        with pytest.raises(Misuse, match=message):
+            function.launch(SHAPE, [given[i] for i in order])
+
+    def test_handles_of_something_else_or_of_nothing_any_more(self, backend, driver, function, image):
+        with pytest.raises(Misuse, match=r"is no module but a function"):
+            driver.symbol(function._function, "factors")
+        handle = function._function
+        driver.unload(function._module)
+        with pytest.raises(Misuse, match="was used after it was given back"):
+            driver.unload(function._module)
+        pointers, values = pack_arguments("axpy", [], GpuBuffer)
+        with pytest.raises(Misuse, match=r"function .* was used after it was given back"):
+            driver.enqueue(handle, SHAPE, ctypes.addressof(pointers))
+        del values
+
+    def test_arguments_that_are_not_there(self, driver, function):
+        empty = (ctypes.c_void_p * 4)()
+        with pytest.raises(Misuse, match="argument 0 of axpy is missing"):
+            driver.enqueue(function._function, SHAPE, ctypes.addressof(empty))
+
+
+class TestRefusals:
+    """What a device refuses itself becomes the project's own error."""
+
+    @pytest.mark.parametrize(
+        "shape",
+        [
+            LaunchShape((1, 1, 1), (1, 1, 2048)),
+            LaunchShape((1, 70_000, 1), (1, 1, 1)),
+            LaunchShape((1, 1, 1), (1, 1, 1), 228 << 10),
+        ],
+    )
+    def test_launches_above_the_limits(self, backend, driver, function, shape):
+        pointers, values = pack_arguments("axpy", [], GpuBuffer)
+        with pytest.raises(LaunchError, match=r"CUDA_ERROR_INVALID_VALUE|hipErrorInvalidValue"):
+            driver.launch(function._function, shape, ctypes.addressof(pointers))
+        del values
+        assert backend.device.is_usable()
+
+    def test_more_memory_than_there_is(self, backend):
+        with pytest.raises(OutOfMemoryError, match="2147483648 bytes were asked for"):
+            backend.device.allocate(1 << 31)
+
+    def test_what_a_module_does_not_have(self, backend, function, image):
+        with pytest.raises(LaunchError, match=r"CUDA_ERROR_NOT_FOUND|hipErrorNotFound"):
+            function.set_constant("axpy", np.zeros(1))
+        with pytest.raises(LaunchError, match=r"CUDA_ERROR_NOT_FOUND|hipErrorNotFound"):
+            backend.device.load(Binary("axpi", image))
+        with pytest.raises(LaunchError, match=r"CUDA_ERROR_INVALID_IMAGE|hipErrorInvalidImage"):
+            backend.device.load(Binary("axpy", image[:1000]))
+
+
+@pytest.mark.parametrize("n", [50, 51, 63, 64, 2**31 - 1])
+def test_a_kernel_that_leaves_its_memory_ends_all(backend, function, n):
+    """By four bytes or by gigabytes: 50 elements are no multiple of what allocations are aligned to."""
+    x, y = (buffer_of(backend, np.zeros(50, np.float32)) for _ in range(2))
+    shape = LaunchShape((1, 1, 1), (64, 1, 1))
+    arguments = [x, y, np.float32(1), np.int32(n)]
+    if n == 50:
+        function.launch(shape, arguments)
+        return
+    with pytest.raises(LaunchError, match=r"cudaErrorIllegalAddress|hipErrorIllegalAddress"):
+        function.launch(shape, arguments)
+    assert not backend.device.is_usable()
+    attempts = (
+        lambda: x.read(np.zeros(50, np.float32)),
+        lambda: function.launch(SHAPE, arguments),
+        lambda: backend.device.allocate(8),
+        function.unload,
+    )
+    for later in attempts:
+        with pytest.raises(LaunchError, match=r"(?i)illegal_?address"):
+            later()
+
+
+class TestSignatures:
+    """The stand-ins take what the real packages take, where these are installed."""
+
+    @pytest.mark.filterwarnings("ignore")
+    @pytest.mark.parametrize("stand_in", [Driver, Runtime], ids=["driver", "runtime"])
+    def test_those_of_cupy(self, stand_in):
+        pytest.importorskip("cupy", reason='CuPy is not installed: pip install "mptune[cuda]"')
+        from cupy_backends.cuda.api import driver, runtime
+
+        real = {Driver: driver, Runtime: runtime}[stand_in]
+        calls = [name for name, member in vars(stand_in).items() if inspect.isfunction(member) and name[0] != "_"]
+        assert len(calls) > 6
+        for name in calls:
+            parameters = list(inspect.signature(getattr(stand_in, name)).parameters.values())[1:]
+            ours = ", ".join(f"{p.annotation.replace('_int', ' int')} {p.name}" for p in parameters)
+            assert getattr(real, name).__doc__.splitlines()[0].partition(" -> ")[0] == f"{name}({ours})"
+        for name, value in vars(stand_in).items():
+            if isinstance(value, int):
+                assert getattr(real, name) == value
+
+    @pytest.mark.filterwarnings("ignore")
+    def test_those_of_cupy_s_classes(self):
+        cupy = pytest.importorskip("cupy", reason='CuPy is not installed: pip install "mptune[cuda]"')
+        simulated = SimulatedCupy().modules["cupy"].cuda
+        for name in ("Device", "Stream", "Event", "UnownedMemory", "MemoryPointer", "get_elapsed_time"):
+            ours = getattr(simulated, name)
+            assert getattr(cupy.cuda, name).__init__.__doc__ or getattr(cupy.cuda, name).__doc__, ours
+
+    def test_those_of_hip_python(self):
+        try:
+            from hip import hip
+        except (ImportError, RuntimeError) as error:
+            pytest.skip(f'HIP Python is not installed: pip install "mptune[hip]" ({error})')
+        calls = [
+            name
+            for name in vars(SimulatedHip)
+            if name.startswith("hip") and inspect.isfunction(getattr(SimulatedHip, name))
+        ]
+        assert len(calls) > 15
+        for name in calls:
+            ours = [*inspect.signature(getattr(SimulatedHip, name)).parameters][1:]
+            real = [*inspect.signature(getattr(hip, name)).parameters]
+            assert ours == real or (name == "hipGetDeviceProperties" and real == ["prop", "deviceId"])
+
+    def test_wrong_types_are_refused_as_cython_does(self):
+        cupy = SimulatedCupy()
+        with pytest.raises(TypeError):
+            cupy.runtime.malloc(8.0)
+        with pytest.raises(TypeError):
+            cupy.driver.moduleGetFunction(1, b"axpy")
+        with pytest.raises(OverflowError):
+            cupy.runtime.malloc(2**64)
+        with pytest.raises(TypeError):
+            cupy.runtime.memsetAsync(1, 2, 3)
