@@ -298,6 +298,9 @@ def test_device_limits_by_axis_leave_out_axes_the_kernel_does_not_have(kernel: K
     assert device_constraints(kernel, limits) == ("(block) <= 64", f"({kernel.grid[0]}) <= 99")
     flat = dataclasses.replace(kernel, block=["block", "2"], grid=["1", "unroll"])
     assert device_constraints(flat, limits) == ("(block) <= 64", "(2) <= 8", "(1) <= 99", "(unroll) <= 7")
+    together = [f"grid_{axis} * block_{axis} < 4294967296" for axis in "xyz"]
+    assert device_constraints(kernel, together) == (f"({kernel.grid[0]}) * (block) < 4294967296",)
+    assert device_constraints(kernel.changed(block=["block", "2"]), together)[1] == "1 * (2) < 4294967296"
     # One that holds for every configuration, or for none, needs no parameter.
     assert flat.search_space(flat.resolve_sizes(), ["(2) <= 8", "(n) <= 2147483647"]).size > 0
 
