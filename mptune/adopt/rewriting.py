@@ -13,7 +13,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["HIP_SHARED", "KernelFacts", "blanked", "facts_of", "has_device_code", "rewritten", "without_definitions"]
+__all__ = [
+    "HIP_SHARED",
+    "KernelFacts",
+    "blanked",
+    "facts_of",
+    "has_device_code",
+    "rewritten",
+    "with_recorded_launches",
+    "without_definitions",
+]
 
 _BLANKED: Final = re.compile(
     r'R"(\w*)\(.*?\)\1"|//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|(?<!\w)\'(?:\\.|[^\'\\\n])*\'', re.DOTALL
@@ -154,23 +163,7 @@ def rewritten(text: str, kernels: Mapping[str, KernelFacts]) -> str:
         kernels: of the whole program, by name.
     """
     code = blanked(text)
-    changes: list[tuple[int, int, str]] = []
-    for found in re.finditer("<<<", code):
-        start = _callee(code, found.start())
-        end = _configuration(code, found.end())
-        if start is None or end is None:
-            continue
-        head, tail = _launch(text[start : found.start()].strip(), kernels)
-        changes += [(start, found.end(), head), (end, end + 3, tail)]
-    for found in _HIP_LAUNCH.finditer(code):
-        commas = _commas(code, found.end())
-        if len(commas) < 5:
-            continue
-        name = re.sub(r"^HIP_KERNEL_NAME\s*\((.*)\)$", r"\1", text[found.end() : commas[0]].strip(), flags=re.DOTALL)
-        head, tail = _launch(name.removeprefix("(").removesuffix(")") if name.startswith("(") else name, kernels)
-        # hipLaunchKernelGGL(k, grid, block, shared, stream, arguments...): its last parenthesis closes the call.
-        has_arguments = text[commas[4]] == ","
-        changes += [(found.start(), commas[0] + 1, head), (commas[4], commas[4] + has_arguments, tail + "(")]
+    changes = _launches(text, code, kernels, _CALLED)
     for found in _DYNAMIC_SHARED.finditer(code):
         declared = re.fullmatch(
             r"(.*?)(\w+)\s*\[\s*\]\s*;", _DECORATION.sub("", text[found.start() : found.end()]), re.DOTALL
@@ -188,6 +181,21 @@ def rewritten(text: str, kernels: Mapping[str, KernelFacts]) -> str:
         (r"\b__noinline__\b", "__attribute__((noinline))"),
     ):
         changes += [(found.start(), found.end(), new) for found in re.finditer(pattern, code)]
+    return _changed(text, changes)
+
+
+def with_recorded_launches(text: str, kernels: Mapping[str, KernelFacts]) -> str:
+    """Return a file of a program as it is for nvcc, but for its launches, which go through the layer.
+
+    Args:
+        text: the file.
+        kernels: of the whole program, by name.
+    """
+    return _changed(text, _launches(text, blanked(text), kernels, _LAUNCHED))
+
+
+def _changed(text: str, changes: Iterable[tuple[int, int, str]]) -> str:
+    """Return a text with parts of it replaced, from a place to another; no line moves."""
     parts, done = [], 0
     for start, end, new in sorted(changes):
         if start >= done:
@@ -197,7 +205,45 @@ def rewritten(text: str, kernels: Mapping[str, KernelFacts]) -> str:
     return "".join(parts) + text[done:]
 
 
-def _launch(name: str, kernels: Mapping[str, KernelFacts]) -> tuple[str, str]:
+def _launches(text: str, code: str, kernels: Mapping[str, KernelFacts], run: str) -> list[tuple[int, int, str]]:
+    """Return what stands for the launches in a file, and from where to where.
+
+    Args:
+        text: the file.
+        code: the same, blanked.
+        kernels: of the whole program, by name.
+        run: what runs a kernel that has no address.
+    """
+    changes: list[tuple[int, int, str]] = []
+    for found in re.finditer("<<<", code):
+        start = _callee(code, found.start())
+        end = _configuration(code, found.end())
+        if start is None or end is None:
+            continue
+        head, tail = _launch(text[start : found.start()].strip(), kernels, run)
+        changes += [(start, found.end(), head), (end, end + 3, tail)]
+    for found in _HIP_LAUNCH.finditer(code):
+        commas = _commas(code, found.end())
+        if len(commas) < 5:
+            continue
+        name = re.sub(r"^HIP_KERNEL_NAME\s*\((.*)\)$", r"\1", text[found.end() : commas[0]].strip(), flags=re.DOTALL)
+        plain = name.removeprefix("(").removesuffix(")") if name.startswith("(") else name
+        head, tail = _launch(plain, kernels, run)
+        # hipLaunchKernelGGL(k, grid, block, shared, stream, arguments...): its last parenthesis closes the call.
+        has_arguments = text[commas[4]] == ","
+        changes += [(found.start(), commas[0] + 1, head), (commas[4], commas[4] + has_arguments, tail + "(")]
+    return changes
+
+
+#: How a kernel without an address is run: on this machine's processor, and on a GPU.
+_CALLED: Final = "[=](auto&... mptune_arguments) {{ {}(mptune_arguments...); }}"
+_LAUNCHED: Final = (
+    "[=](const ::mptune_layer::extents& mptune_to, auto&... mptune_arguments) {{ "
+    "{}<<<mptune_to.grid, mptune_to.block, mptune_to.shared, mptune_to.stream>>>(mptune_arguments...); }}"
+)
+
+
+def _launch(name: str, kernels: Mapping[str, KernelFacts], run: str) -> tuple[str, str]:
     """Return what stands for ``name<<<`` and for ``>>>``."""
     plain = re.split(r"<", name)[0].split("::")[-1].strip()
     facts = kernels.get(plain, _UNKNOWN)
@@ -205,8 +251,7 @@ def _launch(name: str, kernels: Mapping[str, KernelFacts]) -> tuple[str, str]:
     site = f"{{{_label(name)}, __FILE__, __LINE__}}"
     if facts.has_address:
         return f"::mptune_layer::launcher<&{name}, {bits}>{{{site}, ::mptune_layer::extents(", ")}"
-    call = f"[=](auto&... mptune_arguments) {{ {name}(mptune_arguments...); }}"
-    return f"::mptune_layer::calling<{bits}>({call}, {site}, ::mptune_layer::extents(", "))"
+    return f"::mptune_layer::calling<{bits}>({run.format(name)}, {site}, ::mptune_layer::extents(", "))"
 
 
 def _label(name: str) -> str:

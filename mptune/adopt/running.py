@@ -1,6 +1,7 @@
-"""Programs on this machine's processor: compiled with headers of ours in place of CUDA's, run within limits.
+"""Programs compiled and run within limits: on this machine's processor, with headers of ours in place of CUDA's, or on a GPU.
 
-The headers and what stands behind them are in ``files/layer``; :mod:`mptune.adopt.rewriting` puts launches into C++.
+The headers and what stands behind them are in ``files/layer``: ``runtime.cpp`` is CUDA's runtime on the processor, and
+``recorder.cpp`` stands before that or CUDA's own. :mod:`mptune.adopt.rewriting` puts launches into C++.
 """
 
 from __future__ import annotations
@@ -13,14 +14,20 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from mptune.adopt.parsing import ProgramError, SourceFile
-from mptune.adopt.rewriting import facts_of, has_device_code, rewritten, without_definitions
+from mptune.adopt.rewriting import (
+    facts_of,
+    has_device_code,
+    rewritten,
+    with_recorded_launches,
+    without_definitions,
+)
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.host_compiler import find_compiler, host_architecture
 from mptune.memory import available_memory_bytes, in_words
@@ -28,7 +35,7 @@ from mptune.prelude import prelude_folder, shared_intrinsics
 from mptune.processes import Child, end_strays
 from mptune.processes import in_words as how_it_ended
 
-__all__ = ["Built", "Ran", "TooLongError", "build", "run", "stopwatch"]
+__all__ = ["Built", "Ran", "TooLongError", "build", "build_for_gpu", "is_of_hip", "run", "stopwatch"]
 
 #: No contraction: what a program computes on the host to check its kernels is then computed alike. Programs read
 #: numbers as others (aliasing) and count over the end of an int.
@@ -39,8 +46,14 @@ _FLAGS: Final = (
 #: A program that has the headers of both is one of CUDA.
 _CUDA: Final = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]cuda(?:_runtime(?:_api)?)?\.h', re.MULTILINE)
 _LANGUAGES: Final = {".c": ("c", "gnu17")}
+#: What the processor's compiler is told beneath nvcc, for the same reasons.
+_HOST_FLAGS: Final = ("-w", "-ffp-contract=off", "-fno-strict-aliasing", "-fwrapv", "-fpermissive")
+#: A function of CUDA's runtime that the recorder stands before.
+_RECORDED: Final = re.compile(r"\bMPTUNE_RECORDED\((\w+)\)\(")
 #: What the layer shares with templates.
 _OF_PRELUDE: Final = ("host_fiber.hpp", "host_pool.hpp", "intrinsics.hpp", "short_intrinsics.hpp")
+_FOR_PROCESSOR: Final = "this machine's processor"
+_FOR_GPU: Final = "this machine's GPU"
 _COMPILE_LIMIT_S: Final = 300.0
 _WATCHING_S: Final = 0.02
 #: How long it may take to say where its time went.
@@ -76,7 +89,7 @@ class TooLongError(ProgramError):
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A program that runs on this machine's processor.
+    """A program that runs on this machine.
 
     Attributes:
         image: the executable.
@@ -167,7 +180,7 @@ def build(
     kernels = facts_of(texts.values())
     portable = {path: rewritten(text, kernels) for path, text in texts.items()}
     device = [path for path in sources if path.suffix in (".cu", ".hip") or has_device_code(texts[path])]
-    is_hip = any("hip/hip_runtime" in text for text in texts.values()) and not any(map(_CUDA.search, texts.values()))
+    is_hip = is_of_hip(texts.values())
     target = f"-march={host_architecture() or 'native'}"
     has_openmp |= any("omp.h" in text for text in texts.values()) and not gives_host_memory
     common = (
@@ -191,7 +204,7 @@ def build(
         folders = [*(f"-I{_moved(folder, root, work)}" for folder in includes), *(f"-I{folder}" for folder in includes)]
         # What is not among the program's files is still found beside those it is included from.
         beside = [f"-iquote{folder}" for folder in dict.fromkeys(path.parent for path in texts)]
-        parts = ("runtime", *(("host_memory",) if gives_host_memory else ()))
+        parts = ("recorder", "runtime", *(("host_memory",) if gives_host_memory else ()))
         objects = [_layer_object(part, cache, compiler.command, compiler.version, target, own, work) for part in parts]
         children = []
         for number, path in enumerate(sources):
@@ -214,6 +227,71 @@ def build(
         image = program.read_bytes()
     cache.put(key, image)
     return Built(image, name, time.monotonic() - began)
+
+
+def build_for_gpu(
+    nvcc: str,
+    sources: Sequence[Path],
+    files: Sequence[SourceFile],
+    defines: Mapping[str, str] | None = None,
+    includes: Sequence[Path] = (),
+    *,
+    flags: Sequence[str] = ("-arch=native",),
+) -> Built:
+    """Compile a program with CUDA's own headers and runtime, before which stands the recorder.
+
+    Args:
+        nvcc: the compiler.
+        sources: the files it is given.
+        files: all files of the program with their texts.
+        defines: macros of the command line (``-D``), by name; "" for one without a value. They replace the program's.
+        includes: folders of headers (``-I``).
+        flags: for which GPUs, and what else nvcc is told.
+
+    Raises:
+        ProgramError: it does not compile; names file and line.
+    """
+    began = time.monotonic()
+    texts = {file.path: without_definitions(file.text, defines or ()) for file in files}
+    kernels = facts_of(texts.values())
+    recorded = {path: with_recorded_launches(text, kernels) for path, text in texts.items()}
+    layer = _layer() / "mptune_layer"
+    recorder = layer / "recorder.cpp"
+    common = [nvcc, "-O3", "-w", "-fmad=false", "-std=c++17", *flags, "-DMPTUNE_ON_GPU", "-Xcompiler", ",".join(_HOST_FLAGS)]
+    # Variables and functions of the device that another file has are found when the files are linked.
+    device = [path for path in sources if path.suffix == ".cu" or has_device_code(texts[path])]
+    common += ["-rdc=true"] if len(device) > 1 else []
+    given = [f"-D{name}={value}" if value else f"-D{name}" for name, value in (defines or {}).items()]
+    name = sources[0].name
+    with tempfile.TemporaryDirectory(prefix="mptune-") as folder:
+        work = Path(folder)
+        root, places = _mirrored(recorded, work)
+        folders = [*(f"-I{_moved(each, root, work)}" for each in includes), *(f"-I{each}" for each in includes)]
+        folders += [f"-I{each}" for each in dict.fromkeys(path.parent for path in texts)]
+        openmp = ["-Xcompiler", "-fopenmp"] if any("omp.h" in text for text in texts.values()) else []
+        parts = [(recorder, [*common, "-x", "c++", str(recorder)])]
+        for path in sources:
+            language = ["-x", "cu", "-include", str(layer / "gpu.hpp")] if path in device else []
+            parts.append((path, [*common, *given, *folders, *openmp, *language, str(places[path])]))
+        objects = [str(work / f"{number}.o") for number in range(len(parts))]
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            compilations = [
+                pool.submit(_compiled, [*command, "-c", "-o", made], path.name, work, _FOR_GPU)
+                for (path, command), made in zip(parts, objects, strict=True)
+            ]
+        for compilation in compilations:
+            compilation.result()
+        names = dict.fromkeys(_RECORDED.findall(recorder.read_text(encoding="utf-8")))
+        wrapped = [word for each in names for word in ("-Xlinker", f"--wrap={each}")]
+        program = work / "program"
+        _compiled([*common, *openmp, *objects, *wrapped, "-o", str(program), "-ldl"], name, work, _FOR_GPU)
+        return Built(program.read_bytes(), name, time.monotonic() - began)
+
+
+def is_of_hip(texts: Iterable[str]) -> bool:
+    """Whether a program of these files is one of HIP."""
+    texts = tuple(texts)
+    return any("hip/hip_runtime" in text for text in texts) and not any(map(_CUDA.search, texts))
 
 
 def _mirrored(texts: Mapping[Path, str], work: Path) -> tuple[Path, dict[Path, Path]]:
@@ -251,8 +329,14 @@ def _layer_object(
     return path
 
 
-def _compiled(command: Sequence[str], name: str, work: Path) -> None:
+def _compiled(command: Sequence[str], name: str, work: Path, target: str = _FOR_PROCESSOR) -> None:
     """Run a compiler.
+
+    Args:
+        command: its command line.
+        name: of what it is given.
+        work: a folder for what is temporary.
+        target: what it compiles for, in words.
 
     Raises:
         ProgramError: it rejects what it is given, or does not end.
@@ -273,7 +357,7 @@ def _compiled(command: Sequence[str], name: str, work: Path) -> None:
         if re.search(r"\berror:(?! ld returned)|undefined reference|multiple definition", line)
     ]
     shown = "\n  ".join(list(dict.fromkeys(errors or output.strip().splitlines()[-3:]))[:5])
-    raise ProgramError(f"{name} does not compile for this machine's processor:\n  {shown}")
+    raise ProgramError(f"{name} does not compile for {target}:\n  {shown}")
 
 
 def _layer() -> Path:
@@ -322,6 +406,8 @@ def run(
         program.chmod(0o700)
         environment = {**os.environ, "MPTUNE_WRITES": str(writes), "MPTUNE_MEMORY_BYTES": str(limit)}
         environment["MPTUNE_RUN"] = str(work)
+        # What a driver keeps on disk would be taken for a file of the program.
+        environment["CUDA_CACHE_DISABLE"] = "1"
         environment.pop("MPTUNE_CAPTURE_PLAN", None)
         ended = record if record is not None else work
         environment |= {"MPTUNE_CAPTURE": str(ended), "MPTUNE_CAPTURE_BYTES": str(capture_limit_bytes)}

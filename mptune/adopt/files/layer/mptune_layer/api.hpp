@@ -3,6 +3,10 @@
 
 #include "mptune_layer/types.hpp"
 
+#if defined(__cplusplus)
+#include "mptune_layer/recorded.hpp"
+#endif
+
 #define CUDART_CB
 
 #if defined(__cplusplus)
@@ -91,13 +95,6 @@ cudaError_t cudaPeekAtLastError(void);
 const char* cudaGetErrorString(cudaError_t error);
 const char* cudaGetErrorName(cudaError_t error);
 
-// Names of variables in device memory come with the call, so that a capture can tell them.
-cudaError_t mptune_symbol_address(void** pointer, const char* name, const void* symbol, size_t bytes);
-cudaError_t mptune_copy_to_symbol(const char* name, const void* symbol, size_t whole, const void* from, size_t bytes,
-                                  size_t offset);
-cudaError_t mptune_copy_from_symbol(void* to, const char* name, const void* symbol, size_t whole, size_t bytes,
-                                    size_t offset);
-
 #if defined(__cplusplus)
 }
 
@@ -129,35 +126,6 @@ template <class T>
 inline cudaError_t cudaHostGetDevicePointer(T** device, void* host, unsigned int flags) {
     return ::cudaHostGetDevicePointer((void**)device, host, flags);
 }
-
-namespace mptune_layer {
-template <class T, class P>
-inline cudaError_t symbol_address(const char* name, P** pointer, const T& symbol) {
-    return mptune_symbol_address((void**)pointer, name, &symbol, sizeof symbol);
-}
-template <class T>
-inline cudaError_t to_symbol(const char* name, const T& symbol, const void* from, size_t bytes, size_t offset = 0,
-                             cudaMemcpyKind = cudaMemcpyHostToDevice, cudaStream_t = 0) {
-    return mptune_copy_to_symbol(name, &symbol, sizeof symbol, from, bytes, offset);
-}
-template <class T>
-inline cudaError_t from_symbol(const char* name, void* to, const T& symbol, size_t bytes, size_t offset = 0,
-                               cudaMemcpyKind = cudaMemcpyDeviceToHost, cudaStream_t = 0) {
-    return mptune_copy_from_symbol(to, name, &symbol, sizeof symbol, bytes, offset);
-}
-template <class T>
-inline cudaError_t symbol_size(size_t* bytes, const T&) {
-    *bytes = sizeof(T);
-    return cudaSuccess;
-}
-}  // namespace mptune_layer
-
-#define cudaGetSymbolAddress(pointer, symbol) ::mptune_layer::symbol_address(#symbol, pointer, symbol)
-#define cudaGetSymbolSize(bytes, symbol) ::mptune_layer::symbol_size(bytes, symbol)
-#define cudaMemcpyToSymbol(symbol, ...) ::mptune_layer::to_symbol(#symbol, symbol, __VA_ARGS__)
-#define cudaMemcpyToSymbolAsync(symbol, ...) ::mptune_layer::to_symbol(#symbol, symbol, __VA_ARGS__)
-#define cudaMemcpyFromSymbol(to, symbol, ...) ::mptune_layer::from_symbol(#symbol, to, symbol, __VA_ARGS__)
-#define cudaMemcpyFromSymbolAsync(to, symbol, ...) ::mptune_layer::from_symbol(#symbol, to, symbol, __VA_ARGS__)
 
 // What a kernel needs of a multiprocessor is nothing a processor has; the answers are plausible ones of a GPU.
 template <class K>

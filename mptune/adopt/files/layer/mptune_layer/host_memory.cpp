@@ -14,7 +14,7 @@ void* __libc_realloc(void* block, size_t bytes);
 void* __libc_memalign(size_t alignment, size_t bytes);
 void __libc_free(void* block);
 
-// Of runtime.cpp: a block that a kernel was given goes away.
+// Of recorder.cpp: a block that a kernel was given goes away.
 void mptune_host_memory_ends(void* start);
 }
 

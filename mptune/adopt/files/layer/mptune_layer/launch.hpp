@@ -1,5 +1,5 @@
-// What `kernel<<<grid, block, shared, stream>>>(arguments)` becomes: a grid whose blocks a pool of threads runs. The
-// threads of a block run one after the other in a loop or, where they wait for each other, as fibers.
+// What a launch starts on this machine's processor: a grid whose blocks a pool of threads runs. The threads of a block run
+// one after the other in a loop or, where they wait for each other, as fibers.
 #pragma once
 
 #include <tuple>
@@ -7,66 +7,9 @@
 #include <utility>
 
 #include "mptune_layer/device.hpp"
+#include "mptune_layer/recorded.hpp"
 
 namespace mptune_layer {
-
-struct site {
-    const char* kernel;
-    const char* file;
-    int line;
-};
-
-struct extents {
-    dim3 grid, block;
-    size_t shared;
-
-    extents(dim3 grid, dim3 block, size_t shared = 0, cudaStream_t = nullptr)
-        : grid(grid), block(block), shared(shared) {}
-};
-
-// One argument of a launch: 'p' a pointer, 'f' a floating-point number, 'i', 'u' and 'b' other numbers, 's' the rest.
-struct argument {
-    const void* address;
-    unsigned bytes;
-    char kind;
-    void (*without_padding)(void* elements, size_t bytes);  // of a pointer to structs: clears what is between fields
-    size_t element_bytes;
-};
-
-template <class T>
-constexpr char kind_of = std::is_pointer_v<T>           ? 'p'
-                         : std::is_floating_point_v<T>  ? 'f'
-                         : std::is_same_v<T, bool>      ? 'b'
-                         : std::is_enum_v<T>            ? 'i'
-                         : !std::is_integral_v<T>       ? 's'
-                         : std::is_signed_v<T>          ? 'i'
-                                                        : 'u';
-
-template <class T, size_t = sizeof(T)>
-constexpr bool is_complete(int) {
-    return true;
-}
-template <class T>
-constexpr bool is_complete(...) {
-    return false;
-}
-
-template <class P>
-argument argument_of(const P& given) {
-    using element = std::remove_cv_t<std::remove_pointer_t<P>>;
-#if defined(__has_builtin) && __has_builtin(__builtin_clear_padding)
-    if constexpr (std::is_pointer_v<P> && std::is_class_v<element> && is_complete<element>(0)) {
-        if constexpr (std::is_trivially_copyable_v<element>) {
-            const auto without_padding = [](void* elements, size_t bytes) {
-                for (auto* each = static_cast<element*>(elements); bytes >= sizeof(element); bytes -= sizeof(element), ++each)
-                    __builtin_clear_padding(each);
-            };
-            return {&given, sizeof given, kind_of<P>, without_padding, sizeof(element)};
-        }
-    }
-#endif
-    return {&given, sizeof given, kind_of<P>, nullptr, 0};
-}
 
 // How a kernel is run. A kernel whose atomics decide over the order of its sums runs block by block, for the same
 // numbers each time.
@@ -75,32 +18,19 @@ struct code {
     void (*enter)(uint3 index, uint3 grid, uint3 block);
     void (*thread)(const void* call, uint3 index);
     bool in_order;
-    const char* const* types;  // of the arguments, as spelled() gives them
 };
 
-void launch(const site& at, const code& run, const void* call, const argument* arguments, unsigned count,
-            const extents& shape);
+cudaError_t run_grid(const code& run, const void* call, const extents& shape);
 
-// What a type or a number is, in the compiler's words: "... [with T = double]".
-template <class T>
-inline const char* spelled() {
-    return __PRETTY_FUNCTION__;
-}
-template <auto Value>
-inline const char* spelled() {
-    if constexpr (std::is_enum_v<decltype(Value)>) {
-        return spelled<static_cast<std::underlying_type_t<decltype(Value)>>(Value)>();
-    } else {
-        return __PRETTY_FUNCTION__;
-    }
+inline void enter(uint3 index, uint3 grid, uint3 block) {
+    blockIdx = index;
+    gridDim = grid;
+    blockDim = block;
 }
 
-// The name of a kernel with its template arguments; the same place for the same name, for good.
-const char* label(const char* name, const char* const* arguments, unsigned count);
-template <unsigned N>
-const char* label(const char* name, const char* const (&arguments)[N]) {
-    return label(name, arguments, N);
-}
+// Facts about a kernel, from its source: whether its threads wait for each other, whether it has atomics, whether it is in
+// phases.
+enum : int { waits = 1, counts = 2, in_phases = 4 };
 
 template <class F, class... P>
 struct call {
@@ -146,13 +76,21 @@ struct call {
         const F& function = static_cast<const call*>(self)->function;
         with(self, [&](P... arguments) { function(arguments...); });
     }
+
+    template <int Facts>
+    static cudaError_t start(const void* self, const extents& shape) {
+        static const code run{Facts & waits ? nullptr : row<(Facts & in_phases) != 0>, enter, thread, (Facts & counts) != 0};
+        return run_grid(run, self, shape);
+    }
 };
 
-inline void enter(uint3 index, uint3 grid, uint3 block) {
-    blockIdx = index;
-    gridDim = grid;
-    blockDim = block;
-}
+template <auto Kernel>
+struct by_address {
+    template <class... P>
+    void operator()(P&... arguments) const {
+        Kernel(arguments...);
+    }
+};
 
 // Memory of the host that is given to kernels: an array of a function or a file, for as long as it is there. What is on
 // the heap is known by itself.
@@ -170,58 +108,6 @@ class host_array {
     const volatile void* start;
 };
 
-// Facts about a kernel, from its source: whether its threads wait for each other, whether it has atomics, whether it is in
-// phases.
-enum : int { waits = 1, counts = 2, in_phases = 4 };
-
-template <int Facts, class F, class... P>
-void launch_call(const site& at, const extents& shape, F function, P... parameters) {
-    using made = call<F, P...>;
-#if defined(__has_builtin) && __has_builtin(__builtin_clear_padding)
-    // What is between the fields of a struct differs from run to run.
-    ([](auto& parameter) {
-        if constexpr (kind_of<P> == 's' && std::is_trivially_copyable_v<P>) __builtin_clear_padding(&parameter);
-    }(parameters), ...);
-#endif
-    const made self{function, std::tuple<P...>(parameters...)};
-    static const char* const types[] = {spelled<P>()..., nullptr};
-    const code run{Facts & waits ? nullptr : made::template row<(Facts & in_phases) != 0>, enter, made::thread, (Facts & counts) != 0, types};
-    std::apply(
-        [&](const P&... kept) {
-            const argument arguments[] = {argument_of(kept)..., argument{}};
-            launch(at, run, &self, arguments, sizeof...(P), shape);
-        },
-        self.arguments);
-}
-
-// A kernel by its address converts its arguments as a call does.
-template <auto Kernel, int Facts, class Signature = decltype(Kernel)>
-struct launcher;
-template <auto Kernel, int Facts, class... P>
-struct launcher<Kernel, Facts, void (*)(P...)> {
-    site at;
-    extents shape;
-
-    void operator()(P... parameters) const {
-        launch_call<Facts>(at, shape, [](auto&... p) { Kernel(p...); }, parameters...);
-    }
-};
-
-// A kernel whose template arguments follow from the call, or one known when the program runs.
-template <int Facts, class F>
-struct caller {
-    F function;
-    site at;
-    extents shape;
-
-    template <class... P>
-    void operator()(P... parameters) const {
-        launch_call<Facts>(at, shape, function, parameters...);
-    }
-};
-template <int Facts, class F>
-caller<Facts, F> calling(F function, site at, extents shape) {
-    return {function, at, shape};
-}
-
 }  // namespace mptune_layer
+
+#include "mptune_layer/launches.hpp"

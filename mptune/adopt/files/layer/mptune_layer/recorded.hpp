@@ -1,0 +1,94 @@
+// What a program tells the recorder: its launches, and the names of variables in the device's memory. The same whether a
+// program runs on this machine's processor or, with MPTUNE_ON_GPU, on the GPU that CUDA's own runtime is for.
+#pragma once
+
+#if defined(MPTUNE_ON_GPU)
+#include <cuda_runtime.h>
+// The linker puts the recorder before the functions of CUDA's runtime (--wrap).
+#define MPTUNE_RECORDED(name) __wrap_##name
+#define MPTUNE_REAL(name) __real_##name
+#else
+#include "mptune_layer/types.hpp"
+#define MPTUNE_RECORDED(name) name
+#define MPTUNE_REAL(name) mptune_real_##name
+#endif
+
+namespace mptune_layer {
+
+struct site {
+    const char* kernel;
+    const char* file;
+    int line;
+};
+
+struct extents {
+    dim3 grid, block;
+    size_t shared;
+    cudaStream_t stream;
+
+    extents(dim3 grid, dim3 block, size_t shared = 0, cudaStream_t stream = nullptr)
+        : grid(grid), block(block), shared(shared), stream(stream) {}
+};
+
+// One argument of a launch: 'p' a pointer, 'f' a floating-point number, 'i', 'u' and 'b' other numbers, 's' the rest.
+struct argument {
+    const void* address;
+    unsigned bytes;
+    char kind;
+    void (*without_padding)(void* elements, size_t bytes);  // of a pointer to structs: clears what is between fields
+    size_t element_bytes;
+};
+
+// A kernel and what it is given, still to be run.
+struct prepared {
+    cudaError_t (*start)(const void* call, const extents& shape);
+    const void* call;
+    const char* const* types;  // of the arguments, as spelled() gives them
+    const argument* arguments;
+    unsigned count;
+};
+
+// Runs a kernel to its end, and records that.
+void launch(const site& at, const prepared& kernel, const extents& shape);
+
+// The name of a kernel with its template arguments; the same place for the same name, for good.
+const char* label(const char* name, const char* const* arguments, unsigned count);
+
+}  // namespace mptune_layer
+
+extern "C" {
+cudaError_t mptune_symbol_address(void** pointer, const char* name, const void* symbol, size_t bytes);
+cudaError_t mptune_copy_to_symbol(const char* name, const void* symbol, size_t whole, const void* from, size_t bytes,
+                                  size_t offset);
+cudaError_t mptune_copy_from_symbol(void* to, const char* name, const void* symbol, size_t whole, size_t bytes,
+                                    size_t offset);
+}
+
+namespace mptune_layer {
+template <class T, class P>
+inline cudaError_t symbol_address(const char* name, P** pointer, const T& symbol) {
+    return mptune_symbol_address((void**)pointer, name, &symbol, sizeof symbol);
+}
+template <class T>
+inline cudaError_t to_symbol(const char* name, const T& symbol, const void* from, size_t bytes, size_t offset = 0,
+                             cudaMemcpyKind = cudaMemcpyHostToDevice, cudaStream_t = 0) {
+    return mptune_copy_to_symbol(name, &symbol, sizeof symbol, from, bytes, offset);
+}
+template <class T>
+inline cudaError_t from_symbol(const char* name, void* to, const T& symbol, size_t bytes, size_t offset = 0,
+                               cudaMemcpyKind = cudaMemcpyDeviceToHost, cudaStream_t = 0) {
+    return mptune_copy_from_symbol(to, name, &symbol, sizeof symbol, bytes, offset);
+}
+template <class T>
+inline cudaError_t symbol_size(size_t* bytes, const T&) {
+    *bytes = sizeof(T);
+    return cudaSuccess;
+}
+}  // namespace mptune_layer
+
+#define cudaGetSymbolAddress(pointer, symbol) ::mptune_layer::symbol_address(#symbol, pointer, symbol)
+#define cudaGetSymbolSize(bytes, symbol) ::mptune_layer::symbol_size(bytes, symbol)
+#define cudaMemcpyToSymbol(symbol, ...) ::mptune_layer::to_symbol(#symbol, symbol, __VA_ARGS__)
+#define cudaMemcpyToSymbolAsync(symbol, ...) ::mptune_layer::to_symbol(#symbol, symbol, __VA_ARGS__)
+#define cudaMemcpyFromSymbol(to, symbol, ...) ::mptune_layer::from_symbol(#symbol, to, symbol, __VA_ARGS__)
+#define cudaMemcpyFromSymbolAsync(to, symbol, ...) ::mptune_layer::from_symbol(#symbol, to, symbol, __VA_ARGS__)

@@ -1,0 +1,933 @@
+// What a program does on the device, recorded while it runs: its memory, copies and launches, and the files it writes.
+//
+// It stands before the functions of a runtime (MPTUNE_RECORDED) and has these do the work (MPTUNE_REAL), be they those of
+// runtime.cpp or CUDA's own. What the device alone may read comes here by copies. A copy or a launch is done when its call
+// returns: so the record has one order, and every piece of data its time.
+//
+// What is recorded goes to the folder $MPTUNE_CAPTURE:
+//   operations.jsonl  each operation that differs from all before it, one a line
+//   sequence.bin      the operations as they happened: for each the number of its line (4 bytes)
+//   contents.bin, contents.jsonl   data, each once: offset and length in the file
+//   ended.json        how the record ended, and what kernels took; a program that crashed, or was told to end
+//                     (SIGTERM), leaves "crashed" or "stopped" with the launch it was in
+// $MPTUNE_CAPTURE_PLAN names a file with the numbers of operations whose data are wanted, in order; without one no data
+// are kept. $MPTUNE_CAPTURE_BYTES bounds contents.bin. $MPTUNE_WRITES is the folder that files go to which the program
+// writes.
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#if !defined(MPTUNE_ON_GPU)
+#include "mptune_layer/api.hpp"
+#endif
+#include "recorded.hpp"
+
+extern "C" {
+cudaError_t MPTUNE_REAL(cudaMalloc)(void** pointer, size_t bytes);
+cudaError_t MPTUNE_REAL(cudaMallocManaged)(void** pointer, size_t bytes, unsigned flags);
+cudaError_t MPTUNE_REAL(cudaMallocPitch)(void** pointer, size_t* pitch, size_t width, size_t height);
+cudaError_t MPTUNE_REAL(cudaHostAlloc)(void** pointer, size_t bytes, unsigned flags);
+cudaError_t MPTUNE_REAL(cudaHostRegister)(void* pointer, size_t bytes, unsigned flags);
+cudaError_t MPTUNE_REAL(cudaHostUnregister)(void* pointer);
+cudaError_t MPTUNE_REAL(cudaFree)(void* pointer);
+cudaError_t MPTUNE_REAL(cudaFreeHost)(void* pointer);
+cudaError_t MPTUNE_REAL(cudaMemcpy)(void* to, const void* from, size_t bytes, cudaMemcpyKind kind);
+cudaError_t MPTUNE_REAL(cudaMemset)(void* pointer, int value, size_t bytes);
+
+// Of host_memory.cpp, where that is linked.
+__attribute__((weak)) bool mptune_host_memory(const void* pointer, void** start, size_t* bytes);
+}
+
+namespace mptune_layer {
+namespace {
+
+typedef unsigned long long u64;
+
+std::recursive_mutex turn;
+typedef std::lock_guard<std::recursive_mutex> held;
+
+u64 from_environment(const char* name, u64 otherwise) {
+    const char* const text = getenv(name);
+    return text != nullptr && *text != 0 ? strtoull(text, nullptr, 10) : otherwise;
+}
+
+u64 nanoseconds() {
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return static_cast<u64>(now.tv_sec) * 1000000000 + now.tv_nsec;
+}
+
+// -- memory --------------------------------------------------------------------------------------
+
+struct allocation {
+    unsigned id;
+    char* start;
+    size_t bytes;
+    const char* kind;  // device, managed, mapped, host, symbol
+    std::string name;  // of a symbol
+    u64 seen;          // hash of what managed memory held when the device was last through with it
+    bool changed;      // by a launch, since the host was last told
+    void (*without_padding)(void*, size_t) = nullptr;  // of structs that kernels were given it as
+    size_t element_bytes = 0;
+};
+
+std::map<char*, allocation>& allocations() {
+    static auto* const all = new std::map<char*, allocation>;  // outlives what the program does at its end
+    return *all;
+}
+unsigned next_id = 0;
+
+allocation* find(const void* pointer) {
+    char* const p = static_cast<char*>(const_cast<void*>(pointer));
+    auto after = allocations().upper_bound(p);
+    if (after == allocations().begin()) return nullptr;
+    allocation& found = (--after)->second;
+    return p < found.start + found.bytes || (p == found.start && found.bytes == 0) ? &found : nullptr;
+}
+
+// -- the record ----------------------------------------------------------------------------------
+
+struct digest {
+    u64 a, b;
+    bool operator==(const digest& other) const { return a == other.a && b == other.b; }
+};
+struct digest_hash {
+    size_t operator()(const digest& d) const { return d.a; }
+};
+
+// Eight lanes of a multiplicative hash, so that it runs at the speed of memory.
+digest digest_of(const void* data, size_t bytes) {
+    u64 lanes[8];
+    for (int i = 0; i < 8; ++i) lanes[i] = 0x9e3779b97f4a7c15ull * (i + 1) ^ bytes;
+    const char* p = static_cast<const char*>(data);
+    size_t left = bytes;
+    for (; left >= 64; left -= 64, p += 64) {
+        u64 words[8];
+        memcpy(words, p, 64);
+        for (int i = 0; i < 8; ++i) {
+            lanes[i] = (lanes[i] ^ words[i]) * 0xff51afd7ed558ccdull;
+            lanes[i] ^= lanes[i] >> 29;
+        }
+    }
+    for (; left > 0; --left, ++p) lanes[left & 7] = (lanes[left & 7] ^ static_cast<unsigned char>(*p)) * 0xc4ceb9fe1a85ec53ull;
+    digest d{bytes, ~bytes};
+    for (int i = 0; i < 8; ++i) {
+        d.a = (d.a ^ lanes[i]) * 0xff51afd7ed558ccdull, d.a ^= d.a >> 33;
+        d.b = (d.b + lanes[i]) * 0xc4ceb9fe1a85ec53ull, d.b ^= d.b >> 31;
+    }
+    return d;
+}
+
+std::string text(const char* format, ...) __attribute__((format(printf, 1, 2)));
+std::string text(const char* format, ...) {
+    char room[512];
+    va_list arguments;
+    va_start(arguments, format);
+    const int length = vsnprintf(room, sizeof room, format, arguments);
+    va_end(arguments);
+    return std::string(room, length < static_cast<int>(sizeof room) ? length : sizeof room - 1);
+}
+
+std::string quoted(const char* s) {
+    std::string out = "\"";
+    for (; *s != 0; ++s) {
+        if (*s == '"' || *s == '\\') out += '\\';
+        if (static_cast<unsigned char>(*s) < ' ') out += ' ';
+        else out += *s;
+    }
+    return out + '"';
+}
+
+// The type or number in what a compiler calls a function: "const char* spelled() [with T = double]".
+std::string after_equals(const char* function) {
+    const std::string whole = function;
+    const size_t start = whole.find("= ") + 2, end = whole.find(';', start);
+    return whole.substr(start, (end == std::string::npos ? whole.rfind(']') : end) - start);
+}
+
+// What the launches of a kernel took so far. For a signal as well: in memory that stays where it is.
+struct spent {
+    const char* kernel;
+    u64 launches, nanoseconds;
+};
+spent all_spent[64];
+unsigned spent_count = 0;
+
+void spend(const char* kernel, u64 nanoseconds) {
+    unsigned i = 0;
+    while (i < spent_count && all_spent[i].kernel != kernel && strcmp(all_spent[i].kernel, kernel) != 0) ++i;
+    if (i == sizeof all_spent / sizeof *all_spent) return;
+    if (i == spent_count) all_spent[spent_count++].kernel = kernel;
+    ++all_spent[i].launches;
+    all_spent[i].nanoseconds += nanoseconds;
+}
+
+// The same as JSON; returns its length.
+int write_spent(char* room, size_t size) {
+    int length = snprintf(room, size, "[");
+    for (unsigned i = 0; i < spent_count && length < static_cast<int>(size); ++i) {
+        const spent& s = all_spent[i];
+        length += snprintf(room + length, size - length, "%s{\"kernel\": \"%s\", \"launches\": %llu, \"seconds\": %.3f}",
+                           i > 0 ? ", " : "", s.kernel, s.launches, s.nanoseconds * 1e-9);
+    }
+    if (length < static_cast<int>(size)) length += snprintf(room + length, size - length, "]");
+    return length;
+}
+
+class recorder {
+  public:
+    recorder() {
+        const char* const path = getenv("MPTUNE_CAPTURE");
+        if (path == nullptr || *path == 0) return;
+        folder = path;
+        operations = open_in_folder("operations.jsonl");
+        sequence = open_in_folder("sequence.bin");
+        budget = from_environment("MPTUNE_CAPTURE_BYTES", 1ull << 29);
+        const char* const plan = getenv("MPTUNE_CAPTURE_PLAN");
+        if (plan != nullptr && *plan != 0) {
+            if (FILE* const file = fopen(plan, "r")) {
+                u64 number;
+                while (fscanf(file, "%llu", &number) == 1) wanted.insert(number);
+                fclose(file);
+            }
+            keeps = true;
+            data = open_in_folder("contents.bin");
+            index = open_in_folder("contents.jsonl");
+        }
+    }
+
+    bool is_on() const { return operations != nullptr; }
+    // Whether the data of the next operation are wanted.
+    bool wants() const { return keeps && wanted.count(count) != 0; }
+    bool keeps_inputs() const { return keeps; }
+
+    // Notes an operation; a line that was there before is not written again.
+    void note(const std::string& line) {
+        if (!is_on()) return;
+        ++count;
+        if (line_bytes > line_limit) {
+            ++operations_left_out;
+            return;
+        }
+        auto [at, is_new] = lines.try_emplace(digest_of(line.data(), line.size()), static_cast<unsigned>(lines.size()));
+        if (is_new) {
+            fwrite(line.data(), 1, line.size(), operations);
+            fputc('\n', operations);
+            line_bytes += line.size();
+        }
+        fwrite(&at->second, sizeof at->second, 1, sequence);
+    }
+
+    // Keeps data, given where they can be read, and returns their key as JSON; null where there is no room, or none are
+    // kept. There is room for what launches held in half of it, for what came to the device in three quarters: the answer
+    // comes last and goes first.
+    template <class Read>
+    std::string keep(size_t bytes, unsigned quarters, Read readable) {
+        if (!keeps) return "null";
+        const void* const start = bytes <= budget ? readable() : nullptr;
+        const digest d = start != nullptr ? digest_of(start, bytes) : digest{};
+        const auto found = start != nullptr ? keys.find(d) : keys.end();
+        if (found != keys.end()) return text("%u", found->second);
+        if (start == nullptr || written + bytes > budget / 4 * quarters || fwrite(start, 1, bytes, data) != bytes) {
+            ++contents_left_out;
+            bytes_left_out += bytes;
+            return "null";
+        }
+        const unsigned key = keys.size();
+        keys.emplace(d, key);
+        fprintf(index, "{\"offset\": %llu, \"bytes\": %zu}\n", written, bytes);
+        written += bytes;
+        return text("%u", key);
+    }
+
+    bool is_of_this_process() const { return getpid() == owner; }
+
+    void runs_on(const char* name) { device = name; }
+
+    void wrote_file(const char* asked, const char* real) { files[asked] = real; }
+
+    void end(const char* how) {
+        if (!is_on()) return;
+        fflush(operations);
+        fflush(sequence);
+        if (data != nullptr) fflush(data);
+        if (index != nullptr) fflush(index);
+        if (FILE* const file = open_in_folder("ended.json")) {
+            fprintf(file, "{\"ended\": %s, \"device\": %s, \"operations\": %llu, \"operations_left_out\": %llu, ", quoted(how).c_str(),
+                    quoted(device.c_str()).c_str(), count, operations_left_out);
+            fprintf(file, "\"contents_left_out\": %llu, \"bytes_left_out\": %llu, \"files\": {", contents_left_out,
+                    bytes_left_out);
+            const char* comma = "";
+            for (const auto& [asked, real] : files) {
+                fprintf(file, "%s%s: %s", comma, quoted(asked.c_str()).c_str(), quoted(real.c_str()).c_str());
+                comma = ", ";
+            }
+            fputs("}}\n", file);
+            fclose(file);
+        }
+    }
+
+    // For a signal: notes where a program was with nothing but system calls.
+    void ended_by(int number, const site* at, u64 since) {
+        if (!is_on()) return;
+        static char path[PATH_MAX], message[1 << 14];
+        snprintf(path, sizeof path, "%s/ended.json", folder.c_str());
+        const int file = static_cast<int>(syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC, 0644));
+        if (file < 0) return;
+        int length = snprintf(message, sizeof message, "{\"ended\": \"%s\", \"signal\": %d, \"kernels\": ",
+                              number == SIGTERM ? "stopped" : "crashed", number);
+        length += write_spent(message + length, sizeof message / 2);
+        if (at != nullptr) {
+            length += snprintf(message + length, sizeof message - length,
+                               ", \"kernel\": \"%s\", \"file\": \"%s\", \"line\": %d, \"running_s\": %.3f", at->kernel,
+                               at->file, at->line, (nanoseconds() - since) * 1e-9);
+        }
+        length += snprintf(message + length, sizeof message - length, "}\n");
+        if (::write(file, message, length) < 0) return;
+        ::close(file);
+    }
+
+  private:
+    FILE* open_in_folder(const char* name) { return fopen((folder + "/" + name).c_str(), "w"); }
+
+    static constexpr size_t line_limit = 1 << 27;
+    const pid_t owner = getpid();
+    std::string folder, device;
+    FILE *operations = nullptr, *sequence = nullptr, *data = nullptr, *index = nullptr;
+    bool keeps = false;
+    std::set<u64> wanted;
+    std::unordered_map<digest, unsigned, digest_hash> lines, keys;
+    std::map<std::string, std::string> files;
+    u64 count = 0, written = 0, budget = 0, operations_left_out = 0, contents_left_out = 0, bytes_left_out = 0;
+    size_t line_bytes = 0;
+};
+
+const site* running = nullptr;
+u64 running_since = 0;
+
+recorder& record();
+
+void crash(int number) {
+    record().ended_by(number, running, running_since);
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+void at_end();
+
+recorder& record() {
+    static recorder* const one = [] {
+        auto* const made = new recorder;
+        if (made->is_on()) {
+            atexit(at_end);
+            at_quick_exit(at_end);
+            // On a stack of its own: that of a fiber may be what is full.
+            static char stack[1 << 16];
+            stack_t alternate{};
+            alternate.ss_sp = stack;
+            alternate.ss_size = sizeof stack;
+            sigaltstack(&alternate, nullptr);
+            struct sigaction action {};
+            action.sa_handler = crash;
+            action.sa_flags = SA_ONSTACK | SA_RESETHAND;
+            for (int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTERM}) sigaction(number, &action, nullptr);
+        }
+        return made;
+    }();
+    return *one;
+}
+
+bool is_shared_with_host(const allocation& a) { return a.kind[0] == 'm' || a.kind[0] == 'h'; }
+
+void note_allocation(const allocation& a) {
+    record().note(text("{\"op\": \"allocate\", \"id\": %u, \"bytes\": %zu, \"kind\": \"%s\", \"name\": %s}", a.id, a.bytes,
+                       a.kind, quoted(a.name.c_str()).c_str()));
+}
+
+std::string place(const allocation& a, const void* p) {
+    return text("[%u, %lld]", a.id, static_cast<long long>(static_cast<const char*>(p) - a.start));
+}
+
+// Where the host can read what is in memory, until the next call; null if it cannot be had. The device's own is copied:
+// there the host has no access.
+const void* readable(const allocation& a, const void* at, size_t bytes) {
+    if (is_shared_with_host(a)) return at;
+    static char* room = nullptr;
+    static size_t room_bytes = 0;
+    if (bytes > room_bytes) {
+        free(room);
+        room = static_cast<char*>(malloc(bytes));
+        room_bytes = room != nullptr ? bytes : 0;
+    }
+    return room != nullptr && MPTUNE_REAL(cudaMemcpy)(room, at, bytes, cudaMemcpyDeviceToHost) == cudaSuccess ? room : nullptr;
+}
+
+// Of structs that come to the host the fields are told; what is between them differs from run to run.
+u64 digest_of_fields(const allocation& a, const void* at, const void* content, size_t bytes) {
+    const size_t offset = static_cast<const char*>(at) - a.start;
+    if (a.without_padding == nullptr || offset % a.element_bytes != 0) return digest_of(content, bytes).a;
+    std::vector<max_align_t> room(bytes / sizeof(max_align_t) + 1);
+    memcpy(room.data(), content, bytes);
+    a.without_padding(room.data(), bytes);
+    return digest_of(room.data(), bytes).a;
+}
+
+// Structs of one type are in an allocation if kernels are given it as nothing else.
+void see_elements(const argument& a) {
+    if (a.kind != 'p') return;
+    const void* pointer;
+    memcpy(&pointer, a.address, sizeof pointer);
+    allocation* const target = pointer != nullptr ? find(pointer) : nullptr;
+    if (target == nullptr) return;
+    const bool is_first = target->element_bytes == 0, is_same = target->without_padding == a.without_padding;
+    target->without_padding = is_first || is_same ? a.without_padding : nullptr;
+    target->element_bytes = target->without_padding != nullptr ? a.element_bytes : SIZE_MAX;
+}
+
+void note_copy(const char* kind, const std::string& to, const std::string& from, size_t bytes, const std::string& key,
+               const std::string& digest = "") {
+    record().note(text("{\"op\": \"copy\", \"kind\": \"%s\", \"to\": %s, \"from\": %s, \"bytes\": %zu, \"contents\": %s%s}", kind,
+                       to.c_str(), from.c_str(), bytes, key.c_str(), digest.c_str()));
+}
+
+// What the host gave the device: at a place there, from where it can be read.
+void note_copy_to_device(const allocation& target, const void* to, const void* content, size_t bytes) {
+    recorder& r = record();
+    if (!r.is_on()) return;
+    const std::string key = r.keeps_inputs() ? r.keep(bytes, 3, [=] { return content; }) : "null";
+    note_copy("to_device", place(target, to), "null", bytes, key);
+}
+
+// What the host took back.
+void note_copy_to_host(const allocation& source, const void* from, const void* content, size_t bytes) {
+    recorder& r = record();
+    if (!r.is_on()) return;
+    const std::string key = r.wants() ? r.keep(bytes, 4, [=] { return content; }) : "null";
+    const std::string digest = text(", \"digest\": \"%016llx\"", digest_of_fields(source, from, content, bytes));
+    note_copy("to_host", "null", place(source, from), bytes, key, digest);
+}
+
+void note_copy_on_device(const allocation& target, const void* to, const allocation& source, const void* from, size_t bytes) {
+    recorder& r = record();
+    if (!r.is_on()) return;
+    const std::string key = r.wants() ? r.keep(bytes, 3, [&] { return readable(target, to, bytes); }) : "null";
+    note_copy("on_device", place(target, to), place(source, from), bytes, key);
+}
+
+// The host may write memory that it shares with the device whenever no kernel runs; that is a copy to the device.
+void see_writes_of_host() {
+    if (!record().is_on()) return;
+    for (auto& [start, a] : allocations()) {
+        if (!is_shared_with_host(a)) continue;
+        const u64 now = digest_of(a.start, a.bytes).a;
+        if (now == a.seen) continue;
+        a.seen = now;
+        note_copy_to_device(a, a.start, a.start, a.bytes);
+    }
+}
+
+void see_writes_of_device() {
+    if (!record().is_on()) return;
+    for (auto& [start, a] : allocations()) {
+        if (!is_shared_with_host(a)) continue;
+        const u64 now = digest_of(a.start, a.bytes).a;
+        a.changed |= now != a.seen;
+        a.seen = now;
+    }
+}
+
+// What the host can have read of shared memory it may have read only at the end.
+void tell_host(allocation& a) {
+    if (!is_shared_with_host(a) || !a.changed) return;
+    a.changed = false;
+    note_copy_to_host(a, a.start, a.start, a.bytes);
+}
+
+void at_end() {
+    if (!record().is_on() || !record().is_of_this_process()) return;  // a fork ends, too
+    const held now(turn);
+    for (auto& [start, a] : allocations()) tell_host(a);
+    record().end("normally");
+}
+
+// -- memory of a program ---------------------------------------------------------------------------
+
+// Where a variable is in the device's memory, which the host knows by another address; null if that cannot be had.
+void* address_of(const void* variable) {
+#if defined(MPTUNE_ON_GPU)
+    void* found = nullptr;
+    return (cudaGetSymbolAddress)(&found, variable) == cudaSuccess ? found : nullptr;
+#else
+    return const_cast<void*>(variable);
+#endif
+}
+
+// Nothing is left of what was there before: two runs then see the same. The memory of runtime.cpp is so by itself.
+void clear([[maybe_unused]] void* start, [[maybe_unused]] size_t bytes) {
+#if defined(MPTUNE_ON_GPU)
+    MPTUNE_REAL(cudaMemset)(start, 0, bytes);
+    cudaDeviceSynchronize();
+#endif
+}
+
+// The first that is allocated tells which device there is, and that memory may be gone when the program's end comes to
+// what is called last then: the host may have read it before.
+void begin_device() {
+    static bool has_begun = false;
+    if (has_begun || !record().is_on()) return;
+    has_begun = true;
+    atexit(at_end);
+    int device = 0;
+    cudaDeviceProp about;
+    if (cudaGetDevice(&device) == cudaSuccess && cudaGetDeviceProperties(&about, device) == cudaSuccess) {
+        record().runs_on(about.name);
+    }
+}
+
+cudaError_t allocated(cudaError_t error, void** pointer, size_t bytes, const char* kind) {
+    if (error != cudaSuccess || *pointer == nullptr) return error;
+    begin_device();
+    char* const start = static_cast<char*>(*pointer);
+    allocation made{next_id++, start, bytes, kind, "", 0, false};
+    if (strcmp(kind, "mapped") != 0) clear(start, bytes);
+    if (is_shared_with_host(made) && record().is_on()) made.seen = digest_of(start, bytes).a;
+    note_allocation(allocations()[start] = made);
+    return error;
+}
+
+// Memory is about to be given back.
+void forget(void* pointer) {
+    const auto found = allocations().find(static_cast<char*>(pointer));
+    if (found == allocations().end() || found->second.kind[0] == 's') return;
+    tell_host(found->second);
+    record().note(text("{\"op\": \"free\", \"id\": %u}", found->second.id));
+    allocations().erase(found);
+}
+
+allocation* symbol(const char* name, const void* variable, size_t bytes) {
+    char* const start = static_cast<char*>(address_of(variable));
+    if (start == nullptr) return nullptr;
+    if (allocation* const known = find(start)) return known;
+    while (*name == '&' || *name == ' ' || *name == '(') ++name;
+    begin_device();
+    allocation& kept = allocations()[start] = allocation{next_id++, start, bytes, "symbol", name, 0, false};
+    note_allocation(kept);
+    return &kept;
+}
+
+// The error of a runtime that is given what it cannot take.
+cudaError_t refused() { return MPTUNE_REAL(cudaMemcpy)(nullptr, nullptr, 1, cudaMemcpyHostToHost); }
+
+bool is_within(const allocation* a, const void* p, size_t bytes) {
+    return a == nullptr || static_cast<const char*>(p) + bytes <= a->start + a->bytes;
+}
+
+cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+    if (bytes == 0) return cudaSuccess;
+    if (to == nullptr || from == nullptr) return refused();
+    const held now(turn);
+    cudaDeviceSynchronize();
+    see_writes_of_host();
+    allocation *const target = find(to), *const source = find(from);
+    if (!is_within(target, to, bytes) || !is_within(source, from, bytes)) return refused();
+    const cudaError_t error = MPTUNE_REAL(cudaMemcpy)(to, from, bytes, kind);
+    if (error != cudaSuccess) return error;
+    if (target != nullptr && source != nullptr) note_copy_on_device(*target, to, *source, from, bytes);
+    else if (target != nullptr) note_copy_to_device(*target, to, from, bytes);
+    else if (source != nullptr) note_copy_to_host(*source, from, to, bytes);
+    if (target != nullptr && is_shared_with_host(*target)) {
+        if (record().is_on()) target->seen = digest_of(target->start, target->bytes).a;
+        target->changed |= source != nullptr;
+    }
+    return cudaSuccess;
+}
+
+cudaError_t copy_rows(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height,
+                      cudaMemcpyKind kind) {
+    if (width == to_pitch && width == from_pitch) return copy(to, from, width * height, kind);
+    if (width > to_pitch || width > from_pitch) return refused();
+    for (size_t i = 0; i < height; ++i) {
+        const cudaError_t error =
+            copy(static_cast<char*>(to) + i * to_pitch, static_cast<const char*>(from) + i * from_pitch, width, kind);
+        if (error != cudaSuccess) return error;
+    }
+    return cudaSuccess;
+}
+
+cudaError_t fill(void* pointer, int value, size_t bytes) {
+    if (bytes == 0) return cudaSuccess;
+    const held now(turn);
+    cudaDeviceSynchronize();
+    allocation* const target = find(pointer);
+    if (target == nullptr || !is_within(target, pointer, bytes)) return refused();
+    see_writes_of_host();
+    const cudaError_t error = MPTUNE_REAL(cudaMemset)(pointer, value, bytes);
+    if (error != cudaSuccess) return error;
+    cudaDeviceSynchronize();
+    record().note(text("{\"op\": \"fill\", \"to\": %s, \"byte\": %d, \"bytes\": %zu}", place(*target, pointer).c_str(),
+                       value & 255, bytes));
+    if (is_shared_with_host(*target)) see_writes_of_device();
+    return cudaSuccess;
+}
+
+// -- launches ------------------------------------------------------------------------------------
+
+// Memory of the host that a kernel is given is the device's, too, from then on.
+void take_host_memory(const argument* arguments, unsigned count) {
+    if (mptune_host_memory == nullptr) return;
+    for (unsigned i = 0; i < count; ++i) {
+        for (unsigned at = 0; at + sizeof(void*) <= arguments[i].bytes && strchr("ps", arguments[i].kind); at += sizeof(void*)) {
+            void *pointer, *start;
+            size_t bytes;
+            memcpy(&pointer, static_cast<const char*>(arguments[i].address) + at, sizeof pointer);
+            if (pointer == nullptr || find(pointer) != nullptr || !mptune_host_memory(pointer, &start, &bytes)) continue;
+            allocation made{next_id++, static_cast<char*>(start), bytes, "host", "", 0, false};
+            if (record().is_on()) made.seen = ~digest_of(start, bytes).a;  // what is in it is new
+            note_allocation(allocations()[made.start] = made);
+        }
+    }
+}
+
+// Whether there is memory at an address: fields that nobody set have what was there before.
+bool is_address(const void* pointer) {
+    const size_t page = sysconf(_SC_PAGE_SIZE), address = reinterpret_cast<size_t>(pointer);
+    unsigned char is_there;
+    return address >> 32 != 0 && address >> 47 == 0 && mincore(reinterpret_cast<void*>(address / page * page), 1, &is_there) == 0;
+}
+
+std::string described(const argument& a) {
+    std::string hex;
+    for (unsigned i = 0; i < a.bytes; ++i) hex += text("%02x", static_cast<const unsigned char*>(a.address)[i]);
+    if (a.kind == 'p') {
+        const void* pointer;
+        memcpy(&pointer, a.address, sizeof pointer);
+        if (pointer == nullptr) return "{\"kind\": \"pointer\", \"to\": null}";
+        allocation* const target = find(pointer);
+        if (target == nullptr) return "{\"kind\": \"pointer\", \"to\": \"unknown\"}";
+        return "{\"kind\": \"pointer\", \"to\": " + place(*target, pointer) + "}";
+    }
+    if (a.kind != 's') return text("{\"kind\": \"%c%u\", \"value\": \"%s\"}", a.kind, a.bytes, hex.c_str());
+    // Pointers in a structure are found by what they point to.
+    std::string pointers;
+    for (unsigned i = 0; i + sizeof(void*) <= a.bytes; i += sizeof(void*)) {
+        const void* pointer;
+        memcpy(&pointer, static_cast<const char*>(a.address) + i, sizeof pointer);
+        allocation* const target = pointer != nullptr ? find(pointer) : nullptr;
+        if (target == nullptr && !is_address(pointer)) continue;
+        // Addresses differ from run to run, what they point to does not.
+        hex.replace(2 * i, 2 * sizeof(void*), std::string(2 * sizeof(void*), '0'));
+        const std::string to = target != nullptr ? place(*target, pointer) : "\"unknown\"";
+        pointers += (pointers.empty() ? "" : ", ") + text("[%u, %s]", i, to.c_str());
+    }
+    return text("{\"kind\": \"struct\", \"bytes\": %u, \"value\": \"", a.bytes) + hex + "\", \"pointers\": [" + pointers + "]}";
+}
+
+// The allocations that a launch can reach through its arguments, and all variables in device memory.
+std::vector<allocation*> reached(const argument* arguments, unsigned count) {
+    std::set<allocation*> found;
+    for (unsigned i = 0; i < count; ++i) {
+        for (unsigned at = 0; at + sizeof(void*) <= arguments[i].bytes; at += sizeof(void*)) {
+            const void* pointer;
+            memcpy(&pointer, static_cast<const char*>(arguments[i].address) + at, sizeof pointer);
+            if (allocation* const a = pointer != nullptr ? find(pointer) : nullptr) found.insert(a);
+        }
+    }
+    for (auto& [start, a] : allocations()) {
+        if (a.kind[0] == 's') found.insert(&a);
+    }
+    return {found.begin(), found.end()};
+}
+
+std::string kept(const std::vector<allocation*>& all) {
+    std::string out = "{";
+    for (allocation* const a : all) {
+        out += (out.size() > 1 ? ", " : "") + text("\"%u\": ", a->id) + record().keep(a->bytes, 2, [a] { return readable(*a, a->start, a->bytes); });
+    }
+    return out + "}";
+}
+
+}  // namespace
+
+const char* label(const char* name, const char* const* arguments, unsigned count) {
+    static auto* const known = new std::set<std::string>;
+    const held now(turn);
+    std::string whole = std::string(name) + "<";
+    for (unsigned i = 0; i < count; ++i) whole += (i > 0 ? ", " : "") + after_equals(arguments[i]);
+    return known->insert(whole + ">").first->c_str();
+}
+
+void launch(const site& at, const prepared& kernel, const extents& shape) {
+    const held now(turn);
+    const dim3 grid = shape.grid, threads = shape.block;
+    const argument* const arguments = kernel.arguments;
+    const unsigned count = kernel.count;
+    recorder& r = record();
+    std::string line;
+    std::vector<allocation*> touched;
+    begin_device();
+    take_host_memory(arguments, count);
+    if (r.is_on()) {
+        see_writes_of_host();
+        line = "{\"op\": \"launch\", \"kernel\": " + quoted(at.kernel) + ", \"file\": " + quoted(at.file) +
+               text(", \"line\": %d, \"grid\": [%u, %u, %u], \"block\": [%u, %u, %u], \"shared_bytes\": %zu, ", at.line, grid.x,
+                    grid.y, grid.z, threads.x, threads.y, threads.z, shape.shared);
+        line += "\"types\": [";
+        for (unsigned i = 0; i < count; ++i) line += (i > 0 ? ", " : "") + quoted(after_equals(kernel.types[i]).c_str());
+        line += "], \"arguments\": [";
+        for (unsigned i = 0; i < count; ++i) line += (i > 0 ? ", " : "") + described(arguments[i]);
+        line += "]";
+        if (r.wants()) {
+            touched = reached(arguments, count);
+            line += ", \"before\": " + kept(touched);
+        }
+    }
+    const site* const outer = running;
+    running = &at;
+    const u64 began = running_since = nanoseconds();
+    cudaError_t error = kernel.start(kernel.call, shape);
+    if (error == cudaSuccess) error = cudaDeviceSynchronize();
+    spend(at.kernel, nanoseconds() - began);
+    running = outer;
+    if (error != cudaSuccess) return;
+    for (unsigned i = 0; i < count; ++i) see_elements(arguments[i]);
+    if (r.is_on()) {
+        see_writes_of_device();
+        if (r.wants()) line += ", \"after\": " + kept(touched);
+        r.note(line + "}");
+    }
+}
+
+}  // namespace mptune_layer
+
+using namespace mptune_layer;
+
+// -- what stands before the runtime --------------------------------------------------------------
+
+extern "C" {
+
+cudaError_t MPTUNE_RECORDED(cudaMalloc)(void** pointer, size_t bytes) {
+    const held now(turn);
+    return allocated(MPTUNE_REAL(cudaMalloc)(pointer, bytes), pointer, bytes, "device");
+}
+cudaError_t MPTUNE_RECORDED(cudaMallocAsync)(void** pointer, size_t bytes, cudaStream_t) {
+    return MPTUNE_RECORDED(cudaMalloc)(pointer, bytes);
+}
+cudaError_t MPTUNE_RECORDED(cudaMallocManaged)(void** pointer, size_t bytes, unsigned flags) {
+    const held now(turn);
+    return allocated(MPTUNE_REAL(cudaMallocManaged)(pointer, bytes, flags), pointer, bytes, "managed");
+}
+cudaError_t MPTUNE_RECORDED(cudaMallocPitch)(void** pointer, size_t* pitch, size_t width, size_t height) {
+    const held now(turn);
+    const cudaError_t error = MPTUNE_REAL(cudaMallocPitch)(pointer, pitch, width, height);
+    return error != cudaSuccess ? error : allocated(error, pointer, *pitch * height, "device");
+}
+cudaError_t MPTUNE_RECORDED(cudaMalloc3D)(cudaPitchedPtr* pitched, cudaExtent extent) {
+    pitched->xsize = extent.width;
+    pitched->ysize = extent.height;
+    return MPTUNE_RECORDED(cudaMallocPitch)(&pitched->ptr, &pitched->pitch, extent.width, extent.height * extent.depth);
+}
+// Memory of the host that kernels do not see is the host's own affair.
+cudaError_t MPTUNE_RECORDED(cudaHostAlloc)(void** pointer, size_t bytes, unsigned flags) {
+    const held now(turn);
+    const cudaError_t error = MPTUNE_REAL(cudaHostAlloc)(pointer, bytes, flags);
+    return flags & cudaHostAllocMapped ? allocated(error, pointer, bytes, "mapped") : error;
+}
+cudaError_t MPTUNE_RECORDED(cudaHostRegister)(void* pointer, size_t bytes, unsigned flags) {
+    const held now(turn);
+    const cudaError_t error = MPTUNE_REAL(cudaHostRegister)(pointer, bytes, flags);
+    if (error != cudaSuccess) return error;
+    char* const start = static_cast<char*>(pointer);
+    note_allocation(allocations()[start] = allocation{next_id++, start, bytes, "mapped", "registered", 0, false});
+    return error;
+}
+cudaError_t MPTUNE_RECORDED(cudaHostUnregister)(void* pointer) {
+    const held now(turn);
+    const allocation* const found = find(pointer);
+    if (found != nullptr && found->name == "registered") forget(found->start);
+    return MPTUNE_REAL(cudaHostUnregister)(pointer);
+}
+cudaError_t MPTUNE_RECORDED(cudaFree)(void* pointer) {
+    const held now(turn);
+    cudaDeviceSynchronize();
+    forget(pointer);
+    return MPTUNE_REAL(cudaFree)(pointer);
+}
+cudaError_t MPTUNE_RECORDED(cudaFreeAsync)(void* pointer, cudaStream_t) { return MPTUNE_RECORDED(cudaFree)(pointer); }
+cudaError_t MPTUNE_RECORDED(cudaFreeHost)(void* pointer) {
+    const held now(turn);
+    cudaDeviceSynchronize();
+    forget(pointer);
+    return MPTUNE_REAL(cudaFreeHost)(pointer);
+}
+// What was allocated stays until the program ends: the host may have read what it shares.
+cudaError_t MPTUNE_RECORDED(cudaDeviceReset)() { return cudaDeviceSynchronize(); }
+
+cudaError_t MPTUNE_RECORDED(cudaMemcpy)(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+    return copy(to, from, bytes, kind);
+}
+cudaError_t MPTUNE_RECORDED(cudaMemcpyAsync)(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t) {
+    return copy(to, from, bytes, kind);
+}
+cudaError_t MPTUNE_RECORDED(cudaMemcpyPeer)(void* to, int, const void* from, int, size_t bytes) {
+    return copy(to, from, bytes, cudaMemcpyDefault);
+}
+cudaError_t MPTUNE_RECORDED(cudaMemcpyPeerAsync)(void* to, int, const void* from, int, size_t bytes, cudaStream_t) {
+    return copy(to, from, bytes, cudaMemcpyDefault);
+}
+cudaError_t MPTUNE_RECORDED(cudaMemcpy2D)(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+                                          size_t height, cudaMemcpyKind kind) {
+    return copy_rows(to, to_pitch, from, from_pitch, width, height, kind);
+}
+cudaError_t MPTUNE_RECORDED(cudaMemcpy2DAsync)(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+                                               size_t height, cudaMemcpyKind kind, cudaStream_t) {
+    return copy_rows(to, to_pitch, from, from_pitch, width, height, kind);
+}
+cudaError_t MPTUNE_RECORDED(cudaMemcpy3D)(const cudaMemcpy3DParms* p) {
+    if (p->srcArray != nullptr || p->dstArray != nullptr) return refused();
+    for (size_t z = 0; z < p->extent.depth; ++z) {
+        const auto at = [z](const cudaPitchedPtr& whole, const cudaPos& first) {
+            const size_t rows = (first.z + z) * whole.ysize + first.y;
+            return static_cast<char*>(whole.ptr) + rows * whole.pitch + first.x;
+        };
+        const cudaError_t error = copy_rows(at(p->dstPtr, p->dstPos), p->dstPtr.pitch, at(p->srcPtr, p->srcPos),
+                                            p->srcPtr.pitch, p->extent.width, p->extent.height, p->kind);
+        if (error != cudaSuccess) return error;
+    }
+    return cudaSuccess;
+}
+cudaError_t MPTUNE_RECORDED(cudaMemcpy3DAsync)(const cudaMemcpy3DParms* p, cudaStream_t) {
+    return MPTUNE_RECORDED(cudaMemcpy3D)(p);
+}
+cudaError_t MPTUNE_RECORDED(cudaMemset)(void* pointer, int value, size_t bytes) { return fill(pointer, value, bytes); }
+cudaError_t MPTUNE_RECORDED(cudaMemsetAsync)(void* pointer, int value, size_t bytes, cudaStream_t) {
+    return fill(pointer, value, bytes);
+}
+cudaError_t MPTUNE_RECORDED(cudaMemset2D)(void* pointer, size_t pitch, int value, size_t width, size_t height) {
+    for (size_t i = 0; i < height; ++i) {
+        const cudaError_t error = fill(static_cast<char*>(pointer) + i * pitch, value, width);
+        if (error != cudaSuccess) return error;
+    }
+    return cudaSuccess;
+}
+
+cudaError_t mptune_symbol_address(void** pointer, const char* name, const void* variable, size_t bytes) {
+    const held now(turn);
+    const allocation* const found = symbol(name, variable, bytes);
+    if (found == nullptr) return refused();
+    *pointer = found->start;
+    return cudaSuccess;
+}
+cudaError_t mptune_copy_to_symbol(const char* name, const void* variable, size_t whole, const void* from, size_t bytes,
+                                  size_t offset) {
+    const held now(turn);
+    const allocation* const found = symbol(name, variable, whole);
+    return found == nullptr ? refused() : copy(found->start + offset, from, bytes, cudaMemcpyDefault);
+}
+cudaError_t mptune_copy_from_symbol(void* to, const char* name, const void* variable, size_t whole, size_t bytes,
+                                    size_t offset) {
+    const held now(turn);
+    const allocation* const found = symbol(name, variable, whole);
+    return found == nullptr ? refused() : copy(to, found->start + offset, bytes, cudaMemcpyDefault);
+}
+
+// Memory of the host goes away that a kernel was given.
+void mptune_host_memory_ends(void* start) {
+    const held now(turn);
+    const auto found = allocations().find(static_cast<char*>(start));
+    if (found == allocations().end() || found->second.kind[0] != 'h') return;
+    tell_host(found->second);
+    record().note(text("{\"op\": \"free\", \"id\": %u}", found->second.id));
+    allocations().erase(found);
+}
+
+// -- files ---------------------------------------------------------------------------------------
+
+// A program writes its files to a folder of their own, and reads there what it has written.
+
+static std::string redirected(const char* path, bool writes, bool truncates) {
+    const char* const folder = getenv("MPTUNE_WRITES");
+    if (folder == nullptr || *folder == 0 || path == nullptr || *path == 0 || strncmp(path, "/dev/", 5) == 0 ||
+        strncmp(path, "/proc/", 6) == 0) {
+        return path != nullptr ? path : "";
+    }
+    const char* const capture = getenv("MPTUNE_CAPTURE");
+    if (capture != nullptr && strncmp(path, capture, strlen(capture)) == 0) return path;
+    std::string inside;
+    for (const char* p = path; *p != 0; ++p) inside += *p == '/' || (p[0] == '.' && p[1] == '.') ? '_' : *p;
+    const std::string target = std::string(folder) + "/" + inside;
+    struct stat about;
+    const bool is_there = stat(target.c_str(), &about) == 0;
+    if (!writes) return is_there ? target : path;
+    if (!is_there && !truncates) {
+        static const auto real_fopen = reinterpret_cast<FILE* (*)(const char*, const char*)>(dlsym(RTLD_NEXT, "fopen"));
+        FILE* const from = real_fopen(path, "r");
+        FILE* const to = from != nullptr ? real_fopen(target.c_str(), "w") : nullptr;
+        char room[65536];
+        for (size_t n; to != nullptr && (n = fread(room, 1, sizeof room, from)) > 0;) fwrite(room, 1, n, to);
+        if (from != nullptr) fclose(from);
+        if (to != nullptr) fclose(to);
+    }
+    record().wrote_file(path, target.c_str());
+    return target;
+}
+
+static FILE* open_stream(const char* name, const char* path, const char* mode) {
+    const auto real = reinterpret_cast<FILE* (*)(const char*, const char*)>(dlsym(RTLD_NEXT, name));
+    const bool writes = mode[0] != 'r' || strchr(mode, '+') != nullptr;
+    return real(redirected(path, writes, mode[0] == 'w').c_str(), mode);
+}
+FILE* fopen(const char* path, const char* mode) { return open_stream("fopen", path, mode); }
+FILE* fopen64(const char* path, const char* mode) { return open_stream("fopen64", path, mode); }
+
+// A program that ends without the functions for its end: what it did is known nevertheless.
+void _exit(int code) {
+    at_end();
+    syscall(SYS_exit_group, code);
+    __builtin_unreachable();
+}
+void _Exit(int code) noexcept { _exit(code); }
+
+static int open_descriptor(const char* name, const char* path, int flags, int mode) {
+    const auto real = reinterpret_cast<int (*)(const char*, int, ...)>(dlsym(RTLD_NEXT, name));
+    const bool writes = (flags & O_ACCMODE) != O_RDONLY;
+    return real(redirected(path, writes, (flags & O_TRUNC) != 0).c_str(), flags, mode);
+}
+#define MPTUNE_MODE_OF(flags)              \
+    va_list arguments;                     \
+    va_start(arguments, flags);            \
+    const int mode = va_arg(arguments, int); \
+    va_end(arguments)
+
+int open(const char* path, int flags, ...) {
+    MPTUNE_MODE_OF(flags);
+    return open_descriptor("open", path, flags, mode);
+}
+int open64(const char* path, int flags, ...) {
+    MPTUNE_MODE_OF(flags);
+    return open_descriptor("open64", path, flags, mode);
+}
+int creat(const char* path, mode_t mode) { return open(path, O_WRONLY | O_CREAT | O_TRUNC, mode); }
+
+}  // extern "C"
+
+// The record begins with the program, also of one that launches nothing.
+__attribute__((constructor)) static void begin() { record(); }
