@@ -31,6 +31,7 @@ from mptune.adopt.finding import OFFERED
 from mptune.adopt.findings import SIGNED, UNSIGNED, Draws
 from mptune.adopt.grouping import group, sensitivities
 from mptune.adopt.launched import classes_in, needed
+from mptune.adopt.on_gpu import built_for_gpu
 from mptune.adopt.origins import origin
 from mptune.adopt.parsing import ProgramError, Refusal, SourceFile
 from mptune.adopt.phases import files_in_phases
@@ -39,7 +40,7 @@ from mptune.adopt.running import Built, TooLongError, build, run
 from mptune.adopt.sizes import RECORD, RUN, FoundSizes, find_sizes, hashed, not_given
 from mptune.adopt.template import KEEPS_UNSIGNED
 from mptune.adopt.writing import Adopted, name_of, write
-from mptune.errors import MptuneError
+from mptune.errors import BackendUnavailableError, MptuneError, UnknownNameError
 
 __all__ = ["RECORD", "SOURCES", "AdoptSettings", "adopt"]
 
@@ -53,6 +54,8 @@ _MOST_MACROS: Final = 6
 _OF_BLOCKS: Final = re.compile(r"BLOCK|THREAD|TILE|WARP", re.IGNORECASE)
 _MAKEFILES: Final = ("Makefile", "makefile", "GNUmakefile", "CMakeLists.txt")
 _GIVEN: Final = re.compile(r"-D[ \t]*([A-Za-z_]\w*(?:=[\w.+-]+)?)")
+#: Where programs can run to be recorded.
+_BACKENDS: Final = ("auto", "host", "cuda")
 #: How long it may take to find out what each class can bear, at the program's own speed.
 _PROBED_S: Final = 10.0
 #: An instrumented build of more classes than these takes its time.
@@ -85,6 +88,7 @@ class AdoptSettings:
         kernels: those that are tuned; of all others, the types and blocks stay the program's. Empty for all.
         vary: by what part of itself a number changes at most for fresh inputs, 0 for none; None to find out.
         time_limit_s: how long a run of the program may take.
+        backend: where it runs to be recorded: "host", "cuda", or "auto", which is a GPU if one is here and takes it.
     """
 
     files: tuple[Path, ...]
@@ -98,6 +102,7 @@ class AdoptSettings:
     kernels: tuple[str, ...] = ()
     vary: float | None = None
     time_limit_s: float = 60.0
+    backend: str = "auto"
 
 
 def adopt(
@@ -115,6 +120,7 @@ def adopt(
 
     Raises:
         ProgramError: it cannot be adopted; names file, line and a remedy.
+        BackendUnavailableError: it is to run on a GPU, and none is here.
     """
     began = time.monotonic()
     settings = _completed(settings)
@@ -122,10 +128,49 @@ def adopt(
     if folder.is_symlink():
         folder = folder.resolve()
     _check_output(folder)
-    program, built, refused = _read_and_built(settings, on_progress)
+    compiled = _read_and_built(settings, on_progress)
+    if settings.backend != "host":
+        try:
+            on_gpu = dataclasses.replace(compiled, built=built_for_gpu(compiled.program), backend="cuda")
+            return _adopted(on_gpu, settings, folder, began, on_progress)
+        except (ProgramError, BackendUnavailableError) as error:
+            if settings.backend == "cuda":
+                raise
+            if isinstance(error, ProgramError):
+                why = " ".join(line.strip() for line in str(error).splitlines()[:2])
+                compiled = dataclasses.replace(compiled, note=f"recorded on the processor, not on the GPU: {why}")
+    return _adopted(compiled, settings, folder, began, on_progress)
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    """A program that was read and compiled.
+
+    Attributes:
+        program: as it was read.
+        built: the executable.
+        backend: where it runs, "host" or "cuda".
+        refused: the kernels that cannot be adopted, by name, each with why.
+        note: why it does not run on the GPU that is here; "" if it does, or there is none.
+    """
+
+    program: Program
+    built: Built
+    backend: str
+    refused: Mapping[str, Refusal]
+    note: str = ""
+
+
+def _adopted(
+    compiled: _Compiled, settings: AdoptSettings, folder: Path, began: float, on_progress: Callable[[str], None]
+) -> tuple[Adopted, dict[str, Any]]:
+    """Run a program, write what it does to a folder, and check that; as :func:`adopt`."""
+    program, built = compiled.program, compiled.built
     with tempfile.TemporaryDirectory(prefix=".adopted-", dir=folder.parent) as made_in:
         scratch = Path(made_in)
-        whole, refused = _adoptable(program, _captured(program, built, settings, scratch / "capture", refused), refused)
+        on_progress("running the program")
+        captured = _captured(program, built, settings, scratch / "capture", compiled.refused)
+        whole, refused = _adoptable(program, captured, compiled.refused)
         if program.originals:
             on_progress("running it with its loops")
             _check_loops(program, whole, settings, scratch / "loops")
@@ -157,9 +202,11 @@ def adopt(
             made, functools.partial(written, classes=classes, zeroed=zeroed), settings.vary, captured.seconds
         )
         document = _document(made, folder, program, settings, captured, found, check.errors, time.monotonic() - began)
+        document["program"] |= {"device": whole.device, "backend": compiled.backend}
         document |= {"zeroed": zeroed, "needed_only": needed_only, "draws": dataclasses.asdict(made.found.draws)}
         document["notes"] += [*_notes_of_parts(whole, captured, refused), *_notes_of_templates(made)]
         document["notes"] += [f"trials fail: {check.not_narrower}"] if check.not_narrower else []
+        document["notes"] += [compiled.note] if compiled.note else []
         (made.folder / RECORD).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
         if folder.exists():
             folder.rename(scratch / "before")
@@ -172,8 +219,11 @@ def _completed(settings: AdoptSettings) -> AdoptSettings:
 
     Raises:
         ProgramError: there is nothing to adopt, or a setting is wrong.
-        UnknownNameError: there is no such metric.
+        UnknownNameError: there is no such metric or backend.
     """
+    if settings.backend not in _BACKENDS:
+        hint = "; programs of HIP are recorded on the processor" if settings.backend == "hip" else ""
+        raise UnknownNameError("backend", settings.backend, _BACKENDS, hint)
     files: list[Path] = []
     for path in settings.files:
         if path.is_dir():
@@ -286,10 +336,8 @@ def _files_not_given(folders: Iterable[Path], files: Sequence[Path], message: st
             yield f"{path} may have it: give all files of the program"
 
 
-def _read_and_built(
-    settings: AdoptSettings, on_progress: Callable[[str], None]
-) -> tuple[Program, Built, dict[str, Refusal]]:
-    """Read a program and compile it; return both, and the kernels that cannot be adopted, by name, each with why.
+def _read_and_built(settings: AdoptSettings, on_progress: Callable[[str], None]) -> _Compiled:
+    """Read a program and compile it for the processor.
 
     Raises:
         ProgramError: it cannot be adopted as far as its text says that, or does not compile.
@@ -298,10 +346,10 @@ def _read_and_built(
         on_progress("reading the program")
         program = read(settings.files, settings.defines, settings.includes, settings.loops, settings.kernels)
         _check(program)
-        on_progress("running the program")
+        on_progress("compiling the program")
         refused = _refused(program)
         try:
-            return program, _built(program, files_in_phases(program)), refused
+            return _Compiled(program, _built(program, files_in_phases(program)), "host", refused)
         except ProgramError as error:
             if not refused:
                 raise

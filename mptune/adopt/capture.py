@@ -233,6 +233,7 @@ class Capture:
         seconds: how long it ran without data being kept.
         differences: how the second run differed from the first, in words; empty if it did not.
         left_out: what had no room, in words; empty if nothing.
+        device: what it ran on, by its name.
     """
 
     folder: Path
@@ -245,6 +246,7 @@ class Capture:
     seconds: float
     differences: tuple[str, ...]
     left_out: tuple[str, ...]
+    device: str
     _arrays: dict[int, NDArray[np.uint8]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -271,6 +273,7 @@ class Capture:
                 said["seconds"],
                 tuple(said["differences"]),
                 tuple(said["left_out"]),
+                said["device"],
             )
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ProgramError(f"{folder} holds no capture of a program that can be read: {error}") from None
@@ -470,6 +473,7 @@ def capture(
             "seconds": first.seconds,
             "differences": differences,
             "left_out": left_out,
+            "device": second.record.get("device", ""),
         }
         named: dict[str, Any] = {f"c{key}": array for key, array in arrays.items()}
         try:
@@ -495,9 +499,9 @@ def _last_words(ran: Ran) -> str:
 def _check_passed(built: Built, ran: Ran, different: Sequence[Operation], may_fail: bool) -> None:
     """Raise CheckFailedError if a run says that its check failed."""
     if ran.check == "failed" and not may_fail:
+        device = ran.record.get("device", "this machine")
         raise CheckFailedError(
-            f"{built.name} runs, but its own check fails on this machine's processor: {ran.failure[:200]}"
-            f"{_taken_in_part(different)}"
+            f"{built.name} runs, but its own check fails on {device}: {ran.failure[:200]}{_taken_in_part(different)}"
         )
 
 

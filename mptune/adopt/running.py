@@ -1,7 +1,7 @@
-"""Programs compiled and run within limits: on this machine's processor, with headers of ours in place of CUDA's, or on a GPU.
+"""Programs compiled, and run within limits: on this machine's processor, with headers of ours for CUDA's, or on a GPU.
 
 The headers and what stands behind them are in ``files/layer``: ``runtime.cpp`` is CUDA's runtime on the processor, and
-``recorder.cpp`` stands before that or CUDA's own. :mod:`mptune.adopt.rewriting` puts launches into C++.
+``recorder.cpp`` stands before that one or CUDA's own. :mod:`mptune.adopt.rewriting` puts launches into C++.
 """
 
 from __future__ import annotations
@@ -46,8 +46,11 @@ _FLAGS: Final = (
 #: A program that has the headers of both is one of CUDA.
 _CUDA: Final = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]cuda(?:_runtime(?:_api)?)?\.h', re.MULTILINE)
 _LANGUAGES: Final = {".c": ("c", "gnu17")}
-#: What the processor's compiler is told beneath nvcc, for the same reasons.
-_HOST_FLAGS: Final = ("-w", "-ffp-contract=off", "-fno-strict-aliasing", "-fwrapv", "-fpermissive")
+#: The same for nvcc, with what programs ask of it most.
+_NVCC_FLAGS: Final = (
+    *("-O3", "-w", "-std=c++17", "-fmad=false", "--expt-relaxed-constexpr", "--extended-lambda"),
+    *("-Xcompiler", "-w,-ffp-contract=off,-fno-strict-aliasing,-fwrapv,-fpermissive"),
+)
 #: A function of CUDA's runtime that the recorder stands before.
 _RECORDED: Final = re.compile(r"\bMPTUNE_RECORDED\((\w+)\)\(")
 #: What the layer shares with templates.
@@ -257,7 +260,7 @@ def build_for_gpu(
     recorded = {path: with_recorded_launches(text, kernels) for path, text in texts.items()}
     layer = _layer() / "mptune_layer"
     recorder = layer / "recorder.cpp"
-    common = [nvcc, "-O3", "-w", "-fmad=false", "-std=c++17", *flags, "-DMPTUNE_ON_GPU", "-Xcompiler", ",".join(_HOST_FLAGS)]
+    common = [nvcc, *_NVCC_FLAGS, *flags, "-DMPTUNE_ON_GPU"]
     # Variables and functions of the device that another file has are found when the files are linked.
     device = [path for path in sources if path.suffix == ".cu" or has_device_code(texts[path])]
     common += ["-rdc=true"] if len(device) > 1 else []

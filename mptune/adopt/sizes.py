@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mptune import __version__
-from mptune.errors import KernelError
+from mptune.errors import BackendUnavailableError, KernelError
 from mptune.registry import RECORD
 
 if TYPE_CHECKING:
@@ -318,6 +318,7 @@ def _run_again(
     from mptune.adopt.findings import Draws
     from mptune.adopt.launched import classes_in, needed
     from mptune.adopt.numbers import Numbers
+    from mptune.adopt.on_gpu import built_for_gpu
     from mptune.adopt.parsing import ProgramError
     from mptune.adopt.phases import files_in_phases
     from mptune.adopt.reading import read
@@ -342,9 +343,14 @@ def _run_again(
             given["loops"],
             given["kernels"],
         )
-        files = files_in_phases(program)
-        has_loops = bool(program.originals)
-        built = build(program.sources, files, program.defines, program.includes, gives_host_memory=has_loops)
+        built = None
+        if given.get("backend") == "cuda":
+            with contextlib.suppress(BackendUnavailableError, ProgramError):  # it was adopted where there is a GPU
+                built = built_for_gpu(program)
+        if built is None:
+            files = files_in_phases(program)
+            has_loops = bool(program.originals)
+            built = build(program.sources, files, program.defines, program.includes, gives_host_memory=has_loops)
         run_in = Path(given["run_in"])
         captured = capture(built, arguments, scratch, run_in=run_in if run_in.is_dir() else None)
         parameter_of = {each: p["name"] for p in record["parameters"] for each in p["classes"]}

@@ -7,6 +7,7 @@ import ctypes
 import functools
 import importlib.util
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -22,10 +23,27 @@ if TYPE_CHECKING:
 
     from mptune.kernel import LaunchShape
 
-__all__ = ["CudaBackend"]
+__all__ = ["CudaBackend", "find_nvcc"]
 
 _INSTALL: Final = 'pip install "mptune[cuda]"'
 _MAX_DYNAMIC_SHARED_SIZE_BYTES: Final = 8  # CU_FUNC_ATTRIBUTE_...
+
+
+def find_nvcc() -> str:
+    """Return the compiler of whole CUDA programs: the toolkit's.
+
+    Raises:
+        BackendUnavailableError: it is not installed.
+    """
+    found = shutil.which("nvcc") or next((str(p) for t in _toolkits() if (p := t / "bin" / "nvcc").is_file()), None)
+    if found is None:
+        raise BackendUnavailableError("nvcc is not installed: it comes with the CUDA toolkit")
+    return found
+
+
+def _toolkits() -> list[Path]:
+    places = (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda")
+    return [Path(place) for place in places if place]
 
 
 def _nvrtc_paths() -> list[str]:
@@ -34,8 +52,7 @@ def _nvrtc_paths() -> list[str]:
     wheels = importlib.util.find_spec("nvidia")
     for place in (wheels.submodule_search_locations or []) if wheels else []:
         folders += sorted(Path(place).glob("c*/lib"), reverse=True)
-    toolkits = (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda")
-    folders += [Path(toolkit) / "lib64" for toolkit in toolkits if toolkit]
+    folders += [toolkit / "lib64" for toolkit in _toolkits()]
     files = [str(path) for folder in folders for path in sorted(folder.glob("libnvrtc.so*"), reverse=True)]
     return [*files, *system_libraries("nvrtc")]
 

@@ -35,13 +35,20 @@ __all__ = ["adopt", "adopted", "patched", "print_adopted", "print_patched", "why
 )
 @options.of_programs
 @option("--time-limit time_limit_s", "SECONDS", "How long a run of the program may take.", default=60.0)
+@option(
+    "--backend",
+    "NAME",
+    "Where the program runs: host (this machine's processor), cuda (an NVIDIA GPU), or auto, the GPU if one is here.",
+    default="auto",
+)
 @option("--output -o", "DIR", "Folder to write.", show_default="adopted/PROGRAM")
 @options.as_json
 def adopt(output: Path | None, json: bool, **given: Any) -> None:
     """Make a program an application that can be tuned: of CUDA or HIP, or of C++ with loops of OpenMP.
 
-    The program runs on this machine's processor with the ARGUMENTS behind --; all of its files are given, or their
-    folder. Its kernels are tuned, or else the loops that OpenMP has in parallel (see also --loop).
+    The program runs with the ARGUMENTS behind --, on an NVIDIA GPU if one is here with nvcc, or else on this machine's
+    processor; all of its files are given, or their folder. Its kernels are tuned, or else the loops that OpenMP has in
+    parallel (see also --loop).
     """
     of_program = options.taken_of_programs(given)
     document = adopted({**given, **of_program}, output)
@@ -83,12 +90,13 @@ def _removing_what_is_temporary() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def definition_of(given: Sequence[str], settings: Mapping[str, Any]) -> str:
+def definition_of(given: Sequence[str], settings: Mapping[str, Any], backend: str = "auto") -> str:
     """Return the kernel that a command was given; of a program, the folder into which it is adopted.
 
     Args:
         given: a kernel, or the files of a program.
         settings: how it is adopted, by the fields of :class:`~mptune.adopt.adopting.AdoptSettings`.
+        backend: what it is tuned for. A program that is tuned for the processor runs there to be recorded.
 
     Raises:
         MptuneError: several kernels, or settings of what is no program.
@@ -96,7 +104,8 @@ def definition_of(given: Sequence[str], settings: Mapping[str, Any]) -> str:
     files = [Path(text) for text in given]
     sources = (".cu", ".hip", ".cpp", ".cc", ".cxx")
     if all(f.suffix in sources or (f.is_dir() and _is_program(f, sources)) for f in files):
-        document = adopted({"files": tuple(files), **settings}, None)
+        recorded_on = "host" if backend == "host" else "auto"
+        document = adopted({"files": tuple(files), **settings, "backend": recorded_on}, None)
         kernels = len(document["kernels"])
         print_note(f"adopted {', '.join(given)} into {document['folder']}: {kernels} kernel{'s' * (kernels != 1)}")
         _print_notes({**document, "caveats": ()})  # of which the run itself warns
@@ -130,9 +139,9 @@ def print_adopted(document: Mapping[str, Any]) -> None:
     """Print what became of a program."""
     program, folder = document["program"], document["folder"]
     sources = ", ".join(Path(path).name for path in program["sources"])
-    arguments = f", run with {shlex.join(program['arguments'])}" if program["arguments"] else ""
+    arguments = f" with {shlex.join(program['arguments'])}" if program["arguments"] else ""
     check = {"passed": "; its own check passed", "failed": "; its own check FAILED"}.get(program["check"], "")
-    echo(f"{document['name']}, adopted from {sources}{arguments}{check}\n")
+    echo(f"{document['name']}, adopted from {sources}, run{arguments} on {program['device']}{check}\n")
     echo(_listed("kernel", ("launches", "place"), document["kernels"]))
     echo(_listed("buffer", ("elements", "type", "role"), document["buffers"]))
     rows = [

@@ -163,7 +163,7 @@ def tune(
     from mptune.registry import load_tunable
 
     of_program = options.taken_of_programs(given) | ({"arguments": arguments} if arguments else {})
-    definition = load_tunable(adopting.definition_of(kernel, of_program))
+    definition = load_tunable(adopting.definition_of(kernel, of_program, given["backend"]))
     preset, sizes = options.parse_sizes(definition, size)
     _check_names(given)
 

@@ -138,6 +138,29 @@ def test_its_file_is_closed_with_it(rod: Capture) -> None:
     assert file.closed
 
 
+@pytest.mark.parametrize(("name", "arguments"), [("rod.cu", ["300", "7"]), ("runtime_calls.cu", [])])
+def test_the_device_s_memory_is_read_by_copies_alone(
+    name: str, arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = capture(compiled(name), arguments, tmp_path / "plain")
+    monkeypatch.setenv("MPTUNE_APART", "1")
+    apart = capture(compiled(name), arguments, tmp_path / "apart")
+    assert list(apart.operations()) == list(plain.operations())
+    assert apart.check == "passed"
+
+
+def test_a_host_that_reads_the_device_s_memory_does_not_get_far_where_that_is_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "reads.cu"
+    path.write_text("int main() { int* x; cudaMalloc(&x, 4); return *x; }\n")
+    built = build([path], [SourceFile.read(path)])
+    run(built, writes=tmp_path)
+    monkeypatch.setenv("MPTUNE_APART", "1")
+    with pytest.raises(ProgramError, match=r"reads\.cu, run without arguments, was ended by SIGSEGV"):
+        run(built, writes=tmp_path)
+
+
 def test_several_files_are_compiled_and_linked(tmp_path: Path) -> None:
     files = [f"several_files/{name}" for name in ("main.cu", "physics.cu", "physics.h")]
     assert run(compiled(*files), writes=tmp_path).check == "passed"

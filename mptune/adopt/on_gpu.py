@@ -1,0 +1,31 @@
+"""Which programs run on a GPU to be recorded, with CUDA's own runtime: those of CUDA, where a GPU and nvcc are."""
+
+from __future__ import annotations
+
+from mptune.adopt.parsing import ProgramError
+from mptune.adopt.reading import Program
+from mptune.adopt.running import Built, build_for_gpu, is_of_hip
+from mptune.backends.cuda import CudaBackend, find_nvcc
+from mptune.errors import BackendUnavailableError
+
+__all__ = ["built_for_gpu"]
+
+
+def built_for_gpu(program: Program) -> Built:
+    """Compile a program for the GPU that is here.
+
+    Raises:
+        BackendUnavailableError: there is none, or the program has nothing for it.
+        ProgramError: it cannot be compiled for that.
+    """
+    CudaBackend.device_count()
+    name = program.sources[0].name
+    if program.originals:
+        raise BackendUnavailableError(f"{name} has no kernels for a GPU: its loops run on the processor")
+    if is_of_hip(file.text for file in program.files):
+        raise ProgramError(f"{name} is a program of HIP, which is recorded on the processor")
+    try:
+        nvcc = find_nvcc()
+    except BackendUnavailableError as error:
+        raise ProgramError(str(error)) from None
+    return build_for_gpu(nvcc, program.sources, program.files, program.defines, program.includes)
