@@ -423,15 +423,13 @@ def run(
         with output.open("wb") as out, errors.open("wb") as err:
             place = str(folder) if folder else None
             try:
-                child = Child(command, environment=environment, folder=place, stdout=out, stderr=err)
+                with Child(command, environment=environment, folder=place, stdout=out, stderr=err) as child:
+                    code = _watched(child, output, built.name, time_limit_s, limit)
+                clock_s = time.monotonic() - began
             except (OSError, ValueError) as error:
                 why = error.strerror if isinstance(error, OSError) else error
                 raise ProgramError(f"{built.name} cannot be run with its arguments: {why}") from None
-            try:
-                with child:
-                    code = _watched(child, output, built.name, time_limit_s, limit)
-                clock_s = time.monotonic() - began
-            finally:
+            finally:  # this process may be ended while it starts the other one, too
                 end_strays(f"MPTUNE_RUN={work}")
         seconds = min(running(), clock_s)
         said = _said(ended / "ended.json")
