@@ -10,7 +10,18 @@ from mptune.errors import TemplateError
 from mptune.kernel import Argument, Kernel, Role, Sizes
 from mptune.space.configuration import Configuration
 
-__all__ = ["declared_types", "portable", "without_comments"]
+__all__ = [
+    "KERNEL_FUNCTION",
+    "cite",
+    "comments_blanked",
+    "declared_types",
+    "parameters_at",
+    "portable",
+    "without_comments",
+]
+
+#: The head of a kernel up to the parenthesis before its parameters; group 1 is its name.
+KERNEL_FUNCTION: Final = re.compile(r"__global__\b[^;{}]*?\b(?!__launch_bounds__)(\w+)\s*\(")
 
 _ATTRIBUTES: Final = r"(?:(?:__align__|alignas|__attribute__)\s*\([^;]*?\)\s*)*"
 _DYNAMIC_SHARED: Final = re.compile(
@@ -51,6 +62,21 @@ def cite(label: str, *lines: int) -> str:
 def without_comments(text: str) -> str:
     """Return C++ source with a space for each comment."""
     return re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.DOTALL)
+
+
+def comments_blanked(text: str) -> str:
+    """Return C++ source with blanks for each comment, so many that every place and line stays the same."""
+    return re.sub(r"//[^\n]*|/\*.*?\*/", lambda match: re.sub(r"[^\n]", " ", match[0]), text, flags=re.DOTALL)
+
+
+def parameters_at(code: str, start: int) -> str:
+    """Return what stands between the parenthesis that ends before ``start`` and its partner."""
+    depth = 1
+    for end in range(start, len(code)):
+        depth += (code[end] in "(<[{") - (code[end] in ")>]}")
+        if depth == 0:
+            return code[start:end]
+    return code[start:]
 
 
 # -- the types of the arguments ------------------------------------------------------------------

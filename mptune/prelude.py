@@ -14,6 +14,7 @@ __all__ = ["PRELUDE_FILES", "prelude", "prelude_folder", "shared_intrinsics", "s
 #: The parts of the prelude, in the order they depend on each other.
 PRELUDE_FILES: Final[tuple[str, ...]] = (
     "platform.hpp",
+    "opencl.hpp",
     "host.hpp",
     "host_fiber.hpp",
     "host_pool.hpp",
@@ -30,6 +31,7 @@ PRELUDE_FILES: Final[tuple[str, ...]] = (
     "atomics.hpp",
     "functions.hpp",
     "math_device.hpp",
+    "math_opencl.hpp",
     "polynomials.hpp",
     "math_host.hpp",
     "math.hpp",

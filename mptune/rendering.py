@@ -23,7 +23,15 @@ import jinja2.meta
 import jinja2.nodes
 
 from mptune.build import build_lines
-from mptune.dialect import cite, declared_types, portable, without_comments
+from mptune.dialect import (
+    KERNEL_FUNCTION,
+    cite,
+    comments_blanked,
+    declared_types,
+    parameters_at,
+    portable,
+    without_comments,
+)
 from mptune.errors import KernelError, MptuneError, TemplateError, UnknownNameError, did_you_mean
 from mptune.headers import include_lines
 from mptune.kernel import Application, Kernel, Sizes, Tunable
@@ -45,7 +53,6 @@ __all__ = [
     "with_parameters",
 ]
 
-_KERNEL_FUNCTION: Final = re.compile(r"__global__\b[^;{}]*?\b(?!__launch_bounds__)(\w+)\s*\(")
 #: What a template has and the path of its file has not.
 _INLINE: Final = re.compile(r"[\n{;]|__global__")
 
@@ -174,10 +181,9 @@ def render_body(
 
 def with_parameters(kernel: Kernel, body: str, parameters: Sequence[str]) -> str:
     """Return an instantiated template whose kernel takes further parameters, after its own."""
-    # Comments are as long as what stands for them, so that places are the same.
-    code = re.sub(r"//[^\n]*|/\*.*?\*/", lambda match: " " * len(match[0]), body, flags=re.DOTALL)
-    start = next(match.end() for match in _KERNEL_FUNCTION.finditer(code) if match[1] == kernel.function)
-    end = start + len(_parameters(code, start))
+    code = comments_blanked(body)
+    start = next(match.end() for match in KERNEL_FUNCTION.finditer(code) if match[1] == kernel.function)
+    end = start + len(parameters_at(code, start))
     return body[:end] + ", " * bool(kernel.passed) + ", ".join(parameters) + body[end:]
 
 
@@ -558,7 +564,7 @@ def _known(context: Iterable[str]) -> str:
 def _check_function(kernel: Kernel, body: str, where: str) -> None:
     """Raise TemplateError unless the body defines the function, with C linkage and a parameter for each argument."""
     code = without_comments(body)
-    found = {match[1]: match.end() for match in _KERNEL_FUNCTION.finditer(code)}
+    found = {match[1]: match.end() for match in KERNEL_FUNCTION.finditer(code)}
     function = kernel.function
     if function not in found:
         others = f"it defines {', '.join(found)}" if found else "it defines no __global__ function"
@@ -581,20 +587,10 @@ def _check_function(kernel: Kernel, body: str, where: str) -> None:
             )
 
 
-def _parameters(code: str, start: int) -> str:
-    """Return what stands between the parenthesis that ends before ``start`` and its partner."""
-    depth = 1
-    for end in range(start, len(code)):
-        depth += (code[end] in "(<[{") - (code[end] in ")>]}")
-        if depth == 0:
-            return code[start:end]
-    return code[start:]
-
-
 def _count_parameters(code: str, start: int) -> int:
     """Count the parameters between the parenthesis that ends before ``start`` and its partner."""
     depth = commas = 0
-    parameters = _parameters(code, start)
+    parameters = parameters_at(code, start)
     for character in parameters:
         depth += (character in "(<[{") - (character in ")>]}")
         commas += depth == 0 and character == ","

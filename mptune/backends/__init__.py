@@ -1,4 +1,4 @@
-"""Device families by name: ``host``, ``cuda``, ``hip``.
+"""Device families by name: ``host``, ``cuda``, ``hip``, ``opencl``.
 
 A backend is one module in this folder: its file name is its name. Third parties add theirs by an entry
 point of the group ``mptune.backends`` that gives a :class:`~mptune.backends.base.Backend` subclass.
@@ -15,7 +15,8 @@ from mptune.plugins import Registry
 
 __all__ = ["BACKENDS", "get_backend"]
 
-#: The order "auto" tries them in: a GPU before the processor.
+#: The order "auto" tries them in: a GPU before the processor. OpenCL is taken by its name alone: it drives the same devices
+#: as the others, more slowly, and there may be several, of which a user knows which is meant.
 _PREFERRED: Final = ("cuda", "hip", "host")
 
 

@@ -38,7 +38,17 @@ if TYPE_CHECKING:
     from mptune.kernel import LaunchShape
     from mptune.resources import Resources
 
-__all__ = ["LEAD_BYTES", "Driver", "GpuBackend", "GpuBuffer", "GpuCompiler", "GpuDevice", "GpuFunction", "axis_limits"]
+__all__ = [
+    "LEAD_BYTES",
+    "Driver",
+    "GpuBackend",
+    "GpuBuffer",
+    "GpuCompiler",
+    "GpuDevice",
+    "GpuFunction",
+    "axis_limits",
+    "launch_constraints",
+]
 
 #: Memory that a driver sets before it times a launch. It keeps an idle device at work for the few microseconds that
 #: pass in Python between the event and the kernel, which would count as the kernel's.
@@ -294,8 +304,7 @@ class GpuDevice(Device):
             limits = self.describe().limits
         except BackendUnavailableError:
             limits = _DEFAULT_LIMITS
-        known = tuple(f"{name} <= {limits[limit]}" for name, limit in _LIMITED.items() if limit in limits)
-        return *known, *self._backend.launch_limits
+        return *launch_constraints(limits), *self._backend.launch_limits
 
     def _works(self) -> None:
         now = time.monotonic()
@@ -412,3 +421,8 @@ def axis_limits(block: Sequence[int], grid: Sequence[int]) -> dict[str, int]:
         for what, limits in axes.items()
         for axis, limit in zip("xyz", limits, strict=True)
     }
+
+
+def launch_constraints(limits: Mapping[str, int]) -> tuple[str, ...]:
+    """Return as constraints what of a launch a device's limits bound."""
+    return tuple(f"{name} <= {limits[limit]}" for name, limit in _LIMITED.items() if limit in limits)

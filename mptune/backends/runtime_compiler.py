@@ -1,4 +1,4 @@
-"""NVRTC and hiprtc, whose interfaces differ only in their names, in processes of their own.
+"""Vendors' compilers in processes of their own: NVRTC and hiprtc, whose interfaces differ only in their names, and others.
 
 A vendor's compiler is a library of a few hundred megabytes that may abort, hang or, as hiprtc does, race with itself
 when two threads use it. None of that may reach the process that holds the search, so each compilation runs in a process
@@ -21,13 +21,22 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from mptune.backends.base import excerpt
 from mptune.errors import BackendUnavailableError, CompileError, MptuneError
 from mptune.processes import Channel, ChildEnded, PythonChild
 
-__all__ = ["CompilerSpec", "RuntimeCompiler", "RuntimeLibrary", "serve", "system_libraries"]
+__all__ = [
+    "CompilerLibrary",
+    "CompilerProcesses",
+    "CompilerSpec",
+    "LibrarySpec",
+    "RuntimeCompiler",
+    "RuntimeLibrary",
+    "serve",
+    "system_libraries",
+]
 
 _START_S: Final = 60.0
 _NICENESS: Final = 10
@@ -55,6 +64,32 @@ def _loader_cache() -> str:
         return ""
 
 
+class CompilerLibrary(Protocol):
+    """A compiler in this very process."""
+
+    def compile(self, source: str, function: str, flags: Sequence[str]) -> tuple[bytes, str]:
+        """Return the code of a source and what the compiler printed.
+
+        Raises:
+            CompileError: the compiler rejected the source.
+        """
+
+
+class LibrarySpec(Protocol):
+    """What a process needs to know to open a compiler; can be pickled."""
+
+    @property
+    def name(self) -> str:
+        """What messages call the compiler."""
+
+    def open(self) -> CompilerLibrary:
+        """Open it in this process.
+
+        Raises:
+            MptuneError: it is not there.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class CompilerSpec:
     """Which compiler, in the words of :class:`RuntimeCompiler`, and the path of its library."""
@@ -64,6 +99,10 @@ class CompilerSpec:
     code: str
     path: str
     builtins: str = ""
+
+    def open(self) -> RuntimeLibrary:
+        """Load the library."""
+        return RuntimeLibrary(self)
 
 
 class RuntimeLibrary:
@@ -146,7 +185,11 @@ def serve(channel: Channel) -> None:
     """Compile what comes over the connection, after whatever else wants a core, as what launches and times does."""
     os.nice(_NICENESS)
     spec: Any = channel.recv()
-    library = RuntimeLibrary(spec)
+    try:
+        library = spec.open()
+    except MptuneError as error:
+        channel.send(error)
+        return
     channel.send(None)
     while True:
         source, function, flags = channel.recv()
@@ -156,34 +199,16 @@ def serve(channel: Channel) -> None:
             channel.send(error)
 
 
-class RuntimeCompiler:
-    """A compiler that is a library, in processes of its own; can be used from any thread.
+class CompilerProcesses:
+    """A compiler in processes of its own; can be used from any thread.
 
     Args:
-        name: what messages call it.
-        prefix: what its functions' names start with ("nvrtc").
-        code: the kind of code to ask for ("CUBIN"; hiprtc has only "Code").
-        paths: where the library may be, most preferred first.
-        hint: what to install where none of them loads.
-        builtins: name of the library of builtins, without which it compiles nothing, with "{version}" in it; empty
-            where it looks after them itself. The wheel of NVRTC 13.0 does not.
-
-    Raises:
-        BackendUnavailableError: the library is not there or lacks a function.
+        spec: what opens it in each of them.
     """
 
-    def __init__(self, name: str, prefix: str, code: str, paths: Sequence[str], hint: str, builtins: str = "") -> None:
-        for path in paths:
-            with contextlib.suppress(OSError, AttributeError):
-                library = RuntimeLibrary(CompilerSpec(name, prefix, code, path, builtins))
-                break
-        else:
-            raise BackendUnavailableError(f"{name} is not installed: {hint}")
-        self.name = name
-        self.version = library.version
-        #: What it lacks and how to get it, in words; empty if nothing.
-        self.trouble = f"{name} does not find its {library.missing}: {hint}" if library.missing else ""
-        self._spec = library.spec
+    def __init__(self, spec: LibrarySpec) -> None:
+        self.name = spec.name
+        self._spec = spec
         self._idle: list[PythonChild] = []
         self._busy: list[PythonChild] = []
         self._lock = threading.Lock()
@@ -235,7 +260,9 @@ class RuntimeCompiler:
                 child.kill()
         child = PythonChild(f"{__name__}:serve", keeps_output=True)
         try:
-            self._exchange(child, self._spec, "its start", _START_S)
+            refusal = self._exchange(child, self._spec, "its start", _START_S)
+            if isinstance(refusal, MptuneError):
+                raise refusal
         except BaseException:
             child.kill()
             raise
@@ -251,3 +278,32 @@ class RuntimeCompiler:
             raise CompileError(f"{self.name} did not finish {what} within {timeout_s:g} s") from None
         except ChildEnded as ended:
             raise CompileError(f"{self.name} crashed in {what}: it {ended.how}\n{ended.printed}".rstrip()) from None
+
+
+class RuntimeCompiler(CompilerProcesses):
+    """NVRTC, or another whose functions are called alike, in processes of its own.
+
+    Args:
+        name: what messages call it.
+        prefix: what its functions' names start with ("nvrtc").
+        code: the kind of code to ask for ("CUBIN"; hiprtc has only "Code").
+        paths: where the library may be, most preferred first.
+        hint: what to install where none of them loads.
+        builtins: name of the library of builtins, without which it compiles nothing, with "{version}" in it; empty
+            where it looks after them itself. The wheel of NVRTC 13.0 does not.
+
+    Raises:
+        BackendUnavailableError: the library is not there or lacks a function.
+    """
+
+    def __init__(self, name: str, prefix: str, code: str, paths: Sequence[str], hint: str, builtins: str = "") -> None:
+        for path in paths:
+            with contextlib.suppress(OSError, AttributeError):
+                library = RuntimeLibrary(CompilerSpec(name, prefix, code, path, builtins))
+                break
+        else:
+            raise BackendUnavailableError(f"{name} is not installed: {hint}")
+        super().__init__(library.spec)
+        self.version = library.version
+        #: What it lacks and how to get it, in words; empty if nothing.
+        self.trouble = f"{name} does not find its {library.missing}: {hint}" if library.missing else ""

@@ -272,7 +272,7 @@ def taken_of_programs(given: dict[str, Any]) -> dict[str, Any]:
 
 
 as_json = option("--json", "", "Print one JSON document.")
-backend = option("--backend", "NAME", "auto, host, cuda or hip.", default="auto")
+backend = option("--backend", "NAME", "auto, host, cuda, hip or opencl.", default="auto")
 size = option("--size", "PRESET|NAME=VALUE...", "A preset's name, or one size.")
 several_sizes = option(
     "--sizes several_sizes",

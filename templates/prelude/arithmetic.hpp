@@ -65,13 +65,13 @@ using comparison_type = choose_t<either_is<A, B, kind::fp64>, double, float>;
 MPTUNE_HALF_OPERATOR(add, +)
 MPTUNE_HALF_OPERATOR(subtract, -)
 MPTUNE_HALF_OPERATOR(multiply, *)
-#if defined(MPTUNE_HOST)
+#if !defined(MPTUNE_GPU)
 MPTUNE_HALF_OPERATOR(divide, /)
 #endif
 #undef MPTUNE_HALF_OPERATOR
 #endif
 
-#if !defined(MPTUNE_HOST)
+#if defined(MPTUNE_GPU)
 MPTUNE_INLINE float quick_reciprocal(float x) {
 #if defined(MPTUNE_CUDA)
     float y;
@@ -184,7 +184,7 @@ MPTUNE_INLINE float fused(float a, float b, float c) {
 MPTUNE_INLINE half fused(half a, half b, half c) {
     return half::from_native(__builtin_fmaf16(a.native(), b.native(), c.native()));
 }
-#elif defined(MPTUNE_HOST)
+#elif !defined(MPTUNE_GPU)
 MPTUNE_INLINE half fused(half a, half b, half c) {
     return half(sum_to_odd(static_cast<float>(a) * static_cast<float>(b), static_cast<float>(c)));
 }

@@ -108,8 +108,8 @@ struct numeric_limits<bool> {
     static constexpr MPTUNE_INLINE bool min() { return false; }
     static constexpr MPTUNE_INLINE bool lowest() { return false; }
 };
-// NVRTC has no __builtin_inf and __builtin_nan.
-#if defined(MPTUNE_CUDA)
+// NVRTC has no __builtin_inf and __builtin_nan, and in OpenCL a string is in an address space of its own.
+#if defined(MPTUNE_CUDA) || defined(MPTUNE_OPENCL)
 #define MPTUNE_SPECIAL(T, name, bits) __builtin_bit_cast(T, bits)
 #else
 #define MPTUNE_SPECIAL(T, name, bits) __builtin_##name

@@ -207,7 +207,7 @@ MPTUNE_NO_WARPS(__syncthreads_and)
 MPTUNE_NO_WARPS(__syncthreads_or)
 #undef MPTUNE_NO_WARPS
 
-#else
+#elif defined(MPTUNE_GPU)
 
 #define SHARED_DYNAMIC(type, name)                                    \
     extern __shared__ __attribute__((aligned(16))) unsigned char mptune_dynamic_shared[]; \

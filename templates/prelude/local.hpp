@@ -20,7 +20,7 @@ struct local_type {
 template <class T>
 using local = typename detail::local_type<T>::type;
 
-#if defined(MPTUNE_HOST)
+#if !defined(MPTUNE_GPU)
 namespace detail {
 
 MPTUNE_INLINE float round_to(half, float x) {

@@ -118,7 +118,7 @@ MPTUNE_ALL_MATH(MPTUNE_WIDELY, MPTUNE_WIDELY2)
     MPTUNE_INLINE R f##name(A a, B b) {                                                                \
         return detail::f##name(static_cast<R>(a), static_cast<R>(b));                                  \
     }
-#if defined(MPTUNE_HOST)
+#if !defined(MPTUNE_GPU)
 #define MPTUNE_DEVICE_EXTREMUM(name)
 #else
 #define MPTUNE_DEVICE_EXTREMUM(name)                                                                   \

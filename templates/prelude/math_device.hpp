@@ -1,6 +1,6 @@
 // The mathematical functions on a GPU: what CUDA and HIP have built in, and their intrinsics for the fast policy.
 
-#if !defined(MPTUNE_HOST)
+#if defined(MPTUNE_GPU)
 
 namespace mp {
 namespace detail {

@@ -1,6 +1,6 @@
 // Two neighbouring elements of a vector at a time, where a GPU computes or converts them so: what vector.hpp builds on.
 
-#if !defined(MPTUNE_HOST)
+#if defined(MPTUNE_GPU)
 
 namespace mp {
 namespace detail {

@@ -1,14 +1,20 @@
 // Which compiler reads this, and the few language helpers the rest of the prelude needs.
 //
-// One rendered source goes through NVRTC, hiprtc and an ordinary C++17 compiler. Nothing here includes a header:
-// the runtime compilers have none, and on the host headers are most of the compile time.
+// One rendered source goes through NVRTC, hiprtc, an OpenCL driver's C++ for OpenCL and an ordinary C++17 compiler.
+// Nothing here includes a header: the runtime compilers have none, and on the host headers are most of the compile time.
 
 #if defined(__CUDACC_RTC__) || defined(__CUDACC__)
 #define MPTUNE_CUDA 1
 #elif defined(__HIPCC_RTC__) || defined(__HIPCC__) || defined(__HIP__)
 #define MPTUNE_HIP 1
+#elif defined(__OPENCL_CPP_VERSION__)
+#define MPTUNE_OPENCL 1
 #else
 #define MPTUNE_HOST 1
+#endif
+// MPTUNE_GPU: a vendor's own dialect, with the vendor's intrinsics.
+#if defined(MPTUNE_CUDA) || defined(MPTUNE_HIP)
+#define MPTUNE_GPU 1
 #endif
 
 #if defined(MPTUNE_CUDA)
@@ -22,6 +28,8 @@
 // A C library function by name, without its header.
 #if defined(MPTUNE_HOST)
 #define MPTUNE_BUILTIN(name) __builtin_##name
+#elif defined(MPTUNE_OPENCL)
+#define MPTUNE_BUILTIN(name) ::mptune_opencl::name
 #else
 #define MPTUNE_BUILTIN(name) ::name
 #endif
@@ -62,6 +70,10 @@
 #define MPTUNE_NATIVE_HALF 1
 // hiprtc brings its own half, without mixed arithmetic.
 #define half mptune_half
+#elif defined(MPTUNE_OPENCL)
+#if defined(cl_khr_fp16)
+#define MPTUNE_NATIVE_HALF 1
+#endif
 #elif defined(MPTUNE_HOST) && defined(__clang__)
 // clang++ before 15 has no _Float16 on x86 without AVX512-FP16.
 #if defined(__AVX512FP16__) || (defined(__FLT16_MANT_DIG__) && \
@@ -154,8 +166,10 @@ MPTUNE_KIND(int, integer)
 MPTUNE_KIND(unsigned, integer)
 MPTUNE_KIND(long, integer)
 MPTUNE_KIND(unsigned long, integer)
+#if !defined(MPTUNE_OPENCL)  // which has no type between long and 128 bits
 MPTUNE_KIND(long long, integer)
 MPTUNE_KIND(unsigned long long, integer)
+#endif
 MPTUNE_KIND(literal, literal)
 MPTUNE_KIND(fp8_e4m3, fp8)
 MPTUNE_KIND(fp8_e5m2, fp8)

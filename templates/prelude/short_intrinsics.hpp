@@ -3,7 +3,7 @@
 // fp32.
 
 #if !defined(MPTUNE_FMA)
-#if defined(MPTUNE_HIP)
+#if defined(MPTUNE_HIP) || defined(MPTUNE_OPENCL)
 #define half2 mptune_half2
 #endif
 using half2 = mp::vec2<mp::half>;

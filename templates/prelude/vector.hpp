@@ -102,7 +102,7 @@ MPTUNE_OPERATION(fmin)
 MPTUNE_OPERATION(fmax)
 #undef MPTUNE_OPERATION
 
-#if !defined(MPTUNE_HOST)
+#if defined(MPTUNE_GPU)
 template <class Operation, class T>
 constexpr bool goes_in_pairs = computes_in_pairs<T>;
 template <class T>
@@ -122,7 +122,7 @@ template <class Operation, class R, int N, class... A>
 MPTUNE_INLINE vec<R, N> combine(const A&... a) {
     vec<R, N> result;
     int done = 0;
-#if !defined(MPTUNE_HOST)
+#if defined(MPTUNE_GPU)
     if constexpr (goes_in_pairs<Operation, R>) {
         MPTUNE_UNROLL
         for (; done < N - 1; done += 2)

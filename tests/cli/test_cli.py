@@ -204,7 +204,7 @@ def test_list_documents_every_option_of_every_strategy(mptune: Call) -> None:
 
 def test_backends_say_what_is_missing(mptune: Call) -> None:
     rows = {row["backend"]: row for row in json.loads(mptune("backends", "--json").out)["backends"]}
-    assert set(rows) >= {"host", "cuda", "hip"}
+    assert set(rows) >= {"host", "cuda", "hip", "opencl"}
     assert rows["host"]["can_run"]
     for row in rows.values():
         assert row["can_run"] or row["reason"]

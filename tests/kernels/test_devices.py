@@ -27,13 +27,13 @@ from mptune.space.parameters import PolicyParameter, PrecisionParameter
 #: Units of roundoff that the worst kernel may be off; the host needs at most 25. With far fewer than one, a narrow type
 #: was not computed in, or not even stored in.
 MOST, FEWEST = 64, 0.2
-DEVICES = ("cuda", "hip")
+DEVICES = ("cuda", "hip", "opencl")
 
 
 def on(backend: str, *values: str) -> Any:
     found = BACKENDS[backend].availability()
     marks = [pytest.mark.skipif(not found.can_run, reason=found.reason or "there")]
-    return pytest.param(backend, *values, marks=[*marks, *([pytest.mark.gpu] if backend in DEVICES else [])])
+    return pytest.param(backend, *values, marks=[*marks, *([pytest.mark.gpu] if backend in ("cuda", "hip") else [])])
 
 
 @functools.cache

@@ -1,0 +1,183 @@
+"""Measures mptune's OpenCL backend beside Kernel Tuner's on one device: evaluations per second, and the best time.
+
+    python benchmarks/opencl.py [--budget 96] [--rounds 3] [--output FILE.md] [--json]
+
+The tools take turns, each with an empty binary cache. They have the same kernel (axpy in fp64, fp32 and fp16), the same
+parameters and the same device, the first that PyOpenCL finds. Each draws the same number of configurations at random and
+measures the error of every one. Times are those of OpenCL's events in both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import statistics
+import sys
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.rates import (  # noqa: E402
+    Outcome,
+    columns_s,
+    load_narrowed,
+    require_kernel_tuner,
+    run_kernel_tuner,
+    run_mptune,
+)
+from mptune.backends import get_backend  # noqa: E402
+from mptune.errors import BackendUnavailableError, MptuneError  # noqa: E402
+from mptune.kernel import Kernel  # noqa: E402
+from mptune.tuner import tune  # noqa: E402
+
+SIZE: Final = {"n": 2**20}
+TYPES: Final = {"fp64": "double", "fp32": "float", "fp16": "half"}
+OURS, PEER = "mptune", "Kernel Tuner, OpenCL backend"
+#: Evaluations per second against the other tool's, and how much longer the best kernel may take, for noise.
+LEAST_RATE, MOST_TIME: Final = 2.0, 1.05
+
+#: axpy as a user of Kernel Tuner's OpenCL backend writes it; parameters arrive as macros.
+PEER_SOURCE: Final = """
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#pragma OPENCL EXTENSION cl_khr_fp16 : enable
+
+__kernel void axpy(__global y_type* restrict y, __global const x_type* restrict x, a_type a, int n) {
+    const int first = get_global_id(0) * vector_width;
+    if (first + vector_width <= n) {
+        #pragma unroll
+        for (int v = 0; v < vector_width; ++v) y[first + v] = a * x[first + v] + y[first + v];
+    } else {
+        for (int i = first; i < n; ++i) y[i] = a * x[i] + y[i];
+    }
+}
+"""
+
+
+def run_peer(kernel: Kernel, budget: int, seed: int) -> Outcome:
+    """Tune with Kernel Tuner's OpenCL backend."""
+    # Kernel Tuner builds through PyOpenCL, which keeps binaries of its own.
+    os.environ["PYOPENCL_NO_CACHE"] = "1"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return run_kernel_tuner(
+            kernel,
+            kernel.resolve_sizes("default", SIZE),
+            budget,
+            seed,
+            PEER_SOURCE,
+            TYPES,
+            problem_size=SIZE["n"],
+            grid_div_x=["block_size", "vector_width"],
+            block_size_names=["block_size"],
+            lang="OpenCL",
+        )
+
+
+def measure(given: argparse.Namespace) -> dict[str, Any]:
+    """Run everything."""
+    device = get_backend("opencl").describe()
+    kernel = load_narrowed("axpy", tuple(TYPES))
+    # The speeds of the device are measured once on a machine, by the first run there is.
+    tune(kernel, backend="opencl", sizes=SIZE, strategy="random", budget=2, on_warning=lambda _: None)
+    tools: dict[str, Callable[[int], Outcome]] = {
+        OURS: lambda seed: run_mptune(kernel, SIZE, given.budget, seed, None, "opencl")
+    }
+    if not given.alone:
+        tools[PEER] = lambda seed: run_peer(kernel, given.budget, seed)
+    outcomes: dict[str, list[Outcome]] = {name: [] for name in tools}
+    for turn in range(given.rounds):
+        for name, run in tools.items():
+            outcome = run(turn)
+            outcomes[name].append(outcome)
+            print(f"round {turn + 1}, {name}: {outcome.per_second:.2f} evaluations/s", file=sys.stderr, flush=True)
+    return {
+        "device": device.name,
+        "versions": dict(device.versions),
+        "command": shlex.join(["python", "benchmarks/opencl.py", *sys.argv[1:]]),
+        "kernel": kernel.name,
+        "elements": SIZE["n"],
+        "budget": given.budget,
+        "rounds": given.rounds,
+        "tools": {name: _summary(runs) for name, runs in outcomes.items()},
+    }
+
+
+def _summary(runs: Sequence[Outcome]) -> dict[str, Any]:
+    fastest = min(runs, key=lambda run: run.best_ms)
+    return {
+        "per_second": statistics.median(run.per_second for run in runs),
+        "wall_s": statistics.median(run.wall_s for run in runs),
+        "phases_s": {
+            phase: statistics.median(run.phases_s[phase] for run in runs) for phase in runs[0].phases_s
+        },
+        "best_ms": statistics.median(run.best_ms for run in runs),
+        "best": str(fastest.best),
+    }
+
+
+def markdown(document: Mapping[str, Any]) -> str:
+    """Return the results as a page."""
+    tools = document["tools"]
+    lines = [
+        "# OpenCL",
+        "",
+        f"Device: {document['device']} ({', '.join(f'{k} {v}' for k, v in document['versions'].items())}). "
+        f"Command: `{document['command']}`.",
+        "",
+        f"{document['kernel']} at {document['elements']} elements, {document['budget']} configurations in fp64, fp32 and "
+        f"fp16 drawn at random, medians of {document['rounds']} rounds in which the tools take turns; seconds by phase.",
+        "",
+        "| tool | evaluations/s | wall s | compile | transfer | accuracy | timing | rest | best ms |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name, tool in tools.items():
+        cells = " | ".join(f"{cell:.1f}" for cell in columns_s(tool["phases_s"], tool["wall_s"]))
+        lines.append(f"| {name} | {tool['per_second']:.2f} | {tool['wall_s']:.1f} | {cells} | {tool['best_ms']:.4f} |")
+    lines += ["", *(f"- the fastest of {name}: {tool['best']}" for name, tool in tools.items())]
+    if PEER in tools:
+        rate = tools[OURS]["per_second"] / tools[PEER]["per_second"]
+        time = tools[OURS]["best_ms"] / tools[PEER]["best_ms"]
+        lines += [
+            f"- {rate:.2f}x the evaluations per second (target {LEAST_RATE:g}x: {_verdict(rate >= LEAST_RATE)})",
+            f"- {time:.2f}x the time of the best kernel (target {MOST_TIME:g}x: {_verdict(time <= MOST_TIME)})",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _verdict(is_met: bool) -> str:
+    return "met" if is_met else "missed"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark; 0 when it ended well, 2 for wrong input."""
+    parser = argparse.ArgumentParser(description="The OpenCL backend, beside Kernel Tuner's.")
+    parser.add_argument("--budget", type=int, default=96, help="configurations of a run")
+    parser.add_argument("--rounds", type=int, default=3, help="runs of each tool")
+    parser.add_argument("--alone", action="store_true", help="measure mptune alone")
+    parser.add_argument("--output", type=Path, help="write the page to this file")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    given = parser.parse_args(arguments)
+    try:
+        if not (found := get_backend("opencl").availability()).can_run:
+            raise BackendUnavailableError(found.reason)
+        if not given.alone:
+            require_kernel_tuner(" (or --alone to measure mptune alone)")
+        document = measure(given)
+    except MptuneError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    page = markdown(document)
+    print(json.dumps(document, indent=1) if given.json else page)
+    if given.output is not None:
+        given.output.write_text(page)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,575 @@
+"""The OpenCL backend: the driver compiles C++ for OpenCL 2021, PyOpenCL loads and launches.
+
+Any device of any installed driver will do. Of Intel's runtime for processors it is enough that its wheels are installed:
+their library is named to the loader of drivers here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.metadata
+import importlib.util
+import os
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from mptune.backends.base import (
+    Argument,
+    Availability,
+    Backend,
+    Binary,
+    Buffer,
+    CompileOptions,
+    Compiler,
+    Device,
+    DeviceInfo,
+    Function,
+    check_part,
+    compile_cached,
+    excerpt,
+    in_words,
+)
+from mptune.backends.binary_cache import BinaryCache
+from mptune.backends.gpu import axis_limits, launch_constraints
+from mptune.backends.processor import last_level_cache_bytes, processor, second_level_cache_bytes, usable_cores
+from mptune.backends.runtime_compiler import CompilerProcesses
+from mptune.errors import BackendUnavailableError, CompileError, LaunchError, OutOfMemoryError
+from mptune.headers import with_headers
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from mptune.kernel import LaunchShape
+
+__all__ = ["OpenclBackend"]
+
+#: Which device, by any part of its platform's and its own name.
+_CHOICE: Final = "MPTUNE_OPENCL_DEVICE"
+_INSTALL: Final = 'pip install "mptune[opencl]"'
+_LANGUAGE: Final = "C++ for OpenCL 2021"
+_EXTENSION: Final = "cl_ext_cxx_for_opencl"
+_FLAGS: Final = ("-cl-std=CLC++2021",)
+_ROUNDED: Final = "-cl-fp32-correctly-rounded-divide-sqrt"
+#: Intel's runtime for processors: the wheel, and its library.
+_INTEL: Final = ("intel-opencl-rt", "libintelocl.so")
+_ICD_FILES: Final = "OCL_ICD_FILENAMES"
+#: Kernels are written for blocks as large as CUDA's, whatever a device takes.
+_MOST_THREADS: Final = 1024
+#: Indices have 32 bits.
+_MOST_BLOCKS: Final = 2**31 - 1
+_MS_PER_TICK: Final = 1e-6
+
+
+# -- finding a device ----------------------------------------------------------------------------
+
+
+@functools.cache
+def _pyopencl() -> Any:
+    """Return PyOpenCL, ready to find the drivers that wheels bring.
+
+    Raises:
+        BackendUnavailableError: it is not installed, or does not load.
+    """
+    if importlib.util.find_spec("pyopencl") is None:
+        raise BackendUnavailableError(f"PyOpenCL is not installed: {_INSTALL}")
+    _name_intel_runtime()
+    try:
+        import pyopencl
+    except ImportError as error:
+        raise BackendUnavailableError(f"PyOpenCL does not load: {error}") from error
+    return pyopencl
+
+
+def _name_intel_runtime() -> None:
+    """Tell the loader of drivers of Intel's library, if its wheel is installed and has not been named."""
+    wheel, name = _INTEL
+    try:
+        files = importlib.metadata.files(wheel) or []
+    except importlib.metadata.PackageNotFoundError:
+        return
+    library = next((str(Path(str(file.locate())).resolve()) for file in files if file.name == name), None)
+    named = [path for path in os.environ.get(_ICD_FILES, "").split(os.pathsep) if path]
+    if library is not None and library not in named:
+        os.environ[_ICD_FILES] = os.pathsep.join([*named, library])
+
+
+@functools.cache
+def _find_device() -> Any:
+    """Return the device: the one that is asked for, else a GPU before a processor.
+
+    Raises:
+        BackendUnavailableError: there is none, or none of that name.
+    """
+    cl = _pyopencl()
+    try:
+        devices = [device for platform in cl.get_platforms() for device in platform.get_devices()]
+    except cl.Error as error:
+        raise BackendUnavailableError(f"no OpenCL device: {error}; {_INSTALL} brings Intel's for processors") from error
+    names = [f"{device.platform.name} {device.name}".strip() for device in devices]
+    wanted = os.environ.get(_CHOICE, "")
+    chosen = [device for device, name in zip(devices, names, strict=True) if wanted.lower() in name.lower()]
+    if not devices:
+        raise BackendUnavailableError(f"no OpenCL device: no driver finds one; {_INSTALL} brings Intel's for processors")
+    if not chosen:
+        raise BackendUnavailableError(f"no OpenCL device is called {wanted!r} ({_CHOICE}); there are {', '.join(names)}")
+    # In the order of the drivers among those of a kind.
+    return min(chosen, key=lambda device: (not device.type & cl.device_type.GPU))
+
+
+def _require_language(device: Any) -> None:
+    """Check that a device's driver compiles templates.
+
+    Raises:
+        BackendUnavailableError: it does not.
+    """
+    if _EXTENSION not in device.extensions.split():
+        raise BackendUnavailableError(f"the driver of {device.name.strip()} does not compile {_LANGUAGE} ({_EXTENSION})")
+
+
+# -- the compiler --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _DriverSpec:
+    """The driver of the device that every process of this run finds."""
+
+    name: str = "the OpenCL driver"
+
+    def open(self) -> _DriverCompiler:
+        return _DriverCompiler()
+
+
+class _DriverCompiler:
+    """The compiler of the driver, in this very process."""
+
+    def __init__(self) -> None:
+        # What is compiled is kept by mptune; PyOpenCL would keep it too, and the source of what fails.
+        os.environ["PYOPENCL_NO_CACHE"] = "1"
+        self._cl = _pyopencl()
+        self._device = _find_device()
+        self._context = self._cl.Context([self._device])
+
+    def compile(self, source: str, function: str, flags: Sequence[str]) -> tuple[bytes, str]:
+        """Return the driver's binary of a source and what the compiler printed.
+
+        Raises:
+            CompileError: the compiler rejected the source.
+        """
+        cl = self._cl
+        program = cl.Program(self._context, source)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that there is a log
+                program.build(options=list(flags))
+        except cl.Error as error:
+            raise CompileError(
+                f"the OpenCL driver rejected {function} ({_code(cl, error)})\n{excerpt(self._log(program))}".rstrip()
+            ) from None
+        (binary,) = program.get_info(cl.program_info.BINARIES)
+        return bytes(binary), self._log(program)
+
+    def _log(self, program: Any) -> str:
+        return str(program.get_build_info(self._device, self._cl.program_build_info.LOG) or "")
+
+
+@functools.cache
+def _driver_compiler() -> CompilerProcesses:
+    return CompilerProcesses(_DriverSpec())
+
+
+class OpenclCompiler(Compiler):
+    """The driver's compiler, for its own device alone."""
+
+    def __init__(self, cache: BinaryCache) -> None:
+        self._cache = cache
+
+    def translated(self, source: str) -> str:
+        # Takes longer to import than everything that tells what is here.
+        from mptune.backends.opencl_dialect import as_opencl
+
+        return as_opencl(source)
+
+    def compile(self, source: str, function: str, options: CompileOptions) -> Binary:
+        if options.architecture:
+            raise BackendUnavailableError(
+                f"backend opencl compiles for the device that is there, not for {options.architecture!r}: leave out --arch"
+            )
+        device = _find_device()
+        _require_language(device)
+        flags, text = self.identity(options), self.translated(source)
+
+        def compile_one() -> tuple[bytes, str]:
+            return _driver_compiler().compile(text, function, flags, options.timeout_s)
+
+        key = ["opencl", *_identity(device), *flags, with_headers(text, flags)]
+        return compile_cached(self._cache, key, function, compile_one)
+
+    def identity(self, options: CompileOptions) -> tuple[str, ...]:
+        rounded = (_ROUNDED,) if _rounds_correctly() else ()
+        return (*_FLAGS, *rounded, *options.flags)
+
+    def versions(self) -> Mapping[str, str]:
+        return {}  # the compiler is the driver, whose version is the device's
+
+    def close(self) -> None:
+        _driver_compiler().close()
+
+
+def _rounds_correctly() -> bool:
+    """Whether the driver can divide in fp32 as the other backends do."""
+    with contextlib.suppress(BackendUnavailableError):
+        cl, device = _pyopencl(), _find_device()
+        return bool(device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT)
+    return False
+
+
+def _identity(device: Any) -> tuple[str, ...]:
+    """Return what a binary depends on besides source and flags."""
+    found = (device.platform.name, device.name, device.version, device.driver_version)
+    on_processor = (processor().fingerprint,) if _is_processor(device) else ()
+    return (*(str(text).strip() for text in found), *on_processor)
+
+
+def _is_processor(device: Any) -> bool:
+    return bool(device.type & _pyopencl().device_type.CPU)
+
+
+def _code(cl: Any, error: Any) -> str:
+    """Return the name of OpenCL's status of an error."""
+    return str(cl.status_code.to_string(error.code, "status %d"))
+
+
+# -- the device ----------------------------------------------------------------------------------
+
+
+class _Opened:
+    """A device with a context and a queue, in which commands run one after the other."""
+
+    def __init__(self) -> None:
+        self.cl = _pyopencl()
+        self.device = _find_device()
+        _require_language(self.device)
+        try:
+            self.context = self.cl.Context([self.device])
+            properties = self.cl.command_queue_properties.PROFILING_ENABLE
+            self.queue = self.cl.CommandQueue(self.context, properties=properties)
+        except self.cl.Error as error:
+            raise BackendUnavailableError(f"{self.device.name.strip()} does not open: {error}") from error
+
+    @contextlib.contextmanager
+    def failing(self, what: str) -> Iterator[None]:
+        """Raise OpenCL's errors as the project's.
+
+        Raises:
+            OutOfMemoryError: memory is missing.
+            LaunchError: whatever else.
+        """
+        cl = self.cl
+        try:
+            yield
+        except cl.MemoryError as error:
+            raise OutOfMemoryError(f"{what}: {_code(cl, error)}") from error
+        except cl.Error as error:
+            raise LaunchError(f"{what}: {_code(cl, error)}") from error
+
+
+class OpenclBuffer(Buffer):
+    """A memory object, or some bytes of one."""
+
+    def __init__(self, opened: _Opened, nbytes: int) -> None:
+        self.nbytes = nbytes
+        self._opened = opened
+        self._whole: OpenclBuffer | None = None
+        self._offset = 0
+        self._memory: Any = None
+        #: What a kernel is given; of a part, made when it is first launched on.
+        self._given: Any = None
+        cl = opened.cl
+        with opened.failing(f"{nbytes} bytes were asked for"):
+            self._memory = self._given = cl.Buffer(opened.context, cl.mem_flags.READ_WRITE, max(nbytes, 1))
+
+    def write(self, data: NDArray[Any]) -> None:
+        self._check_array(data)
+        self._copy(self._of_whole(), _as_bytes(data), dst_offset=self._offset)
+
+    def read(self, data: NDArray[Any]) -> None:
+        self._check_array(data)
+        self._copy(_as_bytes(data), self._of_whole(), src_offset=self._offset)
+
+    def copy_from(self, other: Buffer) -> None:
+        if not isinstance(other, OpenclBuffer) or other.nbytes != self.nbytes:
+            raise LaunchError(f"a buffer of {self.nbytes} bytes cannot be copied from {in_words(other)}")
+        source, target = other._of_whole(), self._of_whole()
+        self._copy(target, source, byte_count=self.nbytes, src_offset=other._offset, dst_offset=self._offset)
+
+    def fill(self, byte: int) -> None:
+        import numpy as np
+
+        memory, opened = self._of_whole(), self._opened
+        if self.nbytes:
+            with opened.failing("a buffer cannot be filled"):
+                opened.cl.enqueue_fill_buffer(opened.queue, memory, np.uint8(byte), self._offset, self.nbytes)
+
+    def part(self, offset: int, nbytes: int) -> OpenclBuffer:
+        check_part(self, offset, nbytes)
+        part = object.__new__(type(self))
+        # There is no sub-buffer of a sub-buffer: it is one of the whole.
+        part.nbytes, part._opened = nbytes, self._opened
+        part._whole, part._offset = self._whole or self, self._offset + offset
+        part._memory = part._given = None
+        return part
+
+    def free(self) -> None:
+        if self._memory is not None:
+            self._memory.release()
+            self._memory = self._given = None
+
+    def for_kernel(self) -> Any:
+        """Return what a kernel is given.
+
+        Raises:
+            LaunchError: the buffer was freed, or it is a part that is not aligned.
+        """
+        memory = self._of_whole()
+        if self._given is None:
+            alignment = self._opened.device.mem_base_addr_align // 8
+            if self._offset % alignment:
+                raise LaunchError(f"a part of a buffer at byte {self._offset} is not aligned to {alignment} bytes")
+            with self._opened.failing("a part of a buffer cannot be launched on"):
+                flags = self._opened.cl.mem_flags.READ_WRITE
+                self._given = memory.get_sub_region(self._offset, max(self.nbytes, 1), flags)
+        return self._given
+
+    def _of_whole(self) -> Any:
+        memory = (self._whole or self)._memory
+        if memory is None:
+            raise LaunchError(f"a buffer of {self.nbytes} bytes was used after it was freed")
+        return memory
+
+    def _copy(self, target: Any, source: Any, **where: int) -> None:
+        if self.nbytes:
+            with self._opened.failing("a buffer cannot be copied"):
+                self._opened.cl.enqueue_copy(self._opened.queue, target, source, **where)
+
+    def _check_array(self, data: NDArray[Any]) -> None:
+        if data.nbytes != self.nbytes or not data.flags.c_contiguous:
+            layout = "" if data.flags.c_contiguous else ", not contiguous"
+            raise LaunchError(f"a buffer of {self.nbytes} bytes was given an array of {data.nbytes} bytes{layout}")
+
+
+def _as_bytes(data: NDArray[Any]) -> NDArray[Any]:
+    """Return a contiguous array as its bytes: not every type of NumPy's has a buffer that others understand."""
+    import numpy as np
+
+    return data.reshape(-1).view(np.uint8)
+
+
+class OpenclFunction(Function):
+    """A loaded kernel."""
+
+    def __init__(self, opened: _Opened, binary: Binary) -> None:
+        self.name = binary.function
+        self._opened = opened
+        cl, device = opened.cl, opened.device
+        with opened.failing(f"the binary of {self.name} cannot be loaded"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that there is a log
+            self._program: Any = cl.Program(opened.context, [device], [binary.image]).build()
+            self._kernel: Any = cl.Kernel(self._program, self.name)
+            self._parameters = int(self._kernel.num_args)
+            of_group = cl.kernel_work_group_info.WORK_GROUP_SIZE
+            self._max_threads = min(_MOST_THREADS, self._kernel.get_work_group_info(of_group, device))
+
+    def set_constant(self, name: str, data: NDArray[Any]) -> None:
+        self._copy_constant(name, data, writes=True)
+
+    def read_constant(self, name: str, data: NDArray[Any]) -> None:
+        self._copy_constant(name, data, writes=False)
+
+    def launch(self, shape: LaunchShape, arguments: Sequence[Argument]) -> float:
+        self._prepare(shape, arguments)
+        with self._opened.failing(self.name):
+            event = self._enqueue(self._kernel, shape)
+            event.wait()
+            return float(event.profile.end - event.profile.start) * _MS_PER_TICK
+
+    def enqueue(self, shape: LaunchShape, arguments: Sequence[Argument], count: int = 1) -> None:
+        self._prepare(shape, arguments)
+        with self._opened.failing(self.name):
+            for _ in range(count):
+                self._enqueue(self._kernel, shape)
+
+    def wait(self) -> None:
+        with self._opened.failing(self.name):
+            self._opened.queue.finish()
+
+    def unload(self) -> None:
+        self._program = self._kernel = None
+
+    def _prepare(self, shape: LaunchShape, arguments: Sequence[Argument]) -> None:
+        """Check a shape and give the kernel its arguments."""
+        if self._program is None:
+            raise LaunchError(f"{self.name} was launched after it was unloaded")
+        threads = shape.block[0] * shape.block[1] * shape.block[2]
+        if threads > self._max_threads:
+            raise LaunchError(f"{self.name} takes at most {self._max_threads} threads in a block, not {threads}")
+        if max(shape.grid) > _MOST_BLOCKS:
+            raise LaunchError(f"the grid {shape.grid} of {self.name} has more than {_MOST_BLOCKS} blocks along an axis")
+        values = [self._value(i, argument) for i, argument in enumerate(arguments)]
+        if self._parameters == len(values) + 1:  # dynamic shared memory is the last one
+            values.append(self._opened.cl.LocalMemory(max(shape.shared_bytes, 1)))
+        if self._parameters != len(values):
+            raise LaunchError(f"{self.name} has {self._parameters} parameters, given {len(arguments)}")
+        for i, value in enumerate(values):
+            with self._opened.failing(f"parameter {i} of {self.name}"):
+                self._kernel.set_arg(i, value)
+
+    def _value(self, i: int, argument: Argument) -> Any:
+        import numpy as np
+
+        if isinstance(argument, OpenclBuffer):
+            return argument.for_kernel()
+        if isinstance(argument, np.generic):
+            return argument.tobytes()
+        raise LaunchError(
+            f"parameter {i} of {self.name} needs an {OpenclBuffer.__name__} or a NumPy scalar, given {in_words(argument)}"
+        )
+
+    def _enqueue(self, kernel: Any, shape: LaunchShape) -> Any:
+        threads = tuple(blocks * width for blocks, width in zip(shape.grid, shape.block, strict=True))
+        return self._opened.cl.enqueue_nd_range_kernel(self._opened.queue, kernel, threads, shape.block)
+
+    def _copy_constant(self, name: str, data: NDArray[Any], *, writes: bool) -> None:
+        """Run the kernel that copies an array in constant memory (MPTUNE_CONSTANT)."""
+        import numpy as np
+
+        if self._program is None:
+            raise LaunchError(f"{name!r} of {self.name} was used after it was unloaded")
+        opened, cl = self._opened, self._opened.cl
+        try:
+            copy = cl.Kernel(self._program, f"mptune_copy_{name}")
+        except cl.Error:
+            raise LaunchError(f"{self.name} has no array {name!r} in constant memory") from None
+        buffer = OpenclBuffer(opened, data.nbytes)
+        if writes:
+            buffer.write(data)
+        with opened.failing(f"{name!r} of {self.name}"):
+            copy.set_args(buffer.for_kernel(), np.uint64(data.nbytes), np.int32(writes))
+            cl.enqueue_nd_range_kernel(opened.queue, copy, (1,), (1,)).wait()
+        if not writes:
+            buffer.read(data)
+        buffer.free()
+
+
+class OpenclDevice(Device):
+    """A device of any OpenCL driver."""
+
+    #: The most that any device asks for, which one says when it is opened.
+    part_alignment_bytes: ClassVar[int] = 512
+
+    def __init__(self) -> None:
+        self._opened: _Opened | None = None
+        self._info: DeviceInfo | None = None
+
+    def describe(self) -> DeviceInfo:
+        if self._info is None:
+            self._info = self._described()
+        return self._info
+
+    def _described(self) -> DeviceInfo:
+        device = _find_device()
+        _require_language(device)
+        if _is_processor(device):
+            caches = {
+                "workers": int(device.max_compute_units),
+                "cache_bytes": last_level_cache_bytes(),
+                "own_cache_bytes": usable_cores() * second_level_cache_bytes(),
+            }
+            architecture = processor().architecture
+        else:
+            caches = {
+                "multiprocessors": int(device.max_compute_units),
+                "cache_bytes": int(device.global_mem_cache_size),
+            }
+            architecture = str(device.name).strip()
+        return DeviceInfo(
+            backend=OpenclBackend.name,
+            name=f"{str(device.name).strip()} ({str(device.platform.name).strip()})",
+            architecture=architecture,
+            memory_bytes=int(device.global_mem_size),
+            limits={
+                "max_threads_per_block": min(_MOST_THREADS, int(device.max_work_group_size)),
+                "max_shared_bytes": int(device.local_mem_size),
+                "max_buffer_bytes": int(device.max_mem_alloc_size),
+                **axis_limits(device.max_work_item_sizes[:3], [_MOST_BLOCKS] * 3),
+                **caches,
+            },
+            versions={
+                "opencl": str(device.version).strip(),
+                "driver": str(device.driver_version).strip(),
+                "pyopencl": str(_pyopencl().VERSION_TEXT),
+            },
+        )
+
+    def load(self, binary: Binary) -> OpenclFunction:
+        return OpenclFunction(self._open(), binary)
+
+    def allocate(self, nbytes: int) -> OpenclBuffer:
+        most = self.describe().limits["max_buffer_bytes"]
+        if nbytes > most:
+            raise OutOfMemoryError(f"{nbytes} bytes were asked for, and a buffer has at most {most} on this device")
+        return OpenclBuffer(self._open(), nbytes)
+
+    def constraints(self) -> tuple[str, ...]:
+        """Return the limits of a launch; on a processor, what is for GPUs alone is ruled out too."""
+        limits: Mapping[str, int] = {"max_threads_per_block": _MOST_THREADS}
+        on_processor: tuple[str, ...] = ()
+        with contextlib.suppress(BackendUnavailableError):
+            limits = self.describe().limits
+            on_processor = ("not gpu_only",) if _is_processor(_find_device()) else ()
+        return *launch_constraints(limits), *on_processor
+
+    def identity(self) -> tuple[str, ...]:
+        return _identity(_find_device())
+
+    def is_usable(self) -> bool:
+        if self._opened is None:
+            return True
+        try:
+            self._opened.queue.finish()
+        except self._opened.cl.Error:
+            return False
+        return True
+
+    def _open(self) -> _Opened:
+        if self._opened is None:
+            self._opened = _Opened()
+        return self._opened
+
+
+class OpenclBackend(Backend):
+    """A device of an OpenCL driver, the processor's among them.
+
+    Args:
+        cache: where compiled binaries are kept; by default the user's cache folder.
+    """
+
+    name: ClassVar[str] = "opencl"
+    # On a processor it is so. Of a GPU it means no more than that compilations wait while something is timed.
+    shares_memory: ClassVar[bool] = True
+
+    def __init__(self, cache: BinaryCache | None = None) -> None:
+        self.device = OpenclDevice()
+        self.compiler = OpenclCompiler(cache if cache is not None else BinaryCache())
+
+    @classmethod
+    def availability(cls) -> Availability:
+        """Say whether there is a device whose driver compiles C++ for OpenCL."""
+        try:
+            _require_language(_find_device())
+        except BackendUnavailableError as error:
+            return Availability(can_compile=False, can_run=False, reason=str(error))
+        return Availability(can_compile=True, can_run=True)
