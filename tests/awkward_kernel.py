@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from described import described_run
 
-from mptune.backends.base import CompileOptions
+from mptune.backends.base import Backend, CompileOptions
 from mptune.backends.host import HostBackend
 from mptune.buffers import DataManager
 from mptune.evaluators.bench import Bench, Request
@@ -92,9 +92,11 @@ extern "C" __global__ void awkward({{ x_type }}* y, const {{ x_type }}* x, {{ a_
 )
 
 
-def run_of(kernel: Kernel, trials: Sequence[Trial], sizes: Sizes | None = None, **settings: Any) -> Run:
-    """Return a run that says it was made on this machine's processor."""
-    backend = HostBackend()
+def run_of(
+    kernel: Kernel, trials: Sequence[Trial], sizes: Sizes | None = None, backend: Backend | None = None, **settings: Any
+) -> Run:
+    """Return a run that says it was made on this machine's processor unless told."""
+    backend = backend or HostBackend()
     device = backend.describe()
     sizes = sizes or kernel.resolve_sizes()
     described = {
@@ -118,10 +120,12 @@ def run_of(kernel: Kernel, trials: Sequence[Trial], sizes: Sizes | None = None, 
     return described_run({**described, **settings}, trials)
 
 
-def measured(kernel: Kernel, *configurations: Mapping[str, Any], sizes: Sizes | None = None) -> list[Trial]:
-    """Return trials of configurations, measured on the processor; values not given are the first."""
+def measured(
+    kernel: Kernel, *configurations: Mapping[str, Any], sizes: Sizes | None = None, backend: Backend | None = None
+) -> list[Trial]:
+    """Return trials of configurations, measured on the processor unless told; values not given are the first."""
     sizes = sizes or kernel.resolve_sizes()
-    bench = Bench(kernel, sizes, HostBackend())
+    bench = Bench(kernel, sizes, backend or HostBackend())
     trials = []
     for values in configurations:
         configuration: Configuration = kernel.configuration(values)

@@ -38,6 +38,7 @@ from mptune.backends.gpu import axis_limits, launch_constraints
 from mptune.backends.processor import last_level_cache_bytes, processor, second_level_cache_bytes, usable_cores
 from mptune.backends.runtime_compiler import CompilerProcesses
 from mptune.errors import BackendUnavailableError, CompileError, LaunchError, OutOfMemoryError
+from mptune.folders import cache_folder, own_folder, write_whole
 from mptune.headers import with_headers
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ _FLAGS: Final = ("-cl-std=CLC++2021",)
 _ROUNDED: Final = "-cl-fp32-correctly-rounded-divide-sqrt"
 #: Intel's runtime for processors: the wheel, and its library.
 _INTEL: Final = ("intel-opencl-rt", "libintelocl.so")
-_ICD_FILES: Final = "OCL_ICD_FILENAMES"
+#: Where the system's drivers are named.
+_SYSTEM_DRIVERS: Final = Path("/etc/OpenCL/vendors")
 #: Kernels are written for blocks as large as CUDA's, whatever a device takes.
 _MOST_THREADS: Final = 1024
 #: Indices have 32 bits.
@@ -85,16 +87,32 @@ def _pyopencl() -> Any:
 
 
 def _name_intel_runtime() -> None:
-    """Tell the loader of drivers of Intel's library, if its wheel is installed and has not been named."""
+    """Tell the loaders of drivers of Intel's library, if its wheel is installed; nothing they know is lost by that."""
     wheel, name = _INTEL
     try:
         files = importlib.metadata.files(wheel) or []
     except importlib.metadata.PackageNotFoundError:
         return
     library = next((str(Path(str(file.locate())).resolve()) for file in files if file.name == name), None)
-    named = [path for path in os.environ.get(_ICD_FILES, "").split(os.pathsep) if path]
-    if library is not None and library not in named:
-        os.environ[_ICD_FILES] = os.pathsep.join([*named, library])
+    if library is None:
+        return
+    os.environ.setdefault("OCL_ICD_FILENAMES", library)  # Khronos' loader has it besides the system's
+    if "OCL_ICD_VENDORS" not in os.environ:  # ocl-icd, which PyOpenCL's wheels have, in place of the system's
+        os.environ["OCL_ICD_VENDORS"] = _with_system_drivers(library)
+
+
+def _with_system_drivers(library: str) -> str:
+    """Return what ocl-icd is to read: the library, or a folder that names it and what is installed on the system."""
+    texts = {path.name: path.read_bytes() for path in sorted(_SYSTEM_DRIVERS.glob("*.icd"))}
+    kept = cache_folder("opencl") if texts else None
+    if kept is None:
+        return library
+    with contextlib.suppress(OSError):
+        folder = own_folder(kept)
+        for name, text in {**texts, "mptune-intel.icd": library.encode()}.items():
+            write_whole(folder / name, text)
+        return str(folder)
+    return library
 
 
 @functools.cache
@@ -126,7 +144,8 @@ def _require_language(device: Any) -> None:
     Raises:
         BackendUnavailableError: it does not.
     """
-    if _EXTENSION not in device.extensions.split():
+    # Intel's drivers compile it without saying so.
+    if _EXTENSION not in device.extensions.split() and "Intel" not in device.platform.vendor:
         raise BackendUnavailableError(f"the driver of {device.name.strip()} does not compile {_LANGUAGE} ({_EXTENSION})")
 
 

@@ -41,13 +41,16 @@ def _prelude() -> str:
 def _body(body: str) -> str:
     code = comments_blanked(body)
     parts, done = [], 0
-    for head in KERNEL_FUNCTION.finditer(code):
-        start = head.end()
+    heads = list(KERNEL_FUNCTION.finditer(code))
+    for head, following in zip(heads, [*heads[1:], None], strict=False):
+        start, last = head.end(), following.start() if following else len(code)
         end = start + len(parameters_at(code, start))
-        parts += [body[done:start], _parameters(body[start:end], code[start:end], "SHARED_DYNAMIC" in code)]
+        has_dynamic = "SHARED_DYNAMIC" in code[end:last]
+        parts += [body[done:start], _parameters(body[start:end], code[start:end], has_dynamic)]
         done = end
     copies = "".join(f"MPTUNE_CONSTANT({name})\n" for name in _CONSTANT.findall(code))
-    return _without_long_long(_DECLARED.sub("", "".join((*parts, body[done:])))) + copies
+    kept = _DECLARED.sub("", "".join((*parts, body[done:])))
+    return f"{_without_long_long(kept)}\n{copies}" if copies else _without_long_long(kept)
 
 
 def _parameters(text: str, code: str, has_dynamic: bool) -> str:
@@ -55,10 +58,11 @@ def _parameters(text: str, code: str, has_dynamic: bool) -> str:
     found, at = [], 0
     for one in _split(code):
         is_pointer = bool(re.search(r"[*\[]", re.sub(r"\[\[.*?\]\]", "", one)))
-        found.append(f"{'__global ' * is_pointer}{text[at : at + len(one)]}")
-        at += len(one) + 1
-    own = [] if not code.strip() else found
-    return ",".join([*own, *[" __local uchar16* mptune_dynamic_shared"] * has_dynamic])
+        begins, ends = at + len(one) - len(one.lstrip()), at + len(one)
+        found.append(f"{text[at:begins]}{'__global ' * is_pointer}{text[begins:ends]}")
+        at = ends + 1
+    own = found if code.strip() else []
+    return ", ".join([",".join(own)] * bool(own) + ["__local uchar16* mptune_dynamic_shared"] * has_dynamic)
 
 
 def _split(code: str) -> Iterator[str]:

@@ -11,9 +11,11 @@ from typing import Any, Final
 import numpy as np
 
 from mptune import __version__
+from mptune.backends.opencl import OpenclBackend
 from mptune.build import build_of
 from mptune.emit.application import emit_application
 from mptune.emit.common import INTEGERS, MARK, Emission, as_a_file, host_command, measured, target_of, write_files
+from mptune.emit.opencl import opencl_files
 from mptune.emit.sizes import conditions, formula, free_sizes
 from mptune.emit.text import fill, identifier
 from mptune.emit.winner import Winner, select, sizes_of
@@ -168,6 +170,8 @@ def emit(winner: Winner[Any], folder: str | Path, *, name: str = "") -> Emission
         f"{name}_cupy.py": fill("cupy.py", values),
         "README.md": fill("README.md", values),
     }
+    if winner.run.info.backend == OpenclBackend.name:
+        texts |= opencl_files(winner, name, values)
     write_files(Path(folder), texts)
     return Emission.of(winner, Path(folder), tuple(texts))
 

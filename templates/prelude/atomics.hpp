@@ -30,18 +30,18 @@ struct word_of<8> {
 
 // Replaces *address by operation(*address) in the aligned word around it, until no other thread has changed that meanwhile.
 template <class T, class Operation>
-MPTUNE_INLINE T replace(T* address, Operation operation) {
+MPTUNE_INLINE bare_t<T> replace(T* address, Operation operation) {
     using W = typename word_of<sizeof(T)>::type;
     const unsigned long long place = reinterpret_cast<unsigned long long>(address);
     W* word = reinterpret_cast<W*>(place & ~(sizeof(W) - 1ull));
     const unsigned shift = static_cast<unsigned>(place & (sizeof(W) - 1)) * 8;
     W expected = *word, found;
-    T before;
+    bare_t<T> before;
     do {
         found = expected;
         W bytes = found >> shift;
         MPTUNE_COPY(&before, &bytes, sizeof(T));
-        const T after = operation(before);
+        const bare_t<T> after = operation(before);
         W mask = ~W(0), bits = 0;
         if constexpr (sizeof(T) < sizeof(W)) mask = ((W(1) << (8 * sizeof(T))) - 1) << shift;
         MPTUNE_COPY(&bits, &after, sizeof(T));

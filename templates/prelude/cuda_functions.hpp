@@ -137,9 +137,9 @@ MPTUNE_LIMITS(double, , 53, 0x1.fffffffffffffp1023, 0x1p-1022, 0x1p-52, 0x1p-107
 template <class A, class B>
 constexpr bool is_same_v = detail::same<A, B>;
 template <class T>
-constexpr bool is_integral_v = detail::is_integer<typename detail::bare<T>::type>;
+constexpr bool is_integral_v = detail::is_integer<detail::bare_t<T>>;
 template <class T>
-constexpr bool is_arithmetic_v = detail::is_number<typename detail::bare<T>::type>;
+constexpr bool is_arithmetic_v = detail::is_number<detail::bare_t<T>>;
 template <class T>
 constexpr bool is_floating_point_v = is_arithmetic_v<T> && !is_integral_v<T>;
 template <bool Condition>

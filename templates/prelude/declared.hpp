@@ -1,5 +1,7 @@
 // Whether a parameter of a kernel's function can take what a definition declares for it; a source asserts it.
 
+#if !defined(MPTUNE_OPENCL)  // which has no pointers to functions
+
 namespace mptune_declared {
 
 template <class A, class B>
@@ -54,3 +56,5 @@ struct parameter<0, void (*)(P, R...)> {
 };
 
 }  // namespace mptune_declared
+
+#endif

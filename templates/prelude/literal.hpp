@@ -125,7 +125,7 @@ constexpr MPTUNE_INLINE mp::literal operator""_num() {
     return mp::literal(mp::detail::number_spelled<c...>);
 }
 #endif
-constexpr MPTUNE_INLINE mp::literal operator""_num(unsigned long long x) {
+constexpr MPTUNE_INLINE mp::literal operator""_num(long unsigned long x) {  // of 128 bits in OpenCL
     return mp::literal(static_cast<mp::detail::widest>(x));
 }
 

@@ -35,6 +35,13 @@ struct dim3 {
 
 namespace mptune_opencl {
 
+// Drivers have these as plain numbers, which C++ does not convert.
+constexpr memory_order relaxed = static_cast<memory_order>(memory_order_relaxed);
+constexpr memory_order acquire_and_release = static_cast<memory_order>(memory_order_acq_rel);
+constexpr memory_scope everywhere = static_cast<memory_scope>(memory_scope_device);
+constexpr memory_scope in_block = static_cast<memory_scope>(memory_scope_work_group);
+constexpr cl_mem_fence_flags all_memory = CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE;
+
 // Objects, rather than macros, since a function for a virtual thread hides them by parameters.
 #define MPTUNE_INDEX(name, function)                                                   \
     template <int axis>                                                                \
@@ -94,13 +101,13 @@ constexpr mptune_opencl::threads_axes blockDim{};
 constexpr mptune_opencl::blocks_axes gridDim{};
 
 MPTUNE_INLINE void __syncthreads() {
-    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    barrier(mptune_opencl::all_memory);
 }
 MPTUNE_INLINE void __threadfence() {
-    atomic_work_item_fence(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE, memory_order_acq_rel, memory_scope_device);
+    atomic_work_item_fence(mptune_opencl::all_memory, mptune_opencl::acquire_and_release, mptune_opencl::everywhere);
 }
 MPTUNE_INLINE void __threadfence_block() {
-    atomic_work_item_fence(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE, memory_order_acq_rel, memory_scope_work_group);
+    atomic_work_item_fence(mptune_opencl::all_memory, mptune_opencl::acquire_and_release, mptune_opencl::in_block);
 }
 
 template <class T>
@@ -109,23 +116,25 @@ MPTUNE_INLINE T __ldg(const T* address) {
 }
 
 // Atomic functions return the value before, and order nothing else, as on CUDA.
-#define MPTUNE_ATOMIC(T, A, name, function)                                                                      \
-    MPTUNE_INLINE T name(T* address, T value) {                                                                  \
-        return function(reinterpret_cast<volatile A*>(address), value, memory_order_relaxed, memory_scope_device); \
+#define MPTUNE_ATOMIC(T, A, name, function)                                                                \
+    MPTUNE_INLINE T name(T* address, T value) {                                                            \
+        return function(reinterpret_cast<volatile A*>(address), value, mptune_opencl::relaxed,             \
+                        mptune_opencl::everywhere);                                                        \
     }
-#define MPTUNE_ATOMICS(T, A)                                                                                     \
-    MPTUNE_ATOMIC(T, A, atomicAdd, atomic_fetch_add_explicit)                                                    \
-    MPTUNE_ATOMIC(T, A, atomicSub, atomic_fetch_sub_explicit)                                                    \
-    MPTUNE_ATOMIC(T, A, atomicMin, atomic_fetch_min_explicit)                                                    \
-    MPTUNE_ATOMIC(T, A, atomicMax, atomic_fetch_max_explicit)                                                    \
-    MPTUNE_ATOMIC(T, A, atomicAnd, atomic_fetch_and_explicit)                                                    \
-    MPTUNE_ATOMIC(T, A, atomicOr, atomic_fetch_or_explicit)                                                      \
-    MPTUNE_ATOMIC(T, A, atomicXor, atomic_fetch_xor_explicit)                                                    \
-    MPTUNE_ATOMIC(T, A, atomicExch, atomic_exchange_explicit)                                                    \
-    MPTUNE_INLINE T atomicCAS(T* address, T expected, T desired) {                                               \
-        atomic_compare_exchange_strong_explicit(reinterpret_cast<volatile A*>(address), &expected, desired,      \
-                                                memory_order_relaxed, memory_order_relaxed, memory_scope_device); \
-        return expected;                                                                                         \
+#define MPTUNE_ATOMICS(T, A)                                                                               \
+    MPTUNE_ATOMIC(T, A, atomicAdd, atomic_fetch_add_explicit)                                              \
+    MPTUNE_ATOMIC(T, A, atomicSub, atomic_fetch_sub_explicit)                                              \
+    MPTUNE_ATOMIC(T, A, atomicMin, atomic_fetch_min_explicit)                                              \
+    MPTUNE_ATOMIC(T, A, atomicMax, atomic_fetch_max_explicit)                                              \
+    MPTUNE_ATOMIC(T, A, atomicAnd, atomic_fetch_and_explicit)                                              \
+    MPTUNE_ATOMIC(T, A, atomicOr, atomic_fetch_or_explicit)                                                \
+    MPTUNE_ATOMIC(T, A, atomicXor, atomic_fetch_xor_explicit)                                              \
+    MPTUNE_ATOMIC(T, A, atomicExch, atomic_exchange_explicit)                                              \
+    MPTUNE_INLINE T atomicCAS(T* address, T expected, T desired) {                                         \
+        atomic_compare_exchange_strong_explicit(reinterpret_cast<volatile A*>(address), &expected, desired, \
+                                                mptune_opencl::relaxed, mptune_opencl::relaxed,            \
+                                                mptune_opencl::everywhere);                                \
+        return expected;                                                                                   \
     }
 MPTUNE_ATOMICS(int, atomic_int)
 MPTUNE_ATOMICS(unsigned, atomic_uint)

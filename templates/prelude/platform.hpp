@@ -148,6 +148,29 @@ template <class T>
 struct bare<const volatile T> {
     using type = T;
 };
+#if defined(MPTUNE_OPENCL)
+// There an element that a pointer leads to has the address space in its type.
+#define MPTUNE_BARE(space)            \
+    template <class T>                \
+    struct bare<space T> {            \
+        using type = T;               \
+    };                                \
+    template <class T>                \
+    struct bare<const space T> {      \
+        using type = T;               \
+    };                                \
+    template <class T>                \
+    struct bare<volatile space T> {   \
+        using type = T;               \
+    };
+MPTUNE_BARE(__generic)
+MPTUNE_BARE(__global)
+MPTUNE_BARE(__local)
+MPTUNE_BARE(__private)
+#undef MPTUNE_BARE
+#endif
+template <class T>
+using bare_t = typename bare<T>::type;
 
 enum class kind { none, integer, literal, fp8, fp16, bf16, fp32, fp64 };
 

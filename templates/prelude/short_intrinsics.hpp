@@ -35,11 +35,11 @@ MPTUNE_INLINE T directed(double x, int direction) {
 // In [0, 1], 0 for what is no number; at least 0, which leaves that what it is.
 template <class T>
 MPTUNE_INLINE T mptune_saturated(T x) {
-    return x > T(0.0f) ? x < T(1.0f) ? x : T(1.0f) : T(0.0f);
+    return x > T(0.0f) ? x < T(1.0f) ? T(x) : T(1.0f) : T(0.0f);
 }
 template <class T>
 MPTUNE_INLINE T mptune_rectified(T x) {
-    return x < T(0.0f) ? T(0.0f) : x;
+    return x < T(0.0f) ? T(0.0f) : T(x);
 }
 
 #define MPTUNE_BINARY(T, T2, R, one, both, expression)          \

@@ -185,7 +185,8 @@ MPTUNE_VECTOR_EXTREMUM(fmax)
 namespace detail {
 
 template <class A, class B, class C>
-using vector_fma_result = fma_result<typename element<A>::type, typename element<B>::type, typename element<C>::type>;
+using vector_fma_result =
+    fma_result<typename element<bare_t<A>>::type, typename element<bare_t<B>>::type, typename element<bare_t<C>>::type>;
 
 template <int N, class A, class B, class C>
 MPTUNE_INLINE auto vector_fma(const A& a, const B& b, const C& c) {
@@ -274,8 +275,8 @@ MPTUNE_INLINE void move(vec<T, N>* to, const vec<T, N>* from) {
 
 // N elements from memory aligned like a vec<T, N>; assigning them to a vec of another type converts.
 template <int N, class T>
-MPTUNE_INLINE vec<typename detail::bare<T>::type, N> load(const T* pointer) {
-    using V = vec<typename detail::bare<T>::type, N>;
+MPTUNE_INLINE vec<detail::bare_t<T>, N> load(const T* pointer) {
+    using V = vec<detail::bare_t<T>, N>;
     V result;
     detail::move(&result, reinterpret_cast<const V*>(pointer));
     return result;
@@ -289,8 +290,8 @@ MPTUNE_INLINE void store(T* pointer, const vec<U, N>& v) {
     MPTUNE_UNROLL
     for (int i = 0; i < N; ++i) pointer[i] = static_cast<T>(v.data[i]);
 #else
-    const vec<T, N> converted(v);
-    detail::move(reinterpret_cast<vec<T, N>*>(pointer), &converted);
+    const vec<detail::bare_t<T>, N> converted(v);
+    detail::move(reinterpret_cast<vec<detail::bare_t<T>, N>*>(pointer), &converted);
 #endif
 }
 

@@ -1,0 +1,83 @@
+"""What is emitted of a run on OpenCL: a source and a program in C++ that give the reported answer, without mptune."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from awkward_kernel import AWKWARD, NASTY, data_folder, file_name, measured, run_of
+from stepper_kernel import STEPPER, stepped
+
+from mptune.accuracy.evaluate import evaluate_outputs
+from mptune.backends.opencl import OpenclBackend
+from mptune.buffers import DataManager
+from mptune.emit import emit, winner_of
+from mptune.kernel import Kernel, Sizes
+
+GXX = shutil.which("g++")
+
+
+def _missing() -> str:
+    found = OpenclBackend.availability()
+    if not found.can_run:
+        return found.reason
+    if GXX is None:
+        return "g++ is not installed"
+    text = "#include <CL/opencl.hpp>\nint main() { return static_cast<int>(cl::Platform().getInfo<CL_PLATFORM_NAME>().size()); }"
+    command = [GXX, "-std=c++17", "-DCL_HPP_TARGET_OPENCL_VERSION=300", "-x", "c++", "-", "-o", "/dev/null", "-lOpenCL"]
+    built = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    return "OpenCL's headers or its loader are not installed" if built.returncode else ""
+
+
+MISSING = _missing()
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING or "all is there")
+
+
+def program_of(kernel: Kernel, values: dict[str, object], folder: Path, sizes: Sizes | None = None) -> tuple[Path, float]:
+    """Return the emitted program of a configuration, built as it says, and the error that was measured."""
+    backend = OpenclBackend()
+    (trial,) = measured(kernel, values, sizes=sizes, backend=backend)
+    winner = winner_of(run_of(kernel, [trial], sizes, backend), configuration="1", kernel=kernel)
+    assert winner is not None
+    emit(winner, folder)
+    name = f"tuned_{kernel.name}_opencl"
+    assert f"`{name}.cpp`" in (folder / "README.md").read_text()
+    flags = (folder / f"{name}.cpp").read_text().partition("//     g++ ")[2].partition(name)[0].split()
+    command = [str(GXX), *flags, "-Wall", "-Wextra", f"{name}.cpp", "-o", name, "-lOpenCL"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder / name, trial.error
+
+
+def run_program(program: Path, given: Path, answers: Path) -> None:
+    answers.mkdir()
+    done = subprocess.run([program, given, answers, "3"], capture_output=True, text=True, check=False, timeout=200)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout.removesuffix(" ms\n")) > 0
+
+
+def test_narrow_types_constants_and_dynamic_shared_memory(tmp_path: Path) -> None:
+    narrow = {"register": NASTY, "order": (2, 0, 1), "x_type": "bf16", "a_type": "fp16", "w_type": "fp8_e4m3"}
+    program, error = program_of(AWKWARD, narrow, tmp_path)
+    data = DataManager(AWKWARD, AWKWARD.resolve_sizes())
+    run_program(program, data_folder(data, tmp_path / "in"), tmp_path / "out")
+    outputs = {
+        argument.name: np.fromfile(tmp_path / "out" / file_name(argument), dtype=argument.dtype or np.float64)
+        for argument in AWKWARD.outputs
+    }
+    assert error > 1e-5
+    assert evaluate_outputs(outputs, data.references, AWKWARD.metric).error == pytest.approx(error, rel=1e-9)
+
+
+@pytest.mark.parametrize("steps", [4, 5])
+def test_all_launches_of_a_run(steps: int, tmp_path: Path) -> None:
+    program, _ = program_of(STEPPER, {}, tmp_path, STEPPER.resolve_sizes("default", {"steps": steps}))
+    u = np.random.default_rng(3).uniform(0.5, 1, 103)
+    (tmp_path / "in").mkdir()
+    u.tofile(tmp_path / "in" / "u.f64")
+    run_program(program, tmp_path / "in", tmp_path / "out")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["v.f64"]
+    np.testing.assert_allclose(np.fromfile(tmp_path / "out" / "v.f64"), stepped(u, steps), rtol=1e-14)
