@@ -3,8 +3,8 @@
     python benchmarks/opencl.py [--budget 96] [--rounds 3] [--output FILE.md] [--json]
 
 The tools take turns, each with an empty binary cache. They have the same kernel (axpy in fp64, fp32 and fp16), the same
-parameters and the same device, the first that PyOpenCL finds. Each draws the same number of configurations at random and
-measures the error of every one. Times are those of OpenCL's events in both.
+parameters and the same device, the first that PyOpenCL finds. Each draws the same number of configurations at random
+and measures the error of every one. Times are those of OpenCL's events in both.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ SIZE: Final = {"n": 2**20}
 TYPES: Final = {"fp64": "double", "fp32": "float", "fp16": "half"}
 OURS, PEER = "mptune", "Kernel Tuner, OpenCL backend"
 #: Evaluations per second against the other tool's, and how much longer the best kernel may take, for noise.
-LEAST_RATE, MOST_TIME: Final = 2.0, 1.05
+LEAST_RATE: Final = 2.0
+MOST_TIME: Final = 1.05
 
 #: axpy as a user of Kernel Tuner's OpenCL backend writes it; parameters arrive as macros.
 PEER_SOURCE: Final = """
@@ -113,9 +114,7 @@ def _summary(runs: Sequence[Outcome]) -> dict[str, Any]:
     return {
         "per_second": statistics.median(run.per_second for run in runs),
         "wall_s": statistics.median(run.wall_s for run in runs),
-        "phases_s": {
-            phase: statistics.median(run.phases_s[phase] for run in runs) for phase in runs[0].phases_s
-        },
+        "phases_s": {phase: statistics.median(run.phases_s[phase] for run in runs) for phase in runs[0].phases_s},
         "best_ms": statistics.median(run.best_ms for run in runs),
         "best": str(fastest.best),
     }
@@ -130,8 +129,8 @@ def markdown(document: Mapping[str, Any]) -> str:
         f"Device: {document['device']} ({', '.join(f'{k} {v}' for k, v in document['versions'].items())}). "
         f"Command: `{document['command']}`.",
         "",
-        f"{document['kernel']} at {document['elements']} elements, {document['budget']} configurations in fp64, fp32 and "
-        f"fp16 drawn at random, medians of {document['rounds']} rounds in which the tools take turns; seconds by phase.",
+        f"{document['kernel']} at {document['elements']} elements, {document['budget']} configurations drawn at",
+        f"random in fp64, fp32 and fp16; medians of {document['rounds']} rounds, in seconds; the tools take turns.",
         "",
         "| tool | evaluations/s | wall s | compile | transfer | accuracy | timing | rest | best ms |",
         "|---|---|---|---|---|---|---|---|---|",

@@ -15,8 +15,8 @@ from mptune.plugins import Registry
 
 __all__ = ["BACKENDS", "get_backend"]
 
-#: The order "auto" tries them in: a GPU before the processor. OpenCL is taken by its name alone: it drives the same devices
-#: as the others, more slowly, and there may be several, of which a user knows which is meant.
+#: The order "auto" tries them in: a GPU before the processor. OpenCL is taken by its name alone: its devices are mostly
+#: those of the others, and of several a user knows which is meant.
 _PREFERRED: Final = ("cuda", "hip", "host")
 
 

@@ -1,7 +1,7 @@
 """The OpenCL backend: the driver compiles C++ for OpenCL 2021, PyOpenCL loads and launches.
 
-Any device of any installed driver will do. Of Intel's runtime for processors it is enough that its wheels are installed:
-their library is named to the loader of drivers here.
+Any device of any installed driver will do. Of Intel's runtime for processors it is enough that its wheels are
+installed: their library is named to the loader of drivers here.
 """
 
 from __future__ import annotations
@@ -131,11 +131,15 @@ def _find_device() -> Any:
     wanted = os.environ.get(_CHOICE, "")
     chosen = [device for device, name in zip(devices, names, strict=True) if wanted.lower() in name.lower()]
     if not devices:
-        raise BackendUnavailableError(f"no OpenCL device: no driver finds one; {_INSTALL} brings Intel's for processors")
+        raise BackendUnavailableError(
+            f"no OpenCL device: no driver finds one; {_INSTALL} brings Intel's for processors"
+        )
     if not chosen:
-        raise BackendUnavailableError(f"no OpenCL device is called {wanted!r} ({_CHOICE}); there are {', '.join(names)}")
+        raise BackendUnavailableError(
+            f"no OpenCL device is called {wanted!r} ({_CHOICE}); there are {', '.join(names)}"
+        )
     # In the order of the drivers among those of a kind.
-    return min(chosen, key=lambda device: (not device.type & cl.device_type.GPU))
+    return min(chosen, key=lambda device: not device.type & cl.device_type.GPU)
 
 
 def _require_language(device: Any) -> None:
@@ -146,7 +150,9 @@ def _require_language(device: Any) -> None:
     """
     # Intel's drivers compile it without saying so.
     if _EXTENSION not in device.extensions.split() and "Intel" not in device.platform.vendor:
-        raise BackendUnavailableError(f"the driver of {device.name.strip()} does not compile {_LANGUAGE} ({_EXTENSION})")
+        raise BackendUnavailableError(
+            f"the driver of {device.name.strip()} does not compile {_LANGUAGE} ({_EXTENSION})"
+        )
 
 
 # -- the compiler --------------------------------------------------------------------------------
@@ -215,7 +221,8 @@ class OpenclCompiler(Compiler):
     def compile(self, source: str, function: str, options: CompileOptions) -> Binary:
         if options.architecture:
             raise BackendUnavailableError(
-                f"backend opencl compiles for the device that is there, not for {options.architecture!r}: leave out --arch"
+                f"backend opencl compiles for the device that is there, not for {options.architecture!r}: leave out "
+                "--arch"
             )
         device = _find_device()
         _require_language(device)
@@ -453,9 +460,8 @@ class OpenclFunction(Function):
             return argument.for_kernel()
         if isinstance(argument, np.generic):
             return argument.tobytes()
-        raise LaunchError(
-            f"parameter {i} of {self.name} needs an {OpenclBuffer.__name__} or a NumPy scalar, given {in_words(argument)}"
-        )
+        wanted = f"an {OpenclBuffer.__name__} or a NumPy scalar"
+        raise LaunchError(f"parameter {i} of {self.name} needs {wanted}, given {in_words(argument)}")
 
     def _enqueue(self, kernel: Any, shape: LaunchShape) -> Any:
         threads = tuple(blocks * width for blocks, width in zip(shape.grid, shape.block, strict=True))

@@ -1,7 +1,8 @@
-"""A rendered source in C++ for OpenCL: what of CUDA's dialect the prelude cannot say in OpenCL's is put in other words.
+"""A rendered source in C++ for OpenCL: what of CUDA's dialect the prelude cannot say in OpenCL's, in other words.
 
-Pointers among a kernel's parameters get their address space. Dynamic shared memory becomes a further parameter, and for each
-array in constant memory there is one more kernel that copies it. ``long long``, of 128 bits in OpenCL, becomes ``long``.
+Pointers among a kernel's parameters get their address space. Dynamic shared memory becomes a further parameter, and
+for each array in constant memory there is one more kernel that copies it. ``long long``, of 128 bits in OpenCL, becomes
+``long``.
 """
 
 from __future__ import annotations

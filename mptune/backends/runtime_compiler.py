@@ -1,4 +1,4 @@
-"""Vendors' compilers in processes of their own: NVRTC and hiprtc, whose interfaces differ only in their names, and others.
+"""Vendors' compilers in processes of their own: NVRTC and hiprtc, whose functions are called alike, and others.
 
 A vendor's compiler is a library of a few hundred megabytes that may abort, hang or, as hiprtc does, race with itself
 when two threads use it. None of that may reach the process that holds the search, so each compilation runs in a process

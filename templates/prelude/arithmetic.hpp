@@ -116,7 +116,8 @@ MPTUNE_BFLOAT16_OPERATOR(divide, /)
     }                                                                                  \
     template <class A, class B, class = detail::enable_if_t<detail::is_own<A> && detail::is_number<B>>> \
     MPTUNE_INLINE A& operator op##=(A& a, B b) {                                       \
-        return a = static_cast<A>(a op b);                                             \
+        a = static_cast<detail::bare_t<A>>(a op b);                                                    \
+        return a;                                                                                      \
     }
 MPTUNE_OPERATOR(+, add)
 MPTUNE_OPERATOR(-, subtract)
@@ -164,11 +165,13 @@ MPTUNE_INLINE A operator+(A a) {
 }
 template <class A, class = detail::enable_if_t<detail::is_own<A>>>
 MPTUNE_INLINE A& operator++(A& a) {
-    return a = static_cast<A>(a + 1);
+    a = static_cast<detail::bare_t<A>>(a + 1);
+    return a;
 }
 template <class A, class = detail::enable_if_t<detail::is_own<A>>>
 MPTUNE_INLINE A& operator--(A& a) {
-    return a = static_cast<A>(a - 1);
+    a = static_cast<detail::bare_t<A>>(a - 1);
+    return a;
 }
 
 namespace detail {
@@ -180,7 +183,7 @@ MPTUNE_INLINE float fused(float a, float b, float c) {
     return MPTUNE_BUILTIN(fmaf)(a, b, c);
 }
 
-#if defined(MPTUNE_HIP) || defined(MPTUNE_HALF_VECTORS)
+#if defined(MPTUNE_HIP) || defined(MPTUNE_HALF_VECTORS) || (defined(MPTUNE_OPENCL) && defined(MPTUNE_NATIVE_HALF))
 MPTUNE_INLINE half fused(half a, half b, half c) {
     return half::from_native(__builtin_fmaf16(a.native(), b.native(), c.native()));
 }

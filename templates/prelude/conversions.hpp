@@ -47,6 +47,13 @@ MPTUNE_INLINE float round_to_odd(double x) {
 
 // a + b to odd, for a float fused multiply-add of narrower types, whose product is exact in float: the error of the
 // sum (Knuth's two-sum) tells on which side of the nearest float it lies.
+#if defined(MPTUNE_OPENCL)
+// There in double, which is exact for half; for bfloat16 unless b is below 2^-44 of a, a tie. The compilers of drivers take
+// a time exponential in the length of a chain of two-sums.
+MPTUNE_INLINE float sum_to_odd(float a, float b) {
+    return round_to_odd(static_cast<double>(a) + static_cast<double>(b));
+}
+#else
 MPTUNE_INLINE float sum_to_odd(float a, float b) {
     const float sum = a + b;
     const float without = sum - a;
@@ -56,6 +63,7 @@ MPTUNE_INLINE float sum_to_odd(float a, float b) {
     const int truncated = bits + ((bits_as<int>(error) ^ bits) >> 31);
     return bits_as<float>(select((error < 0) | (error > 0), truncated | 1, bits));
 }
+#endif
 
 // What rounds to any narrower type like the integer itself. A GPU may compute in double slowly, so there it is the
 // float towards zero with its last bit set where inexact.

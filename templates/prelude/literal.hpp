@@ -90,7 +90,8 @@ constexpr MPTUNE_INLINE literal operator-(literal a) {
     }                                                                                                          \
     template <class T, class = detail::enable_if_t<detail::is_number<T> && !detail::is_own<T>>>                \
     constexpr MPTUNE_INLINE T& operator op##=(T& a, literal b) {                                               \
-        return a = static_cast<T>(a op b);                                                                     \
+        a = static_cast<detail::bare_t<T>>(a op b);                                                            \
+        return a;                                                                                              \
     }
 MPTUNE_LITERAL_OPERATOR(+)
 MPTUNE_LITERAL_OPERATOR(-)

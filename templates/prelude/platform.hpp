@@ -201,6 +201,16 @@ MPTUNE_KIND(bfloat16, bf16)
 MPTUNE_KIND(float, fp32)
 MPTUNE_KIND(double, fp64)
 #undef MPTUNE_KIND
+#if defined(MPTUNE_OPENCL)
+template <class T>
+constexpr kind kind_of<__generic T> = kind_of<T>;
+template <class T>
+constexpr kind kind_of<__global T> = kind_of<T>;
+template <class T>
+constexpr kind kind_of<__local T> = kind_of<T>;
+template <class T>
+constexpr kind kind_of<__private T> = kind_of<T>;
+#endif
 
 template <class T>
 constexpr bool is_number = kind_of<T> != kind::none;

@@ -105,7 +105,7 @@ MPTUNE_INLINE unsigned short half_bits_of(double x) {
 }
 #endif
 
-#if defined(MPTUNE_HIP)
+#if defined(MPTUNE_HIP) || (defined(MPTUNE_OPENCL) && defined(MPTUNE_NATIVE_HALF))
 MPTUNE_INLINE _Float16 native_half(double x) {
     return static_cast<_Float16>(x);
 }

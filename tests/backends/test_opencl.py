@@ -45,7 +45,9 @@ def test_pointers_of_a_kernel_are_to_global_memory() -> None:
         "__device__ void helper(float* y);\n"
     )
     wanted = source.replace("    float*", "    __global float*")
-    assert body_of(source) == wanted.replace("const vec<", "__global const vec<").replace("const double", "__global const double")
+    assert body_of(source) == wanted.replace("const vec<", "__global const vec<").replace(
+        "const double", "__global const double"
+    )
 
 
 def test_dynamic_shared_memory_becomes_the_last_parameter() -> None:
@@ -97,7 +99,9 @@ def fake(*devices: tuple[str, int, str]) -> Any:
         SimpleNamespace(name=name, type=kind, extensions=extensions, platform=platform)
         for name, kind, extensions in devices
     ]
-    return SimpleNamespace(get_platforms=lambda: [platform], Error=RuntimeError, device_type=SimpleNamespace(GPU=4, CPU=2))
+    return SimpleNamespace(
+        get_platforms=lambda: [platform], Error=RuntimeError, device_type=SimpleNamespace(GPU=4, CPU=2)
+    )
 
 
 @pytest.mark.usefixtures("found_anew")
@@ -178,8 +182,8 @@ def test_the_wrong_number_of_arguments(backend: OpenclBackend) -> None:
     function = backend.device.load(backend.compiler.compile(prelude() + AXPY, "axpy", CompileOptions()))
     with pytest.raises(LaunchError, match="axpy has 4 parameters, given 1"):
         function.launch(LaunchShape((1, 1, 1), (4, 1, 1)), [np.float16(1)])
+    buffer = backend.device.allocate(64)
     with pytest.raises(LaunchError, match="parameter 3 of axpy"):
-        buffer = backend.device.allocate(64)
         function.launch(LaunchShape((1, 1, 1), (4, 1, 1)), [np.float16(1), buffer, buffer, np.int64(1)])
 
 
@@ -199,8 +203,21 @@ def test_enqueued_launches_run_one_after_the_other(backend: OpenclBackend) -> No
 def test_a_kernel_is_tuned_from_the_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    words = ("tune", "axpy", "--backend", "opencl", "--size", "smoke", "--max-error", "1e-3", "--budget", 6, "--seed", 0)
-    done = caller(monkeypatch, capfd)(*words, "--json", "--output", tmp_path / "axpy.db")
+    words = (
+        "tune",
+        "axpy",
+        "--backend",
+        "opencl",
+        "--size",
+        "smoke",
+        "--max-error",
+        "1e-3",
+        "--budget",
+        6,
+        "--seed",
+        0,
+    )
+    done = caller(monkeypatch, capfd)(*words, "--inputs", 1, "--verify", 0, "--json", "--output", tmp_path / "axpy.db")
     assert done.code == 0, done.err
     found = json.loads(done.out)
     assert found["backend"] == "opencl"
@@ -216,7 +233,9 @@ def test_a_fault_in_a_kernel_becomes_a_trial() -> None:
         template=template.replace("int i =", wild),
         constraints=["unroll == 1", "x_type == 'fp64'", "y_type == 'fp64'"],
     )
-    run = tune(kernel, backend="opencl", size="smoke", strategy="exhaustive", inputs=1, verify=0, on_warning=lambda _: None)
+    run = tune(
+        kernel, backend="opencl", size="smoke", strategy="exhaustive", inputs=1, verify=0, on_warning=lambda _: None
+    )
     statuses = {trial.configuration["block"]: trial.status for trial in run.trials}
     assert statuses[64] is Status.CRASH
     assert {statuses[block] for block in (32, 128, 256)} == {Status.OK}

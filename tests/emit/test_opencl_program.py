@@ -26,7 +26,7 @@ def _missing() -> str:
         return found.reason
     if GXX is None:
         return "g++ is not installed"
-    text = "#include <CL/opencl.hpp>\nint main() { return static_cast<int>(cl::Platform().getInfo<CL_PLATFORM_NAME>().size()); }"
+    text = "#include <CL/opencl.hpp>\nint main() { return cl::Platform().getInfo<CL_PLATFORM_NAME>().empty(); }"
     command = [GXX, "-std=c++17", "-DCL_HPP_TARGET_OPENCL_VERSION=300", "-x", "c++", "-", "-o", "/dev/null", "-lOpenCL"]
     built = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     return "OpenCL's headers or its loader are not installed" if built.returncode else ""
@@ -36,7 +36,9 @@ MISSING = _missing()
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING or "all is there")
 
 
-def program_of(kernel: Kernel, values: dict[str, object], folder: Path, sizes: Sizes | None = None) -> tuple[Path, float]:
+def program_of(
+    kernel: Kernel, values: dict[str, object], folder: Path, sizes: Sizes | None = None
+) -> tuple[Path, float]:
     """Return the emitted program of a configuration, built as it says, and the error that was measured."""
     backend = OpenclBackend()
     (trial,) = measured(kernel, values, sizes=sizes, backend=backend)
