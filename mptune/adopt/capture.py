@@ -7,6 +7,7 @@ and the last launch of every kernel and some between, and of what the program ta
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
@@ -44,6 +45,7 @@ __all__ = [
     "plain_name",
     "same_fields",
     "told_apart",
+    "wrong_numbers",
 ]
 
 #: Launches of a kernel whose data are kept, besides the first and the last.
@@ -66,6 +68,13 @@ _COUNTED: Final = re.compile(r"(?i)\s*times\b")
 _UNIT_BEFORE: Final = re.compile(rf"(?i)[\[(]\s*{_UNIT_TEXT}\s*[\])]|\bin {_UNIT_TEXT}")
 _CLOCK: Final = re.compile(r"\b\d?\d:\d\d")
 _NUMBER: Final = re.compile(r"[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?")
+_NOT_FINITE: Final = re.compile(r"(?i)(?<![\w.])[-+]?(?:nan|inf(?:inity)?)(?:\([^)]*\))?(?![\w.])")
+#: Lines on how far results are off, on how often something was done until they were not, and on where something is: a
+#: program with other types may print anything there.
+_NO_ANSWER: Final = re.compile(r"(?i)error|\berr\b|residu|\bdiff|deviat|toleranc|\biter|sweep|\bindex")
+#: Numbers are not alike that differ by more than such a part of the larger one; of whole numbers, which may be counts.
+_FAR: Final = 0.5
+_FAR_OF_WHOLE: Final = 0.9
 #: Of what a run printed, in messages.
 _LAST_LINES: Final = 3
 _RECORD: Final = "capture.json"
@@ -614,10 +623,58 @@ def told_apart(one: str, other: str, tolerance: float = 0.0) -> tuple[str, str] 
     heading = ""
     for a, b in zip(one.splitlines(), other.splitlines(), strict=False):
         if a != b and not _are_alike(a, b, heading, tolerance):
-            return a.strip()[:80], b.strip()[:80]
+            return _shown(a), _shown(b)
         if a.upper() != a.lower():
             heading = a
     return None
+
+
+def wrong_numbers(original: str, new: str, tolerance: float) -> tuple[str, str] | None:
+    """Return the first lines printed where the second program's numbers cannot be an answer; None if there are none.
+
+    They are not finite where the original's are, or are of another size altogether. Times and speeds do not count, nor
+    do errors and iterations.
+
+    Args:
+        original: what the first program printed.
+        new: what the second program printed.
+        tolerance: numbers are alike whose difference is below that, beside 1 or the largest that the first printed.
+    """
+    lines, others = original.splitlines(), new.splitlines()
+    if len(_NOT_FINITE.findall(new)) > len(_NOT_FINITE.findall(original)):
+        for a, b in itertools.zip_longest(lines, others, fillvalue=""):
+            if len(_NOT_FINITE.findall(b)) > len(_NOT_FINITE.findall(a)):
+                return _shown(a), _shown(b)
+    if len(lines) != len(others):  # which line is which is not known
+        return None
+    answers, new_answers = _answers(lines), _answers(others)
+    largest = max((abs(float(number)) for numbers in answers for number in numbers), default=0.0)
+    least = tolerance * min(1.0, largest)
+    for at, (numbers, new_numbers) in enumerate(zip(answers, new_answers, strict=True)):
+        is_alike = len(numbers) == len(new_numbers)
+        if is_alike and any(_are_far(a, b, least) for a, b in zip(numbers, new_numbers, strict=True)):
+            return _shown(lines[at]), _shown(others[at])
+    return None
+
+
+def _answers(lines: Iterable[str]) -> list[list[str]]:
+    """Return the numbers of each line that may be an answer, as they are written."""
+    heading, found = "", list[list[str]]()
+    for line in lines:
+        heading = line if any(map(str.isalpha, _NUMBER.sub("", line))) else heading
+        _, numbers = numbers_in(line, heading)
+        found.append([] if _NO_ANSWER.search(heading) else [number for number, is_time in numbers if not is_time])
+    return found
+
+
+def _are_far(one: str, other: str, least: float) -> bool:
+    a, b = float(one), float(other)
+    share = _FAR_OF_WHOLE if one.lstrip("+-").isdigit() and other.lstrip("+-").isdigit() else _FAR
+    return abs(a - b) > max(least, share * max(abs(a), abs(b)))
+
+
+def _shown(line: str) -> str:
+    return line.strip()[:80]
 
 
 def numbers_in(line: str, heading: str) -> tuple[list[str], list[tuple[str, bool]]]:

@@ -198,15 +198,17 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class RawUse:
-    """A place where the host uses more of memory than its numbers: its bytes, or its address as that of another type.
+    """A place where the host uses more of memory than its numbers: bytes, another type's address, the digits of a sum.
 
     Attributes:
         extent: what does so.
         type_class: the name of the class of the memory.
+        why: what is used, in words.
     """
 
     extent: Extent
     type_class: str
+    why: str = "more than its numbers are used"
 
 
 @dataclass(frozen=True, slots=True)
@@ -434,9 +436,13 @@ class _Finder:
         self._reads: dict[tuple[Extent, str], tuple[object, bool, bool]] = {}
         self._braced: dict[Extent, tuple[object, list[object], bool]] = {}
         self._raw: dict[tuple[Extent, object], None] = {}
+        #: Where the host adds up in a number, with that.
+        self._summed: dict[tuple[Extent, object], None] = {}
         #: What pointers to void are cast to, and where they are given to calls, by clang's name.
         self._typed: dict[str, list[object]] = {}
         self._given_raw: dict[str, Extent] = {}
+        #: Where a pointer to a field may lead to the others of its struct, and all of these.
+        self._reached: list[tuple[Extent, tuple[str, ...]]] = []
         self._follows: dict[object, list[object]] = {}
         self._types: dict[str, tuple[str, int]] = {"half": ("__half", 1), "nv_bfloat16": ("__nv_bfloat16", 1)}
         self._memory_types: dict[str, TypeSlot] = {}
@@ -773,9 +779,9 @@ class _Finder:
         elif kind == "INIT_LIST_EXPR":
             self._fill(self._initialised(above), node)
         elif kind == "BINARY_OPERATOR" and node.operator == "=":
-            self._assign(children[0], children[1], above)
+            self._assign(node, above)
         elif kind == "COMPOUND_ASSIGNMENT_OPERATOR" and self._in_loop(above):
-            self._updated.add(self._place(children[0]))
+            self._update(node, self._place(children[0]), above)
         elif kind == "RETURN_STMT" and children and self._function is not None:
             if is_pointer(self._function.node.cursor.result_type.get_canonical()):
                 self._merge((self._function.usr, "result"), self._place(children[0]))
@@ -864,11 +870,19 @@ class _Finder:
             if is_number and not is_literal and _bare(each).kind != "INIT_LIST_EXPR" and each.extent is not None:
                 self._braced.setdefault(each.extent, (place, list(self._values(each)), self._on_device))
 
-    def _assign(self, left: Node, right: Node, above: tuple[Node, ...]) -> None:
+    def _assign(self, node: Node, above: tuple[Node, ...]) -> None:
+        left, right = node.children
         if is_pointer(left.canonical):
             self._merge(self._place(left), self._place(right))
         elif self._in_loop(above) and (place := self._place(left)) is not None and place in self._values(right):
-            self._updated.add(place)
+            self._update(node, place, above)
+
+    def _update(self, node: Node, place: object, above: tuple[Node, ...]) -> None:
+        """Take in that a loop changes a number again and again."""
+        self._updated.add(place)
+        is_on_host = self._function is not None and not self._on_device
+        if is_on_host and node.extent is not None and not _is_each_once(node.children[0], above):
+            self._summed[node.extent, place] = None
 
     def _cast(self, node: Node) -> object:
         """Take in a cast to a floating-point type; return its node, None for any other."""
@@ -1008,6 +1022,8 @@ class _Finder:
                     self._note_raw(node, argument, element)
         if kind == "DECL_REF_EXPR" and node.canonical.kind.name == "POINTER":
             self._untyped(node, above)
+        if kind == "UNARY_OPERATOR" and node.operator == "&":
+            self._reaching(node, above)
         if kind not in ("UNEXPOSED_EXPR", *_CASTS) or not children:
             return
         inner, result = children[-1], node.canonical
@@ -1039,6 +1055,37 @@ class _Finder:
         is_given = parent.kind in ("CALL_EXPR", *_CASTS) and not self._is_for_any_type(node, above)
         if is_given and node.extent is not None:
             self._given_raw.setdefault(node.referenced.get_usr(), node.extent)
+
+    def _reaching(self, node: Node, above: tuple[Node, ...]) -> None:
+        """Take in the address of a field that is a number: counted on from there, it is that of the next field."""
+        field = _bare(node.children[0]).referenced
+        if node.extent is None or field is None or field.kind.name != "FIELD_DECL":
+            return
+        if scalar_of(field.type.get_canonical()) is None or is_pointer(field.type.get_canonical()):
+            return
+        parent = next((each for each in reversed(above) if each.kind not in _TRANSPARENT), None)
+        is_one = parent is not None and (parent.operator == "*" or self._is_given_one(parent, node.extent))
+        if not is_one and not self._is_for_any_type(node, above):
+            struct = field.semantic_parent.type.get_canonical()
+            self._reached.append((node.extent, tuple(_numbers_in(struct))))
+
+    def _is_given_one(self, parent: Node, address: Extent) -> bool:
+        """Whether a variable or parameter gets an address of which no more than the one number there is used."""
+        function, variable = self._function, parent.cursor if parent.kind == "VAR_DECL" else None
+        if parent.kind == "CALL_EXPR" and parent.referenced is not None:
+            called = parent.referenced.get_usr()
+            function = next((f for unit in self._program.units for f in unit.functions if f.usr == called), None)
+            given = zip(parent.arguments, function.parameters if function is not None else (), strict=False)
+            named = (own.cursor for each, own in given if each.extent is not None and address in each.extent)
+            variable = next(named, None)
+        if function is None or variable is None:
+            return False
+        uses = ones = 0
+        for each in function.block.walk():
+            uses += each.kind == "DECL_REF_EXPR" and each.referenced == variable
+            is_one = each.kind == "UNARY_OPERATOR" and each.operator == "*"
+            ones += is_one and _bare(each.children[0]).referenced == variable
+        return uses == ones
 
     def _is_to_reference(self, node: Node, inner: Node) -> bool:
         """Whether a cast is to a reference, which only its text says."""
@@ -1296,6 +1343,9 @@ class _Finder:
             groups.setdefault(self._root(_node(member.slot)), []).append(member)
         for pointer, extent in self._given_raw.items():
             self._raw.update(dict.fromkeys((extent, place) for place in self._typed.get(pointer, ())))
+        for extent, fields in self._reached:
+            if len({self._root(field) for field in fields}) > 1:
+                self._raw.update(dict.fromkeys((extent, field) for field in fields))
         kept: dict[object, str] = {}
         for node, reason in self._kept:
             kept.setdefault(self._root(node), reason)
@@ -1343,8 +1393,13 @@ class _Finder:
                 for extent, (place, values, is_device) in sorted(self._braced.items())
                 if (root := self._root(place)) in names
             ),
-            raw=tuple(
-                RawUse(extent, names[root]) for extent, place in self._raw if (root := self._root(place)) in names
+            raw=(
+                *(RawUse(extent, names[root]) for extent, place in self._raw if (root := self._root(place)) in names),
+                *(
+                    RawUse(extent, names[root], "the host adds up in it")
+                    for extent, place in self._summed
+                    if (root := self._root(place)) in names
+                ),
             ),
         )
 
@@ -1394,6 +1449,10 @@ class _Finder:
         return tuple(kernel.label for kernel in self._program.kernels if kernel.label in found)
 
 
+#: What clang calls a struct without a name.
+_NAMELESS: Final = re.compile(r" at [^()]*?([^/()]+:\d+):\d+\)")
+
+
 def told(members: Iterable[Member]) -> list[str]:
     """Return what has a type, each once, as the program calls it; what has no name by its place."""
     named: dict[str, None] = {}
@@ -1401,7 +1460,7 @@ def told(members: Iterable[Member]) -> list[str]:
     for each in members:
         if each.name and each.kind not in ("cast", "size"):
             name = f"{each.name}()" if each.kind == "result" else f"{each.function}.{each.name}".strip(".")
-            named[name] = None
+            named[_NAMELESS.sub(r" at \1)", name)] = None
         else:
             what = {"cast": f"({each.name})", "size": f"sizeof({each.name})"}.get(each.kind, f"a {each.kind}")
             nameless[f"{what} at {each.extent}"] = None
@@ -1464,6 +1523,18 @@ def _without_casts(node: Node) -> Node:
     while node.kind in (*_TRANSPARENT, *_CASTS) and node.children:
         node = node.children[-1]
     return node
+
+
+def _is_each_once(place: Node, above: Sequence[Node]) -> bool:
+    """Whether a loop over the elements of an array changes each of them, and none again and again."""
+    place = _bare(place)
+    loop = next((node for node in reversed(above) if node.kind in _LOOPS), None)
+    if loop is None or loop.kind != "FOR_STMT" or place.kind != "ARRAY_SUBSCRIPT_EXPR":
+        return False
+    counted = [child.cursor for child in loop.children[0].children if child.kind == "VAR_DECL"]
+    index = list(place.children[1].walk())
+    is_counted = any(each.referenced is not None and each.referenced in counted for each in index)
+    return is_counted and not any(each.operator in ("%", "/", ">>", "&") for each in index)
 
 
 def _is_other_memory(node: Node) -> bool:

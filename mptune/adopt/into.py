@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from mptune import __version__
 from mptune.accuracy.evaluate import evaluate_outputs
 from mptune.adopt.adopting import SOURCES
-from mptune.adopt.capture import Capture, Launch, Place, Structure, capture, told_apart
+from mptune.adopt.capture import Capture, Launch, Place, Structure, capture, told_apart, wrong_numbers
 from mptune.adopt.classes import TypeClasses, told, type_classes
 from mptune.adopt.findings import record_of
 from mptune.adopt.geometry import Block
@@ -168,6 +168,7 @@ def into(
         )
         tolerance = max(objective.limits.values(), default=_PRINTED)
         printed = told_apart(runs[0].output, runs[1].output, tolerance)
+        wrong = wrong_numbers(runs[0].output, runs[1].output, tolerance)
         limit = objective.limits.get("error", max(objective.limits.values(), default=math.inf))
         judged = _with_reduced(judged, found, limit, ours_left, left)
         written = compared_files(
@@ -178,6 +179,8 @@ def into(
             lambda new, old: _error_of_other(found, new, old),
         )
         judged = _with_files(judged, written, limit)
+        if wrong and judged["within"]:
+            judged["within"] = False
         times = _times((original, built), arguments, Path(scratch))
     others, left_out = _others(places, settings)
     made = _write(patched, places, others, settings)
@@ -208,6 +211,7 @@ def into(
             {"name": e.name, "how": e.how, "error": _finite(e.error), "within": _is_within(e, limit)} for e in written
         ],
         "printed": None if printed is None else dict(zip(("original", "patched"), printed, strict=True)),
+        "wrong": None if wrong is None else dict(zip(("original", "patched"), wrong, strict=True)),
         "check": {"original": runs[0].check, "patched": runs[1].check},
         "time_s": {"original": round(times[0], 4), "patched": round(times[1], 4)},
     }

@@ -126,7 +126,7 @@ class Patcher:
         self._settle_storage()
         for raw in self._classes.raw:
             if raw.type_class not in self._at_uses:
-                self._keep([raw.type_class], f"more than its numbers are used at {raw.extent}")
+                self._keep([raw.type_class], f"{raw.why} at {raw.extent}")
         for copy in self._classes.copies:
             self._settle_copy(copy)
         self._settle_texts()

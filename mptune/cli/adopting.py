@@ -239,7 +239,7 @@ def print_patched(document: Mapping[str, Any]) -> None:
         echo("\n" + table(("file it writes", "compared", "error"), rows) + "\n")
     if document["check"] == {"original": "passed", "patched": "failed"}:
         print_note("warning: the program's own check no longer passes: it may ask for more digits than the threshold")
-    if printed := document["printed"]:
+    if (printed := document["printed"]) and not document["wrong"]:
         print_note(
             f"warning: it prints {printed['patched']!r} where the original prints {printed['original']!r}, which is "
             "further apart than the threshold"
@@ -249,6 +249,11 @@ def print_patched(document: Mapping[str, Any]) -> None:
 
 def why_not_within(document: Mapping[str, Any]) -> str:
     """Say why a patched program cannot be claimed to be right."""
+    if wrong := document["wrong"]:
+        return (
+            f"{document['output']} is written, but NOT right: it prints {wrong['patched']!r} where the original prints "
+            f"{wrong['original']!r}"
+        )
     if document["not_judged"]:
         return f"{document['output']}: its answer could not be compared with the original's: {document['not_judged']}"
     limits = ", ".join(f"{name} <= {limit:g}" for name, limit in document["threshold"].items()) or "a finite error"

@@ -10,7 +10,18 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from mptune.adopt.capture import Allocation, Capture, Copy, Fill, Place, Scalar, Structure, capture, told_apart
+from mptune.adopt.capture import (
+    Allocation,
+    Capture,
+    Copy,
+    Fill,
+    Place,
+    Scalar,
+    Structure,
+    capture,
+    told_apart,
+    wrong_numbers,
+)
 from mptune.adopt.parsing import ProgramError, SourceFile
 from mptune.adopt.phases import files_in_phases
 from mptune.adopt.reading import read
@@ -247,6 +258,41 @@ def test_times_and_speeds_may_differ(one: str, other: str) -> None:
 )
 def test_results_beside_times_may_not_differ(one: str, other: str) -> None:
     assert told_apart(one, other) == (one.splitlines()[-1], other.splitlines()[-1])
+
+
+@pytest.mark.parametrize(
+    ("original", "new", "line"),
+    [
+        ("start\nsum 3.5", "start\nsum nan", 1),
+        ("sum 3.5", "sum -inf", 0),
+        ("sum 3.5", "sum 9.5", 0),
+        ("sum 3.5", "sum -3.5", 0),
+        ("energy 4.1e-21", "energy 0", 0),
+        ("total 4096000", "total 2048", 0),
+        ("x y\n1.5 2.5", "x y\n1.5 0.5", 1),
+    ],
+)
+def test_numbers_that_cannot_be_an_answer_are_told(original: str, new: str, line: int) -> None:
+    assert wrong_numbers(original, new, 1e-6) == (original.splitlines()[line], new.splitlines()[line])
+    assert wrong_numbers(new, new, 1e-6) is None
+
+
+@pytest.mark.parametrize(
+    ("original", "new"),
+    [
+        ("sum 3.5", "sum 3.4"),
+        ("Time: 3.5 ms", "Time: 0.5 ms"),
+        ("max error 1e-16", "max error 3e-8"),
+        ("iterations 57", "iterations 1000"),
+        ("residual\n1e-12", "residual\n1e-7"),
+        ("sum 1.5\nmomentum 1e-17", "sum 1.5\nmomentum -3e-8"),
+        ("cells above 0.5: 120", "cells above 0.5: 40"),
+        ("sum nan", "sum nan"),
+        ("step 1 max 2.5\nstep 2 max 0.5", "step 1 max 2.5"),
+    ],
+)
+def test_numbers_that_other_types_may_change_are_not(original: str, new: str) -> None:
+    assert wrong_numbers(original, new, 1e-6) is None
 
 
 def test_files_go_to_a_folder_of_their_own_and_times_may_differ(misbehaving: Built, tmp_path: Path) -> None:

@@ -346,6 +346,26 @@ def test_an_answer_over_the_threshold_is_not_claimed(
     assert (done.code, "give it with --into" in done.err) == (2, True)
 
 
+def test_printed_numbers_that_are_no_answer_are_exit_code_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(PROGRAMS / "cancelled.cu", tmp_path / "rod.cu")
+    adopt(AdoptSettings((tmp_path / "rod.cu",)), tmp_path / "adopted" / "rod")
+    run = run_of(tmp_path)
+    with RunFile.create(tmp_path / "run.db", run.info, run.state) as file:
+        for trial in run.trials:
+            file.add(trial)
+    command = caller(monkeypatch, capfd)
+    new = tmp_path / "new.cu"
+    words = ("emit", tmp_path / "run.db", "--into", tmp_path / "rod.cu", "-o", new, "--configuration", "1")
+    done = command(*words)
+    assert (done.code, new.is_file()) == (1, True), done.err
+    assert f"{new} is written, but NOT right: it prints 'step inf' where the original prints 'step 1e+10'" in done.err
+    document = json.loads(command(*words, "--json").out)
+    assert document["error"] < 1e-6
+    assert (document["within"], document["wrong"]["patched"]) == (False, "step inf")
+
+
 def test_an_answer_without_an_error_is_within_any_threshold(folder: Path) -> None:
     document = document_of(folder, run_of(folder, threshold=1e-15), 2)
     assert (document["error"], document["types"], document["within"]) == (0.0, [], True)
@@ -627,6 +647,26 @@ def test_what_the_host_uses_as_bytes_keeps_its_type(names: tuple[str, ...], plac
     assert made.notes == (
         f"{', '.join(names)}: double instead, since more than its numbers are used at host_bytes.cu:{place}",
     )
+
+
+def test_what_the_host_gets_at_from_one_field_on_keeps_its_type() -> None:
+    wanted = ("rate", "left", "slope", "low")
+    made = patched("host_pointers.cu", dict.fromkeys(wanted, "fp32"))
+    assert [made.types[name] for name in wanted] == ["fp64", "fp64", "fp32", "fp32"]
+    assert made.notes == (
+        "rate: double instead, since more than its numbers are used at host_pointers.cu:30",
+        "left: double instead, since more than its numbers are used at host_pointers.cu:34",
+    )
+
+
+def test_what_the_host_adds_up_in_keeps_its_type() -> None:
+    made = patched("host_sums.cu", dict.fromkeys(("total", "time", "parts", "weights"), "fp32"))
+    kept = {"total": "fp64", "time": "fp64", "parts": "fp32", "weights": "fp32"}
+    assert {name: made.types[name] for name in kept} == kept
+    assert sorted(made.notes) == [
+        "time: double instead, since the host adds up in it at host_sums.cu:27",
+        "total: double instead, since the host adds up in it at host_sums.cu:26",
+    ]
 
 
 def test_what_is_only_cleared_copied_and_allocated_as_bytes_changes_its_type() -> None:

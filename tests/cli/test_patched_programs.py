@@ -20,6 +20,7 @@ def test_blocks_are_told_along_the_axes_that_are_tuned(capsys: pytest.CaptureFix
         "threshold": {"NRMSE": 1e-3},
         "error": 2e-4,
         "printed": None,
+        "wrong": None,
         "written": [{"name": "u.csv", "how": "9 numbers in 3 lines of text", "error": 2e-4, "within": True}],
         "files": ["new.cu"],
     }
