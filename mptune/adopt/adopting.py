@@ -204,6 +204,7 @@ def _adopted(
         document = _document(made, folder, program, settings, captured, found, check.errors, time.monotonic() - began)
         document["program"] |= {"device": whole.device, "backend": compiled.backend}
         document |= {"zeroed": zeroed, "needed_only": needed_only, "draws": dataclasses.asdict(made.found.draws)}
+        document |= {"unvaried": list(made.found.unvaried), "zeros": list(made.found.zeros)}
         document["notes"] += [*_notes_of_parts(whole, captured, refused), *_notes_of_templates(made)]
         document["notes"] += [f"trials fail: {check.not_narrower}"] if check.not_narrower else []
         document["notes"] += [compiled.note] if compiled.note else []

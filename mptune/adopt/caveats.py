@@ -21,6 +21,11 @@ _SEVERAL: Final = 3
 
 def caveats(capture: Capture, found: Findings) -> Iterator[str]:
     """Say what the errors of runs leave out; each text has the word, by which runs know what it is about."""
+    if found.zeros:
+        yield (
+            f"errors are 0 in all types of {listed(found.zeros)}, which the program leaves all zero: give it arguments "
+            "or data with which it computes something else"
+        )
     for place in capture.taken_back:
         if name := found.left_out.get(place.allocation):
             yield (

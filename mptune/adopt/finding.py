@@ -25,6 +25,7 @@ from mptune.adopt.findings import (
     Findings,
     Geometry,
     record_of,
+    table_of,
 )
 from mptune.adopt.launched import (
     AXES,
@@ -127,16 +128,18 @@ def find(
     ]
     buffers, not_finite = _with_finite_inputs(known, buffers)
     tables = steps.tables_of(buffers)
-    constant = [f"{symbol.name}_given" for symbol in constants.values()]
-    varied = [name for name in constant if name in tables and tables[name].dtype.kind == "f" and tables[name].any()]
-    draws, calls = _drawn(calls, buffers, varied, roles, draws)
+    contents = {symbol.name: tables.get(table_of(symbol.name)) for symbol in constants.values()}
+    floating = [
+        name for name, table in contents.items() if table is not None and table.dtype.kind == "f" and table.any()
+    ]
+    draws, calls = _drawn(calls, buffers, floating, roles, draws)
     replayed = replay(
         calls,
         may_swap=_may_swap(buffers),
         text_of=lambda call, name, value: known.of_size(name, value) if call.function in roles else literal(value),
         written=known.of_steps,
         has_draws=draws.of == "numbers",
-        varied=varied if draws.of == "constants" else (),
+        varied=[*map(table_of, floating)] if draws.of == "constants" else (),
     )
     buffers = _with_fields(known, _moved(buffers, replayed.places))
     finite = {} if known.numbers.is_draft else dict(_finite(known, buffers))
@@ -163,7 +166,7 @@ def find(
         progress=progress,
         left_out=left_out,
         draws=draws,
-        varied=tuple(varied) if draws.of == "constants" else (),
+        constants=tuple(floating),
         notes=tuple(known.notes),
         layout=_layout(buffers, progress, kernels, known.numbers, [*replayed.lines, *finite, *not_finite]),
     )

@@ -26,6 +26,7 @@ __all__ = [
     "Findings",
     "Geometry",
     "record_of",
+    "table_of",
 ]
 
 #: How outputs are compared whose values have one sign, and those whose mean is less than such a share of the mean
@@ -238,7 +239,7 @@ class Findings:
         progress: the names of buffers that only tell the host how far a loop has come, which are no outputs.
         left_out: the variables in the device's memory of which a definition knows nothing, by their number.
         draws: what is changed for fresh inputs.
-        varied: the tables that are, of what is copied to variables of the device.
+        constants: the variables of the device that the program gives floating-point numbers.
         notes: what a user should know.
         layout: what runs of the program at other sizes have to have in common with this one.
     """
@@ -257,9 +258,33 @@ class Findings:
     progress: tuple[str, ...]
     left_out: Mapping[int, str]
     draws: Draws
-    varied: tuple[str, ...]
+    constants: tuple[str, ...]
     notes: tuple[str, ...]
     layout: str
+
+    @property
+    def varied(self) -> tuple[str, ...]:
+        """The tables that are changed, of what is copied to variables of the device."""
+        return tuple(map(table_of, self.constants)) if self.draws.of == "constants" else ()
+
+    @property
+    def unvaried(self) -> tuple[str, ...]:
+        """The variables of the device whose numbers are the same in every draw, though others change."""
+        return self.constants if self.draws.of == "data" else ()
+
+    @property
+    def zeros(self) -> tuple[str, ...]:
+        """The outputs of which the program left nothing but zeros."""
+        return tuple(
+            each.name
+            for each in self.buffers
+            if each.is_output and each.results and not any(part.any() for part in each.results.values())
+        )
+
+
+def table_of(constant: str) -> str:
+    """Return the name of the table of what a variable of the device is given."""
+    return f"{constant}_given"
 
 
 def record_of(memory: Memory) -> dict[str, Any]:

@@ -31,6 +31,9 @@ _OFFSETS: Final = (0, 1, 2, -1, -2)
 #: Sums have so many products of so many sizes at most; powers where there are few sizes.
 _MOST_PRODUCTS: Final = 3
 _MOST_SQUARED: Final = 2
+#: In a power, what a size is multiplied by, and how large an exponent may be.
+_EXPONENTS: Final = (1, 2, 3)
+_LARGEST_EXPONENT: Final = 40
 _ROUNDED: Final = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
@@ -145,7 +148,9 @@ def decided(runs: Sequence[Numbers]) -> dict[str, str]:
         changing[name] = _varied(runs, [run for run in others if run.seen[name].value != own.value])
         whole = [value for value in values if isinstance(value, int)]
         sizes = _of_it(runs, changing[name])
-        if len(whole) == len(runs) and (text := _product(whole, sizes) or _sum(whole, sizes, changing[name])):
+        if len(whole) == len(runs) and (
+            text := _product(whole, sizes) or _sum(whole, sizes, changing[name]) or _power(whole, sizes)
+        ):
             found[name] = text
             expressions[text] = whole
         else:
@@ -201,6 +206,18 @@ def _rounded(values: Sequence[int], expressions: Sequence[tuple[str, Sequence[in
             return f"({inner} + {width - 1}) // {width}"
         if all(value == product // width for value, product in zip(values, of_it, strict=True)):
             return f"{inner} // {width}" if inner.isidentifier() or "(" in inner else f"({inner}) // {width}"
+    return ""
+
+
+def _power(values: Sequence[int], sizes: Sequence[Mapping[str, int]]) -> str:
+    """Return a number times a power of two whose exponent is a size, which has these values; or nothing."""
+    for name, times in itertools.product(sizes[0], _EXPONENTS):
+        exponents = [times * one[name] for one in sizes]
+        if max(exponents) <= _LARGEST_EXPONENT and values[0] % 2 ** exponents[0] == 0:
+            factor = values[0] >> exponents[0]
+            if factor and all(v == factor << exponent for v, exponent in zip(values, exponents, strict=True)):
+                power = f"2 ** {name}" if times == 1 else f"2 ** ({times} * {name})"
+                return f"{factor} * {power}" if factor > 1 else power
     return ""
 
 

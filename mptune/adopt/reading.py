@@ -6,7 +6,7 @@ import bisect
 import dataclasses
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -190,6 +190,7 @@ class Declaration:
         arguments: of a function's template, as those of a kernel.
         calls: of instantiated device functions, in a function.
         memory: an element of a variable.
+        namespace: clang's name of what a struct is declared in.
     """
 
     kind: str
@@ -198,6 +199,7 @@ class Declaration:
     arguments: tuple[TemplateArgument, ...] = ()
     calls: tuple[TemplateCall, ...] = ()
     memory: Memory | None = None
+    namespace: str = ""
 
     @property
     def label(self) -> str:
@@ -340,6 +342,18 @@ class Program:
         raise KeyError(label)
 
 
+def _clashing(kernels: Iterable[Kernel]) -> Iterator[tuple[str, Refusal]]:
+    """Give the kernels that use structs of one name in several namespaces, by label, each with a refusal."""
+    for kernel in kernels:
+        known: dict[str, Declaration] = {}
+        for need in (need for need in kernel.needs if need.kind == "struct" and need.name):
+            other = known.setdefault(need.name, need)
+            if other.namespace != need.namespace:
+                what = f"uses a struct {need.name} beside another one of that name at {other.extent}"
+                yield kernel.label, Refusal(need.extent, what, "give one of the two another name", kernel.label)
+                break
+
+
 def paddings(program: Program) -> tuple[tuple[bool, ...], ...]:
     """Return for structs in the memory of a program's kernels which of their bytes are between fields."""
     parameters = [each for kernel in program.kernels for each in kernel.parameters]
@@ -388,14 +402,16 @@ def read(
     readers = [_UnitReader(unit) for unit in units]
     sources = {source.path: source for unit in units for source in unit.files()}
     launches = {(launch.extent, launch.kernel): launch for reader in readers for launch in reader.launches}
-    refusals = itertools.chain(refused, *(reader.refusals for reader in readers))
+    found_kernels = {kernel.label: kernel for reader in readers for kernel in reader.kernels}
+    clashing = dict(_clashing(found_kernels.values()))
+    refusals = itertools.chain(refused, *(reader.refusals for reader in readers), clashing.values())
     program = Program(
         sources=tuple(unit.path for unit in units),
         files=tuple(sources.values()),
         defines=dict(defines or {}),
         includes=tuple(includes),
         entry=next((reader.entry for reader in readers if reader.entry), None),
-        kernels=tuple({kernel.label: kernel for reader in readers for kernel in reader.kernels}.values()),
+        kernels=tuple(kernel for label, kernel in found_kernels.items() if label not in clashing),
         launches=tuple(launches.values()),
         calls=tuple({call.extent: call for reader in readers for call in reader.calls}.values()),
         # One line, and what is said of it, may come from several places in it.
@@ -725,7 +741,8 @@ class _UnitReader:
                 return None  # (each with its template arguments, see above; clang declares its own where they are used)
             return Declaration("prototype", cursor.spelling, self._with_semicolon(extent))
         if kind in _TYPES:
-            return Declaration("struct", cursor.spelling, self._with_semicolon(extent))
+            namespace = cursor.semantic_parent.get_usr()
+            return Declaration("struct", cursor.spelling, self._with_semicolon(extent), namespace=namespace)
         if kind in _TYPEDEFS:
             return Declaration("typedef", cursor.spelling, self._with_semicolon(extent))
         if kind == "ENUM_DECL":
@@ -839,7 +856,12 @@ def _unused_templates(unit: TranslationUnit) -> Iterator[str]:
 
 def _type_declaration(node: Node) -> Any:
     """Return the declaration of the type of a variable or expression; None for one that is built in."""
-    kind = node.canonical
+    return _declared_of(node.canonical)
+
+
+def _declared_of(kind: Any) -> Any:
+    """Return the declaration of a type, or of what it is an array of or points at; None if it is built in."""
+    kind = kind.get_canonical()
     while kind.kind.name in ("POINTER", "LVALUEREFERENCE", "INCOMPLETEARRAY", "CONSTANTARRAY"):
         kind = (kind.element_type if "ARRAY" in kind.kind.name else kind.get_pointee()).get_canonical()
     return kind.get_declaration() if kind.kind.name in ("RECORD", "ENUM") else None
@@ -851,8 +873,12 @@ def _fields(declaration: Any) -> list[Any]:
     if specialised is not None:  # (whose declaration has nothing in it)
         return list(specialised.fields)
     found = []
-    for child in declaration.get_children():
-        if child.kind.name in ("STRUCT_DECL", "UNION_DECL") and child.is_anonymous():
+    children = list(declaration.get_children())
+    # clang calls anonymous, too, what has no name but is the type of a field that has one.
+    fields = (child for child in children if child.kind.name == "FIELD_DECL" and child.spelling)
+    named = [declared for field in fields if (declared := _declared_of(field.type)) is not None]
+    for child in children:
+        if child.kind.name in ("STRUCT_DECL", "UNION_DECL") and child.is_anonymous() and child not in named:
             found.append((child.type.get_size(), _fields(child)))
         elif child.kind.name == "FIELD_DECL":
             found.append((child.type.get_size(), [child]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 import string
 import textwrap
@@ -17,7 +18,7 @@ from mptune.adopt.phases import in_phases, in_templates
 from mptune.adopt.reading import Declaration, Kernel, Parameter, Program, TemplateCall
 from mptune.adopt.rewriting import HIP_SHARED
 from mptune.adopt.tiling import UNROLL, of_templates, side_by_side, tiled
-from mptune.cplusplus import KEYWORDS
+from mptune.cplusplus import KEYWORDS, Token, tokens
 from mptune.precision import ARITHMETIC
 from mptune.prelude import short_intrinsics
 from mptune.reserved import prelude_names, why_reserved
@@ -166,7 +167,7 @@ def template(
         apart: its pointers to memory that it does not write to by another name, by the names under which a template is
             given them.
     """
-    edited = _Edited(program, classes, parameter_of)
+    edited = _Edited(program, classes, parameter_of, filled=frozenset(_structs_in(kernel.parameters)))
     function = f"{kernel.identifier}_kernel" if why_reserved(kernel.identifier) else kernel.identifier
     texts = (
         _in_kernel(edited.need(need), kernel.arguments) if need.kind == "macro" else edited.need(need)
@@ -232,7 +233,7 @@ def _passed(
             first.append(f"{parameter.element} {parameter.name} = {{}};")
             for each, struct in fields_of(parameter):
                 if each.flat not in nulls:
-                    passed[each.flat] = f"{edited.type_of(each, struct)}{each.flat}"
+                    passed[each.flat] = f"{edited.type_of(each, struct, kernel)}{each.flat}"
                     is_named = each.type != each.canonical and each.role == "scalar" and _WHOLE.fullmatch(each.element)
                     value = f"static_cast<decltype({each.name})>({each.flat})" if is_named else each.flat
                     first.append(f"{each.name} = {value};")
@@ -394,11 +395,15 @@ def layout_of(
     return found, -(-end // alignment) * alignment, alignment
 
 
-def class_of(classes: TypeClasses, name: str, owner: str) -> TypeClass | None:
-    """Return the class of a parameter of a function, or of a field of a struct (``field.grid.spacing``)."""
+def class_of(classes: TypeClasses, name: str, owner: str, kernel: str = "") -> TypeClass | None:
+    """Return the class of a parameter of a function, or of a field of a struct (``field.grid.spacing``).
+
+    Of several structs of one name it is that of one that a kernel uses, if its label is given.
+    """
     last = re.sub(r"\[.*", "", name.rpartition(".")[2])
     members = ((each, member) for each in classes.classes for member in each.members)
-    return next((each for each, m in members if m.name == last and m.function == owner and m.kind in _DECLARED), None)
+    found = [each for each, m in members if m.name == last and m.function == owner and m.kind in _DECLARED]
+    return next((each for each in found if kernel in each.kernels), next(iter(found), None))
 
 
 class _Edited:
@@ -410,8 +415,12 @@ class _Edited:
         keeps_unsigned: whether unsigned indices in them are meant to wrap.
     """
 
-    def __init__(self, program: Program, classes: TypeClasses, parameter_of: Mapping[str, str]) -> None:
+    def __init__(
+        self, program: Program, classes: TypeClasses, parameter_of: Mapping[str, str], filled: Collection[str]
+    ) -> None:
         self._program, self._classes, self._parameter_of = program, classes, parameter_of
+        #: Names of structs that are made empty, and then filled from parameters.
+        self._filled = filled
         self.used: set[str] = set()
         self.has_policy = self.keeps_unsigned = False
         variables = [need.extent for kernel in program.kernels for need in kernel.needs if need.kind == "variable"]
@@ -427,7 +436,10 @@ class _Edited:
     def need(self, need: Declaration) -> str:
         """Return the text of something that a kernel needs."""
         label = need.label if need.kind in ("function", "prototype") else None
-        text = self.of(need.extent, label, need.calls).text(need.extent).rstrip()
+        edits = self.of(need.extent, label, need.calls)
+        if need.kind == "struct" and need.name in self._filled:
+            self._let_be_filled(edits, need)
+        text = edits.text(need.extent).rstrip()
         if need.kind == "constant":  # what is static cannot be set from outside
             text = re.sub(r"\bstatic\s+", "", text)
         if not need.arguments:
@@ -436,6 +448,25 @@ class _Edited:
         return _without_parameters(
             re.sub(rf"\b{need.name}(?=\s*\()", _identifier(need.label), text, count=1), need.arguments
         )
+
+    def _let_be_filled(self, edits: Edits, struct: Declaration) -> None:
+        """Let a struct be made without arguments, and all of its fields be set: nothing in it is private."""
+        words = list(tokens(self._program.text(struct.extent)))
+        opening = next((index for index, word in enumerate(words) if word.text == "{"), len(words))
+
+        def place(word: Token) -> Extent:
+            start = struct.extent.start + word.start
+            return dataclasses.replace(struct.extent, start=start, end=start + len(word.text))
+
+        for index, word in enumerate(words[:-1]):
+            is_hidden = word.text in ("private", "protected") and words[index + 1].text == ":"
+            is_parameter = index > 0 and words[index - 1].text in ("<", ",")
+            is_class = index < opening and word.text == "class" and not is_parameter
+            if is_hidden or is_class:
+                edits.replace(place(word), "struct" if is_class else "public")
+        made_of = list(_constructors(words[opening:], struct.name))
+        if made_of and not any(map(_takes_nothing, made_of)):
+            edits.insert(struct.extent.file, place(words[opening]).end, f" {struct.name}() = default;")
 
     def of(self, piece: Extent, label: str | None, calls: Iterable[TemplateCall]) -> Edits:
         """Return the changes in a piece: of one function, or, with no label, whatever uses it."""
@@ -509,9 +540,9 @@ class _Edited:
                 edits.replace(dataclasses.replace(sign, start=last), ",")
                 start = sign.end
 
-    def type_of(self, field: Parameter, struct: str) -> str:
-        """Return the type of a field of a struct as that of a parameter."""
-        found = class_of(self._classes, field.name, struct)
+    def type_of(self, field: Parameter, struct: str, kernel: Kernel) -> str:
+        """Return the type of a field of a struct as that of a parameter of a kernel."""
+        found = class_of(self._classes, field.name, struct, kernel.label)
         type_of_it = field.element
         if found is not None and found.name in self._parameter_of:
             parameter = self._parameter_of[found.name]
@@ -519,6 +550,35 @@ class _Edited:
             type_of_it = f"{_OPEN}{parameter}{_CLOSE}"
         qualifier = "const " if field.canonical.startswith("const ") and field.is_pointer else ""
         return f"{qualifier}{type_of_it} *" if field.is_pointer else f"{type_of_it} "
+
+
+def _structs_in(parameters: Iterable[Parameter]) -> Iterator[str]:
+    """Yield the names of structs by value, and of those that are fields of them."""
+    for each in parameters:
+        if each.role == "struct":
+            yield each.struct.partition("<")[0]
+        yield from _structs_in(each.fields)
+
+
+def _constructors(body: Sequence[Token], name: str) -> Iterator[list[str]]:
+    """Yield the words of the parameters of each constructor of a struct, from its text from the brace on."""
+    braces = parentheses = 0
+    before = ""
+    for index, word in enumerate(body[:-1]):
+        is_named = word.text == name and body[index + 1].text == "(" and before != "~"
+        if is_named and braces == 1 and not parentheses:
+            rest = [each.text for each in body[index + 2 :]]
+            depths = itertools.accumulate((text == "(") - (text == ")") for text in rest)
+            yield rest[: next((at for at, depth in enumerate(depths) if depth < 0), len(rest))]
+        braces += (word.text == "{") - (word.text == "}")
+        parentheses += (word.text == "(") - (word.text == ")")
+        before = word.text
+
+
+def _takes_nothing(parameters: Sequence[str]) -> bool:
+    """Whether a constructor needs no arguments: it has no parameters, or the first has a value by default."""
+    first = list(itertools.takewhile(lambda word: word != ",", parameters))
+    return not parameters or first == ["void"] or "=" in first
 
 
 def _identifier(label: str) -> str:

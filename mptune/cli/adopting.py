@@ -164,7 +164,7 @@ def print_adopted(document: Mapping[str, Any]) -> None:
         )
     draws = document["draws"]
     share = f"by up to {100 * draws['by']:g}% " if draws["by"] else ""
-    echo(wrapped(f"fresh inputs change {share}{_CHANGED[draws['of']]}", "  "))
+    echo(wrapped(f"fresh inputs change {share}{_CHANGED[draws['of']]}{_unchanged(document)}", "  "))
     for why in document["no_sizes"]:
         echo(wrapped(why, "  "))
     for name, why in document["kept"].items():
@@ -191,6 +191,15 @@ _CHANGED = {
     "numbers": "each floating-point number that kernels are passed: it copies none to the device that may change",
     "nothing": "nothing, so that no winner is verified on inputs that the search has not seen",
 }
+
+
+def _unchanged(document: Mapping[str, Any]) -> str:
+    """Return what fresh inputs leave as it is, or why they change nothing."""
+    if document["unvaried"]:
+        return f", but not what it copies to variables of the device ({', '.join(document['unvaried'])})"
+    if document["draws"]["of"] == "nothing" and document["zeros"]:
+        return f"; {', '.join(document['zeros'])} {'is' if len(document['zeros']) == 1 else 'are'} all zero"
+    return ""
 
 
 def patched(run: Run, trial: Trial, objective: Objective, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -132,6 +132,24 @@ def test_what_is_copied_to_variables_of_the_device_counts_and_is_changed(tmp_pat
     assert not np.array_equal(fresh, other)
 
 
+def test_what_stays_where_data_change_and_answers_of_zeros_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, document = adopt(AdoptSettings((PROGRAM.with_name("constant_tables.cu"),)), tmp_path / "tables")
+    assert document["draws"]["of"] == "data"
+    assert document["unvaried"] == ["knots"]
+    print_adopted(document)
+    told = " ".join(capsys.readouterr().out.split())
+    assert "that the program copies to the device, but not what it copies to variables of the device (knots)" in told
+    text = PROGRAM.read_text().replace("height[i] = exp(", "height[i] = 0 * exp(")
+    (tmp_path / "nothing.cu").write_text(text.replace('"PASS" : "FAIL"', '"a" : "b"'))
+    _, document = adopt(AdoptSettings((tmp_path / "nothing.cu",), ("100", "2")), tmp_path / "nothing")
+    (zero,) = document["zeros"]
+    assert any(f"errors are 0 in all types of {zero}, which the program leaves" in each for each in document["caveats"])
+    print_adopted(document)
+    assert f"the search has not seen; {zero} is all zero" in " ".join(capsys.readouterr().out.split())
+
+
 def test_data_change_by_less_where_the_answer_would_be_of_another_size(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

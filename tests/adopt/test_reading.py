@@ -98,6 +98,11 @@ def refusals_of(name: str) -> str:
         ("cooperative_groups", r"kernel twice cannot be adopted: it uses cooperative groups; use threadIdx"),
         ("dynamic_parallelism", r"kernel outer cannot be adopted: it launches a kernel itself; launch from the host"),
         (
+            "namespaces",
+            r"namespaces.cu:9: kernel both cannot be adopted: it uses a struct Law beside another one of that name at "
+            r"namespaces.cu:6; give one of the two another name",
+        ),
+        (
             "cub_include",
             r"cub_include.cu:2: the program cannot be adopted: it includes cub/cub.cuh, which is not there; wr",
         ),

@@ -73,6 +73,27 @@ def test_a_sum_is_an_expression_where_a_further_run_shows_that_it_is_right() -> 
         decided([elements(100), elements(51)])
 
 
+def test_powers_of_two_are_expressions() -> None:
+    def powers(k: int) -> Numbers:
+        names = ("elements of u", "elements of v", "elements of w")
+        seen = {name: run(name, value).seen[name] for name, value in zip(names, (2**k, 3 * 2**k, 4**k), strict=True)}
+        seen["fill blocks"] = Seen(-(-(2**k) // 256), "", "", block=256)
+        return Numbers(sizes={"k": k}, is_draft=True, seen=seen)
+
+    texts = decided([powers(14), powers(9)])
+    assert texts == {
+        "elements of u": "2 ** k",
+        "elements of v": "3 * 2 ** k",
+        "elements of w": "2 ** (2 * k)",
+        "fill blocks": "(2 ** k + 255) // 256",
+    }
+    checked = Numbers(texts, {"k": 13})
+    for name, seen in powers(13).seen.items():
+        assert seen.value is not None
+        checked.text(name, [seen.value], "", block=seen.block)
+    checked.check()
+
+
 def test_a_number_depends_on_what_changes_it_alone() -> None:
     # 32 * n * (steps - 2), as long as the steps are 10.
     runs = [run("elements of u", 256 * n, n=n, steps=steps) for n, steps in ((8, 10), (5, 10), (8, 6))]

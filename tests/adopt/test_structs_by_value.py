@@ -81,6 +81,40 @@ def test_the_answer_is_that_of_the_arithmetic(
     assert least <= np.linalg.norm(found - exact) / np.linalg.norm(exact) < most
 
 
+@pytest.mark.parametrize(("precision", "most"), [("fp64", 1e-15), ("fp32", 1e-6), ("fp16", 1e-2), ("bf16", 1e-1)])
+def test_classes_are_made_by_constructors_and_have_private_numbers(
+    precision: str, most: float, closed: Application
+) -> None:
+    (found,) = adopted_answer(closed, precision).values()
+    exact = 0.7 * (1 + 0.01 * np.arange(300)) + 0.25
+    np.testing.assert_allclose(found.reshape(-1), exact, rtol=most)
+
+
+@pytest.fixture(scope="module")
+def closed(tmp_path_factory: pytest.TempPathFactory) -> Application:
+    folder = tmp_path_factory.mktemp("adopted") / "relax"
+    adopt(AdoptSettings((PROGRAM.with_name("closed_class.cu"),)), folder)
+    found = load_tunable(folder)
+    assert isinstance(found, Application)
+    return found
+
+
+def test_fields_of_structs_without_names_are_there_once(tmp_path: Path) -> None:
+    _, record = adopt(AdoptSettings((PROGRAM.with_name("nameless_structs.cu"),)), tmp_path / "warm")
+    found = load_tunable(tmp_path / "warm")
+    assert isinstance(found, Application)
+    names = [argument.name for argument in found.kernels["warm"].arguments]
+    assert sorted(names) == [
+        *("field", "law_high", "law_low", "law_now_rate", "law_now_rest", "law_taps_0_weight", "law_taps_1_weight"),
+        "n",
+    ]
+    told = [member for parameter in record["parameters"] for member in parameter["members"]]
+    assert "(unnamed struct at nameless_structs.cu:7).rate" in told
+    (answer,) = adopted_answer(found, "fp32").values()
+    x = 0.5 * (1 + np.arange(256) % 3) + 0.25
+    np.testing.assert_allclose(answer.reshape(-1), np.clip(2 * x - 0.5, 0, 1.5), rtol=1e-6)
+
+
 def test_what_the_answer_does_not_need_is_left_out(folder: Path, application: Application) -> None:
     record = json.loads((folder / "adopted.json").read_text())
     assert {k["name"]: k["launches"] for k in record["kernels"]} == {"begin": 1, "step_1": 42}

@@ -1,4 +1,4 @@
-// Signals of a fixed length, smoothed for some rounds, and a table whose length is a power of two.
+// Signals of a fixed length, smoothed for some rounds, and a table whose length no expression over arguments gives.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -21,7 +21,7 @@ __global__ void weigh(double* table, int entries) {
 
 int main(int argc, char** argv) {
     int signals = argc > 1 ? atoi(argv[1]) : 8, rounds = argc > 2 ? atoi(argv[2]) : 10;
-    int depth = argc > 3 ? atoi(argv[3]) : 6, entries = 1 << depth, n = signals * LENGTH;
+    int depth = argc > 3 ? atoi(argv[3]) : 6, entries = 56 + depth * 38 % 11, n = signals * LENGTH;
     std::vector<double> x(n), table(entries, 3.0);
     for (int i = 0; i < n; i++) x[i] = 1.0 + sin(0.1 * i);
     double total = 0.0, after = 0.0;
