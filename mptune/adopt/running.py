@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -271,6 +272,11 @@ def build_for_gpu(
         root, places = _mirrored(recorded, work)
         folders = [*(f"-I{_moved(each, root, work)}" for each in includes), *(f"-I{each}" for each in includes)]
         folders += [f"-I{each}" for each in dict.fromkeys(path.parent for path in texts)]
+        # The toolkit has no such header; alone in a folder, it takes in CUDA's own.
+        samples = work / "samples"
+        samples.mkdir()
+        shutil.copy(_layer() / "helper_cuda.h", samples)
+        folders.append(f"-I{samples}")
         openmp = ["-Xcompiler", "-fopenmp"] if any("omp.h" in text for text in texts.values()) else []
         parts = [(recorder, [*common, "-x", "c++", str(recorder)])]
         for path in sources:

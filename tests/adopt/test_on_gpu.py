@@ -72,11 +72,12 @@ def test_a_record_says_what_it_was_made_on(on_gpu: Capture, on_processor: Captur
 
 
 @needs_nvcc
-def test_files_find_each_others_device_functions(tmp_path: Path) -> None:
+def test_files_find_each_others_device_functions_and_headers_of_samples(tmp_path: Path) -> None:
     main = tmp_path / "main.cu"
     main.write_text(
+        '#include "helper_cuda.h"\n'
         "__device__ double twice(double);\n__global__ void k(double* x) { *x = twice(*x); }\n"
-        "int main() { double* x; cudaMalloc(&x, 8); k<<<1, 1>>>(x); return cudaFree(x); }\n"
+        "int main() { double* x; checkCudaErrors(cudaMalloc(&x, 8)); k<<<1, 1>>>(x); return cudaFree(x); }\n"
     )
     helper = tmp_path / "helper.cu"
     helper.write_text("__device__ double twice(double x) { return x + x; }\n")
