@@ -38,6 +38,7 @@ PRELUDE_FILES: Final[tuple[str, ...]] = (
     "pairs.hpp",
     "vector.hpp",
     "vector_members.hpp",
+    "neighbours.hpp",
     "intrinsics.hpp",
     "short_intrinsics.hpp",
     "cuda_functions.hpp",

@@ -26,5 +26,9 @@ struct function_defaults {
     }
 };
 
+// Whether the approx policy has an instruction for 16-bit types themselves.
+template <class F>
+constexpr bool is_rough_itself = false;
+
 }  // namespace detail
 }  // namespace mp

@@ -35,6 +35,30 @@ MPTUNE_INLINE literal evaluate(literal x) {
     return literal(evaluate<F, P>(x.value));
 }
 
+// Of every element of a vector. Results in 16 bits are left in float where a GPU rounds two of them at a time.
+template <class F, policy P, class T, int N>
+MPTUNE_INLINE vec<math_type<T>, N> evaluate_each(const vec<T, N>& x) {
+    using R = math_type<T>;
+#if defined(MPTUNE_CUDA)
+    if constexpr (is_own<R> && (P != policy::approx || !is_rough_itself<F>)) {
+        vec<float, N> wide;
+        MPTUNE_UNROLL
+        for (int i = 0; i < N; ++i) {
+            const float one = static_cast<float>(x.data[i]);
+            if constexpr (P == policy::approx) wide.data[i] = F::coarsely(one);
+            else wide.data[i] = F::template narrowly<R>(one);
+        }
+        return vec<R, N>(wide);
+    } else
+#endif
+    {
+        vec<R, N> result;
+        MPTUNE_UNROLL
+        for (int i = 0; i < N; ++i) result.data[i] = evaluate<F, P>(static_cast<R>(x.data[i]));
+        return result;
+    }
+}
+
 template <class F, policy P>
 MPTUNE_INLINE double evaluate(double x, double y) {
     return F::accurately(x, y);
@@ -62,10 +86,7 @@ MPTUNE_INLINE literal evaluate(literal x, literal y) {
     }                                                                                                  \
     template <policy P = policy::accurate, class T, int N>                                             \
     MPTUNE_INLINE vec<detail::math_type<T>, N> name(const vec<T, N>& x) {                              \
-        vec<detail::math_type<T>, N> result;                                                           \
-        MPTUNE_UNROLL                                                                                  \
-        for (int i = 0; i < N; ++i) result.data[i] = name<P>(x.data[i]);                               \
-        return result;                                                                                 \
+        return detail::evaluate_each<detail::name##_function, P>(x);                                   \
     }
 #define MPTUNE_MATH2(name)                                                                             \
     template <policy P = policy::accurate, class A, class B, class R = detail::math_type2<A, B>>       \
@@ -158,13 +179,68 @@ MPTUNE_INLINE bool signbit(T x) {
 // The sine and the cosine of x, or of x times pi.
 template <policy P = policy::accurate, class T, class S, class C>
 MPTUNE_INLINE void sincos(T x, S* sine, C* cosine) {
-    *sine = static_cast<S>(sin<P>(x));
-    *cosine = static_cast<C>(cos<P>(x));
+    *sine = static_cast<detail::bare_t<S>>(sin<P>(x));
+    *cosine = static_cast<detail::bare_t<C>>(cos<P>(x));
 }
-template <policy P = policy::accurate, class T, class S, class C>
+template <policy P = policy::accurate, class T, class S, class C, class = detail::enable_if_t<detail::is_number<T>>>
 MPTUNE_INLINE void sincospi(T x, S* sine, C* cosine) {
-    *sine = static_cast<S>(sinpi<P>(x));
-    *cosine = static_cast<C>(cospi<P>(x));
+#if defined(MPTUNE_GPU)
+    using R = detail::math_type<T>;
+    if constexpr (detail::have_one_reduction<R, P>) {
+        detail::wide_type<R> s, c;
+        detail::sine_and_cosine_of_half_turns(static_cast<detail::wide_type<R>>(x), &s, &c);
+        *sine = static_cast<S>(static_cast<R>(s));
+        *cosine = static_cast<C>(static_cast<R>(c));
+    } else
+#endif
+    {
+        *sine = static_cast<detail::bare_t<S>>(sinpi<P>(x));
+        *cosine = static_cast<detail::bare_t<C>>(cospi<P>(x));
+    }
+}
+template <policy P = policy::accurate, class T, class S, class C, int N>
+MPTUNE_INLINE void sincospi(const vec<T, N>& x, vec<S, N>* sine, vec<C, N>* cosine) {
+#if defined(MPTUNE_GPU)
+    using R = detail::math_type<T>;
+    if constexpr (detail::have_one_reduction<R, P>) {
+        vec<detail::wide_type<R>, N> s, c;
+        MPTUNE_UNROLL
+        for (int i = 0; i < N; ++i)
+            detail::sine_and_cosine_of_half_turns(static_cast<detail::wide_type<R>>(x.data[i]), &s.data[i], &c.data[i]);
+        *sine = vec<S, N>(vec<R, N>(s));
+        *cosine = vec<C, N>(vec<R, N>(c));
+    } else
+#endif
+    {
+        *sine = vec<S, N>(sinpi<P>(x));
+        *cosine = vec<C, N>(cospi<P>(x));
+    }
+}
+
+// sincos of an angle of a few turns at most, to a unit in the last place of the result or of 2^-16 if that is larger (in double
+// on a GPU to two, on the host as sincos): without the way that huge angles need, for which a GPU keeps an array in memory.
+template <policy P = policy::accurate, class T, class S, class C>
+MPTUNE_INLINE void sincos_bounded(T x, S* sine, C* cosine) {
+    using R = detail::math_type<T>;
+#if defined(MPTUNE_HOST)
+    constexpr bool is_short_already = detail::kind_of<R> == detail::kind::fp64;
+#else
+    constexpr bool is_short_already = false;
+#endif
+    if constexpr (P != policy::accurate || is_short_already) {
+        sincos<P>(x, sine, cosine);
+    } else {
+        // Half turns, and the angle that is lost where these are rounded.
+        using W = promoted<R, float>;
+        constexpr double pi = 3.141592653589793, rest_of_pi = 1.2246467991473532e-16;
+        const W angle = x, high = pi, low = (pi - static_cast<double>(high)) + rest_of_pi;
+        const W half_turns = angle * static_cast<W>(0.3183098861837907);
+        const W lost = fma(-low, half_turns, fma(-high, half_turns, angle));
+        W s, c;
+        sincospi<P>(half_turns, &s, &c);
+        *sine = static_cast<detail::bare_t<S>>(static_cast<R>(fma(lost, c, s)));
+        *cosine = static_cast<detail::bare_t<C>>(static_cast<R>(fma(-lost, s, c)));
+    }
 }
 
 // The length of a vector of three or four numbers, and one over it.

@@ -58,15 +58,13 @@ MPTUNE_DEVICE_FAST_FUNCTION(log10, __log10f(x))
 MPTUNE_DEVICE_FAST_FUNCTION(sin, __sinf(x))
 MPTUNE_DEVICE_FAST_FUNCTION(cos, __cosf(x))
 MPTUNE_DEVICE_FAST_FUNCTION(tan, quick_divide(__sinf(x), __cosf(x)))
-MPTUNE_DEVICE_FAST_FUNCTION(sqrt, quick_sqrt(x))
-MPTUNE_DEVICE_FAST_FUNCTION(rsqrt, quick_rsqrt(x))
+MPTUNE_DEVICE_FAST_FUNCTION(sinpi, __sinf(0x1.921fb6p1f * x))
+MPTUNE_DEVICE_FAST_FUNCTION(cospi, __cosf(0x1.921fb6p1f * x))
 MPTUNE_DEVICE_FAST_FUNCTION(sinh, 0.5f * (__expf(x) - __expf(-x)))
 MPTUNE_DEVICE_FAST_FUNCTION(cosh, 0.5f * (__expf(x) + __expf(-x)))
 MPTUNE_DEVICE_FAST_FUNCTION(exp10, __exp10f(x))
 MPTUNE_DEVICE_FUNCTION(expm1)
 MPTUNE_DEVICE_FUNCTION(log1p)
-MPTUNE_DEVICE_FUNCTION(sinpi)
-MPTUNE_DEVICE_FUNCTION(cospi)
 MPTUNE_DEVICE_FUNCTION(asinh)
 MPTUNE_DEVICE_FUNCTION(acosh)
 MPTUNE_DEVICE_FUNCTION(atanh)
@@ -87,6 +85,36 @@ MPTUNE_DEVICE_FUNCTION(ceil)
 MPTUNE_DEVICE_FUNCTION(round)
 MPTUNE_DEVICE_FUNCTION(rint)
 MPTUNE_DEVICE_FUNCTION(trunc)
+
+// The instructions take a subnormal number for zero, which no half is in float; for these they are good enough.
+#define MPTUNE_DEVICE_ROOT(name)                                                                \
+    struct name##_function : function_defaults<name##_function> {                               \
+        static MPTUNE_INLINE double accurately(double x) { return ::name(x); }                  \
+        static MPTUNE_INLINE float accurately(float x) { return ::name##f(x); }                 \
+        static MPTUNE_INLINE float quickly(float x) { return quick_##name(x); }                 \
+        template <class T>                                                                      \
+        static MPTUNE_INLINE float narrowly(float x) {                                          \
+            if constexpr (kind_of<T> == kind::fp16) return quickly(x);                          \
+            else return accurately(x);                                                          \
+        }                                                                                       \
+    };
+MPTUNE_DEVICE_ROOT(sqrt)
+MPTUNE_DEVICE_ROOT(rsqrt)
+#undef MPTUNE_DEVICE_ROOT
+
+// Sine and cosine of half turns, which reduce the angle once for both: for results of a type under a policy, unless there
+// are instructions for each; and the type that these are computed in.
+template <class T, policy P>
+constexpr bool have_one_reduction = P == policy::accurate || kind_of<T> == kind::fp64 ||
+                                    (P == policy::fast && kind_of<T> != kind::fp32);
+template <class T>
+using wide_type = choose_t<kind_of<T> == kind::fp64, double, float>;
+MPTUNE_INLINE void sine_and_cosine_of_half_turns(double x, double* sine, double* cosine) {
+    ::sincospi(x, sine, cosine);
+}
+MPTUNE_INLINE void sine_and_cosine_of_half_turns(float x, float* sine, float* cosine) {
+    ::sincospif(x, sine, cosine);
+}
 
 // The intrinsic's error, a few units in the last place of float, is far below half a unit of fp16 or bf16.
 struct exp_function : function_defaults<exp_function> {
@@ -142,6 +170,12 @@ struct tanh_function : function_defaults<tanh_function> {
 };
 
 #if defined(MPTUNE_CUDA)
+template <>
+constexpr bool is_rough_itself<exp_function> = true;
+template <>
+constexpr bool is_rough_itself<exp2_function> = true;
+template <>
+constexpr bool is_rough_itself<tanh_function> = true;
 // The product with log2(e) is rounded to the type, which is what makes this rough.
 MPTUNE_INLINE half exp_function::roughly(half x) {
     return exp2_function::roughly(multiply(x, half(1.44269504f)));

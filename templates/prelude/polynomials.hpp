@@ -226,6 +226,46 @@ MPTUNE_INLINE float coarse_cos(float x) {
     return -flipped(coarse_sin_reduced(a.r), a.flip);
 }
 
+// An angle in half turns without whole ones, from -1 to 1, and as far from the nearest zero of its sine: both are exact.
+MPTUNE_INLINE float without_turns(float x) {
+    return x - 2.0f * __builtin_rintf(0.5f * x);
+}
+MPTUNE_INLINE double without_turns(double x) {
+    return x - 2.0 * __builtin_rint(0.5 * x);
+}
+template <class T>
+MPTUNE_INLINE T from_zero(T half_turns) {
+    const T size = half_turns < T(0) ? -half_turns : half_turns;
+    return size > T(0.5) ? T(1) - size : size;
+}
+
+// sin(pi r), |r| <= 1/2: r p(r^2), 2^-27.5; the first coefficient is in two parts.
+MPTUNE_INLINE float quick_sinpi_reduced(float r) {
+    const float u = r * r;
+    const float s = polynomial(u, -0x1.4abbc2p2f, 0x1.4668bp1f, -0x1.324cccp-1f, 0x1.3db00ep-4f);
+    return r * (u * s - 0x1.bf232cp-24f) + r * 0x1.921fb6p1f;
+}
+// The same, 2^-13.2.
+MPTUNE_INLINE float coarse_sinpi_reduced(float r) {
+    return r * polynomial(r * r, 0x1.921492p1f, -0x1.4954e2p2f, 0x1.29cf4ep1f);
+}
+// 3 units in the last place for all numbers, as is its sibling. cos(pi x) = sin(pi (1/2 - |x|)).
+MPTUNE_INLINE float quick_sinpi(float x) {
+    const float h = without_turns(x);
+    return copy_sign(quick_sinpi_reduced(from_zero(h)), h);
+}
+MPTUNE_INLINE float quick_cospi(float x) {
+    return quick_sinpi_reduced(0.5f - absolute(without_turns(x)));
+}
+// 2^-12 of the result.
+MPTUNE_INLINE float coarse_sinpi(float x) {
+    const float h = without_turns(x);
+    return copy_sign(coarse_sinpi_reduced(from_zero(h)), h);
+}
+MPTUNE_INLINE float coarse_cospi(float x) {
+    return coarse_sinpi_reduced(0.5f - absolute(without_turns(x)));
+}
+
 // 4 units in the last place for |x| <= 2^20.
 MPTUNE_INLINE float quick_tan(float x) {
     return quick_sin(x) / quick_cos(x);
@@ -422,17 +462,37 @@ MPTUNE_INLINE _Float16 coarse_exp2(_Float16 x) {
     return unless_nan(x, scale_by_power(fused(r, F16(0x1.63p-1), r * q) + F16(1), n.bits));
 }
 
-// sin(x - offset pi), to 2^-10 for |x| <= 2^10; beyond, between -1 and 1. r + r^3 s(r^2), |r| <= 1.97: 2^-17.0. Rounded
-// so often, the number of half turns is off by an eighth.
+// r + r^3 s(r^2), |r| <= 1.97: 2^-17.0.
+MPTUNE_INLINE _Float16 coarse_sin_reduced(_Float16 r) {
+    const _Float16 u = r * r;
+    const _Float16 s = fused(fused(u, F16(-0x1.7540p-13), F16(0x1.0f80p-7)), u, F16(-0x1.5540p-3));
+    return fused(u * s, r, r);
+}
+// sin(x - offset pi), to 2^-10 for |x| <= 2^10; beyond, between -1 and 1. Rounded so often, the number of half turns is
+// off by an eighth.
 MPTUNE_INLINE _Float16 coarse_sin(_Float16 x, _Float16 offset) {
     const nearest_short nearest(fused(x, F16(0x1.46p-2), fused(x, F16(-0x1.9fp-15), -offset)));
     const _Float16 n = nearest.value + offset;
     const _Float16 angle = fused(n, F16(-0x1.fb4p-11), fused(n, F16(-0x1.92p1), x));
-    const _Float16 r = bounded(angle, F16(0x1.f8p0));
-    const _Float16 u = r * r;
-    const _Float16 s = fused(fused(u, F16(-0x1.7540p-13), F16(0x1.0f80p-7)), u, F16(-0x1.5540p-3));
-    const _Float16 sine = unless_nan(angle, fused(u * s, r, r));
+    const _Float16 sine = unless_nan(angle, coarse_sin_reduced(bounded(angle, F16(0x1.f8p0))));
     return half_of(bits_as<short>(sine) ^ (nearest.bits << 15));
+}
+
+// To 2^-10 for all numbers, as is its sibling.
+MPTUNE_INLINE _Float16 without_turns(_Float16 x) {
+    return fused(F16(-2), __builtin_rintf16(x * F16(0.5)), x);
+}
+MPTUNE_INLINE _Float16 coarse_sinpi_reduced(_Float16 r) {
+    return coarse_sin_reduced(fused(r, F16(0x1.92p1), r * F16(0x1.fb4p-11)));
+}
+MPTUNE_INLINE _Float16 coarse_sinpi(_Float16 x) {
+    const _Float16 h = without_turns(x), size = half_of(bits_as<short>(h) & 0x7fff);
+    const _Float16 sine = coarse_sinpi_reduced(select(size > F16(0.5), F16(1) - size, size));
+    return half_of(bits_as<short>(sine) | (bits_as<short>(h) & -0x8000));
+}
+MPTUNE_INLINE _Float16 coarse_cospi(_Float16 x) {
+    const _Float16 h = without_turns(x), size = half_of(bits_as<short>(h) & 0x7fff);
+    return coarse_sinpi_reduced(F16(0.5) - size);
 }
 
 // A first guess from the exponent and two Newton steps.

@@ -103,6 +103,18 @@ MPTUNE_OPERATION(fmax)
 #undef MPTUNE_OPERATION
 
 #if defined(MPTUNE_GPU)
+// Two neighbouring elements of what an operation in R takes; in a vector of that type they stand side by side already.
+template <class R, class A>
+MPTUNE_INLINE two<R> two_at(const A& a, int i) {
+    return both<R>(at(a, i), at(a, i + 1));
+}
+template <class R, int N>
+MPTUNE_INLINE two<R> two_at(const vec<R, N>& v, int i) {
+    two<R> result;
+    MPTUNE_COPY(&result, &v.data[i], sizeof(result));
+    return result;
+}
+
 template <class Operation, class T>
 constexpr bool goes_in_pairs = computes_in_pairs<T>;
 template <class T>
@@ -126,7 +138,7 @@ MPTUNE_INLINE vec<R, N> combine(const A&... a) {
     if constexpr (goes_in_pairs<Operation, R>) {
         MPTUNE_UNROLL
         for (; done < N - 1; done += 2)
-            unpack(&result.data[done], Operation::apply(both<R>(at(a, done), at(a, done + 1))...));
+            unpack(&result.data[done], Operation::apply(two_at<R>(a, done)...));
     }
 #endif
     MPTUNE_UNROLL

@@ -16,6 +16,11 @@ __device__ T every_function(T x, T y) {
     T s, c, w;
     mp::sincos<fast>(x, &s, &c);
     mp::sincospi(y, &x, &y);
+    mp::sincos_bounded(x, &s, &y);
+    vec<T, 3> sines, cosines;
+    mp::sincospi(vec<T, 3>(x, y, s), &sines, &cosines);
+    mp::sincospi<approx>(sines, &sines, &cosines);
+    x = sum(sines) + sum(cosines);
     x = mp::modf(x, &w) + w + s + c + mp::ldexp(y, mp::lround(x)) + mp::signbit(y) + mp::scalbn(x, 3);
     x = x + fmin(x, y) + fmax(x, y) + min(x, y) + max(x, y) + mp::abs(x);
     return isnan(x) || isinf(x) || !isfinite(x) ? T(0) : x;

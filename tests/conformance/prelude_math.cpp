@@ -123,6 +123,14 @@ EXTREMA(bfloat16)
 PARTS(double)
 PARTS(float)
 PARTS(half)
+#define BOUNDED(type)                                                                                     \
+    EXPORT void bounded_##type(const type* x, type* sine, type* cosine, long n) {                         \
+        for (long i = 0; i < n; ++i) mp::sincos_bounded(x[i], &sine[i], &cosine[i]);                      \
+    }
+BOUNDED(double)
+BOUNDED(float)
+BOUNDED(half)
+BOUNDED(bfloat16)
 EXPORT void of_vectors(const float* x, float* y) {
     const vec<float, 4> v = load<4>(x);
     store(y, mp::pow<mp::fast>(mp::sqrt(v), 2) + max(v, -v) + mp::hypot(v, v));

@@ -18,6 +18,37 @@ ARITHMETIC(half, 8)
 ARITHMETIC(bfloat16, 3)
 ARITHMETIC(bfloat16, 8)
 
+// Four neighbours of a thread, not aligned for two or aligned; and functions whose results are rounded in pairs.
+template <class T>
+__device__ void side_by_side(const T* x, T* y) {
+    constexpr int width = mp::abreast<4, T, float>;
+    using values = mp::neighbours<T, width>;
+    const int start = 6 * (blockIdx.x * blockDim.x + threadIdx.x);
+    #pragma unroll
+    for (int v = 0; v < 4 / width; ++v) {
+        const values own = mp::get_neighbours<width>(x + 1 + start + v * width, false);
+        const values changed = mp::fabs(own) - T(1);
+        mp::put_neighbours<width>(y + 1 + start + v * width, changed, false);
+        if (v == 0) y[start] = mp::nth(own, 0);
+    }
+}
+template <class T>
+__device__ void side_by_side_aligned(const T* x, T* y) {
+    constexpr int width = mp::abreast<4, T, float>;
+    const int start = 4 * (blockIdx.x * blockDim.x + threadIdx.x);
+    #pragma unroll
+    for (int i = start; i < start + 4; i += width) {
+        mp::put_neighbours<width>(y + i, mp::get_neighbours<width>(x + i, true) - T(1), true);
+    }
+}
+extern "C" __global__ void aligned_half(const half* x, half* y) { side_by_side_aligned(x, y); }
+extern "C" __global__ void neighbours_half(const half* x, half* y) { side_by_side(x, y); }
+extern "C" __global__ void neighbours_bfloat16(const bfloat16* x, bfloat16* y) { side_by_side(x, y); }
+extern "C" __global__ void neighbours_float(const float* x, float* y) {
+    static_assert(mp::abreast<4, float, double> == 1 && mp::abreast<3, half> == 1, "only pairs of 16 bits");
+    side_by_side(x, y);
+}
+
 template <class T>
 __device__ void comparisons(const T* x, unsigned char* y) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;

@@ -83,7 +83,7 @@ FAST = {
     **dict.fromkeys(("exp", "exp2"), 1.0),
     **dict.fromkeys(("log", "log2", "log10", "atan", "tanh"), 2.0),
     **dict.fromkeys(("sin", "cos"), 2.5),
-    **dict.fromkeys(("asin", "acos", "erf"), 3.0),
+    **dict.fromkeys(("asin", "acos", "erf", "sinpi", "cospi"), 3.0),
     **dict.fromkeys(("tan", "sinh", "cosh"), 4.0),
     "erfc": 5.0,
     "rsqrt": 1.5,
@@ -92,6 +92,7 @@ FAST = {
 APPROX = {
     **dict.fromkeys(("exp", "exp2", "log", "log2"), 0.7),
     **dict.fromkeys(("sin", "cos", "tan"), 0.85),
+    **dict.fromkeys(("sinpi", "cospi"), 0.75),
     "tanh": 0.75,
 }
 #: The same where the processor computes in fp16 itself.
@@ -215,7 +216,7 @@ def test_every_half_and_bfloat16_roughly(cpp, name, cpp_type):
     bound = APPROX.get(name, ONCE) if cpp_type == "half" else 0.55
     if cpp_type == "half" and ctypes.c_int.in_dll(cpp, "computes_in_half").value:
         bound = APPROX_IN_HALF.get(name, bound)
-        if name in ("sin", "cos"):
+        if name in ("sin", "cos", "sinpi", "cospi"):
             inside = np.isfinite(wide) & ~ignore
             assert np.abs(got[inside].astype(np.float64) - wanted[inside]).max() <= CIRCULAR_IN_HALF
             ignore = np.isfinite(wide)
@@ -240,6 +241,35 @@ def test_double_against_forty_digits(cpp, name):
         unit = np.ldexp(1.0, np.maximum(np.frexp(wanted)[1], -1021) - 53)
         error = np.abs((got - wanted) - rest) / unit
         assert error.max() <= bound, (x[error.argmax()], error.max())
+
+
+def test_sinpi_of_whole_numbers_is_a_zero_with_their_sign(cpp):
+    x = np.array([0.0, -0.0, 1, -1, 2, -2, 3, 4503599627370497, -4503599627370497, 1e300])
+    for cpp_type in ("double", "float"):
+        values = x[np.abs(x) < 1e9].astype(precision_of(cpp_type).dtype) if cpp_type == "float" else x
+        got = apply(cpp, "sinpi", "accurate", cpp_type, values)
+        assert not got.any()
+        assert np.array_equal(np.signbit(got), np.signbit(values))
+        turns = np.abs(apply(cpp, "cospi", "accurate", cpp_type, values))
+        assert (turns == 1).all()
+
+
+@pytest.mark.parametrize(("cpp_type", "bound"), [("double", 4.0), ("float", 1.05), ("half", ONCE), ("bfloat16", ONCE)])
+def test_sine_and_cosine_of_a_few_turns(cpp, cpp_type, bound):
+    precision = precision_of(cpp_type)
+    rng = np.random.default_rng(24)
+    near_zeros = rng.integers(-16, 17, 500) * (np.pi / 2) * (1 + rng.uniform(-4, 4, 500) * precision.unit_roundoff)
+    x = np.concatenate([rng.uniform(-26, 26, 1500), near_zeros, [0.0, -0.0, np.pi]]).astype(precision.dtype)
+    found = np.empty((2, x.size), precision.dtype)
+    getattr(cpp, f"bounded_{cpp_type}")(pointer(x), pointer(found[0]), pointer(found[1]), ctypes.c_long(x.size))
+    with mpmath.workdps(40):
+        for value, *both in zip(x.astype(np.float64), *found.astype(np.float64), strict=True):
+            for got, wanted in zip(both, (mpmath.sin(mpmath.mpf(value)), mpmath.cos(mpmath.mpf(value))), strict=True):
+                # Nearer to zero than that they are off by as much as there.
+                exponent = max(mpmath.frexp(wanted)[1], -16)
+                assert abs(mpmath.mpf(got) - wanted) <= bound * mpmath.ldexp(
+                    1, exponent - precision.significand_bits
+                ), value
 
 
 def pairs(cpp_type, n=40_000):

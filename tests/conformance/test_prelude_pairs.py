@@ -134,6 +134,29 @@ def test_arithmetic_rounds_every_element_once(where, cpp, width, ulps):
             assert_same(found[k], wanted[k], np.column_stack([np.full(a.size, k), a, b, c]))
 
 
+@pytest.mark.parametrize(
+    ("where", "cpp"), everywhere(("half",), ("bfloat16",), ("float",), host=[("half",), ("bfloat16",), ("float",)])
+)
+def test_neighbours_need_no_alignment(where, cpp):
+    precision = precision_of(cpp)
+    x = np.random.default_rng(3).standard_normal((BLOCK, 6)).astype(precision.dtype)
+    found = np.zeros_like(x)
+    run(where, f"neighbours_{cpp}", BLOCK, x, found)
+    with np.errstate(all="ignore"):
+        wanted = rounded(np.abs(x.astype(np.float64)) - 1, precision)
+    assert_same(found[:, 1:5], wanted[:, 1:5], x)
+    assert_same(found[:, 0], x[:, 1].astype(np.float64), x)
+    assert not found[:, 5].any()
+
+
+@pytest.mark.parametrize("where", everywhere((), host=[()]))
+def test_aligned_neighbours_move_together(where):
+    x = np.random.default_rng(4).standard_normal(4 * BLOCK).astype(np.float16)
+    found = np.zeros_like(x)
+    run(where, "aligned_half", BLOCK, x, found)
+    assert np.array_equal(found, x - np.float16(1))
+
+
 @pytest.mark.parametrize(("where", "cpp"), everywhere(("half",), ("bfloat16",)))
 def test_comparisons_are_those_of_numbers(where, cpp):
     pairs = operands(cpp, np.random.default_rng(0), 20_000)[:, :2]
@@ -218,6 +241,9 @@ def test_fp8_in_hardware_has_the_bits_of_fp8_in_software(source, target):
         cuda("sm_80", "arithmetic_bfloat16_8", {"fma.rn.bf16x2": 24, "min.bf16x2": 4, "max.bf16x2": 4}),
         cuda("sm_90", "arithmetic_half_8", {"add.f16x2": 8, "sub.f16x2": 8, "mul.f16x2": 4, "fma.rn.f16x2": 4}),
         cuda("sm_90", "arithmetic_bfloat16_8", {"add.bf16x2": 8, "mul.bf16x2": 4, "set.gt.u32.bf16x2": 4}),
+        cuda("sm_90", "neighbours_half", {"sub.f16x2": 2, "cvt.rn.f16x2.f32": 2}),
+        cuda("sm_90", "aligned_half", {"ld.global.u32": 2, "st.global.u32": 2, "sub.f16x2": 2}),
+        cuda("sm_90", "neighbours_bfloat16", {"sub.bf16x2": 2, "cvt.rn.bf16x2.f32": 2}),
         cuda("sm_80", "float_to_half", {"cvt.rn.f16x2.f32": 1, "cvt.rn.f16.f32": 1}),
         cuda("sm_80", "half_to_bfloat16", {"cvt.rn.bf16x2.f32": 1, "cvt.rn.bf16.f32": 1}),
         cuda("sm_89", "float_to_fp8_e4m3", {"cvt.rn.satfinite.e4m3x2.f32": 2}),
