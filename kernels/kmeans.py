@@ -45,7 +45,7 @@ kernel = Kernel(
         PrecisionParameter("distance_type", TYPES),
     ],
     # Any types go together: centres are few, and points often come in the type another program left them in.
-    constraints=["not use_shared or clusters * features * sizeof(distance_type) <= 48 * 1024"],
+    constraints=["not use_shared or clusters * ceildiv(features * sizeof(distance_type), 16) * 16 <= 48 * 1024"],
     arguments=[
         Out("distance", "n", precision="distance_type"),
         In("points", ("features", "n"), precision="point_type"),

@@ -24,6 +24,11 @@ KERNELS: dict[str, tuple[dict[str, Any], int, int]] = {
     "black_scholes": ({"vector_width": 8, "policy": "approx"}, 12, 1),
     "newton_raphson": ({"tile_size": 8}, 280, 0),
     "gemm": (GEMM, 64, 64),
+    "convolution2d": ({"tile_size_x": 1, "tile_size_y": 2, "vector_width": 4, "use_shared": True}, 12, 0),
+    "coulombic": ({"tile_size_x": 4, "tile_size_y": 2, "policy": "accurate"}, 4, 6),
+    "kmeans": ({"points_per_thread": 4, "use_shared": True}, 30, 0),
+    "lavamd": ({"tile_size": 4, "use_shared": True, "policy": "accurate"}, 8, 1),
+    "mriq": ({"tile_size": 4, "unroll": 1, "policy": "accurate"}, 4, 0),
 }
 
 

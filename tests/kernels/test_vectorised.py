@@ -21,11 +21,15 @@ WITH_FP16, WITHOUT_FP16, AVX2 = "sapphirerapids", "icelake-server", "x86-64-v3"
 INNER_LOOPS = (
     ("newton_raphson", "for (int v = 0; v < groups; ++v) {", {"tile_size": 4}),
     ("newton_raphson", "for (int v = 0; v < groups; ++v) {", {"tile_size": 8}),
-    ("mriq", "for (int i = 0; i < tile; ++i) {", {"tile_size": 4, "unroll": 1}),
-    ("mriq", "for (int i = 0; i < tile; ++i) {", {"tile_size": 16, "unroll": 1}),
-    ("coulombic", "for (int i = 0; i < columns; ++i) {", {"block_size_x": 32, "tile_size_x": 16, "tile_size_y": 1}),
-    ("kmeans", "for (int v = 0; v < run; ++v) {", {"points_per_thread": 4, "use_shared": False}),
-    ("kmeans", "for (int v = 0; v < run; ++v) {", {"points_per_thread": 16, "use_shared": False}),
+    ("mriq", "for (int i = 0; i < tile / width; ++i) {", {"tile_size": 4, "unroll": 1}),
+    ("mriq", "for (int i = 0; i < tile / width; ++i) {", {"tile_size": 16, "unroll": 1}),
+    (
+        "coulombic",
+        "for (int i = 0; i < columns / together; ++i) {",
+        {"block_size_x": 32, "tile_size_x": 16, "tile_size_y": 1},
+    ),
+    ("kmeans", "for (int v = 0; v < run / width; ++v) {", {"points_per_thread": 4, "use_shared": False}),
+    ("kmeans", "for (int v = 0; v < run / width; ++v) {", {"points_per_thread": 16, "use_shared": False}),
 )
 # Kernels without an inner loop: the loop over the threads of a block, in the prelude.
 THREAD_LOOP = "for (int x = first; x < first + threads.x; ++x) {"
