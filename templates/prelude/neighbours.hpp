@@ -1,5 +1,6 @@
 // Neighbouring elements that a template computes side by side: single ones on the host, whose compiler makes vectors of the
-// loop over them, and in OpenCL, and with CUDA and HIP pairs where there is a type of 16 bits, since it computes two of these at a time.
+// loop over them, and in OpenCL; with CUDA and HIP pairs where there is a type of 16 bits, of which a GPU computes two at
+// a time.
 
 namespace mp {
 namespace detail {
