@@ -41,6 +41,7 @@ __all__ = [
     "Scalar",
     "Structure",
     "capture",
+    "has_letters",
     "numbers_in",
     "plain_name",
     "same_fields",
@@ -624,7 +625,7 @@ def told_apart(one: str, other: str, tolerance: float = 0.0) -> tuple[str, str] 
     for a, b in zip(one.splitlines(), other.splitlines(), strict=False):
         if a != b and not _are_alike(a, b, heading, tolerance):
             return _shown(a), _shown(b)
-        if a.upper() != a.lower():
+        if has_letters(a):
             heading = a
     return None
 
@@ -661,7 +662,7 @@ def _answers(lines: Iterable[str]) -> list[list[str]]:
     """Return the numbers of each line that may be an answer, as they are written."""
     heading, found = "", list[list[str]]()
     for line in lines:
-        heading = line if any(map(str.isalpha, _NUMBER.sub("", line))) else heading
+        heading = line if has_letters(line) else heading
         _, numbers = numbers_in(line, heading)
         found.append([] if _NO_ANSWER.search(heading) else [number for number, is_time in numbers if not is_time])
     return found
@@ -675,6 +676,12 @@ def _are_far(one: str, other: str, least: float) -> bool:
 
 def _shown(line: str) -> str:
     return line.strip()[:80]
+
+
+def has_letters(line: str) -> bool:
+    """Whether a line has more than numbers, as headings do; the exponent of a number is none of its words."""
+    words = _NUMBER.sub("", line)
+    return words.upper() != words.lower()
 
 
 def numbers_in(line: str, heading: str) -> tuple[list[str], list[tuple[str, bool]]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -11,13 +11,17 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.adopt.capture import Capture, numbers_in, same_fields
+from mptune.adopt.capture import Capture, has_letters, numbers_in, same_fields
 from mptune.adopt.parsing import Node
 from mptune.adopt.reading import Program
 from mptune.adopt.running import Ran
 
 __all__ = ["Compared", "compared_files", "type_in_files"]
 
+#: Numbers of the new program, and of the original: shape ``(n_numbers,)`` each.
+Pair = tuple[NDArray[Any], NDArray[Any]]
+#: The same of a line, by column, but for times.
+Row = dict[int, tuple[float, float]]
 Errors = Callable[[NDArray[Any], NDArray[Any]], float]
 #: Characters that a text has none of.
 _BINARY: Final = re.compile(rb"[\x00-\x08\x0e-\x1f]")
@@ -137,20 +141,26 @@ def _of_texts(name: str, old: bytes, new: bytes, error_of: Errors) -> Compared:
     before, after = (each.decode("utf-8", "surrogateescape").splitlines() for each in (old, new))
     if len(before) != len(after):
         return Compared(name, f"{len(after):,} lines instead of {len(before):,}", None, False)
-    columns: dict[int, list[tuple[float, float]]] = {}
+    tables: dict[tuple[tuple[str, ...], tuple[str, ...], int], list[Row]] = {}  # by heading, words, how many numbers
     heading = ""
+    above: tuple[str, ...] = ()
     for number, (one, other) in enumerate(zip(before, after, strict=True), 1):
         words, numbers = numbers_in(one, heading)
         own_words, own_numbers = numbers_in(other, heading)
         if words != own_words:
             told = f"line {number} reads {other.strip()[:_SHOWN]!r} instead of {one.strip()[:_SHOWN]!r}"
             return Compared(name, told, None, False)
-        for column, ((a, is_time), (b, _)) in enumerate(zip(numbers, own_numbers, strict=True)):
-            if not is_time:
-                columns.setdefault(column, []).append((float(b), _nearest(float(b), a)))
-        heading = one if one.upper() != one.lower() else heading
-    count = sum(map(len, columns.values()))
-    error = max((error_of(*pair) for pair in _judged_together(columns)), default=0.0)
+        is_heading = has_letters(one)
+        if is_heading:
+            heading, above = one, tuple(words)
+        row = {
+            column: (float(b), _nearest(float(b), a))
+            for column, ((a, is_time), (b, _)) in enumerate(zip(numbers, own_numbers, strict=True))
+            if not is_time
+        }
+        tables.setdefault((() if is_heading else above, tuple(words), len(numbers)), []).append(row)
+    count = sum(len(row) for rows in tables.values() for row in rows)
+    error = max((error_of(*pair) for pair in _judged_together(tables.values())), default=0.0)
     return Compared(name, f"{count:,} numbers in {len(before):,} lines of text", error, True)
 
 
@@ -163,12 +173,58 @@ def _nearest(value: float, written: str) -> float:
     return value if not is_whole and abs(value - number) <= 1.001 * unit else number
 
 
-def _judged_together(columns: Mapping[int, list[tuple[float, float]]]) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    """Yield the numbers that are judged together, the new ones first: a column each, but for those nearly zero."""
-    arrays = {column: np.array(pairs).T for column, pairs in columns.items()}
-    changed = [pair for pair in arrays.values() if not np.array_equal(pair[0], pair[1])]
-    largest = max((float(np.abs(pair[1]).max()) for pair in changed), default=0.0)
-    alone = [pair for pair in changed if np.abs(pair[1]).max() > _NEARLY_ZERO * largest]
-    if len(columns) > _MOST_COLUMNS or len(alone) < len(changed):
-        alone = [np.concatenate(changed, axis=1)] if changed else []
-    yield from ((pair[0], pair[1]) for pair in alone)
+def _judged_together(tables: Iterable[Sequence[Row]]) -> Iterator[Pair]:
+    """Yield the numbers that are judged together: each column of lines that are alike, each number of other lines.
+
+    Lines that only have other words than each other, and are many, are rows of one table with names.
+
+    Args:
+        tables: the lines that have the same words, as many numbers, and the same heading.
+    """
+    labelled: dict[tuple[int, ...], list[Row]] = {}
+    blocks = []
+    for rows in tables:
+        if len(rows) > 1:
+            blocks.append(_changed(rows))
+        else:
+            labelled.setdefault(tuple(rows[0]), []).append(rows[0])
+    alone = []
+    for rows in labelled.values():
+        if len(rows) > _MOST_COLUMNS:
+            blocks.append(_changed(rows))
+        else:
+            alone += [pair for row in rows for pair in _changed([row])]
+    for columns in blocks:
+        if len(columns) > _MOST_COLUMNS:
+            yield _together(columns)
+        else:
+            yield from _each(columns, columns)
+    yield from _each(alone, [*alone, *(column for columns in blocks for column in columns)])
+
+
+def _each(columns: Sequence[Pair], beside: Sequence[Pair]) -> Iterator[Pair]:
+    """Yield columns one by one, but what is nearly zero beside others together with these."""
+    largest = max((_largest(pair) for pair in beside), default=0.0)
+    alone = [pair for pair in columns if _largest(pair) > _NEARLY_ZERO * largest]
+    yield from alone
+    if len(alone) < len(columns):
+        yield _together(beside)
+
+
+def _changed(rows: Sequence[Row]) -> list[Pair]:
+    """Return the columns of a table in which a number is another."""
+    numbers: dict[int, list[tuple[float, float]]] = {}
+    for row in rows:
+        for column, pair in row.items():
+            numbers.setdefault(column, []).append(pair)
+    columns = (np.array(pairs).T for pairs in numbers.values())
+    return [(new, old) for new, old in columns if not np.array_equal(new, old)]
+
+
+def _together(columns: Sequence[Pair]) -> Pair:
+    new, old = (np.concatenate(each) for each in zip(*columns, strict=True))
+    return new, old
+
+
+def _largest(pair: Pair) -> float:
+    return float(np.abs(pair[1]).max())

@@ -235,6 +235,7 @@ def test_a_program_that_does_something_else_the_second_time_is_told_apart(misbeh
         ("runtimes 0.1 0.2 0.3", "runtimes 0.2 0.1 0.5"),
         ("step time sum\n1 0.5 3", "step time sum\n1 0.25 3"),
         ("n  kernel (ms)\n10", "n  kernel (ms)\n12"),
+        ("kernel (ms)  sum\n1e-3 2\n1e-3 2", "kernel (ms)  sum\n1e-4 2\n1e-5 2"),
         ("Bandwidth: 120 GB/s, 3.5e9 updates/s", "Bandwidth: 110 GB/s, 3.1e9 updates/s"),
         ("Mon Nov 23 05:38:15 2026", "Mon Nov 23 05:39:01 2026"),
     ],

@@ -70,7 +70,46 @@ def test_a_column_is_judged_by_itself_unless_it_is_nearly_zero() -> None:
 
     for text in (old, old.replace(" 0.00", " 0.00000000000")):
         written_files._of_texts("out", text.encode(), new.encode(), count)
-    assert sizes == [8, 8, 16]
+    assert sizes == [8, 8, 8, 16]
+
+
+def relative(ours: NDArray[np.float64], theirs: NDArray[np.float64]) -> float:
+    return float(np.sqrt(np.sum((ours - theirs) ** 2) / np.sum(theirs**2)))
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("columns", [1, 3, 40])
+@pytest.mark.parametrize("heading", ["# receivers 48 samples 120000", "48 120000", "trace\n48 120000\nvalues"])
+def test_numbers_of_headings_are_not_pooled_with_columns(heading: str, columns: int, seed: int) -> None:
+    drawn = np.random.default_rng(seed)
+    old = 1e-2 * drawn.standard_normal((13, columns))
+    new = old * (1 + 1e-3 * drawn.standard_normal(old.shape))
+    texts = ["\n".join([heading, *(" ".join(f"{x:.14e}" for x in row) for row in table)]) for table in (old, new)]
+    found = written_files._of_texts("out", texts[0].encode(), texts[1].encode(), relative)
+    each = [relative(a, b) for a, b in zip(new.T, old.T, strict=True)] if columns < 16 else [relative(new, old)]
+    assert found.error == pytest.approx(max(each), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error"),
+    [
+        # A heading that is another is judged for itself, however small beside the columns.
+        ("# rate 0.5\n10\n20\n", "# rate 0.25\n10\n20\n", 0.5),
+        ("energy 1000\nloss 0.5\n", "energy 1000.5\nloss 0.25\n", 0.5),
+        # What stands below one heading is something else than what stands below another.
+        ("speed\n1000\n2000\nloss\n0.5\n0.5\n", "speed\n1001\n2000\nloss\n0.25\n0.25\n", 0.5),
+        # Nearly zero beside the other numbers: it is judged with these.
+        ("1.0\n1.0\n# loss 1e-17\n", "1.0\n0.5\n# loss 3e-17\n", np.sqrt(0.125)),
+        # Many lines with other words each are a table with names.
+        (
+            "".join(f"cell {'abcdefghijklmnopqrstuvwxyz'[i]} 0.5\n" for i in range(20)),
+            "".join(f"cell {'abcdefghijklmnopqrstuvwxyz'[i]} 0.25\n" for i in range(20)),
+            0.5,
+        ),
+    ],
+)
+def test_lines_that_are_not_alike_are_judged_by_themselves(old: str, new: str, error: float) -> None:
+    assert written_files._of_texts("out", old.encode(), new.encode(), relative).error == pytest.approx(error)
 
 
 def test_bytes_are_numbers_where_the_program_says_so(tmp_path: Path) -> None:
