@@ -76,6 +76,8 @@ def test_both_can_compile_and_run(mptune):
     found = {row["backend"]: row for row in json.loads(mptune("backends", "--json"))["backends"]}
     for name in BACKENDS:
         assert (found[name]["can_compile"], found[name]["can_run"]) == (True, True), found[name]
+        # What they compile must not be found in the cache by a real compiler.
+        assert found[name]["versions"][{"cuda": "nvrtc", "hip": "hiprtc"}[name]].startswith("0.")
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

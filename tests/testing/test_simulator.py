@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import inspect
+import re
 import sys
 
 import numpy as np
@@ -20,7 +21,7 @@ from mptune.testing.backends import source_of
 from mptune.testing.simulator import Misuse
 from mptune.testing.simulator.compiler import compile_source
 from mptune.testing.simulator.cuda import Driver, Runtime
-from mptune.testing.simulator.cupy import SimulatedCupy
+from mptune.testing.simulator.cupy import CupyEvent, CupyStream, SimulatedCupy, _RawKernel
 from mptune.testing.simulator.hip import SimulatedHip
 
 SHAPE = LaunchShape((1, 1, 1), (64, 1, 1))
@@ -243,10 +244,22 @@ class TestSignatures:
     @pytest.mark.filterwarnings("ignore")
     def test_those_of_cupy_s_classes(self):
         cupy = pytest.importorskip("cupy", reason='CuPy is not installed: pip install "mptune[cuda]"')
-        simulated = SimulatedCupy().modules["cupy"].cuda
-        for name in ("Device", "Stream", "Event", "UnownedMemory", "MemoryPointer", "get_elapsed_time"):
-            ours = getattr(simulated, name)
-            assert getattr(cupy.cuda, name).__init__.__doc__ or getattr(cupy.cuda, name).__doc__, ours
+        ours = SimulatedCupy().modules["cupy"]
+        classes = ("Device", "Stream", "Event", "UnownedMemory", "MemoryPointer", "get_elapsed_time")
+        pairs = [(getattr(ours.cuda, name), getattr(cupy.cuda, name)) for name in classes]
+        pairs += [(ours.RawModule, cupy.RawModule), (_RawKernel.__call__, cupy.RawKernel.__call__)]
+        pairs += [(getattr(CupyEvent, name), getattr(cupy.cuda.Event, name)) for name in ("record", "synchronize")]
+        pairs += [(getattr(CupyStream, name), getattr(cupy.cuda.Stream, name)) for name in ("use", "synchronize")]
+        for stand_in, real in pairs:
+            documented = [text.splitlines()[0] for text in (real.__init__.__doc__, real.__doc__)]
+            declared = next(line for line in documented if "(" in line and not line.startswith("Initialize"))
+            words = [
+                part.partition("=")[0].split()[-1] for part in re.search(r"\((.*)\)", declared)[1].split(", ") if part
+            ]
+            taken = [p for p in inspect.signature(stand_in).parameters.values() if p.name not in ("self", "shared_mem")]
+            known = [word for word in words if word != "self"]
+            assert {p.name for p in taken} <= set(known), declared
+            assert known[: len(taken)] == [p.name for p in taken] or any(p.kind is p.KEYWORD_ONLY for p in taken)
 
     def test_those_of_hip_python(self):
         try:

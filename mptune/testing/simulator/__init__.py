@@ -24,11 +24,13 @@ import shlex
 import shutil
 import subprocess
 import sys
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from mptune.backends.host_compiler import find_compiler
+from mptune.backends.processor import processor
 from mptune.testing.simulator.device import Failure, Misuse, SimulatedDevice
 
 __all__ = ["Failure", "Misuse", "SimulatedDevice", "environment"]
@@ -39,7 +41,7 @@ _LIBRARIES: Final = (
     "lib/libamdhip64.so",
     "lib/libhiprtc.so",
     "nvidia/cu13/lib/libnvrtc.so.13",
-    "nvidia/cu13/lib/libnvrtc-builtins.so.13.0",
+    "nvidia/cu13/lib/libnvrtc-builtins.so.0.{version}",
 )
 #: What importing CuPy and HIP Python does.
 _MODULES: Final = {
@@ -61,19 +63,21 @@ def environment(folder: Path) -> Mapping[str, str]:
         subprocess.CalledProcessError: it fails.
     """
     command = f"{shlex.quote(sys.executable)} -m mptune.testing.simulator.compiler"
-    define = f'-DCOMPILE="{command}"'
+    # Binaries are kept by the compiler's version: of no real one, of this text, and for this processor.
+    ours = Path(__file__).with_name("compiler.py").read_bytes()
+    version = zlib.crc32(ours + processor().fingerprint.encode()) >> 16
+    defines = (f'-DCOMPILE="{command}"', f"-DVERSION={version}")
     built = folder / "libsimulated.so"
     source = Path(__file__).with_name("libraries.cpp")
-    compiler = [*find_compiler().command, "-std=c++17", "-O1", "-shared", "-fPIC"]
-    subprocess.run([*compiler, define, str(source), "-o", str(built)], check=True)
-    for name in _LIBRARIES:
+    build = [*find_compiler().command, "-std=c++17", "-O1", "-shared", "-fPIC"]
+    subprocess.run([*build, *defines, str(source), "-o", str(built)], check=True)
+    for name in (library.format(version=version) for library in _LIBRARIES):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(built, folder / name)
     for name, text in _MODULES.items():
         (folder / f"{name}.py").write_text(f"import sys\n{text}\nsys.modules.update(simulated().modules)\n")
-    searched = {"PYTHONPATH": [str(folder), *sys.path], "LD_LIBRARY_PATH": [str(folder / "lib")]}
-    ours = {
-        name: ":".join([*filter(None, paths), *filter(None, [os.environ.get(name)])])
-        for name, paths in searched.items()
+    return {
+        "PYTHONPATH": ":".join([str(folder), *filter(None, sys.path)]),
+        "LD_LIBRARY_PATH": ":".join(filter(None, [str(folder / "lib"), os.environ.get("LD_LIBRARY_PATH")])),
+        "ROCM_PATH": str(folder),
     }
-    return {**ours, "ROCM_PATH": str(folder)}

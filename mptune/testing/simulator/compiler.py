@@ -17,7 +17,7 @@ __all__ = ["compile_source"]
 _BOUNDS: Final = r"(?:__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)\s*)?"
 _KERNEL: Final = re.compile(rf'extern\s+"C"\s+__global__\s+{_BOUNDS}void\s+{_BOUNDS}(\w+)\s*\(')
 _COMMENT: Final = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_HAS_ENTRY: Final = re.compile(r"^MPTUNE_HOST_ENTRY\(", re.MULTILINE)
+_ENTRY: Final = re.compile(r"^MPTUNE_HOST_ENTRY\((\w+)", re.MULTILINE)
 _ARCHITECTURE: Final = re.compile(r"--gpu-architecture=sm_\d+[af]?|--offload-arch=gfx[0-9a-f]+")
 #: What vendors' compilers take and a library for the processor does not need.
 _IGNORED: Final = ("--std=c++17", "-std=c++17", "-O3")
@@ -56,8 +56,10 @@ def compile_source(source: str, options: Sequence[str]) -> bytes:
     flags = [option for option in options if option not in _IGNORED and not _ARCHITECTURE.fullmatch(option)]
     if unknown := [flag for flag in flags if not flag.startswith(("-D", "-I"))]:
         raise CompileError(f"error: unrecognized option {unknown[0]}")
-    kernels = _KERNEL.findall(_COMMENT.sub("", source))
-    entry = "" if _HAS_ENTRY.search(source) or not kernels else f"MPTUNE_HOST_ENTRY({kernels[0]})\n"
+    entered = _ENTRY.findall(source)
+    # One with an entry may have a name that a macro makes.
+    kernels = list(dict.fromkeys([*entered, *_KERNEL.findall(_COMMENT.sub("", source))]))
+    entry = "" if entered or not kernels else f"MPTUNE_HOST_ENTRY({kernels[0]})\n"
     text = f"{source}\n{entry}{_ENTRIES}{''.join(f'SIMULATED({name})' for name in kernels)}\n"
     compiled = HostCompiler().compile(
         text, kernels[0] if kernels else "a source", CompileOptions(flags=("-O1", *flags), timeout_s=_TIMEOUT_S)

@@ -1,5 +1,6 @@
 // The functions that mptune calls in C: how many devices there are, and the runtime compilers, which hand a source to
-// the command COMPILE with a folder: it reads "source" and "options" there, writes "image", and prints the log.
+// the command COMPILE with a folder: it reads "source" and "options" there, writes "image", and prints the log. Their
+// version is 0.VERSION.
 
 #include <cstdlib>
 #include <cstring>
@@ -64,9 +65,9 @@ int cuDeviceGetCount(int* count) { return *count = devices("CUDA_VISIBLE_DEVICES
 int hipGetDeviceCount(int* count) { return *count = devices("HIP_VISIBLE_DEVICES"), done; }
 }
 
-#define RUNTIME_COMPILER(prefix, code, major_, minor_)                                                               \
+#define RUNTIME_COMPILER(prefix, code)                                                                                \
     extern "C" {                                                                                                     \
-    int prefix##Version(int* major, int* minor) { return *major = major_, *minor = minor_, done; }                   \
+    int prefix##Version(int* major, int* minor) { return *major = 0, *minor = VERSION, done; }                        \
     int prefix##CreateProgram(program** made, const char* source, const char*, int, const char**, const char**) {    \
         *made = new program{source, "", ""};                                                                         \
         return done;                                                                                                 \
@@ -81,5 +82,5 @@ int hipGetDeviceCount(int* count) { return *count = devices("HIP_VISIBLE_DEVICES
     int prefix##DestroyProgram(program** made) { return delete *made, done; }                                        \
     const char* prefix##GetErrorString(int found) { return found ? "it does not compile" : "no error"; }             \
     }
-RUNTIME_COMPILER(nvrtc, CUBIN, 13, 0)
-RUNTIME_COMPILER(hiprtc, Code, 7, 0)
+RUNTIME_COMPILER(nvrtc, CUBIN)
+RUNTIME_COMPILER(hiprtc, Code)
