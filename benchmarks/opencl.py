@@ -62,8 +62,6 @@ __kernel void axpy(__global y_type* restrict y, __global const x_type* restrict 
 
 def run_peer(kernel: Kernel, budget: int, seed: int) -> Outcome:
     """Tune with Kernel Tuner's OpenCL backend."""
-    # Kernel Tuner builds through PyOpenCL, which keeps binaries of its own.
-    os.environ["PYOPENCL_NO_CACHE"] = "1"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return run_kernel_tuner(
@@ -162,6 +160,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, help="write the page to this file")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     given = parser.parse_args(arguments)
+    # Kernel Tuner builds through PyOpenCL, which keeps binaries of its own; it looks at this when it is imported.
+    os.environ["PYOPENCL_NO_CACHE"] = "1"
     try:
         if not (found := get_backend("opencl").availability()).can_run:
             raise BackendUnavailableError(found.reason)
