@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from mptune.dialect import KERNEL_FUNCTION, comments_blanked, parameters_at
-from mptune.prelude import prelude
+from mptune.prelude import prelude, prelude_part, short_intrinsics
 
 __all__ = ["as_opencl"]
 
@@ -23,6 +23,9 @@ _DEFINITIONS: Final = "".join(f"#define {word} mptune_{word}\n" for word in _KEY
 _CONSTANT: Final = re.compile(r"\b__constant__\b[^;={}()]*?\b(\w+)\s*(?:\[[^\]]*\]\s*)*(?=[;={])")
 #: That a kernel takes what a definition declares: its parameters have other types here than CUDA's have.
 _DECLARED: Final = re.compile(r"static_assert\(mptune_declared::(?:holds|fits)<.*?\);", re.DOTALL)
+_WORD: Final = re.compile(r"\w+")
+#: Types that are declared with the functions of 16 bits.
+_PAIRS: Final = {"half2", "bfloat162"}
 _LONG_LONG: Final = re.compile(r"\blong\s+long\b")
 _LONG_LITERAL: Final = re.compile(r"\b(0[xX][\da-fA-F']+|\d[\d']*)([uU]?)(?:ll|LL)([uU]?)\b")
 
@@ -30,13 +33,15 @@ _LONG_LITERAL: Final = re.compile(r"\b(0[xX][\da-fA-F']+|\d[\d']*)([uU]?)(?:ll|L
 def as_opencl(source: str) -> str:
     """Return a rendered source as an OpenCL driver reads it; every line of the template keeps its number."""
     body = source.removeprefix(prelude())
-    before = _prelude() if len(body) < len(source) else ""
+    has_short = not (short_intrinsics() | _PAIRS).isdisjoint(_WORD.findall(body))
+    before = _prelude(has_short=has_short) if len(body) < len(source) else ""
     return f"{_DEFINITIONS}{before}{_body(body)}"
 
 
 @functools.cache
-def _prelude() -> str:
-    return _without_long_long(prelude())
+def _prelude(*, has_short: bool) -> str:
+    """Return the prelude; without the functions of 16 bits, which are a fifth of what a driver takes to compile it."""
+    return _without_long_long(prelude() if has_short else prelude().replace(prelude_part("short_intrinsics.hpp"), ""))
 
 
 def _body(body: str) -> str:

@@ -78,6 +78,13 @@ def test_lines_keep_their_numbers_and_the_prelude_comes_along() -> None:
     assert "#define local mptune_local" in translated
 
 
+def test_functions_of_16_bits_come_along_where_they_are_used() -> None:
+    source = f'{prelude()}\n#line 1 "f.cu"\nextern "C" __global__ void f(half* y) {{ y[0] = 1; }}\n'
+    assert "__hfma" not in as_opencl(source)
+    assert "__hfma" in as_opencl(source.replace("= 1;", "= mp::__hmul(y[0], y[0]);"))
+    assert "mptune_short" in as_opencl(source.replace("= 1;", "= mp::half2{y[0], y[1]}.x;"))
+
+
 # -- the device ----------------------------------------------------------------------------------
 
 
