@@ -93,15 +93,20 @@ extern "C" __global__ void awkward({{ x_type }}* y, const {{ x_type }}* x, {{ a_
 
 
 def run_of(
-    kernel: Kernel, trials: Sequence[Trial], sizes: Sizes | None = None, backend: Backend | None = None, **settings: Any
+    kernel: Kernel,
+    trials: Sequence[Trial],
+    sizes: Sizes | None = None,
+    backend: Backend | str | None = None,
+    **settings: Any,
 ) -> Run:
-    """Return a run that says it was made on this machine's processor unless told."""
-    backend = backend or HostBackend()
+    """Return a run that says it was made on this machine's processor unless told, or of a backend of another name."""
+    called = backend if isinstance(backend, str) else ""
+    backend = backend if isinstance(backend, Backend) else HostBackend()
     device = backend.describe()
     sizes = sizes or kernel.resolve_sizes()
     described = {
         "kernel": kernel.name,
-        "backend": device.backend,
+        "backend": called or device.backend,
         "device": device.name,
         "architecture": device.architecture,
         "versions": dict(device.versions),
