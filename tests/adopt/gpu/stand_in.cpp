@@ -1,6 +1,6 @@
 // Stands in for CUDA's runtime where there is no GPU: what nvcc compiled registers its kernels and variables with it. What
-// it calls the device's memory, the host cannot touch while no kernel or copy is at work. Kernels of recorded.cu run as the functions of
-// their names below.
+// it calls the device's memory, the host cannot touch while no kernel or copy is at work. What the kernels of recorded.cu
+// do, run() does.
 #include <cuda_runtime.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -469,7 +469,7 @@ void at_end() {
     record().end("normally");
 }
 
-// -- memory of a program ---------------------------------------------------------------------------
+// -- allocations, copies, fills ------------------------------------------------------------------
 
 // Where a variable is in the device's memory, which the host knows by another address; null if that cannot be had.
 void* address_of(const void* variable) {
@@ -489,8 +489,8 @@ void clear([[maybe_unused]] void* start, [[maybe_unused]] size_t bytes) {
 #endif
 }
 
-// The first that is allocated tells which device there is, and that memory may be gone when the program's end comes to
-// what is called last then: the host may have read it before.
+// Called when the device is first used. CUDA's runtime, which began after the record did, takes its memory away before the
+// record ends: what the host may have read there is told earlier, since what is registered last is called first.
 void begin_device() {
     static bool has_begun = false;
     if (has_begun || !record().is_on()) return;
