@@ -206,7 +206,10 @@ class SimulatedDevice:
         memory = self._inside(target, nbytes, "a fill")
         if not 0 <= byte < 256:
             raise Misuse(f"{byte} is no value of a byte")
-        self._enqueue("fill", stream, nbytes, lambda: self._write(memory, target, bytes([byte]) * nbytes))
+        if memory.pages is None:
+            self._enqueue("fill", stream, nbytes, lambda: self._write(memory, target, bytes([byte]) * nbytes))
+        else:
+            self._enqueue("fill", stream, nbytes, lambda: ctypes.memset(memory.part(target, nbytes), byte, nbytes))
 
     def address_of(self, here: int) -> int:
         """Return the device's address of an allocation's byte in this process.
