@@ -763,14 +763,23 @@ def declarators(text: str, place: Extent) -> tuple[list[str], list[Extent]]:
 
 
 def _beginning(text: str, place: Extent) -> str:
-    """Return what a declaration has before its type (``static const``)."""
+    """Return what a declaration has before its type (``static const``, ``std::vector<``)."""
     return re.split(r"[;{}]|\n\s*#.*\n|//.*", text[max(0, place.start - 200) : place.start])[-1]
 
 
+def _end(text: str, place: Extent, beginning: str) -> str:
+    """Return what stands between a type and what is declared: it closes the templates that the type is given to."""
+    closed = re.match(rf"(?:\s*(?:\[\])?\s*>){{{beginning.count('<')}}}", text[place.end :])
+    return closed[0] if closed is not None else ""
+
+
 def can_split(text: str, place: Extent) -> bool:
-    """Whether the declaration that begins with a type can be written as several."""
+    """Whether the declaration that begins with a type, or with a template of it, can be written as several."""
     names, commas = declarators(text, place)
-    return len(names) == len(commas) + 1 and re.fullmatch(r"[\w\s]*", _beginning(text, place)) is not None
+    beginning = _beginning(text, place)
+    is_known = re.fullmatch(r"(?:\w|\s|::|<)*", beginning) is not None
+    is_closed = _end(text, place, beginning).count(">") == beginning.count("<")
+    return len(names) == len(commas) + 1 and is_known and is_closed
 
 
 def with_types(text: str, place: Extent, new: Mapping[str, str]) -> dict[Extent, str]:
@@ -780,12 +789,13 @@ def with_types(text: str, place: Extent, new: Mapping[str, str]) -> dict[Extent,
     types = [new.get(name, spelled) for name in names]
     changes = {place: types[0]} if types[0] != spelled else {}
     beginning = _beginning(text, place)
+    closed = _end(text, place, beginning)
     indent = re.search(r"\n([ \t]*)[^\n]*$", beginning)
     for comma, (before, after) in zip(commas, itertools.pairwise(types), strict=False):
         if before != after:
             blank = re.match(r"\s*", text[comma.end :])
             end = comma.end + (blank.end() if blank else 0)
-            split = f";\n{indent[1] if indent else ''}{beginning.lstrip()}{after} "
+            split = f";\n{indent[1] if indent else ''}{beginning.lstrip()}{after}{closed} "
             changes[Extent(comma.file, comma.start, end, comma.line)] = split
     return changes
 

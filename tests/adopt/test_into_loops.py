@@ -96,6 +96,35 @@ USES = {
 }
 
 
+LISTS = {
+    "std::vector<double> a(n, 1.0), b(n), c(n);": "std::vector<double> a(n, 1.0); std::vector<float> b(n), c(n);",
+    "std::vector<double> b(n), a(n, 1.0), c{1.0, 2.0};": (
+        "std::vector<float> b(n); std::vector<double> a(n, 1.0); std::vector<float> c{1.0, 2.0};"
+    ),
+    "std::unique_ptr<double[]> b(new double[n]), a(new double[n]);": (
+        "std::unique_ptr<float[]> b(new float[n]); std::unique_ptr<double[]> a(new double[n]);"
+    ),
+    # A label is no part of a declaration.
+    "goto here; here: std::vector<double> b(n), a(n);": "",
+}
+
+
+@pytest.mark.parametrize("declared", LISTS)
+def test_lists_of_arrays_are_split_where_some_keep_their_type(tmp_path: Path, declared: str) -> None:
+    path = tmp_path / "lists.cpp"
+    pointer = "&a[0]" if "unique" in declared else "a.data()"
+    path.write_text(
+        "#include <cstdio>\n#include <memory>\n#include <vector>\nint main() {\n    const int n = 9;\n"
+        f"    {declared}\n#pragma omp parallel for\n    for (int i = 0; i < n; ++i) b[i] = 0.5 * i + a[i];\n"
+        + ("#pragma omp parallel for\n    for (int i = 0; i < n; ++i) c[i] = b[i];\n" if " c" in declared else "")
+        + f"    std::fwrite({pointer}, sizeof(double), n, stdout);\n}}\n"
+    )
+    made = narrowed(path)
+    text = made.changed[0].text
+    assert (LISTS[declared] or declared) in text, made.notes
+    assert any("is of others, too" in note for note in made.notes) == (not LISTS[declared])
+
+
 def test_arrays_keep_their_type_where_more_is_done_with_them(tmp_path: Path) -> None:
     path = tmp_path / "uses.cpp"
     functions = [
