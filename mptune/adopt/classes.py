@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mptune.adopt.parsing import Extent, Function, Node, TemplateArgument, TranslationUnit, specialisation_of
-from mptune.adopt.reading import Memory, Parameter, Program
+from mptune.adopt.reading import VECTOR, Memory, Parameter, Program
 from mptune.cplusplus import Token, tokens
 
 __all__ = [
@@ -348,7 +348,6 @@ def type_classes(program: Program) -> TypeClasses:
 
 
 _SCALARS: Final = ("double", "float", "long double", "__half", "__nv_bfloat16")
-_VECTOR: Final = re.compile(r"(double|float|__half)([1234])")
 _QUALIFIERS: Final = re.compile(r"\b(const|volatile|struct|__restrict)\b")
 _TRANSPARENT: Final = ("UNEXPOSED_EXPR", "PAREN_EXPR")
 _VARIABLES: Final = ("DECL_REF_EXPR", "MEMBER_REF_EXPR", "ARRAY_SUBSCRIPT_EXPR")
@@ -391,7 +390,7 @@ def scalar_of(canonical: Any) -> tuple[str, int] | None:
     name = _QUALIFIERS.sub("", canonical.spelling).strip()
     if name in _SCALARS:
         return name, 1
-    vector = _VECTOR.fullmatch(name)
+    vector = VECTOR.fullmatch(name)
     return (vector[1], int(vector[2])) if vector else None
 
 
@@ -478,13 +477,18 @@ class _Finder:
                 if need.memory is not None:
                     found[need.memory.name] = need.memory
         for memory in found.values():
-            has_one_type = bool(memory.fields) and not memory.is_mixed
+            why = ""
+            if not memory.fields or memory.is_mixed:
+                why = f"an array of {memory.name} has other things in it, too"
+            elif memory.has_gaps_in_others:
+                aligned = f"aligned to {memory.alignment} bytes"
+                why = f"an array of {memory.name}, {aligned}, would have gaps between shorter numbers"
             for field in memory.declared:
                 self._in_memory.append(field)
-                if has_one_type:
-                    self._merge(memory.declared[0], field)
+                if why:
+                    self._kept.append((field, why))
                 else:
-                    self._kept.append((field, f"an array of {memory.name} has other things in it, too"))
+                    self._merge(memory.declared[0], field)
 
     # -- declarations ------------------------------------------------------------------------------------------------
 
@@ -499,7 +503,7 @@ class _Finder:
                 self._types[name] = (body, 1)
             elif body in self._types:
                 self._types[name] = self._types[body]
-            elif vector := _VECTOR.fullmatch(body):
+            elif vector := VECTOR.fullmatch(body):
                 self._types[name] = (vector[1], int(vector[2]))
         previous: Node | None = None
         for node in unit.top:
@@ -618,7 +622,7 @@ class _Finder:
     def _spelled(self, type_name: str) -> tuple[str, int] | None:
         if type_name in _SCALARS:
             return type_name, 1
-        vector = _VECTOR.fullmatch(type_name)
+        vector = VECTOR.fullmatch(type_name)
         return (vector[1], int(vector[2])) if vector else self._types.get(type_name)
 
     @property
@@ -684,7 +688,7 @@ class _Finder:
             end = token.start + len(token.text)
             if token.text == "long" and index + 1 < len(words) and words[index + 1].text == "double":
                 end = words[index + 1].start + len("double")
-            elif token.text not in _SCALARS and not _VECTOR.fullmatch(token.text) and token.text not in self._types:
+            elif token.text not in _SCALARS and not VECTOR.fullmatch(token.text) and token.text not in self._types:
                 continue
             return self._slot_at(extent.file, token.start, end, found, on_device, declarator)
         return None
@@ -1599,7 +1603,7 @@ def _pointed_at(node: Node) -> str:
         return kind.spelling if kind.spelling in _SCALARS else ""
     inner = (kind.element_type if "ARRAY" in kind.kind.name else kind.get_pointee()).get_canonical()
     name = _QUALIFIERS.sub("", inner.spelling).strip()
-    return name if name in _SCALARS or _VECTOR.fullmatch(name) else ""
+    return name if name in _SCALARS or VECTOR.fullmatch(name) else ""
 
 
 def _mixed(members: Sequence[Member]) -> str:

@@ -33,6 +33,7 @@ from mptune.errors import did_you_mean
 
 __all__ = [
     "NESTED",
+    "VECTOR",
     "Declaration",
     "Field",
     "Kernel",
@@ -58,6 +59,7 @@ class Field:
         count: how many there are.
         offset: where it begins, in bytes.
         struct: whose field it is; "" of memory of numbers.
+        components: how many are a vector (3 of ``double3``); 1 of numbers.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Field:
     count: int
     offset: int
     struct: str = ""
+    components: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +78,16 @@ class Memory:
         name: its type without typedefs and qualifiers (``double``, ``double3``, ``Body``).
         bytes: how long it is.
         fields: the numbers in it; none of a type whose numbers cannot be told apart (unions, fields of bits).
-        declared: clang's names for the fields of its structs, also of those whose numbers cannot be told apart.
+        declared: clang's names for the fields of its structs, also of those whose numbers cannot be told apart; vectors
+            have none.
+        alignment: what its place in memory is a multiple of, in bytes.
     """
 
     name: str
     bytes: int
     fields: tuple[Field, ...]
     declared: tuple[str, ...] = ()
+    alignment: int = 1
 
     @property
     def numbers(self) -> tuple[str, int]:
@@ -101,6 +107,17 @@ class Memory:
     def is_mixed(self) -> bool:
         """Whether it is a struct that is no array of numbers of one type."""
         return self.numbers[0] == "unsigned char" and any(field.scalar != "unsigned char" for field in self.fields)
+
+    @property
+    def has_gaps_in_others(self) -> bool:
+        """Whether there is something between its numbers, which are of one type, where they are of a shorter one.
+
+        CUDA aligns a vector of two or four numbers to its length, but to 16 bytes at most.
+        """
+        scalar = _BYTES.get(self.numbers[0], 1)
+        lengths = {each.offset: (each.components & -each.components) * scalar for each in self.fields}
+        is_apart = any(place % length or self.bytes % length for place, length in lengths.items())
+        return is_apart or self.alignment > min(max(lengths.values(), default=1), 16)
 
     @property
     def padding(self) -> tuple[bool, ...]:
@@ -945,6 +962,8 @@ _BYTES: Final = {
     "unsigned int": 4, "long": 8, "unsigned long": 8, "long long": 8, "unsigned long long": 8, "float": 4, "double": 8,
     "__half": 2, "__nv_bfloat16": 2, "long double": 16,
 }  # fmt: skip
+#: CUDA's vectors of floating-point numbers.
+VECTOR: Final = re.compile(r"(double|float|__half)([1234])")
 _MEMORY_QUALIFIERS: Final = re.compile(r"\b(const|volatile|struct|union|__restrict)\b")
 
 
@@ -955,7 +974,7 @@ def _memory(kind: Any) -> Memory:
         kind = kind.element_type.get_canonical()
     declared = tuple(dict.fromkeys(_declared(kind)))
     name = _MEMORY_QUALIFIERS.sub("", kind.spelling).strip()
-    return Memory(name, max(kind.get_size(), 1), tuple(_numbers(kind, "", 0) or ()), declared)
+    return Memory(name, max(kind.get_size(), 1), tuple(_numbers(kind, "", 0) or ()), declared, kind.get_align())
 
 
 def _declared(kind: Any) -> Iterator[str]:
@@ -963,7 +982,7 @@ def _declared(kind: Any) -> Iterator[str]:
     kind = kind.get_canonical()
     while "ARRAY" in kind.kind.name:
         kind = kind.element_type.get_canonical()
-    if kind.kind.name != "RECORD":
+    if kind.kind.name != "RECORD" or VECTOR.fullmatch(kind.spelling):
         return
     for child in kind.get_declaration().get_children():
         if child.kind.name == "CXX_BASE_SPECIFIER":
@@ -985,6 +1004,9 @@ def _numbers(kind: Any, name: str, offset: int, struct: str = "") -> list[Field]
         spelled = kind.get_declaration().enum_type.get_canonical().spelling
     if spelled in _BYTES:
         return [Field(name, spelled, count, offset, struct)]
+    if name and (vector := VECTOR.fullmatch(spelled)) is not None:
+        components = int(vector[2])
+        return [Field(name, vector[1], count * components, offset, struct, components)]
     if kind.kind.name != "RECORD" or kind.get_declaration().kind.name == "UNION_DECL":
         return None
     if any(child.kind.name == "CXX_BASE_SPECIFIER" for child in kind.get_declaration().get_children()):

@@ -46,12 +46,13 @@
 #define CUDART_NAN_F __builtin_nanf("")
 #define CUDART_NAN __builtin_nan("")
 
-// Vectors.
+// Vectors, aligned to their length, but to 16 bytes at most.
+#define MPTUNE_ALIGNED(BYTES) __attribute__((aligned((BYTES) < 16 ? (BYTES) : 16)))
 #define MPTUNE_VECTORS(T, N)                                                          \
   struct N##1 { T x; };                                                               \
-  struct N##2 { T x, y; };                                                            \
+  struct MPTUNE_ALIGNED(2 * sizeof(T)) N##2 { T x, y; };                              \
   struct N##3 { T x, y, z; };                                                         \
-  struct N##4 { T x, y, z, w; };                                                      \
+  struct MPTUNE_ALIGNED(4 * sizeof(T)) N##4 { T x, y, z, w; };                        \
   __HD__ N##1 make_##N##1(T x);                                                       \
   __HD__ N##2 make_##N##2(T x, T y);                                                  \
   __HD__ N##3 make_##N##3(T x, T y, T z);                                             \
@@ -186,8 +187,8 @@ template <class T> __device__ unsigned __match_any_sync(unsigned, T);
 #include MPTUNE_INTRINSICS
 #undef MPTUNE_INLINE
 #undef MPTUNE_HOST
-struct __half2 { __half x, y; };
-struct __nv_bfloat162 { __nv_bfloat16 x, y; };
+struct __attribute__((aligned(4))) __half2 { __half x, y; };
+struct __attribute__((aligned(4))) __nv_bfloat162 { __nv_bfloat16 x, y; };
 typedef __nv_bfloat162 nv_bfloat162;
 typedef __nv_bfloat162 __hip_bfloat162;
 namespace mptune_short {
