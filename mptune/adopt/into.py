@@ -43,6 +43,7 @@ from mptune.adopt.written_files import Compared, compared_files, type_in_files
 from mptune.cplusplus import KEYWORDS
 from mptune.emit.common import MARK, was_emitted, write_files
 from mptune.errors import MptuneError, RunFileError
+from mptune.finals import TIE, Ratio
 from mptune.objective import Objective
 from mptune.precision import PRECISIONS
 from mptune.registry import RECORD, adopted_record
@@ -55,9 +56,13 @@ __all__ = ["IntoSettings", "into"]
 _AXES: Final = ("block", "block_x", "block_y", "block_z")
 #: How often classes whose types a compiler does not take are given wider ones.
 _MOST_ATTEMPTS: Final = 8
-#: How often each program is run to time it, unless one run takes long.
-_TIMED: Final = 3
+#: How often each program is run to time it, unless one run takes long; and till these have taken so long.
+_FEWEST_ROUNDS: Final = 3
+_MOST_ROUNDS: Final = 15
+_TIMING_S: Final = 2.0
 _LONG_S: Final = 5.0
+#: Processor time is counted in these.
+_TICK_S: Final = 0.01
 _COMPILE_LIMIT_S: Final = 300.0
 #: What is copied back is called so, and its number, where the run has no name for it.
 _UNNAMED: Final = "output "
@@ -181,32 +186,35 @@ def into(
         judged = _with_files(judged, written, limit)
         if wrong and judged["within"]:
             judged["within"] = False
-        times = _times((original, built), arguments, Path(scratch))
+        rounds = _times((original, built), arguments, Path(scratch))
     others, left_out = _others(places, settings)
     made = _write(patched, places, others, settings)
     own = own_types(classes)
+    types = [
+        {
+            "name": each.name,
+            "members": told(each.members),
+            "from": own[each.name],
+            "to": patched.types[each.name],
+            "wanted": wanted.get(each.name, own[each.name]),
+        }
+        for each in classes.classes
+        if wanted.get(each.name, own[each.name]) != own[each.name]
+    ]
+    kept = [name for each in types if each["to"] != each["wanted"] for name in each["members"]]
+    times = [min(each) for each in zip(*rounds, strict=True)]
     return {
         "kernel": found.kernel,
         "program": str(settings.program),
         "output": str(settings.output),
         "files": [str(path) for path in made],
         "configuration": dict(trial.configuration),
-        "types": [
-            {
-                "name": each.name,
-                "members": told(each.members),
-                "from": own[each.name],
-                "to": patched.types[each.name],
-                "wanted": wanted.get(each.name, own[each.name]),
-            }
-            for each in classes.classes
-            if wanted.get(each.name, own[each.name]) != own[each.name]
-        ],
+        "types": types,
         "blocks": {label: list(block) for label, block in patched.blocks.items()},
         "arguments": list(arguments),
         "compiled": compilers,
         **judged,
-        "notes": [*patched.notes, *notes, *judged["notes"], *left_out],
+        "notes": [*patched.notes, *notes, *judged["notes"], *left_out, *_slower(rounds, kept, found.info.backend)],
         "written": [
             {"name": e.name, "how": e.how, "error": _finite(e.error), "within": _is_within(e, limit)} for e in written
         ],
@@ -786,17 +794,50 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def _times(programs: Sequence[Built], arguments: Sequence[str], scratch: Path) -> list[float]:
-    """Return how long each program runs on this machine's processor, the shortest of some runs, in turns."""
-    shortest = [math.inf] * len(programs)
-    for number in range(_TIMED):
-        for index, built in enumerate(programs):
-            writes = scratch / f"files{number}_{index}"
-            writes.mkdir()
-            shortest[index] = min(shortest[index], run(built, arguments, writes=writes, may_fail=True).seconds)
-        if max(shortest) > _LONG_S:
+def _times(programs: tuple[Built, Built], arguments: Sequence[str], scratch: Path) -> list[tuple[float, float]]:
+    """Return how long two programs run on this machine's processor, a pair for each of some rounds in turns.
+
+    What runs for a moment runs more often, as the machine has more to do with what it takes.
+    """
+    rounds: list[tuple[float, float]] = []
+    while len(rounds) < _MOST_ROUNDS:
+        writes = [_made(scratch / f"files{len(rounds)}_{index}") for index in range(2)]
+        first, second = (
+            run(each, arguments, writes=folder, may_fail=True).seconds
+            for each, folder in zip(programs, writes, strict=True)
+        )
+        rounds.append((first, second))
+        spent_s = sum(map(sum, rounds))
+        if max(first, second) > _LONG_S or (len(rounds) >= _FEWEST_ROUNDS and spent_s > _TIMING_S):
             break
-    return shortest
+    return rounds
+
+
+def _slower(rounds: Sequence[tuple[float, float]], kept: Sequence[str], backend: str) -> list[str]:
+    """Say that a patched program takes longer than the original, and what may be done; nothing if it does not surely.
+
+    Args:
+        rounds: how long the original and the new one ran, in turns.
+        kept: what has not the type that the winner has for it.
+        backend: what the types were tuned for.
+    """
+    old, new = (min(times) for times in zip(*rounds, strict=True))
+    ratio = Ratio.of([max(second, _TICK_S) / max(first, _TICK_S) for first, second in rounds])
+    if not (ratio.is_slower and new > old * (1 + TIE) and new - old > 2 * _TICK_S):
+        return []
+    said = f"SLOWER than it was on this machine's processor: {new:.3g} s, and {old:.3g} s before"
+    if len(rounds) > 1:
+        said += f" (the shortest of {len(rounds)} runs each, in turns)"
+    if backend != "host":
+        return [f"{said}; the types were tuned for {backend}, of which that says little"]
+    if kept:
+        few = ", ".join(kept[:_FEW]) + (f" and {len(kept) - _FEW} more" if len(kept) > _FEW else "")
+        return [
+            f"{said}; {few} kept another type than the winner's, for which the other notes have the reason, and "
+            "numbers are converted wherever they meet narrower ones: change what keeps it, or let the others keep "
+            "theirs, too (tune with -p NAME=fp64)"
+        ]
+    return [f"{said}; keep the original, or tune at the sizes that the program is used with"]
 
 
 @dataclass(frozen=True, slots=True)

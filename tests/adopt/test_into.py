@@ -27,7 +27,7 @@ from mptune.adopt.into import IntoSettings, into
 from mptune.adopt.parsing import ProgramError, SourceFile
 from mptune.adopt.patching import Patch, own_types, patch
 from mptune.adopt.reading import Program, read
-from mptune.adopt.running import build
+from mptune.adopt.running import Built, Ran, build
 from mptune.errors import MptuneError, RunFileError
 from mptune.kernel import Application
 from mptune.registry import load_tunable
@@ -821,3 +821,46 @@ def test_a_struct_with_an_operator_is_passed_by_value_and_a_lambda_refused(tmp_p
         ProgramError, match=r"lambda\.cu:\d+: .* takes a lambda by value as f, .*; make it a struct with"
     ):
         adopt(AdoptSettings((path,)), tmp_path / "lambda")
+
+
+def test_programs_that_run_for_a_moment_are_timed_more_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    of = {name: Built(b"", name, 0.0) for name in ("original", "new")}
+    for seconds, rounds in ((0.01, 15), (0.25, 4), (1.0, 3), (6.0, 1)):
+        order = list[str]()
+
+        def ran(built: Built, *_: Any, seconds: float = seconds, order: list[str] = order, **__: Any) -> Ran:
+            order.append(built.name)
+            return Ran("", "", seconds if built.name == "original" else seconds * 1.5, {}, {})
+
+        monkeypatch.setattr(module, "run", ran)
+        (folder := tmp_path / str(seconds)).mkdir()
+        found = module._times((of["original"], of["new"]), (), folder)
+        assert found == [(seconds, seconds * 1.5)] * rounds
+        assert order == ["original", "new"] * rounds
+
+
+@pytest.mark.parametrize(
+    ("rounds", "kept", "backend", "said"),
+    [
+        (
+            [(0.23, 0.52)] * 6,
+            ["x", "b"],
+            "host",
+            "0.52 s, and 0.23 s before (the shortest of 6 runs each, in turns); x, b kept",
+        ),
+        ([(0.23, 0.52), (0.5, 0.56), (0.3, 0.9)], [], "host", "keep the original, or tune at"),
+        ([(0.23, 0.52)] * 3, [], "cuda", "tuned for cuda, of which that says little"),
+        ([(6.0, 9.0)], [], "host", "SLOWER than it was on this machine's processor: 9 s, and 6 s before; keep"),
+        # As long, faster, now longer and now shorter, or by no more than the clock can tell.
+        ([(0.5, 0.5)] * 6, ["x"], "host", ""),
+        ([(0.5, 0.2)] * 6, ["x"], "host", ""),
+        ([(0.5, 0.9), (0.9, 0.6), (0.5, 0.8), (1.2, 0.7), (0.5, 0.9), (0.8, 0.6)], [], "host", ""),
+        ([(0.0, 0.01)] * 15, ["x"], "host", ""),
+    ],
+)
+def test_a_program_that_got_slower_says_so(
+    rounds: list[tuple[float, float]], kept: list[str], backend: str, said: str
+) -> None:
+    notes = module._slower(rounds, kept, backend)
+    assert len(notes) == bool(said)
+    assert said in "".join(notes)
