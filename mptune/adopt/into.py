@@ -36,7 +36,7 @@ from mptune.adopt.progress import Turns, came_to_nothing
 from mptune.adopt.reading import Memory, Parameter, Program, own_files, paddings, read
 from mptune.adopt.rewriting import blanked
 from mptune.adopt.running import Built, build, run
-from mptune.adopt.sizes import hashed
+from mptune.adopt.sizes import hashed, with_sizes
 from mptune.adopt.template import class_of, fields_of, layout_of
 from mptune.adopt.writing import common_folder
 from mptune.adopt.written_files import Compared, compared_files, type_in_files
@@ -356,11 +356,9 @@ class _Record:
 
     def arguments_of(self, found: Run) -> tuple[str, ...]:
         """Return the arguments of the program at the sizes that were tuned."""
-        arguments = list(self.arguments)
-        for name, place in self.positions.items():
-            if name in found.info.sizes and 1 <= place <= len(arguments):
-                arguments[place - 1] = str(found.info.sizes[name])
-        return tuple(arguments)
+        sizes = found.info.sizes
+        others = {place: sizes[name] for name, place in self.positions.items() if name in sizes}
+        return tuple(with_sizes(self.arguments, others))
 
     def defines_with(self, settings: IntoSettings) -> dict[str, str]:
         """Return all macros.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mptune.adopt.running import Built
     from mptune.kernel import Tunable
 
-__all__ = ["RECORD", "FoundSizes", "find_sizes", "make_ready", "not_given", "run_at"]
+__all__ = ["RECORD", "FoundSizes", "find_sizes", "make_ready", "not_given", "run_at", "with_sizes"]
 
 #: The same of a folder with what a run at other sizes has left.
 RUN: Final = "run.json"
@@ -37,6 +37,9 @@ _LONGESTRUN_S: Final = 3.0
 _TIMES: Final = 5.0
 #: Steps that are fewer than half of this are not written as a loop.
 _HALVED: Final = 8
+#: A whole number among the arguments, by itself or in one word with the option that it is of (``--nx=300``).
+_WHOLE: Final = re.compile(r"(?:-{0,2}([A-Za-z][\w-]*)=)?([1-9]\d{0,8})")
+_OPTION: Final = re.compile(r"--?([A-Za-z][\w-]*)")
 _BY_DEFAULT: Final = re.compile(
     r"(\w+)\s*=(?!=)[^;,?]*\bargc\b[^;,?]*\?[^;,:]*\bargv\s*\[\s*(\d+)\s*\][^;,:]*:\s*(\d+)\s*[;,]"
 )
@@ -92,7 +95,7 @@ def find_sizes(
     from mptune.adopt.running import stopwatch
 
     spent = stopwatch()
-    own = {place: int(text) for place, text in enumerate(captured.arguments, 1) if re.fullmatch(r"[1-9]\d{0,8}", text)}
+    own = {place: int(m[2]) for place, text in enumerate(captured.arguments, 1) if (m := _WHOLE.fullmatch(text))}
     if not own:
         return FoundSizes({}, None, ())
     if captured.seconds > _LONGESTRUN_S:
@@ -104,7 +107,7 @@ def find_sizes(
         return numbers, find(program, classes, parameter_of, ran, numbers).layout
 
     base, layout = drafted(captured, {})
-    names = _names(program, own, base)
+    names = _names(program, captured.arguments, own, base)
     base.sizes = {names[place]: value for place, value in own.items()}
     accepted: dict[str, Sequence[Numbers]] = {}
     refused: list[str] = []
@@ -115,7 +118,7 @@ def find_sizes(
         for other in _others(value):
             if spent() > _FINDING_S:
                 break
-            arguments = [str(other) if at == place else text for at, text in enumerate(captured.arguments, 1)]
+            arguments = with_sizes(captured.arguments, {place: other})
             try:
                 ran = capture(
                     built,
@@ -206,8 +209,17 @@ def _uses(texts: Mapping[str, str], name: str) -> bool:
     return any(name in re.findall(r"[A-Za-z_]\w*", text) for text in texts.values())
 
 
-def _names(program: Program, own: Mapping[int, int], base: Numbers) -> dict[int, str]:
-    """Return what the arguments are called: by the program, by a kernel that is passed it, or by their number."""
+def with_sizes(arguments: Sequence[str], sizes: Mapping[int, int]) -> list[str]:
+    """Return arguments with other whole numbers in some places, of which the first is 1."""
+    places = enumerate(arguments, 1)
+    return [re.sub(r"\d+$", str(sizes[place]), text) if place in sizes else text for place, text in places]
+
+
+def _names(program: Program, arguments: Sequence[str], own: Mapping[int, int], base: Numbers) -> dict[int, str]:
+    """Return what the arguments are called: by their option, by the program, by a kernel, or by their number.
+
+    A kernel says what the argument is called that has the value it is passed, if no other one has.
+    """
     passed: dict[str, set[Any]] = {}
     for name, seen in base.seen.items():
         if seen.is_of_steps and " " in name:
@@ -215,8 +227,9 @@ def _names(program: Program, own: Mapping[int, int], base: Numbers) -> dict[int,
     pointers = {p.name for kernel in program.kernels for p in kernel.parameters if p.is_pointer}
     found: dict[int, str] = {}
     for place, value in own.items():
-        of_kernels = [name for name, values in passed.items() if values == {value}]
-        for name in (*_read_into(program, place), *of_kernels):
+        is_alone = list(own.values()).count(value) == 1
+        of_kernels = [name for name, values in passed.items() if is_alone and values == {value}]
+        for name in (*_option(arguments, place), *_read_into(program, place), *of_kernels):
             is_another = name in passed and passed[name] != {value}
             is_free = name.isidentifier() and not keyword.iskeyword(name) and not _TAKEN.fullmatch(name)
             if is_free and not is_another and name not in pointers and name not in found.values():
@@ -225,6 +238,16 @@ def _names(program: Program, own: Mapping[int, int], base: Numbers) -> dict[int,
         else:
             found[place] = f"argument_{place}"
     return found
+
+
+def _option(arguments: Sequence[str], place: int) -> Iterator[str]:
+    """Yield the word of the option that an argument is of: ``nx`` for ``--nx 300``, ``--nx=300`` and ``nx=300``."""
+    own = _WHOLE.fullmatch(arguments[place - 1])
+    before = _OPTION.fullmatch(arguments[place - 2]) if place > 1 else None
+    for found in (own[1] if own is not None else None, before[1] if before is not None else None):
+        if found:
+            yield found.replace("-", "_")
+            return
 
 
 def _read_into(program: Program, place: int) -> Iterator[str]:
@@ -291,9 +314,7 @@ def run_at(folder: Path, sizes: Mapping[str, int], *, on_progress: Callable[[str
         if json.loads((target / RUN).read_text(encoding="utf-8"))["of"] == key:
             return
     began = time.monotonic()
-    arguments = list(record["program"]["arguments"])
-    for size, place in positions.items():
-        arguments[place - 1] = str(sizes[size])
+    arguments = with_sizes(record["program"]["arguments"], {place: sizes[size] for size, place in positions.items()})
     on_progress(f"{name} is run with {' '.join(arguments)}, for these sizes")
     with tempfile.TemporaryDirectory(prefix=".run-", dir=folder) as scratch:
         data = Path(scratch) / "data"

@@ -129,6 +129,26 @@ def test_a_size_times_a_constant_is_found_beside_one_that_no_expression_gives(
     run_at(tmp_path / "signals", {"signals": 5, "rounds": 8, "entries": 64})
 
 
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (("--steps=120", "--cells", "120"), {"steps": 1, "cells": 3}),
+        (("120", "120"), {"argument_1": 1, "argument_2": 2}),  # which one a kernel is passed as cells is not certain
+        (("120", "57"), {"cells": 1, "argument_2": 2}),
+    ],
+)
+def test_a_size_has_the_name_of_its_option_and_never_that_of_an_equal_number(
+    tmp_path: Path, arguments: tuple[str, ...], names: dict[str, int]
+) -> None:
+    _, record = adopt(AdoptSettings((PROGRAMS / "options.cu",), arguments), tmp_path / "rod")
+    assert record["size_arguments"] == names
+    cells, steps = sorted(names, key=lambda name: {"cells": 0, "steps": 2}.get(name, 1))
+    rod = 1 + 0.001 * np.arange(45)
+    for _ in range(9):
+        rod -= 0.01 * rod * rod
+    assert answer(tmp_path / "rod", **{cells: 45, steps: 9}) == pytest.approx(rod, rel=1e-12)
+
+
 @pytest.fixture(scope="module")
 def waves(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A time loop whose buffers change places, with its size and its steps as arguments."""
