@@ -174,7 +174,7 @@ MPTUNE_INLINE auto fdivide(X x, Y y) {
 }
 template <class T>
 MPTUNE_INLINE T saturate(T x) {
-    return x > T(0) ? x < T(1) ? x : T(1) : T(0);
+    return x > T(0) ? x < T(1) ? static_cast<T>(x) : T(1) : T(0);
 }
 
 }  // namespace mp

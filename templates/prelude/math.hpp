@@ -153,7 +153,7 @@ MPTUNE_EXTREMUM(max, >)
 
 template <class T, class = detail::enable_if_t<detail::is_number<T>>>
 MPTUNE_INLINE T abs(T x) {
-    return x < T(0) ? static_cast<T>(-x) : (x == T(0) ? T(0) : x);
+    return x < T(0) ? static_cast<T>(-x) : (x == T(0) ? T(0) : static_cast<T>(x));
 }
 template <class T, class = detail::enable_if_t<detail::is_number<T>>>
 MPTUNE_INLINE bool isnan(T x) {

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import own_kernel
 import pytest
@@ -246,3 +247,21 @@ def test_a_fault_in_a_kernel_becomes_a_trial() -> None:
     statuses = {trial.configuration["block"]: trial.status for trial in run.trials}
     assert statuses[64] is Status.CRASH
     assert {statuses[block] for block in (32, 128, 256)} == {Status.OK}
+
+
+@needs_device
+def test_narrow_variables_are_assigned_and_compared_like_any(backend: OpenclBackend) -> None:
+    body = """
+    extern "C" __global__ void narrow(bfloat16* x) {
+        local<bfloat16> sum = x[0];
+        sum += x[1];
+        x[0] = mp::abs(sum);
+        x[1] -= 1.5_num;
+    }
+    """
+    function = backend.device.load(backend.compiler.compile(prelude() + body, "narrow", CompileOptions()))
+    buffer, x = backend.device.allocate(4), np.array([1.0, -3.0], ml_dtypes.bfloat16)
+    buffer.write(x)
+    function.launch(LaunchShape((1, 1, 1), (1, 1, 1)), [buffer])
+    buffer.read(x)
+    assert x.astype(float).tolist() == [2.0, -4.5]
