@@ -116,7 +116,12 @@ MPTUNE_LITERAL_COMPARISON(>=)
 
 }  // namespace mp
 
-#if defined(MPTUNE_HOST) && defined(MPTUNE_WIDE)
+// A driver does not work out the digits; its long double has so many that it rounds like them, but one in 2^60 times.
+#if defined(MPTUNE_OPENCL)
+constexpr MPTUNE_INLINE mp::literal operator""_num(long double x) {
+    return mp::literal(static_cast<double>(x));
+}
+#elif defined(MPTUNE_HOST) && defined(MPTUNE_WIDE)
 constexpr MPTUNE_INLINE mp::literal operator""_num(long double x) {
     return mp::literal(x);
 }
