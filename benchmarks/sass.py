@@ -44,6 +44,8 @@ TIMEOUT_S: Final = 600.0
 
 _TILES: Final = {"MWG": 128, "NWG": 128, "KWG": 16, "MDIMC": 16, "NDIMC": 16, "MDIMA": 16, "NDIMB": 16}
 _GEMM: Final = {**_TILES, "STRM": True, "STRN": True, "VWM": 4, "VWN": 4}
+#: Four elements of A at once, and the loop over a tile unrolled.
+_ROWS_OF_A: Final = {"KWG": 8, "MDIMA": 128, "NDIMB": 32, "VWK": 4, "unroll": 4}
 _IMAGE: Final = {"block_size_x": 32, "block_size_y": 4, "tile_size_x": 1, "tile_size_y": 4, "vector_width": 4}
 #: Per kernel the configurations to look at, without their types and policies.
 CHOSEN: Final[Mapping[str, Mapping[str, Mapping[str, Value]]]] = {
@@ -58,6 +60,8 @@ CHOSEN: Final[Mapping[str, Mapping[str, Mapping[str, Value]]]] = {
     "gemm": {
         "plain": {**_GEMM, "double_buffer": False, "fine_prefetch": False},
         "double buffer": {**_GEMM, "double_buffer": True, "fine_prefetch": False},
+        "rows of A": {**_GEMM, **_ROWS_OF_A, "double_buffer": False, "fine_prefetch": False},
+        "double buffer, rows of A": {**_GEMM, **_ROWS_OF_A, "double_buffer": True, "fine_prefetch": False},
     },
     "inverse_kinematics": {"tile 1": {"block_size": 256, "tile_size": 1}},
     "kmeans": {

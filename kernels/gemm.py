@@ -1,5 +1,9 @@
 """Matrix product: C = alpha * A * B + beta * C for any M, N, K (Lin 2025; 11 parameters, 2 switches, 4 precisions).
 
+Five parameters more are for GPUs alone: how A is fetched (``VWK``) and how far the loop over a tile is unrolled, how
+many blocks a multiprocessor is to have room for (``resident``), in which order blocks start (``raster``), and whether
+tiles and blocks are larger than elsewhere (``large``). Their first values are what a configuration without them means.
+
 Arithmetic bounds it, as long as data keep coming: each element of A and B is used N or M times, so tiles of them are
 kept in shared memory and parts of those in registers. How large, how far ahead, and by which thread they are fetched is
 what there is to tune. ``double_buffer`` and ``fine_prefetch`` switch the paper's two optimisations: measure one, the
@@ -81,12 +85,12 @@ kernel = Kernel(
     name="gemm",
     description="C = alpha A B + beta C with pipelined tiles, bound by arithmetic",
     parameters=[
-        OrdinalParameter("MWG", [16, 32, 64, 128]),
-        OrdinalParameter("NWG", [16, 32, 64, 128]),
+        OrdinalParameter("MWG", [16, 32, 64, 128, 256]),
+        OrdinalParameter("NWG", [16, 32, 64, 128, 256]),
         OrdinalParameter("KWG", [8, 16, 32]),
         OrdinalParameter("MDIMC", [4, 8, 16, 32]),
         OrdinalParameter("NDIMC", [4, 8, 16, 32]),
-        OrdinalParameter("MDIMA", [4, 8, 16, 32]),
+        OrdinalParameter("MDIMA", [4, 8, 16, 32, 64, 128]),
         OrdinalParameter("NDIMB", [4, 8, 16, 32]),
         BooleanParameter("STRM"),
         BooleanParameter("STRN"),
@@ -94,6 +98,11 @@ kernel = Kernel(
         OrdinalParameter("VWN", [1, 2, 4, 8]),
         BooleanParameter("double_buffer"),
         BooleanParameter("fine_prefetch"),
+        OrdinalParameter("VWK", [1, 2, 4]),
+        OrdinalParameter("unroll", [1, 2, 4, 16]),
+        OrdinalParameter("resident", [1, 2, 3, 4]),
+        OrdinalParameter("raster", [1, 4, 16]),
+        BooleanParameter("large"),
         PrecisionParameter("a_type", TYPES),
         PrecisionParameter("b_type", TYPES),
         PrecisionParameter("accumulator_type", TYPES),
@@ -101,13 +110,18 @@ kernel = Kernel(
     ],
     constraints=[
         # A processor's cores do best with few threads, a GPU with many.
-        "16 <= MDIMC * NDIMC <= 256",
+        "16 <= MDIMC * NDIMC <= 512",
+        "large == (MWG > 128 or NWG > 128 or MDIMC * NDIMC > 256)",
         # All threads fetch, whole vectors each: MDIMA of them along M, the others along K; NDIMB along N.
-        "MDIMC * NDIMC % MDIMA == 0 and KWG * MDIMA % (MDIMC * NDIMC) == 0 and MWG % (MDIMA * VWM) == 0",
+        "MDIMC * NDIMC % MDIMA == 0 and KWG * MDIMA % (MDIMC * NDIMC * VWK) == 0 and MWG % MDIMA == 0",
+        "VWK > 1 or MDIMA <= 32 and MWG % (MDIMA * VWM) == 0",
         "MDIMC * NDIMC % NDIMB == 0 and KWG * NDIMB % (MDIMC * NDIMC) == 0 and NWG % (NDIMB * VWN) == 0",
         # So do they multiply; half a sub-block is whole vectors, too.
         "MWG % (MDIMC * VWM * (1 + fine_prefetch)) == 0",
         "NWG % (NDIMC * VWN * (1 + fine_prefetch)) == 0",
+        # Beyond that the loop over a tile has no iterations left; a block of 512 threads leaves room for two.
+        "unroll == 1 or 2 * unroll <= KWG",
+        "resident * MDIMC * NDIMC <= 1024",
         # A thread's sums stay in registers, of which a GPU has 1 KiB for it, AVX-512 twice that.
         "MWG * NWG <= 256 * MDIMC * NDIMC and sizeof(accumulator_type) * MWG * NWG <= 1024 * MDIMC * NDIMC",
         f"{SHARED_BYTES} <= 48 * 1024",
@@ -132,6 +146,7 @@ kernel = Kernel(
     inputs=inputs,
     grid=["ceildiv(N, NWG)", "ceildiv(M, MWG)"],
     block=["NDIMC", "MDIMC"],
+    gpu_only=["VWK", "unroll", "resident", "raster", "large"],
     metric="NRMSE",
     flops={"accumulator_type": "2 * M * N * K"},
 )

@@ -37,7 +37,14 @@ CASES: dict[str, tuple[Mapping[str, int], Mapping[str, int], Mapping[str, int], 
         {"M": 64, "N": 64, "K": 64},
         {"M": 96, "N": 96, "K": 96},
         {"M": 67, "N": 83, "K": 71},
-        {"MWG": 32, "NWG": 32, "VWN": 4, "double_buffer": True},
+        {
+            **dict.fromkeys(("MWG", "NWG"), 32),
+            **dict.fromkeys(("MDIMC", "NDIMC", "MDIMA", "NDIMB"), 8),
+            **dict.fromkeys(("VWM", "VWN"), 4),
+            "KWG": 16,
+            "double_buffer": True,
+            "fine_prefetch": False,
+        },
     ),
     "convolution2d": (
         {"width": 96, "height": 40},
@@ -78,7 +85,7 @@ def run_at(kernel: Kernel, sizes: Mapping[str, int], wide: Configuration) -> Run
 def emitted(name: str, folder: Path) -> Kernel:
     kernel = load_kernel(name)
     small, large, _, values = CASES[name]
-    first = widest(kernel, kernel.resolve_sizes("default", small), ())[0]
+    first = widest(kernel, kernel.resolve_sizes("default", small), ("not gpu_only",))[0]
     wide = kernel.configuration({**first, **values})
     written = emit_dispatch(wisdom_of(run_at(kernel, small, wide), run_at(kernel, large, wide)), folder, kernel=kernel)
     assert set(kernel.runtime_sizes).isdisjoint(written.fixed)

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from launching import launcher, nrmse
 
-from mptune.errors import EmptySpaceError
+from mptune.errors import EmptySpaceError, KernelError
 from mptune.kernel import Kernel
+from mptune.kernel.limits import device_constraints
 from mptune.precision import PRECISIONS
 from mptune.registry import load_kernel
+from mptune.space.configuration import Configuration
 
 TYPES = ("a_type", "b_type", "accumulator_type", "c_type")
 TILED = {
@@ -126,8 +128,38 @@ def test_every_size(gemm: Kernel, sizes: dict[str, int], switches: dict[str, boo
     np.testing.assert_allclose(output, run.data.references["C"], rtol=67 * 2.0**-53)
 
 
+@pytest.mark.parametrize("sizes", [{"M": 137, "N": 131, "K": 68}, {"M": 3, "N": 64, "K": 31}], ids=str)
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"VWK": 2, "unroll": 2, "resident": 2, "raster": 4},
+        {"VWK": 4, "VWM": 4, "raster": 16},
+        {"VWK": 4, "MDIMA": 16, "unroll": 2, "KWG": 32},
+        {"MWG": 256, "MDIMC": 32, "NDIMC": 16, "MDIMA": 128, "NDIMB": 32, "VWN": 2, "VWK": 4, "large": True},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("switches", SWITCHES[::3], ids=str)
+def test_what_is_for_gpus_alone_changes_no_number(
+    gemm: Kernel, sizes: dict[str, int], values: dict[str, int | bool], switches: dict[str, bool]
+) -> None:
+    run = launcher(gemm, sizes, seed=9)
+    plain, other = (gemm.configuration({**all_in("fp32"), **TILED, **switches, **given}) for given in ({}, values))
+    assert other in gemm.search_space(run.data.sizes)
+    np.testing.assert_array_equal(run.run(other)["C"], run.run(plain)["C"])
+
+
+def test_configurations_from_before_there_were_parameters_for_gpus_alone(gemm: Kernel) -> None:
+    full = gemm.configuration({**all_in("fp32"), **TILED})
+    old = Configuration({name: value for name, value in full.items() if name not in gemm.gpu_only})
+    assert gemm.own(old) == full
+    with pytest.raises(KernelError, match="None is none of the values of parameter 'VWM'"):
+        gemm.own(Configuration({name: value for name, value in full.items() if name != "VWM"}))
+
+
 def test_configurations(gemm: Kernel) -> None:
-    space = gemm.search_space(gemm.resolve_sizes())
+    sizes = gemm.resolve_sizes()
+    space = gemm.search_space(sizes, device_constraints(gemm, ["not gpu_only"]))
     assert space.size == 38_391_280
     # Lin 2025, Sec. V-D: more than 160,000 for one type.
     in_fp32 = space.restrict({name: (value,) for name, value in all_in("fp32").items()})
