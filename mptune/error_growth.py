@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 
 from mptune.precision import PRECISIONS
 
-__all__ = ["LOG_REACH", "REACH", "ErrorGrowth", "SizedError", "as_zero_in", "fitted", "rounded_at"]
+__all__ = ["LOG_REACH", "REACH", "ErrorGrowth", "SizedError", "as_zero_in", "fitted", "may_overflow_in", "rounded_at"]
 
 #: By what factor each size may differ from those of the nearest measurement; beyond it nothing is said.
 REACH: Final = 4.0
@@ -56,6 +56,8 @@ _STEEPEST: Final = 1.0
 _BEYOND: Final = 2.0
 #: How steeply errors may rise downwards below the smallest measured size.
 _BELOW: Final = 0.5
+#: As steep as no error is: of what may not be a finite number any more.
+_AT_ONCE: Final = 1e300
 #: So many sizes that vary can be told apart; of more each may have the steepest slope.
 _MOST_VARIED: Final = 6
 _TINY: Final = 1e-9
@@ -111,6 +113,7 @@ class ErrorGrowth:
         tops: by size, the largest of the measured ones that speak for others.
         bottoms: likewise the smallest.
         lift: by how much, as a logarithm, errors were seen above what these slopes say.
+        below: by how much limits grow below the smallest measured size.
     """
 
     names: tuple[str, ...]
@@ -126,6 +129,7 @@ class ErrorGrowth:
     tops: NDArray[np.float64]
     bottoms: NDArray[np.float64]
     lift: float = 0.0
+    below: float = _BELOW
     _plain: tuple[Any, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -158,7 +162,7 @@ class ErrorGrowth:
         over = [max(0.0, here - top) for here, top in zip(at, tops, strict=True)]
         inside = [here - out for here, out in zip(at, over, strict=True)]
         growth_beyond = max(sum(map(mul, way, over)) for way in beyond)
-        below = _BELOW * sum(max(0.0, bottom - here) for here, bottom in zip(at, bottoms, strict=True))
+        below = self.below * sum(max(0.0, bottom - here) for here, bottom in zip(at, bottoms, strict=True))
         found, floor, is_near = math.inf, -math.inf, False
         for measured, point, worst, limit, room, shift, kinder in points:
             away = max(abs(here - there) for here, there in zip(at, point, strict=True))
@@ -187,7 +191,7 @@ class ErrorGrowth:
         grows = (up > 0).any(axis=2) | (over > 0).any(axis=1, keepdims=True)
         growth = (up @ self.slopes.T).max(axis=2) + (over @ self.beyond.T).max(axis=1)[:, None] + self.lift
         down = np.maximum(self.log_sizes - at[:, None, :], 0.0).sum(axis=2)
-        below = _BELOW * np.maximum(self.bottoms - at, 0.0).sum(axis=1)
+        below = self.below * np.maximum(self.bottoms - at, 0.0).sum(axis=1)
         shifts = np.where((given < self.sizes).any(axis=2), self.log_shifts, 0.0)
         wider = self.log_rooms * np.expm1(down / 2) + below[:, None] + shifts
         more = np.where(given != self.sizes, self.log_kinder, 0.0).max(axis=2)
@@ -209,12 +213,14 @@ _ROOM: Final = 1 + 1e-12
 _LARGEST: Final = 700.0
 
 
-def fitted(points: Sequence[SizedError], confidence: float = 0.95) -> ErrorGrowth:
+def fitted(points: Sequence[SizedError], confidence: float = 0.95, *, may_overflow: bool = False) -> ErrorGrowth:
     """Return the limits that errors measured at one or more sizes give.
 
     Args:
         points: one or more, all with the same names of sizes.
         confidence: with which a new input keeps a limit.
+        may_overflow: whether something is in a type of small range (:func:`may_overflow_in`). Nothing warns in the errors of
+            smaller values of when it does, so nothing is said outside of the measured sizes.
 
     Raises:
         ValueError: there is no point, an error is negative or no number, or the confidence is not between 0 and 1.
@@ -264,8 +270,13 @@ def fitted(points: Sequence[SizedError], confidence: float = 0.95) -> ErrorGrowt
     lift = _lift(log_sizes[known], log_worst[known], log_limits[known] + elsewhere[known], ways)
     telling = log_sizes[np.isfinite(elsewhere)] if np.isfinite(elsewhere).any() else log_sizes
     tops, bottoms = telling.max(axis=0), telling.min(axis=0)
+    below = _BELOW
+    if may_overflow:
+        # With room for the last digits of a logarithm.
+        tops, bottoms = log_sizes.max(axis=0) + _TINY, log_sizes.min(axis=0) - _TINY
+        beyond, below = np.full((1, len(names)), _AT_ONCE), _AT_ONCE
     return ErrorGrowth(
-        names, sizes, log_sizes, log_worst, log_limits, rooms, shifts, kinder, ways, beyond, tops, bottoms, lift
+        names, sizes, log_sizes, log_worst, log_limits, rooms, shifts, kinder, ways, beyond, tops, bottoms, lift, below
     )
 
 
@@ -294,6 +305,12 @@ def as_zero_in(types: Iterable[object]) -> float:
     """
     bits = (PRECISIONS[kind].significand_bits for kind in map(str, types) if kind in PRECISIONS)
     return _OF_FP64 if min(bits, default=math.inf) < PRECISIONS["fp64"].significand_bits else 0.0
+
+
+def may_overflow_in(types: Iterable[object]) -> bool:
+    """Whether one of a signature's values is a type whose range is smaller than that of fp32 (fp16, fp8)."""
+    found = (PRECISIONS[kind].largest for kind in map(str, types) if kind in PRECISIONS)
+    return min(found, default=math.inf) < PRECISIONS["bf16"].largest
 
 
 def _spread_of(points: Sequence[SizedError]) -> tuple[float, float]:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mptune.error_growth import REACH, ErrorGrowth, SizedError, as_zero_in, fitted, rounded_at
+from mptune.error_growth import REACH, ErrorGrowth, SizedError, as_zero_in, fitted, may_overflow_in, rounded_at
 
 DRAWS = 23
 
@@ -351,3 +351,17 @@ def test_more_confidence_needs_more_room() -> None:
     limits = [fitted(points, confidence).limit({"n": 2000}) for confidence in (0.5, 0.9, 0.95, 0.99)]
     assert limits == sorted(limits)
     assert limits[0] < limits[-1]
+
+
+@pytest.mark.parametrize("low", [1, 3, 1000, 2**40])
+def test_of_what_may_overflow_nothing_is_said_outside_of_the_measured_sizes(low: int) -> None:
+    points = [SizedError({"n": n, "m": 7}, 1e-4, DRAWS, 0.9e-4) for n in (low, 8 * low)]
+    growth = fitted(points, may_overflow=True)
+    inside, outside = [low, 2 * low, 8 * low], [8 * low + max(1, low >> 20)]
+    outside += [low - max(1, low >> 20)] if low > 1 else []
+    for n, is_known in [*((n, True) for n in inside), *((n, False) for n in outside)]:
+        assert math.isfinite(growth.limit({"n": n, "m": 7})) == is_known, n
+        assert math.isfinite(growth.limits(np.array([[7, n]]))[0]) == is_known, n
+    assert math.isinf(growth.limit({"n": low, "m": 8}))
+    signatures = ("fp32", "bf16", "fast"), ("fp16", "fp64"), ("fp8_e5m2",)
+    assert [may_overflow_in(types) for types in signatures] == [False, True, True]

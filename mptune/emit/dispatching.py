@@ -366,6 +366,7 @@ def _growth(chooser: Chooser, signature: Any, name: str) -> dict[str, Any] | Non
         "tops": [*map(_number, growth.tops)],
         "bottoms": [*map(_number, growth.bottoms)],
         "lift": _number(growth.lift),
+        "below": _number(growth.below),
     }
 
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from mptune.error_growth import LOG_REACH, REACH, ErrorGrowth, SizedError, as_zero_in, fitted
+from mptune.error_growth import LOG_REACH, REACH, ErrorGrowth, SizedError, as_zero_in, fitted, may_overflow_in
 from mptune.errors import ConstraintError, EmptySpaceError, KernelError, MptuneError, UnknownNameError, WisdomError
 from mptune.kernel import Application, Kernel, Sizes, Tunable
 from mptune.kernel.limits import device_constraints, space_on, widest
@@ -389,8 +389,9 @@ class Chooser:
 
     def _why_unknown(self, signature: tuple[Value, ...], name: str) -> str:
         growth = self.growth.get((signature, name))
-        is_exact = growth is not None and growth.is_exact
-        return ", as what is exact at the tuned sizes need not be so here" if is_exact else ""
+        if growth is not None and growth.is_exact:
+            return ", as what is exact at the tuned sizes need not be so here"
+        return ", as it may overflow outside of the tuned sizes" if may_overflow_in(signature) else ""
 
     def _in_reach(self, index: int, size: int) -> bool:
         here = math.log(size)
@@ -530,7 +531,11 @@ class Chooser:
                     points.setdefault((signature, name), []).append(
                         SizedError(record.sizes, worst, errors.draws, mean, errors.rounded, as_zero_in(signature))
                     )
-        return {what: fitted(some, self.confidence) for what, some in points.items() if what[1] in self.budget}
+        return {
+            (signature, name): fitted(some, self.confidence, may_overflow=may_overflow_in(signature))
+            for (signature, name), some in points.items()
+            if name in self.budget
+        }
 
 
 def _least(

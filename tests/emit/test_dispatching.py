@@ -227,7 +227,7 @@ def test_what_is_chosen_is_launched_and_gives_its_answer(tmp_path: Path) -> None
             return y[n] == 0 ? y[n - 1] : -2;
         }
         int main() {
-            for (int n : {900, 3900, 90000}) {
+            for (int n : {1100, 3900, 90000}) {
                 tuned_poly::Sizes sizes;
                 sizes.n = n;
                 const auto* variant = tuned_poly::dispatch(tuned_poly::devices[0], sizes);
@@ -315,12 +315,12 @@ def test_sizes_that_are_written_into_sources_have_variants_of_their_own(awkward:
     )
     sources = sorted(path.name for path in awkward.glob("tuned_awkward_[0-9]*.cu"))
     lines = run_program(build(awkward, "main.cpp", *sources, flags=FLAGS), tmp_path).stdout.splitlines()
-    # What was never tuned has no winner: the error of 5 taps is that of 3 at most, that of 7 leaves room, too.
+    # What was never tuned has no winner. fp8, in which the weights are, may overflow with more taps than were tuned.
     assert lines == [
         "3 bf16",
         "4 none",
         "5 bf16",
-        "7 bf16",
+        "7 fp64",
         "0",
         "awkward: this variant does not compute for these sizes",
     ]
