@@ -219,8 +219,8 @@ def fitted(points: Sequence[SizedError], confidence: float = 0.95, *, may_overfl
     Args:
         points: one or more, all with the same names of sizes.
         confidence: with which a new input keeps a limit.
-        may_overflow: whether something is in a type of small range (:func:`may_overflow_in`). Nothing warns in the errors of
-            smaller values of when it does, so nothing is said outside of the measured sizes.
+        may_overflow: whether something is in a type of small range (:func:`may_overflow_in`). The errors of smaller
+            values do not tell when it does, so nothing is said outside of the measured sizes.
 
     Raises:
         ValueError: there is no point, an error is negative or no number, or the confidence is not between 0 and 1.

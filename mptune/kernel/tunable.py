@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 
@@ -29,6 +29,9 @@ __all__ = ["Inputs", "Metric", "Tunable", "parsed"]
 
 #: Every configuration asks for the same few.
 parsed = functools.lru_cache(maxsize=1024)(Expression)
+
+#: So far past the end of an array the indices of a block may reach: more threads and elements of each than there are.
+_PAST_THE_END: Final = 1 << 16
 
 Inputs = Mapping[str, Any]
 Constraint = str | Callable[..., bool]
@@ -178,9 +181,13 @@ class Tunable(ABC):
         raise KernelError(f"{self.called}: size {name} is a whole number, not {reprlib.repr(value)}")
 
     def largest_size(self, name: str) -> int:
-        """Return the largest value of a size that the argument of its name can hold."""
+        """Return the largest value of a size that the argument of its name can hold.
+
+        Of 32 bits it leaves room for indices in the last block, which reach past the end before they are compared.
+        """
         types = [a.dtype for a in self.arguments if a.name == name and a.role is Role.SCALAR and a.dtype is not None]
-        return min(int(np.iinfo(each).max) for each in ["int64", *types])
+        most = min(int(np.iinfo(each).max) for each in ["int64", *types])
+        return most - _PAST_THE_END if most.bit_length() in (31, 32) else most
 
     def shape_of(self, argument: Argument, sizes: Sizes) -> tuple[int, ...]:
         """Return the shape of a buffer at these sizes, those of its data included."""

@@ -19,7 +19,7 @@ def is_value(value: Any) -> bool:
     """Whether what JSON gave is a :data:`Value`; it makes a list of a tuple."""
     if isinstance(value, list | tuple):
         return all(map(is_whole, value))
-    return isinstance(value, bool | float | str) or is_whole(value)
+    return isinstance(value, bool | str) or is_whole(value) or is_number(value)
 
 
 def is_number(value: Any) -> bool:

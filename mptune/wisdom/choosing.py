@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import numbers
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -46,6 +47,7 @@ def budget_of(known: Sequence[KernelWisdom], max_error: float | Mapping[str, flo
     """Return the error limits by the names of metrics: those that are given, or the smallest the runs were made with.
 
     Raises:
+        MptuneError: a limit is no number above 0.
         UnknownNameError: no error of a name given is known.
     """
     records = [record for each in known for record in each.tuned]
@@ -55,6 +57,9 @@ def budget_of(known: Sequence[KernelWisdom], max_error: float | Mapping[str, flo
             for name, limit in record.threshold.items():
                 found[name] = min(limit, found.get(name, math.inf))
         return found
+    for limit in max_error.values() if isinstance(max_error, Mapping) else [max_error]:
+        if not (isinstance(limit, numbers.Real) and limit > 0):
+            raise MptuneError(f"an error limit is a number above 0, not {limit!r}")
     if not isinstance(max_error, Mapping):
         return {"error": float(max_error)}
     names = {name for record in records for timed in record.configurations for name in timed.errors.worst}
@@ -348,7 +353,7 @@ class Chooser:
             sure = "no error limit"
         else:
             most = ", ".join(f"{_short(name)} at most {limit:.2g}" for name, limit in limits.items())
-            sure = f"{most} with {self.confidence:.0%} confidence"
+            sure = f"{most} with {100 * self.confidence:g}% confidence"
         but = f"; {len(refused)} faster choices of types may exceed {self._budget_text()}" if refused else ""
         return Choice(candidate.configuration, f"{where}{fast}; {sure}{but}", "", speedup, limits)
 
@@ -383,8 +388,8 @@ class Chooser:
             if limit > self.budget[name]
         )
         return (
-            f"nothing faster is sure to keep {self._budget_text()} at {_words(sizes)} with {self.confidence:.0%} "
-            f"confidence ({types}: {most})"
+            f"nothing faster is sure to keep {self._budget_text()} at {_words(sizes)} with "
+            f"{100 * self.confidence:g}% confidence ({types}: {most})"
         )
 
     def _why_unknown(self, signature: tuple[Value, ...], name: str) -> str:

@@ -31,6 +31,8 @@ _LEAST: Final = 1e-30
 _MOST: Final = 1e30
 _MOST_SIZES: Final = 32
 _LARGEST_SIZE: Final = 2**53
+#: More inputs than anyone draws; of many more, what the worst of them says could not be computed.
+_MOST_DRAWS: Final = 10**9
 #: An error that is as large as its limit may have kept it but for rounding.
 _ROUNDING: Final = 1 + 1e-9
 
@@ -381,7 +383,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _is_count(value: Any) -> bool:
-    return is_whole(value) and 0 <= value <= _LARGEST_SIZE
+    return is_whole(value) and 0 <= value <= _MOST_DRAWS
 
 
 class _Reader:
@@ -437,7 +439,7 @@ class _Reader:
         threshold = self._by_name(entry, "threshold", where, "numbers above 0", _is_positive)
         version = self._member(entry, "mptune", where, "a text", _is_text)
         made = self._member(entry, "made", where, "a text", _is_text, "")
-        draws = self._member(entry, "draws", where, "a whole number", _is_count, 0)
+        draws = self._member(entry, "draws", where, f"a whole number up to {_MOST_DRAWS}", _is_count, 0)
         configurations = self._list(entry, "configurations", where, lambda each, at: self._timed(each, at, kernel))
         self._list(entry, "signatures", where, signature)
         for number, timed in enumerate(configurations):
@@ -485,14 +487,15 @@ class _Reader:
             self._errors(entry, where),
             None if speedup is None else float(speedup),
             None if interval is None else (float(interval[0]), float(interval[1])),
-            self._member(entry, "unseen", where, "a whole number", _is_count, 0),
+            self._member(entry, "unseen", where, f"a whole number up to {_MOST_DRAWS}", _is_count, 0),
             self._member(entry, "best", where, "true or false", lambda v: isinstance(v, bool), False),
             self._member(entry, "baseline", where, "true or false", lambda v: isinstance(v, bool), False),
         )
 
     def _errors(self, entry: Any, where: str) -> Errors:
         worst = self._by_name(entry, "errors", where, "numbers of 0 or more, or null", _is_error)
-        draws = self._member(entry, "draws", where, "a whole number from 1", lambda v: _is_count(v) and v >= 1)
+        inputs = f"a whole number from 1 to {_MOST_DRAWS}"
+        draws = self._member(entry, "draws", where, inputs, lambda v: _is_count(v) and v >= 1)
         mean = self._member(entry, "mean", where, "a number of 0 or more", lambda v: is_number(v) and v >= 0, None)
         return Errors(
             {name: math.inf if value is None else float(value) for name, value in worst.items()},

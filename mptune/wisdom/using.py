@@ -12,7 +12,7 @@ import numpy as np
 from mptune.backends import BACKENDS, get_backend
 from mptune.backends.base import Backend
 from mptune.build import COMPILER, FLAGS, with_build
-from mptune.errors import BackendUnavailableError, KernelError, WisdomError
+from mptune.errors import BackendUnavailableError, KernelError, UnknownNameError, WisdomError
 from mptune.expressions import Expression
 from mptune.kernel import Kernel, Role, Tunable
 from mptune.registry import load_tunable, remarks, tunable_of_run
@@ -208,10 +208,16 @@ def sizes_of_arrays(
 
     Raises:
         KernelError: an array has a shape that no size gives, or a size is not known from any of them.
+        UnknownNameError: an input is no argument.
     """
+    names = [argument.name for argument in kernel.arguments]
+    for name in inputs:
+        if name not in names:
+            raise UnknownNameError(f"argument of {kernel.called}:", name, names)
     wanted = tuple(kernel.sizes["default"])
     found = {name: kernel.whole_size(name, value) for name, value in given.items()}
     shapes: dict[str, tuple[int, ...]] = {}
+    unlike: dict[str, int] = {}
     for argument in kernel.arguments:
         if argument.name not in inputs:
             continue
@@ -221,6 +227,8 @@ def sizes_of_arrays(
             found.setdefault(argument.name, kernel.whole_size(argument.name, inputs[argument.name]))
         elif len(shape) == len(argument.shape):
             shapes[argument.name] = tuple(shape)
+        else:
+            unlike[argument.name] = len(shape)
     axes = [
         (Expression(text), extent, name)
         for name, shape in shapes.items()
@@ -234,6 +242,9 @@ def sizes_of_arrays(
                 found[size] = _solved(kernel, expression, size, found, extent, name)
     for size in wanted:
         if size not in found and size not in otherwise:
+            for name, of_input in unlike.items():
+                shape = ", ".join(_shape_of(kernel, name))
+                raise KernelError(f"input {name!r} of {kernel.called} has {of_input} axes; expected ({shape})")
             raise KernelError(f"{kernel.called}: no array says what size {size} is: give it ({size}=...)")
     return {size: found.get(size, otherwise.get(size, 0)) for size in wanted}
 

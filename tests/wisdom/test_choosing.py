@@ -375,6 +375,16 @@ def test_calls_have_the_configuration_for_their_sizes(x: Any, tmp_path: Path) ->
         assert "error at most" in tuned.choose({"n": 1200}).why
 
 
+@pytest.mark.parametrize("limit", [-1, 0, math.nan, "1e-3", {"error": 1e-3, "y": -2.0}])
+def test_an_error_limit_is_a_number_above_zero(limit: Any) -> None:
+    with pytest.raises(MptuneError, match="an error limit is a number above 0, not "):
+        mptune.TunedKernel(at_size(1000), at_size(4000), kernel=POLY, max_error=limit)
+
+
+def test_confidence_is_told_with_its_digits() -> None:
+    assert "with 99.9% confidence" in chooser(at_size(1000), at_size(100_000), confidence=0.999).choose({"n": 2000}).why
+
+
 def test_what_cannot_be_asked_is_refused_in_words() -> None:
     found = wisdom_of(at_size(1000), at_size(4000))
     tuned = mptune.TunedKernel(found, kernel=POLY)
@@ -491,6 +501,10 @@ def test_sizes_that_no_array_has_are_asked_for() -> None:
     kernel = arrays_kernel(("w", "h"))
     with pytest.raises(KernelError, match=r"kernel shaped: no array says what size f is: give it \(f=...\)"):
         sizes_of_arrays(kernel, {"in0": np.zeros((2, 3))}, {}, {})
+    with pytest.raises(KernelError, match=r"input 'in0' of kernel shaped has 1 axes; expected \(w, h\)"):
+        sizes_of_arrays(kernel, {"in0": np.zeros(6)}, {}, {})
+    with pytest.raises(UnknownNameError, match=r"argument of kernel shaped: .*'in1'"):
+        sizes_of_arrays(kernel, {"in1": np.zeros(6)}, {}, {})
     with pytest.raises(KernelError, match=r"size f is a whole number, not 2\.5"):
         sizes_of_arrays(kernel, {"in0": np.zeros((2, 3))}, {"f": 2.5}, {})
     cubes = arrays_kernel(("w**3",))
@@ -507,10 +521,10 @@ def test_sizes_are_whole_numbers_that_their_argument_holds() -> None:
             tuned.choose({"n": given})  # type: ignore[dict-item]
     for given in (2000, 2e3, np.int64(2000), np.float64(2000)):
         assert types(tuned.choose({"n": given}).configuration)[0] == "fp16"  # type: ignore[dict-item]
-    # The kernel takes an int32.
-    assert types(tuned.choose({"n": 2**31 - 1}).configuration)[0] == "fp64"
-    for large in (2**31, 2**53, 10**400):
-        with pytest.raises(KernelError, match=r"^size n of kernel poly is at most 2147483647, not "):
+    # The kernel takes an int32, which indices in the last block may exceed.
+    assert types(tuned.choose({"n": 2**31 - 1 - 2**16}).configuration)[0] == "fp64"
+    for large in (2**31 - 2**16, 2**31, 2**53, 10**400):
+        with pytest.raises(KernelError, match=r"^size n of kernel poly is at most 2147418111, not "):
             tuned.choose({"n": large})
 
 

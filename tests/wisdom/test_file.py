@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -199,7 +200,12 @@ TIMED = ("tuned", 0, "configurations", 0)
         (damaged(put(*TIMED, "speedup", value=1e308)), "should be a number from 1e-30 to 1e+30, and is 1e+308"),
         (damaged(put(*TIMED, "interval", value=[1])), "interval should be two numbers from 1e-30 to 1e+30"),
         (damaged(put(*TIMED, "errors", value={"error": -1})), "errors.error should be numbers of 0 or more, or null"),
-        (damaged(put(*TIMED, "draws", value=0)), "draws should be a whole number from 1, and is 0"),
+        (damaged(put(*TIMED, "draws", value=0)), "draws should be a whole number from 1 to 1000000000, and is 0"),
+        (damaged(put(*TIMED, "draws", value=2**53)), "draws should be a whole number from 1 to 1000000000, and is 9"),
+        (
+            damaged(put("tuned", 0, "signatures", 0, "values", value=["fp64", math.nan])),
+            "signatures[0].values should be the values of x_type, y_type, and is ['fp64', nan]",
+        ),
         (damaged(put(*TIMED, "configuration", value={"block": [[1]]})), "configuration.block should be values of"),
         (damaged(put(*TIMED, "configuration", value={"block": 64})), "should be a value of x_type, and is none"),
         (damaged(put("tuned", 0, "signatures", 0, "values", value=["fp64"])), "should be the values of x_type, y_type"),
