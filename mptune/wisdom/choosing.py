@@ -57,7 +57,8 @@ def budget_of(known: Sequence[KernelWisdom], max_error: float | Mapping[str, flo
             for name, limit in record.threshold.items():
                 found[name] = min(limit, found.get(name, math.inf))
         return found
-    for limit in max_error.values() if isinstance(max_error, Mapping) else [max_error]:
+    given: Sequence[Any] = [*max_error.values()] if isinstance(max_error, Mapping) else [max_error]
+    for limit in given:
         if not (isinstance(limit, numbers.Real) and limit > 0):
             raise MptuneError(f"an error limit is a number above 0, not {limit!r}")
     if not isinstance(max_error, Mapping):
