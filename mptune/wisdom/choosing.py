@@ -59,7 +59,7 @@ def budget_of(known: Sequence[KernelWisdom], max_error: float | Mapping[str, flo
         return found
     given: Sequence[Any] = [*max_error.values()] if isinstance(max_error, Mapping) else [max_error]
     for limit in given:
-        if not (isinstance(limit, numbers.Real) and limit > 0):
+        if not (isinstance(limit, numbers.Real) and float(limit) > 0):
             raise MptuneError(f"an error limit is a number above 0, not {limit!r}")
     if not isinstance(max_error, Mapping):
         return {"error": float(max_error)}
