@@ -4,7 +4,7 @@
 
 The tools take turns, each with an empty binary cache. They have the same kernel (axpy in fp64, fp32 and fp16), the same
 parameters and the same device, the first that PyOpenCL finds. Each draws the same number of configurations at random
-and measures the error of every one. Times are those of OpenCL's events in both: the mean of Kernel Tuner's seven launches,
+and measures the error of every one. Times are those of OpenCL's events: the mean of Kernel Tuner's seven launches,
 the median of mptune's.
 """
 
