@@ -15,7 +15,7 @@ import shutil
 import struct
 import tempfile
 import weakref
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -43,6 +43,8 @@ __all__ = [
     "capture",
     "has_letters",
     "numbers_in",
+    "other_lines",
+    "other_words",
     "plain_name",
     "same_fields",
     "told_apart",
@@ -70,6 +72,8 @@ _UNIT_BEFORE: Final = re.compile(rf"(?i)[\[(]\s*{_UNIT_TEXT}\s*[\])]|\bin {_UNIT
 _CLOCK: Final = re.compile(r"\b\d?\d:\d\d")
 _NUMBER: Final = re.compile(r"[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?")
 _NOT_FINITE: Final = re.compile(r"(?i)(?<![\w.])[-+]?(?:nan|inf(?:inity)?)(?:\([^)]*\))?(?![\w.])")
+#: Something between spaces and signs, such as a word or a number in any notation.
+_TOKEN: Final = re.compile(r"\w[\w.+-]*")
 #: Lines on how far results are off, on how often something was done until they were not, and on where something is: a
 #: program with other types may print anything there.
 _NO_ANSWER: Final = re.compile(r"(?i)error|\berr\b|residu|\bdiff|deviat|toleranc|\biter|sweep|\bindex")
@@ -580,9 +584,7 @@ def _differences(
     for what, one, two in (("prints", first.output, second.output), ("complains", first.errors, second.errors)):
         apart = told_apart(one, two)
         if apart:
-            found.append(f"it {what} {apart[1]!r} instead of {apart[0]!r}")
-        elif one.count("\n") != two.count("\n"):
-            found.append(f"it {what} {len(two.splitlines())} lines instead of {len(one.splitlines())}")
+            found.append(f"it {what} {_quoted(apart[1])} instead of {_quoted(apart[0])}")
     if len(before[1]) != len(after[1]):
         found.append(f"it does {len(after[1])} things on the device instead of {len(before[1])}")
     else:
@@ -616,13 +618,15 @@ def same_fields(one: bytes, other: bytes, paddings: Iterable[Sequence[bool]]) ->
 def told_apart(one: str, other: str, tolerance: float = 0.0) -> tuple[str, str] | None:
     """Return the first lines in which what two runs printed differs, but for times; None if it does not.
 
+    A line that only one of them printed is "" for the other.
+
     Args:
         one: what the first printed.
         other: what the second printed.
         tolerance: by how much numbers may differ, relative to the larger.
     """
     heading = ""
-    for a, b in zip(one.splitlines(), other.splitlines(), strict=False):
+    for a, b in itertools.zip_longest(one.splitlines(), other.splitlines(), fillvalue=""):
         if a != b and not _are_alike(a, b, heading, tolerance):
             return _shown(a), _shown(b)
         if has_letters(a):
@@ -658,14 +662,60 @@ def wrong_numbers(original: str, new: str, tolerance: float) -> tuple[str, str] 
     return None
 
 
-def _answers(lines: Iterable[str]) -> list[list[str]]:
-    """Return the numbers of each line that may be an answer, as they are written."""
-    heading, found = "", list[list[str]]()
+def other_lines(original: str, new: str) -> tuple[str, str] | None:
+    """Return the first lines printed that only one program prints, "" for the other, or with more words or fewer.
+
+    None if there are none. Lines on errors and iterations that both print may come more or less often.
+
+    Args:
+        original: what the first program printed.
+        new: what the second program printed.
+    """
+    lines, others = (_with_headings(text.splitlines()) for text in (original, new))
+    of_both = {tuple(_words(line)) for line, _ in lines} & {tuple(_words(line)) for line, _ in others}
+    kept, new_kept = (
+        [line for line, heading in each if not (_NO_ANSWER.search(heading) and tuple(_words(line)) in of_both)]
+        for each in (lines, others)
+    )
+    return _first_apart(kept, new_kept, lambda a, b: len(_words(a)) == len(_words(b)))
+
+
+def other_words(original: str, new: str) -> tuple[str, str] | None:
+    """Return the first lines of two texts with other words, "" for one that is missing; None if there are none."""
+    return _first_apart(original.splitlines(), new.splitlines(), lambda a, b: _words(a) == _words(b))
+
+
+def _first_apart(
+    lines: Iterable[str], others: Iterable[str], are_alike: Callable[[str, str], bool]
+) -> tuple[str, str] | None:
+    """Return the first lines that are not alike, but for blank ones; None if all are."""
+    kept = (filter(str.strip, each) for each in (lines, others))
+    pairs = itertools.zip_longest(*kept, fillvalue="")
+    return next(((_shown(a), _shown(b)) for a, b in pairs if not (a and b and are_alike(a, b))), None)
+
+
+def _words(line: str) -> list[str]:
+    """Return the words of a line: nothing with a digit in it, and no number that is not finite."""
+    return [word for word in _TOKEN.findall(_NOT_FINITE.sub(" ", line)) if not any(map(str.isdigit, word))]
+
+
+def _with_headings(lines: Iterable[str]) -> list[tuple[str, str]]:
+    """Return lines, each with the last one up to it that has words."""
+    heading, found = "", list[tuple[str, str]]()
     for line in lines:
         heading = line if has_letters(line) else heading
-        _, numbers = numbers_in(line, heading)
-        found.append([] if _NO_ANSWER.search(heading) else [number for number, is_time in numbers if not is_time])
+        found.append((line, heading))
     return found
+
+
+def _answers(lines: Iterable[str]) -> list[list[str]]:
+    """Return the numbers of each line that may be an answer, as they are written."""
+    return [
+        []
+        if _NO_ANSWER.search(heading)
+        else [number for number, is_time in numbers_in(line, heading)[1] if not is_time]
+        for line, heading in _with_headings(lines)
+    ]
 
 
 def _are_far(one: str, other: str, least: float) -> bool:
@@ -676,6 +726,10 @@ def _are_far(one: str, other: str, least: float) -> bool:
 
 def _shown(line: str) -> str:
     return line.strip()[:80]
+
+
+def _quoted(line: str) -> str:
+    return repr(line) if line else "nothing"
 
 
 def has_letters(line: str) -> bool:
@@ -696,8 +750,8 @@ def numbers_in(line: str, heading: str) -> tuple[list[str], list[tuple[str, bool
 
 def _are_alike(one: str, other: str, heading: str, tolerance: float) -> bool:
     """Whether two lines have the same words, and nearly the same numbers but for times."""
-    (words, numbers), (other_words, others) = numbers_in(one, heading), numbers_in(other, heading)
-    return words == other_words and all(
+    (words, numbers), (new_words, others) = numbers_in(one, heading), numbers_in(other, heading)
+    return (words, len(numbers)) == (new_words, len(others)) and all(
         a == b or is_time or math.isclose(float(a), float(b), rel_tol=tolerance, abs_tol=tolerance**2)
         for (a, is_time), (b, _) in zip(numbers, others, strict=True)
     )

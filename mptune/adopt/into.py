@@ -24,7 +24,17 @@ from numpy.typing import NDArray
 from mptune import __version__
 from mptune.accuracy.evaluate import evaluate_outputs
 from mptune.adopt.adopting import SOURCES
-from mptune.adopt.capture import Capture, Launch, Place, Structure, capture, told_apart, wrong_numbers
+from mptune.adopt.capture import (
+    Capture,
+    Launch,
+    Place,
+    Structure,
+    capture,
+    other_lines,
+    other_words,
+    told_apart,
+    wrong_numbers,
+)
 from mptune.adopt.classes import TypeClasses, told, type_classes
 from mptune.adopt.findings import record_of
 from mptune.adopt.geometry import Block
@@ -35,7 +45,7 @@ from mptune.adopt.patching_loops import patch_loops
 from mptune.adopt.progress import Turns, came_to_nothing
 from mptune.adopt.reading import Memory, Parameter, Program, own_files, paddings, read
 from mptune.adopt.rewriting import blanked
-from mptune.adopt.running import Built, build, run
+from mptune.adopt.running import Built, Ran, build, run
 from mptune.adopt.sizes import hashed, with_sizes
 from mptune.adopt.template import class_of, fields_of, layout_of
 from mptune.adopt.writing import common_folder
@@ -163,17 +173,10 @@ def into(
             program, classes, patched, built, record, arguments, Path(scratch) / "patched"
         )
         judged = _judged(found, objective, record, ours, theirs)
-        runs = (
-            (captured, again)
-            if not program.originals
-            else tuple(
-                run(each, arguments, writes=_made(Path(scratch) / f"files of {number}"), may_fail=True)
-                for number, each in enumerate((original, built))
-            )
-        )
-        tolerance = max(objective.limits.values(), default=_PRINTED)
-        printed = told_apart(runs[0].output, runs[1].output, tolerance)
-        wrong = wrong_numbers(runs[0].output, runs[1].output, tolerance)
+        rounds = _timed((original, built), arguments, Path(scratch))
+        originals, new = [old for old, _ in rounds], rounds[0][1]
+        runs = (captured, again) if not program.originals else (originals[0], new)
+        said = _said(originals, new, max(objective.limits.values(), default=_PRINTED))
         limit = objective.limits.get("error", max(objective.limits.values(), default=math.inf))
         judged = _with_reduced(judged, found, limit, ours_left, left)
         written = compared_files(
@@ -184,9 +187,8 @@ def into(
             lambda new, old: _error_of_other(found, new, old),
         )
         judged = _with_files(judged, written, limit)
-        if wrong and judged["within"]:
+        if judged["within"] and (said["wrong"] or said["exit_codes"]):
             judged["within"] = False
-        rounds = _times((original, built), arguments, Path(scratch))
     others, left_out = _others(places, settings)
     made = _write(patched, places, others, settings)
     own = own_types(classes)
@@ -202,7 +204,8 @@ def into(
         if wanted.get(each.name, own[each.name]) != own[each.name]
     ]
     kept = [name for each in types if each["to"] != each["wanted"] for name in each["members"]]
-    times = [min(each) for each in zip(*rounds, strict=True)]
+    seconds = [(old.seconds, new.seconds) for old, new in rounds]
+    times = [min(each) for each in zip(*seconds, strict=True)]
     return {
         "kernel": found.kernel,
         "program": str(settings.program),
@@ -214,12 +217,11 @@ def into(
         "arguments": list(arguments),
         "compiled": compilers,
         **judged,
-        "notes": [*patched.notes, *notes, *judged["notes"], *left_out, *_slower(rounds, kept, found.info.backend)],
+        "notes": [*patched.notes, *notes, *judged["notes"], *left_out, *_slower(seconds, kept, found.info.backend)],
         "written": [
             {"name": e.name, "how": e.how, "error": _finite(e.error), "within": _is_within(e, limit)} for e in written
         ],
-        "printed": None if printed is None else dict(zip(("original", "patched"), printed, strict=True)),
-        "wrong": None if wrong is None else dict(zip(("original", "patched"), wrong, strict=True)),
+        **said,
         "check": {"original": runs[0].check, "patched": runs[1].check},
         "time_s": {"original": round(times[0], 4), "patched": round(times[1], 4)},
     }
@@ -792,23 +794,47 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def _times(programs: tuple[Built, Built], arguments: Sequence[str], scratch: Path) -> list[tuple[float, float]]:
-    """Return how long two programs run on this machine's processor, a pair for each of some rounds in turns.
+def _timed(programs: tuple[Built, Built], arguments: Sequence[str], scratch: Path) -> list[tuple[Ran, Ran]]:
+    """Run two programs on this machine's processor, in turns; return a pair of runs for each of some rounds.
 
     What runs for a moment runs more often, as the machine has more to do with what it takes.
     """
-    rounds: list[tuple[float, float]] = []
+    rounds: list[tuple[Ran, Ran]] = []
+    spent_s = 0.0
     while len(rounds) < _MOST_ROUNDS:
         writes = [_made(scratch / f"files{len(rounds)}_{index}") for index in range(2)]
         first, second = (
-            run(each, arguments, writes=folder, may_fail=True).seconds
-            for each, folder in zip(programs, writes, strict=True)
+            run(each, arguments, writes=folder, may_fail=True) for each, folder in zip(programs, writes, strict=True)
         )
         rounds.append((first, second))
-        spent_s = sum(map(sum, rounds))
-        if max(first, second) > _LONG_S or (len(rounds) >= _FEWEST_ROUNDS and spent_s > _TIMING_S):
+        spent_s += first.seconds + second.seconds
+        longest_s = max(first.seconds, second.seconds)
+        if longest_s > _LONG_S or (len(rounds) >= _FEWEST_ROUNDS and spent_s > _TIMING_S):
             break
     return rounds
+
+
+def _said(originals: Sequence[Ran], new: Ran, tolerance: float) -> dict[str, dict[str, Any] | None]:
+    """Return where what a patched program says is not what the original says, each as the two have it; None if nowhere.
+
+    What the original itself says in another way each time does not count.
+    """
+    old = originals[0]
+
+    def of_text(compare: Callable[[str, str], tuple[str, str] | None], stream: str) -> tuple[str, str] | None:
+        one, *others = (str(getattr(each, stream)) for each in originals)
+        return None if any(compare(one, other) for other in others) else compare(one, str(getattr(new, stream)))
+
+    found = {
+        "printed": told_apart(old.output, new.output, tolerance),
+        "wrong": wrong_numbers(old.output, new.output, tolerance) or of_text(other_lines, "output"),
+        "complaints": of_text(other_words, "errors"),
+        "exit_codes": (old.code, new.code) if new.code not in {each.code for each in originals} else None,
+    }
+    return {
+        what: None if both is None else dict(zip(("original", "patched"), both, strict=True))
+        for what, both in found.items()
+    }
 
 
 def _slower(rounds: Sequence[tuple[float, float]], kept: Sequence[str], backend: str) -> list[str]:

@@ -116,6 +116,7 @@ class Ran:
         seconds: how long it ran, as :func:`stopwatch` has it.
         files: those it wrote, by the names it gave them, and where they lie.
         record: what the layer says of the record at its end, empty without one.
+        code: with which it exited.
     """
 
     output: str
@@ -123,6 +124,7 @@ class Ran:
     seconds: float
     files: Mapping[str, Path]
     record: Mapping[str, Any]
+    code: int = 0
 
     @property
     def check(self) -> str:
@@ -455,7 +457,7 @@ def run(
         with_arguments = f" with arguments {' '.join(arguments)}" if arguments else " without arguments"
         raise ProgramError(f"{built.name}, run{with_arguments}, {how_it_ended(code)}{where}{told}")
     files = {asked: Path(real) for asked, real in said.get("files", {}).items() if Path(real).is_file()}
-    return Ran(printed, complaints, seconds, files, said)
+    return Ran(printed, complaints, seconds, files, said, code)
 
 
 def stopwatch() -> Callable[[], float]:

@@ -253,16 +253,21 @@ def print_patched(document: Mapping[str, Any]) -> None:
             f"warning: it prints {printed['patched']!r} where the original prints {printed['original']!r}, which is "
             "further apart than the threshold"
         )
+    if complaints := document["complaints"]:
+        print_note(
+            f"warning: on standard error it writes {_quoted(complaints['patched'])}, the original "
+            f"{_quoted(complaints['original'])}"
+        )
     echo("\n".join(document["files"]))
 
 
 def why_not_within(document: Mapping[str, Any]) -> str:
     """Say why a patched program cannot be claimed to be right."""
-    if wrong := document["wrong"]:
-        return (
-            f"{document['output']} is written, but NOT right: it prints {wrong['patched']!r} where the original prints "
-            f"{wrong['original']!r}"
-        )
+    wrong, codes = document["wrong"], document["exit_codes"]
+    if wrong or codes:
+        prints = wrong and f"prints {_quoted(wrong['patched'])} where the original prints {_quoted(wrong['original'])}"
+        ends = codes and f"ends with exit code {codes['patched']}, the original with {codes['original']}"
+        return f"{document['output']} is written, but NOT right: it {', and '.join(filter(None, (prints, ends)))}"
     if document["not_judged"]:
         return f"{document['output']}: its answer could not be compared with the original's: {document['not_judged']}"
     limits = ", ".join(f"{name} <= {limit:g}" for name, limit in document["threshold"].items()) or "a finite error"
@@ -278,6 +283,10 @@ def why_not_within(document: Mapping[str, Any]) -> str:
 def _listed(what: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
     cells = [(row["name"], *(f"{row[c]:,}" if isinstance(row[c], int) else row[c] for c in columns)) for row in rows]
     return table((what, *columns), cells, right=[c for c in columns if c in ("launches", "elements")]) + "\n"
+
+
+def _quoted(line: str) -> str:
+    return repr(line) if line else "nothing"
 
 
 def _few(names: Sequence[str]) -> str:

@@ -19,6 +19,8 @@ from mptune.adopt.capture import (
     Scalar,
     Structure,
     capture,
+    other_lines,
+    other_words,
     told_apart,
     wrong_numbers,
 )
@@ -294,6 +296,39 @@ def test_numbers_that_cannot_be_an_answer_are_told(original: str, new: str, line
 )
 def test_numbers_that_other_types_may_change_are_not(original: str, new: str) -> None:
     assert wrong_numbers(original, new, 1e-6) is None
+
+
+def test_lines_and_numbers_that_only_one_run_prints_are_told_apart() -> None:
+    assert told_apart("sum 2.5", "sum 2.5\nrow 0 is wrong") == ("", "row 0 is wrong")
+    assert told_apart("1 2\n3", "1 2") == ("3", "")
+    assert told_apart("1 2", "1 2 3") == ("1 2", "1 2 3")
+    assert told_apart("1 2\n", "1 2\n\n") is None
+
+
+@pytest.mark.parametrize(
+    ("original", "new", "apart"),
+    [
+        ("mean 0.828", "mean 0.828\nrow 0 is wrong", ("", "row 0 is wrong")),
+        ("mean 0.828\ndone\n", "mean 0.828\n", ("done", "")),
+        ("a 1\nb 2", "a 1\nfar off: 3\nb 2", ("b 2", "far off: 3")),
+        ("x 1\n\ny 2", "x 1\ny 2\n", None),
+        ("max =100.5 near", "max = 99.5 near", None),
+        ("sum 3.5 hash 12ab", "sum nan hash 1234", None),
+        ("PASS", "FAIL", None),
+        ("2 of 3 are right", "2 of 3 are not right", ("2 of 3 are right", "2 of 3 are not right")),
+        ("iteration 1: 0.5\nsum 3", "iteration 1: 0.5\niteration 2: 0.25\nsum 3", None),
+        ("turn residual\n1 0.5", "turn residual\n1 0.5\n2 0.25", None),
+        ("sum 3", "sum 3\nerror: row 0", ("", "error: row 0")),
+    ],
+)
+def test_lines_with_other_words_or_none(original: str, new: str, apart: tuple[str, str] | None) -> None:
+    assert other_lines(original, new) == apart
+
+
+def test_other_words() -> None:
+    assert other_words("PASS 1.5", "FAIL 1.5") == ("PASS 1.5", "FAIL 1.5")
+    assert other_words("", "giving up") == ("", "giving up")
+    assert other_words("bad 0, x 1e-3 inf\n", "bad 1, x -2.5 0x1f\n\n") is None
 
 
 def test_files_go_to_a_folder_of_their_own_and_times_may_differ(misbehaving: Built, tmp_path: Path) -> None:

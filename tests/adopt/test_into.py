@@ -366,6 +366,32 @@ def test_printed_numbers_that_are_no_answer_are_exit_code_one(
     assert (document["within"], document["wrong"]["patched"]) == (False, "step inf")
 
 
+def test_a_program_that_gives_up_where_the_original_does_not_is_exit_code_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(PROGRAMS / "gives_up.cu", tmp_path / "rod.cu")
+    adopt(AdoptSettings((tmp_path / "rod.cu",)), tmp_path / "adopted" / "rod")
+    run = run_of(tmp_path)
+    with RunFile.create(tmp_path / "run.db", run.info, run.state) as file:
+        for trial in run.trials:
+            file.add(trial)
+    command = caller(monkeypatch, capfd)
+    new = tmp_path / "new.cu"
+    words = ("emit", tmp_path / "run.db", "--into", tmp_path / "rod.cu", "-o", new, "--configuration", "1")
+    done = command(*words)
+    assert (done.code, new.is_file()) == (1, True), done.err
+    assert done.err.splitlines()[-1].endswith(
+        f"{new} is written, but NOT right: it prints 'row 1 is wrong' where the original prints nothing, and ends with "
+        "exit code 3, the original with 0"
+    )
+    document = json.loads(command(*words, "--json").out)
+    assert document["error"] < 1e-6
+    assert document["within"] is False
+    assert document["wrong"] == {"original": "", "patched": "row 1 is wrong"}
+    assert document["complaints"] == {"original": "", "patched": "giving up"}
+    assert document["exit_codes"] == {"original": 0, "patched": 3}
+
+
 def test_an_answer_without_an_error_is_within_any_threshold(folder: Path) -> None:
     document = document_of(folder, run_of(folder, threshold=1e-15), 2)
     assert (document["error"], document["types"], document["within"]) == (0.0, [], True)
