@@ -1020,7 +1020,7 @@ class _Finder:
         """Take in that the host gets at memory by an address of another type, or leaves its type to a format."""
         kind, children = node.kind, node.children
         called = node.referenced if kind == "CALL_EXPR" else None
-        if called is not None and called.type.is_function_variadic() and node.spelling not in _PRINTS:
+        if called is not None and _is_variadic(called.type) and node.spelling not in _PRINTS:
             for argument in node.arguments[len(list(called.get_arguments())) :]:
                 if (element := _element_behind(argument.canonical)) is not None:
                     self._note_raw(node, argument, element)
@@ -1521,6 +1521,11 @@ def _numbers_in(struct: Any) -> Iterator[str]:
             yield from _numbers_in(element)
         elif element.kind.name != "POINTER":
             yield field.get_usr()
+
+
+def _is_variadic(kind: Any) -> bool:
+    """Whether what is called takes more arguments than it names; what is no function, as a pointer to one, does not."""
+    return kind.kind.name == "FUNCTIONPROTO" and bool(kind.is_function_variadic())
 
 
 def _without_casts(node: Node) -> Node:

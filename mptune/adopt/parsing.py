@@ -113,6 +113,8 @@ class SourceFile:
         Raises:
             ProgramError: it is not there, or no file.
         """
+        if path.exists() and not (path.is_file() or path.is_dir()):  # of a pipe nothing may ever come
+            raise ProgramError(f"cannot read {path}: it is not a regular file")
         try:
             return cls(path, path.read_bytes().decode("utf-8", "surrogateescape"))
         except OSError as error:

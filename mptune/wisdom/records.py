@@ -310,6 +310,8 @@ class Wisdom:
             WisdomError: it is missing, not wisdom, of an unknown version, or something in it is not as it should be.
         """
         path = Path(path)
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise WisdomError(f"cannot read {path}: it is not a regular file")
         try:
             data = path.read_bytes() if path.stat().st_size <= _LARGEST_BYTES else None
         except FileNotFoundError:
@@ -334,6 +336,8 @@ def _what(entry: KernelWisdom) -> tuple[str, ...]:
 def is_wisdom(path: str | Path) -> bool:
     """Whether a file says that it is wisdom, of whatever version."""
     try:
+        if not Path(path).is_file():  # of a pipe nothing may ever come
+            return False
         with Path(path).open("rb") as file:
             return f'"{_MARK}"'.encode() in file.read(256)
     except OSError:

@@ -186,6 +186,25 @@ int main() { k<<<1, 1>>>(nullptr, nullptr, nullptr, nullptr); }
     }
 
 
+def test_the_host_calls_what_it_has_no_name_for(tmp_path: Path) -> None:
+    found = classes_of(
+        tmp_path,
+        """
+#include <cstdio>
+__global__ void k(double* x, double by) { x[threadIdx.x] *= by; }
+void show(double v) { printf("%g", v); }
+int main() {
+  auto launch = [&](auto body) { body(2.0); };
+  launch([](double by) { k<<<1, 1>>>(nullptr, by); });
+  void (*say)(double) = show;
+  auto tell = [&](auto v) { say(v); };
+  tell(1.0);
+}
+""",
+    )
+    assert {one.name: one.kept for one in found.classes} == {"x": "", "by": ""}
+
+
 def test_roles_of_classes(tmp_path: Path) -> None:
     found = classes_of(
         tmp_path,

@@ -1,5 +1,6 @@
 """What a program consists of, as it is read from its source."""
 
+import os
 import re
 from pathlib import Path
 
@@ -31,6 +32,12 @@ def test_kernels_have_their_parameters_and_roles(rod: Program) -> None:
     assert rod.text(diffuse.extent).startswith("__global__ void diffuse(")
     assert rod.text(diffuse.body).startswith("{\n  int i")
     assert rod.text(diffuse.body).endswith("}\n}")
+
+
+def test_a_pipe_is_no_program(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.cu")
+    with pytest.raises(ProgramError, match=r"cannot read .*pipe\.cu: it is not a regular file"):
+        read([tmp_path / "pipe.cu"])
 
 
 def test_launches_say_where_each_part_is_written(rod: Program) -> None:

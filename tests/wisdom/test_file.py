@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import json
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from command_line import caller
 from described import create
 from runs_by_size import HALF, POLY, SINGLE, at_size, trial, undecided
 
-from mptune.errors import WisdomError
+from mptune.errors import MptuneError, WisdomError
 from mptune.objective import Objective
 from mptune.results import Status
 from mptune.run import Run
@@ -32,6 +33,13 @@ def saved(run: Run, path: Path) -> Path:
     with create(path, run) as file:
         file.add_all(run.trials)
     return path
+
+
+@pytest.mark.parametrize("name", ["pipe", "pipe.json"])
+def test_a_pipe_is_no_source(name: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(MptuneError, match=rf"{name} is not a regular file|cannot read .*{name}: it is not a regular"):
+        read_sources([tmp_path / name])
 
 
 def test_a_file_holds_the_winner_the_baseline_and_what_is_tighter_with_errors_by_signature() -> None:
