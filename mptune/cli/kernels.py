@@ -284,6 +284,7 @@ def render(kernel: str, parameter: Sequence[str], backend: str, size: Sequence[s
     value that is valid with the others. An application is run once, and the sources are those of what it launches.
     """
     from mptune.registry import load_tunable
+    from mptune.space.parameters import full_names
 
     definition = load_tunable(kernel)
     read_by = None
@@ -292,7 +293,7 @@ def render(kernel: str, parameter: Sequence[str], backend: str, size: Sequence[s
 
         read_by = get_backend(backend)
     sizes = definition.resolve_sizes(*options.parse_sizes(definition, size))
-    given = options.parse_assignments(parameter, "-p")
+    given = full_names(options.parse_assignments(parameter, "-p"), definition.parameter_names, definition.called)
     configuration = definition.configuration(given)
     try:
         space = definition.search_space(sizes).restrict({name: [value] for name, value in given.items()})

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from mptune.errors import KernelError, MptuneError, RunFileError, UnknownNameError
+from mptune.errors import KernelError, MptuneError, RunFileError
 from mptune.kernel import Kernel, LaunchShape, Sizes, Tunable
 from mptune.rendering import render
 from mptune.results import Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration, Value
+from mptune.space.parameters import full_name
 from mptune.store import ParameterInfo
 
 __all__ = ["Winner", "select", "sizes_of"]
@@ -132,10 +133,9 @@ def _with_values(run: Run, text: str, kernel: Tunable | None) -> Trial:
     wanted: dict[str, Value] = {}
     for part in _COMMA.split(text):
         name, equals, value = (piece.strip() for piece in part.partition("="))
+        name = full_name(name, by_name, kernel.called if kernel else run.kernel) if equals else name
         if not equals or name in wanted:
             raise MptuneError(f"configuration {text!r}: expected NAME=VALUE by commas, each name once, not {part!r}")
-        if name not in by_name:
-            raise UnknownNameError(f"parameter of {kernel.called if kernel else run.kernel}:", name, by_name)
         parameter = by_name[name]
         if isinstance(parameter, ParameterInfo):
             wanted[name] = next((known for known in parameter.values if str(known) == value), value)

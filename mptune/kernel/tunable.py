@@ -22,7 +22,14 @@ from mptune.kernel.work import Work
 from mptune.precision import Precision, precision
 from mptune.regions import Over, Reduce, RegionalMetric, over_regions
 from mptune.space.configuration import Configuration, NamedValues, Value
-from mptune.space.parameters import Parameter, PolicyParameter, PrecisionParameter, baseline_values, is_identifier
+from mptune.space.parameters import (
+    Parameter,
+    PolicyParameter,
+    PrecisionParameter,
+    baseline_values,
+    full_names,
+    is_identifier,
+)
 from mptune.space.search_space import SearchSpace
 
 __all__ = ["Inputs", "Metric", "Tunable", "parsed"]
@@ -255,10 +262,9 @@ class Tunable(ABC):
 
         Raises:
             UnknownNameError: no such parameter, or not one of its values.
+            MptuneError: a name without its kernel's is in several kernels, or a parameter is given twice.
         """
-        for name in values:
-            if name not in self._by_name:
-                raise UnknownNameError(f"parameter of {self.called}:", name, self._by_name)
+        values = full_names(values, self._by_name, self.called)
         return Configuration(
             {name: p.parse(values[name]) if name in values else p.values[0] for name, p in self._by_name.items()}
         )

@@ -9,9 +9,9 @@ import numbers
 import re
 import reprlib
 from abc import ABC
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,10 +35,15 @@ __all__ = [
     "PrecisionParameter",
     "RealParameter",
     "baseline_values",
+    "full_name",
+    "full_names",
     "is_identifier",
     "parse_values",
     "uniform_types",
 ]
+
+#: What is given by the name of a parameter.
+Given = TypeVar("Given")
 
 #: A search space has at most so many parameters, and a parameter so many values.
 MAX_PARAMETERS: Final = 1000
@@ -377,6 +382,46 @@ def parse_values(text: str) -> list[Value]:
         if not isinstance(value, int | float | str | tuple):
             raise ExpressionError(f"{reprlib.repr(value)} is not a value of a parameter: {reprlib.repr(text)}")
     return list(found)
+
+
+def full_name(name: str, known: Collection[str], owner: str) -> str:
+    """Return the name of a parameter; that of an application's kernel may go without the kernel's name.
+
+    Args:
+        name: as it was given (``h_type`` for ``drift.h_type``).
+        known: the full names.
+        owner: whose parameters they are, for messages.
+
+    Raises:
+        UnknownNameError: there is none.
+        MptuneError: several kernels have it.
+    """
+    if name in known:
+        return name
+    short = [each.rpartition(".")[2] for each in known]
+    of_kernels = [each for each, own in zip(known, short, strict=True) if own == name]
+    if len(of_kernels) > 1:
+        choices = f"{', '.join(of_kernels[:-1])} or {of_kernels[-1]}"
+        raise MptuneError(f"{owner} has parameter {name!r} in {len(of_kernels)} kernels: give it as {choices}")
+    if not of_kernels:
+        alone = [own for own in short if short.count(own) == 1]
+        raise UnknownNameError(f"parameter of {owner}:", name, known, aliases=alone)
+    return of_kernels[0]
+
+
+def full_names(given: Mapping[str, Given], known: Collection[str], owner: str) -> dict[str, Given]:
+    """Return what was given by names of parameters by their full names, each of which has to be given once.
+
+    Raises:
+        MptuneError: one is not known, is in several kernels, or was given by both of its names.
+    """
+    found: dict[str, Given] = {}
+    for name, each in given.items():
+        full = full_name(name, known, owner)
+        if full in found:
+            raise MptuneError(f"parameter {full!r} of {owner} is given twice, once without its kernel's name")
+        found[full] = each
+    return found
 
 
 def baseline_values(parameters: Iterable[Parameter]) -> dict[str, tuple[Value, ...]]:

@@ -28,6 +28,7 @@ from mptune.observers import OBSERVERS
 from mptune.regions import over_regions
 from mptune.registry import adopted_record, definition_hash, load_tunable
 from mptune.rendering import render_body, template_hash
+from mptune.space.parameters import full_names
 from mptune.space.search_space import SearchSpace
 from mptune.starting import Searched, knowledge_base, read_source
 from mptune.store import ParameterInfo, RunInfo
@@ -97,10 +98,11 @@ class TuningPlan:
             constraints=tuple(settings.constraints),
             also=tuple(also),
         )
-        settings = dataclasses.replace(settings, strategy=chosen_name(settings.strategy, objective))
-        for name in settings.restrict:
-            if name not in kernel.parameter_names:
-                raise UnknownNameError(f"parameter of {kernel.called}:", name, kernel.parameter_names)
+        settings = dataclasses.replace(
+            settings,
+            strategy=chosen_name(settings.strategy, objective),
+            restrict=full_names(settings.restrict, kernel.parameter_names, kernel.called),
+        )
         observers = _observers(kernel, metric, settings, objective)
         space = kernel.search_space(sizes).restrict(settings.restrict)
         sources: tuple[Source, ...] = ()

@@ -298,6 +298,15 @@ WRONG_INPUT = {
     "kernel": (("tune", "convolution3d"), "did you mean 'convolution2d'"),
     "kernel file": (("tune", "./nothing.py"), "no kernel definition file"),
     "parameter": (("render", "axpy", "-p", "xtype=fp16"), "did you mean 'x_type'"),
+    "parameter of a kernel": (("render", "conjugate_gradient", "-p", "rows_per_thrd=2"), "mean 'rows_per_thread'"),
+    "parameter of several kernels": (
+        ("tune", "conjugate_gradient", "--backend", "host", "--size", "smoke", "-p", "block_size=32"),
+        "'block_size' in 4 kernels: give it as spmv.block_size, dot.block_size, update.block_size or precondition.bl",
+    ),
+    "parameter given twice": (
+        ("render", "conjugate_gradient", "-p", "rows_per_thread=2", "-p", "spmv.rows_per_thread=4"),
+        "'spmv.rows_per_thread' of application conjugate_gradient is given twice",
+    ),
     "value": (("render", "axpy", "-p", "x_type=fp17"), "unknown value of parameter x_type"),
     "value alias": (("render", "axpy", "-p", "x_type=float23"), "did you mean 'float32'"),
     "kernel prefix": (("tune", "conv"), "did you mean 'convolution2d'"),

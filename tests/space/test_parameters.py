@@ -21,6 +21,8 @@ from mptune.space.parameters import (
     PrecisionParameter,
     RealParameter,
     baseline_values,
+    full_name,
+    full_names,
     uniform_types,
 )
 
@@ -212,3 +214,36 @@ def test_a_missing_precision_is_the_next_wider_one() -> None:
         "fp16": {"x_type": "fp16", "y_type": "fp64"},
         "bf16": {"x_type": "fp16", "y_type": "bf16"},
     }
+
+
+NAMES = ["u_type", "step.h_type", "step.block", "sum.block", "u.block", "sum.u_type"]
+
+
+@pytest.mark.parametrize(
+    ("given", "full"), [("u_type", "u_type"), ("h_type", "step.h_type"), ("sum.block", "sum.block")]
+)
+def test_a_name_that_one_kernel_alone_has_needs_no_kernel(given: str, full: str) -> None:
+    assert full_name(given, NAMES, "application waves") == full
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            "block",
+            "application waves has parameter 'block' in 3 kernels: give it as step.block, sum.block or u.block",
+        ),
+        ("h_tpe", "unknown parameter of application waves: 'h_tpe'; did you mean 'h_type'?"),
+        ("sum.u_tpe", "unknown parameter of application waves: 'sum.u_tpe'; did you mean 'sum.u_type'?"),
+    ],
+)
+def test_a_name_that_no_kernel_or_several_have_is_told(given: str, message: str) -> None:
+    with pytest.raises(MptuneError) as raised:
+        full_name(given, NAMES, "application waves")
+    assert str(raised.value).startswith(message)
+
+
+def test_what_is_given_by_both_names_of_a_parameter_is_told() -> None:
+    assert full_names({"h_type": 1, "u_type": 2}, NAMES, "application waves") == {"step.h_type": 1, "u_type": 2}
+    with pytest.raises(MptuneError, match=r"'step\.h_type' of application waves is given twice"):
+        full_names({"h_type": 1, "step.h_type": 2}, NAMES, "application waves")
