@@ -34,7 +34,7 @@ _MOST_SQUARED: Final = 2
 #: In a power, what a size is multiplied by, and how large an exponent may be.
 _EXPONENTS: Final = (1, 2, 3)
 _LARGEST_EXPONENT: Final = 40
-_ROUNDED: Final = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+_ROUNDED: Final = (*range(2, 13), 16, 20, 25, 32, 50, 64, 100, 128, 200, 250, 256, 500, 512, 1000, 1024)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,14 @@ class Numbers:
             text = self.texts.get(name, GIVEN)
             if text != GIVEN and seen.value != (expected := int(parsed(text).evaluate(self.sizes))):
                 value = "not always the same" if seen.value is None else f"{seen.value:,}"
-                raise ProgramError(f"the {name} is {value}, and not {text} = {expected:,}")
+                turns = re.fullmatch(r"count(?: (\d+))?", name)
+                what = (
+                    f"the {name} is" if turns is None else f"the number of turns of loop {turns[1] or 1} in steps() is"
+                )
+                raise ProgramError(
+                    f"{what} {value} in this run of the program, where {text}, which fitted the runs that adopt made, "
+                    f"is {expected:,}"
+                )
 
     def is_given(self, name: str) -> bool:
         """Whether a number is looked up."""
@@ -197,7 +204,14 @@ def _product(values: Sequence[int], sizes: Sequence[Mapping[str, int]]) -> str:
 
 def _rounded(values: Sequence[int], expressions: Sequence[tuple[str, Sequence[int]]], block: int) -> str:
     """Return the quotient of an expression, or what it is rounded up to, that has these values; or nothing."""
-    for width, (text, of_it) in itertools.product((block,) if block > 1 else _ROUNDED, expressions):
+
+    def unlikely(one: tuple[int, tuple[str, Sequence[int]]]) -> int:
+        """Say how much there is to guess: what every fifth step does is done steps // 5 times, not (steps - 1) // 4."""
+        width, (text, of_it) = one
+        return 2 if not text.isidentifier() else int(of_it[0] % width > 0)
+
+    tried = itertools.product((block,) if block > 1 else _ROUNDED, expressions)
+    for width, (text, of_it) in sorted(tried, key=unlikely):
         blocks = [-(-product // width) for product in of_it]
         inner = text if _PRODUCT.fullmatch(text) else f"({text})"
         if all(value == count * width for value, count in zip(values, blocks, strict=True)):

@@ -143,7 +143,8 @@ def find_sizes(
             if _uses(texts, name):
                 accepted[name] = chosen
             why = "it changes no number of elements, threads or turns"
-            if len(tried) > 1 or not _rounds(texts, name):
+            # A further run tells what divides an argument from what does so by chance.
+            if len(tried) > 1 or all(base.seen[each].block > 1 for each in _divided(texts, name)):
                 break
         if name not in accepted:
             refused.append(f"argument {place} ({value}) is no size: {why}")
@@ -178,22 +179,20 @@ def _explained(known: Sequence[Numbers], tried: Sequence[Numbers]) -> tuple[Sequ
     Raises:
         ProgramError: no expressions do.
     """
-    from mptune.adopt.numbers import UnexplainedError, decided
+    from mptune.adopt.numbers import ELEMENTS, UnexplainedError, decided
 
     try:
         return tried, decided([*known, *tried])
     except UnexplainedError as error:
         alone = decided([*known, tried[-1]])
-        if any(_rounds(alone, size) for size in error.sizes):
+        if any(each.startswith(ELEMENTS) for size in error.sizes for each in _divided(alone, size)):
             raise
         return tried[-1:], alone
 
 
-def _rounds(texts: Mapping[str, str], name: str) -> bool:
-    """Whether a number of elements is rounded, which fits two runs by chance at times."""
-    from mptune.adopt.numbers import ELEMENTS
-
-    return any("//" in text and _uses({each: text}, name) for each, text in texts.items() if each.startswith(ELEMENTS))
+def _divided(texts: Mapping[str, str], name: str) -> list[str]:
+    """Return the numbers that a division of a size gives, which fits two runs by chance at times."""
+    return [each for each, text in texts.items() if "//" in text and _uses({each: text}, name)]
 
 
 def _others(value: int) -> Iterator[int]:

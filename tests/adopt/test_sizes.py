@@ -94,6 +94,24 @@ def test_powers_of_two_are_expressions() -> None:
     checked.check()
 
 
+@pytest.mark.parametrize("every", [3, 5, 7, 10, 25])
+def test_what_is_done_every_so_many_steps_is_the_plain_quotient(every: int) -> None:
+    own = 2 * every
+    runs = [run("count 3", steps // every, steps=steps) for steps in (own, own // 2 + 1, own // 2)]
+    assert decided(runs) == {"count 3": f"steps // {every}"}
+
+
+def test_a_loop_that_turns_otherwise_is_told_in_words() -> None:
+    numbers = Numbers({"count 3": "(steps - 1) // 4"}, {"steps": 25})
+    numbers.text("count 3", [5], "")
+    with pytest.raises(ProgramError) as raised:
+        numbers.check()
+    assert str(raised.value) == (
+        "the number of turns of loop 3 in steps() is 5 in this run of the program, where (steps - 1) // 4, which "
+        "fitted the runs that adopt made, is 6"
+    )
+
+
 def test_a_number_depends_on_what_changes_it_alone() -> None:
     # 32 * n * (steps - 2), as long as the steps are 10.
     runs = [run("elements of u", 256 * n, n=n, steps=steps) for n, steps in ((8, 10), (5, 10), (8, 6))]
