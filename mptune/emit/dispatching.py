@@ -92,7 +92,7 @@ def emit_dispatch(
 
     Raises:
         WisdomError: it is of another kernel, or of several.
-        KernelError: its sizes come from the data.
+        KernelError: its sizes come from the data, or nothing in it is valid.
         MptuneError: a file of a name exists and was not emitted, or cannot be written.
     """
     found, known = single_kernel_of(wisdom, kernel, metric)
@@ -113,6 +113,10 @@ def emit_dispatch(
             # The sources that most is written into first: where they do, they are taken.
             key = (launch.configuration.to_json(), -len(launch.fixed), tuple(sorted(launch.fixed.items())), conditions)
             launches.setdefault(key, launch)
+    if not launches:
+        raise KernelError(
+            f"{found.called}: no configuration of the wisdom is valid at its sizes, so nothing can be emitted"
+        )
     ordered = [launches[key] for key in sorted(launches)]
     fixed = set(found.sizes["default"]) - frozenset[str]().union(*(launch.free for launch in ordered))
     variants = [

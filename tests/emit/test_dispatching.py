@@ -134,6 +134,13 @@ def test_the_header_chooses_as_python_does_at_a_thousand_sizes(tmp_path: Path) -
         assert len(set(found)) >= (1 if is_wide else 3)
 
 
+def test_wisdom_of_which_nothing_is_valid_is_refused(tmp_path: Path) -> None:
+    strict = dataclasses.replace(POLY, constraints=("block > 100_000",))
+    with pytest.raises(KernelError, match="kernel poly: no configuration of the wisdom is valid at its sizes"):
+        emit_dispatch(wisdom_of(at_size(1000)), tmp_path, kernel=strict)
+    assert not [*tmp_path.iterdir()]
+
+
 @needs_gxx
 def test_there_is_no_variant_for_sizes_that_an_argument_cannot_hold(tmp_path: Path) -> None:
     wisdom = wisdom_of(at_size(1000), at_size(10**9))
