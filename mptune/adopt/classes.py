@@ -355,6 +355,7 @@ _CASTS: Final = ("CSTYLE_CAST_EXPR", "CXX_STATIC_CAST_EXPR", "CXX_FUNCTIONAL_CAS
 _LOOPS: Final = ("FOR_STMT", "WHILE_STMT", "DO_STMT")
 #: What a number is made of that converts without a cast.
 _LITERAL: Final = ("FLOATING_LITERAL", "INTEGER_LITERAL", "UNARY_OPERATOR", *_TRANSPARENT)
+_COMPOUND: Final = "COMPOUND_ASSIGNMENT_OPERATOR"
 _ASSIGNS: Final = ("=", "+=", "-=", "*=", "/=")
 _NUMBER: Final = re.compile(r"\.?\d.*")
 #: How limits of types are written that take the type of what they meet.
@@ -437,6 +438,9 @@ class _Finder:
         self._raw: dict[tuple[Extent, object], None] = {}
         #: Where the host adds up in a number, with that.
         self._summed: dict[tuple[Extent, object], None] = {}
+        #: Fields of structs by value that the host computes, and where it first computes with what a field holds.
+        self._computed: set[object] = set()
+        self._read_back: dict[object, Extent] = {}
         #: What pointers to void are cast to, and where they are given to calls, by clang's name.
         self._typed: dict[str, list[object]] = {}
         self._given_raw: dict[str, Extent] = {}
@@ -1024,6 +1028,10 @@ class _Finder:
             for argument in node.arguments[len(list(called.get_arguments())) :]:
                 if (element := _element_behind(argument.canonical)) is not None:
                     self._note_raw(node, argument, element)
+        if kind == "CXX_UNARY_EXPR":
+            self._counting(node, above)
+        if kind == "UNEXPOSED_EXPR" or (kind == "BINARY_OPERATOR" and node.operator == "=") or kind == _COMPOUND:
+            self._computing(node, above)
         if kind == "DECL_REF_EXPR" and node.canonical.kind.name == "POINTER":
             self._untyped(node, above)
         if kind == "UNARY_OPERATOR" and node.operator == "&":
@@ -1045,6 +1053,54 @@ class _Finder:
         self._note_raw(node, inner, old)
         if new is not None and old.kind.name != "VOID":
             self._note_raw(node, node, new)
+
+    def _counting(self, size: Node, above: tuple[Node, ...]) -> None:
+        """Take in that the size of a struct says more than how many bytes some are: how many numbers are in it, say."""
+        struct = _sized(size)
+        if struct is None or struct.kind.name != "RECORD" or scalar_of(struct) is not None:
+            return
+        inner = size
+        for parent in reversed(above):
+            if parent.kind == "BINARY_OPERATOR":
+                left, right = parent.children
+                other = right if left is inner else left
+                others = [_sized(each) for each in other.walk() if each.kind == "CXX_UNARY_EXPR"]
+                is_alone = _without_casts(inner) is size
+                is_divided = is_alone and left is inner and parent.operator in ("/", "%", "==", "!=")
+                if any(each is None or _bare_name(each) != _bare_name(struct) for each in others) or (
+                    is_divided and not others
+                ):
+                    self._note_raw(size, size, struct)
+            elif parent.kind not in (*_TRANSPARENT, *_CASTS):
+                return
+            inner = parent
+
+    def _computing(self, node: Node, above: tuple[Node, ...]) -> None:
+        """Take in that the host computes a field of a struct by value, or computes with it."""
+        field = self._place(node.children[0]) if node.children and _is_field_by_value(node.children[0]) else None
+        if field is None or node.extent is None or is_pointer(node.canonical):
+            return
+        if node.kind != "UNEXPOSED_EXPR":
+            if not all(each.kind in _LITERAL for each in node.children[1].walk()):
+                self._computed.add(field)
+            if node.kind == _COMPOUND:
+                self._read_back.setdefault(field, node.extent)
+            return
+        parent = next((each for each in reversed(above) if each.kind not in (*_TRANSPARENT, *_CASTS)), None)
+        if parent is None or parent.kind == "INIT_LIST_EXPR":
+            return
+        if parent.kind == "CALL_EXPR":
+            is_used = self._program_calls(parent) or math_function(parent.spelling) is not None
+        else:
+            is_used = parent.operator != "=" or not _is_field_by_value(parent.children[0])
+        if is_used:
+            self._read_back.setdefault(field, node.extent)
+
+    def _program_calls(self, call: Node) -> bool:
+        """Whether a function of the program's host is called."""
+        called = call.referenced
+        kernels = {launched.name for launched in self._program.kernels}
+        return called is not None and self._unit.extent(called) is not None and call.spelling not in kernels
 
     def _untyped(self, node: Node, above: tuple[Node, ...]) -> None:
         """Take in what is done with a pointer to void: what it is cast to has its bytes."""
@@ -1404,6 +1460,11 @@ class _Finder:
                     for extent, place in self._summed
                     if (root := self._root(place)) in names
                 ),
+                *(
+                    RawUse(extent, names[root], "the host computes with it")
+                    for field, extent in self._read_back.items()
+                    if field in self._computed and (root := self._root(field)) in names
+                ),
             ),
         )
 
@@ -1521,6 +1582,23 @@ def _numbers_in(struct: Any) -> Iterator[str]:
             yield from _numbers_in(element)
         elif element.kind.name != "POINTER":
             yield field.get_usr()
+
+
+def _sized(size: Node) -> Any:
+    """Return the type whose size is asked for, of an array that of its elements; None if it is a type of C++'s own."""
+    return _element(size.children[-1].canonical) if size.children else None
+
+
+def _is_field_by_value(node: Node) -> bool:
+    """Whether an expression is a number in a struct that no pointer or index leads to."""
+    node = _bare(node)
+    while node.kind == "ARRAY_SUBSCRIPT_EXPR" and "ARRAY" in _bare(node.children[0]).canonical.kind.name:
+        node = _bare(node.children[0])
+    if node.kind != "MEMBER_REF_EXPR" or node.referenced is None or node.referenced.kind.name != "FIELD_DECL":
+        return False
+    while node.kind == "MEMBER_REF_EXPR" and node.children:
+        node = _bare(node.children[0])
+    return node.kind == "MEMBER_REF_EXPR" or (node.kind == "DECL_REF_EXPR" and node.canonical.kind.name == "RECORD")
 
 
 def _is_variadic(kind: Any) -> bool:

@@ -695,6 +695,17 @@ def test_what_the_host_adds_up_in_keeps_its_type() -> None:
     ]
 
 
+def test_structs_that_the_host_counts_the_numbers_of_or_computes_with_keep_their_types() -> None:
+    names = [one.name for one in understood("host_fields.cu")[1].classes]
+    made = patched("host_fields.cu", dict.fromkeys(names, "fp32"))
+    lines = [line for line in changes("host_fields.cu", made) if line.startswith("struct")]
+    assert lines == ["struct Passed { float rate, start; };"]
+    assert sorted(made.notes) == [
+        "first: double instead, since more than its numbers are used at host_fields.cu:29",
+        "share: double instead, since the host computes with it at host_fields.cu:31",
+    ]
+
+
 def test_what_is_only_cleared_copied_and_allocated_as_bytes_changes_its_type() -> None:
     made = patched("host_bytes.cu", dict.fromkeys(("slope", "shifts", "heights"), "fp32"))
     assert {made.types[name] for name in ("slope", "shifts", "heights")} == {"fp32"}
