@@ -164,6 +164,18 @@ class Run:
         return len(self.trials) - len(self.screened)
 
     @property
+    def why_no_baseline(self) -> str:
+        """Say which parameters may not have the baseline's values, as ``-p`` excludes them; empty if all may."""
+        fixed = self.info.baseline_values or {}
+        offered = {p.name: p.values for p in self.info.parameters}
+        excluded = [name for name, values in fixed.items() if name in offered and not {*values} & {*offered[name]}]
+        if not excluded:
+            return ""
+        few = ", ".join(excluded[:3]) + (f" and {len(excluded) - 3} more" if len(excluded) > 3 else "")
+        values = " or ".join(dict.fromkeys(str(fixed[name][0]) for name in excluded))
+        return f"the search has no baseline, as the values of {few} (-p) leave out its {values}"
+
+    @property
     def baseline_evaluations(self) -> int:
         """How many of the evaluated configurations have the baseline's types."""
         fixed = self.info.baseline_values

@@ -43,11 +43,13 @@ from mptune.evaluators.bench import Bench, Request
 from mptune.kernel import Sizes
 from mptune.own_time import OwnTime
 from mptune.probing import explain
+from mptune.registry import load_tunable
 from mptune.results import Status
 from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.store.info import RunState
 from mptune.tuner import tune
+from mptune.tuner.ledger import Ledger
 from mptune.verifying import verify
 
 MATVEC = Kernel(
@@ -475,6 +477,61 @@ def test_a_search_that_ends_early_says_why(tmp_path, monkeypatch, capfd):
     shown = caller(monkeypatch, capfd)("show", tmp_path / "early.db").out
     assert f"{summary['evaluations']} of 300 evaluations: {said}" in " ".join(shown.split())
     assert tune(application(), backend="host", budget=3, **settings).summary()["ended"] == ""
+
+
+@pytest.mark.parametrize(
+    ("most", "said"),
+    [
+        (0, "the time limit was spent on preparation; give more --time-limit, or smaller sizes (--size)"),
+        (
+            1,
+            "the time limit was reached before any narrower type was tried; give more --time-limit, or smaller sizes "
+            "(--size)",
+        ),
+        (2, "the time limit was reached"),
+        (4, "the time limit was reached"),
+    ],
+)
+def test_a_time_limit_ends_the_search_at_once_and_says_before_what(most, said, tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(Ledger, "is_in_time", property(lambda self: self.evaluations + self.kernel_evaluations < most))
+    monkeypatch.setattr(Ledger, "closing_s", property(lambda self: -1.0))
+    settings = {"max_error": 1e-3, "budget": 40, "inputs": 1, "verify": 20, "time_limit_s": 1.0}
+    path = tmp_path / "limited.db"
+    found = tune(application(), backend="host", output=path, on_warning=lambda _: None, **settings)
+    summary = found.summary()
+    # Batches of kernels end, too.
+    assert summary["evaluations"] == most
+    assert summary["ended"] == said
+    shown = " ".join(caller(monkeypatch, capfd)("show", path).out.split())
+    assert f"{most} of 40 evaluations: {said}" in shown
+    if most < 2:  # there is nothing to compare with
+        assert not found.state.finals.times_ms
+    # What follows is the least that there is in any case.
+    finals = found.state.finals
+    assert finals.chosen_after <= 6
+    assert len(finals.times_ms) - finals.chosen_after <= 12
+    if most:
+        assert found.best.metric("unseen_inputs") == 5
+
+
+def test_without_an_evaluation_it_is_said_why(monkeypatch, capfd, tmp_path):
+    monkeypatch.setattr(Ledger, "is_in_time", property(lambda self: False))
+    call = caller(monkeypatch, capfd)
+    done = call("tune", "axpy", "--backend", "host", "--time-limit", "1", "--output", tmp_path / "none.db")
+    assert done.code == 1
+    assert "nothing was evaluated: the time limit was spent on preparation; give more --time-limit" in done.err
+
+
+def test_where_the_baseline_is_left_out_that_is_said(monkeypatch, capfd, tmp_path):
+    call = caller(monkeypatch, capfd)
+    options = ("--backend", "host", "--budget", "3", "--verify", "0", "--output", tmp_path / "narrow.db")
+    parameter = next(p.name for p in load_tunable("axpy").parameters if isinstance(p, PrecisionParameter))
+    said = f"no speedup is known: the search has no baseline, as the values of {parameter} (-p) leave out its fp64"
+    done = call("tune", "axpy", "-p", f"{parameter}=fp32", *options)
+    assert said in " ".join(done.out.split())
+    assert said in " ".join(call("show", tmp_path / "narrow.db").out.split())
+    done = call("emit", tmp_path / "narrow.db", "-o", tmp_path / "tuned")
+    assert said in " ".join(done.err.split())
 
 
 class TestWhatARunIsUsedFor:

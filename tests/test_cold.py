@@ -61,6 +61,7 @@ def told(
         keep=lambda trial, phase: kept.append(trial),
         phases={t.configuration: "search" for t in trials},
         measured_here=settings.get("measured_here", True),
+        closing_s=settings.get("closing_s", 60.0),
     )
     kernel = SimpleNamespace(work=lambda configuration, sizes: SimpleNamespace(intensity=flops))
     plan = SimpleNamespace(

@@ -274,10 +274,15 @@ class Machine:
     Args:
         searched_s: how long the search took.
         time_ms: what a launch of a configuration takes in its first turn, its second, ...
+        closing_s: till when what follows the search may go on.
     """
 
-    def __init__(self, searched_s: float, time_ms: Callable[[Configuration, int], float]) -> None:
+    def __init__(
+        self, searched_s: float, time_ms: Callable[[Configuration, int], float], closing_s: float = math.inf
+    ) -> None:
         self.now_s = searched_s
+        self.is_in_time = math.isinf(closing_s)
+        self._closing_s = closing_s
         self.objective = Objective(threshold=1e-5)
         self.trials = {t.configuration: t for t in TRIALS if t.is_valid}
         self.phases = dict.fromkeys(self.trials, "search")
@@ -291,6 +296,7 @@ class Machine:
         return self.now_s
 
     elapsed_s = property(monotonic)
+    closing_s = property(lambda self: self._closing_s - self.now_s)
 
     def remeasure(self, trials: list[Trial], rounds: int, visit: TimingPlan) -> Finished:
         self.now_s += 0.05 * len(trials) * rounds
@@ -338,6 +344,23 @@ def test_finals_that_are_held_again_and_again_take_no_longer_than_twice_their_sh
     assert 6.0 <= took_s[0] < 6.0 + least_s
     assert max(took_s[2:]) <= least_s
     assert sum(took_s) <= 2 * 6.0 + 8 * least_s
+
+
+def test_finals_beyond_the_least_end_soon_after_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    order = [t.configuration for t in TRIALS if t.is_valid]
+    least_s = 0.05 * LEAST_ROUNDS * (5 + 2)
+    for closing_s, most_s in ((math.inf, 6.0), (62.0, 2.0), (55.0, 0.0)):
+        machine = Machine(60.0, lambda configuration, turn: 1.0 + (turn + order.index(configuration)) % 2, closing_s)
+        machine.settling(monkeypatch)._hold_finals()
+        assert most_s <= machine.now_s - 60.0 <= most_s + least_s
+    # What is alone is compared with nothing: it runs once more at most, where its error was reused.
+    for closing_s, fewest, most in ((math.inf, 3 + LEAST_ROUNDS, math.inf), (75.0, 0, 1)):
+        machine = Machine(60.0, lambda configuration, turn: 1.0, closing_s)
+        machine.trials = {WIDE: machine.trials[WIDE]}
+        settling = machine.settling(monkeypatch)
+        settling.settle()
+        assert settling.are_settled
+        assert fewest <= machine.turns[WIDE] <= most
 
 
 WIDE, FAST, NEXT = (

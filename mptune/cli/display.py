@@ -35,6 +35,8 @@ _KINDS: Final = 8
 _BUFFERS: Final = 3
 #: Configurations any of which may be the best that are shown.
 _CANDIDATES: Final = 4
+#: What phases are called where the name alone says too little.
+_PHASES: Final = {"lost": "trials cut off"}
 #: From this share on, most of a run's time is in no kernel.
 _MOSTLY: Final = 0.5
 
@@ -187,6 +189,8 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
     trials = {name: trial for name, trial in {"baseline": run.baseline, **second}.items() if trial is not None}
     if trials:
         echo(_comparison(run, trials) + "\n")
+        if run.baseline is None and run.why_no_baseline:
+            echo(wrapped(f"no speedup is known: {run.why_no_baseline}") + "\n")
         if text := _of_rounds(run, trials):
             echo(wrapped(text) + "\n")
         if run.info.is_of_application and (times := _times(trials)):
@@ -432,7 +436,9 @@ def _spent(run: Run) -> str:
     spent = {name: s for name, s in run.durations_s.items() if name != "other"}
     shown = {name: s for name, s in spent.items() if s >= 0.01 * wall_s or name == "verification"}
     shown["other"] = max(0.0, wall_s - sum(shown.values()))
-    return ", ".join(f"{name} {seconds:.1f} s ({seconds / wall_s:.0%})" for name, seconds in shown.items())
+    return ", ".join(
+        f"{_PHASES.get(name, name)} {seconds:.1f} s ({seconds / wall_s:.0%})" for name, seconds in shown.items()
+    )
 
 
 def pareto_table(run: Run, metrics: Sequence[str], trials: Sequence[Trial]) -> str:

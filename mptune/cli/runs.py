@@ -337,6 +337,9 @@ def emit(
         )
         for name in emission.files:
             echo(str(emission.folder / name))
+    of = [winner.run for winner in winners if winner.run.baseline is None and winner.run.why_no_baseline]
+    for why in dict.fromkeys(run.why_no_baseline for run in of):
+        print_note(f"note: no speedup is known: {why}")
     return 0
 
 

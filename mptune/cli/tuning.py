@@ -336,6 +336,8 @@ def _nothing_found(run: Run) -> str:
     from mptune.results import Status
 
     closest = run.closest
+    if closest is None and not run.trials and run.state.ended:
+        return f"nothing was evaluated: {run.state.ended}"
     if closest is None:
         return f"none of {len(run.trials)} configurations gave outputs that can be judged: {pairs(run.statuses)}"
     if closest.status is Status.VIOLATION:

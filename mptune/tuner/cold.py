@@ -44,6 +44,8 @@ def compare_cold(plan: TuningPlan, evaluator: DeviceEvaluator, ledger: Ledger, w
     is_warm = flush == "off" or (flush == "auto" and get_backend(run.info.backend).shares_memory)
     if best is None or baseline is None or best is baseline or not (is_warm and ledger.measured_here):
         return
+    if ledger.closing_s <= 0:
+        return
     cache = _between(best, baseline, evaluator.start().device.limits)
     if not cache or is_bound_by_arithmetic(plan.kernel.work(best.configuration, plan.sizes).intensity):
         return

@@ -345,11 +345,13 @@ class JointSearch:
                     found.setdefault(name, set()).update(set(values[0]).intersection(*values[1:]))
         return found
 
-    def _evaluate(self, measured: _Measured, configurations: Sequence[Configuration]) -> None:
+    def _evaluate(self, measured: _Measured, configurations: Sequence[Configuration], left: Callable[[], int]) -> None:
         for trial in measured.evaluator.evaluate(configurations):
             found = _timed(trial)
             measured.times.tell([found])
             self._keep(measured.label, found)
+            if left() <= 0:  # the time is up
+                break
 
     # -- times ----------------------------------------------------------------------------------
 
@@ -482,7 +484,7 @@ class JointSearch:
                 step = self._step(left())
             if step is None or isinstance(step, Configuration):
                 return step
-            self._evaluate(*step)
+            self._evaluate(*step, left)
         return None
 
     def _step(self, left: int) -> Configuration | tuple[_Measured, list[Configuration]] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable
 from typing import Final
@@ -22,6 +23,8 @@ __all__ = ["Ledger"]
 
 #: For each evaluation of the budget, so many configurations may be ruled out without compiling and not be counted.
 _FREE: Final = 10
+#: What follows the search goes on for so much of the time limit once it is over, and for the least that it takes.
+_CLOSING_SHARE: Final = 0.25
 
 
 class Ledger(Evaluator):
@@ -106,14 +109,14 @@ class Ledger(Evaluator):
 
     def remaining(self) -> int:
         """Return how many more evaluations the phase may have; 0 once the time is up."""
-        return self._budget - self.evaluations - self.kernel_evaluations if self._is_in_time else 0
+        return self._budget - self.evaluations - self.kernel_evaluations if self.is_in_time else 0
 
     def has_room(self, configuration: Configuration) -> bool:
         """Whether a device is free, and time and budget allow it; stored trials come before new ones."""
         stored = sum(not trial.is_screened for trial in self._stored.values())
         limit = self._budget if configuration in self._stored else self._budget - stored
         begun = self.evaluations + self.kernel_evaluations + self._evaluator.under_way
-        return self.under_way < self._evaluator.capacity and self._is_in_time and begun < limit
+        return self.under_way < self._evaluator.capacity and self.is_in_time and begun < limit
 
     def prepare(self, configuration: Configuration) -> None:
         """Begin to compile a configuration, unless the run file has its trial."""
@@ -264,13 +267,24 @@ class Ledger(Evaluator):
         return time.monotonic() - self._start
 
     def left_s(self, share: float) -> float:
-        """Return how much longer the verification may take if it is to have this share of the run, all its sessions."""
+        """Return how much longer the verification may take if it is to have this share of the run, all its sessions.
+
+        It also keeps to the time limit (:attr:`closing_s`).
+        """
         spent_s = self.verifying.seconds
         others_s = self._wall_before_s + self.elapsed_s - spent_s
-        return others_s * share / (1 - share) - spent_s
+        return min(others_s * share / (1 - share) - spent_s, self.closing_s)
 
     @property
-    def _is_in_time(self) -> bool:
+    def closing_s(self) -> float:
+        """How much longer what follows the search may take beyond the least of it; infinite without a time limit."""
+        if self._time_limit_s is None:
+            return math.inf
+        return (1 + _CLOSING_SHARE) * self._time_limit_s - self.elapsed_s
+
+    @property
+    def is_in_time(self) -> bool:
+        """Whether evaluations may still begin."""
         return self._time_limit_s is None or self.elapsed_s < self._time_limit_s
 
     def spent(self) -> RunState:

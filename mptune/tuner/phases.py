@@ -97,12 +97,15 @@ class Phases:
     def run(self) -> Run:
         """Search, settle and verify what is going to be reported; return everything."""
         ledger = self._ledger
+        self._file.update(dataclasses.replace(self._file.state, ended=""))
         if isinstance(self._kernel, Application):
             self._search_jointly(self._kernel)
         else:
             self._search()
         # A smaller budget or a time limit may have ended the run before it came to them.
         ledger.take_leftovers()
+        if why := self._out_of_time():
+            self._file.update(dataclasses.replace(self._file.state, ended=why))
         self._settle_and_verify()
         self._spend_the_rest()
         if self._is_unsettled:
@@ -218,21 +221,39 @@ class Phases:
             # What an earlier session measured is known before anything else is chosen.
             evaluate("search", ledger.waiting)
             for trial in list(ledger.trials.values()):
-                if trial.is_valid:
+                if trial.is_valid and ledger.is_in_time:
                     look(trial)
+            if not ledger.is_in_time:
+                return
             if not joint.launches:
                 self._search()
                 return
             ledger.begin_phase("search", budget, adopts=False)
             while (configuration := joint.next(left)) is not None:
                 evaluate("search", [configuration])
-                if configuration in ledger.trials and ledger.trials[configuration].is_valid:
+                is_valid = configuration in ledger.trials and ledger.trials[configuration].is_valid
+                if is_valid and ledger.is_in_time:
                     look(ledger.trials[configuration])
                 ledger.begin_phase("search", budget, adopts=False)
-            ended = NOTHING_LEFT if left() > 0 else "the time limit was reached" if not ledger.remaining() else ""
+            ended = NOTHING_LEFT if left() > 0 else ""
             evaluate("search", joint.finalists(finalists - 1))
             ended = ended if ledger.evaluations + ledger.kernel_evaluations < budget else ""
             self._file.update(dataclasses.replace(self._file.state, foretold=joint.foretold, ended=ended))
+
+    def _out_of_time(self) -> str:
+        """Say that the time limit ended the search with evaluations left, and before what; empty if it did not."""
+        ledger, state = self._ledger, self._file.state
+        spent = ledger.evaluations + ledger.kernel_evaluations
+        if ledger.is_in_time or state.ended or spent >= self._settings.budget:
+            return ""
+        more = "give more --time-limit, or smaller sizes (--size)"
+        if not ledger.trials:
+            return f"the time limit was spent on preparation; {more}"
+        fixed = self._kernel.baseline_values()
+        is_tried = any(not configuration.is_among(fixed) for configuration in ledger.trials)
+        if not is_tried and any(set(self._space.parameter(name).values) - {*fixed[name]} for name in fixed):
+            return f"the time limit was reached before any narrower type was tried; {more}"
+        return "the time limit was reached"
 
     def _kernel_evaluator(self, kernel: Kernel) -> DeviceEvaluator:
         """Return what evaluates a kernel of an application alone, on data it has within it."""
@@ -395,7 +416,8 @@ class Phases:
 
     def _spend_the_rest(self) -> None:
         """Search baselines with what was kept for the winner's and is left."""
-        if isinstance(self._kernel, Application) or self._ledger.evaluations >= self._settings.budget:
+        is_spent = self._ledger.evaluations >= self._settings.budget or not self._ledger.is_in_time
+        if isinstance(self._kernel, Application) or is_spent:
             return
         for phase, make in (("baseline", self._plan.baseline_strategy), ("search", self._plan.strategy)):
             strategy = make(self._space, self._ledger.objective)

@@ -99,7 +99,10 @@ class Settling:
     @property
     def are_settled(self) -> bool:
         """Whether all that is going to be reported has been measured side by side, as far as it can be."""
-        return not self.finalists() or not (self._unraced or self._apart)
+        last = self.finalists()
+        # What is alone is compared with nothing: that is not worth going on for when the time is up.
+        is_needless = not last or (len(last) == 1 and not self._ledger.is_in_time)
+        return is_needless or not (self._unraced or self._apart)
 
     @property
     def _unraced(self) -> list[Configuration]:
@@ -226,7 +229,8 @@ class Settling:
 
         def left_s(finals: Finals) -> float:
             allowed_s = max(_NOISY_SHARE * others_s, _NOISY_S) if finals.noise else _SHARE * others_s
-            return min(allowed_s, _TIMES * allowed_s - before_s) - (time.monotonic() - began)
+            allowed_s = min(allowed_s, _TIMES * allowed_s - before_s) - (time.monotonic() - began)
+            return min(allowed_s, self._ledger.closing_s)
 
         return left_s
 
