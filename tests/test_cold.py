@@ -93,6 +93,7 @@ def test_a_cache_that_holds_the_narrow_data_alone_is_said_and_measured() -> None
         {"best_bytes": 86 * MB, "base_bytes": 43 * MB},
         {"flops": 100.0},
         {"flush_cache": "on"},
+        {"closing_s": 0.0},
         {"measured_here": False},
         {"backend": "cuda"},
     ],
