@@ -123,12 +123,13 @@ class UnexplainedError(ProgramError):
     """A number that has to be known before a run changes, and not by an expression that was found.
 
     Attributes:
+        name: of the number.
         sizes: those that change it.
     """
 
-    def __init__(self, message: str, sizes: Collection[str]) -> None:
+    def __init__(self, message: str, name: str, sizes: Collection[str]) -> None:
         super().__init__(message)
-        self.sizes = sizes
+        self.name, self.sizes = name, sizes
 
 
 def decided(runs: Sequence[Numbers]) -> dict[str, str]:
@@ -169,7 +170,7 @@ def decided(runs: Sequence[Numbers]) -> dict[str, str]:
             found[name] = _rounded(whole, inner, base.seen[name].block)
         if not found.get(name) and name.startswith(ELEMENTS):
             shown = _listed(dict.fromkeys(values))
-            raise UnexplainedError(f"the {name} are {shown}, which no expression was found for", changing[name])
+            raise UnexplainedError(f"the {name} are {shown}, which no expression was found for", name, changing[name])
         found[name] = found.get(name) or GIVEN
     return found
 
@@ -214,6 +215,8 @@ def _rounded(values: Sequence[int], expressions: Sequence[tuple[str, Sequence[in
     for width, (text, of_it) in sorted(tried, key=unlikely):
         blocks = [-(-product // width) for product in of_it]
         inner = text if _PRODUCT.fullmatch(text) else f"({text})"
+        if block == 1 and all(value * width == product for value, product in zip(values, of_it, strict=True)):
+            return f"{inner} // {width}" if inner.isidentifier() or "(" in inner else f"({inner}) // {width}"
         if all(value == count * width for value, count in zip(values, blocks, strict=True)):
             return f"({inner} + {width - 1}) // {width} * {width}"
         if all(value == count for value, count in zip(values, blocks, strict=True)):

@@ -185,7 +185,9 @@ def _explained(known: Sequence[Numbers], tried: Sequence[Numbers]) -> tuple[Sequ
         return tried, decided([*known, *tried])
     except UnexplainedError as error:
         alone = decided([*known, tried[-1]])
-        if any(each.startswith(ELEMENTS) for size in error.sizes for each in _divided(alone, size)):
+        # What did not change in it is no better explained by it.
+        is_same = tried[-1].seen[error.name].value == known[0].seen[error.name].value
+        if is_same or any(each.startswith(ELEMENTS) for size in error.sizes for each in _divided(alone, size)):
             raise
         return tried[-1:], alone
 

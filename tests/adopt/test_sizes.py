@@ -13,7 +13,7 @@ import pytest
 from mptune.adopt.adopting import AdoptSettings, adopt
 from mptune.adopt.numbers import GIVEN, Numbers, Seen, UnexplainedError, decided
 from mptune.adopt.parsing import ProgramError
-from mptune.adopt.sizes import run_at
+from mptune.adopt.sizes import _explained, run_at
 from mptune.backends import get_backend
 from mptune.buffers.data import make_inputs
 from mptune.cli.adopting import print_adopted
@@ -99,6 +99,20 @@ def test_what_is_done_every_so_many_steps_is_the_plain_quotient(every: int) -> N
     own = 2 * every
     runs = [run("count 3", steps // every, steps=steps) for steps in (own, own // 2 + 1, own // 2)]
     assert decided(runs) == {"count 3": f"steps // {every}"}
+
+
+def test_of_multiples_alone_the_plain_quotient_is_taken() -> None:
+    runs = [run("count 3", steps // 5, steps=steps) for steps in (10, 5, 20)]
+    assert decided(runs) == {"count 3": "steps // 5"}
+
+
+def test_a_size_whose_last_run_leaves_a_number_alone_does_not_explain_it() -> None:
+    def elements(n: int) -> Numbers:
+        return run("elements of u", 300 * ((n - 8) // 4), n=n)
+
+    with pytest.raises(UnexplainedError, match=r"21,900 and 10,500, which no") as raised:
+        _explained([elements(300)], [elements(151), elements(301)])
+    assert raised.value.name == "elements of u"
 
 
 def test_a_loop_that_turns_otherwise_is_told_in_words() -> None:
