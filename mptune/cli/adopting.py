@@ -259,6 +259,13 @@ def print_patched(document: Mapping[str, Any]) -> None:
             f"{_quoted(complaints['original'])}"
         )
     echo("\n".join(document["files"]))
+    unknown = [f"{f['name']} ({f['how'].removeprefix(_UNKNOWN)})" for f in document["written"] if f["within"] is None]
+    if unknown:
+        print_note(f"warning: NOT compared with the original's: {', '.join(unknown)}")
+
+
+#: What the words begin with on a file that is not compared.
+_UNKNOWN = "not compared: "
 
 
 def why_not_within(document: Mapping[str, Any]) -> str:

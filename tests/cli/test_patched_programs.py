@@ -23,12 +23,17 @@ def test_blocks_are_told_along_the_axes_that_are_tuned(capsys: pytest.CaptureFix
         "wrong": None,
         "complaints": {"original": "", "patched": "row 0 is wrong"},
         "exit_codes": None,
-        "written": [{"name": "u.csv", "how": "9 numbers in 3 lines of text", "error": 2e-4, "within": True}],
+        "written": [
+            {"name": "u.csv", "how": "9 numbers in 3 lines of text", "error": 2e-4, "within": True},
+            {"name": "u.bin", "how": "not compared: other bytes", "error": None, "within": None},
+        ],
         "files": ["new.cu"],
     }
     print_patched(document)
     printed = capsys.readouterr()
     assert "warning: on standard error it writes 'row 0 is wrong', the original nothing" in printed.err
+    last = printed.err.splitlines()[-1]
+    assert last.endswith("warning: NOT compared with the original's: u.bin (other bytes)")
     lines = printed.out.splitlines()
     assert "blocks of flat: 256 threads" in lines
     assert "blocks of plane: 16 x 4 threads" in lines
