@@ -28,7 +28,7 @@ from mptune.adopt.capture import Capture, CheckFailedError, capture, plain_name,
 from mptune.adopt.caveats import listed
 from mptune.adopt.classes import TypeClass, TypeClasses
 from mptune.adopt.finding import OFFERED
-from mptune.adopt.findings import SIGNED, UNSIGNED, Draws
+from mptune.adopt.findings import SIGNED, UNSIGNED, Draws, over_each
 from mptune.adopt.grouping import group, sensitivities
 from mptune.adopt.launched import classes_in, needed
 from mptune.adopt.on_gpu import built_for_gpu
@@ -826,12 +826,18 @@ def _wrapping_in(made: Adopted) -> Iterator[str]:
 
 
 def _notes_of_metric(made: Adopted, metric: str | None) -> Iterator[str]:
-    """Say why outputs are compared otherwise than by default."""
-    signed = [buffer.name for buffer in made.found.buffers if buffer.is_output and buffer.metric == SIGNED]
+    """Say how outputs are compared otherwise than by default, and why."""
+    outputs = [buffer for buffer in made.found.buffers if buffer.is_output]
+    signed = [buffer.name for buffer in outputs if buffer.metric in (SIGNED, over_each(SIGNED))]
     if signed and metric is None:
         yield (
             f"{listed(signed)} {'has' if len(signed) == 1 else 'have'} values of either sign, by whose mean {UNSIGNED} "
             f"would divide: errors are compared with the mean magnitude instead ({SIGNED}; --metric chooses another)"
+        )
+    if apart := [buffer.name for buffer in outputs if buffer.is_apart]:
+        yield (
+            f"{listed(apart)} {'has' if len(apart) == 1 else 'have'} several quantities in each element: the error of "
+            "each is taken for itself, and the worst counts"
         )
 
 

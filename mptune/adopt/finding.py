@@ -503,6 +503,7 @@ def _buffers(known: _Known, launched: Iterable[LaunchedKernel]) -> dict[int, Ado
             known.precision(each, parameter) if scalar in PRECISIONS else "",
             INTEGERS.get(scalar, ""),
             memory if memory.is_mixed else None,
+            has_fields=components > 1 and len(memory.fields) > 1 and bool(memory.declared),
         )
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -25,6 +26,7 @@ __all__ = [
     "Draws",
     "Findings",
     "Geometry",
+    "over_each",
     "record_of",
     "table_of",
 ]
@@ -34,6 +36,10 @@ __all__ = [
 UNSIGNED: Final = "NRMSE"
 SIGNED: Final = "NMAE"
 _ONE_SIGN: Final = 0.9
+#: Components of vectors whose mean magnitudes differ by more are judged each for itself; what is below such a share of
+#: the largest is what rounding left of a 0.
+_ALIKE: Final = 100.0
+_ROUNDING: Final = 1e-14
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,7 @@ class AdoptedBuffer:
         precision: the parameter that sets its type, or a fixed precision; "" for integers.
         dtype: the type of integers; "" for others.
         structs: what its elements are, if they are structs of several types: it is bytes then.
+        has_fields: whether its elements are structs of several fields of one type: its last axis.
         field_of: the buffer and the field that it is to hold at the end, for what is compared of structs.
         initial: what the program gave it before the first launch; None if nothing.
         is_written: whether a step writes to it.
@@ -91,6 +98,7 @@ class AdoptedBuffer:
     precision: str
     dtype: str
     structs: Memory | None = None
+    has_fields: bool = False
     field_of: tuple[str, str] | None = None
     initial: NDArray[Any] | None = None
     is_written: bool = False
@@ -120,12 +128,31 @@ class AdoptedBuffer:
         return has_any and (self.stored.kind == "f" or has_fields)
 
     @property
+    def is_apart(self) -> bool:
+        """Whether each number of an element is judged for itself: a field of a struct, or vectors of unlike numbers."""
+        if self.has_fields or len(self.inner_axes) != 1:
+            return self.has_fields
+        scales = np.array([np.abs(values).mean() if values.size else 0.0 for values in self._results_apart()])
+        scales = scales[scales > _ROUNDING * scales.max(initial=0.0)]
+        return scales.size > 1 and bool(scales.max() / _ALIKE > scales.min())
+
+    @property
     def metric(self) -> str:
         """How it is compared unless the user says it: NRMSE divides by a mean, which either sign makes small."""
-        values = np.concatenate([np.empty(0), *(each.astype(np.float64) for each in self.results.values())])
-        values = values[np.isfinite(values)]
-        shares = values / max(float(np.abs(values).max(initial=0.0)), np.finfo(np.float64).tiny)
-        return SIGNED if abs(shares.sum()) < _ONE_SIGN * np.abs(shares).sum() else UNSIGNED
+        values = self._results_apart()
+        is_apart = self.is_apart
+        one = SIGNED if any(map(_has_signs, values if is_apart else [np.concatenate(values)])) else UNSIGNED
+        return over_each(one) if is_apart else one
+
+    def _results_apart(self) -> list[NDArray[np.float64]]:
+        """Return the finite numbers of the results by their place in an element."""
+        count = math.prod(self.inner_axes)
+        found = []
+        for place in range(count):
+            parts = (values[(place - start) % count :: count] for start, values in self.results.items())
+            values = np.concatenate([np.empty(0), *(part.astype(np.float64) for part in parts)])
+            found.append(values[np.isfinite(values)])
+        return found
 
     @property
     def role(self) -> str:
@@ -280,6 +307,17 @@ class Findings:
             for each in self.buffers
             if each.is_output and each.results and not any(part.any() for part in each.results.values())
         )
+
+
+def over_each(metric: str) -> str:
+    """Return a metric of each number of an element for itself, of which the worst counts: one is a column."""
+    return f"{metric} over columns max"
+
+
+def _has_signs(values: NDArray[np.float64]) -> bool:
+    """Whether the mean of values is far less than their mean magnitude."""
+    shares = values / max(float(np.abs(values).max(initial=0.0)), np.finfo(np.float64).tiny)
+    return abs(float(shares.sum())) < _ONE_SIGN * float(np.abs(shares).sum())
 
 
 def table_of(constant: str) -> str:

@@ -247,6 +247,7 @@ class _Record:
         positions: which of them are sizes, by name, from 1.
         kernels: their names in the application.
         outputs: names of the buffers that are the answer, in the order of their allocation.
+        inner_axes: of each of them all of its axes but the first.
         classes: of each precision parameter the type classes.
     """
 
@@ -262,6 +263,7 @@ class _Record:
     positions: Mapping[str, int]
     kernels: tuple[str, ...]
     outputs: tuple[str, ...]
+    inner_axes: Mapping[str, tuple[int, ...]]
     classes: Mapping[str, tuple[str, ...]]
 
     @classmethod
@@ -290,6 +292,7 @@ class _Record:
                 raise ValueError(f"{', '.join(map(str, sources)) or 'nothing'} is no source of a program")
             root = common_folder(list(files))
             folders = [_recorded(path) for path in program["includes"]]
+            outputs = [buffer for buffer in said["buffers"] if buffer["role"] == "output"]
             inside = [path for path in folders if path.is_relative_to(root)]
             return cls(
                 name=str(said["name"]),
@@ -303,13 +306,24 @@ class _Record:
                 arguments=tuple(map(str, program["arguments"])),
                 positions={str(name): int(place) for name, place in said.get("size_arguments", {}).items()},
                 kernels=tuple(str(kernel["name"]) for kernel in said["kernels"]),
-                outputs=tuple(str(buffer["name"]) for buffer in said["buffers"] if buffer["role"] == "output"),
+                outputs=tuple(str(buffer["name"]) for buffer in outputs),
+                inner_axes={str(each["name"]): tuple(map(int, each.get("shape", ())[1:])) for each in outputs},
                 classes={str(p["name"]): tuple(map(str, p["classes"])) for p in said["parameters"]},
             )
         except (KeyError, TypeError, ValueError, AttributeError, IndexError, StopIteration) as error:
             raise RunFileError(
                 f"what the run of {found.kernel!r} says of its program cannot be read: {error!r}"
             ) from None
+
+    def shaped(self, answer: Mapping[str, Turns]) -> dict[str, Turns]:
+        """Return what was copied to the host with the axes it has in the run, of which metrics may take regions."""
+        found: dict[str, Turns] = {}
+        for name, turns in answer.items():
+            inner = self.inner_axes.get(name, ())
+            count = math.prod(inner)
+            fits = count > 0 and all(each is None or each.size % count == 0 for each in turns)
+            found[name] = [None if each is None else each.reshape(-1, *inner) for each in turns] if fits else turns
+        return found
 
     def sources_in(self, settings: IntoSettings) -> list[Path]:
         """Return the sources of the program that is given.
@@ -672,7 +686,7 @@ def _judged(
         named = known if len(known) == len(record.outputs) else {}
         try:
             errors, notes = _errors_of_all(
-                found, *({named.get(n, n): t for n, t in each.items()} for each in (ours, theirs))
+                found, *(record.shaped({named.get(n, n): t for n, t in each.items()}) for each in (ours, theirs))
             )
         except MptuneError as error:
             why = str(error)
@@ -1005,6 +1019,11 @@ def _errors_of(found: Run, ours: Mapping[str, NDArray[Any]], theirs: Mapping[str
         metrics = [text, *(name for name in dict.fromkeys(found.info.metrics.values()) if name != text)]
     else:  # (of variables no run measures an error)
         metrics = {name: metrics.get(name, "NRMSE") for name in theirs}
+    if " over columns" in text:  # (numbers that are no struct's are one)
+        ours, theirs = (
+            {name: values[:, np.newaxis] if values.ndim == 1 else values for name, values in answer.items()}
+            for answer in (ours, theirs)
+        )
     finite = {name: np.isfinite(values) for name, values in theirs.items()}
     measured = evaluate_outputs(
         {name: np.where(finite[name], values, 0) for name, values in ours.items()},

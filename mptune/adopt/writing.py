@@ -6,6 +6,7 @@ swaps its pointers they swap buffers.
 
 from __future__ import annotations
 
+import json
 import keyword
 import os
 import re
@@ -18,11 +19,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from mptune.accuracy.metrics import resolve
 from mptune.adopt.capture import Capture
 from mptune.adopt.caveats import caveats, listed
 from mptune.adopt.classes import TypeClasses
 from mptune.adopt.finding import find
-from mptune.adopt.findings import SIGNED, AdoptedKernel, Draws, Findings, record_of
+from mptune.adopt.findings import UNSIGNED, AdoptedKernel, Draws, Findings, over_each, record_of
 from mptune.adopt.numbers import Numbers
 from mptune.adopt.parsing import ProgramError
 from mptune.adopt.reading import Program
@@ -262,18 +264,26 @@ def _steps(found: Findings) -> str:
     return "\n".join(_broken(f"    {line}") for line in lines)
 
 
-def _metric(found: Findings) -> str:
-    """Return how the outputs are compared unless the user says it; "" if by the default."""
-    metrics = {buffer.name: buffer.metric for buffer in found.buffers if buffer.is_output}
+def _metric(found: Findings, given: str | None) -> str:
+    """Return how the outputs are compared, as text; "" if by the default.
+
+    Where numbers of an element are judged each for itself, that is also by a metric the user gives for all.
+    """
+    outputs = [buffer for buffer in found.buffers if buffer.is_output]
+    metrics = {buffer.name: buffer.metric for buffer in outputs}
+    if given is not None:
+        is_whole = resolve(given).regions is None and not resolve(given).sees_inputs
+        metrics = {buffer.name: over_each(given) if is_whole and buffer.is_apart else given for buffer in outputs}
     if len(set(metrics.values())) > 1:
-        return f"{{{', '.join(f'{_quoted(name)}: {_quoted(metric)}' for name, metric in metrics.items())}}}"
-    return _quoted(SIGNED) if SIGNED in metrics.values() else ""
+        return f"{{{', '.join(f'{_quoted(name)}: {json.dumps(metric)}' for name, metric in metrics.items())}}}"
+    one = next(iter(metrics.values()), UNSIGNED)
+    return "" if given is None and one == UNSIGNED else json.dumps(one)
 
 
 def _application(name: str, found: Findings, source: str, metric: str | None) -> str:
     buffers = [buffer.declared for buffer in found.buffers]
     outputs = [buffer.name for buffer in found.buffers if buffer.is_output]
-    shown = repr(metric) if metric else _metric(found)
+    shown = _metric(found, metric)
     return "\n".join(
         (
             "application = Application(",
