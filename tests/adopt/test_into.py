@@ -871,7 +871,7 @@ def test_programs_that_run_for_a_moment_are_timed_more_often(tmp_path: Path, mon
 
         monkeypatch.setattr(module, "run", ran)
         (folder := tmp_path / str(seconds)).mkdir()
-        found = module._times((of["original"], of["new"]), (), folder)
+        found = [(a.seconds, b.seconds) for a, b in module._timed((of["original"], of["new"]), (), folder)]
         assert found == [(seconds, seconds * 1.5)] * rounds
         assert order == ["original", "new"] * rounds
 
