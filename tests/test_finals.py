@@ -263,7 +263,7 @@ def test_of_candidates_of_the_same_types_one_is_named(capsys: pytest.CaptureFixt
     assert f"{len(types)} configurations of different types" in run.why_undecided
     assert "to tell them from each other" in run.why_undecided
     # Who asks for the winner is told what to do, and not once more why.
-    _print_why_none(Path("run.db"), run, None)
+    _print_why_none(Path("run.db"), run, None, None)
     said = capsys.readouterr().err
     assert f"{len(types)} configurations of different types" in said
     assert "--configuration 'candidate 1'" in said

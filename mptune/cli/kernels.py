@@ -284,9 +284,10 @@ def render(kernel: str, parameter: Sequence[str], backend: str, size: Sequence[s
     value that is valid with the others. An application is run once, and the sources are those of what it launches.
     """
     from mptune.registry import load_tunable
-    from mptune.space.parameters import full_names
 
     definition = load_tunable(kernel)
+    from mptune.space.parameters import full_names
+
     read_by = None
     if backend != "auto":
         from mptune.backends import get_backend

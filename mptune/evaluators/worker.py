@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import statistics
 from typing import Any, Final
@@ -54,7 +55,9 @@ def main(channel: Channel) -> None:
                 answer = _answer(bench, request)
             channel.send(answer)
     except (EOFError, ConnectionError):
-        bench.close()
+        # After a fault a device refuses to take its memory back, and nobody is there to be told.
+        with contextlib.suppress(MptuneError):
+            bench.close()
 
 
 def _answer(bench: Bench, request: Any) -> Finished:
