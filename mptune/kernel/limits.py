@@ -20,7 +20,9 @@ __all__ = ["device_constraints", "space_on", "spread", "widest"]
 #: So many configurations are tried where a launch may rule one out.
 _TRIED: Final = 100
 #: What limits are of; an axis that a kernel does not have has one thread or block.
-_LIMITED: Final = re.compile(r"\b(?:threads_per_block|shared_bytes|(?:block|grid)_[xyz]|gpu_only)\b")
+_LIMITED: Final = re.compile(r"\b(?:threads_per_block|shared_bytes|(?:block|grid)_[xyz])\b")
+#: What a processor says of parameters that change nothing on it.
+_NO_GPU: Final = "not gpu_only"
 
 
 def device_constraints(kernel: Kernel, limits: Sequence[str]) -> tuple[str, ...]:
@@ -28,19 +30,18 @@ def device_constraints(kernel: Kernel, limits: Sequence[str]) -> tuple[str, ...]
 
     Args:
         kernel: supplies what a block, its shared memory and the grid are made of.
-        limits: constraints over ``threads_per_block``, ``shared_bytes``, the axes ``block_x`` to ``grid_z``, and
-            ``gpu_only``: whether a parameter that changes nothing on a processor has another value than its first;
-            those over what the kernel does not have are left out.
+        limits: constraints over ``threads_per_block``, ``shared_bytes`` and the axes ``block_x`` to ``grid_z``, those
+            over what the kernel does not have are left out; and ``not gpu_only``: parameters that change nothing on a
+            processor have their first value, a constraint on each, which searches of a value see at a glance.
     """
     threads = "*".join(f"({axis})" for axis in kernel.block)
     meaning = {"threads_per_block": f"({threads})", "shared_bytes": f"({kernel.shared_bytes})"}
     for what, extents in (("block", kernel.block), ("grid", kernel.grid)):
         meaning |= {f"{what}_{axis}": f"({extent})" for axis, extent in zip("xyz", extents, strict=False)}
-    if kernel.gpu_only:
-        values = {parameter.name: parameter.values[0] for parameter in kernel.parameters}
-        meaning["gpu_only"] = f"({' or '.join(f'{name} != {values[name]!r}' for name in kernel.gpu_only)})"
+    first = {parameter.name: parameter.values[0] for parameter in kernel.parameters}
+    plain = [f"{name} == {first[name]!r}" for name in kernel.gpu_only if _NO_GPU in limits]
     ours = [limit for limit in limits if not meaning.keys().isdisjoint(_LIMITED.findall(limit))]
-    return tuple(_LIMITED.sub(lambda name: meaning.get(name[0], "1"), limit) for limit in ours)
+    return (*(_LIMITED.sub(lambda name: meaning.get(name[0], "1"), limit) for limit in ours), *plain)
 
 
 def space_on(tunable: Tunable, sizes: Sizes, limits: Sequence[str]) -> SearchSpace:

@@ -54,7 +54,13 @@ def _with_absent_values(space: SearchSpace, pool: Indices, rng: np.random.Genera
     if len(pool) < space.size:
         for parameter, column in zip(space.parameters, space.codes(pool).T, strict=True):
             present = set(column.tolist())
-            absent = [value for code, value in enumerate(parameter.values) if code not in present]
+            # What a constraint on this parameter alone rules out need not be looked for, which takes long.
+            own = [constraint for constraint in space.constraints if constraint.names == {parameter.name}]
+            absent = [
+                value
+                for code, value in enumerate(parameter.values)
+                if code not in present and all(constraint.holds({parameter.name: value}) for constraint in own)
+            ]
             found.extend(_having(space, parameter, absent, rng))
     return np.array(found, dtype=np.int64)
 
