@@ -52,7 +52,7 @@ def lints(kernel: Kernel, sizes: Sizes, space: SearchSpace) -> tuple[str, ...]:
 
     What cannot be rendered says so when it is compiled, and says nothing here.
     """
-    chosen = _configurations(kernel, space)
+    chosen = [*_configurations(kernel, space)]
     found = (
         _misordered(kernel, sizes, chosen),
         _widening(kernel, sizes, chosen),
@@ -61,16 +61,14 @@ def lints(kernel: Kernel, sizes: Sizes, space: SearchSpace) -> tuple[str, ...]:
     return tuple(itertools.chain.from_iterable(found))
 
 
-def _configurations(kernel: Kernel, space: SearchSpace) -> list[Configuration]:
-    """Return configurations of one precision each that together have every value of every other parameter."""
-    found: list[Configuration] = []
+def _configurations(kernel: Kernel, space: SearchSpace) -> Iterator[Configuration]:
+    """Yield configurations of one precision each that together have every value of every other parameter."""
     for types in uniform_types(kernel.parameters).values() or ({},):
         try:
             alike = space.restrict({name: (value,) for name, value in types.items()})
-            found += alike.configurations(covering(alike, np.random.default_rng(0)))
+            yield from alike.configurations(covering(alike, np.random.default_rng(0)))
         except EmptySpaceError:
             continue
-    return found
 
 
 def _place(kernel: Kernel, configuration: Configuration, sizes: Sizes, body: str, start: int) -> tuple[str, int]:
