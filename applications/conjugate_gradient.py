@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.kernel import Application, Buffer, In, InOut, Kernel, Out, Scalar, Scratch, Sizes
+from mptune.precision import COMPOUND
 from mptune.space.parameters import CategoricalParameter, OrdinalParameter, PrecisionParameter
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ dot = Kernel(
         VECTOR_WIDTH,
         PrecisionParameter("x_type", TYPES),
         PrecisionParameter("y_type", TYPES),
-        PrecisionParameter("sum_type", ["fp64", "fp32"]),
+        PrecisionParameter("sum_type", ["fp64", "fp32"], on_request=COMPOUND),
     ],
     arguments=[
         Out("partial", "partials", precision="fp64"),

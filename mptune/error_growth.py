@@ -42,7 +42,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.precision import PRECISIONS
+from mptune.precision import EVERY_PRECISION
 
 __all__ = ["LOG_REACH", "REACH", "ErrorGrowth", "SizedError", "as_zero_in", "fitted", "may_overflow_in", "rounded_at"]
 
@@ -64,7 +64,7 @@ _TINY: Final = 1e-9
 #: What is rounded to so many bits more than the coarsest of the types are adds nothing to an error that would show.
 _BITS: Final = 8
 #: Errors up to this are those of fp64, in which references and errors are computed.
-_OF_FP64: Final = 4 * PRECISIONS["fp64"].unit_roundoff
+_OF_FP64: Final = 4 * EVERY_PRECISION["fp64"].unit_roundoff
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +287,8 @@ def rounded_at(shares: Mapping[str, Mapping[str, Mapping[str, float]]], types: M
         shares: by precision parameter, type and size.
         types: by parameter.
     """
-    bits = {name: PRECISIONS[str(kind)].significand_bits for name, kind in types.items() if str(kind) in PRECISIONS}
+    known = {name: EVERY_PRECISION.get(str(kind)) for name, kind in types.items()}
+    bits = {name: entry.significand_bits for name, entry in known.items() if entry is not None}
     most = min(bits.values(), default=0) + _BITS
     found: dict[str, float] = {}
     for parameter, of_types in shares.items():
@@ -303,14 +304,14 @@ def as_zero_in(types: Iterable[object]) -> float:
     Args:
         types: the values of the signature, those that are no types among them.
     """
-    bits = (PRECISIONS[kind].significand_bits for kind in map(str, types) if kind in PRECISIONS)
-    return _OF_FP64 if min(bits, default=math.inf) < PRECISIONS["fp64"].significand_bits else 0.0
+    bits = (EVERY_PRECISION[kind].significand_bits for kind in map(str, types) if kind in EVERY_PRECISION)
+    return _OF_FP64 if min(bits, default=math.inf) < EVERY_PRECISION["fp64"].significand_bits else 0.0
 
 
 def may_overflow_in(types: Iterable[object]) -> bool:
     """Whether one of a signature's values is a type whose range is smaller than that of fp32 (fp16, fp8)."""
-    found = (PRECISIONS[kind].largest for kind in map(str, types) if kind in PRECISIONS)
-    return min(found, default=math.inf) < PRECISIONS["bf16"].largest
+    found = (EVERY_PRECISION[kind].largest for kind in map(str, types) if kind in EVERY_PRECISION)
+    return min(found, default=math.inf) < EVERY_PRECISION["bf16"].largest
 
 
 def _spread_of(points: Sequence[SizedError]) -> tuple[float, float]:

@@ -14,7 +14,7 @@ from mptune.expressions import Expression
 from mptune.kernel import Kernel, Sizes
 from mptune.literals import widening_literals
 from mptune.rendering import render_body, template_lines
-from mptune.reserved import clash, parameter_names
+from mptune.reserved import WORDS_OF_OPENCL, clash, parameter_names
 from mptune.space.configuration import Configuration
 from mptune.space.covering import covering
 from mptune.space.parameters import Parameter, uniform_types
@@ -26,12 +26,17 @@ __all__ = ["lints", "refuse_clashes"]
 _NAMED: Final = 6
 
 
-def refuse_clashes(kernel: Kernel, sizes: Sizes, space: SearchSpace) -> None:
-    """Check that no parameter of a kernel's function has a name that means something else in its template.
+def refuse_clashes(kernel: Kernel, sizes: Sizes, space: SearchSpace, backend: str) -> None:
+    """Check that neither a kernel's function nor a parameter of it has a name that means something else on a backend.
 
     Raises:
-        KernelError: one has; names it, with its line.
+        KernelError: one has; names it, a parameter with its line.
     """
+    if backend == "opencl" and WORDS_OF_OPENCL.fullmatch(kernel.function):
+        raise KernelError(
+            f"{kernel.called}: on backend opencl its function cannot be called {kernel.function!r}, which is a word of "
+            f"OpenCL; call it {kernel.function}_kernel, say"
+        )
     for configuration in _configurations(kernel, space):
         try:
             body = render_body(kernel, configuration, sizes)

@@ -6,6 +6,9 @@ and no arithmetic happens in them.
 
 Figures follow IEEE 754-2019 for fp64, fp32 and fp16, the bfloat16 definition (8 exponent and 7 stored
 significand bits), and the OCP 8-bit floating-point specification (E4M3 without infinities, E5M2 with).
+
+A compound precision is made of several numbers of a narrower type (``templates/prelude/compound.hpp``). Variables have
+it, memory does not: there it is the fp64 or fp32 nearest to it.
 """
 
 from __future__ import annotations
@@ -23,6 +26,8 @@ from mptune.errors import UnknownNameError
 
 __all__ = [
     "ARITHMETIC",
+    "COMPOUND",
+    "EVERY_PRECISION",
     "POLICIES",
     "PRECISIONS",
     "TRACED",
@@ -51,6 +56,14 @@ class Precision:
     storage_only: bool = False  #: whether arithmetic in this type is excluded
     #: whether its values are held in fp64, whatever their digits: what :data:`TRACED` has
     is_traced: bool = False
+    #: what lies in memory where that is another type
+    stored: Precision | None = None
+    #: the type of its operations where that is another one
+    computed_in: Precision | None = None
+    #: additions and multiplications in a multiplication and addition, which in most types are these two
+    flops_of_fma: int = 2
+    #: by how many bits results are better, or worse, than those of the plain type of as many digits
+    further_bits: float = 0.0
     #: other accepted spellings, compared without regard to case
     aliases: tuple[str, ...] = field(default=(), repr=False)
 
@@ -58,6 +71,16 @@ class Precision:
     def unit_roundoff(self) -> float:
         """Half the distance from 1 to the next larger value: the bound of one rounding's relative error."""
         return 2.0**-self.significand_bits
+
+    @property
+    def rank(self) -> float:
+        """What types are ordered by: the more accurate has the higher one, also of two of the same unit roundoff."""
+        return self.significand_bits + self.further_bits
+
+    @property
+    def in_memory(self) -> Precision:
+        """The precision of a buffer that is declared in this one."""
+        return self.stored or self
 
     @property
     def has_infinity(self) -> bool:
@@ -101,7 +124,67 @@ _TABLE = (
 #: Every precision by canonical name, widest first.
 PRECISIONS: Final[MappingProxyType[str, Precision]] = MappingProxyType({entry.name: entry for entry in _TABLE})
 
+_FP64: Final = PRECISIONS["fp64"]
 _FP32: Final = PRECISIONS["fp32"]
+
+
+def _compound(
+    name: str,
+    stored: Precision,
+    computed_in: Precision,
+    flops_of_fma: int,
+    aliases: tuple[str, ...],
+    **differs: Any,
+) -> Precision:
+    return dataclasses.replace(
+        stored,
+        name=name,
+        cpp=f"mp::{name}",
+        stored=stored,
+        computed_in=computed_in,
+        flops_of_fma=flops_of_fma,
+        aliases=aliases,
+        **differs,
+    )
+
+
+_COMPOUND_TABLE = (
+    # A sum in one rounding, whatever its length: a product, a two-sum (6), and an addition.
+    _compound("fp64_neumaier", _FP64, _FP64, 8, ("fp64_compensated",), further_bits=0.5),
+    # Two floats, of 48 digits; sums and products err by 4 * 2^-48 at most (Joldes, Muller & Popescu 2017). An exact
+    # product (3), a two-sum (6), two additions, and a quick two-sum (3). Below 2^-102 the second float loses digits.
+    _compound(
+        "fp32x2",
+        _FP64,
+        _FP32,
+        14,
+        ("double_float", "df64", "float_float"),
+        significand_bits=46,
+        largest=_FP32.largest,
+        smallest_normal=_FP32.smallest_normal * 2.0**24,
+    ),
+    _compound("fp32_neumaier", _FP32, _FP32, 8, ("fp32_compensated",), further_bits=0.5),
+    # Six products of bfloat16, summed in fp32: a multiplication, five fused, and an addition. A product errs by twice
+    # what one of fp32 does.
+    _compound(
+        "bf16x3",
+        _FP32,
+        _FP32,
+        12,
+        ("split_bf16",),
+        largest=PRECISIONS["bf16"].largest,
+        smallest_normal=_FP32.smallest_normal * 2.0**16,
+        further_bits=-0.5,
+    ),
+)
+
+#: By name, what variables and sums can have and memory cannot, most accurate first.
+COMPOUND: Final[MappingProxyType[str, Precision]] = MappingProxyType({entry.name: entry for entry in _COMPOUND_TABLE})
+
+#: Both, most accurate first.
+EVERY_PRECISION: Final[MappingProxyType[str, Precision]] = MappingProxyType(
+    {e.name: e for e in sorted((*_COMPOUND_TABLE, *_TABLE), key=lambda e: -e.rank)}
+)
 
 #: The long double of C and NumPy, in which the host computes references: 64 digits on x86, 113 elsewhere, and no more
 #: than fp64 where there is no such type. No parameter has it.
@@ -124,7 +207,7 @@ TRACED: Final[MappingProxyType[str, Precision]] = MappingProxyType(
 ARITHMETIC: Final[tuple[Precision, ...]] = tuple(entry for entry in _TABLE if not entry.storage_only)
 
 _BY_SPELLING: Final[dict[str, Precision]] = {
-    spelling.lower(): entry for entry in _TABLE for spelling in (entry.name, *entry.aliases)
+    spelling.lower(): entry for entry in EVERY_PRECISION.values() for spelling in (entry.name, *entry.aliases)
 }
 
 
@@ -138,8 +221,8 @@ def precision(name: str | Precision) -> Precision:
         return name
     found = _BY_SPELLING.get(str(name).strip().lower())
     if found is None:
-        aliases = [alias for entry in _TABLE for alias in entry.aliases]
-        raise UnknownNameError("precision", name, PRECISIONS, aliases=aliases)
+        aliases = [alias for entry in EVERY_PRECISION.values() for alias in entry.aliases]
+        raise UnknownNameError("precision", name, {**PRECISIONS, **COMPOUND}, aliases=aliases)
     return found
 
 
@@ -152,8 +235,8 @@ def promoted(*operands: Precision) -> Precision:
     """Return the precision an operation on these types is computed in, by the rules of the prelude.
 
     That is the widest of them, or fp32 if the widest cannot hold the values of all others: fp16 and bf16 do not hold
-    each other's, and there is no arithmetic in fp8.
+    each other's, and there is no arithmetic in fp8. A compound one goes before a plain one of as many digits.
     """
-    widest = max(operands, key=lambda operand: operand.significand_bits)
+    widest = max(operands, key=lambda each: (each.significand_bits, each.stored is not None, each.rank))
     own = len(set(operands)) == 1 and not widest.storage_only
     return widest if own or widest.significand_bits >= _FP32.significand_bits else _FP32

@@ -26,6 +26,7 @@ PRELUDE_FILES: Final[tuple[str, ...]] = (
     "types.hpp",
     "local.hpp",
     "traced.hpp",
+    "compound.hpp",
     "arithmetic_cuda.hpp",
     "arithmetic.hpp",
     "atomics.hpp",

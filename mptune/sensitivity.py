@@ -18,7 +18,7 @@ from typing import Any, Final
 from mptune.errors import MptuneError
 from mptune.finals import LEAST_ROUNDS, TIE
 from mptune.metric_expressions import is_error
-from mptune.precision import POLICIES, PRECISIONS
+from mptune.precision import EVERY_PRECISION, POLICIES
 from mptune.reasons import Reason, machine_reasons, quotient
 from mptune.results import Measurement, Trial
 from mptune.run import Run, in_short, json_document
@@ -41,7 +41,7 @@ _NOTHING: Final = 0.005
 #: Of values that are neither, so many on each side of the winner's are looked at.
 _NEAREST: Final = 2
 #: Widest or most accurate first.
-_ORDER: Final = {name: place for place, name in enumerate((*PRECISIONS, *POLICIES))}
+_ORDER: Final = {name: place for place, name in enumerate((*EVERY_PRECISION, *POLICIES))}
 
 
 @dataclass(frozen=True, slots=True)

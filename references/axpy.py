@@ -8,11 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mptune.blocks import in_blocks
 from mptune.kernel import Sizes
 
 __all__ = ["reference"]
 
 
-def reference(inputs: Mapping[str, Any], size: Sizes) -> dict[str, NDArray[np.float64]]:  # noqa: ARG001
+def reference(inputs: Mapping[str, Any], size: Sizes) -> dict[str, NDArray[np.float64]]:
     """Return ``y`` (n,): ``a * x + y``."""
-    return {"y": inputs["a"] * inputs["x"] + inputs["y"]}
+    y = np.empty(size.n)
+
+    def add(part: slice) -> None:
+        y[part] = inputs["a"] * inputs["x"][part] + inputs["y"][part]
+
+    in_blocks(add, size.n)
+    return {"y": y}

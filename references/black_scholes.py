@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mptune.blocks import in_blocks
 from mptune.kernel import Sizes
 
 __all__ = ["reference"]
@@ -25,8 +26,8 @@ def reference(inputs: Mapping[str, Any], size: Sizes) -> dict[str, NDArray[np.fl
 
     rate, volatility = inputs["rate"], inputs["volatility"]
     call, put = np.empty(size.n), np.empty(size.n)
-    for start in range(0, size.n, CHUNK):
-        part = slice(start, start + CHUNK)
+
+    def price(part: slice) -> None:
         stock, strike, years = (inputs[name][part] for name in ("stock", "strike", "years"))
         deviation = volatility * np.sqrt(years)
         d1 = (np.log(stock / strike) + (rate + volatility**2 / 2) * years) / deviation
@@ -34,4 +35,6 @@ def reference(inputs: Mapping[str, Any], size: Sizes) -> dict[str, NDArray[np.fl
         present = strike * np.exp(-rate * years)
         call[part] = stock * ndtr(d1) - present * ndtr(d2)
         put[part] = present * ndtr(-d2) - stock * ndtr(-d1)
+
+    in_blocks(price, size.n, CHUNK)
     return {"call": call, "put": put}

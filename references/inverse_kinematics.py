@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from mptune.blocks import in_blocks
 from mptune.kernel import Sizes
 
 __all__ = ["reference"]
@@ -23,12 +24,14 @@ def reference(inputs: Mapping[str, NDArray[np.float64]], size: Sizes) -> dict[st
     number, 1, and that unit number itself, whose argument is the bend.
     """
     joint = np.empty((4, size.n))
-    for start in range(0, size.n, CHUNK):
-        part = slice(start, start + CHUNK)
+
+    def bend_arm(part: slice) -> None:
         x, y, direction = inputs["target"][:, part]
         wrist = (x + 1j * y) / LINK - np.exp(1j * direction)
         projection = (np.abs(wrist) - 1) / 2
         bend = np.angle(projection + 1j * np.sqrt((1 - projection) * (1 + projection)))
         bearing = np.angle(wrist)
         joint[:, part] = bearing - bend, bend, bend, direction - bearing - bend
+
+    in_blocks(bend_arm, size.n, CHUNK)
     return {"joint": joint}

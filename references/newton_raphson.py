@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from mptune.blocks import in_blocks
 from mptune.kernel import Sizes
 
 __all__ = ["reference"]
@@ -22,9 +23,11 @@ def reference(inputs: Mapping[str, NDArray[np.float64]], size: Sizes) -> dict[st
     By Laguerre's method, whose steps triple the number of right digits: eight are several more than it takes.
     """
     root = np.empty(size.n)
-    for start in range(0, size.n, CHUNK):
-        part = slice(start, start + CHUNK)
+
+    def solve(part: slice) -> None:
         root[part] = _laguerre(inputs["coefficients"][:, part], inputs["guess"][part])
+
+    in_blocks(solve, size.n, CHUNK)
     return {"root": root}
 
 

@@ -17,9 +17,12 @@ struct promote {
     using held = choose_t<is_rounded<A> || is_rounded<B>, local<narrow>, narrow>;
     using type = choose_t<either_is<A, B, kind::fp64>, double, choose_t<in_float<A, B>, float, held>>;
 };
-// Numbers of which at least one is of the prelude's own types; but a traced one has operators of its own.
+// A traced number and a compound one have operators of their own.
+template <class T>
+constexpr bool is_plain = is_number<T> && !is_traced<T> && !is_compound<T>;
+// Numbers of which at least one is of the prelude's own types.
 template <class A, class B>
-constexpr bool has_own = is_number<A> && is_number<B> && (is_own<A> || is_own<B>) && !is_traced<A> && !is_traced<B>;
+constexpr bool has_own = is_plain<A> && is_plain<B> && (is_own<A> || is_own<B>);
 // Two built-in types: whatever C++ says.
 template <class A, class B, bool BuiltIn>
 struct promote_or_native : promote<A, B> {};
@@ -176,13 +179,6 @@ MPTUNE_INLINE A& operator--(A& a) {
 
 namespace detail {
 
-MPTUNE_INLINE double fused(double a, double b, double c) {
-    return MPTUNE_BUILTIN(fma)(a, b, c);
-}
-MPTUNE_INLINE float fused(float a, float b, float c) {
-    return MPTUNE_BUILTIN(fmaf)(a, b, c);
-}
-
 #if defined(MPTUNE_HIP) || defined(MPTUNE_HALF_VECTORS) || (defined(MPTUNE_OPENCL) && defined(MPTUNE_NATIVE_HALF))
 MPTUNE_INLINE half fused(half a, half b, half c) {
     return half::from_native(__builtin_fmaf16(a.native(), b.native(), c.native()));
@@ -208,7 +204,8 @@ template <class A, class B, class C, class = detail::enable_if_t<detail::is_numb
 MPTUNE_INLINE detail::fma_result<A, B, C> fma(A a, B b, C c) {
     using R = detail::fma_result<A, B, C>;
     static_assert(!detail::is_integer<R>, "fma is for floating-point operands");
-    return detail::fused(static_cast<R>(a), static_cast<R>(b), static_cast<R>(c));
+    if constexpr (detail::is_compound<R>) return detail::fused(detail::as_factor<R>(a), detail::as_factor<R>(b), static_cast<R>(c));
+    else return detail::fused(static_cast<R>(a), static_cast<R>(b), static_cast<R>(c));
 }
 
 }  // namespace mp

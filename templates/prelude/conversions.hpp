@@ -35,9 +35,17 @@ MPTUNE_INLINE double absolute(double x) {
     return MPTUNE_BUILTIN(fabs)(x);
 }
 
+// a * b + c rounded once.
+MPTUNE_INLINE double fused(double a, double b, double c) {
+    return MPTUNE_BUILTIN(fma)(a, b, c);
+}
+MPTUNE_INLINE float fused(float a, float b, float c) {
+    return MPTUNE_BUILTIN(fmaf)(a, b, c);
+}
+
 // The nearest float with its last bit set where inexact: rounding that once more to a type at least two bits
 // narrower gives the correctly rounded double.
-MPTUNE_INLINE float round_to_odd(double x) {
+MPTUNE_CALLED float round_to_odd(double x) {
     const float nearest = static_cast<float>(x);
     const double back = nearest;
     const int bits = bits_as<int>(nearest);
@@ -47,14 +55,7 @@ MPTUNE_INLINE float round_to_odd(double x) {
 
 // a + b to odd, for a float fused multiply-add of narrower types, whose product is exact in float: the error of the
 // sum (Knuth's two-sum) tells on which side of the nearest float it lies.
-#if defined(MPTUNE_OPENCL)
-// There in double, which is exact for half; for bfloat16 unless b is below 2^-44 of a, a tie. The compilers of drivers take
-// a time exponential in the length of a chain of two-sums.
-MPTUNE_INLINE float sum_to_odd(float a, float b) {
-    return round_to_odd(static_cast<double>(a) + static_cast<double>(b));
-}
-#else
-MPTUNE_INLINE float sum_to_odd(float a, float b) {
+MPTUNE_CALLED float sum_to_odd(float a, float b) {
     const float sum = a + b;
     const float without = sum - a;
     const float error = (a - (sum - without)) + (b - without);
@@ -63,7 +64,6 @@ MPTUNE_INLINE float sum_to_odd(float a, float b) {
     const int truncated = bits + ((bits_as<int>(error) ^ bits) >> 31);
     return bits_as<float>(select((error < 0) | (error > 0), truncated | 1, bits));
 }
-#endif
 
 // What rounds to any narrower type like the integer itself. A GPU may compute in double slowly, so there it is the
 // float towards zero with its last bit set where inexact.
@@ -100,7 +100,7 @@ MPTUNE_INLINE double rounding_source(T x) {
 #endif
 
 #if !defined(MPTUNE_CUDA)
-MPTUNE_INLINE unsigned short half_bits_of(float x) {
+MPTUNE_CALLED unsigned short half_bits_of(float x) {
     const int bits = bits_as<int>(x);
     const int magnitude = bits & 0x7fffffff;
     const int rounded = narrow<5, 10>(magnitude);
@@ -119,7 +119,7 @@ MPTUNE_INLINE float float_of_half_bits(unsigned short h) {
 #endif
 
 #if !defined(MPTUNE_CUDA) || __CUDA_ARCH__ < 800
-MPTUNE_INLINE unsigned short bfloat16_bits_of(float x) {
+MPTUNE_CALLED unsigned short bfloat16_bits_of(float x) {
     const unsigned bits = bits_as<unsigned>(x);
     const unsigned rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
     const unsigned quiet = (bits >> 16) | 0x40u;

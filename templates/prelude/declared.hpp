@@ -1,7 +1,5 @@
 // Whether a parameter of a kernel's function can take what a definition declares for it; a source asserts it.
 
-#if !defined(MPTUNE_OPENCL)  // which has no pointers to functions
-
 namespace mptune_declared {
 
 template <class A, class B>
@@ -31,9 +29,7 @@ constexpr bool plain<D, mp::vec4<T>> = plain<D, T>;
 template <bool buffer, class D, class G>
 constexpr bool fits = !buffer && plain<D, G>;
 template <class D, class G>
-constexpr bool fits<true, D, G*> = plain<D, G>;
-template <class D, class G>
-constexpr bool fits<true, D, const G*> = plain<D, G>;
+constexpr bool fits<true, D, G*> = plain<D, mp::detail::bare_t<G>>;
 
 template <class A>
 struct element {
@@ -44,8 +40,13 @@ struct element<A[n]> : element<A> {};
 
 // Whether an array of type A is n elements declared as D.
 template <class D, decltype(sizeof(0)) n, class A>
-constexpr bool holds = plain<D, typename element<A>::type> && sizeof(A) == n * sizeof(D);
+constexpr bool holds = plain<D, mp::detail::bare_t<typename element<A>::type>> && sizeof(A) == n * sizeof(D);
 
+#if defined(MPTUNE_OPENCL)
+// The type of a parameter by its name: there are no pointers to functions, which have it elsewhere.
+template <class T>
+T value(T);
+#else
 template <unsigned i, class F>
 struct parameter;
 template <unsigned i, class P, class... R>
@@ -54,7 +55,6 @@ template <class P, class... R>
 struct parameter<0, void (*)(P, R...)> {
     using type = P;
 };
+#endif
 
 }  // namespace mptune_declared
-
-#endif

@@ -51,6 +51,10 @@ MPTUNE_RUNTIME unsigned describe(const entry& kernel, int* codes);
 // Gives back what the workers of the library keep; the next job starts anew.
 MPTUNE_RUNTIME void release_workers();
 
+// From now on shared memory holds NaNs where no block has written, as on a device it may: what reads there shows. Only for a
+// library that has nothing of its own in the memory of threads.
+MPTUNE_RUNTIME void poison_shared();
+
 #if defined(MPTUNE_RUNTIME_APART)
 // The kernel of the library; MPTUNE_HOST_ENTRY defines it.
 extern __attribute__((visibility("hidden"))) const entry launched;
@@ -67,7 +71,8 @@ extern __attribute__((visibility("hidden"))) const entry launched;
     extern "C" __attribute__((visibility("default"))) unsigned mptune_describe(int* codes) {                       \
         return mptune_host::describe(mptune_host::launched, codes);                                                \
     }                                                                                                              \
-    extern "C" __attribute__((visibility("default"))) void mptune_release() { mptune_host::release_workers(); }
+    extern "C" __attribute__((visibility("default"))) void mptune_release() { mptune_host::release_workers(); }         \
+    extern "C" __attribute__((visibility("default"))) void mptune_poison() { mptune_host::poison_shared(); }
 
 #if MPTUNE_RUNTIME_HERE
 
@@ -84,6 +89,7 @@ int mptune_getpid() __asm__("getpid");
 int mptune_getrusage(int, void*) __asm__("getrusage");
 int mptune_sched_getaffinity(int, unsigned long, void*) __asm__("sched_getaffinity");
 int mptune_sched_setaffinity(int, unsigned long, const void*) __asm__("sched_setaffinity");
+int mptune_dl_iterate_phdr(int (*)(void*, unsigned long, void*), void*) __asm__("dl_iterate_phdr");
 #endif
 int mptune_sem_init(void*, int, unsigned) __asm__("sem_init");
 int mptune_sem_post(void*) __asm__("sem_post");
@@ -420,6 +426,7 @@ struct alignas(128) member : worker {
     bool slept;                // then it counts as worked all the time
     void* shared;
     unsigned long shared_bytes;
+    bool is_poisoned;  // what it shares, if that is asked for
 };
 
 // The workers of the library, whichever threads they are.
@@ -429,6 +436,58 @@ struct library {
     int process;
 };
 static library here;
+static bool poisons;
+
+MPTUNE_RUNTIME void poison_shared() { poisons = true; }
+
+#if defined(__linux__) && __SIZEOF_POINTER__ == 8
+// What the loader says of a library, and of a segment.
+struct loaded {
+    char* start;
+    const char* name;
+    const struct segment* segments;
+    unsigned short count;
+    unsigned long long added, removed;
+    unsigned long module;
+    char* of_thread;
+};
+struct segment {
+    unsigned type, flags;
+    unsigned long offset, address, physical, file_bytes, bytes, align;
+};
+
+// Fills what the calling thread has of this library without initial values: `__shared__` variables are there, and others
+// that are set before a block runs.
+static int poison_of_thread(void* found, unsigned long, void* inside) {
+    constexpr unsigned load = 1, of_threads = 7;
+    const loaded& one = *static_cast<const loaded*>(found);
+    const segment* threads_have = nullptr;
+    bool is_here = false;
+    for (const segment* each = one.segments; each < one.segments + one.count; ++each) {
+        const char* const start = one.start + each->address;
+        if (each->type == load && start <= inside && inside < start + each->bytes) is_here = true;
+        if (each->type == of_threads) threads_have = each;
+    }
+    if (is_here && threads_have != nullptr && one.of_thread != nullptr) {
+        const unsigned long given = threads_have->file_bytes;
+        __builtin_memset(one.of_thread + given, 0xff, threads_have->bytes - given);
+    }
+    return is_here;
+}
+#endif
+
+static void poison_as(void*, unsigned number) {
+    member& self = here.workers[number];
+    if (self.is_poisoned) return;
+    self.is_poisoned = true;
+    if (self.shared != nullptr) __builtin_memset(self.shared, 0xff, self.shared_bytes);
+#if defined(__linux__) && __SIZEOF_POINTER__ == 8
+    // A thread has its variables of a library from when it first uses one.
+    dynamic_shared = self.shared;
+    __asm__ volatile("" : : "r"(&dynamic_shared) : "memory");
+    mptune_dl_iterate_phdr(poison_of_thread, &here);
+#endif
+}
 
 static void work_off_timed(job& work, member& self) {
     if (!work.is_long) return work_off(work, self);
@@ -461,6 +520,7 @@ static bool prepare_worker(job& work, member& self, unsigned long shared_bytes) 
     if (self.shared_bytes < shared_bytes) {
         if (self.shared != nullptr) mptune_munmap(self.shared, self.shared_bytes);
         self.shared = map_pages(shared_bytes);
+        self.is_poisoned = false;
         self.shared_bytes = self.shared != nullptr ? shared_bytes : 0;
         if (self.shared == nullptr) return false;
     }
@@ -516,6 +576,10 @@ static long long run_job(job& work, unsigned long shared_bytes, unsigned workers
     static int launching;
     const turn held(&launching);
     if (!prepare_workers(work, shared_bytes, workers, held.process)) return no_memory;
+    if (poisons && !here.workers[workers - 1].is_poisoned) {
+        const long long took = mptune_threads_1.run(workers, poison_as, nullptr);
+        if (took < 0) return took;
+    }
     work.is_long = before_ns >= long_ns;
     const long long elapsed = workers > 1 ? mptune_threads_1.run(workers, work_as, &work) : run_alone(work);
     if (elapsed < 0) return elapsed;

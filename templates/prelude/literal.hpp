@@ -51,7 +51,8 @@ constexpr MPTUNE_INLINE unsigned_index as_index(unsigned int x) {
 namespace detail {
 
 template <class A, class B>
-constexpr bool has_literal = (same<A, literal> || same<B, literal>) && is_number<A> && is_number<B>;
+constexpr bool has_literal = (same<A, literal> || same<B, literal>) && is_number<A> && is_number<B> &&
+                             !is_compound<A> && !is_compound<B>;
 
 // The type an operation of a T and a literal is computed in.
 template <class T>
@@ -88,7 +89,7 @@ constexpr MPTUNE_INLINE literal operator-(literal a) {
         using R = detail::meeting<A, B>;                                                                       \
         return static_cast<R>(a) op static_cast<R>(b);                                                         \
     }                                                                                                          \
-    template <class T, class = detail::enable_if_t<detail::is_number<T> && !detail::is_own<T>>>                \
+    template <class T, class = detail::enable_if_t<detail::is_number<T> && !detail::is_own<T> && !detail::is_compound<T>>> \
     constexpr MPTUNE_INLINE T& operator op##=(T& a, literal b) {                                               \
         a = static_cast<detail::bare_t<T>>(a op b);                                                            \
         return a;                                                                                              \

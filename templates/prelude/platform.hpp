@@ -25,6 +25,14 @@
 #define MPTUNE_INLINE inline __attribute__((always_inline))
 #endif
 
+// MPTUNE_CALLED: a rounding, which uses what it is given more than once. Intel's compiler for processors looks for
+// recurrences along every path through a loop, and a chain of roundings has exponentially many; it looks into no call.
+#if defined(MPTUNE_CALLS_ROUNDINGS)
+#define MPTUNE_CALLED inline __attribute__((noinline))
+#else
+#define MPTUNE_CALLED MPTUNE_INLINE
+#endif
+
 // A C library function by name, without its header.
 #if defined(MPTUNE_HOST)
 #define MPTUNE_BUILTIN(name) __builtin_##name
@@ -98,6 +106,12 @@ struct bfloat16;
 struct fp8_e4m3;
 struct fp8_e5m2;
 struct literal;
+struct two_floats;
+struct split_float;
+template <class T>
+struct compensated;
+template <class T, class Held>
+struct stored;
 template <class T, int N>
 struct vec;
 
@@ -172,7 +186,7 @@ MPTUNE_BARE(__private)
 template <class T>
 using bare_t = typename bare<T>::type;
 
-enum class kind { none, integer, literal, fp8, fp16, bf16, fp32, fp64 };
+enum class kind { none, integer, literal, fp8, fp16, bf16, fp32, fp64, compound };
 
 template <class T>
 constexpr kind kind_of = kind::none;
@@ -200,6 +214,12 @@ MPTUNE_KIND(half, fp16)
 MPTUNE_KIND(bfloat16, bf16)
 MPTUNE_KIND(float, fp32)
 MPTUNE_KIND(double, fp64)
+MPTUNE_KIND(two_floats, compound)
+MPTUNE_KIND(split_float, compound)
+template <class T>
+constexpr kind kind_of<compensated<T>> = kind::compound;
+template <class T, class Held>
+constexpr kind kind_of<stored<T, Held>> = kind::compound;
 #undef MPTUNE_KIND
 #if defined(MPTUNE_OPENCL)
 template <class T>
@@ -219,6 +239,9 @@ constexpr bool is_integer = kind_of<T> == kind::integer;
 // A type that is chosen when the kernel runs (traced.hpp).
 template <class T>
 constexpr bool is_traced = false;
+// Made of several numbers of a narrower type (compound.hpp).
+template <class T>
+constexpr bool is_compound = kind_of<T> == kind::compound;
 template <class T>
 constexpr bool is_own = kind_of<T> == kind::fp8 || kind_of<T> == kind::fp16 || kind_of<T> == kind::bf16;
 template <class T>

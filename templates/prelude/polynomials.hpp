@@ -480,7 +480,7 @@ MPTUNE_INLINE _Float16 coarse_sin(_Float16 x, _Float16 offset) {
 
 // To 2^-10 for all numbers, as is its sibling.
 MPTUNE_INLINE _Float16 without_turns(_Float16 x) {
-    return fused(F16(-2), __builtin_rintf16(x * F16(0.5)), x);
+    return fused(F16(-2), static_cast<_Float16>(__builtin_rintf16(x * F16(0.5))), x);
 }
 MPTUNE_INLINE _Float16 coarse_sinpi_reduced(_Float16 r) {
     return coarse_sin_reduced(fused(r, F16(0x1.92p1), r * F16(0x1.fb4p-11)));

@@ -23,11 +23,11 @@ _HERE = Path(__file__).parent
 
 
 @functools.cache
-def library(compiler: str, source: str) -> ctypes.CDLL:
+def library(compiler: str, source: str, *flags: str) -> ctypes.CDLL:
     """Return the library of the C++ file ``source`` in this folder, behind the prelude."""
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "test.so"
-        _compile(compiler, source, target, "-shared")
+        _compile(compiler, source, target, "-shared", *flags)
         return ctypes.CDLL(str(target))
 
 

@@ -1,0 +1,158 @@
+"""No flags have a compiler of another device reorder or contract what compound types need as it is written.
+
+Of GPUs' compilers the code is read, by OpenCL it is run. What the host's compilers do is in test_prelude_compound.py.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shutil
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from vendor_compilers import needs, nvrtc
+
+from mptune.backends import get_backend
+from mptune.backends.base import Buffer, CompileOptions
+from mptune.kernel import LaunchShape
+from mptune.precision import COMPOUND, POLICIES
+from mptune.prelude import prelude
+
+OBJDUMP = shutil.which("llvm-objdump") or next(map(str, sorted(Path("/usr/lib").glob("llvm-*/bin/llvm-objdump"))), "")
+#: What rounding loses of a sum, of one whose first part is larger, and of a product; a term of sums in each type.
+SOURCE = """
+template <class T, class F>
+__device__ void both(F f, const T* x, T* out) {
+    const mp::detail::exactly<T> found = f(x[0], x[1]);
+    out[0] = found.rounded;
+    out[1] = found.lost;
+}
+#define OF(T, name) \\
+    extern "C" __global__ void name##_##T(const T* x, T* out) { both<T>(mp::detail::name<T>, x, out); }
+OF(float, two_sum)
+OF(float, quick_two_sum)
+OF(float, two_product)
+OF(double, two_sum)
+OF(double, quick_two_sum)
+OF(double, two_product)
+extern "C" __global__ void term_fp32_neumaier(float* sum, const float* x) {
+    local<mp::fp32_neumaier> s = sum[0];
+    s += mp::sqrt<POLICY>(x[0]);
+    s = fma(x[1], x[2], s);
+    sum[0] = s.rounded;
+    sum[1] = s.lost;
+}
+extern "C" __global__ void contracted(const float* x, float* out) {
+    out[0] = x[0] * x[1] + x[2];
+}
+extern "C" __global__ void simplified(const float* x, float* out) {
+    out[0] = (x[0] + x[1]) - x[0];
+}
+"""
+TWO_SUM, TWO_PRODUCT = {"sum": 6}, {"fma": 1, "product": 1}
+EXPECTED = {"two_sum": TWO_SUM, "quick_two_sum": {"sum": 3}, "two_product": TWO_PRODUCT}
+#: Besides the square root.
+TERM = {"sum": 14, "product": 1}
+
+
+def found_in(operations: list[str]) -> dict[str, int]:
+    """Return how many sums, products and fused operations there are among instructions of GPUs."""
+    kinds = {"add": "sum", "sub": "sum", "subrev": "sum", "mul": "product", "fma": "fma", "fmac": "fma"}
+    return dict(Counter(kinds[each] for each in operations if each in kinds))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("flags", [(), ("--use_fast_math",), ("--fmad=true", "--extra-device-vectorization")])
+@pytest.mark.parametrize("architecture", [pytest.param("sm_80", marks=needs("cuda"))])
+def test_nvrtc_keeps_every_operation(architecture: str, flags: tuple[str, ...], policy: str) -> None:
+    source = f"{prelude()}{SOURCE}".replace("POLICY", policy)
+    ptx, _ = nvrtc(source, "two_sum_float", architecture, *flags)
+    bodies = dict(re.findall(r"\.entry (\w+)\((.*?)\n\}", ptx, re.DOTALL))
+    # One that is not said to round is free to be contracted.
+    operations = {
+        name: re.findall(r"\b(add|sub|mul|fma)\.rn(?:\.ftz)?\.f(?:32|64)", body) for name, body in bodies.items()
+    }
+    free = {name: re.findall(r"\b(?:add|sub|mul)(?:\.ftz)?\.f(?:32|64)", body) for name, body in bodies.items()}
+    for kind in ("float", "double"):
+        for name, expected in EXPECTED.items():
+            assert found_in(operations[f"{name}_{kind}"]) in (expected, {"product": 1, "fma": 1})
+            assert not free[f"{name}_{kind}"]
+    assert found_in(operations["term_fp32_neumaier"]) == TERM
+    assert not free["term_fp32_neumaier"]
+    assert operations["contracted"] == ["fma"]
+
+
+@pytest.mark.skipif(not OBJDUMP, reason="llvm-objdump is not installed")
+@pytest.mark.parametrize("flags", [(), ("-ffast-math",), ("-ffp-contract=fast", "-funsafe-math-optimizations")])
+@pytest.mark.parametrize("architecture", [pytest.param("gfx90a", marks=needs("hip"))])
+def test_hiprtc_keeps_every_operation(architecture: str, flags: tuple[str, ...], tmp_path: Path) -> None:
+    source = f"{prelude()}{SOURCE}".replace("POLICY", "accurate")
+    options = CompileOptions(architecture, flags)
+    (tmp_path / "code").write_bytes(get_backend("hip").compiler.compile(source, "two_sum_float", options).image)
+    command = [OBJDUMP, "-d", tmp_path / "code"]
+    listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    bodies = dict(re.findall(r"<(\w+)>:\n(.*?)(?=\n\n|\Z)", listing, re.DOTALL))
+    operations = {name: re.findall(r"\bv_([a-z]+)_f(?:32|64)", body) for name, body in bodies.items()}
+    for name, expected in EXPECTED.items():
+        # A product with zero added.
+        wanted = {"fma": 2} if expected is TWO_PRODUCT else expected
+        assert found_in(operations[f"{name}_float"]) == wanted
+        assert found_in(operations[f"{name}_double"]) == wanted
+    assert bool(found_in(operations["simplified"])) == (not flags), "these flags would have it all gone"
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        (),
+        ("-cl-mad-enable",),
+        ("-cl-mad-enable", "-cl-no-signed-zeros"),
+        ("-cl-unsafe-math-optimizations",),
+        ("-cl-finite-math-only",),
+        ("-cl-fast-relaxed-math",),
+    ],
+)
+@pytest.mark.parametrize("sums", [pytest.param("fp32_neumaier", marks=needs("opencl")), "fp32x2", "fp64_neumaier"])
+def test_opencl_gives_the_same_sums_with_all_flags(sums: str, flags: tuple[str, ...]) -> None:
+    backend = get_backend("opencl")
+    if not backend.availability().can_run:
+        pytest.skip("nothing here runs OpenCL")
+    n, columns = 301, 64
+    kept = COMPOUND[sums].computed_in.cpp
+    source = f"""{prelude()}
+extern "C" __global__ void sums_of_products({kept}* sum, const {kept}* x, const {kept}* y) {{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    local<mp::{sums}> s = 0;
+    for (int k = 0; k < {n}; ++k) s = fma(x[k * {columns} + i], y[k * {columns} + i], s);
+    sum[i] = static_cast<{kept}>(s);
+}}
+"""
+    rng = np.random.default_rng(3)
+    dtype = COMPOUND[sums].computed_in.dtype
+    x = (rng.standard_normal((n, columns)) * 2.0 ** rng.integers(-9, 10, (n, columns))).astype(dtype)
+    y = rng.standard_normal((n, columns)).astype(dtype)
+    # What is left of a sum that takes itself back is what rounding lost, but for the last term.
+    x[n // 2 : n - 1], y[n // 2 : n - 1] = -x[: n // 2], y[: n // 2]
+    # In fp64 products of floats are exact.
+    products = np.float64(x) * np.float64(y) if sums == "fp32x2" else np.float64(x * y)
+    exact = np.array([math.fsum(column) for column in products.T])
+    size = np.abs(products).sum(axis=0)
+    binary = backend.compiler.compile(source, "sums_of_products", CompileOptions(flags=flags))
+    function = backend.device.load(binary)
+    arguments: list[Buffer] = []
+    for array in (np.zeros(columns, dtype), x, y):
+        arguments.append(backend.device.allocate(array.nbytes))
+        arguments[-1].write(np.ascontiguousarray(array))
+    function.launch(LaunchShape((1, 1, 1), (columns, 1, 1), 0), arguments)
+    found = np.empty(columns, dtype)
+    arguments[0].read(found)
+    function.unload()
+    for buffer in arguments:
+        buffer.free()
+    u = COMPOUND[sums].computed_in.unit_roundoff
+    assert (np.abs(found - exact) <= u * np.abs(exact) + n * u * u * size).all()
+    assert (np.abs(np.float64(found)) < 1e-3 * np.float64(size)).any()

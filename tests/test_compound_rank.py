@@ -1,0 +1,228 @@
+"""Wherever types are ranked by their accuracy, compound ones stand where their errors put them."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import Any
+
+import numpy as np
+import own_kernel
+import pytest
+from awkward_kernel import run_of
+from described import described_run
+
+from mptune.cli.tuning import _nothing_found
+from mptune.finals import Finals
+from mptune.objective import Objective
+from mptune.precision import COMPOUND, EVERY_PRECISION, PRECISIONS, precision, promoted
+from mptune.results import Measurement, Status, Trial
+from mptune.run import Run
+from mptune.sensitivity import explanation_of
+from mptune.space.configuration import Configuration
+from mptune.space.encoding import Encoding
+from mptune.space.parameters import PrecisionParameter, baseline_values, beyond_baseline, uniform_types
+from mptune.space.search_space import SearchSpace
+from mptune.store import RunState
+from mptune.strategies.model_based.coordinates import Distances
+from mptune.strategies.model_based.error_model import Signatures
+from mptune.tuner.findings import findings
+from mptune.wisdom import Chooser, gather, read_sources
+
+BEST_FIRST = (
+    "fp64_neumaier", "fp64", "fp32x2", "fp32_neumaier", "fp32", "bf16x3", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2",
+)  # fmt: skip
+OFFERED = PrecisionParameter("sum", ["fp64", "fp32", "fp16", "bf16"], on_request=COMPOUND)
+EVERY = OFFERED.restricted(OFFERED.every_value)
+STORED = PrecisionParameter("stored", ["fp64", "fp32", "fp16"])
+#: The own kernel of the tests, of which y may be compound.
+OWN = own_kernel.kernel.changed(
+    parameters=[
+        PrecisionParameter("y_type", p.values, on_request=COMPOUND) if p.name == "y_type" else p
+        for p in own_kernel.kernel.parameters
+    ]
+)
+
+
+def trial(time_ms: float, error: float, status: Status = Status.OK, **values: Any) -> Trial:
+    metrics = {"time_ms": time_ms, "error": error, "error.y": error, "error_draws": 3.0, "error_mean": 0.9 * error}
+    return Trial(OWN.configuration(values), status, "", Measurement(metrics))
+
+
+# -- the table -------------------------------------------------------------------------------------------
+
+
+def test_the_table_is_in_the_order_of_accuracy() -> None:
+    assert tuple(EVERY_PRECISION) == BEST_FIRST
+    ranks = [entry.rank for entry in EVERY_PRECISION.values()]
+    assert all(better > worse for better, worse in itertools.pairwise(ranks))
+    roundoffs = [entry.unit_roundoff for entry in EVERY_PRECISION.values()]
+    assert roundoffs == sorted(roundoffs)
+    assert tuple(PRECISIONS) == tuple(name for name in BEST_FIRST if name not in COMPOUND)
+
+
+def test_values_on_request_stand_among_the_others() -> None:
+    assert OFFERED.every_value == BEST_FIRST[:8]
+    assert OFFERED.restricted(["fp64", "fp64_neumaier"]).values == ("fp64_neumaier", "fp64")
+    assert OFFERED.restricted(["bf16x3", "fp32", "fp32_neumaier"]).values == ("fp32_neumaier", "fp32", "bf16x3")
+
+
+def test_an_operation_has_the_more_accurate_of_two_compound_types_and_any_before_a_plain_one() -> None:
+    types = [entry for entry in EVERY_PRECISION.values() if not entry.storage_only]
+    for one, other in itertools.product(types, repeat=2):
+        assert promoted(one, other) is promoted(other, one)
+        if one.name in COMPOUND and other.name in COMPOUND:
+            assert promoted(one, other) is max(one, other, key=lambda entry: entry.rank)
+    assert promoted(precision("fp32"), precision("bf16x3")).name == "bf16x3"
+    assert promoted(precision("bf16x3"), precision("fp32_neumaier")).name == "fp32_neumaier"
+    assert promoted(precision("fp64"), precision("fp32x2")).name == "fp64"
+
+
+# -- the search ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("asked", "baseline"),
+    [
+        (BEST_FIRST[:8], "fp64"),
+        (("fp64_neumaier", "fp32"), "fp64_neumaier"),
+        (("fp32x2", "fp32"), "fp32x2"),
+        (("fp32_neumaier", "fp32", "bf16x3"), "fp32"),
+    ],
+)
+def test_the_baseline_is_plain_where_a_plain_type_has_as_many_digits(asked: Any, baseline: str) -> None:
+    space = SearchSpace([OFFERED.restricted(asked), STORED])
+    assert baseline_values(space.parameters) == {"sum": (baseline,), "stored": ("fp64",)}
+    signatures = Signatures(space, ["sum", "stored"], Objective(threshold=1e-5))
+    found = [p.values[code] for p, code in zip(space.parameters, signatures.widest, strict=True)]
+    assert found == [baseline, "fp64"]
+
+
+def test_only_what_is_more_accurate_is_beyond_the_baseline() -> None:
+    baseline = {"sum": ("fp64",), "policy": ("accurate",)}
+    beyond = [name for name in BEST_FIRST if beyond_baseline({"sum": name, "policy": "fast"}, baseline)]
+    assert beyond == ["fp64_neumaier"]
+    of_fp32 = [name for name in BEST_FIRST if beyond_baseline({"sum": name, "n": 3}, {"sum": ("fp32",)})]
+    assert of_fp32 == ["fp64_neumaier", "fp64", "fp32x2", "fp32_neumaier"]
+    assert not beyond_baseline({"sum": "fp64_neumaier"}, {})
+
+
+def test_one_type_throughout_is_a_plain_one_where_it_is_offered() -> None:
+    levels = ("fp64", "fp32", "fp16")
+    of_every = {name: {"sum": name, "stored": name} for name in levels}
+    assert uniform_types([EVERY, STORED]) == of_every | {"bf16": {"sum": "bf16", "stored": "fp16"}}
+    asked = OFFERED.restricted(["fp64_neumaier", "fp32_neumaier", "bf16x3"])
+    assert uniform_types([asked, STORED]) == {
+        "fp64": {"sum": "fp64_neumaier", "stored": "fp64"},
+        "fp32": {"sum": "fp32_neumaier", "stored": "fp32"},
+        "fp16": {"sum": "bf16x3", "stored": "fp16"},
+    }
+
+
+def test_what_fails_rules_out_only_what_is_less_accurate() -> None:
+    space = SearchSpace([EVERY, STORED])
+    signatures = Signatures(space, ["sum", "stored"], Objective(threshold=1e-9))
+
+    def trial_of(types: str, error: float) -> Trial:
+        status = Status.OK if error <= 1e-9 else Status.INACCURATE
+        values = {"sum": types, "stored": "fp64"}
+        return Trial(Configuration(values), status, "", Measurement({"error": error}))
+
+    def codes(name: str) -> Any:
+        return space.codes([space.index(trial_of(name, 0.0).configuration)])
+
+    for each in (trial_of("fp64", 1e-15), trial_of("fp32", 1e-6)):
+        signatures.observe(space.codes([space.index(each.configuration)]), [each])
+    out = [name for name in EVERY.values if signatures.too_narrow(codes(str(name)))[0]]
+    assert out == ["fp32", "bf16x3", "fp16", "bf16"]
+    widths = [float(signatures.wideness(codes(str(name)))[0]) for name in EVERY.values]
+    assert all(better > worse for better, worse in itertools.pairwise(widths))
+
+
+def test_no_two_types_are_the_same_to_a_model() -> None:
+    for table in (Encoding.of((EVERY,)).tables[0], Distances([EVERY])._tables[0][1]):
+        apart = np.abs(table[:, None, :] - table[None, :, :]).max(axis=2)
+        assert (apart[~np.eye(len(apart), dtype=bool)] > 1e-3).all()
+
+
+# -- what is said of a run -------------------------------------------------------------------------------
+
+
+def test_of_types_that_are_as_fast_the_most_accurate_wins() -> None:
+    trials = [trial(1.0, 1e-7, x_type="fp32", y_type=name) for name in ("bf16x3", "fp32_neumaier")]
+    rounds = [{each.configuration: 1.0 for each in trials}] * 9
+    parameters = [{"name": p.name, "kind": p.kind, "values": list(p.values)} for p in OWN.parameters]
+    info = described_run({"objective": "time_ms", "parameters": parameters, "baseline_values": {}}, trials).info
+    for given in (trials, trials[::-1]):
+        run = Run(info, given, RunState(finals=Finals.of(rounds, 0, 0.0)))
+        assert run.best is not None
+        assert run.best.configuration["y_type"] == "fp32_neumaier"
+
+
+def test_only_what_is_more_accurate_restores_digits() -> None:
+    values = {"x_type": "fp32", "y_type": "fp32"}
+    winner = trial(1.0, 1e-6, **values)
+    others = [trial(2.0, 1e-7, **{**values, "y_type": name}) for name in (*COMPOUND, "fp64", "fp16")]
+    space = {p.name: p for p in OWN.parameters}
+    run = run_of(OWN, [winner, *others], threshold=1e-5)
+    every = space["y_type"].every_value
+    parameters = tuple(dataclasses.replace(p, values=every) if p.name == "y_type" else p for p in run.info.parameters)
+    run = Run(dataclasses.replace(run.info, parameters=parameters), run.trials)
+    found = explanation_of(run)
+    changes = {str(c.after): c.is_restored for c in found.changes if c.parameter == "y_type"}
+    assert changes == {
+        "fp64_neumaier": True, "fp64": True, "fp32x2": True, "fp32_neumaier": True, "bf16x3": False, "fp16": False,
+    }  # fmt: skip
+
+
+def found_of(run: Run) -> list[str]:
+    return [line for line in findings(run, OWN) if "mistake of" in line]
+
+
+def test_a_less_accurate_compound_type_that_is_right_blames_the_widest_and_a_more_accurate_one_does_not() -> None:
+    wrong = [trial(1.0, 0.5, Status.INACCURATE, block=64, unroll=unroll) for unroll in (1, 2)]
+    right = {
+        name: [trial(1.0, 1e-7, block=block, y_type=name) for block in (32, 128)]
+        for name in ("fp32x2", "fp64_neumaier")
+    }
+    (line,) = found_of(run_of(OWN, [*wrong, *right["fp32x2"]], threshold=1e-5))
+    assert line.startswith("2 of 2 configurations of the widest types are wrong, though 2 others meet the threshold")
+    assert found_of(run_of(OWN, [*wrong, *right["fp64_neumaier"]], threshold=1e-5)) == []
+
+
+@pytest.mark.parametrize(("name", "is_last_word"), [("fp32x2", True), ("fp64_neumaier", False)])
+def test_the_widest_types_have_not_the_last_word_where_others_are_more_accurate(name: str, is_last_word: bool) -> None:
+    made = run_of(OWN, [trial(1.0, 1e-16, Status.INACCURATE), trial(1.0, 1e-12, Status.INACCURATE, y_type="fp32x2")])
+    parameters = tuple(
+        dataclasses.replace(p, values=("fp64", name)) if p.name == "y_type" else p for p in made.info.parameters
+    )
+    info = dataclasses.replace(made.info, parameters=parameters, objective=Objective(threshold=1e-17))
+    said = _nothing_found(Run(info, made.trials))
+    assert ("no types are more exact" in said) is is_last_word
+
+
+# -- wisdom ----------------------------------------------------------------------------------------------
+
+
+def chosen(budget: float) -> str:
+    run = run_of(
+        OWN,
+        [
+            trial(4.0, 2e-15),
+            trial(5.0, 1e-16, y_type="fp64_neumaier"),
+            trial(6.0, 1e-13, y_type="fp32x2"),
+            trial(2.0, 1e-7, x_type="fp32", y_type="fp32"),
+        ],
+        sizes=OWN.resolve_sizes("default", {"n": 1000}),
+        threshold=1e-5,
+    )
+    known = gather(read_sources([run])).kernels[0]
+    return str(Chooser(known, OWN, budget={"error": budget}).choose({"n": 1000}).configuration["y_type"])
+
+
+def test_wisdom_takes_what_is_more_accurate_only_where_the_baseline_breaks_the_budget() -> None:
+    # The run had another limit, so that it names no winner for the others.
+    assert chosen(1e-5) == "fp32"
+    # Slower than the baseline, and less accurate: nothing that anybody wants.
+    assert chosen(1e-12) == "fp64"
+    assert chosen(1e-15) == "fp64_neumaier"

@@ -1,0 +1,117 @@
+"""Sums of products with more digits than fp64 has, and the references that are made of them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from mptune.exact import leading, product
+from mptune.kernel import Sizes
+from mptune.precision import WIDE
+from mptune.registry import load_kernel
+
+LD = np.longdouble
+U = 2.0**-53
+#: Sizes that no block divides.
+SIZES: dict[str, dict[str, int]] = {
+    "gemm": {"M": 301, "N": 67, "K": 640},
+    "kmeans": {"n": 5003},
+    "convolution2d": {"width": 203, "height": 101},
+    "coulombic": {"width": 37, "height": 23, "charges": 2003},
+}
+
+
+def fractions(matrix: NDArray[np.float64]) -> list[list[Fraction]]:
+    return [[Fraction(float(x)) for x in row] for row in matrix]
+
+
+# -- products --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("terms", [1, 2, 3, 64, 65, 1000])
+def test_a_product_has_twenty_bits_more(terms: int) -> None:
+    rng = np.random.default_rng(terms)
+    first = rng.standard_normal((3, terms)) * 10.0 ** rng.integers(-3, 4, (3, 1))
+    second = rng.standard_normal((terms, 2)) * 10.0 ** rng.integers(-3, 4, (1, 2))
+    high, low = product(first, second)
+    a, b = fractions(first), fractions(second.T)
+    for i in range(3):
+        for j in range(2):
+            exact = sum((x * y for x, y in zip(a[i], b[j], strict=True)), Fraction(0))
+            size = sum((abs(x * y) for x, y in zip(a[i], b[j], strict=True)), Fraction(0))
+            assert abs(Fraction(float(high[i, j])) + Fraction(float(low[i, j])) - exact) <= Fraction(U) * size / 2**15
+            assert abs(float(low[i, j])) <= 1e-4 * float(size)
+
+
+def test_numbers_of_all_sizes_err_no_more_than_in_fp64() -> None:
+    rng = np.random.default_rng(5)
+    first, second = (rng.standard_normal((40, 40)) * 2.0 ** rng.integers(-60, 60, (40, 40)) for _ in range(2))
+    high, low = product(first, second)
+    exact = (first.astype(LD)[:, :, None] * second.astype(LD)[None]).sum(axis=1)
+    size = np.abs(first) @ np.abs(second)
+    assert (np.abs(high.astype(LD) + low - exact) <= 4 * U * size).all()
+
+
+def test_rows_of_many_and_of_no_numbers() -> None:
+    rng = np.random.default_rng(6)
+    first, second = rng.random((700, 5)), rng.random((5, 3))
+    high, low = product(first, second)
+    np.testing.assert_allclose(high + low, first @ second, rtol=1e-14)
+    zeros = product(np.zeros((4, 5)), second)
+    assert not np.any(zeros)
+    assert product(np.empty((0, 5)), second)[0].shape == (0, 3)
+
+
+@pytest.mark.parametrize("bits", [1, 8, 21, 30])
+def test_leading_digits_are_few_and_leave_an_exact_rest(bits: int) -> None:
+    values = np.random.default_rng(bits).standard_normal((50, 40)) * 1e3
+    for axis, along in ((None, (0, 1)), (0, 0), (1, 1)):
+        found = leading(values, bits, axis)
+        _, exponent = np.frexp(np.abs(values).max(axis=along, keepdims=True))
+        units = np.ldexp(found, bits - exponent)
+        assert np.array_equal(units, np.rint(units))
+        assert (np.abs(units) <= 2.0**bits).all()
+        assert (np.abs(values - found) <= np.ldexp(0.5, exponent - bits)).all()
+        assert np.array_equal((values - found) + found, values)
+
+
+# -- references ------------------------------------------------------------------------------------------
+
+
+def in_long_double(name: str, given: dict[str, Any], size: Sizes) -> NDArray[Any]:
+    """Return the output of a kernel, every operation of it in the long double."""
+    wide = {key: np.asarray(value).astype(LD) for key, value in given.items()}
+    if name == "gemm":
+        return np.asarray(wide["alpha"] * (wide["A"] @ wide["B"]) + wide["beta"] * wide["C"])
+    if name == "kmeans":
+        apart = wide["points"].T[:, None, :] - wide["centres"]
+        return np.asarray((apart * apart).sum(axis=-1).min(axis=1))
+    if name == "convolution2d":
+        total = np.zeros((size.height, size.width), LD)
+        for (j, i), weight in np.ndenumerate(wide["filter"]):
+            total += weight * wide["input"][j : j + size.height, i : i + size.width]
+        return total
+    x, y, z = wide["position"].T
+    column, row = (np.arange(n) * wide["spacing"] for n in (size.width, size.height))
+    squares = (column - x[:, None, None]) ** 2 + (row[:, None] - y[:, None, None]) ** 2 + (z**2)[:, None, None]
+    return np.asarray((wide["charge"][:, None, None] / np.sqrt(squares)).sum(axis=0))
+
+
+@pytest.mark.skipif(WIDE.significand_bits <= 53, reason="the long double is fp64 here")
+@pytest.mark.parametrize("name", SIZES)
+def test_references_are_rounded_once(name: str) -> None:
+    """Were they summed up in fp64, they would err by more than sums that are compensated."""
+    kernel = load_kernel(name)
+    size = kernel.resolve_sizes("default", SIZES[name])
+    given = kernel.inputs(np.random.default_rng(11), size)
+    (output,) = kernel.outputs
+    found = kernel.reference(given, size)[output.name]
+    exact = in_long_double(name, given, size)
+    assert found.dtype == np.float64
+    # Terms of coulombic are square roots and quotients of fp64, whose errors a sum nearly averages out.
+    assert (np.abs(found - exact) <= (1.15 if name == "coulombic" else 1.01) * U * np.abs(exact)).all()
+    assert np.mean(found == exact.astype(np.float64)) > 0.95
