@@ -43,6 +43,7 @@ from mptune.backends.processor import processor
 from mptune.checking import select
 from mptune.errors import CompileError, MptuneError
 from mptune.kernel import Kernel
+from mptune.kernel.limits import device_constraints
 from mptune.registry import bundled_kernels, load_kernel
 from mptune.rendering import render
 from mptune.space.configuration import Configuration
@@ -197,27 +198,29 @@ class Work:
 
 def measure(kernels: Sequence[Kernel], targets: Sequence[Target], given: argparse.Namespace) -> Iterator[Row]:
     """Compile accuracy signatures of kernels, ``--jobs`` at a time, and yield a row for each kernel and target."""
-    first = [_task(kernels[0], target, chosen(kernels[0], 1)[0]) for target in targets]
+    first = [_task(kernels[0], target, chosen(kernels[0], target, 1)[0]) for target in targets]
     work = Work(given.work)
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(given.jobs, spawn, initializer=_load_compilers, initargs=(first,)) as pool:
         for kernel, target in itertools.product(kernels, targets):
-            configurations = chosen(kernel, given.sample)
+            configurations = chosen(kernel, target, given.sample)
             outcomes = work.run([_task(kernel, target, c) for c in configurations], pool)
             compiled = [Compiled(c, *outcome) for c, outcome in zip(configurations, outcomes, strict=True)]
-            yield Row(kernel.name, target, len(signatures(kernel)), tuple(compiled))
+            yield Row(kernel.name, target, len(signatures(kernel, target)), tuple(compiled))
 
 
 @functools.cache
-def signatures(kernel: Kernel) -> Sequence[Configuration]:
-    """Return one configuration for each accuracy signature of a kernel, in a random order."""
-    found = select(kernel, kernel.resolve_sizes(), "signatures")
+def signatures(kernel: Kernel, target: Target) -> Sequence[Configuration]:
+    """Return one configuration for each accuracy signature that a kernel has on a target, in a random order."""
+    limits = get_backend(target.backend).matrix_limits(target.architecture)
+    space = kernel.search_space(kernel.resolve_sizes(), device_constraints(kernel, limits))
+    found = select(space, kernel.signature_names, "signatures")
     return [found[i] for i in np.random.default_rng(0).permutation(len(found))]
 
 
-def chosen(kernel: Kernel, n: int | None) -> Sequence[Configuration]:
+def chosen(kernel: Kernel, target: Target, n: int | None) -> Sequence[Configuration]:
     """Return the configurations of ``n`` signatures; a larger number has all those of a smaller one."""
-    return signatures(kernel)[:n]
+    return signatures(kernel, target)[:n]
 
 
 def _task(kernel: Kernel, target: Target, configuration: Configuration) -> Task:

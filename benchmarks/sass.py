@@ -14,6 +14,7 @@ import argparse
 import functools
 import importlib.util
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -26,15 +27,22 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from mptune.backends import BACKENDS, get_backend
-from mptune.backends.base import CompileOptions
-from mptune.errors import MptuneError, UnknownNameError
-from mptune.registry import bundled_kernels, load_kernel
-from mptune.rendering import render
-from mptune.resources.binaries import read_cubin
-from mptune.resources.occupancy import MULTIPROCESSORS
-from mptune.space.configuration import Value
-from mptune.space.parameters import PolicyParameter, PrecisionParameter
+ROOT: Final = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.gpu_sections import gemm, vendor  # noqa: E402
+from mptune.backends import BACKENDS, get_backend  # noqa: E402
+from mptune.backends.base import CompileOptions  # noqa: E402
+from mptune.errors import MptuneError, UnknownNameError  # noqa: E402
+from mptune.kernel import Kernel  # noqa: E402
+from mptune.kernel.limits import device_constraints  # noqa: E402
+from mptune.registry import bundled_kernels, load_kernel  # noqa: E402
+from mptune.rendering import render  # noqa: E402
+from mptune.resources.binaries import read_cubin  # noqa: E402
+from mptune.resources.occupancy import MULTIPROCESSORS  # noqa: E402
+from mptune.space.configuration import Value  # noqa: E402
+from mptune.space.parameters import PolicyParameter, PrecisionParameter  # noqa: E402
+from mptune.space.search_space import SearchSpace  # noqa: E402
 
 OUTPUT: Final = Path(__file__).parent / "results" / "sass.md"
 #: What is written by hand below the tables stays when they are written again.
@@ -46,6 +54,8 @@ _TILES: Final = {"MWG": 128, "NWG": 128, "KWG": 16, "MDIMC": 16, "NDIMC": 16, "M
 _GEMM: Final = {**_TILES, "STRM": True, "STRN": True, "VWM": 4, "VWN": 4}
 #: Four elements of A at once, and the loop over a tile unrolled.
 _ROWS_OF_A: Final = {"KWG": 8, "MDIMA": 128, "NDIMB": 32, "VWK": 4, "unroll": 4}
+#: Tiles of A for prefetching in thirds: 12 x 8 sums for each thread.
+_THIRDS: Final = {"MWG": 192, "MDIMA": 64, "VWK": 4, "unroll": 4, "large": True, "fine_prefetch": True, "parts_of_a": 3}
 _IMAGE: Final = {"block_size_x": 32, "block_size_y": 4, "tile_size_x": 1, "tile_size_y": 4, "vector_width": 4}
 #: Per kernel the configurations to look at, without their types and policies.
 CHOSEN: Final[Mapping[str, Mapping[str, Mapping[str, Value]]]] = {
@@ -62,13 +72,20 @@ CHOSEN: Final[Mapping[str, Mapping[str, Mapping[str, Value]]]] = {
         "double buffer": {**_GEMM, "double_buffer": True, "fine_prefetch": False},
         "rows of A": {**_GEMM, **_ROWS_OF_A, "double_buffer": False, "fine_prefetch": False},
         "double buffer, rows of A": {**_GEMM, **_ROWS_OF_A, "double_buffer": True, "fine_prefetch": False},
+        "prefetch in thirds": {**_GEMM, **_THIRDS, "double_buffer": False},
+        "double buffer, prefetch in thirds": {**_GEMM, **_THIRDS, "double_buffer": True},
+        "split 4": {**_GEMM, "double_buffer": True, "fine_prefetch": False, "split_k": 4},
     },
     "inverse_kinematics": {"tile 1": {"block_size": 256, "tile_size": 1}},
     "kmeans": {
-        "shared": {"block_size": 256, "points_per_thread": 4, "use_shared": True},
-        "from memory": {"block_size": 256, "points_per_thread": 4, "use_shared": False},
+        "shared": {"block_size": 256, "points_per_thread": 4, "use_shared": True, "math": "simt"},
+        "from memory": {"block_size": 256, "points_per_thread": 4, "use_shared": False, "math": "simt"},
     },
     "lavamd": {"tile 2": {"block_size": 128, "tile_size": 2, "use_shared": True}},
+    "mode_product": {
+        "bands innermost": {"block_size": 64, "tile_columns": 2, "tile_filters": 4, "loop_order": (0, 1, 2)},
+        "bands outermost": {"block_size": 64, "tile_columns": 2, "tile_filters": 4, "loop_order": (2, 0, 1)},
+    },
     "mriq": {"tile 4": {"block_size": 256, "tile_size": 4, "unroll": 4}},
     "newton_raphson": {"tile 4": {"block_size": 256, "tile_size": 4}},
 }
@@ -91,6 +108,13 @@ class Instruction:
         """What it does, as one of the names in :data:`KINDS`; other than these "other"."""
         text = f"{self.name} {self.operands}"
         return next((kind for kind, pattern in KINDS if pattern.match(text)), "other")
+
+    @property
+    def operations(self) -> int:
+        """On how many numbers it computes; of what a warp, or four of them, do by matrix units, a thread's share."""
+        if (shape := _SHAPE.search(self.name)) is None:
+            return ARITHMETIC.get(self.kind, 0)
+        return math.prod(int(extent) for extent in shape.groups() if extent) // (128 if "GMMA" in self.name else 32)
 
 
 _HALVES: Final = r"H(?:FMA|ADD|MUL)2\S* "
@@ -121,6 +145,8 @@ KINDS: Final = tuple(
         ("barrier", r"BAR"),
     )
 )
+#: The matrices of an instruction, as HMMA.16816 and DMMA.8x8x4 tell them.
+_SHAPE: Final = re.compile(r"MMA\.(?:(\d+)x(\d+)x(\d+)|(16|8)(8)(\d+))\b")
 #: Operations that an instruction counts for: numbers it computes a result of, for a pair two.
 ARITHMETIC: Final = {
     **dict.fromkeys(("fp64 fma", "fp64", "fp32 fma", "fp32", "single fma", "single"), 1),
@@ -170,18 +196,13 @@ def hottest_loop(code: Sequence[Instruction]) -> tuple[Instruction, ...]:
     """
     spans = {(one.target, one.address) for one in code if one.target is not None and one.target < one.address}
     loops = {span: [one for one in code if span[0] <= one.address <= span[1]] for span in spans}
-    busy = {span: operations(Counter(one.kind for one in loop)) for span, loop in loops.items()}
+    busy = {span: sum(one.operations for one in loop) for span, loop in loops.items()}
     inner = [
         span
         for span in spans
         if busy[span] and not any(busy[s] and s != span and span[0] <= s[0] and s[1] <= span[1] for s in spans)
     ]
     return tuple(loops[max(inner, key=lambda span: (busy[span], span))]) if inner else ()
-
-
-def operations(kinds: Mapping[str, int]) -> int:
-    """Return how many operations on single numbers the instructions of these kinds are."""
-    return sum(ARITHMETIC.get(kind, 0) * n for kind, n in kinds.items())
 
 
 def widths(code: Sequence[Instruction], name: str) -> str:
@@ -214,6 +235,7 @@ class Counts:
     shared_loads: str
     registers: int
     local_bytes: int
+    loop_matrix: int | None = None  #: of the hottest loop those of matrix units; None in figures from before
 
     @property
     def operations_per_instruction(self) -> float | None:
@@ -233,17 +255,29 @@ def count(code: Sequence[Instruction], registers: int, local_bytes: int) -> Coun
     return Counts(
         instructions=len(code),
         loop=len(loop),
-        loop_operations=operations(loop_kinds),
+        loop_operations=sum(one.operations for one in loop),
         loop_fused=sum(loop_kinds[kind] for kind in FUSED),
         conversions=all_kinds["conversion"],
         permutations=all_kinds["permutation"],
         functions=all_kinds["function"],
         local_accesses=all_kinds["local memory"],
-        loads=widths(code, "LDG"),
-        shared_loads=widths(code, "LDS"),
+        loads=", ".join(filter(None, (widths(code, "LDG"), *_later(code)))),
+        shared_loads=", ".join(filter(None, (widths(code, "LDS"), *_for_units(code)))),
         registers=registers,
         local_bytes=local_bytes,
+        loop_matrix=loop_kinds["matrix"],
     )
+
+
+def _later(code: Sequence[Instruction]) -> list[str]:
+    """Say how many copies into shared memory there are that nobody waits for."""
+    return [f"{copies} later"] if (copies := widths(code, "LDGSTS")) else []
+
+
+def _for_units(code: Sequence[Instruction]) -> list[str]:
+    """Say how many instructions fetch matrices of 8 x 16 bytes, and how many of these each does."""
+    found = Counter(one.name.rpartition(".")[2] for one in code if one.name.startswith("LDSM"))
+    return [f"{n} x {matrices} matrices" for matrices, n in sorted(found.items(), reverse=True)]
 
 
 @functools.cache
@@ -288,6 +322,42 @@ def cases(names: Sequence[str]) -> Iterator[tuple[str, str, dict[str, Value]]]:
                 for policy in ["accurate", *rough] if policies else [""]:
                     given = {**values, **dict.fromkeys(precisions, one), **dict.fromkeys(policies, policy)}
                     yield kernel.name, " ".join(filter(None, (label, one, policy))), given
+        if kernel.name == "gemm":
+            yield from _seeds(kernel)
+        if kernel.name == "kmeans":
+            yield from _by_units(kernel)
+
+
+def _seeds(kernel: Kernel) -> Iterator[tuple[str, str, dict[str, Value]]]:
+    """Yield the tiles with which the GPU benchmark begins its searches, in the types of these."""
+    for product in vendor.TYPES:
+        for variant in ("neither", gemm.UNITS):
+            if variant != gemm.UNITS and product in gemm.BY_UNITS_ALONE:
+                continue
+            for number, seed in enumerate(gemm.tiles(kernel, product, variant), 1):
+                shape = " x ".join(str(seed[name]) for name in ("MWG", "NWG", "KWG"))
+                by = ", matrix units" if variant == gemm.UNITS else ""
+                yield kernel.name, f"seed {number} ({shape}{by}) {product}", dict(seed)
+
+
+def _by_units(kernel: Kernel) -> Iterator[tuple[str, str, dict[str, Value]]]:
+    """Yield kmeans by matrix units in each type, and by threads with sums as long."""
+    shape = {"block_size": 256, "points_per_thread": 4}
+    for product, (factor, total) in vendor.TYPES.items():
+        types = {"point_type": factor, "centre_type": factor, "distance_type": total}
+        if product != "fp32":
+            how = "tf32" if product == "TF32" else "mma"
+            yield kernel.name, f"matrix units {product}", {**shape, **types, "use_shared": False, "math": how}
+        if factor != total:
+            label = f"shared {factor}, sums in {total}"
+            yield kernel.name, label, {**shape, **types, "use_shared": True, "math": "simt"}
+
+
+@functools.cache
+def _space(name: str, architecture: str) -> SearchSpace:
+    kernel = load_kernel(name)
+    limits = get_backend("cuda").matrix_limits(architecture)
+    return kernel.search_space(kernel.resolve_sizes("paper"), device_constraints(kernel, limits))
 
 
 def measure(name: str, values: Mapping[str, Value], architecture: str) -> Counts | None:
@@ -295,7 +365,7 @@ def measure(name: str, values: Mapping[str, Value], architecture: str) -> Counts
     kernel = load_kernel(name)
     sizes = kernel.resolve_sizes("paper")
     configuration = kernel.configuration(values)
-    if configuration not in kernel.search_space(sizes):
+    if configuration not in _space(name, architecture):
         return None
     source = render(kernel, configuration, sizes)
     binary = get_backend("cuda").compiler.compile(
@@ -310,9 +380,10 @@ def measure(name: str, values: Mapping[str, Value], architecture: str) -> Counts
 
 EXPLAINED: Final = (
     "Where two figures stand in a cell, the first is of the first run. The loop is the hottest one. Its operations are "
-    "those on single numbers: an instruction on a pair of 16-bit numbers does two, and a fused one counts once; the "
-    "share of fused instructions is beside them. Loads are those of a thread, by their bits. Local memory holds what "
-    "does not fit in registers, or what a function needs for huge angles."
+    "those on single numbers: an instruction on a pair of 16-bit numbers does two, and a fused one counts once; one of "
+    "matrix units does a thread's share of its products. The share of fused instructions is beside them, then how many "
+    "of the loop are of matrix units. Loads are those of a thread, by their bits; what is copied to shared memory "
+    "later is a load, too. Local memory holds what does not fit in registers, or what a function needs for huge angles."
 )
 
 Table = dict[str, dict[str, Counts]]
@@ -333,9 +404,9 @@ def report(first: Table, latest: Table, compiler: str, architecture: str, notes:
             "",
             f"## {name}",
             "",
-            "| configuration | instructions | loop | operations per instruction | fused | conversions | permutations "
-            "| MUFU | local | loads | shared loads | registers | local bytes |",
-            "|---|--:|--:|--:|--:|--:|--:|--:|--:|---|---|--:|--:|",
+            "| configuration | instructions | loop | operations per instruction | fused | matrix units | conversions "
+            "| permutations | MUFU | local | loads | shared loads | registers | local bytes |",
+            "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|---|--:|--:|",
             *(_row(label, first.get(name, {}).get(label, counts), counts) for label, counts in rows.items()),
         ]
     return "\n".join([*lines, "", NOTES, "", notes.strip()]).rstrip() + "\n"
@@ -343,12 +414,13 @@ def report(first: Table, latest: Table, compiler: str, architecture: str, notes:
 
 def _row(label: str, before: Counts, now: Counts) -> str:
     pairs = zip(_cells(before), _cells(now), strict=True)
-    return f"| {label} | {' | '.join(new if old == new else f'{old} → {new}' for old, new in pairs)} |"
+    return f"| {label} | {' | '.join(new if old in (new, '') else f'{old} → {new}' for old, new in pairs)} |"
 
 
 def _cells(c: Counts) -> list[str]:
     rate, share = c.operations_per_instruction, c.fused_share
     of_loop = ["", "", ""] if rate is None or share is None else [str(c.loop), f"{rate:.2f}", f"{share:.1%}"]
+    of_loop.append("" if c.loop_matrix is None else str(c.loop_matrix))
     numbers = [c.conversions, c.permutations, c.functions, c.local_accesses]
     return [
         str(c.instructions),

@@ -6,6 +6,9 @@ a branch takes follows from its own type, so a narrow type also saves work.
 
 I0 amplifies the relative error of its argument about x-fold: what the type of the input rounds away decides the error
 of the result, more than the arithmetic does.
+
+Lists of values are a reconstruction: Table II has only how many combinations there are of optimisation values (16),
+of precisions (189), and valid ones on its A100 (3,024). Here: 16, 198 and 3,168.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from mptune.blocks import uniform
 from mptune.kernel import In, Kernel, Out, Scalar, Sizes
 from mptune.space.parameters import OrdinalParameter, PolicyParameter, PrecisionParameter
 
@@ -26,7 +30,7 @@ def inputs(rng: np.random.Generator, size: Sizes) -> dict[str, Any]:
     The electric potential there is I0 of them, relative to that on the axis. I0(12) = 18,949 is within the reach of
     fp16; e^12 is not.
     """
-    return {"x": rng.uniform(0.0, 12.0, size.n)}
+    return {"x": uniform(rng, 0.0, 12.0, size.n)}
 
 
 def by_type(parameter: str, fp64: int, fp32: int, fp16: int, bf16: int) -> str:

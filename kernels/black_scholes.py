@@ -6,6 +6,9 @@ fp64. In narrow types the memory does, with three numbers read and two written.
 The intermediate values come in two kinds. ``d_type`` holds how far an option is in the money, d1 and d2, a logarithm
 over a standard deviation; ``price_type`` the probabilities that follow from them, and the prices. A price is a
 difference of larger terms, so rounding those costs the most.
+
+Lists of values are a reconstruction: Table II has only how many combinations there are of optimisation values (12),
+of precisions (576), and valid ones on its A100 (6,383). Here: 20, 308 and 6,160.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from mptune.blocks import uniform
 from mptune.kernel import In, Kernel, Out, Scalar, Sizes
 from mptune.space.parameters import OrdinalParameter, PolicyParameter, PrecisionParameter
 
@@ -25,11 +29,13 @@ def inputs(rng: np.random.Generator, size: Sizes) -> dict[str, Any]:
 
     The interest is 3% and the volatility 30% a year.
     """
-    stock = rng.uniform(20.0, 200.0, size.n)
+    stock = uniform(rng, 20.0, 200.0, size.n)
+    strike = uniform(rng, 0.6, 1.5, size.n)
+    strike *= stock
     return {
         "stock": stock,
-        "strike": stock * rng.uniform(0.6, 1.5, size.n),
-        "years": rng.uniform(0.04, 3.0, size.n),
+        "strike": strike,
+        "years": uniform(rng, 0.04, 3.0, size.n),
         "rate": 0.03,
         "volatility": 0.3,
     }

@@ -1,8 +1,15 @@
 """Matrix product: C = alpha * A * B + beta * C for any M, N, K (Lin 2025; 11 parameters, 2 switches, 4 precisions).
 
-Five parameters more are for GPUs alone: how A is fetched (``VWK``) and how far the loop over a tile is unrolled, how
-many blocks a multiprocessor is to have room for (``resident``), in which order blocks start (``raster``), and whether
-tiles and blocks are larger than elsewhere (``large``). Their first values are what a configuration without them means.
+Seven parameters more are for GPUs alone: how A is fetched (``VWK``) and how far the loop over a tile is unrolled, how
+many blocks a multiprocessor is to have room for (``resident``), in which order blocks start (``raster``), whether
+tiles and blocks are larger than elsewhere (``large``), how many blocks share a tile of C, each with a part of K
+(``split_k``), and in how many parts ``fine_prefetch`` takes what a thread has of A (``parts_of_a``): in thirds, tiles
+have 48, 96 or 192 rows. Their first values are what a configuration without them means.
+
+With ``split_k`` above 1 a block leaves its sums in global memory, and the last one of a tile adds all of them by
+ascending k: results are the same from launch to launch, and no block waits for another. As sums are rounded otherwise,
+``split_k`` is part of the accuracy signature. That memory is the module's, so one launch has to end before the next one
+of the same module begins.
 
 Arithmetic bounds it, as long as data keep coming: each element of A and B is used N or M times, so tiles of them are
 kept in shared memory and parts of those in registers. How large, how far ahead, and by which thread they are fetched is
@@ -10,53 +17,57 @@ what there is to tune. ``double_buffer`` and ``fine_prefetch`` switch the paper'
 other, or both.
 
 A and B are converted to the type of the sums on their way into shared memory, once for each block that needs them.
+
+``math`` says what multiplies: each thread for itself ("simt"), or matrix units, which take A and B as they are stored
+("mma"), fp32 rounded to TF32 ("tf32"). TF32 has eleven bits, so ``math`` is part of the accuracy signature. There
+warps lie ``MDIMC / warps_along_n`` x ``warps_along_n`` in a tile, and ``stages`` tiles are in shared memory, of which
+all but one are on their way. A device offers what it has units for: none on a processor or by OpenCL.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from mptune.kernel import In, InOut, Kernel, Scalar, Sizes
-from mptune.space.parameters import BooleanParameter, OrdinalParameter, PrecisionParameter
+from mptune.blocks import BLOCK, in_blocks
+from mptune.kernel import In, InOut, Kernel, Rates, Scalar, Sizes
+from mptune.precision import COMPOUND
+from mptune.space.parameters import BooleanParameter, CategoricalParameter, OrdinalParameter, PrecisionParameter
 
 TYPES = ("fp64", "fp32", "fp16", "bf16")
 
 # Statically allocated shared memory of a block is limited to 48 KiB on every CUDA and HIP device.
 SHARED_BYTES = "sizeof(accumulator_type) * KWG * (MWG + VWM + NWG) * (1 + double_buffer)"
+#: What matrix units take from shared memory: tiles as they are stored, so many of each.
+MMA_SHARED_BYTES = "stages * sizeof(a_type) * KWG * (MWG + NWG)"
+#: So many sums blocks leave for each other, in memory that the module has: 32 MiB of fp32. Where they would be more,
+#: there are enough tiles for all multiprocessors.
+SPLIT_SUMS = 1 << 23
+#: What only threads that multiply for themselves have.
+SIMT_ALONE = {"MDIMA": 4, "NDIMB": 4, "STRM": False, "STRN": False, "VWM": 1, "VWN": 1}
+SIMT_ALONE |= {"double_buffer": False, "fine_prefetch": False, "VWK": 1, "unroll": 1, "parts_of_a": 2}
 
 
-def balance(
-    fma_per_s: Mapping[str, float],
-    shared_bytes_per_s: float,
-    global_bytes_per_s: float,
-    slack: float = 2.0,
-) -> tuple[str, str]:
+def balance(rates: Rates, slack: float) -> tuple[str, str]:
     """Return Eq. 8 of Lin 2025 as constraints: fetching ahead takes as long as multiplying what was fetched.
 
-    They narrow the search to tiles that neither starve a device nor waste its memory, given what was measured on it::
-
-        gemm = load_kernel("gemm")
-        measured = balance({"fp32": 9e12}, shared_bytes_per_s=1.8e13, global_bytes_per_s=1.4e12)
-        tune(dataclasses.replace(gemm, constraints=[*gemm.constraints, *measured]), max_error=1e-5)
+    They narrow the search to tiles that neither starve a device nor waste its memory (``mptune tune gemm --balance
+    2``). What matrix units multiply is left as it is: they have other speeds, and no sub-block goes through registers.
 
     Args:
-        fma_per_s: multiplications and additions of the whole device by the type of the sums; types left out are
-            excluded.
-        shared_bytes_per_s: speed of the shared memories of the whole device together.
-        global_bytes_per_s: speed of its memory.
+        rates: what was measured of the device; the sums' type tells which of its speeds of computing counts.
         slack: by which factor the two times may differ.
     """
-    rate = " + ".join(f"{rate!r} * (accumulator_type == '{name}')" for name, rate in fma_per_s.items())
+    sums = (*TYPES, *COMPOUND)
+    rate = " + ".join(f"{rates.fma_per_s(name)!r} * (accumulator_type == '{name}')" for name in sums)
     # Of a tile one k deep: it takes all threads of a block, and all blocks get the same share of the device.
     products = "MWG * NWG"
-    shared = f"sizeof(accumulator_type) * (MWG * NDIMC + NWG * MDIMC) / {shared_bytes_per_s!r}"
-    fetched = f"(sizeof(a_type) * MWG + sizeof(b_type) * NWG) / {global_bytes_per_s!r}"
-    stored = f"sizeof(accumulator_type) * (MWG + NWG) / {shared_bytes_per_s!r}"
+    shared = f"sizeof(accumulator_type) * (MWG * NDIMC + NWG * MDIMC) / {rates.shared_bytes_per_s!r}"
+    fetched = f"(sizeof(a_type) * MWG + sizeof(b_type) * NWG) / {rates.global_bytes_per_s!r}"
+    stored = f"sizeof(accumulator_type) * (MWG + NWG) / {rates.shared_bytes_per_s!r}"
     local_level, global_level = (
-        f"{products} / {slack!r} <= ({seconds}) * ({rate}) <= {products} * {slack!r}"
+        f"math != 'simt' or {products} / {slack!r} <= ({seconds}) * ({rate}) <= {products} * {slack!r}"
         for seconds in (shared, f"{fetched} + {stored}")
     )
     return local_level, global_level
@@ -69,8 +80,13 @@ def inputs(rng: np.random.Generator, size: Sizes) -> dict[str, Any]:
     holds what the stations measured on N days, C what was forecast for the places, in units of 300 K.
     """
     station, place = rng.random((2, size.K)), rng.random((2, size.M))
-    weight = np.exp(-50 * sum((place[axis, :, None] - station[axis]) ** 2 for axis in range(2))) + 1e-3
-    weight /= weight.sum(axis=1, keepdims=True)
+    weight = np.empty((size.M, size.K))
+
+    def weigh(rows: slice) -> None:
+        near = np.exp(-50 * sum((place[axis, rows, None] - station[axis]) ** 2 for axis in range(2))) + 1e-3
+        weight[rows] = near / near.sum(axis=1, keepdims=True)
+
+    in_blocks(weigh, size.M, max(1, BLOCK // size.K))
     season = 0.95 + 0.03 * np.sin(2 * np.pi / 365 * np.arange(size.N))
     return {
         "A": weight,
@@ -85,7 +101,8 @@ kernel = Kernel(
     name="gemm",
     description="C = alpha A B + beta C with pipelined tiles, bound by arithmetic",
     parameters=[
-        OrdinalParameter("MWG", [16, 32, 64, 128, 256]),
+        CategoricalParameter("math", ["simt", "mma", "tf32"]),
+        OrdinalParameter("MWG", [16, 32, 48, 64, 96, 128, 192, 256]),
         OrdinalParameter("NWG", [16, 32, 64, 128, 256]),
         OrdinalParameter("KWG", [8, 16, 32]),
         OrdinalParameter("MDIMC", [4, 8, 16, 32]),
@@ -103,9 +120,13 @@ kernel = Kernel(
         OrdinalParameter("resident", [1, 2, 3, 4]),
         OrdinalParameter("raster", [1, 4, 16]),
         BooleanParameter("large"),
+        OrdinalParameter("warps_along_n", [1, 2, 4]),
+        OrdinalParameter("stages", [1, 2, 3, 4]),
+        OrdinalParameter("split_k", [1, 2, 4, 8]),
+        OrdinalParameter("parts_of_a", [2, 3]),
         PrecisionParameter("a_type", TYPES),
         PrecisionParameter("b_type", TYPES),
-        PrecisionParameter("accumulator_type", TYPES),
+        PrecisionParameter("accumulator_type", TYPES, on_request=COMPOUND),
         PrecisionParameter("c_type", TYPES),
     ],
     constraints=[
@@ -113,18 +134,37 @@ kernel = Kernel(
         "16 <= MDIMC * NDIMC <= 512",
         "large == (MWG > 128 or NWG > 128 or MDIMC * NDIMC > 256)",
         # All threads fetch, whole vectors each: MDIMA of them along M, the others along K; NDIMB along N.
-        "MDIMC * NDIMC % MDIMA == 0 and KWG * MDIMA % (MDIMC * NDIMC * VWK) == 0 and MWG % MDIMA == 0",
-        "VWK > 1 or MDIMA <= 32 and MWG % (MDIMA * VWM) == 0",
-        "MDIMC * NDIMC % NDIMB == 0 and KWG * NDIMB % (MDIMC * NDIMC) == 0 and NWG % (NDIMB * VWN) == 0",
-        # So do they multiply; half a sub-block is whole vectors, too.
-        "MWG % (MDIMC * VWM * (1 + fine_prefetch)) == 0",
+        *(
+            f"math != 'simt' or {fetching}"
+            for fetching in (
+                "MDIMC * NDIMC % MDIMA == 0 and KWG * MDIMA % (MDIMC * NDIMC * VWK) == 0 and MWG % MDIMA == 0",
+                "VWK > 1 or MDIMA <= 32 and MWG % (MDIMA * VWM) == 0",
+                "MDIMC * NDIMC % NDIMB == 0 and KWG * NDIMB % (MDIMC * NDIMC) == 0 and NWG % (NDIMB * VWN) == 0",
+            )
+        ),
+        "(parts_of_a == 3) == (MWG % 3 == 0)",
+        "parts_of_a == 2 or fine_prefetch",
+        # So do they multiply; half a sub-block is whole vectors, too, and so is a third.
+        "MWG % (MDIMC * VWM * (1 + fine_prefetch * (parts_of_a - 1))) == 0",
         "NWG % (NDIMC * VWN * (1 + fine_prefetch)) == 0",
         # Beyond that the loop over a tile has no iterations left; a block of 512 threads leaves room for two.
         "unroll == 1 or 2 * unroll <= KWG",
         "resident * MDIMC * NDIMC <= 1024",
         # A thread's sums stay in registers, of which a GPU has 1 KiB for it, AVX-512 twice that.
         "MWG * NWG <= 256 * MDIMC * NDIMC and sizeof(accumulator_type) * MWG * NWG <= 1024 * MDIMC * NDIMC",
-        f"{SHARED_BYTES} <= 48 * 1024",
+        f"math != 'simt' or {SHARED_BYTES} <= 48 * 1024",
+        # Parameters of either way to multiply have their first values in the other.
+        *(f"math == 'simt' or {name} == {value}" for name, value in SIMT_ALONE.items()),
+        *(f"math != 'simt' or {name} == 1" for name in ("warps_along_n", "stages")),
+        # Lanes of a warp lie along x, warps along y, and those of AMD are two rows of these.
+        "math == 'simt' or NDIMC == 32 and MDIMC % (2 * warps_along_n) == 0",
+        # Whole instructions: a warp has sub-blocks of 16 x 16.
+        "math == 'simt' or MWG * warps_along_n % (16 * MDIMC) == 0 and NWG % (16 * warps_along_n) == 0",
+        "math == 'simt' or KWG % 16 == 0 or sizeof(a_type) > 2",
+        f"math == 'simt' or {MMA_SHARED_BYTES} <= 227 * 1024",
+        "math == 'simt' or a_type == b_type and accumulator_type in (a_type, 'fp32') and accumulator_type != 'bf16'",
+        "math != 'tf32' or b_type == 'fp32'",
+        f"split_k == 1 or split_k * ceildiv(M, MWG) * MWG * ceildiv(N, NWG) * NWG <= {SPLIT_SUMS}",
         # What goes into a sum or comes out of it in a wider type than its own only moves more bytes.
         "sizeof(a_type) <= sizeof(accumulator_type)",
         "sizeof(b_type) <= sizeof(accumulator_type)",
@@ -144,9 +184,17 @@ kernel = Kernel(
     },
     runtime_sizes=["M", "N", "K"],
     inputs=inputs,
-    grid=["ceildiv(N, NWG)", "ceildiv(M, MWG)"],
+    grid=["ceildiv(N, NWG)", "ceildiv(M, MWG)", "split_k"],
     block=["NDIMC", "MDIMC"],
-    gpu_only=["VWK", "unroll", "resident", "raster", "large"],
+    gpu_only=[
+        *("VWK", "unroll", "resident", "raster", "large", "split_k", "parts_of_a"),
+        *("math", "warps_along_n", "stages"),
+    ],
+    shared_bytes=f"0 if math == 'simt' else {MMA_SHARED_BYTES}",
+    signature=["math", "split_k"],
+    # A and B have one type there; of A the search space would take four times as long to build.
+    matrix_units=["math", "b_type", "accumulator_type"],
+    balance=balance,
     metric="NRMSE",
     flops={"accumulator_type": "2 * M * N * K"},
 )

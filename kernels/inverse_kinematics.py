@@ -5,6 +5,9 @@ position and the direction to reach it from. That leaves one of four joints to c
 the same angle. The first three links then are three sides of a trapezoid, and everything has a closed form: a sine and
 a cosine, a square root, an arc cosine and an arc tangent. Three loads and four stores for these keep a GPU's memory
 busy where the functions are fast ones.
+
+Lists of values are a reconstruction: Table II has only how many combinations there are of optimisation values (20),
+of precisions (240), and valid ones on its A100 (4,641). Here: 20, 198 and 3,960.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ kernel = Kernel(
     name="inverse_kinematics",
     description="joint angles that bring a four-jointed arm to its targets",
     parameters=[
-        OrdinalParameter("block_size", [32, 64, 96, 128, 160, 192, 224, 256, 384, 512, 768, 1024]),
+        OrdinalParameter("block_size", [32, 64, 96, 128, 160, 192, 224, 256, 512, 1024]),
         OrdinalParameter("tile_size", [1, 2]),
         PrecisionParameter("target_type", TYPES),
         PrecisionParameter("position_type", TYPES),

@@ -5,6 +5,9 @@ steps, so the first five may be rough; and of the correction, residual over slop
 digits, so the correction, and with it the costly division, has a type of its own. Only the last residuals must be as
 accurate as the root is to be. Six loads and a store for some two hundred operations put the kernel between the bounds
 of memory and arithmetic.
+
+Lists of values are a reconstruction: Table II has only how many combinations there are of optimisation values (12),
+of precisions (468), and valid ones on its A100 (5,572). Here: 16, 349 and 5,584.
 """
 
 from __future__ import annotations

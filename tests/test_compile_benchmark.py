@@ -48,8 +48,8 @@ def test_a_run_goes_on_from_what_is_remembered_and_keeps_the_notes(tmp_path: Pat
 
 def test_failures_are_counted_and_shown() -> None:
     kernel = load_kernel("axpy")
-    fine, broken = benchmark.chosen(kernel, 2)
     target = benchmark.Target("cuda", "sm_90")
+    fine, broken = benchmark.chosen(kernel, target, 2)
     compiled = (benchmark.Compiled(fine, 0.2, ""), benchmark.Compiled(broken, 0.7, "line one\nline two"))
     row = benchmark.Row("axpy", target, 64, compiled)
     assert [c.configuration for c in row.over] == [broken]

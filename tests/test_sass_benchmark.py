@@ -70,6 +70,7 @@ def test_counts_of_a_listing() -> None:
         shared_loads="",
         registers=32,
         local_bytes=0,
+        loop_matrix=0,
     )
     assert counts.operations_per_instruction == pytest.approx(44 / 84)
     assert counts.fused_share == pytest.approx(12 / 84)
@@ -100,6 +101,23 @@ def test_kinds(text: str, kind: str) -> None:
     assert sass.Instruction(0, name, operands).kind == kind
 
 
+@pytest.mark.parametrize(
+    ("text", "operations"),
+    [
+        ("HMMA.16816.F32.BF16 R4, R8, R12, R4", 16 * 8 * 16 / 32),
+        ("HMMA.1688.F32.TF32 R4, R8, R12, R4", 16 * 8 * 8 / 32),
+        ("DMMA.8x8x4 R4, R8, R12, R4", 8 * 8 * 4 / 32),
+        ("HGMMA.64x128x16.F32 R24, gdesc[UR8], R24", 64 * 128 * 16 / 128),
+        ("FFMA R1, R2, R3, R1", 1),
+        ("HFMA2.BF16_V2 R5, R2, R3, R5", 2),
+        ("LDS R1, [R2]", 0),
+    ],
+)
+def test_operations(text: str, operations: float) -> None:
+    name, _, operands = text.partition(" ")
+    assert sass.Instruction(0, name, operands).operations == operations
+
+
 def test_a_loop_without_arithmetic_inside_another_is_not_the_hottest() -> None:
     lines = [
         "FMUL R0, R0, R1",
@@ -123,6 +141,14 @@ def test_widths_of_accesses() -> None:
     assert sass.widths(code, "LDG") == "2 x 128, 1 x 64, 1 x 32, 1 x 16, 1 x 8"
 
 
+def test_what_matrix_units_are_given() -> None:
+    names = ("LDGSTS.E.BYPASS.128", "LDSM.16.M88.4", "LDSM.16.MT88.4", "LDS.64", "HMMA.16816.F32", "HMMA.16816.F32")
+    lines = [*(f"{name} R0, [R2]" for name in names), "@P0 BRA 0x10", "BRA 0x70"]
+    listing = ".text.f:\n" + "".join(f"/*{16 * i:04x}*/ {line} ;\n" for i, line in enumerate(lines))
+    found = sass.count(sass.instructions(listing, "f"), registers=1, local_bytes=0)
+    assert (found.loads, found.shared_loads, found.loop_matrix) == ("1 x 128 later", "1 x 64, 2 x 4 matrices", 2)
+
+
 def counts(n: int) -> sass.Counts:
     return replace(sass.count((), registers=n, local_bytes=0), instructions=n)
 
@@ -133,6 +159,7 @@ def test_first_figures_stay_beside_the_latest_until_asked_for_anew() -> None:
     first, latest = sass.merged(first, latest, {"axpy": {"a": counts(7), "new": counts(3)}}, anew=False)
     assert first == {"axpy": {"a": counts(9), "new": counts(3)}, "gemm": {"b": counts(5)}}
     assert latest == {"axpy": {"a": counts(7), "new": counts(3)}, "gemm": {"b": counts(5)}}
+    first["gemm"]["b"] = replace(first["gemm"]["b"], loop_matrix=None)
     text = sass.report(first, latest, "NVRTC 13.0", "sm_90", "By hand.")
     assert "| a | 9 → 7 |" in text
     assert "| b | 5 |" in text

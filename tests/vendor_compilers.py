@@ -16,8 +16,10 @@ def needs(backend: str) -> list[pytest.MarkDecorator]:
     return [skip, *{"cuda": [pytest.mark.nvrtc], "hip": [pytest.mark.hiprtc]}.get(backend, [])]
 
 
-def nvrtc(source: str, name: str, architecture: str) -> tuple[str, str]:
+def nvrtc(source: str, name: str, architecture: str, *flags: str) -> tuple[str, str]:
     """Return the PTX that NVRTC makes of a kernel's source, and what it says about it."""
     compiler = RuntimeCompiler("NVRTC", "nvrtc", "PTX", _nvrtc_paths(), "")
-    ptx, log = compiler.compile(source, name, [f"--gpu-architecture={architecture}", "--std=c++17"], timeout_s=600.0)
+    ptx, log = compiler.compile(
+        source, name, [f"--gpu-architecture={architecture}", "--std=c++17", *flags], timeout_s=600.0
+    )
     return ptx.decode(), log

@@ -3,6 +3,7 @@
 from mptune.kernel.application import Application, Buffer
 from mptune.kernel.declarations import Argument, Constant, In, InOut, Out, Range, Role, Scalar, Scratch, Sizes
 from mptune.kernel.definition import Kernel, LaunchShape
+from mptune.kernel.rates import Rates
 from mptune.kernel.tunable import Tunable
 from mptune.kernel.work import Work
 
@@ -17,6 +18,7 @@ __all__ = [
     "LaunchShape",
     "Out",
     "Range",
+    "Rates",
     "Role",
     "Scalar",
     "Scratch",

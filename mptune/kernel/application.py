@@ -161,7 +161,7 @@ class Application(Tunable):
         """Whether the definition itself says what the reference is."""
         return self.reference is not None or self.is_wide
 
-    def search_space(self, sizes: Sizes, constraints: Sequence[Constraint | Compiled] = ()) -> SearchSpace:
+    def search_space(self, sizes: Sizes, constraints: Sequence[Constraint] = ()) -> SearchSpace:
         """Return the joint configurations that are valid as far as that is known before anything is launched."""
         own = (lifted for kernel in self.kernels.values() for lifted in self.lifted(kernel, kernel.constraints, sizes))
         return SearchSpace(self.parameters, (*self.constraints, *own, *constraints), constants=dict(sizes))

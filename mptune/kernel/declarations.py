@@ -58,6 +58,10 @@ class Argument:
             raise KernelError(f"argument name {self.name!r} is not an identifier")
         if (self.precision is None) == (self.dtype is None):
             raise KernelError(f"argument {self.name!r}: give either precision= or dtype=")
+        if self.dtype in PRECISIONS:
+            raise KernelError(
+                f"argument {self.name!r}: {self.dtype} is a precision: precision={self.dtype!r}, not dtype="
+            )
         if self.dtype is not None and self.dtype not in _INTEGER_DTYPES:
             hint = "A floating-point type is given as precision=."
             raise UnknownNameError(f"integer type of argument {self.name!r}:", self.dtype, _INTEGER_DTYPES, hint)

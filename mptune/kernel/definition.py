@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 
 from mptune.errors import KernelError, UnknownNameError
 from mptune.kernel.declarations import Argument, Role, Sizes, check_expression
+from mptune.kernel.rates import Rates
 from mptune.kernel.tunable import Constraint, Inputs, Tunable, parsed
 from mptune.kernel.work import Flops, Work, check_flops, count_flops
 from mptune.regions import Over, Reduce
@@ -19,7 +20,10 @@ from mptune.space.configuration import Configuration, NamedValues
 from mptune.space.parameters import PrecisionParameter
 from mptune.space.search_space import SearchSpace
 
-__all__ = ["Kernel", "LaunchShape"]
+__all__ = ["Balance", "Kernel", "LaunchShape"]
+
+#: A function of the speeds of a device and of a factor.
+Balance = Callable[[Rates, float], Sequence[Constraint]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,12 @@ class Kernel(Tunable):
         swap: pairs of buffers that change places from launch to launch, as those of a time stepper do: what one launch
             wrote as the second, the next reads as the first. Outputs are those of the last launch.
         gpu_only: parameters that change nothing on a processor, where they have their first value.
+        matrix_units: of a kernel that can multiply by matrix units the names of three parameters: how it multiplies
+            ("simt": without them; "mma": by those for its types; "tf32": by those that round fp32 to TF32), and the
+            types of factors and of sums. A device rules out what it has no unit for (:meth:`Backend.matrix_limits`).
+        balance: ``balance(rates, slack)`` returns the constraints under which what a kernel does at the same time takes
+            as long as each other, up to the factor ``slack``, on a device of these speeds
+            (:class:`~mptune.kernel.Rates`); for ``mptune tune --balance``.
         instrumented: whether the errors of types are first told by a build in which they are chosen when it runs, on
             the host, and what that shows to be hopeless is never compiled (``docs/templates.md``).
         description: one line for ``mptune list``.
@@ -106,6 +116,8 @@ class Kernel(Tunable):
     swap: Sequence[tuple[str, str]] = ()
     runtime_sizes: Sequence[str] = ()
     gpu_only: Sequence[str] = ()
+    matrix_units: Sequence[str] = ()
+    balance: Balance | None = None
 
     def __post_init__(self, over: Over | None, reduce: Reduce) -> None:
         flops: Any = self.flops
@@ -117,6 +129,7 @@ class Kernel(Tunable):
             swap=tuple((one, other) for one, other in self.swap),
             runtime_sizes=tuple(self.runtime_sizes),
             gpu_only=tuple(self.gpu_only),
+            matrix_units=tuple(self.matrix_units),
         )
         Tunable.__post_init__(self, over, reduce)
 
@@ -209,9 +222,15 @@ class Kernel(Tunable):
             if not 1 <= len(axes) <= 3:
                 raise KernelError(f"{self.called}: {what} needs one to three axes, not {len(axes)}")
         self._check_swap()
-        for name in self.gpu_only:
-            if name not in self._by_name:
-                raise UnknownNameError(f"parameter in gpu_only of {self.called}:", name, self._by_name)
+        for what, names in (("gpu_only", self.gpu_only), ("matrix_units", self.matrix_units)):
+            for name in names:
+                if name not in self._by_name:
+                    raise UnknownNameError(f"parameter in {what} of {self.called}:", name, self._by_name)
+        if len(self.matrix_units) not in (0, 3):
+            raise KernelError(
+                f"{self.called}: matrix_units needs three parameters (how it multiplies, the type of factors, the type "
+                f"of sums), not {', '.join(self.matrix_units)}"
+            )
         if self.sizes:  # otherwise the application it is part of has them
             self._check_expressions((*self.sizes["default"], *self.data_sizes))
         for name in self.runtime_sizes:

@@ -22,6 +22,7 @@ from mptune.kernel.work import Work
 from mptune.precision import Precision, precision
 from mptune.regions import Over, Reduce, RegionalMetric, over_regions
 from mptune.space.configuration import Configuration, NamedValues, Value
+from mptune.space.constraints import Constraint as Compiled
 from mptune.space.parameters import (
     Parameter,
     PolicyParameter,
@@ -41,7 +42,7 @@ parsed = functools.lru_cache(maxsize=1024)(Expression)
 _PAST_THE_END: Final = 1 << 16
 
 Inputs = Mapping[str, Any]
-Constraint = str | Callable[..., bool]
+Constraint = str | Callable[..., bool] | Compiled
 #: Name of an error metric, one of regions, or a callable ``metric(output, reference) -> float``.
 Metric = str | Callable[..., float] | RegionalMetric
 
@@ -248,9 +249,14 @@ class Tunable(ABC):
         return baseline_values(self.parameters)
 
     def precision_of(self, argument: Argument, configuration: Configuration) -> Precision | None:
-        """Return the precision of an argument in a configuration, None for an integer argument."""
+        """Return the precision of an argument in a configuration, None for an integer argument.
+
+        It is what memory has: fp64 or fp32 where the configuration's is compound.
+        """
         chosen = argument.precision
-        return None if chosen is None else precision(str(configuration[chosen]) if chosen in self._by_name else chosen)
+        if chosen is None:
+            return None
+        return precision(str(configuration[chosen]) if chosen in self._by_name else chosen).in_memory
 
     def dtype_of(self, argument: Argument, configuration: Configuration) -> np.dtype[Any]:
         """Return the NumPy type of an argument in a configuration."""
@@ -281,13 +287,12 @@ class Tunable(ABC):
         own: dict[str, Value] = {}
         for name, parameter in self._by_name.items():
             value = configuration.get(name, parameter.values[0] if name in self._may_be_missing else None)
-            is_truth = isinstance(value, bool)
-            if value not in parameter.values or (is_truth and not any(value is each for each in parameter.values)):
+            is_truth, known = isinstance(value, bool), parameter.every_value
+            if value not in known or (is_truth and not any(value is each for each in known)):
                 raise KernelError(
-                    f"{self.called}: {value!r} is none of the values of parameter {name!r}: "
-                    f"{reprlib.repr(parameter.values)}"
+                    f"{self.called}: {value!r} is none of the values of parameter {name!r}: {reprlib.repr(known)}"
                 )
-            own[name] = parameter.values[parameter.values.index(value)]
+            own[name] = known[known.index(value)]
         return Configuration(own)
 
     # -- validation ----------------------------------------------------------------------------

@@ -3,7 +3,9 @@
 How to count operations is up to a definition. The bundled kernels follow McMahon (The Livermore Fortran Kernels, 1986):
 an addition, a multiplication or a comparison is one, and so a fused multiplication and addition two; a division, a
 square root or its reciprocal is four; an exponential, a logarithm, a trigonometric or an error function is eight,
-however many the processor really needs. Conversions, selections and addresses count nothing.
+however many the processor really needs. Conversions, selections and addresses count nothing. What is counted in a
+compound precision are the operations of the type it is computed in, as many as its multiplication and addition takes
+instead of two.
 """
 
 from __future__ import annotations
@@ -84,8 +86,10 @@ def count_flops(
     by_precision: dict[str, float] = {}
     for key, count in flops.items():
         types = [precision(str(configuration.get(name, name))) for name in _names(key)]
-        name = promoted(*types).name
-        by_precision[name] = by_precision.get(name, 0.0) + _count(count, kernel, configuration, sizes)
+        chosen = promoted(*types)
+        name = (chosen.computed_in or chosen).name
+        operations = _count(count, kernel, configuration, sizes) * chosen.flops_of_fma / 2
+        by_precision[name] = by_precision.get(name, 0.0) + operations
     return math.fsum(by_precision.values()), by_precision
 
 

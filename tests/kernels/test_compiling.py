@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 from application_runs import run_once
@@ -16,9 +16,11 @@ from mptune.backends.base import CompileOptions
 from mptune.checking import select
 from mptune.errors import CompileError
 from mptune.kernel import Application, Kernel, Sizes
+from mptune.kernel.limits import device_constraints
 from mptune.registry import bundled_applications, bundled_kernels, load_kernel, load_tunable
 from mptune.rendering import render
 from mptune.space.configuration import Configuration
+from mptune.space.search_space import SearchSpace
 
 #: Kernels that compile fast: every pair of types, too; ``benchmarks/compile_all.py`` compiles all signatures.
 SMALL = ("axpy", "kmeans")
@@ -31,18 +33,19 @@ TOO_SLOW = {("kmeans", "hip"): "distance_type != 'bf16' or points_per_thread <= 
 
 TARGETS = [
     pytest.param(name, architecture, marks=needs(name), id=f"{name}-{architecture}" if architecture else name)
-    for name, architecture in (("host", ""), ("cuda", "sm_80"), ("cuda", "sm_90"), ("hip", "gfx90a"))
+    for name, architecture in (("host", ""), ("cuda", "sm_80"), ("cuda", "sm_90"), ("hip", "gfx90a"), ("opencl", ""))
 ]
 
 
-Choose = Callable[[Kernel, Sizes], Iterable[Configuration]]
+Choose = Callable[[SearchSpace, Sequence[str]], Iterable[Configuration]]
 
 
 def failures(kernel: Kernel, sizes: Sizes, backend: str, architecture: str, choose: Choose) -> str:
     if (kernel.name, backend) in TOO_SLOW:
         kernel = dataclasses.replace(kernel, constraints=(*kernel.constraints, TOO_SLOW[kernel.name, backend]))
     compiler, found = get_backend(backend).compiler, []
-    for configuration in choose(kernel, sizes):
+    limits = device_constraints(kernel, get_backend(backend).matrix_limits(architecture))
+    for configuration in choose(kernel.search_space(sizes, limits), kernel.signature_names):
         try:
             source = render(kernel, configuration, sizes)
             compiler.compile(source, kernel.function, CompileOptions(architecture=architecture))
@@ -51,14 +54,14 @@ def failures(kernel: Kernel, sizes: Sizes, backend: str, architecture: str, choo
     return "\n".join(found)
 
 
-def values(kernel: Kernel, sizes: Sizes) -> Iterable[Configuration]:
-    return select(kernel, sizes, "values")
+def values(space: SearchSpace, signature_names: Sequence[str]) -> Iterable[Configuration]:
+    return select(space, signature_names, "values")
 
 
-def pairs(kernel: Kernel, sizes: Sizes) -> Iterable[Configuration]:
+def pairs(space: SearchSpace, signature_names: Sequence[str]) -> Iterable[Configuration]:
     """Choose few signatures in which every two parameters have every two values that go together."""
-    offered = select(kernel, sizes, "signatures")
-    covered = [set(itertools.combinations([(n, c[n]) for n in kernel.signature_names], 2)) for c in offered]
+    offered = select(space, signature_names, "signatures")
+    covered = [set(itertools.combinations([(n, c[n]) for n in signature_names], 2)) for c in offered]
     missing = set().union(*covered)
     while missing:
         best = max(range(len(offered)), key=lambda i: len(covered[i] & missing))

@@ -31,7 +31,8 @@ def test_a_definition_says_what_it_is_and_has_every_preset(kernel: Kernel) -> No
 def test_every_value_of_every_parameter_is_valid_at_every_preset(kernel: Kernel) -> None:
     offered = {(p.name, value) for p in kernel.parameters for value in p.values}
     for preset in kernel.sizes:
-        valid = {item for c in select(kernel, kernel.resolve_sizes(preset), "values") for item in c.items()}
+        space = kernel.search_space(kernel.resolve_sizes(preset))
+        valid = {item for c in select(space, kernel.signature_names) for item in c.items()}
         assert valid == offered, preset
 
 

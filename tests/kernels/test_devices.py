@@ -28,8 +28,6 @@ from mptune.space.parameters import PolicyParameter, PrecisionParameter
 #: was not computed in, or not even stored in.
 MOST, FEWEST = 64, 0.2
 DEVICES = ("cuda", "hip", "opencl")
-#: What Intel's OpenCL compiler needs minutes for: its time is exponential in how many roundings follow each other.
-TOO_SLOW = {("kmeans", "opencl", "bf16")}
 
 
 def on(backend: str, *values: str) -> Any:
@@ -66,8 +64,6 @@ def check(launcher: Launcher, configurations: Sequence[Configuration], precision
 )
 @pytest.mark.parametrize("name", bundled_kernels())
 def test_errs_by_the_unit_roundoff_of_its_type(name: str, backend: str, precision: str) -> None:
-    if (name, backend, precision) in TOO_SLOW:
-        pytest.skip("takes the driver's compiler minutes")
     launcher = ready(name, backend)
     check(launcher, [launcher.kernel.configuration(fixed(name, precision))], precision)
 

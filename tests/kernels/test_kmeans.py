@@ -3,6 +3,7 @@ import pytest
 from launching import launcher, mre
 
 from mptune.kernel import Kernel
+from mptune.kernel.limits import device_constraints
 from mptune.precision import PRECISIONS, precision
 from mptune.registry import load_kernel
 
@@ -92,11 +93,12 @@ def test_every_size(kmeans: Kernel, sizes: dict[str, int], use_shared: bool) -> 
 
 
 def test_configurations(kmeans: Kernel) -> None:
-    space = kmeans.search_space(kmeans.resolve_sizes())
+    by_threads = device_constraints(kmeans, ["matrix_units == 'simt'"])
+    space = kmeans.search_space(kmeans.resolve_sizes(), by_threads)
     # Heldens 2026, Table II: 52 x 64.
     assert space.size == 50 * 64
     # Shared memory is short only where there are far more centres.
-    many = kmeans.search_space(kmeans.resolve_sizes("default", {"clusters": 1000}))
+    many = kmeans.search_space(kmeans.resolve_sizes("default", {"clusters": 1000}), by_threads)
     assert many.restrict({"use_shared": (True,)}).size == 25 * 2 * 16
 
 

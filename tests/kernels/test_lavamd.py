@@ -142,7 +142,7 @@ def test_configurations(lavamd: Kernel) -> None:
     space = lavamd.search_space(lavamd.resolve_sizes())
     # Heldens 2026, Table II: 48 x 336, of which the device allows 14,896. All types combine; a distance's type has its
     # policies.
-    assert space.size == 34 * 448
+    assert space.size == 48 * 448
     signatures = {lavamd.signature_of(c) for c in space.configurations(np.arange(space.size))}
     assert len(signatures) == 4 * 4 * 4 * (1 + 2 + 2 + 2)
 

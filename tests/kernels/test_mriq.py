@@ -126,7 +126,7 @@ def test_the_sum_has_the_type_of_q(mriq: Kernel) -> None:
 @pytest.mark.parametrize(
     "sizes", [{"side": 1, "samples": 1}, {"side": 3, "samples": 2}, {"side": 5, "samples": 131}], ids=str
 )
-@pytest.mark.parametrize("unroll", [1, 8])
+@pytest.mark.parametrize("unroll", [1, 4])
 def test_every_size(mriq: Kernel, sizes: dict[str, int], unroll: int) -> None:
     run = launcher(mriq, sizes, seed=10)
     values = {**all_in("fp64"), "block_size": 64, "tile_size": 16 // unroll, "unroll": unroll}
@@ -138,6 +138,6 @@ def test_configurations(mriq: Kernel) -> None:
     space = mriq.search_space(mriq.resolve_sizes())
     # Heldens 2026, Table II: 48 x 640, of which the device allows 29,916. All types combine; an angle's type has its
     # policies.
-    assert space.size == 70 * 448
+    assert space.size == 48 * 448
     signatures = {mriq.signature_of(c) for c in space.configurations(np.arange(space.size))}
     assert len(signatures) == 4 * 4 * 4 * (1 + 2 + 2 + 2)
