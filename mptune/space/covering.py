@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from mptune.errors import ConstraintError, EmptySpaceError, MptuneError
 from mptune.expressions.functions import column_of
+from mptune.space.building import count
 from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import Parameter
 from mptune.space.search_space import SearchSpace
@@ -70,8 +71,11 @@ def _having(space: SearchSpace, parameter: Parameter, values: Sequence[Value], r
     found: list[int] = []
     left = list(values)
     while left:
+        # Why nothing is left takes much longer to find out than that.
+        if not count([p.restricted(left) if p is parameter else p for p in space.parameters], space.constraints):
+            break
         try:
-            having = space.restrict({parameter.name: left})
+            having = space.restrict({parameter.name: left}, explains=False)
         except EmptySpaceError:
             break
         drawn = having.configurations(having.sample(_POOL, rng))
@@ -101,7 +105,8 @@ def representatives(space: SearchSpace, names: Sequence[str], rng: np.random.Gen
     found = []
     for values in _absent(space, positions, combinations):
         with contextlib.suppress(EmptySpaceError):
-            having = space.restrict({name: (value,) for name, value in zip(names, values, strict=True)})
+            only = {name: (value,) for name, value in zip(names, values, strict=True)}
+            having = space.restrict(only, explains=False)
             found.append(_index(space, having.configuration(int(having.sample(1, rng)[0]))))
     chosen = np.concatenate([chosen, np.array(found, dtype=np.int64)])
     # lexsort takes the last key as the first to sort by

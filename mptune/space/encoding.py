@@ -27,9 +27,9 @@ class Encoding:
     """One table of numbers in [0, 1] for each parameter.
 
     Numbers are encoded by value (by log2 if the scale is logarithmic), truth values as 0 and 1, categories one-hot,
-    a precision by log2 of its unit roundoff and log2 of its bytes, other ordered values by rank, a permutation by the
-    position of each of its elements. Each column is scaled to [0, 1] over the parameter's values; a column that is
-    the same for all of them says nothing and is left out.
+    a precision by log2 of its unit roundoff, of its bytes and of its operations, other ordered values by rank, a
+    permutation by the position of each of its elements. Each column is scaled to [0, 1] over the parameter's values; a
+    column that is the same for all of them says nothing and is left out.
     """
 
     tables: tuple[Table, ...]  #: for each parameter the columns of each of its values, (n_values, n_columns)
@@ -64,7 +64,8 @@ def _columns(parameter: Parameter) -> list[Table]:
     values = parameter.values
     if isinstance(parameter, PrecisionParameter):
         entries = [precision(str(value)) for value in values]
-        return [np.log2([p.unit_roundoff for p in entries]), np.log2([p.size_bytes for p in entries])]
+        figures = [(p.unit_roundoff, p.size_bytes, p.flops_of_fma) for p in entries]
+        return list(np.log2(np.array(figures, dtype=np.float64)).T)
     if isinstance(parameter, PermutationParameter):
         return list(np.argsort(np.array(values, dtype=np.float64), axis=1).astype(np.float64).T)
     if isinstance(parameter, CategoricalParameter):

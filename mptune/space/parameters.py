@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from mptune.errors import ExpressionError, MptuneError, UnknownNameError, did_you_mean
 from mptune.expressions import Expression
 from mptune.expressions.functions import FUNCTIONS
-from mptune.precision import POLICIES, PRECISIONS, Precision, precision
+from mptune.precision import COMPOUND, EVERY_PRECISION, POLICIES, PRECISIONS, Precision, precision
 from mptune.space.configuration import Value
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "PrecisionParameter",
     "RealParameter",
     "baseline_values",
+    "beyond_baseline",
     "full_name",
     "full_names",
     "is_identifier",
@@ -104,6 +105,11 @@ class Parameter(ABC):
         """Whether every value is a number (truth values are not)."""
         return all(isinstance(v, int | float) and not isinstance(v, bool) for v in self.values)
 
+    @property
+    def every_value(self) -> tuple[Value, ...]:
+        """The values, and those that it only has where they are asked for."""
+        return self.values
+
     def parse(self, raw: Any) -> Value:
         """Return the value that ``raw`` (a value, text, or an alias of a value) stands for.
 
@@ -114,10 +120,11 @@ class Parameter(ABC):
             value = self._read(raw)
         except (MptuneError, ValueError, TypeError, OverflowError):
             value = None
-        if value is not None and value in self.values:
-            return self.values[self.values.index(value)]
+        known = self.every_value
+        if value is not None and value in known:
+            return known[known.index(value)]
         raise UnknownNameError(
-            f"value of parameter {self.name}:", raw, [str(v) for v in self.values], aliases=self._aliases()
+            f"value of parameter {self.name}:", raw, [str(v) for v in known], aliases=self._aliases()
         )
 
     def other_codes(self, code: int) -> NDArray[np.int64]:
@@ -138,12 +145,11 @@ class Parameter(ABC):
             MptuneError: no values are left.
         """
         wanted = {self.parse(value) for value in values}
-        kept = tuple(value for value in self.values if value in wanted)
+        kept = tuple(value for value in self.every_value if value in wanted)
         if not kept:
             raise MptuneError(f"parameter {self.name} is restricted to no values")
-        clone = object.__new__(type(self))
-        for attribute, content in (("name", self.name), ("values", kept), ("log_scale", self.log_scale)):
-            object.__setattr__(clone, attribute, content)
+        clone = copy.copy(self)
+        object.__setattr__(clone, "values", kept)
         return clone
 
     def _aliases(self) -> tuple[str, ...]:
@@ -331,15 +337,38 @@ class PermutationParameter(Parameter):
 
 @dataclass(frozen=True, slots=True, init=False)
 class PrecisionParameter(Parameter):
-    """Precisions by name, kept as canonical names; aliases ("double") are accepted."""
+    """Precisions by name, kept as canonical names; aliases ("double") are accepted.
+
+    Args:
+        name: an identifier.
+        values: the precisions, which a search chooses from.
+        on_request: further ones, which it chooses from only if it is restricted to them (``-p``): some or all of
+            :data:`mptune.COMPOUND`, for a parameter whose template sums in ``local<T>`` and multiplies in
+            ``mp::factor<T>``.
+    """
 
     kind: ClassVar[str] = "precision"
+    on_request: tuple[Value, ...] = ()
 
-    def __init__(self, name: str, values: Iterable[Any]) -> None:
+    def __init__(self, name: str, values: Iterable[Any], *, on_request: Iterable[Any] = ()) -> None:
         Parameter.__init__(self, name, _listed(name, values))
+        asked = tuple(self._canonical(value) for value in _listed(name, on_request))
+        for value in asked:
+            if value in self.values or asked.count(value) > 1:
+                raise MptuneError(f"parameter {name} has the value {value!r} twice")
+        for value in self.values:
+            if value in COMPOUND:
+                raise MptuneError(f"parameter {name}: {value} is compound, which is for on_request=")
+        object.__setattr__(self, "on_request", asked)
+
+    @property
+    def every_value(self) -> tuple[Value, ...]:
+        """The precisions, and those on request where they belong: most accurate first."""
+        missing = tuple(value for value in self.on_request if value not in self.values)
+        return tuple(sorted((*self.values, *missing), key=_rank, reverse=True)) if missing else self.values
 
     def _aliases(self) -> tuple[str, ...]:
-        return tuple(alias for value in self.values for alias in precision(str(value)).aliases)
+        return tuple(alias for value in self.every_value for alias in precision(str(value)).aliases)
 
     def _canonical(self, value: Any) -> Value:
         return precision(value).name
@@ -425,11 +454,15 @@ def full_names(given: Mapping[str, Given], known: Collection[str], owner: str) -
 
 
 def baseline_values(parameters: Iterable[Parameter]) -> dict[str, tuple[Value, ...]]:
-    """Return the values precision and policy parameters have in a baseline: fp64 (or the widest), accurate."""
+    """Return the values precision and policy parameters have in a baseline: fp64 (or the widest), accurate.
+
+    A compound precision is no baseline where there is a plain one of as many digits: it is slower, and would make all
+    others look fast.
+    """
     fixed: dict[str, tuple[Value, ...]] = {}
     for parameter in parameters:
         if isinstance(parameter, PrecisionParameter):
-            fixed[parameter.name] = (max((precision(str(v)) for v in parameter.values), key=_bits).name,)
+            fixed[parameter.name] = (_widest(precision(str(v)) for v in parameter.values).name,)
         elif isinstance(parameter, PolicyParameter):
             fixed[parameter.name] = ("accurate",) if "accurate" in parameter.values else parameter.values[:1]
     return fixed
@@ -438,21 +471,30 @@ def baseline_values(parameters: Iterable[Parameter]) -> dict[str, tuple[Value, .
 def uniform_types(parameters: Iterable[Parameter]) -> dict[str, dict[str, Value]]:
     """Return, by the name of each precision, the values that give it to every precision parameter.
 
-    A parameter without that precision has the narrowest of its wider ones, or its widest. Widest first; a precision
-    that no parameter has is left out.
+    A parameter without that precision has the narrowest of its more accurate ones, or its widest. Widest first; a
+    precision that no parameter has is left out, as are compound ones, which memory does not have.
     """
     values = {p.name: [precision(str(v)) for v in p.values] for p in parameters if isinstance(p, PrecisionParameter)}
     found: dict[str, dict[str, Value]] = {}
     for level in PRECISIONS.values():
         types: dict[str, Value] = {}
         for name, offered in values.items():
-            wide_enough = [p for p in offered if p.significand_bits >= level.significand_bits]
-            nearest = min(wide_enough, key=_bits) if wide_enough else max(offered, key=_bits)
-            types[name] = nearest.name
+            wide_enough = [p for p in offered if p.rank >= level.rank]
+            types[name] = min(wide_enough, key=lambda p: p.rank, default=_widest(offered)).name
         if level.name in types.values() and types not in found.values():
             found[level.name] = types
     return found
 
 
-def _bits(entry: Precision) -> int:
-    return entry.significand_bits
+def beyond_baseline(values: Mapping[str, Value], baseline: Mapping[str, Sequence[Value]]) -> bool:
+    """Whether some of these values, by parameter, is a type more accurate than the baseline's: a compound one."""
+    types = {name: fixed[0] for name, fixed in baseline.items() if {fixed[0], values.get(name)} <= {*EVERY_PRECISION}}
+    return any(_rank(values[name]) > _rank(fixed) for name, fixed in types.items())
+
+
+def _widest(offered: Iterable[Precision]) -> Precision:
+    return max(offered, key=lambda entry: (entry.significand_bits, entry.stored is None))
+
+
+def _rank(value: Value) -> float:
+    return precision(str(value)).rank

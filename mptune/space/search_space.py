@@ -26,6 +26,8 @@ Indices = NDArray[np.int64]
 Kind = Literal["hamming", "adjacent"]
 KINDS: Final[tuple[Kind, ...]] = ("hamming", "adjacent")
 _LARGEST: Final = 2**63 - 1
+#: How often as many configurations are drawn as are wanted, where draws may coincide.
+_DRAWS: Final = 8
 
 
 class SearchSpace:
@@ -40,6 +42,8 @@ class SearchSpace:
         parameters: the parameters, each name once.
         constraints: expressions over parameters and constants, or callables that take those they need by name.
         constants: names constraints may use in addition to the parameters: sizes, limits of a device.
+        explains: whether the error of an empty space names the constraint that removed the last configurations, for
+            which the space is counted several times.
 
     Attributes:
         names: the parameters' names, in order.
@@ -51,7 +55,7 @@ class SearchSpace:
         MptuneError: no parameters, a name twice, or more valid configurations than an index can count.
         ConstraintError: a constraint does not parse, uses an unknown name, fails for some configuration, or couples
             more combinations than can be held.
-        EmptySpaceError: no configuration is valid; names the constraint that removed the last ones.
+        EmptySpaceError: no configuration is valid.
     """
 
     def __init__(
@@ -59,17 +63,19 @@ class SearchSpace:
         parameters: Sequence[Parameter],
         constraints: Sequence[str | Callable[..., Any] | Constraint] = (),
         constants: Mapping[str, Value] | None = None,
+        *,
+        explains: bool = True,
     ) -> None:
         self.constants = dict(constants or {})
         self._define(parameters)
-        self._given: tuple[str | Callable[..., Any] | Constraint, ...] | None = tuple(constraints)
+        self._is_listed = False
         precisions = frozenset(p.name for p in self.parameters if isinstance(p, PrecisionParameter))
         compiled = [compile_constraint(constraint, self.names, self.constants) for constraint in constraints]
         self.constraints = tuple(with_canonical_precisions(constraint, precisions) for constraint in compiled)
         try:
             self._index_by(build_factors(self.parameters, self.constraints))
         except EmptySpaceError as error:
-            raise EmptySpaceError(self._blame(str(error))) from None
+            raise EmptySpaceError(self._blame(str(error)) if explains else str(error)) from None
 
     @classmethod
     def from_codes(cls, parameters: Sequence[Parameter], codes: NDArray[Any]) -> SearchSpace:
@@ -82,7 +88,7 @@ class SearchSpace:
             MptuneError: as for the constructor, or a code is out of range.
         """
         space = cls.__new__(cls)
-        space.constants, space.constraints, space._given = {}, (), None
+        space.constants, space.constraints, space._is_listed = {}, (), True
         space._define(parameters)
         radices = [len(p.values) for p in space.parameters]
         if not len(codes):
@@ -127,11 +133,12 @@ class SearchSpace:
             before = count(self.parameters, self.constraints[:low])
         except ConstraintError:
             return f"the search space is empty: {fallback}"
-        text = self.constraints[low].text
+        last = self.constraints[low]
+        why = f" ({last.why})" if last.why else ""
         shown = ", ".join(f"{name}={value}" for name, value in self.constants.items())
         return (
-            f"the search space is empty: no configuration is left after constraint {text!r}; all {before:,} before it "
-            f"violate it{f' (with {shown})' if shown else ''}"
+            f"the search space is empty: no configuration is left after constraint {last.text!r}{why}; all {before:,} "
+            f"before it violate it{f' (with {shown})' if shown else ''}"
         )
 
     def __repr__(self) -> str:
@@ -248,6 +255,22 @@ class SearchSpace:
         """Return ``n`` distinct indices, every subset equally likely; all that are left if there are fewer."""
         return uniform(n, self.size, rng, exclude)
 
+    def sample_by_branches(self, n: int, rng: np.random.Generator, exclude: Set[int] | None = None) -> Indices:
+        """Return up to ``n`` distinct indices, each drawn by a random value for one parameter after the other.
+
+        Unlike with :meth:`sample`, configurations whose values allow few others are more likely (Rasch 2021). Fewer
+        than ``n`` come back where many draws coincide.
+        """
+        banned = exclude or frozenset()
+        found: dict[int, None] = {}
+        for _ in range(_DRAWS):
+            quantiles = rng.random((n, len(self.parameters)))
+            drawn = self._combine([factor.walk(quantiles[:, list(factor.positions)]) for factor, _ in self._factors])
+            found |= dict.fromkeys(index for index in drawn.tolist() if index not in banned)
+            if len(found) >= n:
+                break
+        return np.array(list(found)[:n], dtype=np.int64)
+
     def latin_hypercube(self, n: int, rng: np.random.Generator) -> Indices:
         """Return ``n`` distinct indices that fill the space evenly, in random order; all if there are fewer.
 
@@ -310,8 +333,12 @@ class SearchSpace:
 
     # -- other spaces ---------------------------------------------------------------------------------
 
-    def restrict(self, values: Mapping[str, Sequence[Value]]) -> SearchSpace:
+    def restrict(self, values: Mapping[str, Sequence[Value]], *, explains: bool = True) -> SearchSpace:
         """Return the space in which some parameters have only some of their values; its indices are its own.
+
+        Args:
+            values: what is left of the named parameters.
+            explains: as for the constructor.
 
         Raises:
             UnknownNameError: no such parameter, or not one of its values.
@@ -322,8 +349,8 @@ class SearchSpace:
         for name in values:
             self.parameter(name)
         parameters = [p.restricted(values[p.name]) if p.name in values else p for p in self.parameters]
-        if self._given is not None:
-            return SearchSpace(parameters, self._given, self.constants)
+        if not self._is_listed:
+            return SearchSpace(parameters, self.constraints, self.constants, explains=explains)
         renumbered = [
             np.array([new.values.index(v) if v in new.values else -1 for v in old.values])
             for old, new in zip(self.parameters, parameters, strict=True)

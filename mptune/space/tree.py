@@ -63,6 +63,10 @@ class Choice:
         """Return the choices at quantiles in [0, 1), (n,) from (n, 1)."""
         return np.minimum((quantiles[:, 0] * self.size).astype(np.int64), self.size - 1)
 
+    def walk(self, quantiles: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Return the choices at quantiles, as :meth:`descend`: a parameter alone has a leaf on every branch."""
+        return self.descend(quantiles)
+
     def nearest(self, codes: NDArray[Any], rng: np.random.Generator) -> NDArray[np.int64]:
         """Return the choices nearest to codes; any if the values have no order and the code is not allowed."""
         exact = self.encode(codes)
@@ -187,6 +191,22 @@ class Tree:
             target = np.minimum(low + (quantile * (high - low)).astype(np.int64), high - 1)
             edge = np.searchsorted(level.before, target, side="right") - 1
             leaf += level.before[edge] - low
+            node = level.children[edge]
+        return leaf
+
+    def walk(self, quantiles: NDArray[np.float64]) -> Integers:
+        """Return the leaves that quantiles in [0, 1) lead to, one for each level, (n,) from (n, n_levels).
+
+        On each level the quantile picks among the branches of the node, however many leaves they have: independent
+        uniform quantiles prefer leaves in the sparse parts of the tree (Hellsten 2023, Sec. 4.2, calls it biased).
+        """
+        leaf = np.zeros(len(quantiles), dtype=np.int64)
+        node: NDArray[Any] = np.zeros(len(quantiles), dtype=np.intp)
+        for level, quantile in zip(self.levels, quantiles.T, strict=True):
+            node = node.astype(np.int64)
+            first, last = level.first[node].astype(np.int64), level.first[node + 1].astype(np.int64) - 1
+            edge = np.minimum(first + (quantile * (last + 1 - first)).astype(np.int64), last)
+            leaf += level.before[edge] - level.before[first]
             node = level.children[edge]
         return leaf
 

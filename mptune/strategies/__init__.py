@@ -50,11 +50,12 @@ def make(
     options: Mapping[str, Any] | None = None,
     known: Mapping[str, Known] = MappingProxyType({}),
     sources: Sequence[Source] = (),
+    budget: int | None = None,
 ) -> Strategy:
     """Return a new strategy; with several objectives "bayesian" is "bayesian-pareto".
 
     The other arguments are those of :class:`~mptune.strategies.base.Strategy`, but options come by name, as text too,
-    and the sources are what it starts from.
+    the sources are what it starts from, and the budget is the number of evaluations there will be.
 
     Raises:
         UnknownNameError: no strategy, or no option of it, has that name.
@@ -65,5 +66,6 @@ def make(
     chosen = STRATEGIES[name]
     parsed = chosen.options_class.from_mapping(name, dict(options or {}))
     strategy = chosen(space, objective, signature=signature, seed=seed, options=parsed, known=known)
+    strategy.budget = budget
     strategy.start_from(sources)
     return strategy

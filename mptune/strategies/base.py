@@ -154,11 +154,13 @@ class Strategy(ABC):
 
     Attributes:
         optimises_several: whether it searches for the front of several objectives; if not it is given one only.
+        budget: evaluations there are to spend, None if that is not known.
     """
 
     name: ClassVar[str]
     options_class: ClassVar[type[Options]] = Options
     optimises_several: ClassVar[bool] = False
+    budget: int | None = None
 
     def __init__(
         self,

@@ -150,6 +150,8 @@ class BayesianStrategy(ModelBasedStrategy):
 
     def _moved_into_focus(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return configurations like the given ones that may be proposed; those that are not valid are left out."""
+        if not all(map(len, self._focus.values())):  # the space has none of the values
+            return indices[:0]
         codes = self.space.codes(indices).copy()
         for column, allowed in self._focus.items():
             codes[:, column] = self.rng.choice(allowed, len(codes))

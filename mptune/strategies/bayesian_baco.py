@@ -10,6 +10,11 @@
 Where the paper leaves a number open, the default is that of its published implementation and experiments. There
 hyperparameters are fitted and the forest is grown at every step, which ``refit=1`` and ``regrow=1`` do here too. What
 is still being evaluated counts as if it had the mean's value (kriging believer).
+
+Each part can be taken away, for the ablations of Sec. 5.3 (Fig. 8 to 10): ``permutation=naive``, ``log=False`` (of
+the objective), ``log_parameters=False``, ``length_shape=1`` with ``length_rate=1e-9`` (no prior),
+``local_search=False``, ``feasibility=False``, ``least_feasible=0``, ``sampling=biased``, and
+``surrogate=random-forest``. Samples and local search matter in spaces of more than ``points`` configurations.
 """
 
 from __future__ import annotations
@@ -25,6 +30,7 @@ from numpy.typing import NDArray
 from mptune.results import Trial
 from mptune.space.search_space import KINDS, Kind
 from mptune.strategies.base import NEIGHBOURHOODS, Options, option
+from mptune.strategies.model_based.baco_forest import BacoForest
 from mptune.strategies.model_based.baco_model import BacoModel, GammaPrior, Observation, Search
 from mptune.strategies.model_based.candidates import Candidates, ascend
 from mptune.strategies.model_based.coordinates import PERMUTATION_DISTANCES, Distances
@@ -35,6 +41,8 @@ __all__ = ["BayesianBacoOptions", "BayesianBacoStrategy"]
 
 Array = NDArray[np.float64]
 
+SURROGATES: Final[tuple[str, ...]] = ("gaussian-process", "random-forest")
+SAMPLINGS: Final[tuple[str, ...]] = ("uniform", "biased")
 #: Candidates whose probability to run is computed at once, those of the largest improvement first.
 _CHUNK: Final = 1024
 
@@ -53,9 +61,22 @@ class BayesianBacoOptions(Options):
         2_000, "look at this many neighbours of a configuration at most, drawn at random.", least=1
     )
     permutation: str = option(
-        "spearman", "distance of permutations: spearman, kendall or hamming.", choices=PERMUTATION_DISTANCES
+        "spearman",
+        "distance of permutations: spearman, kendall, hamming, or naive: any two are as far apart.",
+        choices=PERMUTATION_DISTANCES,
     )
+    surrogate: str = option(
+        "gaussian-process", "model of the objective: gaussian-process or random-forest.", choices=SURROGATES
+    )
+    sampling: str = option(
+        "uniform",
+        "how configurations are drawn: uniform, or biased: value by value, however many configurations have it.",
+        choices=SAMPLINGS,
+    )
+    local_search: bool = option(True, "whether local search starts from the best of the sample, or that is taken.")
+    feasibility: bool = option(True, "whether a random forest learns what runs.")
     log: bool = option(True, "whether the objective is log-transformed.")
+    log_parameters: bool = option(True, "whether parameters of exponential scale are compared by their logarithms.")
     length_shape: float = option(
         1.3, "shape of the gamma prior of a length scale; the largest distance in a parameter is 1.", above=0
     )
@@ -68,7 +89,7 @@ class BayesianBacoOptions(Options):
     refit: float = option(
         1.05, "fit the hyperparameters anew when the number of observations has grown by this factor.", least=1
     )
-    trees: int = option(50, "trees in the random forest.", least=1)
+    trees: int = option(50, "trees in a random forest.", least=1)
     regrow: float = option(
         1.25,
         "the forest is grown anew when the outcomes have grown by this factor, or one was not as expected.",
@@ -105,22 +126,31 @@ class BayesianBacoStrategy(ModelBasedStrategy):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         options = self.options
-        self._distances = Distances(self.space.parameters, options.permutation)
-        self._model = BacoModel(
-            self._distances,
-            GammaPrior(options.length_shape, options.length_rate),
-            Search(options.fit_samples, options.fit_starts, options.iterations),
-            log=options.log,
-            minimise=self.objective.minimise,
-            exploration=options.exploration,
-            max_observations=options.max_observations,
-            rng=self.rng,
-        )
+        self._distances = Distances(self.space.parameters, options.permutation, log=options.log_parameters)
+        self._model = self._made_model()
         self._forest = FeasibilityForest(options.trees, options.regrow, self.rng)
         self._coordinates: dict[int, Array] = {}
         self._observations: dict[int, Observation] = {}
         self._initial_left = 0
         self._probability = np.empty(0)
+
+    def _made_model(self) -> BacoModel | BacoForest:
+        options = self.options
+        scale: dict[str, Any] = {
+            "log": options.log,
+            "minimise": self.objective.minimise,
+            "exploration": options.exploration,
+            "rng": self.rng,
+        }
+        if options.surrogate == "random-forest":
+            return BacoForest(options.trees, **scale)
+        return BacoModel(
+            self._distances,
+            GammaPrior(options.length_shape, options.length_rate),
+            Search(options.fit_samples, options.fit_starts, options.iterations),
+            max_observations=options.max_observations,
+            **scale,
+        )
 
     # -- ask and tell --------------------------------------------------------------------------
 
@@ -172,8 +202,10 @@ class BayesianBacoStrategy(ModelBasedStrategy):
         if not len(leaders):
             least = 0.0
             leaders = self._leaders(pool, self.options.starts, least)
-        indices = pool.indices[leaders].tolist()
-        return indices[0] if pool.complete else self._ascended(indices, least)
+        indices: list[int] = pool.indices[leaders].tolist()
+        if pool.complete or not self.options.local_search:
+            return indices[0]
+        return self._ascended(indices, least)
 
     def _update(self) -> None:
         """Bring both models up to date: fitted anew when due, else extended."""
@@ -186,7 +218,7 @@ class BayesianBacoStrategy(ModelBasedStrategy):
             self._imagine_pending()
 
     def _update_forest(self) -> None:
-        if len(self._coordinates) == self._forest.known:
+        if not self.options.feasibility or len(self._coordinates) == self._forest.known:
             return
         ran = np.array([index in self._observations for index in self._coordinates], dtype=np.bool_)
         if self._forest.learn(np.array(list(self._coordinates.values())), ran):
@@ -196,7 +228,7 @@ class BayesianBacoStrategy(ModelBasedStrategy):
         """Choose candidates and fit the model of the objective anew."""
         complete = self.space.size <= self.options.points
         wanted = self.space.size if complete else self.options.points
-        indices = np.sort(self.space.sample(wanted, self.rng, exclude=self._taken))
+        indices = np.sort(self._drawn(wanted, uniformly=complete))
         codes = self.space.codes(indices)
         pool = Candidates(indices, codes, self._distances.coordinates(codes), complete)
         self._probability = np.full(len(indices), np.nan)
@@ -204,6 +236,18 @@ class BayesianBacoStrategy(ModelBasedStrategy):
         self._fitted_to = len(self._observations)
         self._imagine_pending()
         return pool
+
+    def _drawn(self, n: int, *, uniformly: bool) -> NDArray[np.int64]:
+        """Return random configurations that are not taken."""
+        if not uniformly and self.options.sampling == "biased":
+            found = self.space.sample_by_branches(n, self.rng, exclude=self._taken)
+            if len(found):
+                return found
+        return self.space.sample(n, self.rng, exclude=self._taken)
+
+    def _random(self) -> int | None:
+        drawn: list[int] = self._drawn(1, uniformly=False).tolist()
+        return drawn[0] if drawn else None
 
     def _imagine_pending(self) -> None:
         for index in self._pending:

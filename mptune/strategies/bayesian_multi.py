@@ -9,6 +9,12 @@ Two deviations. The paper minimises times; here scores are maximised, which are 
 inaccurate trials (near 0 under the decay penalty) do not stretch the scale on which the others are told apart. And the
 exploration factor is in standard deviations of the observations, as they are standardised, so that the unit of
 time does not matter, which is what the paper's contextual variance is meant for.
+
+``multi-fast`` and ``multi-ultrafast`` are later methods of the same authors in Kernel Tuner, of which the second is
+behind the figures of Heldens 2026 (Table III). All functions stay in use, each suggests what none before it did, and
+``multi-ultrafast`` predicts only now and then: in Kernel Tuner when predictions take less than a fifth of the time of
+the evaluations, or every sixth round at the latest. In replays, where evaluations take no time, that is every sixth
+round; here it always is, by ``prediction_rounds``: a search finds the same on a fast and on a slow machine.
 """
 
 from __future__ import annotations
@@ -27,14 +33,23 @@ from mptune.results import Trial
 from mptune.strategies.base import Options, option
 from mptune.strategies.model_based.candidates import Candidates
 from mptune.strategies.model_based.coordinates import Normalisation
-from mptune.strategies.model_based.fixed_posterior import FixedPosterior
-from mptune.strategies.model_based.portfolio import ACQUISITIONS, AdvancedMulti, Multi, Portfolio, contextual_variance
+from mptune.strategies.model_based.fixed_posterior import COVARIANCES, FixedPosterior
+from mptune.strategies.model_based.portfolio import (
+    ACQUISITIONS,
+    AdvancedMulti,
+    Multi,
+    Portfolio,
+    Turns,
+    contextual_variance,
+)
 from mptune.strategies.model_based.strategy import ModelBasedStrategy
 
 __all__ = ["METHODS", "BayesianMultiOptions", "BayesianMultiStrategy"]
 
 #: How the acquisition function is chosen: a portfolio rule, or always the same.
-METHODS: Final = ("advanced-multi", "multi", *ACQUISITIONS)
+METHODS: Final = ("advanced-multi", "multi", "multi-fast", "multi-ultrafast", *ACQUISITIONS)
+#: Methods whose functions never suggest the same in one round.
+_DISTINCT: Final = ("advanced-multi", "multi-fast", "multi-ultrafast")
 _SAMPLINGS: Final = ("maximin", "random")
 #: Scores are kept below this, so that their squares are finite (a time of 0 scores the largest double).
 _MOST_SCORE: Final = 1e100
@@ -50,7 +65,9 @@ class BayesianMultiOptions(Options):
 
     strategy: ClassVar[str] = "bayesian-multi"
     method: str = option(
-        "advanced-multi", "advanced-multi, multi, or one acquisition function alone: ei, poi or lcb.", choices=METHODS
+        "advanced-multi",
+        "advanced-multi, multi, multi-fast, multi-ultrafast, or one acquisition function alone: ei, poi or lcb.",
+        choices=METHODS,
     )
     functions: str = option("ei,poi,lcb", "the portfolio, in order, separated by commas.")
     initial: int = option(20, "valid configurations of the initial sample.", least=1)
@@ -59,9 +76,12 @@ class BayesianMultiOptions(Options):
     )
     length_scale: float = option(
         1.5,
-        "length scale of the Matérn 3/2 covariance, where every parameter has values from 0 to 1; "
+        "length scale of the covariance, where every parameter has values from 0 to 1; "
         "the paper has 2 for a constant exploration factor.",
         above=0,
+    )
+    covariance: str = option(
+        "matern32", "matern32, matern52 (Matérn 3/2 and 5/2) or rbf (squared exponential).", choices=tuple(COVARIANCES)
     )
     noise: float = option(
         1e-5, "standard deviation of an observation's noise, relative to that of all observations.", least=0
@@ -73,6 +93,10 @@ class BayesianMultiOptions(Options):
     threshold: int = option(
         5, "skip threshold: how often a function must duplicate others, or be worse or better, to be judged.", least=1
     )
+    duplicate_window: int = option(
+        0, "rounds over which multi counts duplicates; 0 for all. Kernel Tuner: 5, with threshold=4.", least=0
+    )
+    prediction_rounds: int = option(6, "multi-ultrafast predicts anew after so many rounds.", least=1)
     discount_multi: float = option(0.65, "discount factor of multi.", above=0, most=1)
     discount_advanced: float = option(0.75, "discount factor of advanced-multi.", above=0, most=1)
     required: float = option(
@@ -139,6 +163,8 @@ class BayesianMultiStrategy(ModelBasedStrategy):
         #: Mean score and mean posterior variance after the initial sample.
         self._anchor: tuple[float, float] | None = None
         self._rounds: list[_Round] = []
+        #: Rounds for which the predictions may still be used.
+        self._rounds_left = 0
         #: Suggested in the current round and not proposed yet.
         self.suggestions: list[int] = []
         #: Exploration factor of the last round, NaN before the first.
@@ -154,8 +180,11 @@ class BayesianMultiStrategy(ModelBasedStrategy):
         if options.method == "advanced-multi":
             limits = {"discount": options.discount_advanced, "required": options.required}
             return AdvancedMulti(options.portfolio, threshold=options.threshold, **limits)
+        limits = {"discount": options.discount_multi}
+        if options.method in ("multi-fast", "multi-ultrafast"):
+            return Turns(options.portfolio, threshold=options.threshold, **limits)
         functions = options.portfolio if options.method == "multi" else (options.method,)
-        return Multi(functions, threshold=options.threshold, discount=options.discount_multi)
+        return Multi(functions, threshold=options.threshold, window=options.duplicate_window or None, **limits)
 
     # -- ask and tell --------------------------------------------------------------------------
 
@@ -212,6 +241,15 @@ class BayesianMultiStrategy(ModelBasedStrategy):
                 self._imagined.add(index)
         return posterior, pool
 
+    def _predicted(self) -> tuple[FixedPosterior, Candidates]:
+        """Return what :meth:`_updated` does, or under multi-ultrafast for some rounds what it returned before."""
+        posterior, pool = self._posterior, self._pool
+        if self._rounds_left and posterior is not None and pool is not None and pool.free.any():
+            self._rounds_left -= 1
+            return posterior, pool
+        self._rounds_left = self.options.prediction_rounds - 1 if self.options.method == "multi-ultrafast" else 0
+        return self._updated()
+
     def _is_outdated(self, posterior: FixedPosterior, pool: Candidates) -> bool:
         """Whether the posterior is full, or a sample is used up, old, or lacks the neighbours of a new best."""
         if len(posterior) + len(self._new) > self.options.max_observations:
@@ -225,7 +263,10 @@ class BayesianMultiStrategy(ModelBasedStrategy):
         taken = self._taken
         pool = self._pool if self._pool is not None and self._pool.complete else self._candidates()
         kept = self._representative()
-        posterior = FixedPosterior(pool.features, length_scale=self.options.length_scale, noise=self.options.noise)
+        options = self.options
+        posterior = FixedPosterior(
+            pool.features, length_scale=options.length_scale, noise=options.noise, covariance=options.covariance
+        )
         posterior.condition(self._coordinates(kept), np.array([self.observations[index] for index in kept]))
         pool.free[:] = ~np.isin(pool.indices, np.fromiter(taken, np.int64, len(taken)))
         self._pool_born = len(self.observations), self._best
@@ -275,9 +316,9 @@ class BayesianMultiStrategy(ModelBasedStrategy):
     def _suggest(self) -> dict[str, int]:
         """Return the index of the candidate each function in use values most; fewer where fewer are left.
 
-        Predictions are made once. Under advanced-multi a function cannot suggest what one before it did.
+        Predictions are made once. But under multi and with one function alone, none can suggest what one before it did.
         """
-        posterior, pool = self._updated()
+        posterior, pool = self._predicted()
         left = np.flatnonzero(pool.free)
         if not len(left):
             return {}
@@ -291,7 +332,7 @@ class BayesianMultiStrategy(ModelBasedStrategy):
                 values = ACQUISITIONS[name](mean, deviation, best, self.exploration)
                 position = int(np.where(free, values, -np.inf).argmax())
                 suggested[name] = int(pool.indices[left[position]])
-                free[position] = self.options.method != "advanced-multi"
+                free[position] = self.options.method not in _DISTINCT
         return suggested
 
     def _explore(self, variance: float) -> float:

@@ -21,6 +21,9 @@ __all__ = ["SimulatedAnnealingOptions", "SimulatedAnnealingStrategy"]
 #: Moves among known neighbours in a row after which the walk counts as stuck.
 _STUCK_MOVES: Final = 100
 
+#: Evaluations of a cooling over the budget where there is none.
+_UNBOUNDED: Final = 200
+
 
 @dataclass(frozen=True, slots=True)
 class SimulatedAnnealingOptions(Options):
@@ -35,7 +38,10 @@ class SimulatedAnnealingOptions(Options):
         0.001, "relative loss of score accepted with probability 1/e at the end of the cooling.", above=0
     )
     evaluations: int = option(
-        200, "unique configurations over which the temperature falls geometrically; then it starts again.", least=1
+        200,
+        "unique configurations over which the temperature falls geometrically; then it starts again. 0: the budget, as "
+        "in Heldens 2026 (200 where there is none).",
+        least=0,
     )
 
     def __post_init__(self) -> None:
@@ -90,7 +96,8 @@ class SimulatedAnnealingStrategy(ScoredStrategy):
     def temperature(self) -> float:
         """The relative loss of score that is accepted with probability 1/e at present."""
         start, end = self.options.start_temperature, self.options.end_temperature
-        passed = self._evaluated % self.options.evaluations / self.options.evaluations
+        over = self.options.evaluations or self.budget or _UNBOUNDED
+        passed = self._evaluated % over / over
         return float(start * (end / start) ** passed)
 
     def _next_neighbour(self, found: Collection[int]) -> int | None:

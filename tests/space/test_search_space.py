@@ -528,3 +528,35 @@ def test_blocks_of_nodes_give_the_same_tree(monkeypatch: pytest.MonkeyPatch) -> 
     assert pieces.size == whole.size
     assert pieces.codes(every).tolist() == whole.codes(every).tolist()
     check_against(pieces, brute_force(parameters, constraints))
+
+
+def test_samples_by_branches_prefer_what_allows_few_others() -> None:
+    # One value of b beside a=0, 9 beside a=1, and c on its own.
+    parameters = [OrdinalParameter("a", [0, 1]), OrdinalParameter("b", list(range(9))), OrdinalParameter("c", [0, 1])]
+    space = SearchSpace(parameters, ["a == 1 or b == 4"])
+    assert space.size == 20
+    rng = np.random.default_rng(3)
+    drawn = [int(space.sample_by_branches(1, rng)[0]) for _ in range(4000)]
+    share = np.mean([space.configuration(index)["a"] == 0 for index in drawn])
+    assert share == pytest.approx(0.5, abs=0.03)
+    assert np.mean([space.configuration(index)["c"] == 0 for index in drawn]) == pytest.approx(0.5, abs=0.03)
+    assert set(drawn) == set(range(20))
+
+
+def test_samples_by_branches_are_distinct_and_leave_out_what_is_excluded() -> None:
+    space = SearchSpace([OrdinalParameter("a", list(range(10))), OrdinalParameter("b", list(range(10)))], ["b <= a"])
+    drawn = space.sample_by_branches(30, np.random.default_rng(0), exclude={1, 2, 3})
+    assert len(drawn) == len(set(drawn.tolist())) == 30
+    assert not {1, 2, 3} & set(drawn.tolist())
+    assert len(space.sample_by_branches(5, np.random.default_rng(0), exclude=set(range(space.size)))) == 0
+
+
+def test_an_empty_space_need_not_be_explained(monkeypatch):
+    def never(*_):
+        raise AssertionError("counts the space")
+
+    space = SearchSpace([OrdinalParameter("a", [1, 2, 3]), OrdinalParameter("b", [1, 2])], ["a * b < 5", "a > b"])
+    monkeypatch.setattr("mptune.space.search_space.count", never)
+    with pytest.raises(EmptySpaceError, match="a > b"):
+        space.restrict({"a": [1]}, explains=False)
+    assert space.restrict({"a": [2]}, explains=False).size == 1

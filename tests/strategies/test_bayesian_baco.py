@@ -8,6 +8,7 @@ import pytest
 from mixed_precision import SIGNATURE, Kernel
 from searches import drive
 
+from mptune.errors import MptuneError
 from mptune.objective import Objective
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
@@ -15,6 +16,7 @@ from mptune.space.parameters import OrdinalParameter, PermutationParameter
 from mptune.space.search_space import SearchSpace
 from mptune.strategies import make
 from mptune.strategies.bayesian_baco import BayesianBacoStrategy
+from mptune.strategies.model_based.baco_forest import BacoForest
 from mptune.testing.strategies import StrategyConformance
 
 #: Cheaper than the defaults, where the defaults are not what is tested.
@@ -64,7 +66,7 @@ def test_finds_nearly_the_best_in_samples_and_without_the_transform(options: dic
     assert np.mean(regrets) < 0.1
 
 
-@pytest.mark.parametrize("permutation", ["spearman", "kendall", "hamming"])
+@pytest.mark.parametrize("permutation", ["spearman", "kendall", "hamming", "naive"])
 def test_finds_the_best_order_of_loops(permutation: str) -> None:
     space = SearchSpace([PermutationParameter("loops", 5), OrdinalParameter("tile", [1, 2, 4, 8])])
     target = (2, 0, 4, 1, 3)
@@ -253,3 +255,79 @@ def test_of_many_neighbours_a_part_is_looked_at() -> None:
     around = strategy._around(17)
     assert len(set(around.tolist())) == 5
     assert set(around.tolist()) <= set(strategy.space.neighbours(17).tolist())
+
+
+# -- what it is without one of its parts ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"surrogate": "random-forest"},
+        {"surrogate": "random-forest", "points": 200},
+        {"points": 200, "local_search": False},
+        {"points": 200, "sampling": "biased"},
+        {"log_parameters": False, "length_shape": 1, "length_rate": 1e-9},
+    ],
+)
+def test_finds_something_good_without_its_parts(options: dict[str, object]) -> None:
+    kernel = Kernel(None)
+    ours = [kernel.regret(kernel.search("bayesian-baco", 50, s, **(QUICK | options))) for s in range(2)]
+    random = [kernel.regret(kernel.search("random", 50, s)) for s in range(2)]
+    assert np.mean(ours) < np.mean(random)
+
+
+def test_without_local_search_the_best_of_the_sample_is_proposed() -> None:
+    kernel = Kernel(None)
+    # (Of those that probably run; without a model of that, of all.)
+    strategy = _strategy(kernel, points=100, local_search=False, feasibility=False)
+    drive(strategy, kernel.evaluate, 15)
+    for _ in range(3):
+        index = strategy._next_by_model()
+        assert strategy._pool is not None
+        free = np.where(strategy._pool.free, strategy._model.log_improvement(), -np.inf)
+        assert index == strategy._pool.indices[np.argmax(free)]
+
+
+def test_without_the_model_of_what_runs_no_forest_is_grown() -> None:
+    kernel = Kernel(None, shared_limit=512)
+    strategy = _strategy(kernel, feasibility=False)
+    trials = drive(strategy, kernel.evaluate, 25)
+    assert not all(t.is_valid for t in trials)
+    assert not strategy._forest.is_grown
+
+
+def test_the_forest_s_mean_and_deviation_are_those_of_its_trees() -> None:
+    kernel = Kernel(None)
+    strategy = _strategy(kernel, surrogate="random-forest")
+    drive(strategy, kernel.evaluate, 20)
+    strategy._update()
+    model, pool = strategy._model, strategy._pool
+    assert isinstance(model, BacoForest)
+    assert pool is not None
+    some = pool.features[:50]
+    trees = np.array([tree.predict(some.astype(np.float32)) for tree in model._forest.estimators_])  # type: ignore[union-attr]
+    mean, deviation = model._predict(some)
+    np.testing.assert_allclose(mean, trees.mean(axis=0), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(deviation, np.maximum(trees.std(axis=0), 0.01), rtol=1e-7)
+
+
+def test_what_is_evaluated_counts_with_the_forest_s_mean_until_it_is_told() -> None:
+    kernel = Kernel(None)
+    strategy = _strategy(kernel, surrogate="random-forest")
+    drive(strategy, kernel.evaluate, 20)
+    waiting = strategy.ask(4)
+    model = strategy._model
+    assert isinstance(model, BacoForest)
+    assert len(model._imagined) == 3
+    told = kernel.space.index(waiting[0])
+    strategy.tell([kernel.evaluate(waiting[0])])
+    strategy._update()
+    assert told not in model._imagined
+    assert len(model._imagined) == 3
+
+
+def test_a_naive_distance_of_many_orders_is_refused() -> None:
+    space = SearchSpace([PermutationParameter("loops", 7)])
+    with pytest.raises(MptuneError, match="loops: naive distances are for up to 720 orders, it has 5,040"):
+        make("bayesian-baco", space, Objective(), options={"permutation": "naive"})

@@ -9,7 +9,7 @@ from mptune.objective import Objective
 from mptune.registry import load_kernel
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
-from mptune.strategies.bayesian import BayesianStrategy
+from mptune.strategies.bayesian import BayesianOptions, BayesianStrategy
 
 KERNEL = load_kernel("convolution2d")
 SPACE = KERNEL.search_space(KERNEL.resolve_sizes("default"))
@@ -63,3 +63,15 @@ def test_nothing_but_the_focus_is_ever_proposed() -> None:
     proposed = strategy.ask(20)
     assert len(proposed) == 20
     assert all(c[n] in values for c in proposed for n, values in BASELINE.items())
+
+
+def test_a_space_without_the_values_of_the_focus_gives_none() -> None:
+    """Of a large space candidates are drawn, and moved to values that may be proposed."""
+    narrow = SPACE.restrict({"accumulator_type": ("fp32", "fp16")})
+    options = BayesianOptions(max_candidates=10, sample=50)
+    strategy = BayesianStrategy(
+        narrow, Objective(threshold=1e-4), signature=KERNEL.signature_names, seed=0, options=options
+    )
+    strategy.focus({"accumulator_type": ("fp64",)})
+    strategy.tell([trial(narrow.configuration(i)) for i in range(25)])
+    strategy.ask(1)

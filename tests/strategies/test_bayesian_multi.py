@@ -188,6 +188,44 @@ def test_only_advanced_multi_lets_no_two_functions_suggest_the_same() -> None:
         assert sorted([0, *strategy.suggestions]) == suggested
 
 
+@pytest.mark.parametrize("method", ["multi-fast", "multi-ultrafast"])
+@pytest.mark.parametrize("batch", [1, 4])
+def test_the_fast_methods_keep_all_functions_and_suggest_nothing_twice(method: str, batch: int) -> None:
+    line = _Line(_bumpy)
+    strategy = line.strategy(method=method, initial=8)
+    found = line.run(strategy, 100, batch)
+    assert len(set(found)) == 100
+    assert strategy.active == NAMES
+    assert min(_bumpy(p) for p in found) == pytest.approx(min(_bumpy(p) for p in range(1000)), rel=1e-3)
+
+
+def test_multi_ultrafast_predicts_every_sixth_round() -> None:
+    line = _Line(_bumpy)
+    for method, options, expected in (
+        ("multi-fast", {}, [True] * 14),
+        ("multi-ultrafast", {}, [i % 6 == 0 for i in range(14)]),
+        ("multi-ultrafast", {"prediction_rounds": 3}, [i % 3 == 0 for i in range(14)]),
+    ):
+        strategy = line.strategy(method=method, initial=5, **options)
+        line.run(strategy, 5)
+        renewed = []
+        for _ in range(14):
+            before = 0 if strategy._posterior is None else len(strategy._posterior)
+            # A round: what the three functions suggest.
+            line.run(strategy, 3)
+            assert strategy._posterior is not None
+            renewed.append(len(strategy._posterior) != before)
+        assert renewed == expected
+
+
+@pytest.mark.parametrize("covariance", ["matern52", "rbf"])
+def test_other_covariances_find_the_best_too(covariance: str) -> None:
+    line = _Line(_bumpy)
+    strategy = line.strategy(covariance=covariance, length_scale=0.1, initial=8)
+    found = line.run(strategy, 60)
+    assert min(_bumpy(p) for p in found) == pytest.approx(min(_bumpy(p) for p in range(1000)), rel=1e-3)
+
+
 def test_an_order_of_functions_can_be_given() -> None:
     line = _Line(_bumpy)
     assert line.strategy(functions="lcb, ei").active == ("lcb", "ei")

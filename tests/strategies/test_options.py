@@ -91,7 +91,7 @@ OUT_OF_RANGE = {
     "simulated-annealing": {
         "start_temperature": [(0.0, "a number above 0")],
         "end_temperature": [(0.0, "a number above 0"), (0.2, "a number up to start_temperature 0.1")],
-        "evaluations": [(0, "at least 1")],
+        "evaluations": [(-1, "at least 0")],
     },
 }
 
@@ -134,11 +134,17 @@ PUBLISHED: dict[str, dict[str, object]] = {
 #: Names nearly right, and the one that was meant.
 MISSPELT = {
     "basin-hopping": {"neighbourhood": ("haming", "hamming"), "improvement": ("bets", "best")},
-    "bayesian-baco": {"permutation": ("spearmen", "spearman"), "neighbourhood": ("haming", "hamming")},
+    "bayesian-baco": {
+        "permutation": ("spearmen", "spearman"),
+        "neighbourhood": ("haming", "hamming"),
+        "surrogate": ("random-forrest", "random-forest"),
+        "sampling": ("biassed", "biased"),
+    },
     "bayesian-multi": {
         "method": ("advanced", "advanced-multi"),
         "functions": ("ei,poii", "poi"),
         "sampling": ("maximum", "maximin"),
+        "covariance": ("matern25", "matern52"),
     },
     "differential-evolution": {"base": ("bst", "best")},
     "genetic": {"crossover": ("twopoint", "two_point")},

@@ -43,6 +43,18 @@ def test_the_temperature_falls_geometrically_with_unique_evaluations_and_starts_
     assert seen == pytest.approx(expected)
 
 
+def test_the_cooling_can_be_spread_over_the_budget() -> None:
+    strategy = _annealing(start_temperature=0.4, end_temperature=0.1, evaluations=0)
+    strategy.budget = 20
+    for _ in range(10):
+        strategy.tell([evaluate(c) for c in strategy.ask(1)])
+    assert strategy.temperature == pytest.approx(0.2)
+    strategy.budget = None
+    assert strategy.temperature == pytest.approx(0.4 * 0.25 ** (10 / 200))
+    made = make("simulated-annealing", SPACE, Objective(), options={"evaluations": 0}, budget=50)
+    assert made.budget == 50
+
+
 def test_a_worse_neighbour_is_moved_to_as_often_as_the_temperature_says() -> None:
     space = SearchSpace([OrdinalParameter("line", range(4))])
     times = {0: 1.0, 1: 1.0 / 0.9, 2: 9.0, 3: 9.0}

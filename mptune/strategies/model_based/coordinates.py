@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.errors import UnknownNameError
+from mptune.errors import MptuneError, UnknownNameError
 from mptune.space.encoding import Encoding
 from mptune.space.parameters import CategoricalParameter, Parameter, PermutationParameter, PrecisionParameter
 from mptune.space.search_space import SearchSpace
@@ -19,7 +19,9 @@ __all__ = ["PERMUTATION_DISTANCES", "Distances", "Features", "Normalisation", "a
 Array = NDArray[np.float64]
 
 #: Semimetrics between permutations, by name.
-PERMUTATION_DISTANCES: Final[tuple[str, ...]] = ("spearman", "kendall", "hamming")
+PERMUTATION_DISTANCES: Final[tuple[str, ...]] = ("spearman", "kendall", "hamming", "naive")
+#: Orders that are told apart without regard to their elements; each takes a coordinate.
+_MOST_NAIVE: Final = math.factorial(6)
 #: Configurations looked at to find out which features vary.
 _PROBES: Final = 512
 
@@ -118,7 +120,10 @@ class Distances(_Tables):
     - Categories: 0 or 1 (Hamming).
     - Precisions: Euclidean over the logarithms of bytes and unit roundoff, which are exponential both.
     - Permutations: a semimetric between the positions of the elements. It is d^2, not d: the semimetrics are squared
-      Euclidean distances themselves, and a kernel over their squares need not be positive definite.
+      Euclidean distances themselves, and a kernel over their squares need not be positive definite. The naive distance
+      is that of categories.
+
+    Without ``log``, numbers are compared by their values whatever their scale.
 
     Each is scaled so that the largest distance is 1, for one prior of the length scale to fit all parameters.
 
@@ -128,12 +133,13 @@ class Distances(_Tables):
 
     Raises:
         UnknownNameError: no such semimetric.
+        MptuneError: a permutation has more than 720 orders, and its distance is to be naive.
     """
 
-    def __init__(self, parameters: Sequence[Parameter], permutation: str = "spearman") -> None:
+    def __init__(self, parameters: Sequence[Parameter], permutation: str = "spearman", *, log: bool = True) -> None:
         if permutation not in PERMUTATION_DISTANCES:
             raise UnknownNameError("distance of permutations:", permutation, PERMUTATION_DISTANCES)
-        super().__init__([(c, _scaled(p, permutation)) for c, p in enumerate(parameters) if len(p.values) > 1])
+        super().__init__([(c, _scaled(p, permutation, log)) for c, p in enumerate(parameters) if len(p.values) > 1])
         self.count = len(self._tables)
         widths = [table.shape[1] for _, table in self._tables]
         self.owners = np.repeat(np.arange(self.count, dtype=np.int64), widths)
@@ -150,10 +156,20 @@ class Distances(_Tables):
         return result
 
 
-def _scaled(parameter: Parameter, permutation: str) -> Array:
+def _scaled(parameter: Parameter, permutation: str, log: bool) -> Array:
     """Return coordinates of a parameter's values, the largest distance being 1."""
+    if isinstance(parameter, PermutationParameter) and permutation == "naive":
+        if len(parameter.values) > _MOST_NAIVE:
+            raise MptuneError(
+                f"parameter {parameter.name}: naive distances are for up to {_MOST_NAIVE} orders, it has "
+                f"{len(parameter.values):,}"
+            )
+        return np.asarray(np.eye(len(parameter.values)) / math.sqrt(2.0))
     if isinstance(parameter, PermutationParameter):
         return _of_permutations(np.argsort(np.array(parameter.values), axis=1), permutation)
+    if parameter.is_numeric and not log:
+        values = np.array(parameter.values, dtype=np.float64)
+        return np.asarray(((values - values.min()) / np.ptp(values))[:, None])
     table = Encoding.of((parameter,)).tables[0]
     if isinstance(parameter, CategoricalParameter):
         return np.asarray(table / math.sqrt(2.0))

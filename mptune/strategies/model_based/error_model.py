@@ -33,7 +33,7 @@ from scipy.special import log_ndtr
 from mptune.objective import Objective
 from mptune.precision import precision
 from mptune.results import Status, Trial
-from mptune.space.parameters import Parameter, PolicyParameter, PrecisionParameter
+from mptune.space.parameters import Parameter, PolicyParameter, PrecisionParameter, baseline_values
 from mptune.space.search_space import SearchSpace
 from mptune.strategies.model_based.numerics import cholesky, product
 
@@ -292,9 +292,10 @@ class Signatures:
         self._doubt = _FORETOLD_DEVIATION
         #: By key, value codes, excess and its uncertainty of what other runs measured.
         self._supposed: dict[int, tuple[Codes, float, float]] = {}
-        self._bits = [_significand_bits(p) for p in parameters]
+        self._bits = [_accurate_bits(p) for p in parameters]
         self._ranges = [_ranges(p) for p in parameters]
-        self.widest = np.array([int(bits.argmax()) for bits in self._bits], dtype=np.int32)
+        fixed = baseline_values(parameters)
+        self.widest = np.array([p.values.index(fixed.get(p.name, p.values)[0]) for p in parameters], dtype=np.int32)
         #: Grows whenever something was learnt.
         self.version = 0
 
@@ -592,10 +593,10 @@ def _radices(counts: Sequence[int]) -> Keys:
     return np.array(values, dtype=np.uint64)
 
 
-def _significand_bits(parameter: Parameter) -> Array:
+def _accurate_bits(parameter: Parameter) -> Array:
     """Return how wide each value is; zeros for a parameter without such an order."""
     if isinstance(parameter, PrecisionParameter):
-        return np.array([float(precision(str(v)).significand_bits) for v in parameter.values])
+        return np.array([precision(str(v)).rank for v in parameter.values])
     if isinstance(parameter, PolicyParameter):
         steps = {"accurate": 32.0, "fast": 16.0, "approx": 0.0}
         return np.array([steps[str(v)] for v in parameter.values])

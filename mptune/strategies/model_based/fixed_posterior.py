@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -11,7 +13,7 @@ from numpy.typing import NDArray
 from mptune.strategies.model_based.gaussian_process import GrowingFactor
 from mptune.strategies.model_based.numerics import cholesky, product
 
-__all__ = ["FixedPosterior", "matern32"]
+__all__ = ["COVARIANCES", "FixedPosterior", "matern32", "matern52", "squared_exponential"]
 
 Array = NDArray[np.float64]
 
@@ -26,6 +28,22 @@ def matern32(distances: Array) -> Array:
     return np.asarray((1.0 + distances) * np.exp(-distances))
 
 
+def matern52(distances: Array) -> Array:
+    """Return the Matérn 5/2 correlation of distances times root 5 over length scale."""
+    return np.asarray((1.0 + distances + distances * distances / 3.0) * np.exp(-distances))
+
+
+def squared_exponential(distances: Array) -> Array:
+    """Return the squared exponential correlation, the radial basis function, of distances over length scale."""
+    return np.asarray(np.exp(-0.5 * distances * distances))
+
+
+#: Covariances by name: the correlation at scaled distances, and what distances over the length scale are scaled by.
+COVARIANCES: Final[Mapping[str, tuple[Callable[[Array], Array], float]]] = MappingProxyType(
+    {"matern32": (matern32, math.sqrt(3.0)), "matern52": (matern52, math.sqrt(5.0)), "rbf": (squared_exponential, 1.0)}
+)
+
+
 class FixedPosterior(GrowingFactor):
     """The posterior at a fixed set of candidates, of standardised observations, one observation at a time.
 
@@ -37,11 +55,13 @@ class FixedPosterior(GrowingFactor):
         candidates: coordinates, shape ``(n_candidates, k)``.
         length_scale: of the covariance, in the coordinates' unit.
         noise: standard deviation of an observation, relative to the signal's.
+        covariance: one of :data:`COVARIANCES`.
     """
 
-    def __init__(self, candidates: Array, *, length_scale: float, noise: float) -> None:
+    def __init__(self, candidates: Array, *, length_scale: float, noise: float, covariance: str = "matern32") -> None:
         super().__init__(len(candidates), candidates.shape[1], (2,), np.float64)
-        self._scale = math.sqrt(3.0) / length_scale
+        self._correlation, factor = COVARIANCES[covariance]
+        self._scale = factor / length_scale
         self._diagonal = 1.0 + max(noise * noise, _JITTER)
         self._columns = np.ascontiguousarray((candidates * self._scale).T)
         self._y: list[float] = []
@@ -94,7 +114,7 @@ class FixedPosterior(GrowingFactor):
         squared = np.zeros((n, n))
         for column in scaled.T:
             squared += np.square(column[:, None] - column[None, :])
-        covariance = matern32(np.sqrt(squared))
+        covariance = self._correlation(np.sqrt(squared))
         covariance.flat[:: n + 1] = self._diagonal
         _, self._inverse[:n, :n] = cholesky(covariance)
         self._take(y.tolist())
@@ -117,7 +137,7 @@ class FixedPosterior(GrowingFactor):
         """Add the row of a point; return the point's own row in the factor, and its pivot."""
         n = self._n
         scaled = x * self._scale
-        correlations = matern32(np.sqrt(np.square(self._x[:n] - scaled).sum(axis=1)))
+        correlations = self._correlation(np.sqrt(np.square(self._x[:n] - scaled).sum(axis=1)))
         known, pivot = self._grow(scaled, correlations, self._diagonal, _JITTER)
         for block in self._blocks():
             row = self._correlations(scaled, block)
@@ -134,4 +154,4 @@ class FixedPosterior(GrowingFactor):
         for column, at in zip(self._columns, scaled, strict=True):
             difference = column[block] - at
             squared += difference * difference
-        return matern32(np.sqrt(squared))
+        return self._correlation(np.sqrt(squared))

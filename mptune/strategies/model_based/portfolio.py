@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -17,6 +18,7 @@ __all__ = [
     "AdvancedMulti",
     "Multi",
     "Portfolio",
+    "Turns",
     "confidence_bound",
     "contextual_variance",
     "expected_improvement",
@@ -109,21 +111,31 @@ class Portfolio(ABC):
         return max(names, key=lambda name: self._sums[name])
 
 
-class Multi(Portfolio):
-    """Drops functions that suggest what others suggest: of those that do so too often the best one stays."""
+class Turns(Portfolio):
+    """Keeps all functions in use (Kernel Tuner's ``multi-fast`` and ``multi-ultrafast``)."""
 
-    def __init__(self, functions: Sequence[str], *, threshold: int, discount: float) -> None:
+    def _judge(self, suggested: Mapping[str, int]) -> None:
+        pass
+
+
+class Multi(Portfolio):
+    """Drops functions that suggest what others suggest: of those that do so too often the best one stays.
+
+    Duplicates count in the last ``window`` rounds; in all of them where it is None.
+    """
+
+    def __init__(self, functions: Sequence[str], *, threshold: int, discount: float, window: int | None = None) -> None:
         super().__init__(functions, threshold=threshold, discount=discount)
-        self._duplicates = dict.fromkeys(functions, 0)
+        self._duplicates = {name: deque[bool](maxlen=window) for name in functions}
 
     def _judge(self, suggested: Mapping[str, int]) -> None:
         repeated = [suggested[name] for name in self.active]
         for name in self.active:
-            self._duplicates[name] += repeated.count(suggested[name]) > 1
-        conflicting = [name for name in self.active if self._duplicates[name] > self._threshold]
+            self._duplicates[name].append(repeated.count(suggested[name]) > 1)
+        conflicting = [name for name in self.active if sum(self._duplicates[name]) > self._threshold]
         if len(conflicting) > 1:
             kept = self._best_of(conflicting)
-            self._duplicates[kept] = 0
+            self._duplicates[kept].clear()
             self.active = tuple(name for name in self.active if name == kept or name not in conflicting)
 
 

@@ -111,8 +111,8 @@ def test_the_papers_own_example() -> None:
     # four of six pairs are discordant, three of four elements have moved.
     parameter = PermutationParameter("p", 4)
     a, b = parameter.values.index((0, 1, 2, 3)), parameter.values.index((3, 0, 2, 1))
-    found = {name: _table(parameter, name)[a, b] for name in PERMUTATION_DISTANCES}
-    assert found == pytest.approx({"spearman": 14 / 20, "kendall": 4 / 6, "hamming": 3 / 4})
+    expected = {"spearman": 14 / 20, "kendall": 4 / 6, "hamming": 3 / 4}
+    assert {name: _table(parameter, name)[a, b] for name in expected} == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("permutation", PERMUTATION_DISTANCES)
@@ -121,6 +121,17 @@ def test_covariances_of_permutations_are_positive_definite(permutation: str) -> 
     assert table.max() == pytest.approx(1.0)
     for length in (0.2, 1.0, 5.0):
         assert np.linalg.eigvalsh(matern52(table / length**2)).min() > 0
+
+
+def test_naive_permutations_are_all_equally_far_apart() -> None:
+    distances = Distances([PermutationParameter("p", 4)], "naive")
+    rows = distances.coordinates(np.arange(24)[:, None])
+    np.testing.assert_allclose(distances.squared(rows, *np.tril_indices(24, -1)), 1.0)
+
+
+def test_without_logarithms_numbers_are_as_far_apart_as_they_differ() -> None:
+    distances = Distances([OrdinalParameter("p", [1, 2, 4, 8, 16])], log=False)
+    np.testing.assert_allclose(distances.coordinates(np.arange(5)[:, None])[:, 0], [0, 1 / 15, 3 / 15, 7 / 15, 1])
 
 
 def test_distances_add_up_by_parameter() -> None:

@@ -4,9 +4,9 @@ import mpmath
 import numpy as np
 import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import Matern
+from sklearn.gaussian_process.kernels import RBF, Kernel, Matern
 
-from mptune.strategies.model_based.fixed_posterior import FixedPosterior, matern32
+from mptune.strategies.model_based.fixed_posterior import FixedPosterior, matern32, matern52, squared_exponential
 
 
 def _data(n: int, k: int = 3, offset: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
@@ -30,6 +30,10 @@ def test_matern_against_high_precision() -> None:
     for r in (0.0, 1e-9, 0.3, 2.0, 40.0):
         expected = float((1 + mpmath.mpf(r)) * mpmath.exp(-mpmath.mpf(r)))
         assert float(matern32(np.array([r]))[0]) == pytest.approx(expected, rel=1e-14)
+        x = mpmath.mpf(r)
+        expected = float((1 + x + x * x / 3) * mpmath.exp(-x))
+        assert float(matern52(np.array([r]))[0]) == pytest.approx(expected, rel=1e-14)
+        assert float(squared_exponential(np.array([r]))[0]) == pytest.approx(float(mpmath.exp(-x * x / 2)), rel=1e-13)
 
 
 def test_posterior_against_high_precision() -> None:
@@ -70,6 +74,22 @@ def test_posterior_against_scikit_learn(n: int, offset: float) -> None:
         np.testing.assert_allclose(posterior.mean, _standardised(y, mean), atol=1e-6)
         np.testing.assert_allclose(np.sqrt(posterior.variance), deviation / y.std(), rtol=1e-6)
         assert posterior.standardised(float(y[0])) == pytest.approx(float(_standardised(y, y)[0]))
+
+
+@pytest.mark.parametrize(("covariance", "kernel"), [("matern52", Matern(0.4, nu=2.5)), ("rbf", RBF(0.4))])
+def test_other_covariances_against_scikit_learn(covariance: str, kernel: Kernel) -> None:
+    x, y = _data(40)
+    candidates = np.random.default_rng(1).random((500, 3))
+    reference = GaussianProcessRegressor(kernel, alpha=1e-4, optimizer=None, normalize_y=True)
+    mean, deviation = reference.fit(x, y).predict(candidates, return_std=True)
+    whole = FixedPosterior(candidates, length_scale=0.4, noise=1e-2, covariance=covariance)
+    whole.condition(x, y)
+    grown = FixedPosterior(candidates, length_scale=0.4, noise=1e-2, covariance=covariance)
+    for row, value in zip(x, y, strict=True):
+        grown.append(row, value)
+    for posterior in (whole, grown):
+        np.testing.assert_allclose(posterior.mean, _standardised(y, mean), atol=1e-8)
+        np.testing.assert_allclose(np.sqrt(posterior.variance), deviation / y.std(), rtol=1e-7)
 
 
 def test_imagined_observations_change_the_variance_alone_and_can_be_forgotten() -> None:

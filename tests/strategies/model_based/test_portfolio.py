@@ -7,6 +7,7 @@ import pytest
 from mptune.strategies.model_based.portfolio import (
     AdvancedMulti,
     Multi,
+    Turns,
     confidence_bound,
     contextual_variance,
     expected_improvement,
@@ -49,6 +50,22 @@ def test_observations_are_discounted() -> None:
     for ei, poi in ((4.0, 1.0), (2.0, 1.0), (1.0, 8.0)):
         portfolio.close({"ei": 1, "poi": 2}, {"ei": ei, "poi": poi})
     assert portfolio.scores() == {"ei": 4.0 / 4 + 2.0 / 2 + 1.0, "poi": 1.0 / 4 + 1.0 / 2 + 8.0}
+
+
+def test_multi_counts_duplicates_within_its_window_alone() -> None:
+    observed = {"ei": 1.0, "poi": 3.0, "lcb": 9.0}
+    for window, left in ((None, ("poi", "lcb")), (3, NAMES), (5, ("poi", "lcb"))):
+        portfolio = Multi(NAMES, threshold=2, discount=0.65, window=window)
+        for n in range(5):
+            portfolio.close({"ei": 1, "poi": 1, "lcb": 2} if n % 2 == 0 else DISTINCT, observed)
+        assert portfolio.active == left
+
+
+def test_turns_keep_everything_in_use() -> None:
+    portfolio = Turns(NAMES, threshold=1, discount=0.65)
+    for _ in range(20):
+        portfolio.close({"ei": 1, "poi": 1, "lcb": 2}, {"ei": 1.0, "poi": 3.0, "lcb": 9.0})
+    assert portfolio.active == NAMES
 
 
 def test_multi_keeps_the_best_of_those_that_duplicate_too_often() -> None:
