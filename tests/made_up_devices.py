@@ -12,7 +12,8 @@ from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.evaluators.bench import Ready, Request
 from mptune.evaluators.devices import Devices
-from mptune.evaluators.protocol import Asked, Finished, LeastTimes, Rounds
+from mptune.evaluators.protocol import Asked, Finished, LeastTimes, MeasureRates, Rounds
+from mptune.kernel import Rates
 from mptune.observers.time import time_metrics
 from mptune.policy import Action, worst_errors
 from mptune.results import Measurement, Status, Trial
@@ -45,6 +46,8 @@ class MadeUpDevices(Devices):
         #: The least time a launch can take here, and whether it was measured afresh each time it was asked for.
         self.least_ms = 0.0
         self.limits_asked: list[bool] = []
+        #: The speeds of the device; None where they cannot be measured.
+        self.rates: Rates | None = None
 
     def start(self) -> Ready:
         return Ready(get_backend("host").describe(), "made up", "made up", (), CompileOptions())
@@ -63,6 +66,8 @@ class MadeUpDevices(Devices):
         if isinstance(asked, LeastTimes):
             self.limits_asked.append(asked.afresh)
             return Finished((), least_ms=dict.fromkeys(asked.configurations, self.least_ms))
+        if isinstance(asked, MeasureRates):
+            return Finished((), rates=self.rates)
         if isinstance(asked, Rounds):
             return Finished(tuple(self._evaluate(r) for _ in range(asked.rounds) for r in asked.requests))
         pairs = [(request, draw) for request in asked.requests for draw in asked.draws]

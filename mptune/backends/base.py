@@ -263,8 +263,8 @@ class Compiler(ABC):
         """Return the share of a binary's floating-point arithmetic that is on vectors; NaN if that is not known."""
         return math.nan
 
-    def expect(self, options: CompileOptions) -> None:  # noqa: B027 - optional
-        """Get ready for many compilations with the same options, up to :meth:`close`."""
+    def expect(self, options: CompileOptions, compilers: int) -> None:  # noqa: B027 - optional
+        """Get ready for many compilations with the same options, so many at a time, up to :meth:`close`."""
 
     def paused(self) -> AbstractContextManager[None]:
         """Hold up the compilations of all threads for the length of a block, if they would disturb a timing."""
@@ -360,9 +360,6 @@ class Backend(ABC):
     """
 
     name: ClassVar[str]
-    #: Whether kernels run in this process's own memory, on the cores that compile: they can damage whatever else is in
-    #: it, and measuring several at a time, or while something computes, disturbs the timings.
-    shares_memory: ClassVar[bool] = False
     #: Whether binaries tell what a function takes of a multiprocessor (:meth:`Compiler.resources`).
     tells_resources: ClassVar[bool] = False
     #: An architecture that every compiler of the family knows, for where there is no device; empty if it needs none.
@@ -373,10 +370,28 @@ class Backend(ABC):
     compiler: Compiler
     device: Device
 
+    @property
+    def shares_memory(self) -> bool:
+        """Whether kernels run in this machine's own memory, on the cores that compile.
+
+        They can damage whatever else is in their process, and measuring several at a time, or while something computes,
+        disturbs the timings.
+        """
+        return False
+
     @classmethod
     @abstractmethod
     def availability(cls) -> Availability:
         """Say whether this backend can compile and run on this machine, and if not why."""
+
+    @classmethod
+    def matrix_limits(cls, architecture: str) -> tuple[str, ...]:  # noqa: ARG003 - for those that have matrix units
+        """Return by which matrix units a kernel may multiply on an architecture, as constraints.
+
+        They are over ``matrix_units`` ("simt", "mma", "tf32") and the types ``matrix_factor`` and ``matrix_sum``. A
+        family of devices has none unless it says otherwise.
+        """
+        return ("matrix_units == 'simt'",)
 
     def prepared(
         self,

@@ -7,6 +7,7 @@ import ctypes
 import functools
 import importlib.util
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,6 +28,8 @@ __all__ = ["CudaBackend", "find_nvcc"]
 
 _INSTALL: Final = 'pip install "mptune[cuda]"'
 _MAX_DYNAMIC_SHARED_SIZE_BYTES: Final = 8  # CU_FUNC_ATTRIBUTE_...
+#: From this architecture on matrix units take bf16, TF32 and fp64, and what they take is copied without waiting for it.
+_FIRST_WITH_UNITS: Final = 80
 
 
 def find_nvcc() -> str:
@@ -71,6 +74,14 @@ class CudaBackend(GpuBackend):
     common_architecture: ClassVar[str] = "sm_80"
     flags: ClassVar[tuple[str, ...]] = ("--std=c++17",)
     visibility: ClassVar[tuple[str, ...]] = ("CUDA_VISIBLE_DEVICES",)
+
+    @classmethod
+    def matrix_limits(cls, architecture: str) -> tuple[str, ...]:
+        """Return what the units of ``mma.sync`` do not take: there are none for fp32 as it is."""
+        generation = re.fullmatch(r"sm_(\d+)[af]?", architecture)
+        if generation is None or int(generation[1]) < _FIRST_WITH_UNITS:
+            return super().matrix_limits(architecture)
+        return ("matrix_units != 'mma' or matrix_factor != 'fp32'",)
 
     @staticmethod
     def runtime_compiler() -> RuntimeCompiler:

@@ -24,7 +24,7 @@ from typing import Final
 from mptune.backends.binary_cache import BinaryCache
 from mptune.errors import MptuneError
 from mptune.folders import is_own, own_folder
-from mptune.processes import ChildGroup
+from mptune.processes import Child, ChildGroup
 from mptune.resources.elf import sections, symbols
 
 __all__ = ["ASSEMBLY", "LIBRARY", "CompilerServers", "Precompiled", "PrecompiledPrelude"]
@@ -243,7 +243,9 @@ class _Server:
         with theirs:
             try:
                 self._child = processes.start(
-                    command, environment=environment, folder=os.sep, stdin=theirs.fileno(), stdout=null, stderr=null
+                    lambda: Child(
+                        command, environment=environment, folder=os.sep, stdin=theirs.fileno(), stdout=null, stderr=null
+                    )
                 )
             except BaseException:
                 self._socket.close()
@@ -328,7 +330,7 @@ class _Commands:
         program = _answer(driver, "-print-prog-name=ld").strip()
         if not (compiler and assembler and linker and program):
             return None
-        defined = [name for name, is_defined in symbols(sections(made.runtime.read_bytes())) if is_defined]
+        defined = [symbol.name for symbol in symbols(sections(made.runtime.read_bytes())) if symbol.is_defined]
         known = frozenset((*_ALWAYS_THERE, *defined))
         return cls(compiler, assembler, (program, *_without_plugin(linker[1:])), known)
 
@@ -338,7 +340,7 @@ class _Commands:
         Raises:
             MptuneError: it is damaged.
         """
-        missing = {name for name, is_defined in symbols(sections(compiled)) if name and not is_defined}
+        missing = {symbol.name for symbol in symbols(sections(compiled)) if symbol.name and not symbol.is_defined}
         if missing <= self.known:
             return tuple(word for word in self.link if not word.startswith("-l"))
         return self.link

@@ -171,8 +171,8 @@ class GpuFunction(Function):
         threads = math.prod(shape.block)
         if threads > self._max_threads:
             raise LaunchError(
-                f"{self.name} needs so many registers that at most {self._max_threads} threads fit a block; "
-                f"the block {shape.block} has {threads}"
+                f"{self.name} takes at most {self._max_threads} threads in a block, by its registers or its "
+                f"__launch_bounds__; the block {shape.block} has {threads}"
             )
 
     def unload(self) -> None:
@@ -232,6 +232,9 @@ class GpuCompiler(Compiler):
 
     def resources(self, binary: Binary) -> Resources:
         return self._backend.read_resources(binary.image, binary.function)
+
+    def expect(self, options: CompileOptions, compilers: int) -> None:  # noqa: ARG002 - each source brings its own
+        self._backend.runtime_compiler().expect(compilers)
 
     def close(self) -> None:
         self._backend.runtime_compiler().close()
@@ -301,10 +304,10 @@ class GpuDevice(Device):
         """
         limits: Mapping[str, int]
         try:
-            limits = self.describe().limits
+            limits, architecture = self.describe().limits, self.describe().architecture
         except BackendUnavailableError:
-            limits = _DEFAULT_LIMITS
-        return *launch_constraints(limits), *self._backend.launch_limits
+            limits, architecture = _DEFAULT_LIMITS, self._backend.common_architecture
+        return *launch_constraints(limits), *self._backend.launch_limits, *self._backend.matrix_limits(architecture)
 
     def _works(self) -> None:
         now = time.monotonic()

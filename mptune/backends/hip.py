@@ -7,6 +7,7 @@ import ctypes
 import functools
 import importlib.util
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -27,6 +28,9 @@ __all__ = ["HipBackend"]
 _INSTALL_ROCM: Final = 'install ROCm (on Debian: "apt install libamdhip64-dev")'
 _INSTALL_PYTHON: Final = 'pip install "mptune[hip]"'
 _MOST_THREADS: Final = 2**32
+#: Architectures with matrix units for fp64 and bf16, and with those for 16 bits alone.
+_MFMA: Final = re.compile(r"gfx9(?:0a|4[012]|50)")
+_WMMA: Final = re.compile(r"gfx110[0-3]")
 
 
 def _library_paths(name: str) -> list[str]:
@@ -80,6 +84,18 @@ class HipBackend(GpuBackend):
     # HIP counts the threads of an axis in 32 bits.
     launch_limits: ClassVar[tuple[str, ...]] = tuple(f"grid_{axis} * block_{axis} < {_MOST_THREADS}" for axis in "xyz")
     visibility: ClassVar[tuple[str, ...]] = ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+
+    @classmethod
+    def matrix_limits(cls, architecture: str) -> tuple[str, ...]:
+        """Return what MFMA and WMMA do not take: neither has TF32, WMMA takes 16 bits, and sums of fp16 are in fp32."""
+        if _MFMA.fullmatch(architecture):
+            return "matrix_units != 'tf32'", "matrix_units != 'mma' or matrix_sum != 'fp16'"
+        if _WMMA.fullmatch(architecture):
+            return (
+                "matrix_units != 'tf32'",
+                "matrix_units != 'mma' or matrix_factor in ('fp16', 'bf16') and matrix_sum == 'fp32'",
+            )
+        return super().matrix_limits(architecture)
 
     @staticmethod
     def runtime_compiler() -> RuntimeCompiler:

@@ -148,6 +148,7 @@ class HostFunction(Function):
         try:
             self._codes = _parameter_codes(library)
             launch = library.mptune_launch
+            library.mptune_poison()
         except AttributeError as error:
             _close(library)
             raise LaunchError(f"the library of {function} has no host entry: {error}") from error
@@ -329,12 +330,20 @@ class HostBackend(Backend):
     """
 
     name: ClassVar[str] = "host"
-    shares_memory: ClassVar[bool] = True
     sensors: ClassVar[str] = "processor"
+
+    @property
+    def shares_memory(self) -> bool:
+        return True
 
     def __init__(self, workers: int | None = None, cache: BinaryCache | None = None) -> None:
         self.compiler: HostCompiler = HostCompiler(cache=cache)
         self.device: Device = HostDevice(workers if workers is not None else usable_cores())
+
+    @classmethod
+    def matrix_limits(cls, architecture: str) -> tuple[str, ...]:  # noqa: ARG003 - of no architecture
+        """Return what those of NVIDIA do not take, which are simulated for tests; no search has them (``gpu_only``)."""
+        return ("matrix_units != 'mma' or matrix_factor != 'fp32'",)
 
     def prepared(
         self, kernel: Kernel, sizes: Sizes, compilers: Sequence[str] = (), flag_sets: Sequence[str] = ()

@@ -34,6 +34,7 @@ from mptune.resources.listing import count_arithmetic
 
 __all__ = [
     "COMPILERS",
+    "ROUNDS",
     "X86_FLAGS",
     "HostCompiler",
     "Program",
@@ -54,6 +55,10 @@ _FLAGS: Final = (
 )
 #: Compilers prefer half of a processor's 512 bits, for the sake of programs that hardly compute with vectors.
 X86_FLAGS: Final = ("-mprefer-vector-width=512",) if platform.machine() in ("x86_64", "AMD64") else ()
+#: g++ 11 and 12 take float(x) of a double x for x once both conversions, there and back, are of a vector of as many
+#: numbers, and likewise the narrower types where a processor has such instructions: a value would be rounded less than
+#: its type says. Such vectors are made of statements side by side, not of loops.
+ROUNDS: Final = "-fno-tree-slp-vectorize"
 #: Without the C++ library and the start files of a program linking takes half the time. libgcc has the
 #: conversions of _Float16. Looking through the C library for what every process has takes another third; libm is named
 #: because functions without a version come from the oldest there is, and that exp is slower.
@@ -62,7 +67,7 @@ X86_FLAGS: Final = ("-mprefer-vector-width=512",) if platform.machine() in ("x86
 #: Joining the tests of a guard like "i >= n || j >= m" into one would hide where the loop can be cut instead.
 #: A loop that copies would become a call of memcpy, past which g++ keeps no array in registers.
 _GCC_FLAGS: Final = (
-    *("-nostdlib", "-fno-tree-loop-distribute-patterns"),
+    *("-nostdlib", "-fno-tree-loop-distribute-patterns", ROUNDS),
     *("--param=max-unswitch-insns=16000", "--param=logical-op-non-short-circuit=0"),
 )
 _GCC_LIBRARIES: Final = ("-lgcc", "-lm")
@@ -218,7 +223,7 @@ class HostCompiler(Compiler):
     def versions(self) -> Mapping[str, str]:
         return {"compiler": self.program.version}
 
-    def expect(self, options: CompileOptions) -> None:
+    def expect(self, options: CompileOptions, compilers: int) -> None:  # noqa: ARG002 - each starts when it is needed
         """Compile the prelude, and have compilers stay for further sources."""
         self.precompiled(self.program, self.flags(options))
         if switch("MPTUNE_COMPILER_SERVER"):

@@ -1,4 +1,4 @@
-"""The OpenCL backend: the driver compiles C++ for OpenCL 2021, PyOpenCL loads and launches.
+"""The OpenCL backend: the driver compiles C++ for OpenCL 2021, or clang does; PyOpenCL loads and launches.
 
 Any device of any installed driver will do. Of Intel's runtime for processors it is enough that its wheels are
 installed: their library is named to the loader of drivers here.
@@ -11,8 +11,10 @@ import functools
 import importlib.metadata
 import importlib.util
 import os
+import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -35,11 +37,13 @@ from mptune.backends.base import (
 )
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.gpu import axis_limits, launch_constraints
+from mptune.backends.opencl_offline import OPTIONAL_FEATURES, TOOLS, Offline, find_offline
 from mptune.backends.processor import last_level_cache_bytes, processor, second_level_cache_bytes, usable_cores
 from mptune.backends.runtime_compiler import CompilerProcesses
 from mptune.errors import BackendUnavailableError, CompileError, LaunchError, OutOfMemoryError
 from mptune.folders import cache_folder, own_folder, write_whole
 from mptune.headers import with_headers
+from mptune.prelude import prelude
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,11 +54,23 @@ __all__ = ["OpenclBackend"]
 
 #: Which device, by any part of its platform's and its own name.
 _CHOICE: Final = "MPTUNE_OPENCL_DEVICE"
+#: Before the place of one among several that are called alike.
+_AT: Final = "#"
 _INSTALL: Final = 'pip install "mptune[opencl]"'
 _LANGUAGE: Final = "C++ for OpenCL 2021"
 _EXTENSION: Final = "cl_ext_cxx_for_opencl"
 _FLAGS: Final = ("-cl-std=CLC++2021",)
 _ROUNDED: Final = "-cl-fp32-correctly-rounded-divide-sqrt"
+#: Who compiles templates: "driver" or "clang"; by default clang where the driver does not.
+_COMPILER: Final = "MPTUNE_OPENCL_COMPILER"
+#: What the prelude calls the rounding functions by (MPTUNE_CALLED).
+_CALLED: Final = "-DMPTUNE_CALLS_ROUNDINGS=1"
+#: Flags by which compilers may compute what is not written, and what the prelude calls them by.
+_RELAXING: Final = frozenset(
+    f"-cl-{name}"
+    for name in ("mad-enable", "no-signed-zeros", "finite-math-only", "unsafe-math-optimizations", "fast-relaxed-math")
+)
+_RELAXED: Final = "-DMPTUNE_RELAXED=1"
 #: Intel's runtime for processors: the wheel, and its library.
 _INTEL: Final = ("intel-opencl-rt", "libintelocl.so")
 #: Where the system's drivers are named.
@@ -64,6 +80,19 @@ _MOST_THREADS: Final = 1024
 #: Indices have 32 bits.
 _MOST_BLOCKS: Final = 2**31 - 1
 _MS_PER_TICK: Final = 1e-6
+#: How long a device that may have idled works before something is timed, and on how much memory.
+_WAKING_S: Final = 0.02
+_WAKING_BYTES: Final = 1 << 24
+#: What wakes the threads of a processor: work for all of them, a few times.
+_WAKING_SOURCE: Final = """
+__kernel void mptune_wake(__global uint* found) {
+    uint x = get_global_id(0);
+    for (int i = 0; i < 2000; ++i) x = x * 1664525u + 1013904223u;
+    found[get_global_id(0)] = x;
+}
+"""
+_WAKING_GROUPS: Final = 1 << 10
+_WAKING_THREADS_S: Final = 0.002
 
 
 # -- finding a device ----------------------------------------------------------------------------
@@ -128,7 +157,7 @@ def _find_device() -> Any:
     except cl.Error as error:
         raise BackendUnavailableError(f"no OpenCL device: {error}; {_INSTALL} brings Intel's for processors") from error
     names = [f"{device.platform.name} {device.name}".strip() for device in devices]
-    wanted = os.environ.get(_CHOICE, "")
+    wanted, _, place = os.environ.get(_CHOICE, "").partition(_AT)
     chosen = [device for device, name in zip(devices, names, strict=True) if wanted.lower() in name.lower()]
     if not devices:
         raise BackendUnavailableError(
@@ -138,21 +167,47 @@ def _find_device() -> Any:
         raise BackendUnavailableError(
             f"no OpenCL device is called {wanted!r} ({_CHOICE}); there are {', '.join(names)}"
         )
+    if place:
+        if not place.isdigit() or int(place) >= len(chosen):
+            raise BackendUnavailableError(
+                f"{_CHOICE}={wanted}{_AT}{place}: expected a number below {len(chosen)}, as many devices are called so"
+            )
+        return chosen[int(place)]
     # In the order of the drivers among those of a kind.
     return min(chosen, key=lambda device: not device.type & cl.device_type.GPU)
 
 
-def _require_language(device: Any) -> None:
-    """Check that a device's driver compiles templates.
+def _offline(device: Any) -> Offline | None:
+    """Return what compiles templates for a device; None where its driver does.
 
     Raises:
-        BackendUnavailableError: it does not.
+        BackendUnavailableError: nothing does.
     """
+    asked = os.environ.get(_COMPILER, "")
+    if asked not in ("", "driver", "clang"):
+        raise BackendUnavailableError(f"{_COMPILER}={asked}: expected driver or clang")
     # Intel's drivers compile it without saying so.
-    if _EXTENSION not in device.extensions.split() and "Intel" not in device.platform.vendor:
-        raise BackendUnavailableError(
-            f"the driver of {device.name.strip()} does not compile {_LANGUAGE} ({_EXTENSION})"
-        )
+    compiles = _EXTENSION in device.extensions.split() or "Intel" in device.platform.vendor
+    if compiles and asked != "clang":
+        return None
+    lacks = "" if compiles else f"the driver of {device.name.strip()} does not compile {_LANGUAGE} ({_EXTENSION})"
+    if asked == "driver":
+        raise BackendUnavailableError(f"{lacks}; {_COMPILER}=clang has clang compile it")
+    if not _spirv_versions(device):
+        what = f"{lacks} and" if lacks else f"the driver of {device.name.strip()}"
+        raise BackendUnavailableError(f"{what} takes no SPIR-V, so that clang cannot compile for it")
+    if (offline := find_offline()) is None:
+        raise BackendUnavailableError("; ".join(filter(None, (lacks, f"not installed: {TOOLS}"))))
+    return offline
+
+
+def _spirv_versions(device: Any) -> str:
+    """Return the versions of SPIR-V that a device takes ("SPIR-V_1.0 SPIR-V_1.1"); empty for none."""
+    try:
+        words = str(device.il_version).split()
+    except _pyopencl().Error:  # before OpenCL 2.1
+        return ""
+    return " ".join(word for word in words if word.startswith("SPIR-V_"))
 
 
 # -- the compiler --------------------------------------------------------------------------------
@@ -172,11 +227,22 @@ class _DriverCompiler:
     """The compiler of the driver, in this very process."""
 
     def __init__(self) -> None:
+        from mptune.backends.opencl_dialect import (
+            as_opencl,
+            without_unused,
+        )  # for the reason of OpenclCompiler.translated
+
+        self._without_unused = without_unused
         # What is compiled is kept by mptune; PyOpenCL would keep it too, and the source of what fails.
         os.environ["PYOPENCL_NO_CACHE"] = "1"
         self._cl = _pyopencl()
         self._device = _find_device()
         self._context = self._cl.Context([self._device])
+        self._offline = _offline(self._device)
+        # The first compilation loads much that the next ones find, and the prelude is read once.
+        without_unused(as_opencl(prelude()))
+        with contextlib.suppress(self._cl.Error):
+            self._cl.Program(self._context, "__kernel void nothing() {}").build()
 
     def compile(self, source: str, function: str, flags: Sequence[str]) -> tuple[bytes, str]:
         """Return the driver's binary of a source and what the compiler printed.
@@ -184,8 +250,19 @@ class _DriverCompiler:
         Raises:
             CompileError: the compiler rejected the source.
         """
-        cl = self._cl
-        program = cl.Program(self._context, source)
+        with contextlib.suppress(CompileError):
+            return self._compile(self._without_unused(source, flags), function, flags)
+        # It is wrong, or lacks what was taken for unused.
+        return self._compile(source, function, flags)
+
+    def _compile(self, source: str, function: str, flags: Sequence[str]) -> tuple[bytes, str]:
+        cl, device, printed = self._cl, self._device, ""
+        code: str | bytes = source
+        if self._offline is not None:
+            missing = [name for name in OPTIONAL_FEATURES if name not in device.extensions.split()]
+            code, printed = self._offline.compile(source, function, flags, missing, _spirv_versions(device))
+            flags = [flag for flag in flags if flag.startswith("-cl-") and flag not in _FLAGS]
+        program = cl.Program(self._context, code)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # that there is a log
@@ -195,14 +272,19 @@ class _DriverCompiler:
                 f"the OpenCL driver rejected {function} ({_code(cl, error)})\n{excerpt(self._log(program))}".rstrip()
             ) from None
         (binary,) = program.get_info(cl.program_info.BINARIES)
-        return bytes(binary), self._log(program)
+        return bytes(binary), f"{printed}{self._log(program)}"
 
     def _log(self, program: Any) -> str:
         return str(program.get_build_info(self._device, self._cl.program_build_info.LOG) or "")
 
 
-@functools.cache
 def _driver_compiler() -> CompilerProcesses:
+    # Its processes have the settings there were when they started.
+    return _processes(os.environ.get(_COMPILER, ""))
+
+
+@functools.cache
+def _processes(compiler: str) -> CompilerProcesses:  # noqa: ARG001 - the key
     return CompilerProcesses(_DriverSpec())
 
 
@@ -225,21 +307,34 @@ class OpenclCompiler(Compiler):
                 "--arch"
             )
         device = _find_device()
-        _require_language(device)
+        _offline(device)
         flags, text = self.identity(options), self.translated(source)
 
         def compile_one() -> tuple[bytes, str]:
             return _driver_compiler().compile(text, function, flags, options.timeout_s)
 
-        key = ["opencl", *_identity(device), *flags, with_headers(text, flags)]
+        key = ["opencl", *_identity(device), *self.versions().values(), *flags, text, with_headers(source, flags)]
         return compile_cached(self._cache, key, function, compile_one)
 
     def identity(self, options: CompileOptions) -> tuple[str, ...]:
         rounded = (_ROUNDED,) if _rounds_correctly() else ()
-        return (*_FLAGS, *rounded, *options.flags)
+        called = (_CALLED,) if _calls_roundings() else ()
+        relaxed = () if _RELAXING.isdisjoint(options.flags) else (_RELAXED,)
+        return (*_FLAGS, *rounded, *called, *relaxed, *options.flags)
 
     def versions(self) -> Mapping[str, str]:
-        return {}  # the compiler is the driver, whose version is the device's
+        # The driver's own is the device's.
+        with contextlib.suppress(BackendUnavailableError):
+            offline = _offline(_find_device())
+            return {} if offline is None else {"clang": offline.version}
+        return {}
+
+    def expect(self, options: CompileOptions, compilers: int) -> None:  # noqa: ARG002 - each source brings its own
+        _driver_compiler().expect(compilers)
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Hold up the compilers, if they would run on the cores that are measured."""
+        return _driver_compiler().paused() if _is_processor(_find_device()) else contextlib.nullcontext()
 
     def close(self) -> None:
         _driver_compiler().close()
@@ -250,6 +345,14 @@ def _rounds_correctly() -> bool:
     with contextlib.suppress(BackendUnavailableError):
         cl, device = _pyopencl(), _find_device()
         return bool(device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT)
+    return False
+
+
+def _calls_roundings() -> bool:
+    """Whether the driver is Intel's for processors, which compiles no long chain of roundings it can look into."""
+    with contextlib.suppress(BackendUnavailableError):
+        device = _find_device()
+        return _is_processor(device) and "Intel" in device.platform.vendor
     return False
 
 
@@ -278,7 +381,7 @@ class _Opened:
     def __init__(self) -> None:
         self.cl = _pyopencl()
         self.device = _find_device()
-        _require_language(self.device)
+        _offline(self.device)
         try:
             self.context = self.cl.Context([self.device])
             properties = self.cl.command_queue_properties.PROFILING_ENABLE
@@ -497,6 +600,9 @@ class OpenclDevice(Device):
 
     def __init__(self) -> None:
         self._opened: _Opened | None = None
+        self._wakes: OpenclBuffer | None = None
+        #: What a processor's threads work on, once they were woken.
+        self._awake: Any = None
         self._info: DeviceInfo | None = None
 
     def describe(self) -> DeviceInfo:
@@ -506,7 +612,7 @@ class OpenclDevice(Device):
 
     def _described(self) -> DeviceInfo:
         device = _find_device()
-        _require_language(device)
+        _offline(device)
         if _is_processor(device):
             caches = {
                 "workers": int(device.max_compute_units),
@@ -555,10 +661,53 @@ class OpenclDevice(Device):
         with contextlib.suppress(BackendUnavailableError):
             limits = self.describe().limits
             on_processor = ("not gpu_only",) if _is_processor(_find_device()) else ()
-        return *launch_constraints(limits), *on_processor
+        return *launch_constraints(limits), *on_processor, *OpenclBackend.matrix_limits("")
 
     def identity(self) -> tuple[str, ...]:
         return _identity(_find_device())
+
+    def environments(self) -> Sequence[Mapping[str, str]]:
+        """Return how a process is told to see each of the devices that are like the one this process sees."""
+        chosen = _find_device()
+        called = f"{chosen.platform.name} {chosen.name}".strip()
+        devices = [device for platform in _pyopencl().get_platforms() for device in platform.get_devices()]
+        names = [f"{device.platform.name} {device.name}".strip() for device in devices]
+        # A name may be part of another one: those count when a process looks for its own.
+        matching = [name for name in names if called.lower() in name.lower()]
+        return [{_CHOICE: f"{called}{_AT}{i}"} for i, name in enumerate(matching) if name == called]
+
+    def wake(self) -> None:
+        """Fill memory for a moment, as a device that idled has a lower clock; on a processor have all threads work.
+
+        They fall asleep soon after a launch, and to be woken takes them longer than many a kernel does.
+        """
+        opened = self._open()
+        if _is_processor(opened.device):
+            self._wake_threads(opened)
+            return
+        if self._wakes is None:
+            self._wakes = OpenclBuffer(opened, _WAKING_BYTES)
+        until = time.monotonic() + _WAKING_S
+        while time.monotonic() < until:
+            self._wakes.fill(0)
+            with opened.failing("the device does not wake"):
+                opened.queue.finish()
+
+    def _wake_threads(self, opened: _Opened) -> None:
+        import numpy as np
+
+        cl = opened.cl
+        with opened.failing("the device does not wake"):
+            if self._awake is None:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # that there is a log
+                    program = cl.Program(opened.context, _WAKING_SOURCE).build(cache_dir=False)
+                self._awake = cl.Kernel(program, "mptune_wake")
+                self._wakes = OpenclBuffer(opened, np.dtype(np.uint32).itemsize * _WAKING_GROUPS)
+                self._awake.set_args(self._wakes.for_kernel())
+            until = time.monotonic() + _WAKING_THREADS_S
+            while time.monotonic() < until:
+                cl.enqueue_nd_range_kernel(opened.queue, self._awake, (_WAKING_GROUPS,), (1,)).wait()
 
     def is_usable(self) -> bool:
         if self._opened is None:
@@ -583,18 +732,23 @@ class OpenclBackend(Backend):
     """
 
     name: ClassVar[str] = "opencl"
-    # On a processor it is so. Of a GPU it means no more than that compilations wait while something is timed.
-    shares_memory: ClassVar[bool] = True
 
     def __init__(self, cache: BinaryCache | None = None) -> None:
         self.device = OpenclDevice()
         self.compiler = OpenclCompiler(cache if cache is not None else BinaryCache())
 
+    @property
+    def shares_memory(self) -> bool:
+        """Whether the device is a processor; a GPU, be it in the same chip, is given copies."""
+        with contextlib.suppress(BackendUnavailableError):
+            return _is_processor(_find_device())
+        return False
+
     @classmethod
     def availability(cls) -> Availability:
-        """Say whether there is a device whose driver compiles C++ for OpenCL."""
+        """Say whether there is a device that C++ for OpenCL is compiled for."""
         try:
-            _require_language(_find_device())
+            _offline(_find_device())
         except BackendUnavailableError as error:
             return Availability(can_compile=False, can_run=False, reason=str(error))
         return Availability(can_compile=True, can_run=True)

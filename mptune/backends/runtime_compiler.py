@@ -19,13 +19,14 @@ import signal
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from mptune.backends.base import excerpt
 from mptune.errors import BackendUnavailableError, CompileError, MptuneError
-from mptune.processes import Channel, ChildEnded, PythonChild
+from mptune.processes import Channel, ChildEnded, ChildGroup, PythonChild
 
 __all__ = [
     "CompilerLibrary",
@@ -209,6 +210,9 @@ class CompilerProcesses:
     def __init__(self, spec: LibrarySpec) -> None:
         self.name = spec.name
         self._spec = spec
+        self._processes = ChildGroup()
+        #: Those that are being started before they are needed, that wait for a source, and that compile one.
+        self._starting: list[PythonChild] = []
         self._idle: list[PythonChild] = []
         self._busy: list[PythonChild] = []
         self._lock = threading.Lock()
@@ -221,13 +225,13 @@ class CompilerProcesses:
         Raises:
             CompileError: the compiler rejected the source, crashed, or was ended for not finishing in time.
         """
-        child = self._take()
+        child, processes = self._take(), self._processes
         try:
             answer = self._exchange(child, (source, function, tuple(flags)), function, timeout_s)
         except BaseException:
             with self._lock:
                 self._busy.remove(child)
-            child.kill()
+            processes.end(child)
             raise
         with self._lock:
             self._busy.remove(child)
@@ -243,11 +247,22 @@ class CompilerProcesses:
         if os.getpid() != self._owner:
             return
         with self._lock:
-            idle, self._idle = self._idle, []
+            ended, self._idle, self._starting = [*self._idle, *self._starting], [], []
             for child in self._busy:
                 child.signal(signal.SIGKILL)
-        for child in idle:
-            child.kill()
+        for child in ended:
+            self._processes.end(child)
+
+    def expect(self, compilations: int) -> None:
+        """Start processes for so many compilations at a time, without waiting until they have opened the compiler."""
+        with self._lock:
+            there_are = len(self._starting) + len(self._idle) + len(self._busy)
+            with contextlib.suppress(CompileError):  # whoever needs one is told
+                self._starting += [self._start() for _ in range(compilations - there_are)]
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Hold up all compilations for the length of a block, which does not count as their time."""
+        return self._processes.paused()
 
     def _take(self) -> PythonChild:
         """Return a process that does nothing now, a new one if there is none."""
@@ -257,27 +272,47 @@ class CompilerProcesses:
                 if child.poll() is None:
                     self._busy.append(child)
                     return child
-                child.kill()
-        child = PythonChild(f"{__name__}:serve", keeps_output=True)
+                self._processes.end(child)
+            is_started = bool(self._starting) and os.getpid() == self._owner
+            child = self._starting.pop() if is_started else self._start()
         try:
-            refusal = self._exchange(child, self._spec, "its start", _START_S)
+            refusal = self._receive(child, "its start", _START_S)
             if isinstance(refusal, MptuneError):
                 raise refusal
         except BaseException:
-            child.kill()
+            self._processes.end(child)
             raise
         with self._lock:
             self._busy.append(child)
         return child
 
+    def _start(self) -> PythonChild:
+        """Start a process that opens the compiler."""
+        child = self._processes.start(lambda: PythonChild(f"{__name__}:serve", keeps_output=True))
+        try:
+            child.send(self._spec)
+        except ChildEnded as ended:
+            self._processes.end(child)
+            raise self._crash(ended, "its start") from None
+        return child
+
     def _exchange(self, child: PythonChild, message: object, what: str, timeout_s: float) -> Any:
         try:
             child.send(message)
-            return child.receive(timeout_s)
-        except TimeoutError:
+        except ChildEnded as ended:
+            raise self._crash(ended, what) from None
+        return self._receive(child, what, timeout_s)
+
+    def _receive(self, child: PythonChild, what: str, timeout_s: float) -> Any:
+        try:
+            return self._processes.within(timeout_s, child.receive)
+        except subprocess.TimeoutExpired:
             raise CompileError(f"{self.name} did not finish {what} within {timeout_s:g} s") from None
         except ChildEnded as ended:
-            raise CompileError(f"{self.name} crashed in {what}: it {ended.how}\n{ended.printed}".rstrip()) from None
+            raise self._crash(ended, what) from None
+
+    def _crash(self, ended: ChildEnded, what: str) -> CompileError:
+        return CompileError(f"{self.name} crashed in {what}: it {ended.how}\n{ended.printed}".rstrip())
 
 
 class RuntimeCompiler(CompilerProcesses):

@@ -18,13 +18,15 @@ from mptune.accuracy.evaluate import Metrics, all_metrics, further_metrics, metr
 from mptune.accuracy.metrics import ErrorMetric
 from mptune.accuracy.thresholds import recorded_metrics
 from mptune.backends import BACKENDS, get_backend
-from mptune.backends.base import Backend, CompileOptions
+from mptune.backends.base import Backend
+from mptune.backends.recorded import options_of
 from mptune.buffers.data import compute_references, make_inputs
 from mptune.build import Build
 from mptune.emit.common import (
     INTEGERS,
     MARK,
     Emission,
+    given_flags,
     host_command,
     measured,
     objective_of,
@@ -66,6 +68,7 @@ def emit_application(winner: Winner[Application], folder: Path, name: str) -> Em
     info = winner.run.info
     outputs = [output.name for output in application.outputs]
     metrics = recorded_metrics(info.metric, info.metrics, outputs, application.metric)
+    given = given_flags(info, application)
     code, names, own = _taken(application, metrics)
     compiled, answer = _run(winner, metrics)
     errors = _errors(winner, metrics, own, answer, f"{name}_steps")
@@ -96,7 +99,8 @@ def emit_application(winner: Winner[Application], folder: Path, name: str) -> Em
         "ranges": [(r.name, r.low, r.high, r.log) for r in application.ranges],
         "has_answer": bool(answer),
         "answer": _called(application),
-        "host_flags": host_command(Build(), winner.run.info.compiler),
+        "host_flags": host_command(Build(), info.compiler, given["host"]),
+        "given": given,
         "cuda_target": target_of(winner, "cuda"),
         "hip_target": target_of(winner, "hip"),
         **measured(winner),
@@ -218,7 +222,8 @@ def _run(
     inputs = make_inputs(application, sizes, winner.run.info.seed or 0)
     given, all_sizes = inputs_from(application, sizes, inputs)
     backend = _backend(winner)
-    launcher = ApplicationLauncher(application, winner.configuration, backend)
+    options = options_of(winner.run.info, application, backend.name)
+    launcher = ApplicationLauncher(application, winner.configuration, backend, options)
     try:
         launcher.run(given, all_sizes, Arrays())
         compiled = [] if launcher.stepper is None else launcher.stepper.compiled
@@ -227,7 +232,7 @@ def _run(
     elements = sum(np.prod(application.shape_of(output, all_sizes)) for output in application.outputs)
     if 8 * elements > _LARGEST_ANSWER_BYTES:
         return compiled, {}
-    judged = with_reference(application, backend, CompileOptions(), metrics)
+    judged = with_reference(application, backend, options, metrics)
     return compiled, compute_references(judged, inputs, all_sizes)
 
 

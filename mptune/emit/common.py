@@ -6,17 +6,19 @@ import dataclasses
 import math
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from mptune.backends import BACKENDS
-from mptune.backends.host_compiler import X86_FLAGS
+from mptune.backends import BACKENDS, get_backend
+from mptune.backends.host_compiler import ROUNDS, X86_FLAGS
+from mptune.backends.recorded import Recorded, options_of
 from mptune.build import Build, build_of, compilers_of
 from mptune.emit.winner import Winner
 from mptune.errors import MptuneError
 from mptune.folders import write_whole
+from mptune.kernel import Tunable
 from mptune.objective import Objective
 from mptune.registry import edited, remarks
 from mptune.results import Trial
@@ -28,6 +30,7 @@ __all__ = [
     "MARK",
     "Emission",
     "as_a_file",
+    "given_flags",
     "host_command",
     "measured",
     "objective_of",
@@ -38,7 +41,7 @@ __all__ = [
 #: What every emitted file says of itself.
 MARK: Final = "Emitted by mptune"
 #: What the host backend compiles with and the numbers depend on, but for the architecture.
-_HOST_FLAGS: Final = " ".join((*X86_FLAGS, "-ffp-contract=fast -fno-math-errno -fno-trapping-math"))
+_HOST_FLAGS: Final = " ".join((*X86_FLAGS, "-ffp-contract=fast -fno-math-errno -fno-trapping-math", ROUNDS))
 #: What g++ understands besides, for the speed.
 _GCC_FLAGS: Final = (
     "-fno-tree-loop-distribute-patterns --param=max-unswitch-insns=16000 --param=logical-op-non-short-circuit=0"
@@ -113,11 +116,12 @@ def measured(winner: Winner[Any]) -> dict[str, Any]:
     run, trial, info = winner.run, winner.trial, winner.run.info
     return {
         "backend": info.backend,
-        "on_processor": info.backend in BACKENDS and BACKENDS[info.backend].shares_memory,
+        "on_processor": info.backend in BACKENDS and get_backend(info.backend).shares_memory,
         "device": info.device,
         "architecture": info.architecture,
         "metric": info.metric,
         "command": _without_files(info.command),
+        "compiled_with": " ".join(info.flags),
         "created_at": info.created_at,
         "seed": info.seed,
         "versions": _versions(winner),
@@ -198,20 +202,30 @@ def _number(value: float, digits: int = 6) -> str:
     return f"{value:.{digits}g}" if math.isfinite(value) else "unknown"
 
 
-def host_command(build: Build, identity: str) -> str:
+def host_command(build: Build, identity: str, given: Sequence[str]) -> str:
     """Return the command that compiles for the host as it was measured, up to the files.
 
     Args:
         build: compiler and flags of the configuration.
         identity: the run's compiler as text, which has the architecture it compiled for.
+        given: flags of the user's.
     """
     compiler = build.compiler or "g++"
     target = re.search(r"(?:^|\|)-march=([\w.+-]+)", identity)
     flags = f"-std=c++17 -O3 -march={target[1] if target else 'native'} {_HOST_FLAGS}"
     command = "python3 -m ziglang c++" if compiler == "zig" else compiler
-    parts = (command, flags, _GCC_FLAGS if compiler.startswith("g++") else "", *build.flags)
+    parts = (command, flags, _GCC_FLAGS if compiler.startswith("g++") else "", *given, *build.flags)
     # On one line: a backslash at the end of a comment would draw the next line in.
     return " ".join(part for part in parts if part)
+
+
+def given_flags(known: Recorded, definition: Tunable) -> dict[str, tuple[str, ...]]:
+    """Return the user's compiler flags for each backend that is emitted for.
+
+    Raises:
+        MptuneError: one is none that a file may ask for.
+    """
+    return {backend: options_of(known, definition, backend).flags for backend in ("host", "cuda", "hip")}
 
 
 def as_a_file(source: str) -> str:

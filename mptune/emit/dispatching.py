@@ -14,13 +14,14 @@ from typing import Any, Final
 import numpy as np
 
 from mptune import __version__
+from mptune.backends.recorded import options_of
 from mptune.build import Build, build_of
 from mptune.emit.common import MARK, host_command, write_files
 from mptune.emit.sizes import formula, free_sizes, opened, said_in_cpp
 from mptune.emit.text import fill, identifier
 from mptune.emit.variants import Launch, parameter_of, variant_of
 from mptune.error_growth import LOG_REACH
-from mptune.errors import KernelError
+from mptune.errors import KernelError, WisdomError
 from mptune.kernel import Kernel, Sizes, Tunable
 from mptune.kernel.tunable import parsed
 from mptune.prelude import prelude
@@ -124,6 +125,8 @@ def emit_dispatch(
         for number, launch in enumerate(ordered, 1)
     ]
     largest = max((record.sizes for each in known for record in each.tuned), key=lambda s: sorted(s.items()))
+    build = build_of(found, ordered[0].configuration) if len(ordered) == 1 else Build()
+    of_user = _given_flags(found, known)
     values = {
         "mark": f"{MARK} {__version__}",
         "name": name,
@@ -141,7 +144,8 @@ def emit_dispatch(
         "budget": " and ".join(f"{error} {limit:g}" for error, limit in budget.items()) or "none",
         "confidence": confidence,
         "devices": [_tables(chooser, ordered) for chooser in choosers],
-        "host_command": host_command(build_of(found, ordered[0].configuration) if len(ordered) == 1 else Build(), ""),
+        "host_command": host_command(build, "", of_user["host"]),
+        "given": of_user,
         "metric": known[0].metric,
         "loss_by_distance": LOSS_BY_DISTANCE,
         "reach": _number(LOG_REACH),
@@ -172,6 +176,26 @@ def single_kernel_of(
         f"{called} cannot be emitted of wisdom, which only a single kernel can: mptune.TunedApplication "
         "chooses by size from Python, and mptune emit RUN.db writes one size of it"
     )
+
+
+def _given_flags(kernel: Kernel, known: Sequence[KernelWisdom]) -> dict[str, tuple[str, ...]]:
+    """Return the user's compiler flags for each backend: those of what is known of it, else what all devices share.
+
+    Raises:
+        WisdomError: devices of one backend have others.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for backend in ("host", "cuda", "hip"):
+        of_it = [each for each in known if each.backend == backend] or known
+        different = {options_of(each, kernel, backend).flags for each in of_it}
+        if len(different) > 1:
+            both = " and with ".join(sorted(" ".join(flags) or "none" for flags in different))
+            raise WisdomError(
+                f"the wisdom of kernel {kernel.name} is of runs with compiler flags {both}, and the variants are "
+                "compiled for all devices alike: emit each device's run by itself"
+            )
+        (found[backend],) = different
+    return found
 
 
 # -- what is compiled ----------------------------------------------------------------------------

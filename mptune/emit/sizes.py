@@ -367,8 +367,9 @@ def conditions(
         try:
             if not isinstance(predicate, Expression):
                 raise NotTranslatableError(f"{constraint.text} is a function of Python")
-            if names:
-                found.append(Condition(constraint.text, _truth(predicate.tree, {**configuration, **sizes}, free)))
+            cpp = _truth(predicate.tree, {**configuration, **sizes}, free) if names else ""
+            if cpp not in ("", "1LL"):
+                found.append(Condition(constraint.text, cpp))
         except (NotTranslatableError, ExpressionError):
             uncovered |= names
     return found, frozenset(uncovered)
@@ -414,10 +415,19 @@ def _translate(node: ast.expr, values: Mapping[str, Any], free: Mapping[str, str
 
 
 def _truth(node: ast.expr, values: Mapping[str, Any], free: Mapping[str, str]) -> str:
-    """Return an expression where only its truth matters: elsewhere ``and`` and ``or`` give one of their parts."""
+    """Return an expression where only its truth matters: elsewhere ``and`` and ``or`` give one of their parts.
+
+    Parts that depend on no free name are left out, or decide it.
+    """
     if isinstance(node, ast.BoolOp) and not free_names(node).isdisjoint(free):
-        sign = " && " if isinstance(node.op, ast.And) else " || "
-        return f"({sign.join(_truth(part, values, free) for part in node.values)})"
+        sign, decides = (" && ", False) if isinstance(node.op, ast.And) else (" || ", True)
+        parts = []
+        for part in node.values:
+            if not free_names(part).isdisjoint(free):
+                parts.append(_truth(part, values, free))
+            elif bool(Expression(ast.unparse(part)).evaluate(values)) == decides:
+                return f"{int(decides)}LL"
+        return parts[0] if len(parts) == 1 else f"({sign.join(parts)})"
     return _translate(node, values, free)
 
 

@@ -14,7 +14,17 @@ from mptune import __version__
 from mptune.backends.opencl import OpenclBackend
 from mptune.build import build_of
 from mptune.emit.application import emit_application
-from mptune.emit.common import INTEGERS, MARK, Emission, as_a_file, host_command, measured, target_of, write_files
+from mptune.emit.common import (
+    INTEGERS,
+    MARK,
+    Emission,
+    as_a_file,
+    given_flags,
+    host_command,
+    measured,
+    target_of,
+    write_files,
+)
 from mptune.emit.opencl import opencl_files
 from mptune.emit.sizes import conditions, formula, free_sizes
 from mptune.emit.text import fill, identifier
@@ -37,6 +47,7 @@ def describe(winner: Winner[Kernel], name: str) -> dict[str, Any]:
     free = {size: f"sizes.{identifier(size)}" for size in free_sizes(kernel, winner.configuration, sizes)}
     values = {**winner.configuration, **sizes}
     shape = winner.shape
+    given = given_flags(winner.run.info, kernel)
     grid = [formula(str(axis), values, free) for axis in kernel.grid]
     return {
         "mark": f"{MARK} {__version__}",
@@ -58,7 +69,8 @@ def describe(winner: Winner[Kernel], name: str) -> dict[str, Any]:
         "block": shape.block,
         "shared_bytes": shape.shared_bytes,
         "arguments": [_argument(winner, argument, values, free) for argument in kernel.arguments],
-        "host_command": host_command(build_of(kernel, winner.configuration), winner.run.info.compiler),
+        "host_command": host_command(build_of(kernel, winner.configuration), winner.run.info.compiler, given["host"]),
+        "given": given,
         **measured(winner),
     }
 

@@ -60,7 +60,7 @@ def source(offset: int = 0) -> str:
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of a cache that has the precompiled prelude, and nothing else."""
     cache = BinaryCache(tmp_path_factory.mktemp("prepared"))
-    HostCompiler(cache=cache).expect(CompileOptions())
+    HostCompiler(cache=cache).expect(CompileOptions(), 1)
     return cache.directory
 
 
@@ -72,7 +72,7 @@ def cache(tmp_path: Path, prepared: Path) -> BinaryCache:
 @contextlib.contextmanager
 def serving(cache: BinaryCache, *flags: str) -> Iterator[HostBackend]:
     backend = HostBackend(workers=2, cache=cache)
-    backend.compiler.expect(CompileOptions(flags=flags))
+    backend.compiler.expect(CompileOptions(flags=flags), 1)
     try:
         yield backend
     finally:
@@ -327,7 +327,7 @@ def test_owner_killed_leaves_no_server_behind(cache: BinaryCache, paused: bool, 
         from mptune.backends.host import HostBackend
         from mptune.prelude import prelude
         backend = HostBackend(cache=BinaryCache(Path({str(cache.directory)!r})))
-        backend.compiler.expect(CompileOptions())
+        backend.compiler.expect(CompileOptions(), 1)
         backend.compiler.compile(prelude() + {BODY.replace("OFFSET", "0")!r}, "power", CompileOptions())
         (server,) = [s._child.process_id for each in backend.compiler._servers._idle.values() for s in each]
         slow = (prelude() + {SLOW!r}, "slow", CompileOptions())

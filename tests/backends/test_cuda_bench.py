@@ -139,7 +139,7 @@ def test_a_kernel_that_does_nothing_leaves_its_outputs_unwritten(bench):
 def test_faults_have_their_statuses(bench, device, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(device, "max_threads", lambda function: 640)
-        assert "at most 640 threads fit a block" in evaluate(bench, block=1024).message
+        assert "at most 640 threads in a block" in evaluate(bench, block=1024).message
         patch.setattr(device, "limits", Limits(threads=32))
         trial = evaluate(bench)
         assert (trial.status, bench.is_usable(trial)) == (Status.LAUNCH_ERROR, True)

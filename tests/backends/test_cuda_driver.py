@@ -51,7 +51,11 @@ def test_the_device_is_opened_once_with_a_stream_that_arrays_use_too(backend, de
 
 def test_it_describes_the_device(backend):
     info = backend.describe()
-    assert (info.name, info.architecture, info.memory_bytes) == ("Simulated CUDA device", "sm_90", 1 << 30)
+    assert (info.name, info.architecture, info.memory_bytes) == (
+        "CUDA device (simulated: times are made up)",
+        "sm_90",
+        1 << 30,
+    )
     assert info.versions["driver"] == "13.0"
     assert info.versions["cupy"] == "14.2.0"
     assert info.pci_bus_id == "0000:1b:00.0"
@@ -76,7 +80,7 @@ def test_a_launch_is_one_kernel_between_two_events_on_the_stream(backend, device
 def test_a_block_beyond_the_registers_is_not_launched(backend, device, monkeypatch):
     monkeypatch.setattr(device, "max_threads", lambda function: 640)
     function = function_of(backend)
-    with pytest.raises(LaunchError, match="at most 640 threads fit a block"):
+    with pytest.raises(LaunchError, match="at most 640 threads in a block"):
         function.launch(LaunchShape((1, 1, 1), (1024, 1, 1)), [])
     assert not named(device, "launch")
 

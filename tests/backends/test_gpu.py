@@ -167,7 +167,7 @@ def test_launch_after_unload(backend, driver):
 
 def test_a_block_with_more_threads_than_the_registers_allow_is_refused_before_it_is_launched(backend, driver):
     function = backend.device.load(Binary("axpy", b"image"))
-    message = r"axpy needs so many registers that at most 256 threads fit a block; the block \(128, 4, 1\) has 512"
+    message = r"axpy takes at most 256 threads in a block, by its registers or .*; the block \(128, 4, 1\) has 512"
     with pytest.raises(LaunchError, match=message):
         function.launch(LaunchShape((1, 1, 1), (128, 4, 1)), [])
     assert not driver.launches
@@ -246,6 +246,7 @@ def test_constraints_are_the_devices_limits(backend):
         *("threads_per_block <= 512", "shared_bytes <= 49152"),
         *("block_x <= 512", "block_y <= 8", "block_z <= 64"),
         *("grid_x <= 99", "grid_y <= 65535", "grid_z <= 7"),
+        "matrix_units != 'mma' or matrix_factor != 'fp32'",
     )
 
 
@@ -254,7 +255,9 @@ def test_constraints_without_a_device(monkeypatch):
         raise BackendUnavailableError("none")
 
     monkeypatch.setattr(CudaBackend, "open_driver", staticmethod(no_device))
-    assert CudaBackend().device.constraints() == ("threads_per_block <= 1024",)
+    assert CudaBackend().device.constraints() == (
+        *("threads_per_block <= 1024", "matrix_units != 'mma' or matrix_factor != 'fp32'"),
+    )
 
 
 def test_identity_tells_devices_and_flags_apart(backend):

@@ -82,7 +82,11 @@ def function(backend):
 
 def test_it_describes_the_device(backend):
     info = backend.describe()
-    assert (info.name, info.architecture, info.memory_bytes) == ("Simulated HIP device", "gfx90a", 1 << 30)
+    assert (info.name, info.architecture, info.memory_bytes) == (
+        "HIP device (simulated: times are made up)",
+        "gfx90a",
+        1 << 30,
+    )
     assert info.limits["warp_size"] == 64
     assert info.limits["cache_bytes"] == 1 << 20
     assert info.versions == {"hip": "70051831", "simulated": "1.0"}

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,9 +23,13 @@ from mptune.backends.base import CompileOptions
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.opencl import OpenclBackend
 from mptune.backends.opencl_dialect import as_opencl
-from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
+from mptune.backends.opencl_offline import TOOLS, Offline, find_offline
+from mptune.errors import BackendUnavailableError, CompileError, LaunchError, OutOfMemoryError
+from mptune.evaluators.bench import Bench, Request
+from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import LaunchShape
 from mptune.prelude import prelude
+from mptune.rendering import render
 from mptune.results import Status
 from mptune.tuner import tune
 
@@ -100,11 +107,11 @@ def found_anew() -> Iterator[None]:
         cache.cache_clear()
 
 
-def fake(*devices: tuple[str, int, str]) -> Any:
+def fake(*devices: tuple[str, int, str], il: str = "") -> Any:
     """Return a PyOpenCL of one platform with devices of these names, types and extensions."""
     platform = SimpleNamespace(name="Some Platform", vendor="Somebody")
     platform.get_devices = lambda: [
-        SimpleNamespace(name=name, type=kind, extensions=extensions, platform=platform)
+        SimpleNamespace(name=name, type=kind, extensions=extensions, platform=platform, il_version=il)
         for name, kind, extensions in devices
     ]
     return SimpleNamespace(
@@ -137,11 +144,55 @@ class TestChoosing:
         assert not found.can_run
         assert 'pip install "mptune[opencl]" brings' in found.reason
 
-    def test_a_driver_without_the_language_is_refused_by_name(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_driver_that_takes_neither_the_language_nor_spirv_is_refused_by_name(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(opencl, "_pyopencl", lambda: fake(("Old GPU", 4, "cl_khr_fp64")))
         found = OpenclBackend.availability()
         assert not found.can_compile
         assert "driver of Old GPU does not compile C++ for OpenCL 2021" in found.reason
+        assert found.reason.endswith("takes no SPIR-V, so that clang cannot compile for it")
+
+    def test_without_clang_a_driver_that_takes_spirv_is_refused_with_what_to_install(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(opencl, "_pyopencl", lambda: fake(("Old GPU", 4, ""), il="SPIR-V_1.0 SPIR-V_1.2"))
+        monkeypatch.setattr(opencl, "find_offline", lambda: None)
+        reason = OpenclBackend.availability().reason
+        assert "driver of Old GPU does not compile" in reason
+        assert reason.endswith("llvm-spirv of the same release (apt install clang-14 llvm-spirv-14)")
+        monkeypatch.setattr(opencl, "find_offline", lambda: Offline("clang", "llvm-spirv", "clang version 14.0"))
+        assert OpenclBackend.availability().can_compile
+        assert OpenclBackend().compiler.versions() == {"clang": "clang version 14.0"}
+        monkeypatch.setenv("MPTUNE_OPENCL_COMPILER", "driver")
+        assert OpenclBackend.availability().reason.endswith("MPTUNE_OPENCL_COMPILER=clang has clang compile it")
+        monkeypatch.setenv("MPTUNE_OPENCL_COMPILER", "gcc")
+        assert OpenclBackend.availability().reason == "MPTUNE_OPENCL_COMPILER=gcc: expected driver or clang"
+
+    def test_several_devices_that_are_alike_are_told_apart_by_their_place(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        cl = fake(("Arc", 4, ""), ("CPU", 2, ""), ("Arc", 4, ""), ("Arc Pro", 4, ""))
+        monkeypatch.setattr(opencl, "_pyopencl", lambda: cl)
+        listed = [environment["MPTUNE_OPENCL_DEVICE"] for environment in OpenclBackend().device.environments()]
+        assert listed == ["Some Platform Arc#0", "Some Platform Arc#1"]
+        found = []
+        for name in listed:
+            opencl._find_device.cache_clear()
+            monkeypatch.setenv("MPTUNE_OPENCL_DEVICE", name)
+            found.append(opencl._find_device())
+        assert [device.name for device in found] == ["Arc", "Arc"]
+        opencl._find_device.cache_clear()
+        monkeypatch.setenv("MPTUNE_OPENCL_DEVICE", "arc pro#1")
+        with pytest.raises(BackendUnavailableError, match=r"arc pro#1: expected a number below 1"):
+            opencl._find_device()
+
+    def test_a_gpu_shares_no_memory(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(opencl, "_pyopencl", lambda: fake(("GPU", 4, "")))
+        assert not OpenclBackend().shares_memory
+        opencl._find_device.cache_clear()
+        monkeypatch.setattr(opencl, "_pyopencl", lambda: fake(("CPU", 2, "")))
+        assert OpenclBackend().shares_memory
 
     def test_without_pyopencl(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(opencl.importlib.util, "find_spec", lambda name: None)
@@ -250,6 +301,19 @@ def test_a_fault_in_a_kernel_becomes_a_trial() -> None:
 
 
 @needs_device
+def test_compilers_rest_while_a_processor_is_timed(backend: OpenclBackend) -> None:
+    if not backend.shares_memory:
+        pytest.skip("the device is no processor")
+    source = prelude() + AXPY
+    with ThreadPoolExecutor(1) as pool:
+        with backend.compiler.paused():
+            compiling = pool.submit(backend.compiler.compile, source, "axpy", CompileOptions())
+            time.sleep(1.0)
+            assert not compiling.done()
+        assert compiling.result().image
+
+
+@needs_device
 def test_narrow_variables_are_assigned_and_compared_like_any(backend: OpenclBackend) -> None:
     body = """
     extern "C" __global__ void narrow(bfloat16* x) {
@@ -265,3 +329,167 @@ def test_narrow_variables_are_assigned_and_compared_like_any(backend: OpenclBack
     function.launch(LaunchShape((1, 1, 1), (1, 1, 1)), [buffer])
     buffer.read(x)
     assert x.astype(float).tolist() == [2.0, -4.5]
+
+
+def exactly_rounded(value: Fraction) -> np.ndarray:
+    """Return a rational number in bfloat16, to nearest even, by nothing but integers."""
+    if value == 0:
+        return np.zeros((), ml_dtypes.bfloat16)
+    magnitude = abs(value)
+    exponent = max(magnitude.numerator.bit_length() - magnitude.denominator.bit_length() - 1, -126)
+    while magnitude >= Fraction(2) ** (exponent + 1):
+        exponent += 1
+    unit = Fraction(2) ** (exponent - 7)
+    rounded = round(magnitude / unit) * unit  # to even
+    result = np.inf if rounded >= Fraction(2) ** 128 else float(rounded)
+    return np.array(-result if value < 0 else result).astype(ml_dtypes.bfloat16)
+
+
+@needs_device
+def test_a_device_of_its_own_memory_is_tuned_as_one(backend: OpenclBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The processor's, taken for a GPU's."""
+    monkeypatch.setattr(opencl, "_is_processor", lambda device: False)
+    kernel = own_kernel.kernel
+    bench = Bench(kernel, kernel.resolve_sizes("smoke"), backend, plan=TimingPlan(max_repeats=6, flush_cache="on"))
+    limits = bench.ready.device.limits
+    assert not bench.is_on_processor
+    assert "multiprocessors" in limits
+    assert "workers" not in limits
+    configuration = kernel.configuration({})
+    source = render(kernel, configuration, bench.sizes)
+    trial = bench.evaluate(Request(configuration, source))
+    assert trial.status is Status.OK, trial.message
+    assert trial.time_ms > 0
+    bench.close()
+
+
+@pytest.fixture(params=["driver", "clang"])
+def compiled_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Have templates compiled by one of the two."""
+    if request.param == "clang" and find_offline() is None:
+        pytest.skip(f"not installed: {TOOLS}")
+    monkeypatch.setenv("MPTUNE_OPENCL_COMPILER", request.param)
+    return str(request.param)
+
+
+@needs_device
+def test_who_compiles_says_what_it_rejects(backend: OpenclBackend, compiled_by: str) -> None:
+    if compiled_by == "clang":
+        (version,) = backend.compiler.versions().values()
+        assert "clang version" in version
+    else:
+        assert not backend.compiler.versions()
+    body = '\n#line 1 "wrong.cu"\nextern "C" __global__ void wrong(float* y) { y[0] = nothing; }\n'
+    with pytest.raises(CompileError, match=r"rejected wrong[\s\S]*wrong\.cu:1:62: error: [^\n]*nothing"):
+        backend.compiler.compile(prelude() + body, "wrong", CompileOptions())
+
+
+@needs_device
+@pytest.mark.usefixtures("compiled_by")
+def test_memory_that_blocks_share_and_barriers(backend: OpenclBackend) -> None:
+    body = """
+    __constant__ float factor[2];
+    extern "C" __global__ void turned(const double* x, double* y) {
+        SHARED_DYNAMIC(double, part);
+        part[threadIdx.x] = x[blockIdx.x * blockDim.x + threadIdx.x] * factor[1];
+        __syncthreads();
+        y[blockIdx.x * blockDim.x + threadIdx.x] = part[blockDim.x - 1 - threadIdx.x];
+    }
+    """
+    function = backend.device.load(backend.compiler.compile(prelude() + body, "turned", CompileOptions()))
+    x = np.random.default_rng(3).normal(size=256)
+    buffers = [backend.device.allocate(x.nbytes) for _ in range(2)]
+    buffers[0].write(x)
+    function.set_constant("factor", np.array([3, 0.5], np.float32))
+    function.launch(LaunchShape((4, 1, 1), (64, 1, 1), 64 * 8), buffers)
+    found = np.empty_like(x)
+    buffers[1].read(found)
+    assert (found == 0.5 * x.reshape(4, 64)[:, ::-1].ravel()).all()
+
+
+@needs_device
+@pytest.mark.usefixtures("compiled_by")
+def test_sums_and_fused_products_in_bf16_are_rounded_once(backend: OpenclBackend) -> None:
+    body = """
+    extern "C" __global__ void once(const bfloat16* a, const bfloat16* b, const bfloat16* c, const float* wide,
+                                    bfloat16* fused, bfloat16* sum, bfloat16* narrow) {
+        const int i = blockIdx.x * blockDim.x + threadIdx.x;
+        fused[i] = fma(a[i], b[i], c[i]);
+        sum[i] = a[i] + c[i];
+        narrow[i] = wide[i];
+    }
+    """
+    rng, n = np.random.default_rng(7), 4096
+    bits = rng.integers(0, 2**16, (3, n), np.uint16)
+    usual = rng.normal(0, 1, (3, n)).astype(ml_dtypes.bfloat16).view(np.uint16)
+    bits[:, ::2] = usual[:, ::2]
+    # A product that is a tie, and a summand far below it that decides; subnormal and infinite sums; NaN.
+    special = [(1.0078125, 1.0078125, 2.0**-60), (1.0078125, 1.5, -(2.0**-100)), (2.0**-70, 2.0**-62, 2.0**-133)]
+    special += [(2.0**64, 2.0**63, 2.0**127), (np.inf, 0.0, 1.0), (np.nan, 1.0, 1.0), (1.0, 1.0, -np.inf)]
+    a, b, c = bits.view(ml_dtypes.bfloat16)
+    for i, (x, y, z) in enumerate(special):
+        a[i], b[i], c[i] = x, y, z
+    wide = rng.integers(0, 2**32, n, np.uint32)
+    wide[:6] = 0x7F800001, 0xFF800001, 0x7FFFFFFF, 0xFFFFFFFF, 0x7F7FFFFF, 0x3F808000
+    function = backend.device.load(backend.compiler.compile(prelude() + body, "once", CompileOptions()))
+    given = [a, b, c, wide.view(np.float32), *np.full((3, n), 0xABCD, np.uint16).view(ml_dtypes.bfloat16)]
+    buffers = [backend.device.allocate(array.nbytes) for array in given]
+    for buffer, array in zip(buffers, given, strict=True):
+        buffer.write(np.ascontiguousarray(array))
+    function.launch(LaunchShape((n // 64, 1, 1), (64, 1, 1)), buffers)
+    found = [np.empty(n, ml_dtypes.bfloat16) for _ in range(3)]
+    for buffer, array in zip(buffers[4:], found, strict=True):
+        buffer.read(array)
+    fused, sums, narrow = found
+    for i in range(n):
+        x, y, z = (float(array[i]) for array in (a, b, c))
+        for got, terms in ((fused[i], (x, y, z)), (sums[i], (x, 1.0, z))):
+            p, q, r = terms
+            with np.errstate(all="ignore"):
+                is_special = not np.isfinite([p, q, r]).all()
+                expected = (
+                    np.array(p * q + r).astype(ml_dtypes.bfloat16)
+                    if is_special
+                    else exactly_rounded(Fraction(p) * Fraction(q) + Fraction(r))
+                )
+            if np.isnan(float(expected)):
+                assert np.isnan(float(got)), terms
+            elif is_special or float(expected) != 0 or Fraction(p) * Fraction(q) + Fraction(r) != 0:
+                assert got.view(np.uint16) == expected.view(np.uint16), (terms, got, expected)
+            else:
+                assert float(got) == 0, terms
+    # NaN keeps its sign and the leading bits of its payload, and is quiet.
+    is_nan = np.isnan(wide.view(np.float32))
+    payload = ((wide >> 16) | 0x40).astype(np.uint16)
+    assert (narrow.view(np.uint16)[is_nan] == payload[is_nan]).all()
+    assert is_nan.sum() >= 4
+    for got, value in zip(narrow[~is_nan], wide.view(np.float32)[~is_nan], strict=True):
+        expected = (
+            np.array(value).astype(ml_dtypes.bfloat16) if np.isinf(value) else exactly_rounded(Fraction(float(value)))
+        )
+        assert float(got) == float(expected)
+
+
+@needs_device
+@pytest.mark.parametrize("kind", ["half", "bfloat16", "fp8_e4m3"])
+def test_a_long_chain_of_roundings_in_a_loop_compiles(backend: OpenclBackend, kind: str) -> None:
+    steps = "sum = fma(x[i + k], y, sum); sum = sum * y + x[k];\n" * 40
+    body = f"""
+    extern "C" __global__ void chain(const {kind}* x, {kind}* z, {kind} y, int n) {{
+        const int i = threadIdx.x;
+        {kind} sum = x[i];
+        for (int k = 0; k < n; ++k) {{ {steps} }}
+        z[i] = sum;
+    }}
+    """
+    assert backend.compiler.compile(prelude() + body, "chain", CompileOptions(timeout_s=60.0)).image
+
+
+@needs_device
+def test_a_device_is_woken_without_a_word_and_soon(recwarn: pytest.WarningsRecorder) -> None:
+    device = OpenclBackend().device
+    device.wake()
+    start = time.monotonic()
+    device.wake()
+    assert time.monotonic() - start < 2
+    assert not recwarn.list

@@ -153,6 +153,33 @@ def test_idle_process_that_was_killed_is_replaced(compiler):
     assert process_of(compiler.compile("a", "f", [], 30)[0]) != before
 
 
+def test_processes_that_are_expected_start_before_they_are_needed(compiler):
+    compiler.expect(2)
+    expected = {child.process_id for child in compiler._starting}
+    with ThreadPoolExecutor(2) as pool:
+        codes = list(pool.map(lambda i: compiler.compile(str(i), "f", [], 30)[0], range(8)))
+    assert len(expected) == 2
+    assert set(map(process_of, codes)) <= expected
+    compiler.expect(2)
+    assert not {child.process_id for child in compiler._starting} - expected
+    compiler.expect(3)
+    (third,) = {child.process_id for child in compiler._starting} - expected
+    compiler.close()
+    assert not any(map(is_running, {*expected, third}))
+    assert process_of(compiler.compile("a", "f", [], 30)[0]) not in expected
+
+
+def test_a_pause_holds_up_compilations_and_does_not_count(compiler):
+    compiler.expect(1)
+    with ThreadPoolExecutor(1) as pool:
+        with compiler.paused():
+            compiling = pool.submit(compiler.compile, "a", "f", [], 4.0)
+            time.sleep(5.0)
+            assert not compiling.done()
+            assert not compiler._idle
+        assert compiling.result()[0].startswith(b"code of a by ")
+
+
 def test_close_ends_the_processes(compiler):
     pid = process_of(compiler.compile("a", "f", [], 30)[0])
     compiler.close()

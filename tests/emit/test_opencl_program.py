@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -83,3 +85,48 @@ def test_all_launches_of_a_run(steps: int, tmp_path: Path) -> None:
     run_program(program, tmp_path / "in", tmp_path / "out")
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["v.f64"]
     np.testing.assert_allclose(np.fromfile(tmp_path / "out" / "v.f64"), stepped(u, steps), rtol=1e-14)
+
+
+@pytest.mark.skipif(any(Path("/etc/OpenCL/vendors").glob("*.icd")), reason="the system has drivers of its own")
+def test_without_a_driver_it_says_how_one_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program, _ = program_of(STEPPER, {}, tmp_path, STEPPER.resolve_sizes("default", {"steps": 4}))
+    library = os.environ.get("OCL_ICD_FILENAMES", "")
+
+    def run() -> subprocess.CompletedProcess[str]:
+        command = [program, tmp_path, tmp_path / "out"]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
+
+    for name in ("OCL_ICD_FILENAMES", "OCL_ICD_VENDORS"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    done = run()
+    assert done.returncode == 1
+    assert done.stderr.startswith(
+        "error: no OpenCL driver is found: clGetPlatformIDs: CL_PLATFORM_NOT_FOUND_KHR (-1001)"
+    )
+    (says,) = re.findall(r"^    export (.*)$", done.stderr, re.MULTILINE)
+    assert "libintelocl.so" in (tmp_path / "README.md").read_text()
+    if not library:
+        pytest.skip("Intel's driver is not the one of its wheel")
+    for name, _, value in (word.partition("=") for word in says.split()):
+        assert value == "/path/to/lib/libintelocl.so"
+        monkeypatch.setenv(name, library)
+    # The driver is found as it says; what is missing now is the input.
+    assert "u.f64" in run().stderr
+    monkeypatch.setenv("MPTUNE_OPENCL_DEVICE", "no such")
+    assert re.match(
+        r"error: no OpenCL device is called no such \(MPTUNE_OPENCL_DEVICE\); there are\n    .*Intel", run().stderr
+    )
+
+
+def test_an_error_of_the_driver_has_its_number_and_name(tmp_path: Path) -> None:
+    program, _ = program_of(STEPPER, {}, tmp_path, STEPPER.resolve_sizes("default", {"steps": 4}))
+    source = next(tmp_path.glob("*.cl"))
+
+    def says() -> str:
+        command = [program, tmp_path, tmp_path / "out"]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=200).stderr
+
+    source.write_text(text := source.read_text() + "no declaration\n")
+    assert says().startswith("error: the driver rejected the source: clBuildProgram: CL_BUILD_PROGRAM_FAILURE (-11)\n")
+    source.write_text(text.replace("no declaration", "").replace("step", "another"))
+    assert says() == "error: clCreateKernel: CL_INVALID_KERNEL_NAME (-46)\n"

@@ -199,7 +199,9 @@ FREE = {"m": "sizes.m", "n": "sizes.n"}
         ("n % block == 0", "(detail::floor_mod(sizes.n, 32LL) == 0LL)"),
         ("block <= n <= 4096", "((32LL <= sizes.n) && (sizes.n <= 4096LL))"),
         ("not n % 4 or m in (1, 2)", "((!detail::floor_mod(sizes.n, 4LL)) || (sizes.m == 1LL || sizes.m == 2LL))"),
-        ("kind != 'double' and n > m", "(0LL && (sizes.n > sizes.m))"),
+        ("kind != 'double' and n > m", "0LL"),
+        ("block == 16 or n > m or m == 3", "((sizes.n > sizes.m) || (sizes.m == 3LL))"),
+        ("block == 32 and n > m", "(sizes.n > sizes.m)"),
         ("sizeof(kind) * n < 100", "((8LL * sizes.n) < 100LL)"),
         ("(2 if n > 3 or m else 1) < block", "((((sizes.n > 3LL) || sizes.m) ? 2LL : 1LL) < 32LL)"),
     ],
@@ -210,6 +212,11 @@ def test_constraints_as_a_launch_has_to_satisfy_them(constraint: str, cpp: str) 
     found, uncovered = conditions(kernel, kernel.configuration({}), kernel.resolve_sizes(), FREE)
     assert [(c.text, c.cpp) for c in found] == [(constraint, cpp)]
     assert not uncovered
+
+
+def test_what_holds_at_all_sizes_is_no_condition() -> None:
+    kernel = _kernel("", parameters=[OrdinalParameter("block", [32])], constraints=["block == 32 or n > m"])
+    assert conditions(kernel, kernel.configuration({}), kernel.resolve_sizes(), FREE) == ([], frozenset())
 
 
 @pytest.mark.parametrize(

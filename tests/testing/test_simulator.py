@@ -15,11 +15,11 @@ from mptune.backends.base import Binary
 from mptune.backends.cuda import CudaBackend
 from mptune.backends.gpu import GpuBuffer
 from mptune.backends.hip import HipBackend
-from mptune.errors import LaunchError, OutOfMemoryError
+from mptune.errors import CompileError, LaunchError, MptuneError, OutOfMemoryError
 from mptune.kernel import LaunchShape
 from mptune.testing.backends import source_of
 from mptune.testing.simulator import Misuse
-from mptune.testing.simulator.compiler import compile_source
+from mptune.testing.simulator.compiler import compile_source, static_shared_bytes
 from mptune.testing.simulator.cuda import Driver, Runtime
 from mptune.testing.simulator.cupy import CupyEvent, CupyStream, SimulatedCupy, _RawKernel
 from mptune.testing.simulator.hip import SimulatedHip
@@ -34,6 +34,12 @@ extern "C" __global__ void axpy(const float* x, float* y, const float a, const i
     if (i < n) y[i] = a * x[i] + y[i];
 }
 """
+
+
+def shared_body(nbytes):
+    """Return a kernel that declares so much shared memory."""
+    declared = f"__shared__ double shared[{nbytes // 8}];\n    shared[threadIdx.x] = a;"
+    return BODY.replace("const int i =", f"{declared}\n    const int i =")
 
 
 @pytest.fixture(scope="module")
@@ -184,6 +190,50 @@ class TestRefusals:
             driver.launch(function._function, shape, ctypes.addressof(pointers))
         del values
         assert backend.device.is_usable()
+
+    def test_blocks_above_the_launch_bounds_of_a_kernel(self, backend):
+        body = BODY.replace("void axpy", "void __launch_bounds__(2 * (16 + 16), 4) axpy")
+        function = backend.device.load(Binary("axpy", compile_source(source_of("axpy", body), ())))
+        x, y = (buffer_of(backend, np.zeros(50, np.float32)) for _ in range(2))
+        arguments = [x, y, np.float32(1), np.int32(50)]
+        function.launch(SHAPE, arguments)
+        above = LaunchShape((1, 1, 1), (65, 1, 1))
+        with pytest.raises(LaunchError, match="axpy takes at most 64 threads in a block"):
+            function.launch(above, arguments)
+        pointers, values = pack_arguments("axpy", arguments, GpuBuffer)
+        with pytest.raises(LaunchError, match=r"CUDA_ERROR_INVALID_VALUE|hipErrorInvalidValue"):
+            function._driver.launch(function._function, above, ctypes.addressof(pointers))
+        del values
+
+    @pytest.mark.parametrize(
+        ("option", "most"), [("--gpu-architecture=sm_90", 48 << 10), ("--offload-arch=gfx90a", 64 << 10)]
+    )
+    def test_kernels_that_declare_too_much_shared_memory(self, option, most):
+        def image(nbytes):
+            return compile_source(source_of("axpy", shared_body(nbytes)), (option,))
+
+        assert static_shared_bytes(image(most), "axpy") == most
+        with pytest.raises(CompileError, match=f"axpy uses too much shared data .{most + 8} bytes, {most} at most"):
+            image(most + 8)
+
+    def test_what_a_kernel_declares_counts_with_what_a_launch_asks_for(self, backend):
+        function = backend.device.load(Binary("axpy", compile_source(source_of("axpy", shared_body(40 << 10)), ())))
+        x, y = (buffer_of(backend, np.zeros(50, np.float32)) for _ in range(2))
+        most = backend.device.describe().limits["max_shared_bytes"] - (40 << 10)
+        arguments = [x, y, np.float32(1), np.int32(50)]
+        function.launch(LaunchShape((1, 1, 1), (64, 1, 1), most), arguments)
+        with pytest.raises(LaunchError, match=r"CUDA_ERROR_INVALID_VALUE|hipErrorInvalidValue"):
+            function.launch(LaunchShape((1, 1, 1), (64, 1, 1), most + 1), arguments)
+
+    def test_registers_cannot_be_asked_for(self, backend, driver, function):
+        asked = (
+            lambda: driver._driver.funcGetAttribute(4, function._function),
+            lambda: driver._hip.hipFuncGetAttribute(4, function._function),
+        )
+        with pytest.raises(Misuse, match="a simulated one has no registers and no local memory"):
+            asked[isinstance(backend, HipBackend)]()
+        with pytest.raises(MptuneError, match=r"does not say how many registers|has no metadata"):
+            backend.compiler.resources(Binary("axpy", compile_source(source_of("axpy", BODY), ())))
 
     def test_more_memory_than_there_is(self, backend):
         with pytest.raises(OutOfMemoryError, match="2147483648 bytes were asked for"):

@@ -14,7 +14,8 @@ What mptune does is what it does on a device: its compiler processes, its worker
 - What a real device would not notice, or not at once, is a :class:`Misuse`: memory, modules and handles that were given
   back or are something else, copies beyond an allocation, arguments that are none of the kernel's.
 
-Times are made up: the same for the same launch, longer with more memory and more threads.
+Times are made up: the same for the same launch, longer with more memory and more threads. The names of the devices say
+so (:data:`MADE_UP`).
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from typing import Final
 
 from mptune.backends.host_compiler import find_compiler
 from mptune.backends.processor import processor
-from mptune.testing.simulator.device import Failure, Misuse, SimulatedDevice
+from mptune.testing.simulator.device import MADE_UP, Failure, Misuse, SimulatedDevice
 
-__all__ = ["Failure", "Misuse", "SimulatedDevice", "environment"]
+__all__ = ["MADE_UP", "Failure", "Misuse", "SimulatedDevice", "environment"]
 
 #: Where the libraries are looked for.
 _LIBRARIES: Final = (

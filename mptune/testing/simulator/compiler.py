@@ -11,20 +11,25 @@ from typing import Final
 from mptune.backends.base import CompileOptions
 from mptune.backends.host_compiler import HostCompiler
 from mptune.errors import CompileError
+from mptune.resources.elf import STT_TLS, sections, symbols
 
-__all__ = ["compile_source"]
+__all__ = ["SHARED_BYTES", "compile_source", "static_shared_bytes"]
 
-_BOUNDS: Final = r"(?:__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)\s*)?"
+_BOUNDS: Final = r"(?:__launch_bounds__\s*\(((?:[^()]|\([^()]*\))*)\)\s*)?"
 _KERNEL: Final = re.compile(rf'extern\s+"C"\s+__global__\s+{_BOUNDS}void\s+{_BOUNDS}(\w+)\s*\(')
 _COMMENT: Final = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _ENTRY: Final = re.compile(r"^MPTUNE_HOST_ENTRY\((\w+)", re.MULTILINE)
-_ARCHITECTURE: Final = re.compile(r"--gpu-architecture=sm_\d+[af]?|--offload-arch=gfx[0-9a-f]+")
+_ARCHITECTURE: Final = re.compile(r"--gpu-architecture=sm_\d+[af]?|--offload-arch=(gfx[0-9a-f]+)")
+#: Threads of a block where a kernel has no ``__launch_bounds__``.
+_THREADS: Final = 1024
+#: Shared memory of a block, in CUDA and in HIP, unless its kernel has asked for more.
+SHARED_BYTES: Final = {"cuda": 48 << 10, "hip": 64 << 10}
 #: What vendors' compilers take and a library for the processor does not need.
 _IGNORED: Final = ("--std=c++17", "-std=c++17", "-O3")
 _TIMEOUT_S: Final = 600.0
 #: Lets every kernel be launched; the source has an entry for the host, which says whether there are barriers.
 _ENTRIES: Final = """
-#define SIMULATED(name)                                                                                             \\
+#define SIMULATED(name, ...)                                                                                        \\
     namespace mptune_host {                                                                                         \\
     namespace simulated_##name {                                                                                    \\
     constexpr decltype(&::name) signature = nullptr;                                                                \\
@@ -43,6 +48,9 @@ _ENTRIES: Final = """
     }                                                                                                               \\
     extern "C" __attribute__((visibility("default"))) unsigned simulated_describe_##name(int* codes) {              \\
         return mptune_host::describe(mptune_host::simulated_##name::launched, codes);                               \\
+    }                                                                                                               \\
+    extern "C" {                                                                                                    \\
+    __attribute__((visibility("default"))) unsigned simulated_bounds_##name[] = {__VA_ARGS__};                      \\
     }
 """
 
@@ -51,21 +59,42 @@ def compile_source(source: str, options: Sequence[str]) -> bytes:
     """Return the image of a source that is complete with mptune's prelude.
 
     Raises:
-        CompileError: the source or an option is rejected.
+        CompileError: the source or an option is rejected, or a kernel declares more shared memory than there is.
     """
     flags = [option for option in options if option not in _IGNORED and not _ARCHITECTURE.fullmatch(option)]
+    amd = [match[1] for match in map(_ARCHITECTURE.fullmatch, options) if match and match[1]]
+    # By the macro of its architecture sources tell which matrix units an AMD device has.
+    flags += [f"-D__{name}__" for name in amd]
     if unknown := [flag for flag in flags if not flag.startswith(("-D", "-I"))]:
         raise CompileError(f"error: unrecognized option {unknown[0]}")
     entered = _ENTRY.findall(source)
     # One with an entry may have a name that a macro makes.
-    kernels = list(dict.fromkeys([*entered, *_KERNEL.findall(_COMMENT.sub("", source))]))
+    found = _KERNEL.findall(_COMMENT.sub("", source))
+    bounds = {name: before or after or _THREADS for before, after, name in found}
+    kernels = list(dict.fromkeys([*entered, *bounds]))
     entry = "" if entered or not kernels else f"MPTUNE_HOST_ENTRY({kernels[0]})\n"
-    text = f"{source}\n{entry}{_ENTRIES}{''.join(f'SIMULATED({name})' for name in kernels)}\n"
+    launched = "".join(f"SIMULATED({name}, {bounds.get(name, _THREADS)})\n" for name in kernels)
+    text = f"{source}\n{entry}{_ENTRIES}{launched}"
     compiled = HostCompiler().compile(
         text, kernels[0] if kernels else "a source", CompileOptions(flags=("-O1", *flags), timeout_s=_TIMEOUT_S)
     )
     image: bytes = compiled.image
+    most = SHARED_BYTES["hip" if amd else "cuda"]
+    for name in kernels:
+        if (nbytes := static_shared_bytes(image, name)) > most:
+            raise CompileError(f"error: {name} uses too much shared data ({nbytes} bytes, {most} at most)")
     return image
+
+
+def static_shared_bytes(image: bytes, function: str) -> int:
+    """Return the shared memory that a kernel declares itself; what the functions it calls declare is not counted.
+
+    Raises:
+        MptuneError: it is no complete image.
+    """
+    # Static variables of a function: each thread of the processor has its own, for the block that it runs.
+    own = f"_ZZ{len(function)}{function}E"
+    return sum(s.size for s in symbols(sections(image)) if s.kind == STT_TLS and s.name.startswith(own))
 
 
 def main(folder: Path) -> None:

@@ -13,7 +13,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
-from mptune.testing.simulator.device import Failure, SimulatedDevice
+from mptune.testing.simulator.device import MADE_UP, Failure, Misuse, SimulatedDevice
 
 __all__ = ["MAX_DYNAMIC_SHARED_SIZE_BYTES", "CUDADriverError", "CUDARuntimeError", "Driver", "Runtime", "raises"]
 
@@ -120,7 +120,8 @@ class Driver:
 
     @_driver
     def funcGetAttribute(self, attribute: int, f: intptr_t) -> int:
-        assert attribute == self.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
+        if attribute != self.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+            raise Misuse(f"attribute {attribute} of a function: a simulated one has no registers and no local memory")
         return self._device.max_threads(f)
 
     @_driver
@@ -196,7 +197,7 @@ class Runtime:
         assert device == 0
         limits = self._device.limits
         return {
-            "name": b"Simulated CUDA device",
+            "name": f"CUDA device ({MADE_UP})".encode(),
             "major": 9,
             "minor": 0,
             "totalGlobalMem": limits.memory_bytes,

@@ -15,11 +15,13 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from mptune.errors import MptuneError
 from mptune.processes import ChildEnded, PythonChild
-from mptune.resources.elf import sections
+from mptune.testing.simulator.compiler import SHARED_BYTES, static_shared_bytes
 from mptune.testing.simulator.process import ARENA, GUARD_BYTES
 
-__all__ = ["Event", "Failure", "Function", "Limits", "Misuse", "Module", "SimulatedDevice", "Stream"]
+__all__ = ["MADE_UP", "Event", "Failure", "Function", "Limits", "Misuse", "Module", "SimulatedDevice", "Stream"]
 
+#: In the names of devices, so that it is told wherever one is: in what commands print, in runs and in recordings.
+MADE_UP: Final = "simulated: times are made up"
 #: As of every allocation on a device.
 _ALIGNMENT: Final = 256
 #: What memory holds that nobody has written: as doubles and floats, huge and negative; no poison of mptune's.
@@ -48,8 +50,8 @@ class Limits:
     threads: int = 1024
     block: tuple[int, int, int] = (1024, 1024, 64)
     grid: tuple[int, int, int] = (2**31 - 1, 65535, 65535)
-    #: Dynamic shared memory of a block, and of a function that has asked for more.
-    shared_bytes: int = 48 << 10
+    #: Shared memory of a block, and of one whose function has asked for more.
+    shared_bytes: int = SHARED_BYTES["cuda"]
     most_shared_bytes: int = 227 << 10
 
 
@@ -73,17 +75,27 @@ class Module:
     """A loaded image, by its number in the device."""
 
     number: int
+    image: bytes
     symbols: dict[str, _Memory] = field(default_factory=dict)
     functions: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
 class Function:
-    """A kernel: the bytes of its parameters, negative for a pointer, and how much shared memory it may have."""
+    """A kernel.
+
+    Attributes:
+        codes: the bytes of its parameters, negative for a pointer.
+        threads: of a block at most.
+        static_bytes: shared memory that it declares.
+        shared_bytes: shared memory that it may have in all.
+    """
 
     module: Module
     name: str
     codes: Sequence[int]
+    threads: int
+    static_bytes: int
     shared_bytes: int
 
 
@@ -238,13 +250,13 @@ class SimulatedDevice:
         """Return a new module."""
         self._begin("load", len(image))
         try:
-            sections(image)  # the loader of the system does not look whether there is all of it
+            static_shared_bytes(image, "")  # the loader of the system does not look whether there is all of it
             number = self._ask("load", image)
         except MptuneError:
             number = None
         if number is None:
             raise Failure("invalid image")
-        return self._new(Module(number))
+        return self._new(Module(number, image))
 
     def unload(self, module: int) -> None:
         """End a module, its functions and its variables."""
@@ -258,10 +270,14 @@ class SimulatedDevice:
         """Return a new handle of a function."""
         self._begin("function", module, name)
         found = self.get(module, Module)
-        codes = self._ask("describe", found.number, name)
-        if codes is None:
+        described = self._ask("describe", found.number, name)
+        if described is None:
             raise Failure("not found")
-        handle = self._new(Function(found, name, codes, self.limits.shared_bytes))
+        codes, threads = described
+        declared = static_shared_bytes(found.image, name)
+        handle = self._new(
+            Function(found, name, codes, min(threads, self.limits.threads), declared, self.limits.shared_bytes)
+        )
         found.functions.append(handle)
         return handle
 
@@ -279,15 +295,15 @@ class SimulatedDevice:
     def max_threads(self, function: int) -> int:
         """Return the threads of the largest block of a function."""
         self._begin("max_threads", function)
-        self.get(function, Function)
-        return self.limits.threads
+        return self.get(function, Function).threads
 
     def allow_shared(self, function: int, nbytes: int) -> None:
         """Let a function have more dynamic shared memory than others."""
         self._begin("allow_shared", function, nbytes)
-        if not 0 <= nbytes <= self.limits.most_shared_bytes:
+        found = self.get(function, Function)
+        if not 0 <= nbytes <= self.limits.most_shared_bytes - found.static_bytes:
             raise Failure("invalid value")
-        self.get(function, Function).shared_bytes = max(nbytes, self.limits.shared_bytes)
+        found.shared_bytes = max(nbytes + found.static_bytes, self.limits.shared_bytes)
 
     def launch(
         self, function: int, grid: Sequence[int], block: Sequence[int], shared_bytes: int, stream: int, arguments: int
@@ -295,7 +311,8 @@ class SimulatedDevice:
         """Run a grid, when somebody waits for it; ``arguments`` is the address of an array of pointers to values."""
         limits, found = self.limits, self.get(function, Function)
         fits = all(1 <= e <= most for e, most in zip((*grid, *block), (*limits.grid, *limits.block), strict=True))
-        if not fits or math.prod(block) > limits.threads or not 0 <= shared_bytes <= found.shared_bytes:
+        fits = fits and math.prod(block) <= found.threads
+        if not fits or not 0 <= shared_bytes <= found.shared_bytes - found.static_bytes:
             self._begin("launch", found.name, grid, block, shared_bytes)
             raise Failure("invalid value")
         values, nbytes = self._values(found, arguments)

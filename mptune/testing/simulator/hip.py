@@ -14,12 +14,16 @@ import types
 from collections.abc import Callable
 from typing import Any, Final
 
-from mptune.testing.simulator.device import Event, Failure, Limits, Misuse, SimulatedDevice, Stream
+from mptune.testing.simulator.compiler import SHARED_BYTES
+from mptune.testing.simulator.device import MADE_UP, Event, Failure, Limits, Misuse, SimulatedDevice, Stream
 
 __all__ = ["SimulatedHip", "hipError_t", "hipMemcpyKind"]
 
 LIMITS: Final = Limits(
-    *(1 << 30, 1024, (1024, 1024, 1024), (2**31 - 1, 65536, 65536)), shared_bytes=64 << 10, most_shared_bytes=64 << 10
+    block=(1024, 1024, 1024),
+    grid=(2**31 - 1, 65536, 65536),
+    shared_bytes=SHARED_BYTES["hip"],
+    most_shared_bytes=SHARED_BYTES["hip"],
 )
 
 
@@ -52,7 +56,7 @@ class hipFunction_attribute(enum.IntEnum):
 class hipDeviceProp_t:
     """What is known of a device."""
 
-    name, gcnArchName = "Simulated HIP device", "gfx90a:sramecc+:xnack-"
+    name, gcnArchName = f"HIP device ({MADE_UP})", "gfx90a:sramecc+:xnack-"
     totalGlobalMem, maxThreadsPerBlock, sharedMemPerBlock = LIMITS.memory_bytes, LIMITS.threads, LIMITS.shared_bytes
     maxThreadsDim, maxGridSize = list(LIMITS.block), list(LIMITS.grid)
     totalConstMem, regsPerBlock, warpSize, multiProcessorCount, l2CacheSize = 2**31 - 1, 65536, 64, 2, 1 << 20
@@ -186,7 +190,8 @@ class SimulatedHip:
 
     @_hip
     def hipFuncGetAttribute(self, attrib: int, hfunc: _Pointer) -> int:
-        assert attrib == hipFunction_attribute.HIP_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
+        if attrib != hipFunction_attribute.HIP_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+            raise Misuse(f"attribute {attrib} of a function: a simulated one has no registers and no local memory")
         return self.device.max_threads(int(hfunc))
 
     @_hip

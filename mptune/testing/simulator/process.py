@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from mptune.processes import Channel
+from mptune.resources.elf import STT_OBJECT
 
 __all__ = ["ARENA", "GUARD_BYTES", "serve"]
 
@@ -23,7 +24,6 @@ GUARD_BYTES: Final = 1 << 32
 _MAP_FIXED_NOREPLACE: Final = 0x100000
 _MOST_PARAMETERS: Final = 256
 _RTLD_DL_SYMENT: Final = 1
-_STT_OBJECT: Final = 1
 #: As long as the longest scalar, and aligned for it.
 _SLOT: Final = 16
 
@@ -84,14 +84,18 @@ class _Device:
                 return None
         return len(self._modules) - 1
 
-    def describe(self, module: int, function: str) -> list[int] | None:
-        """Return the bytes of each parameter, negative for a pointer; None if there is no such function."""
+    def describe(self, module: int, function: str) -> tuple[list[int], int] | None:
+        """Return the bytes of each parameter, negative for a pointer, and the threads of a block at most.
+
+        None if there is no such function.
+        """
         try:
             describe = self._modules[module][f"simulated_describe_{function}"]
         except AttributeError:
             return None
         codes = (ctypes.c_int * _MOST_PARAMETERS)()
-        return list(codes[: describe(codes)])
+        threads = ctypes.c_uint.in_dll(self._modules[module], f"simulated_bounds_{function}")
+        return list(codes[: describe(codes)]), int(threads.value)
 
     def symbol(self, module: int, name: str) -> tuple[int, int] | None:
         """Return address and size of a variable; None if there is none."""
@@ -101,7 +105,7 @@ class _Device:
             return None
         origin, symbol = _Origin(), ctypes.POINTER(_Symbol)()
         self._c.dladdr1(ctypes.c_void_p(address), ctypes.byref(origin), ctypes.byref(symbol), _RTLD_DL_SYMENT)
-        is_variable = symbol.contents.info % 16 == _STT_OBJECT
+        is_variable = symbol.contents.info % 16 == STT_OBJECT
         return (address, int(symbol.contents.size)) if is_variable else None
 
     def read(self, address: int, nbytes: int) -> bytes:
@@ -125,6 +129,7 @@ class _Device:
         )
         first = ctypes.addressof(slots)
         pointers = (ctypes.c_void_p * len(values))(*range(first, first + len(slots), _SLOT))
+        self._modules[module].mptune_poison()
         launch = self._modules[module][f"simulated_launch_{function}"]
         launch.restype = ctypes.c_longlong
         extents = ctypes.c_uint * 3
