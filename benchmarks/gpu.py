@@ -3,20 +3,26 @@
     python benchmarks/gpu.py [--sections axpy,gemm,...] [--backend auto] [--time-limit 450] [--output FILE.md]
     python benchmarks/gpu.py --plan 30
     python benchmarks/gpu.py --merge ELSEWHERE.json
+    python benchmarks/gpu.py --compile sm_90 [--plan 30]
 
 Each section takes at most --time-limit seconds. They run in this order:
 
     axpy    share of the device's copy bandwidth by precision
-    gemm    against cuBLAS, with and without double buffering and prefetch
+    gemm    against cuBLAS, with double buffering and prefetch, without, and by matrix units
     peer    evaluations per second beside Kernel Tuner (needs ``mptune[benchmarks]``)
     spaces  whole search spaces, their fronts and speedups relative to fp64 (Heldens 2026, Figs. 2 and 3)
     energy  time and energy by accuracy (Heldens 2026, Fig. 12)
 
 ``--plan MINUTES`` shares out that much time: first the tests that need a device, then the sections, what matters most
-first. The figures are stored beside the page as JSON, after each section. A run replaces only the sections it measured,
-so they can be measured one by one; ``--merge`` adds those of another run's file, such as one of another machine.
-Recorded spaces are written to --data; ``spaces`` keeps its progress in --work and continues from there. A section
-without figures shows the command that measures it. ``--placeholder`` only writes the page.
+first. The figures are stored beside the page as JSON, after each part of a section, so that what ends the benchmark
+early takes little with it. A run replaces only the sections it measured, so they can be measured one by one;
+``--merge`` adds those of another run's file, such as one of another machine. A section that lacks a library says so and
+is skipped. Recorded spaces are written to --data; ``spaces`` keeps its progress in --work and continues from there. A
+section without figures shows the command that measures it. ``--placeholder`` only writes the page.
+
+``--compile`` needs no device: what the sections begin with is compiled into the cache of binaries, the folder
+``$MPTUNE_CACHE_DIR``, to be taken to a device whose compiler is of the same version. The same command goes on after
+``--time-limit``.
 """
 
 from __future__ import annotations
@@ -28,7 +34,8 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -37,13 +44,18 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.gpu_sections import axpy, energy, gemm, peer, spaces  # noqa: E402
-from benchmarks.gpu_sections.section import Options, Section  # noqa: E402
+from benchmarks.gpu_sections.section import Options, Section, Source  # noqa: E402
 from benchmarks.kernels import THRESHOLDS  # noqa: E402
 from mptune import __version__  # noqa: E402
 from mptune.backends import BACKENDS, get_backend  # noqa: E402
-from mptune.errors import BackendUnavailableError, MptuneError, UnknownNameError  # noqa: E402
+from mptune.backends.base import CompileOptions  # noqa: E402
+from mptune.backends.processor import usable_cores  # noqa: E402
+from mptune.errors import BackendUnavailableError, CompileError, MptuneError, UnknownNameError  # noqa: E402
 from mptune.evaluators.devices import runnable_backend  # noqa: E402
+from mptune.folders import write_whole  # noqa: E402
+from mptune.rendering import render  # noqa: E402
 from mptune.run import json_document  # noqa: E402
+from mptune.testing.simulator import MADE_UP  # noqa: E402
 
 SECTIONS: Final[Mapping[str, Section]] = {
     section.name: section for section in (axpy.SECTION, gemm.SECTION, peer.SECTION, spaces.SECTION, energy.SECTION)
@@ -54,6 +66,9 @@ GPUS: Final = ("cuda", "hip")
 #: What of the time of --plan each part gets, in the order in which they run.
 DEVICE_TESTS: Final = 0.2
 PLAN: Final = {"gemm": 0.28, "axpy": 0.1, "peer": 0.1, "spaces": 0.18, "energy": 0.14}
+#: The sizes of gemm, where there is time for all, and in a plan: that of the target first.
+MATRICES: Final = "1024,2048,4096"
+PLAN_MATRICES: Final = "4096,1024"
 #: Named one by one: collecting all tests would take a good part of it.
 TESTS: Final = (
     *("backends/test_cuda.py", "backends/test_hip.py", "conformance/test_backend.py", "kernels/test_devices.py"),
@@ -79,21 +94,21 @@ def found_backend(name: str) -> str:
     raise BackendUnavailableError(f"no GPU is available; {'; '.join(reasons)}")
 
 
-def measured(section: Section, options: Options, time_limit_s: float) -> dict[str, Any]:
-    """Measure a section; return its figures with the device, date and command."""
+def measured(section: Section, options: Options, time_limit_s: float) -> Iterator[dict[str, Any]]:
+    """Measure a section; yield its figures so far with the device, date and command, the last time all of them."""
     device = get_backend(options.backend).describe()
     start = time.monotonic()
-    document = section.measure(options, start + time_limit_s)
-    return {
-        "command": options.command,
-        "date": datetime.now(UTC).date().isoformat(),
-        "device": device.name,
-        "architecture": device.architecture,
-        "versions": {"mptune": __version__, **device.versions},
-        "time_limit_s": time_limit_s,
-        "wall_s": round(time.monotonic() - start, 1),
-        **document,
-    }
+    for document in section.measure(options, start + time_limit_s):
+        yield {
+            "command": options.command,
+            "date": datetime.now(UTC).date().isoformat(),
+            "device": device.name,
+            "architecture": device.architecture,
+            "versions": {"mptune": __version__, **device.versions},
+            "time_limit_s": time_limit_s,
+            "wall_s": round(time.monotonic() - start, 1),
+            **document,
+        }
 
 
 # -- the page --------------------------------------------------------------------------------------
@@ -113,7 +128,7 @@ def page(documents: Mapping[str, Any]) -> str:
 
 def missing(name: str) -> list[str]:
     """Return the lines of a section that has not been measured."""
-    text = "Not measured: no GPU was available. On a machine with one, this fills the section:"
+    text = "Not measured. On a machine with a GPU, this fills the section:"
     return [text, "", f"    {command(name)}"]
 
 
@@ -131,8 +146,10 @@ def head(document: Mapping[str, Any]) -> list[str]:
         f"{document['device']} ({document['architecture']}); {versions}; {document['date']}.",
         "",
     ]
-    if not document["complete"]:
-        lines += [f"The time limit of {document['time_limit_s']:g} s ended it before everything was measured.", ""]
+    if "failure" in document:
+        lines += [f"It failed before everything was measured: {document['failure']}", ""]
+    elif not document["complete"]:
+        lines += [f"Not everything was measured within the time limit of {document['time_limit_s']:g} s.", ""]
     return lines
 
 
@@ -156,30 +173,73 @@ def stored(path: Path, *, must_exist: bool = False) -> dict[str, Any]:
 def write(path: Path, documents: Mapping[str, Any]) -> None:
     """Write the page, and the figures beside it if there are any."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page(documents), encoding="utf-8")
+    write_whole(path, page(documents).encode())
     if documents:
         text = json.dumps({"sections": documents}, separators=(",", ":"), allow_nan=False)
-        path.with_suffix(".json").write_text(f"{text}\n", encoding="utf-8")
+        write_whole(path.with_suffix(".json"), f"{text}\n".encode())
 
 
 # -- the command -----------------------------------------------------------------------------------
 
 
 def run(given: argparse.Namespace, options: Options, limits_s: Mapping[str, float]) -> int:
-    """Measure sections and write the page after each; if one fails, with whatever error, the others still run."""
+    """Measure sections, writing the page after each part; if one fails, with whatever error, the others still run.
+
+    Returns 0 if none failed and something was measured, else 2.
+    """
     documents = stored(given.output.with_suffix(".json"))
-    code = 0
+    failed, measures = False, False
     for name, limit_s in limits_s.items():
         print(f"{name}: for at most {limit_s:g} s", file=sys.stderr, flush=True)
+        document: dict[str, Any] = {}
         try:
-            documents[name] = json_document(measured(SECTIONS[name], options, limit_s))
+            for document in measured(SECTIONS[name], options, limit_s):
+                documents[name] = json_document(document)
+                write(given.output, documents)
         except Exception as error:
             what = str(error) if isinstance(error, MptuneError) else f"{type(error).__name__}: {error}"
-            print(f"error: section {name}: {what}", file=sys.stderr, flush=True)
-            code = 2
+            is_skipped = isinstance(error, BackendUnavailableError) and not document
+            print(
+                f"section {name}: skipped: {what}" if is_skipped else f"error: section {name}: {what}", file=sys.stderr
+            )
+            failed = failed or not is_skipped
+            if document:
+                documents[name] = json_document({**document, "failure": what})
+                write(given.output, documents)
+        if document:
+            measures = True
+            print("\n".join([*head(documents[name]), *SECTIONS[name].lines(documents[name])]), flush=True)
+    return 0 if measures and not failed else 2
+
+
+def compile_first(options: Options, names: Sequence[str], architecture: str, limit_s: float) -> int:
+    """Compile what sections begin with; return 0, or 2 if something fails to compile or there is not enough time."""
+    backend = get_backend(options.backend)
+    until = time.monotonic() + limit_s
+    flags = CompileOptions(architecture=architecture)
+
+    def message(source: Source) -> str:
+        kernel, sizes, configuration = source
+        if time.monotonic() >= until:
+            return "not compiled: the time is over"
+        try:
+            backend.compiler.compile(render(kernel, configuration, sizes), kernel.function, flags)
+        except CompileError as error:
+            return f"{kernel.name} at {configuration}: {str(error).splitlines()[0]}"
+        return ""
+
+    code = 0
+    for name in names:
+        begins = SECTIONS[name].begins
+        if begins is None:
             continue
-        write(given.output, documents)
-        print("\n".join([*head(documents[name]), *SECTIONS[name].lines(documents[name])]), flush=True)
+        with ThreadPoolExecutor(usable_cores()) as pool:
+            messages = list(pool.map(message, begins(options, backend.matrix_limits(architecture))))
+        failed = [text for text in messages if text]
+        print(f"{name}: {len(messages) - len(failed)} of {len(messages)} compiled for {architecture}", flush=True)
+        if failed:
+            print(f"error: section {name}: {failed[0]}", file=sys.stderr, flush=True)
+            code = 2
     return code
 
 
@@ -211,6 +271,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(page(documents), end="")
             return 0
         options = _options(given, text)
+        if given.compile:
+            return compile_first(options, [n for n in PLAN if n in names], given.compile, given.time_limit)
         if given.plan is None:
             return run(given, options, dict.fromkeys(names, given.time_limit))
         plan_s = {name: share * given.plan * 60 for name, share in PLAN.items() if name in names}
@@ -243,13 +305,18 @@ def _options(given: argparse.Namespace, text: str) -> Options:
             raise MptuneError(f"--{name} {getattr(given, name)}: expected at least 1")
     if given.seed < 0:
         raise MptuneError(f"--seed {given.seed}: expected a whole number from 0 on")
-    matrices = [part.strip() for part in given.matrices.split(",")]
+    shapes = given.matrices or (MATRICES if given.plan is None else PLAN_MATRICES)
+    matrices = [part.strip() for part in shapes.split(",")]
     if not all(part.isdecimal() and int(part) > 0 for part in matrices):
-        raise MptuneError(f"--matrices {given.matrices}: expected whole numbers above 0, separated by commas")
+        raise MptuneError(f"--matrices {shapes}: expected whole numbers above 0, separated by commas")
     kernels = _names(given.kernels, THRESHOLDS, "kernel")
-    backend = found_backend(given.backend)
-    if backend == "host" and given.output == OUTPUT:
-        raise MptuneError(f"--backend host is for trying out the sections: give another --output than {OUTPUT.name}")
+    if given.compile:  # what is compiled for need not be here
+        backend = "cuda" if given.backend == "auto" else given.backend
+    else:
+        backend = found_backend(given.backend)
+        if given.output == OUTPUT and (backend == "host" or MADE_UP in get_backend(backend).describe().name):
+            what = "--backend host" if backend == "host" else "a simulated device"
+            raise MptuneError(f"{what} is for trying out the sections: give another --output than {OUTPUT.name}")
     return Options(
         backend=backend,
         size=given.size,
@@ -292,6 +359,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE.json",
         help="add other runs' sections, measure nothing",
     )
+    parser.add_argument("--compile", metavar="ARCH", help="compile what sections begin with, measure nothing")
     parser.add_argument("--output", type=Path, default=OUTPUT, help="the page; the figures are stored beside it")
     parser.add_argument("--data", type=Path, default=FOLDER / "data", help="folder for recorded spaces")
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "gpu", help="folder for the progress of spaces")
@@ -299,7 +367,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--kernels", default="", help="kernels of spaces and energy, separated by commas [own for each]"
     )
-    parser.add_argument("--matrices", default="1024,2048,4096", help="M = N = K of gemm [1024,2048,4096]")
+    parser.add_argument("--matrices", help=f"M = N = K of gemm [{MATRICES}; in a plan {PLAN_MATRICES}]")
     parser.add_argument("--budget", type=int, default=100, help="evaluations of each tool in a round of peer [100]")
     parser.add_argument("--candidates", type=int, default=3, help="fastest of each kind, measured again [3]")
     parser.add_argument("--rounds", type=int, default=5, help="rounds in which the things compared take turns [5]")

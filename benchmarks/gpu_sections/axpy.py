@@ -1,20 +1,20 @@
 """The share of the device's copy bandwidth that axpy reaches in each precision.
 
-All blocks and vector widths are tried with x, y and a of one type. The fastest then take turns with copies of as many
-bytes within the device, each round with both.
+All blocks and vector widths are tried with x, y and a of one type, as far as there is time. The fastest then take turns
+with copies of as many bytes within the device, each round with both.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from benchmarks.gpu_sections.searching import described
-from benchmarks.gpu_sections.section import Options, Section, table
+from benchmarks.gpu_sections.section import Options, Section, Source, table
 from benchmarks.in_turn import Remeasured, measure_in_turn
 from mptune.backends import get_backend
 from mptune.backends.base import Backend
@@ -36,31 +36,57 @@ VISIT: Final = TimingPlan(warmups=1, min_repeats=5, max_repeats=15, relative_wid
 _LONG_S: Final = 0.05
 
 
-def measure(options: Options, until: float) -> dict[str, Any]:
+def measure(options: Options, until: float) -> Iterator[dict[str, Any]]:
     """Measure every precision."""
     kernel = load_kernel("axpy")
     sizes = kernel.resolve_sizes(options.size or "paper")
     backend = get_backend(options.backend)
     space = kernel.search_space(sizes, device_constraints(kernel, backend.device.constraints()))
     bench = Bench(kernel, sizes, backend, seed=options.seed)
-    rows = []
+    rows: list[dict[str, Any]] = []
+    document = {"sizes": dict(sizes), "on_host": backend.shares_memory}
     try:
-        for name in TYPES:
-            if time.monotonic() >= until:
+        for number, name in enumerate(TYPES):
+            now = time.monotonic()
+            if now >= until:
                 break
-            rows.append(_row(name, bench, backend, space, sizes, options))
+            ends = now + (until - now) / (len(TYPES) - number)
+            if row := _row(name, bench, backend, space, sizes, options, ends):
+                rows.append(row)
+                yield {**document, "rows": list(rows), "complete": False}
     finally:
         bench.close()
-    return {"sizes": dict(sizes), "on_host": backend.shares_memory, "rows": rows, "complete": len(rows) == len(TYPES)}
+    complete = len(rows) == len(TYPES) and all(row["tried"] == row["configurations"] for row in rows)
+    yield {**document, "rows": rows, "complete": complete}
+
+
+def begins(options: Options, limits: Sequence[str]) -> Iterator[Source]:
+    """Yield all configurations of every precision."""
+    kernel = load_kernel("axpy")
+    sizes = kernel.resolve_sizes(options.size or "paper")
+    space = kernel.search_space(sizes, device_constraints(kernel, limits))
+    for name in TYPES:
+        only = space.restrict({p: [name] for p in kernel.baseline_values()})
+        yield from ((kernel, sizes, c) for c in only.configurations(np.arange(only.size)))
 
 
 def _row(
-    name: str, bench: Bench, backend: Backend, space: SearchSpace, sizes: Sizes, options: Options
-) -> dict[str, Any]:
+    name: str, bench: Bench, backend: Backend, space: SearchSpace, sizes: Sizes, options: Options, until: float
+) -> dict[str, Any] | None:
+    """Return the figures of one precision; None if no configuration that was tried is valid."""
     kernel = bench.kernel
     only = space.restrict({p: [name] for p in kernel.baseline_values()})
-    qualified = _sorted(measure_in_turn(bench, only.configurations(np.arange(only.size)), 1, VISIT))
-    finalists: dict[Configuration, list[float]] = {c: [] for c, _ in qualified[: options.candidates]}
+    drawn = only.configurations(np.random.default_rng(options.seed).permutation(only.size))
+    tried = 0
+    measured: dict[Configuration, Remeasured] = {}
+    for configuration in drawn:
+        measured |= measure_in_turn(bench, [configuration], 1, VISIT)
+        tried += 1
+        if time.monotonic() >= until:
+            break
+    if not measured:
+        return None
+    finalists: dict[Configuration, list[float]] = {c: [] for c, _ in _sorted(measured)[: options.candidates]}
     traffic_bytes = kernel.work(next(iter(finalists)), sizes).traffic_bytes
     copies: list[float] = []
     for _ in range(options.rounds):
@@ -72,6 +98,8 @@ def _row(
     return {
         "type": name,
         "configuration": described(best),
+        "tried": tried,
+        "configurations": only.size,
         "traffic_bytes": traffic_bytes,
         "times_ms": finalists[best],
         "copies_bytes_per_s": copies,
@@ -146,4 +174,4 @@ def lines(document: Mapping[str, Any]) -> list[str]:
     ]
 
 
-SECTION: Final = Section("axpy", "axpy against copy bandwidth", measure, lines)
+SECTION: Final = Section("axpy", "axpy against copy bandwidth", measure, lines, begins)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -35,7 +35,7 @@ SEARCHING: Final = 0.5
 POINTS: Final = 8
 
 
-def measure(options: Options, until: float) -> dict[str, Any]:
+def measure(options: Options, until: float) -> Iterator[dict[str, Any]]:
     """Measure a kernel after another, each with an equal share of the time that is left."""
     names = options.kernels or KERNELS
     for name in names:
@@ -47,8 +47,9 @@ def measure(options: Options, until: float) -> dict[str, Any]:
         if now >= until:
             break
         found[name] = _kernel(load_kernel(name), options, now + (until - now) / (len(names) - number))
+        yield {"kernels": dict(found), "complete": False}
     complete = len(found) == len(names) and all(entry["complete"] for entry in found.values())
-    return {"kernels": found, "complete": complete}
+    yield {"kernels": found, "complete": complete}
 
 
 def _kernel(kernel: Kernel, options: Options, until: float) -> dict[str, Any]:

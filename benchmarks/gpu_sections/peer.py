@@ -12,9 +12,9 @@ import math
 import multiprocessing
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from benchmarks.gpu_sections.searching import described
 from benchmarks.gpu_sections.section import Options, Section, table
@@ -22,7 +22,7 @@ from benchmarks.in_turn import measure_in_turn
 from benchmarks.rates import COLUMNS, Outcome, columns_s, load_narrowed, require_kernel_tuner, run_kernel_tuner
 from benchmarks.rates import run_mptune as run_random
 from mptune.backends import get_backend
-from mptune.errors import MptuneError
+from mptune.errors import BackendUnavailableError, MptuneError
 from mptune.evaluators.bench import Bench
 from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Kernel, Sizes
@@ -35,10 +35,11 @@ TARGET: Final = 3.0
 KERNEL: Final = "axpy"
 TYPES: Final = {name: name for name in ("fp64", "fp32", "fp16")}
 OWN, PEER = "mptune", "Kernel Tuner"
+_Result = TypeVar("_Result")
 VISIT: Final = TimingPlan(warmups=1, min_repeats=10, max_repeats=30, relative_width=0.0, cap_s=0.1)
 
 
-def measure(options: Options, until: float) -> dict[str, Any]:
+def measure(options: Options, until: float) -> Iterator[dict[str, Any]]:
     """Run both tools in turn, for as many rounds as there is time for."""
     if options.backend != "cuda":
         raise MptuneError(
@@ -46,8 +47,15 @@ def measure(options: Options, until: float) -> dict[str, Any]:
             "benchmarks/throughput.py is its counterpart on the host"
         )
     require_kernel_tuner()
+    _alone(_require_device)
     kernel = load_narrowed(KERNEL, tuple(TYPES))
     sizes = kernel.resolve_sizes(options.size or "default")
+    document = {
+        "kernel": kernel.name,
+        "sizes": dict(sizes),
+        "configurations": kernel.search_space(sizes).size,
+        "budget": options.budget,
+    }
     rounds: list[dict[str, Outcome]] = []
     longest_s = 0.0
     # A round that has begun is finished, so none begins that would be too long.
@@ -55,31 +63,43 @@ def measure(options: Options, until: float) -> dict[str, Any]:
         start = time.monotonic()
         seed = options.seed + len(rounds)
         own = run_random(kernel, dict(sizes), options.budget, seed, None, options.backend)
-        peer = _run_peer_alone(dict(sizes), options.budget, seed)
+        peer = _alone(run_peer, dict(sizes), options.budget, seed)
         rounds.append({OWN: own, PEER: peer})
         longest_s = max(longest_s, time.monotonic() - start)
+        yield {**document, "rounds": _documents(rounds, {}), "complete": False}
     found_ms = _again(kernel, sizes, rounds, options)
-    return {
-        "kernel": kernel.name,
-        "sizes": dict(sizes),
-        "configurations": kernel.search_space(sizes).size,
-        "budget": options.budget,
-        "rounds": [{tool: _document(outcome, found_ms) for tool, outcome in turn.items()} for turn in rounds],
-        "complete": len(rounds) == options.rounds,
-    }
+    yield {**document, "rounds": _documents(rounds, found_ms), "complete": len(rounds) == options.rounds}
 
 
-def _run_peer_alone(sizes: Mapping[str, int], budget: int, seed: int) -> Outcome:
-    """Tune with Kernel Tuner in a process of its own.
+def _alone(function: Callable[..., _Result], *given: Any) -> _Result:
+    """Call a function that needs Kernel Tuner in a process of its own.
 
     Raises:
+        BackendUnavailableError: Kernel Tuner has no device here.
         MptuneError: it failed.
     """
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         try:
-            return pool.submit(run_peer, sizes, budget, seed).result()
+            return pool.submit(function, *given).result()
+        except MptuneError:
+            raise
         except Exception as error:  # whatever another tool fails with, the other sections go on
             raise MptuneError(f"Kernel Tuner failed: {type(error).__name__}: {error}") from error
+
+
+def _require_device() -> None:
+    """Look whether Kernel Tuner finds a device, before any time goes into rounds.
+
+    Raises:
+        BackendUnavailableError: it does not.
+    """
+    from kernel_tuner.backends.cupy import CupyFunctions
+
+    try:
+        CupyFunctions()
+    except Exception as error:
+        reason = f"Kernel Tuner does not run here through CuPy: {type(error).__name__}: {error}"
+        raise BackendUnavailableError(reason) from None
 
 
 def run_peer(sizes: Mapping[str, int], budget: int, seed: int) -> Outcome:
@@ -106,6 +126,12 @@ def peer_options(kernel: Kernel, sizes: Sizes) -> dict[str, Any]:
         "lang": "CUPY",
         "compiler_options": ["--std=c++17"],
     }
+
+
+def _documents(
+    rounds: Sequence[Mapping[str, Outcome]], found_ms: Mapping[Configuration, float]
+) -> list[dict[str, Any]]:
+    return [{tool: _document(outcome, found_ms) for tool, outcome in turn.items()} for turn in rounds]
 
 
 def _document(outcome: Outcome, found_ms: Mapping[Configuration, float]) -> dict[str, Any]:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Options", "Section", "table"]
+from mptune.kernel import Kernel, Sizes
+from mptune.space.configuration import Configuration
+
+__all__ = ["Options", "Section", "Source", "table"]
+
+#: What is compiled: a configuration of a kernel at some sizes.
+Source = tuple[Kernel, Sizes, Configuration]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +54,18 @@ class Section:
     Attributes:
         name: its name on the command line.
         title: its heading.
-        measure: takes the options and a deadline on the monotonic clock, in seconds; returns JSON values, of which
-            ``complete`` says whether there was time for everything.
-        lines: turns what ``measure`` returned into lines of Markdown.
+        measure: takes the options and a deadline on the monotonic clock, in seconds; yields what is measured so far as
+            JSON values, of which ``complete`` says whether it is everything, after each part and at the end.
+        lines: turns what ``measure`` yielded into lines of Markdown.
+        begins: takes the options and the limits that are known without a device; yields what is compiled first, for
+            ``--compile``. None where that is nothing worth it.
     """
 
     name: str
     title: str
-    measure: Callable[[Options, float], dict[str, Any]]
+    measure: Callable[[Options, float], Iterator[dict[str, Any]]]
     lines: Callable[[Mapping[str, Any]], list[str]]
+    begins: Callable[[Options, Sequence[str]], Iterator[Source]] | None = None
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:

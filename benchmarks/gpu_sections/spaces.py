@@ -11,13 +11,13 @@ import argparse
 import math
 import re
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from benchmarks.gpu_sections.searching import described, fastest
-from benchmarks.gpu_sections.section import Options, Section, table
+from benchmarks.gpu_sections.section import Options, Section, Source, table
 from benchmarks.kernels import LEVELS, THRESHOLDS
 from benchmarks.record import Task, notes, plan_task, save
 from benchmarks.record import measure as measure_pass
@@ -25,7 +25,11 @@ from mptune.backends import get_backend
 from mptune.backends.processor import usable_cores
 from mptune.kernel import Kernel
 from mptune.pareto import front
+from mptune.registry import load_kernel
 from mptune.results import Trial
+from mptune.space.configuration import Configuration
+from mptune.space.search_space import SearchSpace
+from mptune.tuner import device_constraints
 
 __all__ = ["SECTION", "summary"]
 
@@ -35,7 +39,7 @@ BASELINES: Final = 100
 _NOT_IN_NAMES: Final = re.compile("[^a-z0-9]+")
 
 
-def measure(options: Options, until: float) -> dict[str, Any]:
+def measure(options: Options, until: float) -> Iterator[dict[str, Any]]:
     """Record the spaces one by one; each gets an equal share of the time that is left."""
     names = options.kernels or KERNELS
     found = {}
@@ -44,8 +48,24 @@ def measure(options: Options, until: float) -> dict[str, Any]:
         if now >= until:
             break
         found[name] = _record(name, options, now + (until - now) / (len(names) - number))
+        yield {"kernels": dict(found), "complete": False}
     complete = all(entry["measured"] == entry["configurations"] for entry in found.values())
-    return {"kernels": found, "complete": complete and len(found) == len(names)}
+    yield {"kernels": found, "complete": complete and len(found) == len(names)}
+
+
+def begins(options: Options, limits: Sequence[str]) -> Iterator[Source]:
+    """Yield the baselines of every kernel, which are measured first."""
+    for name in options.kernels or KERNELS:
+        kernel = load_kernel(name)
+        sizes = kernel.resolve_sizes(options.size or "paper")
+        space = kernel.search_space(sizes, device_constraints(kernel, limits))
+        yield from ((kernel, sizes, configuration) for configuration in _baselines(kernel, space, options.seed))
+
+
+def _baselines(kernel: Kernel, space: SearchSpace, seed: int) -> Sequence[Configuration]:
+    """Return the baselines that are measured before the rest."""
+    baselines = space.restrict(kernel.baseline_values())
+    return baselines.configurations(baselines.sample(min(BASELINES, baselines.size), np.random.default_rng(seed)))
 
 
 def _record(name: str, options: Options, until: float) -> dict[str, Any]:
@@ -73,9 +93,7 @@ def _task(name: str, options: Options) -> Task:
         size=options.size or "paper", restrict={}, sample=None, seed=options.seed, backend=options.backend
     )
     task = plan_task(name, given, get_backend(options.backend).device.constraints())
-    baselines = task.space.restrict(task.kernel.baseline_values())
-    chosen = baselines.sample(min(BASELINES, baselines.size), np.random.default_rng(options.seed))
-    first = [task.space.index(configuration) for configuration in baselines.configurations(chosen)]
+    first = [task.space.index(each) for each in _baselines(task.kernel, task.space, options.seed)]
     order = dict.fromkeys((*(index for index in first if index is not None), *task.order))
     return Task(task.kernel, task.sizes, task.space, tuple(order), task.backend)
 
@@ -148,4 +166,4 @@ def _front_lines(name: str, entry: Mapping[str, Any], fp64_ms: float) -> list[st
     ]
 
 
-SECTION: Final = Section("spaces", "Speed against error over whole spaces", measure, lines)
+SECTION: Final = Section("spaces", "Speed against error over whole spaces", measure, lines, begins)

@@ -18,10 +18,13 @@ from mptune.precision import precision
 __all__ = ["Cublas"]
 
 #: The types of A and B, of C, and of the sums, by what the section calls the product.
+#: First what has a target: time may run out.
 TYPES: Final[Mapping[str, tuple[str, str]]] = {
-    "fp64": ("fp64", "fp64"),
     "fp32": ("fp32", "fp32"),
+    "TF32": ("fp32", "fp32"),
     "fp16": ("fp16", "fp32"),
+    "fp64": ("fp64", "fp64"),
+    "bf16": ("bf16", "fp32"),
 }
 _INSTALL: Final = "pip install nvidia-cublas"
 
@@ -29,8 +32,8 @@ _INSTALL: Final = "pip install nvidia-cublas"
 class Cublas:
     """Computes C = alpha A B + beta C; the matrices stay on the device.
 
-    fp32 is true fp32, not TF32, unless the environment asks cuBLAS for it. Products of fp16 are summed in fp32, as
-    tensor cores do.
+    fp32 is true fp32 unless the environment asks cuBLAS for TF32, as "TF32" does. Products of fp16 and bf16 are summed
+    in fp32, as tensor cores do.
 
     Args:
         data: inputs and reference of gemm.
@@ -57,9 +60,10 @@ class Cublas:
         self._reference = data.references["C"]
         inputs, result = TYPES[name]
         runtime = cupy.cuda.runtime
-        kinds = {"fp64": runtime.CUDA_R_64F, "fp32": runtime.CUDA_R_32F, "fp16": runtime.CUDA_R_16F}
-        self._kinds = kinds[inputs], kinds[result]
-        self._compute = cublas.CUBLAS_COMPUTE_64F if result == "fp64" else cublas.CUBLAS_COMPUTE_32F
+        kinds = {"fp64": "64F", "fp32": "32F", "fp16": "16F", "bf16": "16BF"}
+        self._kinds = tuple(getattr(runtime, f"CUDA_R_{kinds[kind]}") for kind in (inputs, result))
+        computed = {"fp64": "64F", "TF32": "32F_FAST_TF32"}.get(name, "32F")
+        self._compute = getattr(cublas, f"CUBLAS_COMPUTE_{computed}")
         self._a, self._b = (cupy.asarray(_typed(data, matrix, inputs)) for matrix in ("A", "B"))
         self._original = cupy.asarray(_typed(data, "C", result))
         self._c = self._original.copy()
@@ -109,5 +113,7 @@ class Cublas:
 
 
 def _typed(data: DataManager, matrix: str, name: str) -> NDArray[Any]:
+    """Return a matrix as the device has it; in bf16 as its bits, of which CuPy need not know more."""
     argument = next(a for a in data.kernel.arguments if a.name == matrix)
-    return data.typed(argument, precision(name))
+    typed = data.typed(argument, precision(name))
+    return typed.view(np.uint16) if name == "bf16" else typed

@@ -1,10 +1,11 @@
 """Conversion of fp64 data to a precision, with an account of what was lost, and the poison patterns.
 
-Large arrays are worked through piece by piece, so that no full temporary is needed.
+Large arrays are worked through in blocks, by all cores.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -13,12 +14,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from mptune.blocks import in_blocks
 from mptune.precision import PRECISIONS, WIDE, Precision
 
 __all__ = ["Loss", "convert", "pieces", "poison_margin", "poison_pattern", "poison_value", "poisoned", "still_poisoned"]
 
 #: Elements in a piece; its temporaries stay within a core's cache.
 PIECE: Final = 1 << 16
+#: Elements that a thread converts at a time: it makes several temporaries of so many, all of which fit its cache.
+_CONVERTED: Final = 1 << 18
 
 #: Quiet NaNs with a payload no arithmetic makes up by itself. E4M3 has one NaN only.
 _POISON_BITS: Final = MappingProxyType(
@@ -55,6 +59,17 @@ class Loss:
     largest: float = 0.0  #: largest magnitude among the values
     smallest: float = np.inf  #: smallest magnitude of a nonzero value, infinity if all are zero
 
+    def __add__(self, other: Loss) -> Loss:
+        """Return what both lost together."""
+        return Loss(
+            self.size + other.size,
+            self.infinite + other.infinite,
+            self.zero + other.zero,
+            self.subnormal + other.subnormal,
+            max(self.largest, other.largest),
+            min(self.smallest, other.smallest),
+        )
+
     def warnings(self, name: str, precision: Precision) -> tuple[str, ...]:
         """Say what was lost, in one sentence each for overflow and underflow."""
         found = []
@@ -81,19 +96,27 @@ def convert(values: NDArray[np.float64], precision: Precision) -> tuple[NDArray[
     if precision.dtype == values.dtype or precision is WIDE:
         return values.astype(precision.dtype, copy=False), Loss(size=values.size)
     result = np.empty(values.shape, precision.dtype)
-    infinite = zero = subnormal = 0
-    largest, smallest = 0.0, np.inf
-    for source, target in zip(pieces(values), pieces(result), strict=True):
-        target[:] = round_to(source, precision)
-        held = np.abs(target.astype(np.float64))
-        magnitude = np.abs(source)
-        nonzero = magnitude > 0
-        infinite += int(np.count_nonzero(~np.isfinite(held)))
-        zero += int(np.count_nonzero(nonzero & (held == 0)))
-        subnormal += int(np.count_nonzero((held > 0) & (held < precision.smallest_normal) & (held != magnitude)))
-        largest = max(largest, float(magnitude.max()))
-        smallest = min(smallest, float(magnitude.min(where=nonzero, initial=np.inf)))
-    return result, Loss(values.size, infinite, zero, subnormal, largest, smallest)
+    source, target = values.reshape(-1), result.reshape(-1)
+    losses = in_blocks(lambda part: _fill(target[part], source[part], precision), values.size, _CONVERTED)
+    return result, functools.reduce(Loss.__add__, losses, Loss())
+
+
+def _fill(target: NDArray[Any], source: NDArray[np.float64], precision: Precision) -> Loss:
+    """Write fp64 values to an array in a precision, and return what was lost."""
+    target[:] = round_to(source, precision)
+    magnitude = np.abs(source)
+    largest, smallest = float(magnitude.max()), float(magnitude.min())
+    if smallest == 0:
+        smallest = float(magnitude.min(where=magnitude > 0, initial=np.inf))
+    if largest <= precision.largest and smallest >= precision.smallest_normal:
+        return Loss(source.size, largest=largest, smallest=smallest)  # as nearly all data are
+    # Only what is out of the range can be lost; in most data that is little. NaN is not within it.
+    outside = np.flatnonzero(~((magnitude <= precision.largest) & (magnitude >= precision.smallest_normal)))
+    magnitude, held = magnitude[outside], np.abs(target[outside].astype(np.float64))
+    infinite = int(np.count_nonzero(~np.isfinite(held)))
+    zero = int(np.count_nonzero((magnitude > 0) & (held == 0)))
+    subnormal = int(np.count_nonzero((held > 0) & (held < precision.smallest_normal) & (held != magnitude)))
+    return Loss(source.size, infinite, zero, subnormal, largest, smallest)
 
 
 def round_to(values: NDArray[np.float64], precision: Precision) -> NDArray[Any]:
@@ -101,10 +124,11 @@ def round_to(values: NDArray[np.float64], precision: Precision) -> NDArray[Any]:
     if precision.is_traced:
         return round_to(values, PRECISIONS[precision.name]).astype(np.float64)
     with np.errstate(all="ignore"):
-        if precision is WIDE or precision.name in ("fp64", "fp32", "fp16"):
+        if precision is WIDE or precision.name in ("fp64", "fp32"):
             return values.astype(precision.dtype)
         # ml_dtypes converts fp64 by way of wider types and rounds at each step: 1 + 2^-8 + 2^-40 would become 1
-        # in bf16. What reaches it here has few enough digits already.
+        # in bf16. NumPy takes ten times as long for an fp16 that underflows. What reaches them here has few enough
+        # digits already.
         return _shortened(values, precision).astype(precision.dtype)
 
 

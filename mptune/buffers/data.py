@@ -11,7 +11,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.buffers.conversion import pieces, round_to
+from mptune.blocks import in_blocks
+from mptune.buffers.conversion import round_to
 from mptune.buffers.draws import FIRST, Draw
 from mptune.errors import KernelError, MptuneError, ReferenceDataError, UnknownNameError, did_you_mean
 from mptune.kernel import Argument, Role, Sizes, Tunable
@@ -292,11 +293,8 @@ def _as_declared(
 
 def _count_non_finite(array: NDArray[Any]) -> tuple[int, tuple[int, ...]]:
     """Return how many elements are NaN or infinite, and the index of the first (``()`` if there is none)."""
-    count, first, offset = 0, -1, 0
-    for piece in pieces(array):
-        bad = np.flatnonzero(~np.isfinite(piece))
-        if bad.size and not count:
-            first = offset + int(bad[0])
-        count += bad.size
-        offset += piece.size
-    return count, tuple(int(i) for i in np.unravel_index(first, array.shape)) if count else ()
+    flat = array.reshape(-1)
+    if all(in_blocks(lambda part: bool(np.isfinite(flat[part]).all()), flat.size)):
+        return 0, ()
+    bad = np.flatnonzero(~np.isfinite(flat))
+    return bad.size, tuple(int(i) for i in np.unravel_index(bad[0], array.shape))

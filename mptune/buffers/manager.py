@@ -198,6 +198,11 @@ class DataManager:
         """Return a buffer's input in a precision: C-contiguous, read-only, rounded to nearest; kept if it can be.
 
         The precision is None for an integer argument.
+
+        Copies are not kept on disk. On two cores loading one is three to ten times as fast as converting, from memory
+        faster still, but that is about a second of a process that takes several for inputs and references (axpy at size
+        paper); with more cores converting is as fast as a disk, and each copy would fill up to half a gigabyte.
+        ``benchmarks/typed_copies.py`` measures it.
         """
         values: NDArray[Any] = self.inputs[argument.name]
         if precision is None or precision is _FP64:

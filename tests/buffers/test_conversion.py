@@ -12,10 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mptune.buffers.conversion import PIECE, convert, poison_value, poisoned, round_to, still_poisoned
+from mptune.buffers import conversion
+from mptune.buffers.conversion import convert, poison_value, poisoned, round_to, still_poisoned
 from mptune.precision import PRECISIONS
 
 NARROW = [entry for entry in PRECISIONS.values() if entry.name != "fp64"]
+#: Elements of a block, in place of many more.
+SHORT = 1000
 
 
 def rounded(value, precision):
@@ -85,8 +88,9 @@ def test_special_values_survive():
 
 
 @pytest.mark.parametrize("precision", NARROW, ids=str)
-@pytest.mark.parametrize("size", [1, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE + 3])
-def test_losses_are_counted_across_pieces(precision, size):
+@pytest.mark.parametrize("size", [1, SHORT - 1, SHORT, SHORT + 1, 20 * SHORT + 3])
+def test_losses_are_counted_across_blocks(precision, size, monkeypatch):
+    monkeypatch.setattr(conversion, "_CONVERTED", SHORT)
     rng = np.random.default_rng(size)
     values = rng.standard_normal(size) * 10.0 ** rng.integers(-320, 300, size)
     with warnings.catch_warnings():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from kernels_for_data import ARGUMENTS, inputs, kernel, simple
 import mptune.buffers.manager
 from mptune.buffers import DataManager, Draw, Stream, rounded_inputs
 from mptune.buffers.conversion import round_to
+from mptune.buffers.reference_cache import update_digest
 from mptune.errors import KernelError, MptuneError, OutOfMemoryError, UnknownNameError
 from mptune.kernel import In, Out, Range, Scalar
 from mptune.precision import PRECISIONS, precision
@@ -389,6 +392,24 @@ def test_memory_needed_to_the_byte():
     data.require(needed)
     with pytest.raises(OutOfMemoryError, match=r"4\.23 kB are available|are available; choose smaller sizes"):
         data.require(needed - 1)
+
+
+@pytest.mark.parametrize("size", [3, 1 << 20, (1 << 20) + 1, 3_000_001])
+@pytest.mark.parametrize("dtype", [np.float64, np.int8, ml_dtypes.bfloat16])
+def test_a_digest_depends_on_every_element(size, dtype):
+    def digest(array):
+        found = hashlib.sha256()
+        update_digest(found, "x", array)
+        return found.hexdigest()
+
+    array = np.ones(size, dtype)
+    found = {digest(array), digest(array[:-1]), digest(array.reshape(1, -1))}
+    for place in (0, size // 2, size - 1):
+        array[place] = 2
+        found.add(digest(array))
+        array[place] = 1
+    assert len(found) == 6
+    assert digest(array) == digest(array.copy())
 
 
 def test_the_data_key_depends_on_data_and_sizes_alone():
