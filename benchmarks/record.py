@@ -3,7 +3,8 @@
 For each configuration it records the time (median of the launches of all passes), the error, measured on the
 configuration itself and not reused from its signature, and the memory footprint. The order is random, so that a slow
 hour does not fall on one value of a parameter. All configurations are compiled first, on all cores; then they are
-launched one at a time. Progress is kept in the work folder: the same command continues where it stopped.
+launched one at a time. Progress is kept in the work folder: the same command continues where it stopped, so that
+``--compile-only`` and then ``--time-limit`` divide the work where the machine is not quiet for long.
 
     python benchmarks/record.py bessel kmeans --work build/recording [--passes 1] [--size default]
     python benchmarks/record.py convolution2d --restrict output_type=fp64,fp32 --sample 5000 --work build/recording
@@ -32,6 +33,7 @@ import numpy as np
 from mptune import __version__
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
+from mptune.backends.processor import processor
 from mptune.errors import MptuneError
 from mptune.evaluators.bench import Ready
 from mptune.evaluators.device import DeviceEvaluator
@@ -156,18 +158,21 @@ def merged(passes: Sequence[Trial]) -> Trial:
     return Trial(passes[0].configuration, passes[0].status, measurement=Measurement(metrics, times))
 
 
-def record(name: str, arguments: argparse.Namespace) -> Path:
-    """Record one kernel and return the file."""
+def record(name: str, arguments: argparse.Namespace, until: float) -> Path | None:
+    """Record one kernel and return the file; None if the time was over before."""
     limits = get_backend(arguments.backend).device.constraints()
     task = plan_task(name, arguments, limits)
     compile_all(task, arguments.jobs)
     if arguments.compile_only:
-        return Path(arguments.work)
+        return None
     passes, ready = [], None
     for number in range(arguments.passes):
         order = np.random.default_rng([arguments.seed, number]).permutation(np.array(task.order)).tolist()
         file = arguments.work / f"{name}-{arguments.backend}-{number}.db"
-        trials, ready = measure(task, order, file, arguments.seed)
+        trials, ready = measure(task, order, file, arguments.seed, until=until)
+        if len(trials) < len(order):
+            print(f"{name}: {len(trials)} of {len(order)} are measured, the same command goes on", file=sys.stderr)
+            return None
         passes.append(trials)
     assert ready is not None
     together = [merged([trials[c] for trials in passes]) for c in map(task.space.configuration, task.order)]
@@ -204,6 +209,7 @@ def notes(task: Task, ready: Ready, count: int, command: str, restricted: str = 
         "command": command,
         "mptune": __version__,
         "machine": f"{ready.device.name}, {os.cpu_count()} cores, {platform.system()}",
+        "processor": processor().architecture,
         "versions": ", ".join(f"{k} {v}" for k, v in ready.device.versions.items()),
         "metric": str(task.kernel.metric),
         "configurations": f"{count} of {task.space.size}" + (f", {restricted}" if restricted else ""),
@@ -224,13 +230,16 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--compile-only", action="store_true", help="fill the binary cache and stop")
+    parser.add_argument("--time-limit", type=float, default=math.inf, metavar="SECONDS", help="stop after so long")
     arguments = parser.parse_args()
     pairs = [text.partition("=") for text in arguments.restrict]
     arguments.restrict = {name: values.split(",") for name, _, values in pairs}
     arguments.work.mkdir(parents=True, exist_ok=True)
+    until = time.monotonic() + arguments.time_limit
     try:
         for name in arguments.kernels:
-            print(record(name, arguments))
+            if (path := record(name, arguments, until)) is not None:
+                print(path)
     except MptuneError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

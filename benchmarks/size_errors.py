@@ -36,6 +36,7 @@ LADDERS: Final[Mapping[str, Mapping[str, tuple[int, int]]]] = {
     "inverse_kinematics": {"n": (1000, 100_000)},
     "kmeans": {"n": (1000, 100_000)},
     "lavamd": {"boxes": (2, 4), "particles": (12, 96)},
+    "mode_product": {"rows": (4, 16), "bands": (16, 256), "filters": (4, 32), "columns": (40, 160)},
     "mriq": {"side": (5, 14), "samples": (50, 800)},
     "newton_raphson": {"n": (1000, 100_000)},
 }

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from benchmarks import applications, papers  # noqa: E402
+from benchmarks import applications  # noqa: E402
 from mptune.errors import MptuneError  # noqa: E402
 from mptune.objective import Objective  # noqa: E402
 from mptune.results import Measurement, Status, Trial  # noqa: E402
@@ -190,50 +190,3 @@ def test_figures_of_other_settings_are_not_gone_on_with(tmp_path: Path) -> None:
     given = ["--resume", "--output", str(tmp_path / "page.md")]
     with pytest.raises(MptuneError, match="has another budget or other cases"):
         applications.run(applications.parser().parse_args(given), given)
-
-
-def test_items_of_the_papers(capsys: pytest.CaptureFixture[str]) -> None:
-    assert papers.main(["--list"]) == 0
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(papers.ITEMS)
-    assert papers.main(["h-f113"]) == 2
-    assert "did you mean 'h-f13'" in capsys.readouterr().err
-
-
-def test_versions_are_those_of_the_paper() -> None:
-    assert list(papers.VERSIONS) == ["FP64", "FP32", "High", "Med.", "Low"]
-    high, low = papers.VERSIONS["High"], papers.VERSIONS["Low"]
-    assert (high.data_type, high.max_error, high.speedup, high.nmi) == ("fp32", 1e-8, 1.65, 0.99)
-    assert (low.data_type, low.max_error, low.speedup, low.nmi) == ("fp16", 1e-2, 2.51, 0.78)
-
-
-def test_the_table_of_versions(monkeypatch: pytest.MonkeyPatch) -> None:
-    configuration = papers.bbac().configuration({"data_type": "fp32"})
-    times = dict(zip(papers.VERSIONS, (10.0, 6.0, 7.0, 5.0, 4.0), strict=True))
-    found = {
-        name: {"configuration": configuration, "time_ms": ms, "kernels_ms": ms / 2, "nmi": [1.0, 0.9]}
-        for name, ms in times.items()
-    }
-    monkeypatch.setattr(papers, "measured", lambda given: found)
-    monkeypatch.setattr(
-        papers,
-        "versions",
-        lambda given: dict.fromkeys(found, (configuration, ())) | {"Med.": (configuration, ("update",))},
-    )
-    text = papers.h_f13(papers.Given("smoke", (), 60, 0, Path()))
-    assert "| Low | 2.51 | 2.50 | 2.50 | 0.78 | 0.950 | 0.900 | data_type fp32," in text
-    assert "| Med. | - | 2.00 | 2.00 | - | 0.950 |" in text
-    assert "the closest are taken: Med.: update." in text
-    assert "40 x 2,003 made-up entries" in text
-
-
-def test_a_map_of_clusters_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wide = papers.bbac().configuration({})
-    narrow = papers.bbac().configuration({"data_type": "fp16"})
-    monkeypatch.setattr(papers, "versions", lambda given: {"FP64": (wide, ()), "Low": (narrow, ())})
-    text = papers.h_f14(papers.Given("smoke", (), 60, 0, tmp_path))
-    path = tmp_path / "h-f14.png"
-    assert str(path) in text
-    from matplotlib.image import imread
-
-    height, width, _ = imread(path).shape
-    assert width > 2.5 * height

@@ -23,7 +23,7 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 from benchmarks import search_quality  # noqa: E402
-from benchmarks.search import score  # noqa: E402
+from benchmarks.search import cells, score  # noqa: E402
 from benchmarks.search.cells import Cache, Job  # noqa: E402
 from benchmarks.search.peers import PEERS  # noqa: E402
 from benchmarks.search.problem import BudgetSpent, Problem, Recorder  # noqa: E402
@@ -135,7 +135,9 @@ def test_a_stopped_benchmark_goes_on_where_it_was(tmp_path: Path) -> None:
     assert (tmp_path / "log").read_text().split() == ["1", "2", "2", "3"]
 
 
-def test_results_of_other_settings_files_or_versions_do_not_count(tmp_path: Path) -> None:
+def test_results_of_other_settings_files_or_versions_do_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "data"
     file.write_text("1")
     first = job(tmp_path, files=(file,))
@@ -144,6 +146,10 @@ def test_results_of_other_settings_files_or_versions_do_not_count(tmp_path: Path
     assert cache.get(first, 1) == {"square": 1}
     assert cache.get(job(tmp_path, files=(file,), version="2"), 1) is None
     assert cache.get(job(tmp_path, files=(file,), settings={"budget": 3}), 1) is None
+    monkeypatch.setattr(cells, "_reading", lambda: "what reads recordings is another")
+    assert cache.get(first, 1) is None
+    monkeypatch.undo()
+    assert cache.get(first, 1) == {"square": 1}
     file.write_text("22")
     assert cache.get(first, 1) is None
 

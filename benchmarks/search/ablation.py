@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from benchmarks.search.ablated import TARGET, VARIANTS
 from benchmarks.search.cells import Job, Results
-from benchmarks.search.driving import version_of
 from benchmarks.search.plots import pyplot_module, save
 from benchmarks.search.precision_cells import BUDGET, cells_of, replay_job, shares
 from benchmarks.search.report import Report, markdown_table, percent
@@ -96,7 +95,7 @@ def _without(job: Job, variant: str, seeds: int) -> Job:
             "max_error": job.settings.get("max_error"),
         },
         seeds=job.seeds[:seeds],
-        version=version_of("ablated"),
+        version=DEFAULT.version,
     )
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, ClassVar, Final
 
 from benchmarks.search.cells import Job, Results
-from benchmarks.search.driving import drive, version_of
+from benchmarks.search.driving import drive
 from benchmarks.search.plots import draw_curves
 from benchmarks.search.report import Report, markdown_table, percent
 from benchmarks.search.section import Section, Settings
@@ -64,7 +64,7 @@ class Batches(Section):
         """Return a job per way and space; those of one at a time, and of random, are the timing section's."""
         alone = dataclasses.replace(settings, strategies=("bayesian", "random"), peers=())
         singles = Timing().jobs(alone)
-        version = version_of("batches")
+        version = DEFAULT.version
         batched = [
             dataclasses.replace(
                 single,

@@ -5,13 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-__all__ = ["Cache", "Job", "Results"]
+__all__ = ["PACKAGE", "Cache", "Job", "Results", "digest_of"]
+
+PACKAGE: Final = Path(__file__).resolve().parents[2] / "mptune"
+#: Parts of the package on which no result depends, and strategies, on which those of their own depend alone.
+_UNRELATED: Final = frozenset(
+    ("adopt", "backends", "cli", "emit", "observers", "plots", "report", "strategies", "testing")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +33,7 @@ class Job:
         seeds: seeds to run.
         limit_s: time one seed may take.
         files: files the results depend on.
-        version: version of what is measured; other versions' results do not count.
+        version: version of what searches; other versions' results do not count.
     """
 
     section: str
@@ -43,9 +49,24 @@ class Job:
     @property
     def key(self) -> str:
         """Digest of everything a result depends on but the seed."""
-        parts = [self.target, json.dumps(self.settings, sort_keys=True), self.version]
+        parts = [self.target, json.dumps(self.settings, sort_keys=True), self.version, _reading()]
         parts += [_digest(path, path.stat().st_mtime_ns) for path in self.files]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+@cache
+def _reading() -> str:
+    """Digest of what reads, scores and replays recordings, whatever searches them."""
+    own = [path for path in PACKAGE.rglob("*.py") if path.relative_to(PACKAGE).parts[0] not in _UNRELATED]
+    return digest_of([*own, *Path(__file__).parent.glob("*.py")])
+
+
+def digest_of(files: Iterable[Path]) -> str:
+    """Digest of what is in some files."""
+    digest = hashlib.sha256()
+    for file in sorted(files):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 @cache
@@ -65,7 +86,7 @@ class Cache:
         self._path = folder / "cells.jsonl"
         self._lock = threading.Lock()
         self._results: dict[tuple[str, ...], dict[str, Any]] = {}
-        lines = self._path.read_text().splitlines() if self._path.exists() else []
+        lines = self._path.read_text(errors="replace").splitlines() if self._path.exists() else []
         for line in lines:
             try:
                 cell = json.loads(line)

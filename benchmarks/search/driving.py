@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from benchmarks.search.tools import DEFAULT
 from mptune.evaluators.base import Evaluator
 from mptune.loop import Stopwatch, ask_and_tell
 from mptune.results import Trial
 from mptune.space.configuration import Configuration
 from mptune.strategies.base import Strategy
 
-__all__ = ["Driven", "drive", "version_of"]
+__all__ = ["Driven", "drive"]
 
 Evaluate = Callable[[Sequence[Configuration]], Sequence[Trial]]
 
@@ -101,11 +98,3 @@ def drive(strategy: Strategy, evaluate: Evaluate, budget: int, batch: int = 1, u
         seconds += [(watch.seconds - before) / len(trials)] * len(trials)
         before = watch.seconds
     return Driven(tuple(best), tuple(seconds), watch.cpu_s)
-
-
-def version_of(*modules: str) -> str:
-    """Return a version for jobs that run mptune's strategies by these modules of the benchmark."""
-    digest = hashlib.sha256(DEFAULT.version.encode())
-    for module in ("driving", *modules):
-        digest.update((Path(__file__).parent / f"{module}.py").read_bytes())
-    return digest.hexdigest()[:16]

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.search.cells import Job, Results
-from benchmarks.search.driving import version_of
 from benchmarks.search.overhead_runs import ON_RECORDING, ON_SYNTHETIC
 from benchmarks.search.plots import pyplot_module, save
 from benchmarks.search.report import Report, markdown_table
@@ -83,7 +82,7 @@ def _on_recording(settings: Settings, path: Path) -> list[Job]:
             seeds=_seeds(settings, tool),
             limit_s=settings.limit_s,
             files=(path,),
-            version=version_of("overhead_runs"),
+            version=DEFAULT.version,
         )
         for tool in strategy_tools(settings.strategies)
     ]
@@ -114,7 +113,7 @@ def _on_synthetic(settings: Settings) -> list[Job]:
             settings={"parameters": parameters, "budget": settings.budget, "strategy": DEFAULT.strategy},
             seeds=_seeds(settings, DEFAULT),
             limit_s=settings.limit_s,
-            version=version_of("overhead_runs"),
+            version=DEFAULT.version,
         )
         for space, parameters in _SYNTHETIC.items()
     ]

@@ -45,11 +45,18 @@ def pyplot_module() -> Any:
 
 
 def save(figure: Any, path: Path, legend_of: Any = None, columns: int = 3) -> None:
-    """Write a figure, with a legend of the lines of one of its axes below it, and close it."""
+    """Write a figure, with a legend of the lines of one of its axes below it, and close it.
+
+    The legend has fewer columns where the figure is not wide enough for so many.
+    """
     if legend_of is not None:
         handles, labels = legend_of.get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
         figure.set_layout_engine("constrained")
+        for count in range(columns, 0, -1):
+            legend = figure.legend(handles, labels, loc="outside lower center", ncols=count, frameon=False)
+            if count == 1 or legend.get_window_extent().width <= figure.bbox.width:
+                break
+            legend.remove()
     figure.savefig(path, dpi=110)
     pyplot_module().close(figure)
 

@@ -79,7 +79,7 @@ def _run(job: Job, seeds: Sequence[int], cache: Cache) -> str | None:
 def _run_process(job: Job, seeds: Sequence[int], cache: Cache) -> tuple[int, str | None]:
     """Run seeds in one process; return how many finished, and why it stopped before the last."""
     environment = dict.fromkeys(_THREADS, "1") | {"PYTHONHASHSEED": "0", "PYTHONPATH": str(ROOT)}
-    target, finished = "benchmarks.search.worker:main", 0
+    target, finished, doing = "benchmarks.search.worker:main", 0, f"starting took more than {_SETUP_LIMIT_S:g} s"
     with (
         tempfile.TemporaryDirectory() as folder,
         PythonChild(target, environment=environment, folder=folder, keeps_output=True) as child,
@@ -88,10 +88,11 @@ def _run_process(job: Job, seeds: Sequence[int], cache: Cache) -> tuple[int, str
             child.send({"target": job.target, "settings": dict(job.settings), "seeds": list(seeds)})
             child.receive(_SETUP_LIMIT_S)
             for seed in seeds:
+                doing = f"seed {seed} took more than {job.limit_s:g} s"
                 cache.add(job, seed, json.loads(child.receive(job.limit_s)))
                 finished += 1
         except TimeoutError:
-            return finished, f"seed {seeds[finished]} took more than {job.limit_s:g} s"
+            return finished, doing
         except ChildEnded as ended:
             lines = ended.printed.splitlines()
             return finished, f"seed {seeds[finished]}: {lines[-1].strip() if lines else 'the process died'}"

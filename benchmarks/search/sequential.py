@@ -31,11 +31,11 @@ from benchmarks.search.tools import DEFAULT, Tool
 from benchmarks.search.two_stages import ORDERS, TARGET, Halves
 from mptune.comparison import Comparison
 
-__all__ = ["Sequential"]
+__all__ = ["DENSE", "Sequential"]
 
 _UNIFIED: Final = "unified"
 #: Below this part of all combinations a stage would mostly ask for what is not recorded.
-_DENSE: Final = 0.5
+DENSE: Final = 0.5
 #: The default and the best two of Heldens 2026, BO and GA.
 _TOOLS: Final = (
     DEFAULT,
@@ -110,7 +110,7 @@ def _dense(settings: Settings) -> list[Cell]:
     """Return the feasible cells of recordings that hold most combinations."""
     cells = [cell for cell in cells_of(settings) if cell.optimum is not None]
     density = {cell.path: Halves(cell.recorded) for cell in cells}
-    dense = {path for path, halves in density.items() if halves.density >= _DENSE and all(halves.names.values())}
+    dense = {path for path, halves in density.items() if halves.density >= DENSE and all(halves.names.values())}
     return [cell for cell in cells if cell.path in dense]
 
 
@@ -187,7 +187,7 @@ def _markdown(found: _Found, cells: Sequence[Cell], left_out: Sequence[str]) -> 
     ]
     if left_out:
         parts.append(
-            f"Left out, because nothing in them meets a threshold or they hold less than {_DENSE:.0%} of the "
+            f"Left out, because nothing in them meets a threshold or they hold less than {DENSE:.0%} of the "
             f"combinations of their precisions with the rest: {', '.join(left_out)}."
         )
     return "\n\n".join(parts)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.search.cells import Results
+from benchmarks.search.cells import PACKAGE, Results, digest_of
 from benchmarks.search.peers import PEERS
 from benchmarks.search.problem import Problem, Recorder
 from mptune.errors import MptuneError
@@ -25,9 +23,6 @@ __all__ = ["DEFAULT", "REPLAY", "Tool", "peer_tools", "replay", "simulations", "
 
 #: The target of :func:`replay`.
 REPLAY: Final = "benchmarks.search.tools:replay"
-_PACKAGE: Final = Path(__file__).resolve().parents[2] / "mptune"
-#: What a replay of a strategy of mptune depends on.
-_SOURCES: Final = ("strategies", "space", "objective.py", "simulation.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +87,7 @@ def peer_tools(names: Sequence[str] | None = None) -> list[Tool]:
 
 @lru_cache(maxsize=1)
 def _fingerprint() -> str:
-    files = [f for name in _SOURCES for f in ([_PACKAGE / name] if "." in name else (_PACKAGE / name).rglob("*.py"))]
-    digest = hashlib.sha256()
-    for file in sorted(files):
-        digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]
+    return digest_of((PACKAGE / "strategies").rglob("*.py"))
 
 
 def replay(settings: Mapping[str, Any]) -> Callable[[int], dict[str, Any]]:
@@ -184,7 +175,8 @@ def simulations(
     complete = [tool for tool in tools if all(results.of(space, tool) for space in spaces)]
     made = []
     for name, recorded in spaces.items():
-        best = objective.best(list(recorded.trials.values()))
+        trials = list(recorded.trials.values())
+        best, worst = objective.best(trials), objective.worst(trials)
         for tool in complete:
             runs = tuple(
                 SimulationRun(seed, tuple(result["best"]), None, result["strategy_s"])
@@ -201,6 +193,7 @@ def simulations(
                     unit=recorded.unit_of(objective.metric),
                     configurations=recorded.space.size,
                     runs=runs,
+                    worst=None if worst is None else objective.value(worst),
                 )
             )
     return made

@@ -3,7 +3,8 @@
 Of the two kinds of parameters, precision ones are the types and the policies, optimisation ones all others. The first
 stage searches one kind while the other is fixed: precision to its most accurate values, optimisation to its plainest.
 The second stage fixes what the first found best and searches the other kind. The budget is divided in proportion to
-the number of parameters of each kind; what a small first stage leaves over goes to the second.
+the number of parameters of each kind; what a small first stage leaves over goes to the second, or in a strict split is
+not spent: where both kinds have few combinations, what is passed on is enough to try them all.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ def search_in_stages(settings: Mapping[str, Any]) -> Callable[[int], dict[str, A
 
     Args:
         settings: ``space``: a file; ``budget``; ``tool``: settings of a strategy; ``max_error``; ``order``: one of
-            :data:`ORDERS`.
+            :data:`ORDERS`; ``strict``: whether what the first stage leaves over is not spent (False).
 
     Returns:
         A function whose result holds ``best`` (best feasible time after each evaluation of both stages, None while
@@ -111,7 +112,7 @@ def search_in_stages(settings: Mapping[str, Any]) -> Callable[[int], dict[str, A
     halves = Halves(read_space(settings["space"]))
     tool, order, budget = settings["tool"], settings["order"], settings["budget"]
     goal = halves.recorded.with_baseline(Objective(threshold=settings["max_error"], penalty=tool["penalty"]))
-    first_budget, _ = halves.budgets(order, budget)
+    first_budget, second_budget = halves.budgets(order, budget)
     first = ORDERS[order]
     second = next(kind for kind in halves.names if kind != first)
     # A tuner of performance alone does not know of errors.
@@ -123,7 +124,8 @@ def search_in_stages(settings: Mapping[str, Any]) -> Callable[[int], dict[str, A
         found = first_goal.best(trials)
         # Where the first stage finds nothing, one goes on from where one was.
         base = halves.start if found is None else found.configuration
-        more, more_s = _search(halves, first, base, goal, tool, budget - len(trials), seed)
+        left = second_budget if settings.get("strict", False) else budget - len(trials)
+        more, more_s = _search(halves, first, base, goal, tool, left, seed)
         return {
             "best": _best_so_far([*trials, *more], goal),
             "strategy_s": spent_s + more_s,

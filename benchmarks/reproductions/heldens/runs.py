@@ -1,0 +1,242 @@
+"""Searches that are run, not replayed: where their time goes, and energy (Heldens 2026, Figs. 6 and 12)."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from benchmarks.kernels import THRESHOLDS
+from benchmarks.reproductions.heldens.replays import Searcher
+from benchmarks.reproductions.heldens.spaces import KERNELS
+from benchmarks.reproductions.heldens.strategies import STRATEGIES
+from benchmarks.reproductions.item import Cell as Shown
+from benchmarks.reproductions.item import Given, Outcome, Table
+from benchmarks.search.plots import pyplot_module, save
+from benchmarks.search.report import percent
+from benchmarks.search.tools import DEFAULT
+from mptune.backends import get_backend
+from mptune.backends.processor import processor, usable_cores
+from mptune.errors import MptuneError
+from mptune.observers.sensors import energy_source
+from mptune.registry import load_kernel
+from mptune.run import Run
+from mptune.tuner import tune
+
+__all__ = ["ENERGIES", "h_f6", "h_f12", "parts_of"]
+
+# -- Fig. 6: where the time goes -------------------------------------------------------------------
+
+#: Of a run's time (:attr:`mptune.run.Run.durations_s`), what the paper tells apart.
+_PARTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "compilation": ("compile",),
+        "error": ("accuracy",),
+        "benchmarking": ("timing",),
+        "strategy": ("search",),
+    }
+)
+_OTHER: Final = "other"
+#: Of BO, in the paper.
+_PAPER_BO: Final[Mapping[str, float]] = MappingProxyType(
+    {"compilation": 0.80, "error": 0.13, "benchmarking": 0.038, "strategy": 0.026}
+)
+_TIMED: Final = ("bessel", "kmeans")
+_QUICK: Final = ("BO", "mptune bayesian")
+
+
+def parts_of(run: Run) -> dict[str, float]:
+    """Return the seconds of a run by the parts of the paper's figure; what is none of them is "other"."""
+    spent = run.durations_s
+    parts = {part: math.fsum(spent.get(phase, 0.0) for phase in phases) for part, phases in _PARTS.items()}
+    return {**parts, _OTHER: math.fsum(spent.values()) - math.fsum(parts.values())}
+
+
+def h_f6(given: Given) -> Outcome:
+    """Return how the time of a run on this machine is divided, by strategy."""
+    kernels = _TIMED[:1] if given.quick else _TIMED
+    chosen = [each for each in STRATEGIES.values() if not given.quick or each.name in _QUICK]
+    found: dict[str, list[Run]] = {}
+    for each in chosen:
+        found[each.name] = [_timed_run(given, name, each) for name in kernels]
+    parts = {name: _sum(map(parts_of, runs)) for name, runs in found.items()}
+    rows = tuple(_time_row(name, found[name], parts[name]) for name in found)
+    paper = ("BO, paper", 480.0, 250, 2.0, *(percent(share, 1) for share in _PAPER_BO.values()), None)
+    shares = {part: parts["BO"][part] / math.fsum(parts["BO"].values()) for part in _PARTS}
+    said = ", ".join(f"{part} {percent(share, 1)}" for part, share in shares.items())
+    return Outcome(
+        "The paper, of BO: 80% compilation, 13% error measurement, 3.8% benchmarking, 2.6% the strategy; 2 s for an "
+        f"evaluation. Here, of BO: {said}.",
+        (
+            Table(
+                "Mean over kernels of the time of a run, and how the work in it is divided",
+                ("strategy", "seconds", "evaluations", "seconds each", *_PARTS, _OTHER),
+                (paper, *rows),
+            ),
+        ),
+        (
+            f"Runs of {given.budget} evaluations (250 in the paper) of {', '.join(KERNELS[name] for name in kernels)} "
+            f"at medium accuracy, size {' '.join(given.size) or 'default'}, "
+            f"seed {given.seed}, on {processor().name}, {usable_cores()} cores: "
+            "a processor, where the compiler is g++ and a launch takes longer than on an A100 or MI250X. Each with an "
+            "empty cache of compiled kernels.",
+            "Parts are shares of the work, not of the wall time: while one configuration is timed, the next is "
+            "compiled. Other: inputs, references, transfers, and waiting.",
+            "The error of an accuracy signature is measured once or a few times, where the paper measures that of "
+            "every configuration.",
+            "BH, SA and FF end before the budget is spent in the paper; here all go on until it is.",
+        ),
+        {"time": partial(draw_time, parts=parts, evaluations={k: _evaluations(v) for k, v in found.items()})},
+    )
+
+
+def _timed_run(given: Given, name: str, searcher: Searcher) -> Run:
+    """Search with an empty cache of compiled kernels; a run that has ended is kept, so that the item can be stopped."""
+    size, sizes = given.sizes_of(load_kernel(name))
+    of = (name, size, sizes, searcher.strategy, dict(searcher.options), given.budget, given.seed, DEFAULT.version)
+    path = given.work / "h-f6" / f"{name}-{hashlib.sha256(repr(of).encode()).hexdigest()[:16]}.db"
+    if path.exists():
+        return Run.load(path)
+    begun = path.with_suffix(".begun")
+    begun.unlink(missing_ok=True)
+    with _empty_cache():
+        run = tune(
+            name,
+            output=begun,
+            backend="host",
+            size=size,
+            sizes=sizes,
+            strategy=searcher.strategy,
+            strategy_options=searcher.options,
+            max_error=THRESHOLDS[name][1],
+            budget=given.budget,
+            seed=given.seed,
+            inputs=1,
+            verify=0,
+            on_warning=lambda _: None,
+        )
+    begun.rename(path)
+    print(f"{searcher.name} on {name}: {run.state.wall_s:.1f} s", file=sys.stderr)
+    return run
+
+
+@contextmanager
+def _empty_cache() -> Iterator[None]:
+    """Keep compiled kernels and references of a run in a folder of its own."""
+    before = os.environ.get("MPTUNE_CACHE_DIR")
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["MPTUNE_CACHE_DIR"] = folder
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ["MPTUNE_CACHE_DIR"]
+            else:
+                os.environ["MPTUNE_CACHE_DIR"] = before
+
+
+def _sum(entries: Iterator[dict[str, float]]) -> dict[str, float]:
+    total: dict[str, float] = {}
+    for entry in entries:
+        total = {part: total.get(part, 0.0) + seconds for part, seconds in entry.items()}
+    return total
+
+
+def _evaluations(runs: list[Run]) -> float:
+    return statistics.fmean(run.evaluations for run in runs)
+
+
+def _time_row(name: str, runs: list[Run], parts: Mapping[str, float]) -> tuple[Shown, ...]:
+    wall_s = statistics.fmean(run.state.wall_s for run in runs)
+    work_s = math.fsum(parts.values())
+    shares = (percent(seconds / work_s, 1) for seconds in parts.values())
+    return (name, wall_s, _evaluations(runs), wall_s / _evaluations(runs), *shares)
+
+
+def draw_time(path: Path, parts: Mapping[str, Mapping[str, float]], evaluations: Mapping[str, float]) -> None:
+    """Draw the seconds of work of each strategy by part, and below its evaluations."""
+    pyplot = pyplot_module()
+    figure, (upper, lower) = pyplot.subplots(2, 1, figsize=(0.9 * len(parts) + 3, 5), sharex=True, height_ratios=(3, 1))
+    bottom = dict.fromkeys(parts, 0.0)
+    for number, part in enumerate((*_PARTS, _OTHER)):
+        values = [parts[name][part] for name in parts]
+        upper.bar(
+            list(parts),
+            values,
+            bottom=list(bottom.values()),
+            label=part,
+            color=f"{0.15 + 0.18 * number:.2f}",
+            hatch=("", "///", "...", "xx", "")[number],
+            edgecolor="black",
+            linewidth=0.5,
+        )
+        bottom = {name: bottom[name] + value for name, value in zip(parts, values, strict=True)}
+    upper.set_ylabel("work in s, all kernels")
+    lower.bar(list(evaluations), list(evaluations.values()), color="0.6", edgecolor="black", linewidth=0.5)
+    lower.set_ylabel("evaluations")
+    save(figure, path, upper, columns=5)
+
+
+# -- Fig. 12: energy -------------------------------------------------------------------------------
+
+#: Kernel, log10 of the error, how many times less energy than in fp64, speedup (Sec. V-H and VI).
+ENERGIES: Final = (("black_scholes", -3.68, 2.7, 4.96), ("kmeans", -3.49, 3.8, 3.7))
+
+
+def h_f12(given: Given) -> Outcome:
+    """Return the energy under each threshold, where something tells it."""
+    rows: list[tuple[Shown, ...]] = []
+    try:
+        energy_source(get_backend("host").sensors)
+    except MptuneError as error:
+        rows = [
+            (KERNELS[name], f"{at:g}", f"{less}×", None, f"{speedup}×", None) for name, at, less, speedup in ENERGIES
+        ]
+        summary = f"The energy of this machine cannot be read: {error}."
+    else:
+        for name, at, less, speedup in ENERGIES:
+            size, sizes = given.sizes_of(load_kernel(name))
+            run = tune(
+                name,
+                backend="host",
+                size=size,
+                sizes=sizes,
+                objective="energy",
+                max_error=10**at,
+                budget=given.budget,
+                seed=given.seed,
+                inputs=1,
+                verify=0,
+                on_warning=lambda _: None,
+            )
+            here = _less_energy(run)
+            rows.append((KERNELS[name], f"{at:g}", f"{less}×", here[0], f"{speedup}×", here[1]))
+        summary = "The paper: up to 3.8 times less energy than in fp64. Its points' errors are the thresholds here."
+    columns = ("kernel", "log10 of the error", "less energy: paper", "here", "speedup: paper", "here")
+    return Outcome(
+        summary,
+        (Table("Energy of a launch", columns, tuple(rows)),),
+        (
+            "The paper measures an A100's; here it is that of the whole processor. `python benchmarks/gpu.py` measures "
+            "that of a GPU, where there is one.",
+            f"Searches of {given.budget} evaluations for the least energy, seed {given.seed}; the paper has tried all "
+            "configurations.",
+        ),
+    )
+
+
+def _less_energy(run: Run) -> tuple[str | None, str | None]:
+    """Say how many times less energy, and how many times faster, the best of a run is than its baseline."""
+    if run.best is None or run.baseline is None:
+        return None, None
+    less = run.baseline.metric("energy_j") / run.best.metric("energy_j")
+    return f"{less:.2f}×", f"{run.baseline.time_ms / run.best.time_ms:.2f}×"

@@ -1,0 +1,511 @@
+"""What the kernels and their spaces are like: Tables II and IV, Figs. 2 and 11 (Heldens 2026, Sec. III to V)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+
+from benchmarks.kernels import LEVELS, THRESHOLDS
+from benchmarks.reproductions.item import Cell as Shown
+from benchmarks.reproductions.item import Given, Outcome, Skipped, Table, require
+from benchmarks.search.plots import pyplot_module, save
+from benchmarks.search.precision_cells import Cell, cells_of
+from benchmarks.search.section import Settings
+from mptune.backends import get_backend
+from mptune.buffers import DataManager
+from mptune.interop.recorded import RecordedSpace
+from mptune.kernel import Kernel
+from mptune.kernel.limits import space_on
+from mptune.objective import Objective
+from mptune.pareto import front
+from mptune.registry import load_kernel
+from mptune.results import Trial
+from mptune.space.parameters import Parameter, PolicyParameter, PrecisionParameter, uniform_types
+
+__all__ = ["KERNELS", "cells", "h_f2", "h_f11", "h_t2", "h_t4", "sampled"]
+
+#: The paper's kernels by their names here, in the order of its tables.
+KERNELS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "bessel": "Bessel",
+        "convolution2d": "Convolution2D",
+        "kmeans": "K-Means",
+        "lavamd": "LavaMD",
+        "inverse_kinematics": "InvK",
+        "newton_raphson": "Newton-Raphson",
+        "coulombic": "Coulombic",
+        "mriq": "MRI-Q",
+        "black_scholes": "Black-Scholes",
+    }
+)
+#: Threads of a block and bytes of shared memory that every GPU of the paper allows without further ado.
+#: Its kernels do not use matrix units.
+_GPU_LIMITS: Final = ("threads_per_block <= 1024", f"shared_bytes <= {48 * 1024}", "matrix_units == 'simt'")
+
+
+# -- Table II: kernels -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Parameters and configurations of a kernel, those of optimisation and of precision (Table II)."""
+
+    metric: str
+    parameters: tuple[int, int]
+    optimisation: int
+    precision: int
+    total: int
+
+
+_TABLE_II: Final[Mapping[str, Counts]] = MappingProxyType(
+    {
+        "bessel": Counts("MRE", (2, 5), 16, 189, 3024),
+        "convolution2d": Counts("NRMSE", (7, 4), 864, 112, 72112),
+        "kmeans": Counts("MRE", (3, 3), 52, 64, 3328),
+        "lavamd": Counts("NMAE", (3, 5), 48, 336, 14896),
+        "inverse_kinematics": Counts("NMAE", (2, 5), 20, 240, 4641),
+        "newton_raphson": Counts("NRMSE", (2, 6), 12, 468, 5572),
+        "coulombic": Counts("MRE", (4, 4), 144, 144, 20736),
+        "mriq": Counts("NRMSE", (3, 5), 48, 640, 29916),
+        "black_scholes": Counts("NRMSE", (2, 5), 12, 576, 6383),
+    }
+)
+
+
+def counts_of(kernel: Kernel) -> Counts:
+    """Return the counts of a kernel at the paper's sizes, within what GPUs allow."""
+    space = space_on(kernel, kernel.resolve_sizes("paper"), _GPU_LIMITS)
+    codes = space.codes(np.arange(space.size))
+    is_precision = np.array([_is_precision(parameter) for parameter in space.parameters])
+    varies = np.any(codes != codes[0], axis=0)
+    optimisation, precisions = (len(np.unique(codes[:, kind], axis=0)) for kind in (~is_precision, is_precision))
+    parameters = int((~is_precision & varies).sum()), int((is_precision & varies).sum())
+    return Counts(str(kernel.metric), parameters, optimisation, precisions, space.size)
+
+
+def _is_precision(parameter: Parameter) -> bool:
+    return isinstance(parameter, PrecisionParameter | PolicyParameter)
+
+
+def h_t2(given: Given) -> Outcome:
+    """Return parameters and configurations of the nine kernels."""
+    del given
+    rows: list[tuple[Shown, ...]] = []
+    counted = {name: counts_of(load_kernel(name)) for name in KERNELS}
+    for name, own in counted.items():
+        paper = _TABLE_II[name]
+        pairs = (
+            (paper.metric, own.metric),
+            ("{} + {}".format(*paper.parameters), "{} + {}".format(*own.parameters)),
+            (paper.optimisation, own.optimisation),
+            (paper.precision, own.precision),
+            (paper.total, own.total),
+        )
+        entries = (entry for pair in pairs for entry in pair)
+        rows.append((KERNELS[name], *entries, f"{own.total / paper.total - 1:+.1%}"))
+    same = sum(own.parameters == _TABLE_II[name].parameters for name, own in counted.items())
+    away = [abs(own.total / _TABLE_II[name].total - 1) for name, own in counted.items()]
+    compared = ("error metric", "parameters", "optimisation", "precision", "configurations")
+    columns = ("kernel", *(f"{what}{where}" for what in compared for where in (": paper", ", here")), "difference")
+    return Outcome(
+        f"{same} of {len(KERNELS)} kernels have as many parameters of each kind as in the paper; the number of valid "
+        f"configurations differs by {max(away):.1%} at most, {np.median(away):.1%} in the median.",
+        (Table("Parameters (optimisation + precision) and their valid combinations", columns, tuple(rows)),),
+        (
+            "The paper gives counts and no values: the values of every parameter here, and the constraints, are "
+            "reconstructions. Some have the paper's factors, others its total: how they go together is not known.",
+            "The paper's are valid on an NVIDIA A100; these are within 1,024 threads and 48 KiB of shared memory, at "
+            "the sizes of the paper.",
+            "Optimisation and precision count the different combinations that occur in valid configurations.",
+        ),
+    )
+
+
+# -- Table IV: thresholds --------------------------------------------------------------------------
+
+#: Share of the search space that meets the threshold, by level.
+_TABLE_IV: Final[Mapping[str, tuple[float, float, float]]] = MappingProxyType(
+    {
+        "bessel": (7, 25, 100),
+        "convolution2d": (2, 16, 73),
+        "kmeans": (6, 19, 75),
+        "lavamd": (4, 12, 62),
+        "inverse_kinematics": (2, 10, 46),
+        "newton_raphson": (4, 23, 72),
+        "coulombic": (6, 22, 50),
+        "mriq": (3, 6, 39),
+        "black_scholes": (1, 14, 73),
+    }
+)
+
+
+def cells(given: Given, only: Sequence[str] = ()) -> list[Cell]:
+    """Return the recorded kernels under each of their thresholds, the paper's kernels first.
+
+    Raises:
+        Skipped: there are none.
+    """
+    require(given.data, "folder of recorded spaces", "--data")
+    found = cells_of(Settings(given.spaces, given.data))
+    order = [*KERNELS, *THRESHOLDS]
+    chosen = sorted(
+        (cell for cell in found if not only or cell.kernel in only), key=lambda cell: order.index(cell.kernel)
+    )
+    if not chosen:
+        raise Skipped(f"no recorded space in {given.data} (--data names another folder)")
+    return chosen
+
+
+def sampled(some: Sequence[Cell]) -> str:
+    """Say of which recordings the figures are."""
+    of = {cell.kernel: cell.recorded for cell in some}
+    parts = [f"{name} {recorded.space.size:,} of {_whole(name):,}" for name, recorded in of.items()]
+    absent = [title for name, title in KERNELS.items() if name not in of]
+    missing = f" Not among them: {', '.join(absent)}." if absent else ""
+    machines = " and ".join(dict.fromkeys(recorded.device for recorded in of.values()))
+    return (
+        f"The recorded spaces are of the host backend on {machines}, not of an A100 or MI250X, at the default sizes; "
+        f"configurations recorded: {', '.join(parts)}.{missing}"
+    )
+
+
+def _whole(name: str) -> int:
+    """Return how many configurations a kernel has on a processor, which has no matrix units."""
+    kernel = load_kernel(name)
+    return space_on(kernel, kernel.resolve_sizes(), get_backend("host").device.constraints()).size
+
+
+def h_t4(given: Given) -> Outcome:
+    """Return the thresholds and the share of each space that meets them."""
+    some = cells(given)
+    rows: list[tuple[Shown, ...]] = []
+    away = []
+    for cell in some:
+        share = 100 * cell.feasible / cell.recorded.space.size
+        paper = _TABLE_IV[cell.kernel][LEVELS.index(cell.level)] if cell.kernel in _TABLE_IV else None
+        if paper is not None:
+            away.append(abs(share - paper))
+        rows.append(
+            (
+                KERNELS.get(cell.kernel, cell.kernel),
+                cell.level,
+                f"{math.log10(cell.threshold):g}",
+                None if paper is None else f"{paper:g}%",
+                f"{share:.1f}%",
+                cell.feasible,
+                cell.recorded.space.size,
+            )
+        )
+    columns = ("kernel", "level", "log10 of the threshold", "share feasible: paper", "here", "feasible", "recorded")
+    median = f"{np.median(away):.1f} percentage points from the paper's in the median" if away else "not in the paper"
+    return Outcome(
+        f"The thresholds are the paper's; the shares that meet them are {median}.",
+        (Table("Accuracy levels", columns, tuple(rows)),),
+        (
+            sampled(some),
+            "Which share of a space is feasible depends on how many values optimisation parameters have in each type, "
+            "and on the inputs, which the paper does not give.",
+        ),
+    )
+
+
+# -- Fig. 2: speed against error -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """A point of a figure that the text gives: speedup over fp64 at a log10 error."""
+
+    where: str
+    speedup: float
+    log10_error: float
+
+
+#: Sec. V-B, V-E and V-H; on the MI250X "a similar error level" as on the A100.
+_STATED: Final[Mapping[str, tuple[Stated, ...]]] = MappingProxyType(
+    {
+        "kmeans": (Stated("A100", 2.9, -4.87), Stated("A100", 3.7, -3.49)),
+        "lavamd": (Stated("A100", 1.15, -7.0), Stated("A100", 3.5, -6.51)),
+        "inverse_kinematics": (Stated("A100", 4.4, -3.4), Stated("MI250X", 12.3, -3.4)),
+        "mriq": (Stated("A100", 12.3, -1.9), Stated("MI250X", 9.7, -5.9)),
+        "black_scholes": (Stated("A100", 4.96, -3.68),),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """Speedup over the best in fp64, log10 of the error, and trial, of all that ran; arrays of shape ``(n,)``."""
+
+    trials: tuple[Trial, ...]
+    speedups: np.ndarray[Any, np.dtype[np.float64]]
+    errors: np.ndarray[Any, np.dtype[np.float64]]
+
+    @classmethod
+    def of(cls, recorded: RecordedSpace) -> Points:
+        """Return those of a recording; an error of 0 counts as the least above it."""
+        objective = recorded.with_baseline(Objective())
+        trials = tuple(trial for trial in recorded.trials.values() if trial.is_valid and math.isfinite(trial.error))
+        errors = np.array([trial.error for trial in trials])
+        least = errors[errors > 0].min(initial=1.0)
+        return cls(
+            trials,
+            np.array([objective.performance(trial) for trial in trials]),
+            np.log10(np.maximum(errors, least)),
+        )
+
+    @property
+    def front(self) -> np.ndarray[Any, np.dtype[np.intp]]:
+        """Indices of the Pareto front, the most accurate first."""
+        indices = front(np.column_stack([self.errors, self.speedups]), (True, False))
+        return indices[np.argsort(self.errors[indices], kind="stable")]
+
+    def fastest_within(self, log10_error: float) -> float:
+        """Return the largest speedup at an error of at most this; NaN where there is none."""
+        within = self.speedups[self.errors <= log10_error]
+        return float(within.max()) if len(within) else math.nan
+
+
+def is_mixed(trial: Trial, types: Sequence[str]) -> bool:
+    """Whether a configuration has different types."""
+    return len({trial.configuration[name] for name in types}) > 1
+
+
+def uniform_errors(recorded: RecordedSpace) -> dict[str, float]:
+    """Return log10 of the error in each type alone, accurate; the median of its configurations."""
+    fixed = {p.name: "accurate" for p in recorded.space.parameters if isinstance(p, PolicyParameter)}
+    found = {}
+    for name, types in uniform_types(recorded.space.parameters).items():
+        wanted = {**types, **fixed}
+        errors = [
+            trial.error
+            for trial in recorded.trials.values()
+            if trial.is_valid and all(trial.configuration[key] == value for key, value in wanted.items())
+        ]
+        if errors and np.median(errors) > 0:
+            found[name] = math.log10(float(np.median(errors)))
+    return found
+
+
+def h_f2(given: Given) -> Outcome:
+    """Return speed against error of every recorded kernel."""
+    some = cells(given)
+    recordings = {cell.kernel: cell.recorded for cell in some}
+    rows: list[tuple[Shown, ...]] = []
+    stated: list[tuple[Shown, ...]] = []
+    gains = []
+    for name, recorded in recordings.items():
+        points = Points.of(recorded)
+        types = [p.name for p in recorded.space.parameters if isinstance(p, PrecisionParameter)]
+        on_front = points.front
+        mixed = sum(is_mixed(points.trials[i], types) for i in on_front)
+        top = int(np.argmax(points.speedups))
+        gains.append(float(points.speedups[top]))
+        levels = [points.fastest_within(math.log10(tau)) for tau in THRESHOLDS[name]]
+        rows.append(
+            (
+                KERNELS.get(name, name),
+                len(points.trials),
+                float(points.speedups[top]),
+                float(points.errors[top]),
+                *levels,
+                len(on_front),
+                mixed,
+            )
+        )
+        stated += [
+            (KERNELS[name], each.where, each.log10_error, each.speedup, points.fastest_within(each.log10_error + 0.005))
+            for each in _STATED.get(name, ())
+        ]
+    for name, points_given in _STATED.items():
+        if name not in recordings:
+            stated += [(KERNELS[name], p.where, p.log10_error, p.speedup, None) for p in points_given]
+    columns = ("kernel", "configurations that ran", "largest speedup", "at log10 error")
+    tables = (
+        Table(
+            "Speedup over the best in fp64, here",
+            (*columns, *(f"{level} accuracy" for level in LEVELS), "on the front", "of these mixed"),
+            tuple(rows),
+        ),
+        Table(
+            "Where the paper's text gives a point",
+            ("kernel", "GPU", "log10 error", "speedup: paper", "here, within that error"),
+            tuple(stated),
+        ),
+    )
+    fewer = f"{sum(gain > 1 for gain in gains)} of {len(gains)}"
+    return Outcome(
+        "The paper: every kernel gains speed by giving up accuracy, on both GPUs, up to 12.3 times, and some points of "
+        f"the Pareto fronts mix types. Here {fewer} recorded kernels gain, up to {max(gains):.1f} times; "
+        f"{sum(int(str(row[-1])) for row in rows)} of {sum(int(str(row[-2])) for row in rows)} points of the fronts "
+        "mix types.",
+        tables,
+        (
+            sampled(some),
+            "A processor without arithmetic in 16 bits converts fp16 and bf16 in software, so that its fastest types "
+            "are often fp32 with 16 bits in memory; a GPU computes with them.",
+            "The text gives 12.3 for MRI-Q on the A100 (Sec. V-B), its conclusion at most 5.1 on NVIDIA's and 12.3 on "
+            "AMD's hardware.",
+        ),
+        {"speed-against-error": partial(draw_clouds, recordings=recordings)},
+    )
+
+
+def draw_clouds(path: Path, recordings: Mapping[str, RecordedSpace]) -> None:
+    """Draw speedup over log10 error, a panel per kernel: all configurations, the front, and each type alone."""
+    pyplot = pyplot_module()
+    wide = min(3, len(recordings))
+    high = -(-len(recordings) // wide)
+    figure, panels = pyplot.subplots(
+        high, wide, figsize=(4.4 * wide, 3.2 * high + 0.5), squeeze=False, layout="constrained"
+    )
+    for axes, (name, recorded) in zip(panels.flat, recordings.items(), strict=False):
+        points = Points.of(recorded)
+        on_front = points.front
+        axes.scatter(points.errors, points.speedups, s=5, color="0.7", linewidths=0, label="configurations")
+        axes.plot(
+            points.errors[on_front],
+            points.speedups[on_front],
+            "o-",
+            color="C3",
+            markersize=4,
+            linewidth=1,
+            drawstyle="steps-post",
+            label="front",
+        )
+        for label, error in uniform_errors(recorded).items():
+            axes.axvline(error, color="0.4", linewidth=0.8, linestyle="--")
+            axes.annotate(
+                label.upper(),
+                (error, 1.0),
+                xycoords=("data", "axes fraction"),
+                rotation=45,
+                fontsize=7,
+                ha="left",
+                va="bottom",
+            )
+        axes.set_title(KERNELS.get(name, name), fontsize=10, pad=20)
+        axes.grid(alpha=0.3)
+    for axes in panels.flat[len(recordings) :]:
+        axes.set_visible(False)
+    figure.supxlabel("log10 of the error", fontsize=10)
+    figure.supylabel("speedup over the best in fp64", fontsize=10)
+    save(figure, path)
+
+
+# -- Fig. 11: memory -------------------------------------------------------------------------------
+
+_MEMORY: Final = "memory_bytes"
+#: Sec. V-H: memory of K-Means under a threshold, and how many times less than in fp64.
+_MEMORY_STATED: Final = ("kmeans", -5.0, 0.87, 3.6, 2.9)
+_GB: Final = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Smallest:
+    """The least footprint under a threshold; the speedup is that of the fastest configuration that has it."""
+
+    reduction: float
+    speedup: float
+    memory_bytes: float
+
+
+def smallest_within(recorded: RecordedSpace, threshold: float) -> Smallest | None:
+    """Return the least footprint at an error of at most ``threshold``; None where nothing meets it."""
+    fast = recorded.with_baseline(Objective(threshold=threshold))
+    base = recorded.with_baseline(Objective(_MEMORY, threshold=threshold)).baseline
+    feasible = [trial for trial in recorded.trials.values() if fast.is_feasible(trial)]
+    if not feasible or base is None:
+        return None
+    least = min(trial.metric(_MEMORY) for trial in feasible)
+    speedup = max(fast.performance(trial) for trial in feasible if trial.metric(_MEMORY) == least)
+    return Smallest(base / least, speedup, least)
+
+
+def h_f11(given: Given) -> Outcome:
+    """Return the footprint against the error."""
+    some = [cell for cell in cells(given) if _MEMORY in cell.recorded.metrics]
+    if not some:
+        raise Skipped(f"no recorded space in {given.data} has {_MEMORY} (--data names another folder)")
+    rows: list[tuple[Shown, ...]] = []
+    name, at, gigabytes, reduction, speedup = _MEMORY_STATED
+    for cell in some:
+        least = smallest_within(cell.recorded, cell.threshold)
+        is_stated = cell.kernel == name and math.isclose(math.log10(cell.threshold), at)
+        rows.append(
+            (
+                KERNELS.get(cell.kernel, cell.kernel),
+                f"{math.log10(cell.threshold):g}",
+                f"{reduction}×" if is_stated else None,
+                None if least is None else f"{least.reduction:.2f}×",
+                f"{speedup}×" if is_stated else None,
+                None if least is None else f"{least.speedup:.2f}×",
+                None if least is None else f"{least.memory_bytes / 1e6:.1f} MB",
+            )
+        )
+    columns = (
+        "kernel",
+        "log10 of the threshold",
+        "less memory: paper",
+        "here",
+        "speedup of it: paper",
+        "here",
+        "memory",
+    )
+    most = max(float(str(row[3])[:-1]) for row in rows if row[3] is not None)
+    recordings = {cell.kernel: cell.recorded for cell in some}
+    widest = fp64_bytes(load_kernel(name)) / _GB
+    return Outcome(
+        f"Footprints fall with the accuracy that is asked for, to {most:.2f} times less than in fp64 (the paper: 4 "
+        "times at most, from fp64 to fp16).",
+        (Table("The least footprint under each threshold", columns, tuple(rows)),),
+        (
+            f"The paper's {gigabytes} GB of K-Means at {reduction} times less cannot be: with its N = 5,000,000 and "
+            f"D = 15 all buffers take {widest:.2f} GB in fp64, {widest / reduction:.2f} GB at {reduction} times less. "
+            "The text gives its log10 error as -5 (a threshold) and -4.87.",
+            "Of K-Means at -5 the fastest configuration that has the least footprint is shown; the paper does not say "
+            "which of several it took.",
+            sampled(some),
+        ),
+        {"memory-against-error": partial(draw_memory, recordings=recordings)},
+    )
+
+
+def fp64_bytes(kernel: Kernel) -> int:
+    """Return the footprint of a kernel in fp64 at the paper's sizes."""
+    sizes = kernel.resolve_sizes("paper")
+    widest = kernel.search_space(sizes).restrict(kernel.baseline_values()).configuration(0)
+    return DataManager(kernel, sizes).footprint_bytes(widest)
+
+
+def draw_memory(path: Path, recordings: Mapping[str, RecordedSpace]) -> None:
+    """Draw the footprint over log10 error, a panel per kernel: all configurations and the front."""
+    pyplot = pyplot_module()
+    wide = min(3, len(recordings))
+    high = -(-len(recordings) // wide)
+    figure, panels = pyplot.subplots(
+        high, wide, figsize=(4.4 * wide, 3.0 * high + 0.5), squeeze=False, layout="constrained"
+    )
+    for axes, (name, recorded) in zip(panels.flat, recordings.items(), strict=False):
+        points = Points.of(recorded)
+        memory = np.array([trial.metric(_MEMORY) for trial in points.trials]) / 1e6
+        chosen = front(np.column_stack([points.errors, memory]), (True, True))
+        chosen = chosen[np.argsort(points.errors[chosen], kind="stable")]
+        axes.scatter(points.errors, memory, s=6, color="0.7", linewidths=0)
+        steps = {"drawstyle": "steps-post", "linewidth": 1}
+        axes.plot(points.errors[chosen], memory[chosen], "o-", color="C3", markersize=4, **steps)
+        axes.set_title(KERNELS.get(name, name), fontsize=10)
+        axes.set_ylim(0, None)
+        axes.grid(alpha=0.3)
+    for axes in panels.flat[len(recordings) :]:
+        axes.set_visible(False)
+    figure.supxlabel("log10 of the error", fontsize=10)
+    figure.supylabel("footprint in MB", fontsize=10)
+    save(figure, path)

@@ -1,0 +1,116 @@
+"""What came out of the items: a JSON document and the plots of each, and one page of all of them."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.reproductions.item import Cell, Item, Outcome, Table
+from benchmarks.search.report import machine
+from mptune.backends.processor import processor, usable_cores
+
+__all__ = ["keep", "markdown_of", "write_page"]
+
+_FOLDER: Final = "papers"
+_INTRODUCTION: Final = """\
+# The papers' experiments, done again
+
+An item is a table or figure of a paper: h of Heldens & van Werkhoven 2026, w of Willemsen et al. 2021, l of Lin et al.
+2025, b of Hellsten et al. 2023 (BaCO). Columns called "paper" are figures of its text; all others were measured here by
+the item's command.
+"""
+_QUICK: Final = (
+    "**Of `--quick`: so few runs, evaluations and launches, at such small sizes, that figures here show that the item "
+    "works, and nothing else.**"
+)
+
+
+def keep(name: str, item: Item, outcome: Outcome, folder: Path, command: str, wall_s: float) -> dict[str, Any]:
+    """Write an item's document and plots into ``papers`` of a folder, in place of earlier ones; return the document."""
+    parts = folder / _FOLDER
+    parts.mkdir(parents=True, exist_ok=True)
+    for old in parts.glob(f"{name}-*.png"):
+        old.unlink()
+    plots = []
+    if importlib.util.find_spec("matplotlib") is not None:
+        for plot, draw in outcome.plots.items():
+            plots.append(f"{name}-{plot}.png")
+            draw(parts / plots[-1])
+    about = {"command": command, "date": f"{datetime.now(UTC):%Y-%m-%d}", "wall_s": round(wall_s, 1)} | machine()
+    about |= {"cpu": processor().name, "cores": usable_cores()}
+    document = {
+        "item": name,
+        "where": item.where,
+        "what": item.what,
+        "about": about,
+        "summary": outcome.summary,
+        "tables": [_finite(asdict(table)) for table in outcome.tables],
+        "differs": list(outcome.differs),
+        "plots": plots,
+        "data": _finite(dict(outcome.data)),
+    }
+    (parts / f"{name}.json").write_text(json.dumps(document, indent=1, allow_nan=False) + "\n")
+    return document
+
+
+def write_page(names: Iterable[str], folder: Path) -> Path:
+    """Put ``papers.md`` together from the items that are kept, in this order."""
+    files = {name: folder / _FOLDER / f"{name}.json" for name in names}
+    parts = [markdown_of(json.loads(file.read_text())) for file in files.values() if file.exists()]
+    if absent := [name for name, file in files.items() if not file.exists()]:
+        parts.insert(0, f"Without results so far: {', '.join(absent)}.\n")
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "papers.md"
+    path.write_text("\n".join([_INTRODUCTION, *parts]))
+    return path
+
+
+def markdown_of(document: Mapping[str, Any]) -> str:
+    """Return an item's part of the page."""
+    about = document["about"]
+    parts = [
+        f"## {document['item']}: {document['what']} ({document['where']})",
+        *([_QUICK] if "--quick" in about["command"].split() else []),
+        document["summary"],
+        *(_table(Table(**table)) for table in document["tables"]),
+        *(f"![{Path(plot).stem}]({_FOLDER}/{plot})" for plot in document["plots"]),
+    ]
+    if document["differs"]:
+        parts.append("What differs, and why:\n\n" + "\n".join(f"- {reason}" for reason in document["differs"]))
+    parts.append(
+        f"`{about['command']}`, {about['date']}, {about['cpu']} ({about['cores']} cores), Python {about['python']}, "
+        f"mptune {about['versions'].get('mptune', 'from its sources')}."
+    )
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(table: Table) -> str:
+    rows = [list(map(_shown, row)) for row in table.rows]
+    # Numbers are aligned to the right, in a column that has nothing else.
+    rule = [
+        "---:" if all(not row[i].strip("-+0123456789.,%×e ") for row in rows) else "---"
+        for i in range(len(table.columns))
+    ]
+    lines = ("| " + " | ".join(line) + " |" for line in ([*table.columns], rule, *rows))
+    return f"{table.title}:\n\n" + "\n".join(lines)
+
+
+def _shown(cell: Cell) -> str:
+    if cell is None:
+        return "-"
+    return f"{cell:.4g}" if isinstance(cell, float) else f"{cell:,}" if isinstance(cell, int) else cell
+
+
+def _finite(value: Any) -> Any:
+    """Return what JSON can hold: None for numbers that are not finite."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _finite(entry) for key, entry in value.items()}
+    return [_finite(entry) for entry in value] if isinstance(value, list | tuple) else value
