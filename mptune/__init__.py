@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mptune.kernel import Scratch as Scratch
     from mptune.notebook import tune as tune
     from mptune.plots import plot as plot
+    from mptune.precision import COMPOUND as COMPOUND
     from mptune.probing import explain as explain
     from mptune.regions import RegionalMetric as RegionalMetric
     from mptune.registry import load_kernel as load_kernel
@@ -50,6 +51,7 @@ _MODULES = {
     "kernel": ("Application", "Buffer", "Constant", "In", "InOut", "Kernel", "Out", "Range", "Scalar", "Scratch"),
     "notebook": ("tune",),
     "plots": ("plot",),
+    "precision": ("COMPOUND",),
     "probing": ("explain",),
     "regions": ("RegionalMetric",),
     "registry": ("load_kernel",),

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -22,13 +23,14 @@ from mptune.errors import CompileError, ExpressionError, KernelError, MptuneErro
 from mptune.evaluators.device import DeviceEvaluator
 from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Application, Kernel, Sizes
-from mptune.kernel.limits import widest
+from mptune.kernel.limits import device_constraints, widest
 from mptune.lints import lints, refuse_clashes
 from mptune.rendering import cited, render
 from mptune.results import Status
 from mptune.run import in_short
-from mptune.space.configuration import Configuration
+from mptune.space.configuration import Configuration, Value
 from mptune.space.covering import covering, representatives
+from mptune.space.search_space import SearchSpace
 
 __all__ = ["CheckResult", "Compilation", "Selection", "check", "check_application", "select"]
 
@@ -39,7 +41,7 @@ Selection = int | Literal["values", "signatures", "all"]
 
 @dataclass(frozen=True, slots=True)
 class Compilation:
-    """One configuration's compilation: the compiler's wall time, and its message where it failed."""
+    """One configuration's compilation: the compiler's wall time, 0 from the cache; its message where it failed."""
 
     configuration: Configuration
     compile_s: float
@@ -53,7 +55,7 @@ class CheckResult:
     kernel: str  #: its name
     backend: str  #: name of the backend
     architecture: str  #: what was compiled for; empty for the device's own
-    configurations: int  #: size of the search space
+    configurations: int  #: size of the search space, with values that searches have only on request
     compilations: tuple[Compilation, ...]  #: one per configuration that was tried
     warnings: tuple[str, ...] = ()  #: what its author should look at, one line each
 
@@ -86,6 +88,10 @@ class CheckResult:
             "compiled": len(self.compilations),
             "median_compile_s": None if math.isnan(self.median_s) else self.median_s,
             "failures": [{"configuration": dict(f.configuration), "message": f.message} for f in self.failures],
+            "compilations": [
+                {"configuration": dict(c.configuration), "compile_s": c.compile_s, "failed": bool(c.message)}
+                for c in self.compilations
+            ],
             "warnings": list(self.warnings),
         }
 
@@ -105,15 +111,20 @@ def check(
     architecture: str = "",
     sample: Selection = "values",
     sizes: Sizes | None = None,
+    restrict: Mapping[str, Sequence[Value]] = MappingProxyType({}),
     seed: int = 0,
     on_compiled: Callable[[Compilation], None] = lambda _: None,
 ) -> CheckResult:
     """Compile the configurations of a kernel that :func:`select` returns, and tell ``on_compiled`` of each.
 
-    An empty ``architecture`` is the device's own, the default ``sizes`` are those of the default preset.
+    They are chosen among those with types on request, too: what is offered is to compile. An empty ``architecture`` is
+    the device's own, the default ``sizes`` are those of the default preset. ``restrict`` has what values are left of
+    some parameters, by name.
 
     Raises:
         BackendUnavailableError: there is no compiler.
+        UnknownNameError: there is no such parameter, or not one of the values.
+        EmptySpaceError: no configuration has them.
         KernelError: a parameter of the function hides what the template uses.
         MptuneError: the sample is below 1.
     """
@@ -131,12 +142,15 @@ def check(
         on_compiled(compiled)
         return compiled
 
-    chosen = select(kernel, sizes, sample, seed)
-    space = kernel.search_space(sizes)
-    refuse_clashes(kernel, sizes, space)
+    limits = backend.matrix_limits(backend.compiler.resolved(options).architecture)
+    on_request = {p.name: p.every_value for p in kernel.parameters if p.every_value != p.values}
+    every = kernel.search_space(sizes, device_constraints(kernel, limits)).restrict(on_request)
+    space = every.restrict(restrict)
+    chosen = select(space, kernel.signature_names, sample, seed)
+    refuse_clashes(kernel, sizes, every, backend.name)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         compilations = tuple(pool.map(compile_one, chosen))
-    found = lints(kernel, sizes, space)
+    found = lints(kernel, sizes, every)
     return CheckResult(kernel.name, backend.name, architecture, space.size, compilations, found)
 
 
@@ -147,13 +161,14 @@ def check_application(
     architecture: str = "",
     sample: Selection = "values",
     sizes: Sizes | None = None,
+    restrict: Mapping[str, Sequence[Value]] = MappingProxyType({}),
     seed: int = 0,
     on_compiled: Callable[[Compilation], None] = lambda _: None,
 ) -> tuple[CheckResult, ...]:
     """Run an application in its widest types where something can run, and :func:`check` each of its kernels.
 
     A kernel's sizes are those of its first launch. The default ``sizes`` are those of the preset ``smoke``, where there
-    is one.
+    is one. ``restrict`` has names of parameters with those of their kernels before them.
 
     Raises:
         BackendUnavailableError: there is no compiler, or nothing can run here.
@@ -173,12 +188,14 @@ def check_application(
     results = []
     for name, kernel in application.kernels.items():
         if name in ran.launched:
+            names = {f"{name}.{own}": own for own in kernel.parameter_names}
             found = check(
                 kernel,
                 backend,
                 architecture=architecture,
                 sample=sample,
                 sizes=ran.launched[name],
+                restrict={own: restrict[full] for full, own in names.items() if full in restrict},
                 seed=seed,
                 on_compiled=on_compiled,
             )
@@ -216,24 +233,24 @@ def _run_in_widest(application: Application, sizes: Sizes, seed: int, backend: B
     return _Run(launched, ready.remarks)
 
 
-def select(kernel: Kernel, sizes: Sizes, sample: Selection = "values", seed: int = 0) -> Sequence[Configuration]:
-    """Return configurations that show whether a kernel compiles.
+def select(
+    space: SearchSpace, signature_names: Sequence[str], sample: Selection = "values", seed: int = 0
+) -> Sequence[Configuration]:
+    """Return configurations of a kernel's search space that show whether it compiles.
 
     A ``sample`` is a number of configurations, drawn uniformly; "values": as few as it takes for every valid value of
     every parameter to come at least once; "signatures": one for each accuracy signature; or "all".
 
     Raises:
         MptuneError: the number is below 1.
-        EmptySpaceError: no configuration is valid at these sizes.
     """
-    space = kernel.search_space(sizes)
     rng = np.random.default_rng(seed)
     if sample == "all":
         return [c for indices in space.iter_batches(4096) for c in space.configurations(indices)]
     if sample == "values":
         return space.configurations(covering(space, rng))
     if sample == "signatures":
-        return space.configurations(representatives(space, kernel.signature_names, rng))
+        return space.configurations(representatives(space, signature_names, rng))
     if sample < 1:
         raise MptuneError(f"--sample {sample}: expected at least 1, or 'all'")
     return space.configurations(space.sample(min(sample, space.size), rng))

@@ -177,7 +177,20 @@ class Finals:
     def tied_with(self, best: Configuration) -> dict[Configuration, Ratio]:
         """Return the finalists that are not surely slower than another one, and how many times longer they take."""
         ratios = {c: self.ratio(c, best) for c in self.configurations if c != best}
-        return {c: ratio for c, ratio in ratios.items() if ratio is not None and not ratio.is_slower}
+        tied = {c: ratio for c, ratio in ratios.items() if ratio is not None and not ratio.is_slower}
+        return {c: ratio for c, ratio in tied.items() if ratio.is_equal or not self._is_slower_beside_others(c, best)}
+
+    def _is_slower_beside_others(self, slower: Configuration, faster: Configuration) -> bool:
+        """Whether one surely takes longer than another by how both compare with a third.
+
+        Of the two there may be a few disturbed rounds, where each has met the baseline in many.
+        """
+        for other in self.configurations:
+            ratios = [self.ratio(c, other) for c in (slower, faster)] if other not in (slower, faster) else [None]
+            known = [ratio for ratio in ratios if ratio is not None and ratio.rounds >= LEAST_ROUNDS]
+            if len(known) == 2 and known[0].low > known[1].high * (1.0 + TIE / 3):
+                return True
+        return False
 
     def typical_ms(self, anchor: Configuration | None = None) -> dict[Configuration, float]:
         """Return a time for each finalist, whose ratios to the anchor's are those of :meth:`ratio`."""

@@ -256,10 +256,11 @@ def _on_host(given: Any) -> Any:
 class Launcher:
     """One configuration of a kernel on a backend, with its code and buffers, which calls at the same sizes share."""
 
-    def __init__(self, kernel: Kernel, configuration: Configuration, backend: Backend) -> None:
+    def __init__(self, kernel: Kernel, configuration: Configuration, backend: Backend, options: CompileOptions) -> None:
         self._kernel = kernel
         self._configuration = configuration
         self._backend = backend
+        self._options = options
         self._sizes: Sizes | None = None
         self._source = ""
         self._loaded: Function | None = None
@@ -327,7 +328,7 @@ class Launcher:
         source = render(self._kernel, self._configuration, sizes)
         if self._loaded is None or source != self._source:
             try:
-                binary = self._backend.compiler.compile(source, self._kernel.function, CompileOptions())
+                binary = self._backend.compiler.compile(source, self._kernel.function, self._options)
             except CompileError as error:
                 raise CompileError(cited(str(error), self._kernel, self._configuration, sizes)) from error
             loaded = self._backend.device.load(binary)
@@ -345,10 +346,13 @@ class ApplicationLauncher:
         stepper: what ran the steps last; None before, and once it is closed.
     """
 
-    def __init__(self, application: Application, configuration: Configuration, backend: Backend) -> None:
+    def __init__(
+        self, application: Application, configuration: Configuration, backend: Backend, options: CompileOptions
+    ) -> None:
         self._application = application
         self._configuration = application.own(configuration)
         self._backend = backend
+        self._options = options
         self._sizes: Sizes | None = None
         self.stepper: Stepper | None = None
         self._memory = _Memory(application, self._configuration, backend)
@@ -390,7 +394,8 @@ class ApplicationLauncher:
         if self.stepper is None or sizes != self._sizes:
             if self.stepper is not None:
                 self.stepper.unload()
-            self.stepper, self._sizes = Stepper(application, self._configuration, sizes, self._backend), sizes
+            self.stepper = Stepper(application, self._configuration, sizes, self._backend, self._options)
+            self._sizes = sizes
         _, left = self.stepper.run(memory, scalars)
         outputs = {}
         for output in application.outputs:

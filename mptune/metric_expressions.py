@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from mptune.errors import ExpressionError, MptuneError
+from mptune.errors import ExpressionError, MptuneError, UnknownNameError
 from mptune.expressions import Expression
 
 __all__ = [
@@ -23,7 +23,7 @@ __all__ = [
     "MetricExpression",
     "chosen_objectives",
     "is_error",
-    "short_names",
+    "unknown_metric",
 ]
 
 #: Short names of objectives; any other is a metric's name or an expression over metrics.
@@ -50,9 +50,26 @@ _COMPARISONS: Final = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _Excess = Callable[[Mapping[str, float]], float]
 
 
-def short_names(name: str, metrics: Collection[str]) -> list[str]:
-    """Return the short names of the metrics there are, except ``name``: suggestions for an unknown objective."""
-    return [short for short, metric in OBJECTIVES.items() if metric in metrics and short != name]
+def unknown_metric(what: str, name: str, metrics: Collection[str], objectives: Collection[str]) -> MptuneError:
+    """Return the error for a metric that there is not, in the words in which an objective is asked for.
+
+    Args:
+        what: where it was looked for, for the message.
+        name: the metric.
+        metrics: those there are.
+        objectives: the metrics and expressions that are optimised; where none of them reads the metric, as where a
+            constraint does, and within an expression only metrics have names.
+    """
+    asked = {metric: short for short, metric in OBJECTIVES.items() if metric in objectives}
+    reading = next((metric for metric in asked if name in MetricExpression(metric).names), None)
+    if reading is None and name not in objectives:
+        return UnknownNameError(what, name, metrics)
+    shorts = {s: metric for s, metric in OBJECTIVES.items() if MetricExpression(metric).names <= set(metrics)}
+    known = (*shorts, *(metric for metric in metrics if metric not in (*shorts, *shorts.values())))
+    if reading is None or asked[reading] == name:
+        return UnknownNameError(what, name, known, aliases=shorts.values())
+    # No misspelling, so nothing alike is suggested.
+    return MptuneError(f"unknown {what} {asked[reading]!r}, which is {reading} (valid: {', '.join(known)})")
 
 
 def is_error(metric: str) -> bool:

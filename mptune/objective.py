@@ -338,6 +338,11 @@ class Objective:
             return None
         return min(known, key=lambda pair: (pair[0], _known(pair[1].error)))[1]
 
+    def worst(self, trials: Sequence[Trial]) -> Trial | None:
+        """Return the feasible trial of the worst value that is known; None when no valid trial is feasible."""
+        known = [trial for trial in trials if self.is_feasible(trial) and math.isfinite(self._rank(trial))]
+        return max(known, key=self._rank, default=None)
+
     def closest(self, trials: Sequence[Trial]) -> Trial | None:
         """Return the valid trial of the least :meth:`log10_excess`; of equals the best value, then the earliest.
 

@@ -24,6 +24,7 @@ from mptune.accuracy.thresholds import recorded_metrics
 from mptune.backends import BACKENDS
 from mptune.backends.base import Backend, CompileOptions
 from mptune.backends.processor import usable_cores
+from mptune.backends.recorded import options_of
 from mptune.buffers import DataManager, Draw, Stream
 from mptune.emit import sizes_of
 from mptune.errors import EmptySpaceError, KernelError, MptuneError, RunFileError, UnknownNameError
@@ -225,9 +226,10 @@ class _Session:
         self._stack = stack
         self._file = file
         self._backend = self._device()
+        self._options = options_of(self._run.info, self._kernel, self._backend.name)
         self._space = self._valid()
         if isinstance(self._kernel, Kernel):
-            self._code = _MachineCode(self._kernel, self._sizes, self._backend)
+            self._code = _MachineCode(self._kernel, self._sizes, self._backend, self._options)
         self._probe(self._missing())
         for configuration in self._unexamined():
             self._keep([self._noted(Trial(configuration, Status.OK), {})])
@@ -271,6 +273,7 @@ class _Session:
                 info.backend,
                 metric=self._metrics(),
                 seed=info.seed or 0,
+                flags=self._options.flags,
                 plan=_LONG_LOOK if self._is_long else _FIRST_LOOK,
                 policy=MeasurementPolicy(Objective(), may_reuse_errors=False),
                 compilers=usable_cores(),
@@ -444,10 +447,11 @@ def _in_turn(winner: Trial, trial: Trial, rounds: Sequence[Mapping[Configuration
 class _MachineCode:
     """Counts what the compiler made of configurations, and what it takes at least to run them."""
 
-    def __init__(self, kernel: Kernel, sizes: Sizes, backend: Backend) -> None:
+    def __init__(self, kernel: Kernel, sizes: Sizes, backend: Backend, options: CompileOptions) -> None:
         self._kernel = kernel
         self._sizes = sizes
         self._backend = backend
+        self._options = options
         self._roofline = Roofline(backend)
         self._data = DataManager(kernel, sizes)
         self._examined: dict[Configuration, tuple[str | None, dict[str, float]]] = {}
@@ -467,7 +471,7 @@ class _MachineCode:
         """Return listing and counts; what the backend does not tell, or fails to, is left out."""
         listing: str | None = None
         found: dict[str, float] = {}
-        compiler, options = self._backend.compiler, CompileOptions()
+        compiler, options = self._backend.compiler, self._options
         with contextlib.suppress(MptuneError):
             work = self._kernel.work(configuration, self._sizes)
             found |= {"traffic_bytes": float(work.traffic_bytes)} | (

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 if TYPE_CHECKING:
     import socket
@@ -499,6 +499,10 @@ def run_target(target: str, descriptor: int) -> None:
 # -- children that can be paused -----------------------------------------------------------------
 
 
+_Member = TypeVar("_Member", bound=Child)
+_Answer = TypeVar("_Answer")
+
+
 @dataclass(frozen=True, slots=True)
 class Ended:
     """How a process ended.
@@ -540,15 +544,20 @@ class ChildGroup:
             return child.communicate(sent, allowed_s)
 
         pipe, merged = subprocess.PIPE, subprocess.STDOUT
-        child = self.start(command, environment=environment, folder=folder, stdin=pipe, stdout=pipe, stderr=merged)
+        child = self.start(
+            lambda: Child(command, environment=environment, folder=folder, stdin=pipe, stdout=pipe, stderr=merged)
+        )
         try:
             output = self.within(timeout_s, attempt)
             return Ended(child.wait(), output.decode(errors="replace"))
         finally:
             self.end(child)
 
-    def start(self, command: Sequence[str], **settings: Any) -> Child:
-        """Start a process, not during a pause, that :meth:`end` is going to be called for; settings as of a child.
+    def start(self, make: Callable[[], _Member]) -> _Member:
+        """Start a process, not during a pause, that :meth:`end` is going to be called for.
+
+        Args:
+            make: starts and returns it.
 
         Raises:
             OSError: it could not be started, or the group is closed.
@@ -557,7 +566,7 @@ class ChildGroup:
             self._may_start.wait_for(lambda: self._closed or self._pauses == 0)
             if self._closed:
                 raise OSError("its compilations have been given up")
-            child = Child(command, **settings)
+            child = make()
             self._running.add(child)
             return child
 
@@ -567,7 +576,7 @@ class ChildGroup:
         with self._may_start:
             self._running.discard(child)
 
-    def within(self, timeout_s: float, attempt: Callable[[float], bytes]) -> bytes:
+    def within(self, timeout_s: float, attempt: Callable[[float], _Answer]) -> _Answer:
         """Repeat an attempt, told how long it may take, while it runs out of time; pauses do not count.
 
         Raises:

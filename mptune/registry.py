@@ -270,7 +270,7 @@ def _check_same(info: RunInfo, kernel: Tunable) -> None:
         raise KernelError(f"the run is of {what} {info.kernel!r}, not of {kernel.name!r}")
     if not info.parameters:
         return
-    ours = {parameter.name: parameter.values for parameter in kernel.parameters}
+    ours = {parameter.name: parameter.every_value for parameter in kernel.parameters}
     theirs = {parameter.name: parameter.values for parameter in info.parameters}
     for name in dict.fromkeys((*theirs, *ours)):
         if name not in ours or name not in theirs or not set(theirs[name]) <= set(ours[name]):

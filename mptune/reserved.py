@@ -13,7 +13,7 @@ from typing import Final
 from mptune.cplusplus import KEYWORDS, Token, tokens
 from mptune.prelude import prelude
 
-__all__ = ["clash", "parameter_names", "prelude_names", "why_reserved"]
+__all__ = ["FUNCTIONS_OF_CUDA", "WORDS_OF_OPENCL", "clash", "parameter_names", "prelude_names", "why_reserved"]
 
 _MACRO: Final = re.compile(r"#\s*(define|undef)\s+(\w+)")
 #: The functions that one macro of the prelude lists, to declare each of them.
@@ -21,6 +21,25 @@ _LISTED: Final = re.compile(r"\b(?:one|two)\((\w+)\)")
 #: What has a bracket behind it and is no function.
 _ATTRIBUTES: Final = frozenset(("__attribute__", "__asm__", "alignas", "static_assert", "decltype"))
 _OTHERS: Final = ("main", "std")
+#: Functions that CUDA declares in every source besides the prelude's: a kernel of such a name is for the host alone.
+FUNCTIONS_OF_CUDA: Final = frozenset(
+    re.findall(
+        r"\w+",
+        """clock clock64 cyl_bessel_i0 cyl_bessel_i1 erfcinv erfcx erfinv fabsf fmaxf fminf free frexp
+        ilogb j0 j0f j1 jn labs ldexp llabs llrint llround logb lrint
+        lround malloc modf nan nextafter norm norm3d norm4d normcdfinv normf remquo rnorm
+        rnorm3d rnorm4d rnormf rsqrtf scalbln scalbn sincos sincospi umax umin y0 y1
+        yn""",
+    )
+)
+#: Words of OpenCL's C++ that are none of C++: they have another meaning in a template, and no kernel can be launched by
+#: the name.
+WORDS_OF_OPENCL: Final = re.compile(
+    r"""global|local|constant|private|kernel|generic|pipe|read_only|write_only|read_write|vec_step|as_\w+|M_\w+
+    |image\w*_t|(sampler|event|clk_event|queue|ndrange|reserve_id)_t
+    |(u?(char|short|int|long)|half|float|double)(2|3|4|8|16)""",
+    re.VERBOSE,
+)
 _OWN: Final = re.compile(r"\b(?:mptune|MPTUNE)_\w+")
 
 

@@ -371,9 +371,9 @@ class Run:
 
         def simplicity(trial: Trial) -> tuple[float, ...]:
             types = [precision(str(name)) for name in self.types_of(trial)]
-            width = sum(each.significand_bits for each in types)
+            rank = sum(each.rank for each in types)
             is_known = finals.is_chosen(trial.configuration)
-            return len(set(types)), _or_inf(trial.metric("memory_bytes")), -width, not is_known, trial.time_ms
+            return len(set(types)), _or_inf(trial.metric("memory_bytes")), -rank, not is_known, trial.time_ms
 
         return tuple(sorted((fastest, *rivals), key=simplicity))
 

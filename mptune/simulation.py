@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.accuracy.thresholds import recorded_threshold
-from mptune.errors import MptuneError, UnknownNameError
+from mptune.errors import MptuneError
 from mptune.evaluators.base import Evaluator
 from mptune.evaluators.simulated import SimulatedEvaluator
 from mptune.interop.recorded import RecordedSpace
 from mptune.interop.spaces import read_space
 from mptune.loop import Stopwatch, ask_and_tell
-from mptune.metric_expressions import chosen_objectives, is_error, short_names
+from mptune.metric_expressions import chosen_objectives, is_error, unknown_metric
 from mptune.objective import Objective
 from mptune.pareto import FrontScale, front
 from mptune.results import SourceUse, Status, Trial
@@ -33,7 +33,7 @@ from mptune.starting import Searched, read_source
 from mptune.strategies import chosen_name, make
 from mptune.strategies.base import Known, Source, Strategy
 
-__all__ = ["Simulation", "SimulationRun", "simulate"]
+__all__ = ["Simulation", "SimulationRun", "finite", "quartiles", "simulate"]
 
 _FOOTPRINT: Final = "memory_bytes"
 #: Where the distance to the optimum is read off: from the 40th evaluation on, at every 20th.
@@ -75,6 +75,8 @@ class Simulation:
         configurations: recorded configurations.
         runs: one replay per seed.
         scale: on which fronts of several objectives are compared; None for one objective, or if nothing is feasible.
+        worst: worst recorded value among the trials that meet the threshold, which stands for the best of a run that
+            has found none of them yet; None if there is none, or if such a run is infinitely far from the optimum.
     """
 
     space: str
@@ -87,6 +89,7 @@ class Simulation:
     configurations: int
     runs: tuple[SimulationRun, ...]
     scale: FrontScale | None = None
+    worst: float | None = None
 
     @property
     def overhead_ms_per_evaluation(self) -> float:
@@ -97,44 +100,81 @@ class Simulation:
     def distance_curves(self) -> NDArray[np.float64]:
         """Return how far the best so far is from the optimum, relative to the optimum.
 
-        Shape ``(n_runs, budget)``; infinite while nothing valid is found. A run that ended early keeps its last value.
+        Of several objectives it is the share of the recorded front's hypervolume that is missing. Shape ``(n_runs,
+        budget)``; infinite while nothing feasible is found. A run that ended early keeps its last value.
         """
-        best = np.full((len(self.runs), self.budget), np.nan)
-        for row, run in zip(best, self.runs, strict=True):
-            values = [math.nan if value is None else value for value in run.best[: self.budget]]
-            row[: len(values)] = values
-            row[len(values) :] = values[-1] if values else np.nan
+        best = self._over_evaluations([[math.nan if v is None else v for v in run.best] for run in self.runs])
         if self.optimum is None:
             return np.full_like(best, np.inf)
-        scale = abs(self.optimum)
-        distances = np.abs(best - self.optimum) / scale if scale else np.where(best == self.optimum, 0.0, np.inf)
-        return np.where(np.isnan(distances), np.inf, distances)
+        if self.objective.also:
+            missing = 1.0 - self._over_evaluations([run.hypervolume for run in self.runs])
+            return np.where(np.isnan(best), np.inf, np.maximum(missing, 0.0))
+        return np.where(np.isnan(best), np.inf, self._distance(best))
+
+    def filled_curves(self) -> NDArray[np.float64]:
+        """Return :meth:`distance_curves`, at the distance of the worst feasible value while nothing feasible is found.
+
+        Of several objectives the whole hypervolume is missing then: 1. Infinite where :attr:`worst` is unknown.
+        """
+        curves = self.distance_curves()
+        if self.worst is None or self.optimum is None:
+            return curves
+        farthest = 1.0 if self.objective.also else float(self._distance(np.float64(self.worst)))
+        return np.where(self.without_feasible(), farthest, curves)
+
+    def without_feasible(self) -> NDArray[np.bool_]:
+        """Return which runs have found nothing feasible after each evaluation, shape ``(n_runs, budget)``."""
+        return np.isnan(self._over_evaluations([[math.nan if v is None else v for v in run.best] for run in self.runs]))
+
+    def _over_evaluations(self, values: Sequence[Sequence[float]]) -> NDArray[np.float64]:
+        """Return a row per run; one that ended early keeps its last value, and is NaN if it has none."""
+        rows = np.full((len(values), self.budget), np.nan)
+        for row, known in zip(rows, values, strict=True):
+            shown = known[: self.budget]
+            row[: len(shown)] = shown
+            row[len(shown) :] = shown[-1] if shown else np.nan
+        return rows
+
+    def _distance(self, values: NDArray[np.float64] | np.float64) -> NDArray[np.float64]:
+        optimum = self.optimum or 0.0
+        return np.abs(values - optimum) / abs(optimum) if optimum else np.where(values == 0.0, 0.0, np.inf)
 
     def distances(self, evaluations: int) -> NDArray[np.float64]:
         """Return a column of :meth:`distance_curves`, after so many evaluations; shape ``(n_runs,)``."""
         return np.asarray(self.distance_curves()[:, min(evaluations, self.budget) - 1])
 
     def mean_distance(self, checkpoints: Sequence[int] | None = None) -> float:
-        """Return the mean distance over runs and checkpoints (default: evaluations 40, 60, ... up to the budget)."""
+        """Return the mean over runs and checkpoints (default: evaluations 40, 60, ... up to the budget).
+
+        The distances are those of :meth:`filled_curves`.
+        """
         points = self.checkpoints() if checkpoints is None else checkpoints
-        return float(np.mean([self.distances(point) for point in points]))
+        return float(self.filled_curves()[:, [min(point, self.budget) - 1 for point in points]].mean())
 
     def checkpoints(self) -> tuple[int, ...]:
         """Return the numbers of evaluations a summary looks at; the budget itself when it is below the first."""
         return tuple(range(_FIRST_CHECKPOINT, self.budget + 1, _CHECKPOINT_STEP)) or (self.budget,)
 
     def summary(self) -> list[dict[str, float]]:
-        """Return a row per checkpoint: evaluations, mean, median and worst distance, share of runs at the optimum."""
+        """Return a row per checkpoint: distances as of :meth:`filled_curves`, and shares of the runs.
+
+        The shares are of those at the optimum, and of those that have found nothing feasible.
+        """
+        curves, without = self.filled_curves(), self.without_feasible()
         rows = []
         for point in self.checkpoints():
-            distances = self.distances(point)
+            distances, nothing = curves[:, point - 1], without[:, point - 1]
+            lower, median, upper = quartiles(distances)
             rows.append(
                 {
                     "evaluations": point,
                     "mean": float(np.mean(distances)),
-                    "median": float(np.median(distances)),
+                    "lower": float(lower),
+                    "median": float(median),
+                    "upper": float(upper),
                     "worst": float(np.max(distances)),
-                    "found_optimum": float(np.mean(distances == 0.0)),
+                    "found_optimum": float(np.mean((distances == 0.0) & ~nothing)),
+                    "nothing_feasible": float(np.mean(nothing)),
                 }
             )
         return rows
@@ -150,6 +190,8 @@ class Simulation:
             "configurations": self.configurations,
             "runs": [{"seed": run.seed, "best": list(run.best)} for run in self.runs],
             "overhead_ms_per_evaluation": self.overhead_ms_per_evaluation,
+            "worst": self.worst,
+            "distances": [{name: finite(value) for name, value in row.items()} for row in self.summary()],
         }
         if self.objective.also:
             document["objectives"] = list(self.objective.metrics)
@@ -164,6 +206,25 @@ class Simulation:
         return document
 
 
+def quartiles(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return lower quartile, median and upper quartile along the first axis, which is their new length: 3.
+
+    Between two values they are interpolated; between a finite and an infinite one they are infinite.
+    """
+    ordered = np.sort(values, axis=0)
+    places = np.array([0.25, 0.5, 0.75]) * (len(ordered) - 1)
+    below, above = ordered[np.floor(places).astype(int)], ordered[np.ceil(places).astype(int)]
+    share = (places % 1).reshape(3, *(1,) * (ordered.ndim - 1))
+    with np.errstate(invalid="ignore"):
+        between = below + share * (above - below)
+    return np.asarray(np.where((below == above) | (share == 0), below, between))
+
+
+def finite(value: float) -> float | None:
+    """Return a number as JSON can hold it: None for one that is not finite."""
+    return value if math.isfinite(value) else None
+
+
 def simulate(
     space: str | Path | RecordedSpace,
     strategy: str = "bayesian",
@@ -176,6 +237,8 @@ def simulate(
     maximise: bool = False,
     max_error: float | Mapping[str, float] | None = None,
     penalty: str = "decay",
+    alpha: float = 1.0,
+    beta: float = 1.0,
     constraints: Sequence[str] = (),
     options: Mapping[str, Any] | None = None,
     sources: Sequence[str | Path | RecordedSpace] = (),
@@ -193,6 +256,8 @@ def simulate(
         maximise: whether more of the objective is better.
         max_error: the largest recorded error allowed: of all outputs, or by name as ``--max-error`` takes it.
         penalty: what an inaccurate trial scores.
+        alpha: slope of the linear penalty.
+        beta: rate of the decay penalty.
         constraints: limits on recorded metrics, such as ``energy_j <= 1.5``.
         options: hyperparameters of the strategy by name.
         sources: runs and recordings, of other devices or sizes, that every replay starts from.
@@ -214,12 +279,14 @@ def simulate(
         minimise=not maximise,
         threshold=recorded_threshold(max_error, recorded.metrics, recorded.metric),
         penalty=penalty,
+        alpha=alpha,
+        beta=beta,
         constraints=tuple(constraints),
         also=tuple(aliases.get(name, name) for name in also),
     )
     trials = _judged(recorded, goal, aliases)
     goal = recorded.with_baseline(goal, trials)
-    optimum = goal.best(trials)
+    optimum, worst = goal.best(trials), goal.worst(trials)
     scale = _scale(goal, trials) if goal.also else None
     strategy = chosen_name(strategy, goal)
     searched = Searched(
@@ -232,7 +299,7 @@ def simulate(
         rename=lambda source: [_renamed(trial, _aliases(source)) for trial in source.trials.values()],
     )
     read = [read_source(source, searched) for source in sources]
-    start = _starter(recorded, goal, strategy, options, read)
+    start = _starter(recorded, goal, strategy, options, read, budget)
     evaluator = SimulatedEvaluator({trial.configuration: trial for trial in trials}, recorded.name)
     return Simulation(
         space=recorded.name,
@@ -245,6 +312,7 @@ def simulate(
         configurations=recorded.space.size,
         runs=tuple(_replay(start(each), evaluator, budget, each, scale) for each in range(seed, seed + repeats)),
         scale=scale,
+        worst=None if worst is None else goal.value(worst),
     )
 
 
@@ -262,6 +330,7 @@ def _starter(
     strategy: str,
     options: Mapping[str, Any] | None,
     sources: Sequence[Source],
+    budget: int,
 ) -> Callable[[int], Strategy]:
     """Return what makes the strategy anew for a seed, told what a live run knows beforehand."""
     known = _footprints(recorded)
@@ -274,6 +343,7 @@ def _starter(
         options=options,
         known=known,
         sources=sources,
+        budget=budget,
     )
 
 
@@ -327,9 +397,7 @@ def _judged(recorded: RecordedSpace, objective: Objective, rename: Mapping[str, 
     read = objective.names | objective.constraint_names
     for name in sorted(read):
         if name not in known:
-            raise UnknownNameError(
-                f"metric of recording {recorded.name}:", name, metrics, aliases=short_names(name, metrics)
-            )
+            raise unknown_metric(f"metric of recording {recorded.name}:", name, metrics, objective.metrics)
     if objective.threshold is not None and not any(is_error(name) for name in metrics):
         raise MptuneError(
             f"recording {recorded.name} has no errors, so no configuration can be judged by --max-error "

@@ -12,7 +12,6 @@ from typing import Any, Final
 from mptune.errors import MptuneError, RunFileError, SpaceFileError, UnknownNameError
 from mptune.interop.recorded import RecordedSpace, unit_of
 from mptune.interop.spaces import read_space
-from mptune.metric_expressions import short_names
 from mptune.objective import Objective
 from mptune.results import Trial
 from mptune.space.search_space import SearchSpace
@@ -81,9 +80,7 @@ class Searched:
         metrics = tuple(dict.fromkeys(m for t in trials if t.is_valid for m in t.measurement.metrics))
         for metric in sorted(read):
             if metric not in metrics:
-                raise UnknownNameError(
-                    f"metric of source {name}:", metric, metrics, aliases=short_names(metric, metrics)
-                )
+                raise UnknownNameError(f"metric of source {name}:", metric, metrics)
             ours, its = self.units.get(metric) or unit_of(metric), recorded.unit_of(metric)
             if ours and its and ours != its:
                 raise MptuneError(f"source {name} has {metric} in {its}, the search has it in {ours}")

@@ -14,6 +14,7 @@ import numpy as np
 
 from mptune.backends import BACKENDS, get_backend
 from mptune.backends.base import Backend
+from mptune.backends.recorded import options_of
 from mptune.emit import select, sizes_of
 from mptune.errors import BackendUnavailableError, EmptySpaceError, KernelError, MptuneError
 from mptune.kernel import Application, Kernel, Role, Sizes, Tunable
@@ -96,9 +97,11 @@ class TunedKernel:
                     "is for single kernels"
                 )
             self.kernel, self._backend, notes = self._by_size.kernel, self._by_size.backend, self._by_size.remarks
+            self._options = self._by_size.options
             self._choose_at(self.kernel.resolve_sizes("default", {**self._by_size.sizes, **self._given}))
         else:
             self._backend, self._run, matches = _matched(loaded, backend)
+            self._options = options_of(self._run.info, self.kernel, self._backend.name)
             self.sizes = self.kernel.resolve_sizes("default", {**sizes_of(self._run, self.kernel), **self._given})
             self.configuration, self.reason = _choose(self.kernel, self.sizes, self._backend, self._run, matches)
             notes = () if self.reason else remarks(self._run.info, self.kernel)
@@ -191,7 +194,7 @@ class TunedKernel:
 
     def _launcher(self, configuration: Configuration) -> Launcher:
         if configuration not in self._launchers:
-            self._launchers[configuration] = Launcher(self.kernel, configuration, self._backend)
+            self._launchers[configuration] = Launcher(self.kernel, configuration, self._backend, self._options)
         return self._launchers[configuration]
 
 
@@ -243,10 +246,11 @@ class TunedApplication:
                 raise KernelError(f"the wisdom is of the {self._by_size.kernel.called}: mptune.TunedKernel calls it")
             self.application, self._backend = self._by_size.kernel, self._by_size.backend
             self._own_sizes = self.application.resolve_sizes("default", self._by_size.sizes)
-            notes = self._by_size.remarks
+            self._options, notes = self._by_size.options, self._by_size.remarks
         else:
             self.application = application_of_run(source.info, application)
             self._backend, _, self._matches = _matched([source], backend)
+            self._options = options_of(source.info, self.application, self._backend.name)
             self._own_sizes = sizes_of(source, self.application)
             notes = remarks(source.info, self.application)
         self._chosen = None if configuration is None else self._named(configuration)
@@ -394,7 +398,9 @@ class TunedApplication:
 
     def _launcher(self, configuration: Configuration) -> ApplicationLauncher:
         if configuration not in self._launchers:
-            self._launchers[configuration] = ApplicationLauncher(self.application, configuration, self._backend)
+            self._launchers[configuration] = ApplicationLauncher(
+                self.application, configuration, self._backend, self._options
+            )
         return self._launchers[configuration]
 
 

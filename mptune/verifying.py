@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 
 from mptune.accuracy.thresholds import recorded_metrics
 from mptune.adopt.sizes import make_ready
+from mptune.backends.recorded import options_of
 from mptune.buffers import Draw, Stream
 from mptune.emit import select, sizes_of
 from mptune.errors import MptuneError, RunFileError
@@ -315,7 +316,9 @@ def _evaluator(run: Run, kernel: Tunable, sizes: Sizes) -> DeviceEvaluator:
     info = run.info
     outputs = [output.name for output in kernel.outputs]
     metric = recorded_metrics(info.metric, info.metrics, outputs, kernel.metric)
-    return DeviceEvaluator(kernel, sizes, runnable_backend(info.backend), metric=metric, seed=info.seed or 0)
+    backend = runnable_backend(info.backend)
+    flags = options_of(info, kernel, backend).flags
+    return DeviceEvaluator(kernel, sizes, backend, metric=metric, seed=info.seed or 0, flags=flags)
 
 
 class _Keeper:

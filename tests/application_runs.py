@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.backends import get_backend
+from mptune.backends.base import CompileOptions
 from mptune.buffers.data import make_inputs
 from mptune.kernel import Application, Role, Sizes
 from mptune.kernel.limits import widest
@@ -70,7 +71,9 @@ def tuned_answer(application: Application, chosen: Mapping[str, str]) -> dict[st
     backend = get_backend("host")
     wide = widest(application, sizes, backend.device.constraints())[0]
     given, sizes = inputs_from(application, sizes, make_inputs(application, sizes, 0))
-    launcher = ApplicationLauncher(application, application.configuration({**wide, **chosen}), backend)
+    launcher = ApplicationLauncher(
+        application, application.configuration({**wide, **chosen}), backend, CompileOptions()
+    )
     try:
         return launcher.run(given, sizes, Arrays())[0]
     finally:

@@ -15,25 +15,27 @@ SIZES = KERNEL.resolve_sizes()
 
 
 def test_by_default_every_value_of_every_parameter_comes() -> None:
-    chosen = select(KERNEL, SIZES)
+    chosen = select(KERNEL.search_space(SIZES), KERNEL.signature_names)
     for parameter in KERNEL.parameters:
         assert {c[parameter.name] for c in chosen} == set(parameter.values)
     assert len(chosen) < sum(len(p.values) for p in KERNEL.parameters) / 2
-    assert select(KERNEL, SIZES) == chosen
+    assert select(KERNEL.search_space(SIZES), KERNEL.signature_names) == chosen
 
 
 def test_every_accuracy_signature_comes_once() -> None:
-    chosen = select(KERNEL, SIZES, "signatures")
+    chosen = select(KERNEL.search_space(SIZES), KERNEL.signature_names, "signatures")
     space = KERNEL.search_space(SIZES)
-    everything = {KERNEL.signature_of(c) for c in select(KERNEL, SIZES, "all")}
+    everything = {KERNEL.signature_of(c) for c in select(KERNEL.search_space(SIZES), KERNEL.signature_names, "all")}
     assert {KERNEL.signature_of(c) for c in chosen} == everything
     assert len(chosen) == len(everything)
     assert all(c in space for c in chosen)
 
 
 def test_a_number_of_configurations_is_drawn_without_repetition() -> None:
-    assert len(set(select(KERNEL, SIZES, 7))) == 7
-    assert set(select(KERNEL, SIZES, 10**6)) == set(select(KERNEL, SIZES, "all"))
+    assert len(set(select(KERNEL.search_space(SIZES), KERNEL.signature_names, 7))) == 7
+    assert set(select(KERNEL.search_space(SIZES), KERNEL.signature_names, 10**6)) == set(
+        select(KERNEL.search_space(SIZES), KERNEL.signature_names, "all")
+    )
 
 
 def test_failures_are_reported_with_their_configuration() -> None:

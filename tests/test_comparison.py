@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import math
@@ -137,11 +138,43 @@ def test_a_run_that_ended_early_keeps_its_last_value() -> None:
     assert curves.tolist() == [[2.0, 1.0, 1.0, 1.0], [math.inf] * 4, [math.inf] * 4]
 
 
-def test_quartiles_are_order_statistics_also_among_infinities() -> None:
+def test_quartiles_are_interpolated_also_beside_infinities() -> None:
     curves = [[None, float(2 + k)] for k in range(4)]
     quartiles = Comparison((simulation("x", "a", curves),)).quartiles("x", "a")
     assert quartiles[:, 0].tolist() == [math.inf] * 3
-    assert quartiles[:, 1].tolist() == [1.0, 2.0, 3.0]
+    assert quartiles[:, 1].tolist() == [1.75, 2.5, 3.25]
+    some = Comparison((simulation("x", "a", [[2.0], [3.0], [None], [None]]),)).quartiles("x", "a")
+    assert some[:, 0].tolist() == [1.75, math.inf, math.inf]
+
+
+def test_runs_without_anything_feasible_count_with_the_worst_feasible_value() -> None:
+    sparse = dataclasses.replace(simulation("x", "a", [[None] * 60, [None] * 50 + [1.5] * 10]), worst=4.0)
+    found = dataclasses.replace(simulation("x", "b", [[1.25] * 60] * 2), worst=4.0)
+    comparison = Comparison((sparse, found))
+    # At evaluations 40 and 60: 3 and 3, 3 and 0.5.
+    assert comparison.mean_distances().tolist() == [[pytest.approx(9.5 / 4), 0.25]]
+    assert comparison.without_feasible().tolist() == [[1.0, 0.0]]
+    assert comparison.quartiles("x", "a")[:, 59].tolist() == [1.125, 1.75, 2.375]
+    # It has neither come near the optimum nor a share of it, and is worse than the worst that was found.
+    assert comparison.evaluations_within(3.0).tolist() == [[math.inf, 1.0]]
+    assert comparison.best_at_end() == pytest.approx(np.array([[1 / 3, 0.8]]))
+    worst = dataclasses.replace(simulation("x", "b", [[4.0] * 60]), worst=4.0)
+    assert Comparison((dataclasses.replace(sparse, runs=sparse.runs[:1]), worst)).win_probabilities()[0, 0, 1] == 0.0
+    document = comparison.to_json()
+    assert [cell["nothing_feasible"] for cell in document["cells"]] == [1.0, 0.0]
+    assert [row["nothing_feasible"] for row in document["cells"][0]["quartiles"]] == [1.0, 0.5]
+
+
+def test_several_objectives_are_compared_by_what_is_missing_of_the_hypervolume() -> None:
+    space = recording("x", 1)
+    comparison = compare([space], ("exhaustive", "random"), objectives=("time", "error"), budget=96, processes=1)
+    whole = comparison.simulation("x", "exhaustive")
+    assert whole.distance_curves()[:, -1] == pytest.approx(0.0, abs=1e-12)
+    shares = np.array([run.hypervolume for run in comparison.simulation("x", "random").runs])
+    assert comparison.simulation("x", "random").distance_curves() == pytest.approx(1 - shares, abs=1e-12)
+    assert comparison.best_at_end() == pytest.approx(1.0)
+    with pytest.raises(MptuneError, match="multi-objective strategies: bayesian-pareto, exhaustive, nsga2"):
+        compare([space], ("genetic",), objectives=("time", "error"), budget=5, processes=1)
 
 
 def test_a_strategy_without_a_finite_distance_does_not_spoil_the_others() -> None:

@@ -268,6 +268,30 @@ def test_noise_that_hides_the_winner_is_said_and_resuming_finds_it(
     assert len(set(quiet.types_of(quiet.best))) == 1
 
 
+@pytest.mark.usefixtures("noisy_machine")
+def test_resuming_times_again_what_was_timed_on_a_busy_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = load_kernel(Path(__file__).with_name("own_kernel.py"))
+    path, said, remeasured = tmp_path / "poly.db", list[str](), DeviceEvaluator.remeasure
+
+    def run(tasks: float) -> Run:
+        said.clear()
+        monkeypatch.setattr(DeviceEvaluator, "remeasure", remeasured)
+        monkeypatch.setattr(DeviceEvaluator, "remeasure", with_times(tasks, 1e-4))
+        return tune(
+            kernel, backend="host", budget=4, strategy="random", verify=0, output=path, resume=True,
+            on_warning=said.append,
+        )  # fmt: skip
+
+    busy = run(3.0)
+    assert busy.best is not None
+    assert busy.undecided == ()
+    assert any("the same command with --resume times them again" in line for line in said)
+    quiet = run(0.0)
+    assert not any("busy" in line for line in said)
+    assert not any("busy" in line for line in quiet.warnings)
+    assert quiet.state.finals.noise == ""
+
+
 class Machine:
     """Stands in for evaluator, ledger and run file: each turn takes 50 ms, launches take what they are said to.
 
@@ -291,6 +315,8 @@ class Machine:
         self.holds = True
         self.turns = Counter[Configuration]()
         self._time_ms = time_ms
+        #: How long the same work of no kernel takes after each turn; empty where nobody measures it.
+        self.work_ms: tuple[float, ...] = ()
 
     def monotonic(self) -> float:
         return self.now_s
@@ -300,7 +326,8 @@ class Machine:
 
     def remeasure(self, trials: list[Trial], rounds: int, visit: TimingPlan) -> Finished:
         self.now_s += 0.05 * len(trials) * rounds
-        return Finished(tuple(self._timed(each) for _ in range(rounds) for each in trials))
+        turns = tuple(self._timed(each) for _ in range(rounds) for each in trials)
+        return Finished(turns, calibration_ms=self.work_ms * len(turns))
 
     def _timed(self, before: Trial) -> Trial:
         self.turns[before.configuration] += 1
@@ -344,6 +371,24 @@ def test_finals_that_are_held_again_and_again_take_no_longer_than_twice_their_sh
     assert 6.0 <= took_s[0] < 6.0 + least_s
     assert max(took_s[2:]) <= least_s
     assert sum(took_s) <= 2 * 6.0 + 8 * least_s
+
+
+@pytest.mark.usefixtures("noisy_machine")
+def test_a_kernel_that_varies_by_itself_makes_no_machine_a_noisy_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    order = [t.configuration for t in TRIALS if t.is_valid]
+
+    def time_ms(configuration: Configuration, turn: int) -> float:
+        return (1.0 + turn % 2) * (1.0 + (turn // 2 + order.index(configuration)) % 2)
+
+    took_s = []
+    for work_ms in ((), (1.0,)):
+        machine = Machine(60.0, time_ms)
+        machine.work_ms = work_ms
+        machine.settling(monkeypatch)._hold_finals()
+        took_s.append(machine.now_s - 60.0)
+    # Half of the search where the machine may be to blame, else a tenth, and the rounds that an interval takes.
+    assert took_s[0] >= 30.0
+    assert 6.0 <= took_s[1] < 6.0 + 0.05 * LEAST_ROUNDS * (5 + 2)
 
 
 def test_finals_beyond_the_least_end_soon_after_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from described import described_run
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mptune.cli.display import _of_rounds, print_run
+from mptune.cli.display import _of_rounds, absent_best, print_run
 from mptune.cli.runs import _print_why_none
 from mptune.emit import select
 from mptune.errors import MptuneError
@@ -108,6 +108,16 @@ def test_rounds_that_chose_do_not_count_where_others_followed() -> None:
     assert found.ratio(ONE, Configuration({"type": "bf16", "block": 1})) is None
     typical = found.typical_ms(ONE)
     assert typical[ONE] / typical[OTHER] == pytest.approx(2.0)
+
+
+def test_who_is_slower_beside_a_third_is_no_tie() -> None:
+    rng = np.random.default_rng(0)
+    together = [{ONE: 1.1 * float(np.exp(0.4 * rng.normal())), OTHER: 1.0} for _ in range(9)]
+    assert set(finals(*together).tied_with(OTHER)) == {ONE}
+    apart = [{ONE: 1.6, THIRD: 1.4}, {OTHER: 1.0, THIRD: 1.4}] * 20
+    assert set(finals(*together, *apart).tied_with(OTHER)) == set()
+    alike = [{ONE: 1.0, THIRD: 1.4}, {OTHER: 1.0, THIRD: 1.4}] * 20
+    assert set(finals(*together, *alike).tied_with(OTHER)) == {ONE}
 
 
 def test_drift_and_load_are_noise() -> None:
@@ -303,6 +313,17 @@ def test_no_winner_is_named_where_noise_hides_which_types_are_fastest() -> None:
     assert run_of(noisy_rounds(0.05), [MIXED, DOUBLE], tasks=2.0).best is MIXED
     # A quiet machine has ties.
     assert run_of(noisy_rounds(0.02), ALL).undecided == ()
+
+
+def test_a_front_without_the_best_says_why() -> None:
+    run = run_of(noisy_rounds(0.05), ALL)
+    assert run.best is HALF
+    names = ("time_ms", "error")
+    said = "of those that are as good, as far as the finals can tell, it is the simplest"
+    assert absent_best(run, names, [MIXED, DOUBLE]).endswith(said)
+    assert absent_best(run, names, [HALF, DOUBLE]) == ""
+    assert absent_best(run, ("memory_bytes", "error"), [MIXED, DOUBLE]) == ""
+    assert absent_best(run_of([], []), names, []) == ""
 
 
 def wide(block: int, time_ms: float, error: float, status: Status = Status.OK) -> Trial:

@@ -116,6 +116,8 @@ def test_a_wrong_definition_says_what_is_wrong(case: str) -> None:
 def test_wrong_arguments_say_what_is_wrong() -> None:
     with pytest.raises(KernelError, match="either precision= or dtype="):
         In("x", "n")
+    with pytest.raises(KernelError, match="'y': fp64 is a precision: precision='fp64', not dtype="):
+        Out("y", "n", dtype="fp64")
     with pytest.raises(KernelError, match="either precision= or dtype="):
         InOut("x", "n", precision="fp32", dtype="int32")
     with pytest.raises(UnknownNameError, match="did you mean 'int32'"):

@@ -23,7 +23,8 @@ def test_every_package_is_listed() -> None:
         for p in (ROOT / "mptune").rglob("__init__.py")
     }
     inside = {"mptune" if name == "mptune.." else name for name in inside}
-    bundled = {f"mptune.{name}" for name in ("applications", "kernels", "templates", "templates.prelude", "references")}
+    templates = ("templates", "templates.matrix", "templates.prelude")
+    bundled = {f"mptune.{name}" for name in ("applications", "kernels", *templates, "references")}
     assert set(PROJECT["tool"]["setuptools"]["packages"]) == inside | bundled
 
 

@@ -12,7 +12,6 @@ from vendor_compilers import needs
 
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
-from mptune.backends.host import HostBackend
 from mptune.checking import check
 from mptune.errors import CompileError, KernelError, TemplateError
 from mptune.kernel import In, InOut, Kernel, Scalar
@@ -310,8 +309,8 @@ MISTAKEN = [
 ]
 
 
-def taking(types):
-    """The source of a kernel whose function has parameters of these types, compiled by the host's compiler."""
+def taking(types, backend="host"):
+    """The source of a kernel whose function has parameters of these types, compiled for a backend."""
     definition = Kernel(
         name="take",
         parameters=[PrecisionParameter("y_type", ["fp64", "fp16"])],
@@ -328,18 +327,25 @@ def taking(types):
         template=TYPES.format(*types),
     )
     source = render(definition, definition.configuration({"y_type": "fp16"}), definition.resolve_sizes())
-    return HostBackend().compiler.compile(source, "take", CompileOptions())
+    return get_backend(backend).compiler.compile(source, "take", CompileOptions())
 
 
+READERS = ["host", pytest.param("opencl", marks=needs("opencl"))]
+
+
+@pytest.mark.parametrize("backend", READERS)
 @pytest.mark.parametrize("types", FITTING)
-def test_parameters_of_the_declared_types_compile(types):
-    assert taking(types).image
+def test_parameters_of_the_declared_types_compile(types, backend):
+    if backend == "opencl" and "vec<" in types[0]:
+        pytest.skip("OpenCL has no parameters that lead to a class with alignment")
+    assert taking(types, backend).image
 
 
+@pytest.mark.parametrize("backend", READERS)
 @pytest.mark.parametrize(("types", "argument", "passed"), MISTAKEN)
-def test_parameters_of_other_types_than_declared_do_not_compile(types, argument, passed):
+def test_parameters_of_other_types_than_declared_do_not_compile(types, argument, passed, backend):
     with pytest.raises(CompileError, match=f"argument {argument} of kernel take is passed as {passed}"):
-        taking(types)
+        taking(types, backend)
 
 
 @pytest.mark.parametrize(

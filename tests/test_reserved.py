@@ -10,15 +10,18 @@ from vendor_compilers import needs
 
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
+from mptune.backends.opencl import OpenclBackend
 from mptune.checking import check
 from mptune.cplusplus import KEYWORDS
 from mptune.errors import CompileError, KernelError
-from mptune.kernel import Constant
+from mptune.kernel import Constant, Kernel
 from mptune.prelude import prelude
 from mptune.registry import load_kernel
 from mptune.reserved import prelude_names, why_reserved
 from mptune.tuner import TuneSettings, tune
 
+OPENCL = OpenclBackend.availability()
+needs_opencl = pytest.mark.skipif(not OPENCL.can_run, reason=OPENCL.reason or "can run")
 OWN = load_kernel(Path(__file__).with_name("own_kernel.py"))
 TEXT = str(OWN.template)
 BACKENDS = [
@@ -132,3 +135,34 @@ def test_a_parameter_that_hides_what_the_template_does_not_use_is_fine(name: str
     text = TEXT.replace("* x,", f"* {name},").replace("= x[i];", f"= {name}[i] + mp::abs({name}[i]) * 0;")
     result = check(dataclasses.replace(OWN, template=text), get_backend("host"), sample=1)
     assert not result.failures
+
+
+def named(name: str) -> Kernel:
+    return dataclasses.replace(OWN, name=name, function=name, template=TEXT.replace("void poly", f"void {name}"))
+
+
+@needs_opencl
+@pytest.mark.parametrize("name", ["global", "kernel", "read_write", "float4", "image2d_t", "as_float", "M_PI"])
+def test_words_of_opencl_are_no_names_of_kernels_there(name: str) -> None:
+    says = rf"kernel {name}: on backend opencl .* '{name}', which is a word of OpenCL; call it {name}_kernel, say"
+    with pytest.raises(KernelError, match=says):
+        check(named(name), get_backend("opencl"), sample=1)
+    with pytest.raises(KernelError, match=says):
+        tune(named(name), TuneSettings(backend="opencl", budget=2, size="smoke"))
+
+
+@needs_opencl
+@pytest.mark.parametrize("name", ["uniform", "get_global_id", "mix", "image"])
+def test_other_names_that_opencl_has_are_fine(name: str) -> None:
+    assert tune(named(name), TuneSettings(backend="opencl", budget=1, size="smoke")).best is not None
+
+
+def test_words_of_opencl_are_names_elsewhere() -> None:
+    assert not check(named("kernel"), get_backend("host"), sample=1).failures
+
+
+@needs_opencl
+@pytest.mark.parametrize("name", ["global", "pipe", "read_write"])
+def test_words_of_opencl_are_names_of_parameters(name: str) -> None:
+    text = TEXT.replace("* x,", f"* {name},").replace("= x[i];", f"= {name}[i];")
+    assert not check(dataclasses.replace(OWN, template=text), get_backend("opencl"), sample=1).failures

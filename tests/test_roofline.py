@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
+from vendor_compilers import needs
 
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
-from mptune.backends.host import HostBackend
-from mptune.evaluators.roofline import Bound, Roofline
-from mptune.kernel import Kernel, Work
+from mptune.evaluators.roofline import Bound, Launches, Roofline
+from mptune.kernel import Kernel, Rates, Work
 from mptune.rendering import render
 
 MEGABYTE = 1 << 20
@@ -21,15 +22,17 @@ MEGABYTE = 1 << 20
 class Timed(Roofline):
     """A roofline whose launches take a made-up time."""
 
-    def __init__(self, name: str = "host", architecture: str = "x86-64-v4", seconds: float = 0.5) -> None:
+    def __init__(
+        self, name: str = "host", architecture: str = "x86-64-v4", seconds: float = 0.5, wall_s: float = 1e-5
+    ) -> None:
         device = SimpleNamespace(architecture=architecture, limits={"workers": 3})
         super().__init__(SimpleNamespace(shares_memory=name == "host", describe=lambda: device))
-        self.seconds = seconds
+        self.took = Launches(least_s=seconds, wall_s=wall_s)
         self.launched: list[tuple[Kernel, Mapping[str, Any]]] = []
 
-    def _seconds(self, kernel: Kernel, values: Mapping[str, Any]) -> float:
+    def _measured(self, kernel: Kernel, values: Mapping[str, Any]) -> Launches:
         self.launched.append((kernel, values))
-        return self.seconds
+        return self.took
 
 
 def with_speeds(flops_per_s: Mapping[str, float], bytes_per_s: float) -> Roofline:
@@ -83,6 +86,19 @@ def test_the_peak_counts_every_lane_of_every_block() -> None:
     assert sizes.blocks % 3 == 0
 
 
+def test_where_a_block_takes_long_few_are_launched() -> None:
+    slow = Timed("cuda", "sm_90", seconds=0.5, wall_s=0.02)
+    peak = slow.flops_per_s["fp32"]
+    of_fp32 = [kernel.resolve_sizes() for kernel, _ in slow.launched if kernel.parameters[0].values == ("fp32",)]
+    assert [sizes.blocks for sizes in of_fp32] == [1, 10]
+    sizes = of_fp32[-1]
+    assert peak == 2 * sizes.chains * sizes.steps * sizes.threads * 10 / 0.5
+    assert Timed("cuda", "sm_90", wall_s=9.0).shared_bytes_per_s > 0
+    fast = Timed("cuda", "sm_90", wall_s=3e-5)
+    assert fast.shared_bytes_per_s > 0
+    assert [kernel.resolve_sizes().blocks for kernel, _ in fast.launched] == [1, 4096]
+
+
 def test_a_triad_has_the_footprint_that_is_asked_for_and_is_measured_once() -> None:
     roofline = Timed(seconds=0.5)
     assert roofline.bytes_per_s(12 * MEGABYTE) == roofline.bytes_per_s(12 * MEGABYTE)
@@ -101,19 +117,68 @@ def test_a_triad_has_the_footprint_that_is_asked_for_and_is_measured_once() -> N
     assert len(roofline.launched) == 4
 
 
-def test_the_host_has_speeds() -> None:
-    roofline = Roofline(HostBackend())
+@pytest.mark.parametrize(("name", "largest"), [("host", 1 << 14), ("cuda", 1 << 15)])
+def test_shared_memory_counts_every_read_of_every_thread(name: str, largest: int) -> None:
+    roofline = Timed(name, "x86-64-v4" if name == "host" else "sm_90", seconds=0.5)
+    speed = roofline.shared_bytes_per_s
+    assert speed == roofline.shared_bytes_per_s
+    sizes = roofline.launched[-1][0].resolve_sizes()
+    lanes = max(values["lanes"] for _, values in roofline.launched)
+    assert speed == 4 * lanes * sizes.chains * sizes.steps * sizes.blocks * sizes.threads / 0.5
+    # A first cache has it, and every device so much shared memory.
+    assert 4 * lanes * sizes.chains * sizes.groups <= largest
+    assert sizes.steps % sizes.groups == 0
+
+
+def test_what_is_read_is_what_was_written() -> None:
+    """Of each thread: all groups of each chain, each as often, whose elements are c + i."""
+    kernel, values = next(iter(_launched_for_shared_memory()))
+    sizes = kernel.resolve_sizes()
+    source = render(kernel, kernel.configuration(values), sizes)
+    backend = get_backend("host")
+    function = backend.device.load(backend.compiler.compile(source, kernel.function, CompileOptions()))
+    sums = np.full(sizes.blocks * sizes.threads, np.nan, np.float32)
+    buffer = backend.device.allocate(sums.nbytes)
+    buffer.write(sums)
+    function.launch(kernel.launch_shape(kernel.configuration(values), sizes), [buffer])
+    buffer.read(sums)
+    function.unload()
+    buffer.free()
+    elements = sizes.groups * values["lanes"]
+    once = sizes.chains * elements * (elements - 1) // 2 + elements * sizes.chains * (sizes.chains - 1) // 2
+    np.testing.assert_allclose(sums, once * (sizes.steps // sizes.groups), rtol=1e-3)
+
+
+def _launched_for_shared_memory() -> list[tuple[Kernel, Mapping[str, Any]]]:
+    roofline = Timed()
+    assert roofline.shared_bytes_per_s > 0
+    return roofline.launched
+
+
+def test_speeds_of_a_device_together() -> None:
+    rates = Timed(seconds=0.5).rates()
+    assert rates.global_bytes_per_s > 1 << 28
+    assert set(rates.flops_per_s) == {"fp64", "fp32"}
+    assert Rates.of(rates.numbers) == rates
+
+
+@pytest.mark.parametrize("name", ["host", pytest.param("opencl", marks=needs("opencl"))])
+def test_a_processor_has_speeds(name: str) -> None:
+    roofline = Roofline(get_backend(name))
     peaks = roofline.flops_per_s
     # Any processor of this century, under whatever load, and none of the next.
     assert all(1e7 < peak < 1e15 for peak in peaks.values())
     assert 1e7 < roofline.bytes_per_s(2 * MEGABYTE) < 1e14
+    assert 1e7 < roofline.shared_bytes_per_s < 1e15
 
 
 @pytest.mark.parametrize(
     ("backend", "architecture"),
     [
+        pytest.param("cuda", "sm_80", marks=pytest.mark.nvrtc),
         pytest.param("cuda", "sm_90", marks=pytest.mark.nvrtc),
         pytest.param("hip", "gfx90a", marks=pytest.mark.hiprtc),
+        pytest.param("opencl", "", marks=needs("opencl")),
     ],
 )
 def test_the_measurements_compile_for_gpus(backend: str, architecture: str) -> None:
@@ -123,6 +188,7 @@ def test_the_measurements_compile_for_gpus(backend: str, architecture: str) -> N
     roofline = Timed(backend, architecture)
     assert len(roofline.flops_per_s) == 4
     roofline.bytes_per_s(MEGABYTE)
+    assert roofline.shared_bytes_per_s > 0
     for kernel, values in roofline.launched:
         source = render(kernel, kernel.configuration(values), kernel.resolve_sizes())
         assert family.compiler.compile(source, kernel.function, CompileOptions(architecture=architecture)).image

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import math
@@ -98,6 +99,8 @@ def test_the_document_is_the_one_the_design_states() -> None:
         "configurations",
         "runs",
         "overhead_ms_per_evaluation",
+        "worst",
+        "distances",
     ]
     assert (document["space"], document["strategy"], document["budget"]) == ("toy", "random", 10)
     assert (document["unit"], document["configurations"]) == ("ms", 60)
@@ -266,6 +269,13 @@ def test_a_valid_trial_without_the_objective_counts_as_failed() -> None:
         ({"strategy": "genetics"}, UnknownNameError, "unknown strategy 'genetics'; did you mean 'genetic'"),
         ({"options": {"populaton": 3}, "strategy": "genetic"}, UnknownNameError, "did you mean 'population'"),
         ({"objective": "tiem"}, UnknownNameError, "unknown metric of recording toy: 'tiem'; did you mean 'time'"),
+        (
+            {"objective": "memory"},
+            MptuneError,
+            r"toy: 'memory', which is memory_bytes \(valid: time, energy, edp, error, GFLOP/s, error.y\)$",
+        ),
+        ({"objective": "tiem * 2"}, UnknownNameError, r"toy: 'tiem'.* \(valid: time_ms, "),
+        ({"constraints": ("energy < 1",)}, UnknownNameError, r"toy: 'energy'; .* \(valid: time_ms, "),
         ({"objective": "time_ms *"}, ExpressionError, "time_ms"),
         ({"objective": "__import__('os')"}, ExpressionError, "__import__"),
         ({"max_error": -1.0}, MptuneError, "threshold"),
@@ -312,8 +322,37 @@ def test_distances_are_relative_to_the_optimum() -> None:
     assert simulation.mean_distance([2, 4]) == pytest.approx((0.375 + 0.125) / 2, rel=1e-15)
     assert simulation.overhead_ms_per_evaluation == pytest.approx(2 / 6, rel=1e-12)
     assert simulation.summary() == [
-        {"evaluations": 4, "mean": 0.125, "median": 0.125, "worst": 0.25, "found_optimum": 0.5}
+        {
+            "evaluations": 4,
+            "mean": 0.125,
+            "lower": 0.0625,
+            "median": 0.125,
+            "upper": 0.1875,
+            "worst": 0.25,
+            "found_optimum": 0.5,
+            "nothing_feasible": 0.0,
+        }
     ]
+
+
+def test_a_run_that_has_found_nothing_counts_with_the_worst_feasible_value() -> None:
+    simulation = dataclasses.replace(made_up(3, (None, 2.5, 2.0), (None, None, None)), worst=5.0)
+    assert simulation.filled_curves().tolist() == [[1.5, 0.25, 0.0], [1.5, 1.5, 1.5]]
+    assert simulation.without_feasible().tolist() == [[True, False, False], [True, True, True]]
+    assert simulation.mean_distance([3]) == 0.75
+    assert simulation.summary()[0]["nothing_feasible"] == 0.5
+    # Where the worst is the only one, nothing is still not the optimum.
+    alone = dataclasses.replace(simulation, worst=2.0)
+    assert alone.summary()[0]["found_optimum"] == 0.5
+    assert np.isinf(alone.distances(3)).tolist() == [False, True]
+
+
+def test_the_penalty_s_parameters_reach_the_objective() -> None:
+    settings = {"budget": 5, "repeats": 1, "max_error": 1e-9}
+    goal = simulate(recording(), "random", penalty="linear", alpha=3.0, beta=0.5, **settings).objective
+    assert (goal.penalty, goal.alpha, goal.beta) == ("linear", 3.0, 0.5)
+    with pytest.raises(MptuneError, match="alpha of the penalty must be finite and not negative, got -1"):
+        simulate(recording(), "random", alpha=-1.0, **settings)
 
 
 def test_the_summary_looks_at_40_60_and_so_on() -> None:
@@ -378,7 +417,7 @@ def test_the_front_is_that_of_the_feasible() -> None:
         ({"objectives": ("time", "time_ms")}, "'time_ms' is the same as 'time'"),
         ({"objectives": ("tme", "error")}, "'tme'; did you mean 'time'"),
         ({"objectives": ("time", "energy * 2")}, "'energy'; did you mean 'energy_j'"),
-        ({"objectives": ("time", "memory")}, "metric of recording toy: 'memory_bytes'"),
+        ({"objectives": ("time", "memory")}, "metric of recording toy: 'memory', which is memory_bytes"),
         ({"objectives": ("time", "error"), "objective": "energy"}, "exclude each other"),
         ({"objectives": ("time", "error"), "maximise": True}, "1 / METRIC"),
         ({"objectives": ("time", "error"), "strategy": "genetic"}, "genetic supports one objective.*bayesian-pareto"),

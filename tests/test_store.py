@@ -56,7 +56,9 @@ def path(tmp_path):
 
 numbers = st.floats(allow_nan=True, allow_infinity=True)
 seconds = st.floats(0, allow_infinity=False)
-values = st.one_of(st.integers(), st.booleans(), numbers, st.text(), st.permutations([0, 1, 2, 3]).map(tuple))
+#: A value is finite; metrics and times need not be.
+finite = st.floats(allow_nan=False, allow_infinity=False)
+values = st.one_of(st.integers(), st.booleans(), finite, st.text(), st.permutations([0, 1, 2, 3]).map(tuple))
 trials = st.builds(
     Trial,
     configuration=st.dictionaries(st.text(), values, max_size=6).map(Configuration),
@@ -74,7 +76,7 @@ trials = st.builds(
 )
 texts = st.text(max_size=5)
 positive = st.floats(1e-30, 1e30)
-described_values = st.one_of(st.integers(), st.booleans(), st.floats(allow_nan=False), texts, st.just((1, 0)))
+described_values = st.one_of(st.integers(), st.booleans(), finite, texts, st.just((1, 0)))
 value_tuples = st.lists(described_values, min_size=1, max_size=3).map(tuple)
 objectives = st.builds(
     Objective,

@@ -173,7 +173,7 @@ def _adopted(
         whole, refused = _adoptable(program, captured, compiled.refused)
         if program.originals:
             on_progress("running it with its loops")
-            _check_loops(program, whole, settings, scratch / "loops")
+            _check_loops(program, whole, built, settings, scratch / "loops")
         classes = classes_in(program, whole)
         on_progress("writing templates and definition")
         captured = _needed(program, classes, whole, settings, scratch / "needed" / folder.name)
@@ -462,20 +462,26 @@ def _adoptable(
     return (captured.without(left_out) if left_out else captured), left_out
 
 
-def _check_loops(program: Program, captured: Capture, settings: AdoptSettings, folder: Path) -> None:
-    """Check that a program does with kernels what it does with the loops that these were.
+def _check_loops(program: Program, captured: Capture, built: Built, settings: AdoptSettings, folder: Path) -> None:
+    """Check that a program does with kernels what it does with the loops that these were, in either order.
 
     Raises:
         ProgramError: it does not.
     """
-    plain = run(_built(program, own_files(program)), settings.arguments, writes=_made(folder))
-    difference = told_apart(plain.output, captured.output, tolerance=_LARGEST_DIFFERENCE)
-    if difference:
-        places = ", ".join(str(kernel.extent) for kernel in program.kernels)
-        raise ProgramError(
-            f"{program.sources[0].name}: with its loops as kernels ({places}) the program prints {difference[1]!r} "
-            f"instead of {difference[0]!r}; is the result of an iteration used by another?"
-        )
+    plain = run(_built(program, own_files(program)), settings.arguments, writes=_made(folder / "plain"))
+    outputs = [captured.output]
+    with contextlib.suppress(TooLongError):  # backwards no loop is vectorised
+        limit, writes = settings.time_limit_s, _made(folder / "backwards")
+        ran = run(built, settings.arguments, writes=writes, time_limit_s=limit, may_fail=True, backwards=True)
+        outputs.append(ran.output)
+    for output in outputs:
+        difference = told_apart(plain.output, output, tolerance=_LARGEST_DIFFERENCE)
+        if difference:
+            places = ", ".join(str(kernel.extent) for kernel in program.kernels)
+            raise ProgramError(
+                f"{program.sources[0].name}: with its loops as kernels ({places}) the program prints {difference[1]!r} "
+                f"instead of {difference[0]!r}; is the result of an iteration used by another?"
+            )
 
 
 def _needed(

@@ -166,6 +166,11 @@ def into(
         )
         notes += _widest_of_kernels(record, program, classes, trial)
         notes += _not_carried_over(record, program, trial, patched, found.info.backend)
+        if found.info.flags:
+            notes.append(
+                f"the run's kernels were compiled with {' '.join(found.info.flags)}, and here the program was not: "
+                "compile it so (macros are given with -D)"
+            )
         on_progress("running both")
         reader = _Reader(program, classes)
         theirs, left = reader.answer(captured, own_types(classes)), reader.reduced(captured, own_types(classes))

@@ -63,12 +63,14 @@ class KernelFacts:
         waits: whether its threads wait for each other.
         counts: whether there are atomic functions in it.
         is_in_phases: whether one thread does the work of a block (:mod:`mptune.adopt.phases`).
+        is_global: whether it is in no namespace: ``::norm`` is not ``std::norm``.
     """
 
     has_address: bool
     waits: bool
     counts: bool
     is_in_phases: bool = False
+    is_global: bool = False
 
 
 #: Of what is launched through a pointer.
@@ -113,6 +115,7 @@ def facts_of(texts: Iterable[str]) -> dict[str, KernelFacts]:
     marks: dict[str, tuple[bool, bool]] = {}
     templates: set[str] = set()
     definitions: dict[str, int] = {}
+    in_namespaces: set[str] = set()
 
     def note(name: str, body: str) -> None:
         uses.setdefault(name, set()).update(_NAME.findall(body))
@@ -134,6 +137,8 @@ def facts_of(texts: Iterable[str]) -> dict[str, KernelFacts]:
             if name:
                 definitions.setdefault(name, 0)
                 definitions[name] += text[end:].lstrip()[:1] == "{"
+                if _is_in_braces(text, start.start(), r"\bextern\s*$"):
+                    in_namespaces.add(name)
                 if re.search(
                     r"\btemplate\b", re.split(r"[;{}]", text[max(0, start.start() - 2000) : start.start()])[-1]
                 ):
@@ -151,6 +156,7 @@ def facts_of(texts: Iterable[str]) -> dict[str, KernelFacts]:
             waits=any(waits for waits, _ in known),
             counts=any(counts for _, counts in known),
             is_in_phases=not uses.get(name, set()).isdisjoint(("MPTUNE_PHASE", "MPTUNE_TILES")),
+            is_global=name not in in_namespaces,
         )
     return facts
 
@@ -250,7 +256,8 @@ def _launch(name: str, kernels: Mapping[str, KernelFacts], run: str) -> tuple[st
     bits = facts.waits | facts.counts << 1 | facts.is_in_phases << 2
     site = f"{{{_label(name)}, __FILE__, __LINE__}}"
     if facts.has_address:
-        return f"::mptune_layer::launcher<&{name}, {bits}>{{{site}, ::mptune_layer::extents(", ")}"
+        address = f"::mptune_layer::kernel({'&::' if facts.is_global and name == plain else '&'}{name})"
+        return f"::mptune_layer::launcher<{address}, {bits}>{{{site}, ::mptune_layer::extents(", ")}"
     return f"::mptune_layer::calling<{bits}>({run.format(name)}, {site}, ::mptune_layer::extents(", "))"
 
 
@@ -274,18 +281,18 @@ def _label(name: str) -> str:
 def _dynamic(type_text: str, name: str, code: str, at: int) -> str:
     """Return the declaration of shared memory whose size a launch gives."""
     element = " ".join(type_text.split())
-    if _is_in_function(code, at):
+    if _is_in_braces(code, at, r"\bnamespace\b[\s\w:]*$|\bextern\s*$"):
         return f"{element}* const {name} = static_cast<{element}*>(::mptune_host::dynamic_shared);"
     return f"static const ::mptune_layer::dynamic_array<{element}> {name}{{}};"
 
 
-def _is_in_function(code: str, at: int) -> bool:
-    """Whether a place is within braces other than those of namespaces and ``extern "C"``."""
+def _is_in_braces(code: str, at: int, but: str) -> bool:
+    """Whether a place is within braces other than those that follow a pattern."""
     opened: list[bool] = []
     for brace in re.finditer(r"[{}]", code[:at]):
         if brace[0] == "{":
             before = code[max(0, brace.start() - 200) : brace.start()]
-            opened.append(re.search(r"\bnamespace\b[\s\w:]*$|\bextern\s*$", before) is None)
+            opened.append(re.search(but, before) is None)
         elif opened:
             opened.pop()
     return any(opened)

@@ -30,7 +30,7 @@ from mptune.adopt.rewriting import (
     without_definitions,
 )
 from mptune.backends.binary_cache import BinaryCache
-from mptune.backends.host_compiler import find_compiler, host_architecture
+from mptune.backends.host_compiler import ROUNDS, find_compiler, host_architecture
 from mptune.memory import available_memory_bytes, in_words
 from mptune.prelude import prelude_folder, shared_intrinsics
 from mptune.processes import Child, end_strays
@@ -42,7 +42,7 @@ __all__ = ["Built", "Ran", "TooLongError", "build", "build_for_gpu", "is_of_hip"
 #: numbers as others (aliasing) and count over the end of an int.
 _FLAGS: Final = (
     *("-w", "-pipe", "-Wno-narrowing", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"),
-    *("-fno-strict-aliasing", "-fwrapv", "-fpermissive"),
+    *("-fno-strict-aliasing", "-fwrapv", "-fpermissive", ROUNDS),
 )
 #: A program that has the headers of both is one of CUDA.
 _CUDA: Final = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]cuda(?:_runtime(?:_api)?)?\.h', re.MULTILINE)
@@ -390,6 +390,7 @@ def run(
     memory_limit_bytes: int | None = None,
     capture_limit_bytes: int = 1 << 29,
     may_fail: bool = False,
+    backwards: bool = False,
 ) -> Ran:
     """Run a program to its end.
 
@@ -404,6 +405,7 @@ def run(
         memory_limit_bytes: how much memory it may use; by default what is left here, less a tenth.
         capture_limit_bytes: of the data in the record.
         may_fail: whether it may exit with another code than 0, as a program does that finds its results wrong.
+        backwards: whether the threads of its kernels run from the last to the first, where they wait for no other.
 
     Raises:
         TooLongError: it ran out of time.
@@ -420,6 +422,7 @@ def run(
         # What a driver keeps on disk would be taken for a file of the program.
         environment["CUDA_CACHE_DISABLE"] = "1"
         environment.pop("MPTUNE_CAPTURE_PLAN", None)
+        environment["MPTUNE_BACKWARDS"] = str(int(backwards))
         ended = record if record is not None else work
         environment |= {"MPTUNE_CAPTURE": str(ended), "MPTUNE_CAPTURE_BYTES": str(capture_limit_bytes)}
         if plan is not None:

@@ -21,7 +21,7 @@ from mptune.adopt.tiling import UNROLL, of_templates, side_by_side, tiled
 from mptune.cplusplus import KEYWORDS, Token, tokens
 from mptune.precision import ARITHMETIC
 from mptune.prelude import short_intrinsics
-from mptune.reserved import prelude_names, why_reserved
+from mptune.reserved import FUNCTIONS_OF_CUDA, prelude_names, why_reserved
 
 __all__ = ["KEEPS_UNSIGNED", "POLICY", "VECTOR_WIDTH", "Template", "class_of", "fields_of", "layout_of", "template"]
 
@@ -168,7 +168,8 @@ def template(
             given them.
     """
     edited = _Edited(program, classes, parameter_of, filled=frozenset(_structs_in(kernel.parameters)))
-    function = f"{kernel.identifier}_kernel" if why_reserved(kernel.identifier) else kernel.identifier
+    is_taken = kernel.identifier in FUNCTIONS_OF_CUDA or why_reserved(kernel.identifier)
+    function = f"{kernel.identifier}_kernel" if is_taken else kernel.identifier
     texts = (
         _in_kernel(edited.need(need), kernel.arguments) if need.kind == "macro" else edited.need(need)
         for need in kernel.needs

@@ -179,6 +179,11 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
         echo(f"objective {objective.metric}, {'minimised' if objective.minimise else 'maximised'}")
     if objective.constraints:
         echo(f"constraints: {' and '.join(objective.constraints)}")
+    if info.balance is not None:
+        from mptune.kernel import Rates
+
+        speeds = f" at {Rates.of(info.speeds)}" if info.speeds else ""
+        echo(wrapped(f"balanced to a factor of {info.balance:g}{speeds}"))
     if info.fp64_text:
         echo(info.fp64_text)
     echo()
@@ -488,6 +493,17 @@ def unverified_rows(run: Run, trials: Sequence[Trial]) -> str:
     if without == len(trials):
         return f"none of these was verified on unseen inputs{how}"
     return f"{without} of {len(trials)} were not verified on unseen inputs (- under unseen){how}"
+
+
+def absent_best(run: Run, metrics: Sequence[str], trials: Sequence[Trial]) -> str:
+    """Say why a front of the objective against error is without the best; empty where it has it, or there is none."""
+    best, objective = run.best, run.objective.metric
+    if best is None or not {objective, "error"} <= set(metrics) or best in trials:
+        return ""
+    return (
+        f"the best ({objective} {number(run.metric_of(best, objective))}, error {number(best.error)}) is not among "
+        "them: of those that are as good, as far as the finals can tell, it is the simplest"
+    )
 
 
 def _held(verified: Verified | None) -> str:

@@ -98,6 +98,11 @@ def _describe(name: str) -> dict[str, Any]:
         "description": found.description,
         **kernels,
         "parameters": {p.name: list(p.values) for p in found.parameters},
+        "on_request": {
+            p.name: [value for value in p.every_value if value not in p.values]
+            for p in found.parameters
+            if p.every_value != p.values
+        },
         "signature": list(found.signature_names),
         "configurations": found.search_space(found.resolve_sizes()).size,
         "metric": metric_text([output.name for output in found.outputs], found.metric),
@@ -121,6 +126,14 @@ def _show_kernels(kernels: Sequence[Mapping[str, Any]], applications: Sequence[M
     presets = dict.fromkeys(preset for row in (*kernels, *applications) for preset in row["sizes"])
     echo(wrapped("parameters: those that change only speed + those that can change the numbers"))
     echo(wrapped(f"configurations: valid ones at the default size; sizes: {', '.join(presets)}"))
+    asked = [
+        (f"{row.get('kernel') or row.get('application')} {name}", ", ".join(values))
+        for row in (*kernels, *applications)
+        for name, values in row["on_request"].items()
+    ]
+    for values in dict.fromkeys(values for _, values in asked):
+        where = ", ".join(name for name, own in asked if own == values)
+        echo(wrapped(f"on request (tune -p NAME=VALUE,...): {values} for {where}"))
 
 
 def _strategies() -> list[dict[str, Any]]:
@@ -326,11 +339,12 @@ def _launched(
 ) -> Sequence[tuple[Kernel, Configuration, Sizes]]:
     """Run an application on inputs of seed 0, where something can run, and return what it launches."""
     from mptune.backends import get_backend
+    from mptune.backends.base import CompileOptions
     from mptune.buffers.data import make_inputs
     from mptune.launching import ApplicationLauncher, Arrays, inputs_from
 
     given, all_sizes = inputs_from(application, sizes, make_inputs(application, sizes, 0))
-    launcher = ApplicationLauncher(application, configuration, get_backend("auto"))
+    launcher = ApplicationLauncher(application, configuration, get_backend("auto"), CompileOptions())
     try:
         launcher.run(given, all_sizes, Arrays())
         return [] if launcher.stepper is None else launcher.stepper.compiled
@@ -356,20 +370,39 @@ def _launched(
     show_default="a few that cover every value",
 )
 @option("--all-signatures", "", "Compile one configuration of each accuracy signature instead.")
+@option(
+    "--parameter -p restrict",
+    "NAME=VALUE,VALUE...",
+    "Compile only where a parameter has one of these values.",
+    parse=options.parse_values,
+)
+@option("--list lists", "", "Print what was compiled, too, and how long that took.")
 @options.size
 @options.as_json
 def check(
-    kernel: str, backend: str, arch: str, sample: str, all_signatures: bool, size: Sequence[str], json: bool
+    kernel: str,
+    backend: str,
+    arch: str,
+    sample: str,
+    all_signatures: bool,
+    restrict: Mapping[str, tuple[str, ...]],
+    lists: bool,
+    size: Sequence[str],
+    json: bool,
 ) -> int:
     """Compile configurations without running them; needs no device.
 
-    The kernel is a bundled kernel's name, the file that defines one, or all for every bundled kernel. An application is
-    also run once in its widest types, where something can run: that checks its inputs, steps, reference and metric.
+    The kernel is a bundled kernel's name, the file that defines one, or all for every bundled kernel. Types that are
+    searched only on request are compiled, too. An application is also run once in its widest types, where something can
+    run: that checks its inputs, steps, reference and metric.
     """
     from mptune.kernel import Application, Kernel
     from mptune.registry import bundled_kernels, load_tunable
+    from mptune.space.parameters import full_names
 
     selection = _selection(sample, all_signatures)
+    if kernel == "all" and restrict:
+        raise MptuneError(f"-p {next(iter(restrict))}: kernels have parameters of their own; name one instead of 'all'")
     definitions = [load_tunable(name) for name in (bundled_kernels() if kernel == "all" else (kernel,))]
 
     from mptune.backends import get_backend
@@ -381,7 +414,12 @@ def check(
     for definition in definitions:
         sizes = definition.resolve_sizes(*options.parse_sizes(definition, size))
         with counter(f"compiling {definition.name}") as count:
-            how: Any = {"architecture": arch, "sample": selection, "on_compiled": lambda _, count=count: count()}
+            how: Any = {
+                "architecture": arch,
+                "sample": selection,
+                "restrict": full_names(restrict, definition.parameter_names, definition.called),
+                "on_compiled": lambda _, count=count: count(),
+            }
             if isinstance(definition, Application):
                 results += check_application(definition, target, sizes=sizes if size else None, **how)
             else:
@@ -391,6 +429,9 @@ def check(
         print_json({"checks": [result.to_json() for result in results]})
     else:
         _print_checks(results)
+        if lists:
+            for result in results:
+                _print_compilations(result)
     return 1 if any(result.failures for result in results) else 0
 
 
@@ -422,3 +463,20 @@ def _print_checks(results: Sequence[CheckResult]) -> None:
         for first, *others in result.failure_groups[:3]:
             where = f"{len(others) + 1} of {len(result.compilations)} configurations, such as " if others else ""
             print_error(f"{result.kernel} at {where}{first.configuration}: {first.message}")
+
+
+def _print_compilations(result: CheckResult) -> None:
+    """Print the configurations that were compiled: first what all have, then the rest of each."""
+    if not result.compilations:
+        return
+    configurations = [c.configuration for c in result.compilations]
+    first = configurations[0]
+    varied = [name for name in first if len({configuration[name] for configuration in configurations}) > 1]
+    shared = ", ".join(f"{name}={value}" for name, value in first.items() if name not in varied)
+    echo(f"\n{result.kernel}, compiled" + (f" with {shared}" if shared else ""))
+    took = ["failed" if c.message else f"{c.compile_s:.3f}" if c.compile_s else "cached" for c in result.compilations]
+    rows = [
+        (*(str(configuration[name]) for name in varied), seconds)
+        for configuration, seconds in zip(configurations, took, strict=True)
+    ]
+    echo(table((*varied, "compile (s)"), rows, right=("compile (s)",)))

@@ -82,6 +82,15 @@ def parse_assignments(texts: Sequence[str], option: str) -> dict[str, str]:
     return values
 
 
+def parse_values(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Split ``-p NAME=VALUE,VALUE`` options.
+
+    Raises:
+        MptuneError: as :func:`parse_assignments`.
+    """
+    return {name: parse_names(text) for name, text in parse_assignments(texts, "-p").items()}
+
+
 def parse_sizes(kernel: Tunable, texts: Sequence[str]) -> tuple[str, dict[str, int]]:
     """Return the preset's name and the single sizes given beside it.
 
@@ -312,6 +321,8 @@ constraints = option(
 penalty = option(
     "--penalty", "NAME", "How to score configurations over the error limit: hard, linear or decay.", default="decay"
 )
+alpha = option("--alpha", "X", "Slope of the linear penalty.", default=1.0)
+beta = option("--beta", "X", "Rate of the decay penalty.", default=1.0)
 strategy = option(
     "--strategy",
     "NAME",

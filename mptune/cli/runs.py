@@ -10,6 +10,7 @@ import click
 
 from mptune.cli import adopting, options
 from mptune.cli.display import (
+    absent_best,
     echo,
     number,
     pareto_table,
@@ -83,6 +84,8 @@ def pareto(run_file: Path, metrics: Sequence[str], json: bool) -> None:
     if text := unequal_draws(names, run.pareto(names)):
         echo(text)
     if text := unverified_rows(run, run.pareto(names)):
+        echo(text)
+    if text := absent_best(run, names, run.pareto(names)):
         echo(text)
     if document["unchecked"]:
         echo(f"{document['unchecked']} left out: their error was measured on another configuration, not on themselves")

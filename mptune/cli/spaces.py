@@ -19,7 +19,14 @@ if TYPE_CHECKING:
 
 __all__ = ["compare", "simulate"]
 
+#: What compare takes where it is not told.
+_COMPARED: Final = "bayesian,genetic,random"
+_COMPARED_OF_SEVERAL: Final = "bayesian-pareto,nsga2,random"
 _NOTHING: Final = "no recorded configuration meets the threshold"
+_WITHOUT_VALUE: Final = "no recorded configuration has a finite value of the objective"
+#: Of distances in which runs without anything feasible are counted.
+_MARK: Final = "*"
+_NOTHING_YET: Final = f"{_MARK} of runs that had found nothing feasible yet: they count with the worst feasible value"
 
 
 @click.command()
@@ -33,6 +40,9 @@ _NOTHING: Final = "no recorded configuration meets the threshold"
 @options.objectives
 @options.maximise
 @options.max_error
+@options.penalty
+@options.alpha
+@options.beta
 @options.constraints
 @options.sources
 @options.as_json
@@ -43,13 +53,14 @@ def simulate(space: Path, strategy_options: Mapping[str, str], json: bool, **giv
     """
     from mptune.simulation import simulate as simulate_space
 
+    _check_penalty(**given)
     document = simulate_space(space, options=strategy_options, **given).to_json()
     if json:
         print_json(document)
     else:
         _print_simulation(document)
     if document["optimum"] is None:
-        print_error(_NOTHING)
+        print_error(_why_nothing(**given))
         return 1
     return 0
 
@@ -63,12 +74,20 @@ def _print_simulation(document: Mapping[str, Any]) -> None:
     rows = []
     for run in document["runs"]:
         best = next((value for value in reversed(run["best"]) if value is not None), math.nan)
-        distance = abs(best - optimum) / abs(optimum) if optimum else math.nan
-        row = (run["seed"], len(run["best"]), number(best, 6), f"{number(100 * distance, 3)} %")
+        # A run without anything feasible counts with the worst feasible value.
+        counted = document["worst"] if math.isnan(best) and optimum is not None else best
+        distance = abs(counted - optimum) / abs(optimum) if optimum else math.nan
+        row = (run["seed"], len(run["best"]), number(best, 6), _percent(distance) + _MARK * (counted is not best))
         rows.append((*row, *(f"{number(100 * share[-1], 4)} %" for share in [run.get("hypervolume")] if share)))
     share = ("of the hypervolume",) if several else ()
     columns = ("seed", "evaluations", f"best ({unit})" if unit else "best", "from the optimum", *share)
     echo(table(columns, rows, right=columns))
+    end = document["distances"][-1]
+    if len(rows) > 1 and optimum is not None:
+        what = "of the hypervolume missing" if several else "from the optimum"
+        echo(f"{what} after {end['evaluations']} evaluations: median {_quartiles(end)}, quartiles in brackets")
+    if end["nothing_feasible"] and optimum is not None:
+        echo(_NOTHING_YET)
     if used := [run["sources"] for run in document["runs"] if run.get("sources")]:
         echo(sources_table(used))
     echo(f"{document['strategy']}: {document['overhead_ms_per_evaluation']:.2f} ms per evaluation spent searching")
@@ -80,22 +99,25 @@ def _print_simulation(document: Mapping[str, Any]) -> None:
     "--strategies",
     "A,B",
     "Strategies, separated by commas; 'mptune list --strategies' describes all.",
-    default="bayesian,genetic,random",
-    parse=options.parse_names,
+    show_default=f"{_COMPARED}; with --objectives {_COMPARED_OF_SEVERAL}",
+    parse=lambda text: None if text is None else options.parse_names(text),
 )
 @option("--strategy-option strategy_options", "STRATEGY.NAME=VALUE...", "An option of one of the strategies.")
 @option("--budget", "N", "Evaluate this many different configurations in each run.", default=220)
 @option("--repeats", "N", "Simulate this many runs of each strategy on each space.", default=10)
 @options.seed_of_runs
 @options.objective
+@options.objectives
 @options.maximise
 @options.max_error
 @options.penalty
+@options.alpha
+@options.beta
 @options.constraints
 @option("--processes", "N", "Use this many processes.", type=int, show_default="one per core")
 @options.as_json
 def compare(
-    spaces: Sequence[Path], strategies: Sequence[str], strategy_options: Sequence[str], json: bool, **given: Any
+    spaces: Sequence[Path], strategies: Sequence[str] | None, strategy_options: Sequence[str], json: bool, **given: Any
 ) -> int:
     """Compare strategies on recorded search spaces, without a device.
 
@@ -103,6 +125,9 @@ def compare(
     """
     from mptune.comparison import compare as compare_strategies
 
+    if strategies is None:
+        strategies = options.parse_names(_COMPARED_OF_SEVERAL if given["objectives"] else _COMPARED)
+    _check_penalty(**given)
     by_strategy = _options_by_strategy(strategy_options, strategies)
     with counter(f"replaying {len(spaces) * len(strategies)} times {given['repeats']} runs") as count:
         comparison = compare_strategies(spaces, strategies, options=by_strategy, on_done=lambda _: count(), **given)
@@ -111,10 +136,10 @@ def compare(
     elif comparison.spaces:
         _print_comparison(comparison)
     if not comparison.spaces:
-        print_error(_NOTHING)
+        print_error(_why_nothing(**given))
         return 1
     if comparison.infeasible:
-        print_note(f"left out, as {_NOTHING}: {', '.join(comparison.infeasible)}")
+        print_note(f"left out, as {_why_nothing(**given)}: {', '.join(comparison.infeasible)}")
     return 0
 
 
@@ -133,14 +158,32 @@ def _options_by_strategy(texts: Sequence[str], strategies: Sequence[str]) -> dic
     return found
 
 
+def _check_penalty(*, penalty: str, alpha: float, beta: float, **_: Any) -> None:
+    """Say so where a number is that of another penalty than the one chosen."""
+    for name, value, own in (("alpha", alpha, "linear"), ("beta", beta, "decay")):
+        if value != 1 and penalty != own:
+            print_note(f"--{name} is for --penalty {own}: with {penalty} it changes nothing")
+
+
+def _why_nothing(*, max_error: Any, constraints: Sequence[str], **_: Any) -> str:
+    """Say why there is no optimum: without limits every trial that ran is within them."""
+    return _NOTHING if max_error is not None or constraints else _WITHOUT_VALUE
+
+
 def _print_comparison(comparison: Comparison) -> None:
     first, last = comparison.checkpoints[0], comparison.checkpoints[-1]
     when = f"after {last} evaluations" if first == last else f"and over evaluations {first} to {last}"
+    several = comparison.simulations[0].objective.also
+    distance = "share of the front's hypervolume that is missing" if several else "distance from the optimum"
     echo(
-        f"{len(comparison.simulations[0].runs)} runs of {comparison.budget} evaluations each; distance from the "
-        f"optimum, mean over runs {when}"
+        f"{len(comparison.simulations[0].runs)} runs of {comparison.budget} evaluations each; {distance}, mean over "
+        f"runs {when}"
     )
-    echo(f"\n{_distances(comparison)}\n\n{_summary(comparison)}")
+    echo(f"\n{_distances(comparison)}\n\nafter {last} evaluations: median over runs (quartiles)")
+    echo(_medians(comparison))
+    if comparison.without_feasible().any():
+        echo(_NOTHING_YET)
+    echo(f"\n{_summary(comparison)}")
     echo("deviation factor: a strategy's distance divided by the mean of all strategies'; below 1 is better than that")
     if len(comparison.strategies) > 1:
         echo("\nprobability that a run of the row's strategy ends better than one of the column's")
@@ -148,13 +191,38 @@ def _print_comparison(comparison: Comparison) -> None:
 
 
 def _distances(comparison: Comparison) -> str:
+    from mptune.comparison import SMALLEST_DISTANCE
+
     rows: list[tuple[str, ...]] = [
-        (space, *(_percent(value) for value in row))
-        for space, row in zip(comparison.spaces, comparison.mean_distances(), strict=True)
+        (space, *(_percent(value) + _MARK * bool(share) for value, share in zip(row, shares, strict=True)))
+        for space, row, shares in zip(
+            comparison.spaces, comparison.mean_distances(), comparison.without_feasible(), strict=True
+        )
     ]
     if len(rows) > 1:
-        rows.append(("geometric mean", *(_percent(value) for value in comparison.geometric_means())))
+        rows.append(
+            (
+                f"geometric mean of at least {_percent(SMALLEST_DISTANCE)}",
+                *(_percent(value) for value in comparison.geometric_means()),
+            )
+        )
     return table(("space", *comparison.strategies), rows, right=comparison.strategies)
+
+
+def _medians(comparison: Comparison) -> str:
+    rows = [
+        (
+            space,
+            *(_quartiles(comparison.simulation(space, strategy).summary()[-1]) for strategy in comparison.strategies),
+        )
+        for space in comparison.spaces
+    ]
+    return table(("space", *comparison.strategies), rows, right=comparison.strategies)
+
+
+def _quartiles(end: Mapping[str, Any]) -> str:
+    mark = _MARK * (end["nothing_feasible"] > 0)
+    return f"{_percent(end['median'])}{mark} ({_percent(end['lower'])} to {_percent(end['upper'])})"
 
 
 def _summary(comparison: Comparison) -> str:

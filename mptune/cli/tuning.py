@@ -45,10 +45,6 @@ def _flag_sets(text: str | None) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split("|")) if text else ()
 
 
-def _parse_values(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    return {name: options.parse_names(text) for name, text in options.parse_assignments(texts, "-p").items()}
-
-
 def _compilers(text: str | None) -> int | None:
     """Read a number; a compiler's name is a likely mistake."""
     try:
@@ -78,11 +74,18 @@ def _compilers(text: str | None) -> int | None:
     "--parameter -p restrict",
     "NAME=VALUE,VALUE...",
     "Search only where a parameter has one of these values.",
-    parse=_parse_values,
+    parse=options.parse_values,
+)
+@option(
+    "--balance",
+    "X",
+    "Search only where fetching and computing take as long as each other up to this factor, at speeds measured of the "
+    "device; of a kernel that says what that means for it, as gemm does.",
+    type=float,
 )
 @options.penalty
-@option("--alpha", "X", "Slope of the linear penalty.", default=1.0)
-@option("--beta", "X", "Rate of the decay penalty.", default=1.0)
+@options.alpha
+@options.beta
 @options.strategy
 @options.strategy_option
 @option("--budget", "N", "Evaluate this many different configurations.", default=100)
@@ -334,6 +337,7 @@ def _report_sizes(runs: Sequence[Run], together: Sequence[Mapping[str, int]], fi
 
 def _nothing_found(run: Run) -> str:
     from mptune.results import Status
+    from mptune.space.parameters import beyond_baseline
 
     closest = run.closest
     if closest is None and not run.trials and run.state.ended:
@@ -347,8 +351,10 @@ def _nothing_found(run: Run) -> str:
     if isinstance(objective.threshold, Mapping):
         broken = objective.binding(closest)
         nearest += f"; {run.info.measured_by(broken)} exceeds its limit of {objective.limits[broken]:g} most"
-    widest = [t for t in run.checked if t.is_valid and t.configuration.is_among(run.info.baseline_values or {})]
-    if run.info.baseline_values and widest and all(objective.error_excess(trial) > 0 for trial in widest):
+    fixed = run.info.baseline_values or {}
+    widest = [t for t in run.checked if t.is_valid and t.configuration.is_among(fixed)]
+    is_widest = not any(beyond_baseline({p.name: value}, fixed) for p in run.info.parameters for value in p.values)
+    if fixed and is_widest and widest and all(objective.error_excess(trial) > 0 for trial in widest):
         least = errors_text(run, min(widest, key=objective.error_excess))
         nearest += (
             f"; the widest types themselves do not meet it, at best with {least}: no types are more exact than the "

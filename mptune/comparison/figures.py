@@ -7,7 +7,6 @@ runs is compared like any other.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,22 +15,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.errors import MptuneError, UnknownNameError
-from mptune.simulation import Simulation
+from mptune.simulation import Simulation, finite, quartiles
 
-__all__ = ["WITHIN", "Comparison"]
+__all__ = ["SMALLEST_DISTANCE", "WITHIN", "Comparison"]
 
 Floats = NDArray[np.float64]
 
 #: Relative distances from the optimum whose first evaluation is reported.
 WITHIN: Final = (0.01, 0.05)
 #: A distance below this counts as this in a geometric mean, where one space solved at once would decide everything.
-_SMALLEST_DISTANCE: Final = 1e-4
-_QUARTILES: Final = (0.25, 0.5, 0.75)
+SMALLEST_DISTANCE: Final = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """Replays of several strategies on several recorded spaces, with the figures that compare them.
+
+    A run that has found nothing feasible yet is as far from the optimum as the worst feasible value, or infinitely far
+    where a simulation does not know that one; it has not come within any distance, has no share of the optimum and
+    loses to every run that has found something.
 
     Spaces without a feasible configuration are in :attr:`simulations` and in no figure. Arrays have spaces (those
     of :attr:`spaces`) along their first axis and strategies along their second.
@@ -92,9 +94,16 @@ class Comparison:
     def mean_distances(self) -> Floats:
         """Return the mean relative distance from the optimum over runs and checkpoints.
 
-        Shape ``(n_spaces, n_strategies)``; infinite where a run had nothing valid at the first checkpoint.
+        Shape ``(n_spaces, n_strategies)``.
         """
         return self._over_cells(lambda s: float(_run_distances(s).mean()))
+
+    def without_feasible(self) -> Floats:
+        """Return the share of runs that had found nothing feasible at the first checkpoint.
+
+        Shape ``(n_spaces, n_strategies)``.
+        """
+        return self._over_cells(lambda s: s.summary()[0]["nothing_feasible"])
 
     def run_distances(self, space: str, strategy: str) -> Floats:
         """Return each run's mean relative distance over the checkpoints, shape ``(n_runs,)``."""
@@ -106,7 +115,7 @@ class Comparison:
         Distances below 0.01% count as 0.01%.
         """
         with np.errstate(divide="ignore"):
-            return np.asarray(np.exp(np.log(np.maximum(self.mean_distances(), _SMALLEST_DISTANCE)).mean(axis=0)))
+            return np.asarray(np.exp(np.log(np.maximum(self.mean_distances(), SMALLEST_DISTANCE)).mean(axis=0)))
 
     def deviation_factors(self) -> Floats:
         """Return each strategy's mean distance as a share of the mean over strategies (Willemsen 2021, Sec. IV-A).
@@ -130,6 +139,8 @@ class Comparison:
 
     def best_at_end(self) -> Floats:
         """Return the mean over runs of the last best as a share of the optimum, 1 where it was found and 0 for nothing.
+
+        Of several objectives it is the share of the recorded front's hypervolume.
 
         Shape ``(n_spaces, n_strategies)``.
         """
@@ -159,25 +170,24 @@ class Comparison:
 
     def quartiles(self, space: str, strategy: str) -> Floats:
         """Return lower quartile, median and upper quartile of the distance over runs, shape ``(3, budget)``."""
-        curves = np.sort(self.simulation(space, strategy).distance_curves(), axis=0)
-        # Interpolating between infinities gives NaN, so the quartiles are order statistics.
-        return np.asarray(np.quantile(curves, _QUARTILES, axis=0, method="inverted_cdf"))
+        return quartiles(self.simulation(space, strategy).filled_curves())
 
     def to_json(self) -> dict[str, Any]:
         """Return the document ``mptune compare --json`` prints; None stands for what is not finite."""
         distances, factors = self.mean_distances(), self.deviation_factors()
-        ends, overheads = self.best_at_end(), self.overheads_ms()
+        ends, overheads, without = self.best_at_end(), self.overheads_ms(), self.without_feasible()
         arrivals = [self.evaluations_within(distance) for distance in WITHIN]
         cells = [
             {
                 "space": space,
                 "strategy": strategy,
-                "mean_distance": _finite(distances[i, j]),
-                "deviation_factor": _finite(factors[i, j]),
-                "evaluations_within": {_percent(d): _finite(a[i, j]) for d, a in zip(WITHIN, arrivals, strict=True)},
-                "best_at_end": _finite(ends[i, j]),
-                "overhead_ms_per_evaluation": _finite(overheads[i, j]),
+                "mean_distance": finite(distances[i, j]),
+                "deviation_factor": finite(factors[i, j]),
+                "evaluations_within": {_percent(d): finite(a[i, j]) for d, a in zip(WITHIN, arrivals, strict=True)},
+                "best_at_end": finite(ends[i, j]),
+                "overhead_ms_per_evaluation": finite(overheads[i, j]),
                 "quartiles": self._quartile_rows(space, strategy),
+                "nothing_feasible": float(without[i, j]),
             }
             for i, space in enumerate(self.spaces)
             for j, strategy in enumerate(self.strategies)
@@ -203,14 +213,14 @@ class Comparison:
         return [
             {
                 "strategy": strategy,
-                "geometric_mean_distance": _finite(geometric[j]),
-                "mean_deviation_factor": _finite(factors[:, j].mean()),
-                "deviation_factor_std": _finite(factors[:, j].std()) if np.isfinite(factors[:, j]).all() else None,
+                "geometric_mean_distance": finite(geometric[j]),
+                "mean_deviation_factor": finite(factors[:, j].mean()),
+                "deviation_factor_std": finite(factors[:, j].std()) if np.isfinite(factors[:, j]).all() else None,
                 "evaluations_within": {
-                    _percent(d): _finite(np.median(a[:, j])) for d, a in zip(WITHIN, arrivals, strict=True)
+                    _percent(d): finite(np.median(a[:, j])) for d, a in zip(WITHIN, arrivals, strict=True)
                 },
-                "best_at_end": _finite(ends[:, j].mean()),
-                "overhead_ms_per_evaluation": _finite(overheads[:, j].mean()),
+                "best_at_end": finite(ends[:, j].mean()),
+                "overhead_ms_per_evaluation": finite(overheads[:, j].mean()),
             }
             for j, strategy in enumerate(self.strategies)
         ]
@@ -220,17 +230,19 @@ class Comparison:
         return np.array(rows, dtype=np.float64).reshape(len(self.spaces), len(self.strategies))
 
     def _quartile_rows(self, space: str, strategy: str) -> list[dict[str, Any]]:
-        quartiles = self.quartiles(space, strategy)
-        return [
-            {"evaluations": point}
-            | {name: _finite(q) for name, q in zip(("lower", "median", "upper"), quartiles[:, point - 1], strict=True)}
-            for point in self.checkpoints
-        ]
+        columns = ("evaluations", "lower", "median", "upper", "nothing_feasible")
+        return [{name: finite(row[name]) for name in columns} for row in self.simulation(space, strategy).summary()]
 
     def _space_rows(self) -> list[dict[str, Any]]:
         first = {simulation.space: simulation for simulation in reversed(self.simulations)}
         return [
-            {"space": s.space, "configurations": s.configurations, "optimum": s.optimum, "unit": s.unit}
+            {
+                "space": s.space,
+                "configurations": s.configurations,
+                "optimum": s.optimum,
+                "worst": s.worst,
+                "unit": s.unit,
+            }
             for s in reversed(first.values())
         ]
 
@@ -241,7 +253,7 @@ class Comparison:
 
 def _run_distances(simulation: Simulation) -> Floats:
     columns = np.array(simulation.checkpoints(), dtype=np.int64) - 1
-    return np.asarray(simulation.distance_curves()[:, columns].mean(axis=1), dtype=np.float64)
+    return np.asarray(simulation.filled_curves()[:, columns].mean(axis=1), dtype=np.float64)
 
 
 def _median_arrival(curves: Floats, distance: float) -> float:
@@ -252,13 +264,10 @@ def _median_arrival(curves: Floats, distance: float) -> float:
 
 def _shares_of_optimum(simulation: Simulation) -> Floats:
     distances = simulation.distance_curves()[:, -1]
-    # A minimised metric at distance d is (1 + d) times its optimum, a maximised one 1 - d times.
-    shares = 1.0 / (1.0 + distances) if simulation.objective.minimise else 1.0 - distances
+    # A minimised metric at distance d is (1 + d) times its optimum; a maximised one, and a hypervolume, 1 - d times.
+    is_less = simulation.objective.minimise and not simulation.objective.also
+    shares = 1.0 / (1.0 + distances) if is_less else 1.0 - distances
     return np.where(np.isfinite(distances), shares, 0.0)
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
 
 
 def _percent(distance: float) -> str:

@@ -35,9 +35,12 @@ def compare(
     repeats: int = 10,
     seed: int = 0,
     objective: str = "time_ms",
+    objectives: Sequence[str] = (),
     maximise: bool = False,
     max_error: float | Mapping[str, float] | None = None,
     penalty: str = "decay",
+    alpha: float = 1.0,
+    beta: float = 1.0,
     constraints: Sequence[str] = (),
     options: Mapping[str, Mapping[str, Any]] | None = None,
     processes: int | None = None,
@@ -52,9 +55,13 @@ def compare(
         repeats: runs of every strategy on every space, with seeds ``seed, seed + 1, ...``.
         seed: seed of the first run.
         objective: a recorded metric or an expression over metrics; "time" is ``time_ms``.
+        objectives: two or three of these instead: strategies search for their front, and distances are what is missing
+            of its hypervolume.
         maximise: whether more of the objective is better.
         max_error: the largest recorded error allowed: of all outputs, or by name as ``--max-error`` takes it.
         penalty: what an inaccurate trial scores.
+        alpha: slope of the linear penalty.
+        beta: rate of the decay penalty.
         constraints: what the recorded metrics have to satisfy besides, such as ``energy_j <= 1.5``.
         options: hyperparameters by strategy and name.
         processes: worker processes; by default one per core. With one, all runs in this process.
@@ -77,9 +84,12 @@ def compare(
         "repeats": repeats,
         "seed": seed,
         "objective": objective,
+        "objectives": tuple(objectives),
         "maximise": maximise,
         "max_error": max_error,
         "penalty": penalty,
+        "alpha": alpha,
+        "beta": beta,
         "constraints": tuple(constraints),
     }
     jobs = [

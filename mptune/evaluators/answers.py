@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -13,6 +13,7 @@ from mptune.accuracy.evaluate import Metrics, evaluate_outputs
 from mptune.backends import get_backend
 from mptune.backends.base import Backend, Buffer, CompileOptions
 from mptune.buffers.conversion import poisoned, still_poisoned
+from mptune.build import on_host
 from mptune.errors import CompileError, ConstraintError, KernelError, MptuneError
 from mptune.evaluators.steps_anew import StepsAnew
 from mptune.kernel import Application, Role, Sizes
@@ -22,14 +23,12 @@ from mptune.space.configuration import Configuration
 from mptune.stepping import Stepper
 from mptune.widening import widened
 
-__all__ = ["OwnAnswer", "WideAnswer", "on_host", "with_reference"]
+__all__ = ["OwnAnswer", "WideAnswer", "with_reference"]
 
 #: So many values hardly are all rounded right by chance.
 _MANY: Final = 20
 #: An error that is the method's own, not of fp64: the wide answer is given more than this share of it.
 _OF_THE_METHOD: Final = 0.1
-#: What a flag of any compiler may begin with that the host's is given, too.
-_DEFINITIONS: Final = ("-D", "-U", "-I")
 
 
 class OwnAnswer:
@@ -248,11 +247,6 @@ class WideAnswer(OwnAnswer):
                 hint = ": NumPy's linear algebra is in fp64 alone, np.asarray(..., np.float64) makes that of an array"
             kind = CompileError if isinstance(error, CompileError) else KernelError
             raise kind(f'reference="wide" runs {self._application.called} in {WIDE.name}: {error}{hint}') from error
-
-
-def on_host(flags: Sequence[str]) -> tuple[str, ...]:
-    """Return those of a device's compiler flags that the host's compiler is given, too."""
-    return tuple(flag for flag in flags if flag.startswith(_DEFINITIONS) and flag not in _DEFINITIONS)
 
 
 def with_reference(

@@ -25,7 +25,7 @@ from mptune.evaluators.observing import Observation
 from mptune.evaluators.programs import ApplicationProgram, KernelProgram, Program
 from mptune.evaluators.steps_anew import StepsAnew
 from mptune.evaluators.timing import CacheFlush, TimingPlan, repeat_launches, wants_flush
-from mptune.kernel import Application, Kernel, Sizes, Tunable
+from mptune.kernel import Application, Kernel, Rates, Sizes, Tunable
 from mptune.kernel_times import LAUNCHES
 from mptune.observers import OBSERVERS
 from mptune.observers.accuracy import AccuracyObserver
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from mptune.evaluators.ceilings import Ceilings
     from mptune.evaluators.instrument import Instrument
 
-__all__ = ["INSTRUMENTED", "Bench", "Ready", "Request", "metric_names"]
+__all__ = ["INSTRUMENTED", "SPEEDS", "Bench", "Ready", "Request", "metric_names"]
 
 
 class _RunsOn(MptuneError):
@@ -58,6 +58,8 @@ _STATUS: dict[type[MptuneError], Status] = {
 
 #: The phase of an instrumented run.
 INSTRUMENTED: Final = "instrumented run"
+#: The phase in which the device is measured.
+SPEEDS: Final = "speeds of the device"
 #: Launches on inputs that have been seen, before one is timed: a kernel that remembers them does so by then.
 _AGAIN: Final = TimingPlan(warmups=0, min_repeats=1, max_repeats=10, relative_width=0.0, cap_s=0.005, patience_s=0.005)
 
@@ -389,6 +391,18 @@ class Bench:
         work = self.kernel.work(configuration, self.sizes)
         return self._ceilings.least_ms(work, self._data.footprint_bytes(configuration), afresh=afresh)
 
+    def rates(self) -> Rates:
+        """Return the speeds of the device, measured now.
+
+        Raises:
+            MptuneError: the measurements do not compile or run.
+        """
+        from mptune.evaluators.roofline import Roofline  # as ceilings
+
+        # Several launches of many kernels: as long as a start may take, and nothing else runs meanwhile.
+        self._announce(SPEEDS)
+        return Roofline(self._backend).rates()
+
     @property
     def is_on_processor(self) -> bool:
         """Whether launches share the processor with whatever else this machine does."""
@@ -523,7 +537,7 @@ class Bench:
                 bound = self._device_data.bind(configuration)
                 program.set_constants(bound)
             launches = _Launches(program, bound, None)
-            outcome = self._check(configuration, launches, clock)
+            outcome = self._check(configuration, launches, clock, wakes=compares_times)
             is_timed = compares_times and outcome.status is Status.OK
             if is_timed:
                 with clock.phase("launch"):
@@ -531,12 +545,13 @@ class Bench:
             if damage := self._damage(bound, program, clock):
                 return _Outcome(Status.CORRUPT, damage)
             if is_timed:
-                # The caches are as before the first launch: copying the data has gone through all of it, and so has
-                # looking for damage.
+                # The caches and the device are as before the first launch: the same data has been copied in the same
+                # way, and the device has just worked.
                 with clock.phase("transfer"):
-                    self._device_data.poison(bound)
-                with clock.phase("launch"):
-                    times = {NEW_MS: outcome.launch_ms, SEEN_MS: launches()}
+                    self._device_data.use(self._data)
+                    launches = dataclasses.replace(launches, bound=self._device_data.bind(configuration))
+                    program.set_constants(launches.bound)
+                times = {NEW_MS: outcome.launch_ms, SEEN_MS: self._first_launch(launches, clock, wakes=True)}
                 outcome = dataclasses.replace(outcome, errors={**outcome.errors, **times})
             return outcome
         finally:
@@ -645,18 +660,30 @@ class Bench:
         return LaunchContext(configuration, self._data.footprint_bytes(configuration), dict, times_ms)
 
     def _check(
-        self, configuration: Configuration, launches: _Launches, clock: _Clock, known: _Outcome | None = None
+        self,
+        configuration: Configuration,
+        launches: _Launches,
+        clock: _Clock,
+        known: _Outcome | None = None,
+        *,
+        wakes: bool = False,
     ) -> _Outcome:
         """Launch once on poisoned outputs and compare them."""
-        with clock.phase("transfer"):
-            self._device_data.poison(launches.bound)
-        with clock.phase("launch"):
-            launch_ms = launches()
+        launch_ms = self._first_launch(launches, clock, wakes=wakes)
         with clock.phase("transfer"):
             damage = _overruns(launches.bound)
         if damage:
             return _Outcome(Status.CORRUPT, "; ".join(damage))
         return dataclasses.replace(self._compare(configuration, launches.bound, clock, known), launch_ms=launch_ms)
+
+    def _first_launch(self, launches: _Launches, clock: _Clock, *, wakes: bool) -> float:
+        """Launch once on poisoned outputs, on a device that may have to be woken first; return milliseconds."""
+        with clock.phase("transfer"):
+            self._device_data.poison(launches.bound)
+        with clock.phase("launch"):
+            if wakes:
+                self._backend.device.wake()
+            return launches()
 
     def _check_anew(
         self, configuration: Configuration, launches: _Launches, clock: _Clock, known: _Outcome

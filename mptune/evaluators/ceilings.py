@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -50,12 +51,12 @@ class Ceilings:
         """
         size = min(1 << max(0, footprint_bytes.bit_length() - 1), _MOST_BYTES)
         roofline = Roofline(self._backend)
-        wanted = {f"bytes in {size}"} | ({"flops"} if work.flops else set())
-        if afresh or not wanted <= self._known.keys():
-            found = {f"bytes in {size}": roofline.bytes_per_s(size)}
-            if work.flops:
-                # Whatever type operations are in, they count as those of the fastest.
-                found["flops"] = max(roofline.flops_per_s.values())
+        measures: dict[str, Callable[[], float]] = {f"bytes in {size}": lambda: roofline.bytes_per_s(size)}
+        if work.flops:
+            # Whatever type operations are in, they count as those of the fastest.
+            measures["flops"] = lambda: max(roofline.flops_per_s.values())
+        found = {name: measure() for name, measure in measures.items() if afresh or name not in self._known}
+        if found:
             self._known = {**self._known, **{n: max(v, self._known.get(n, 0.0)) for n, v in found.items()}}
             self._write()
         moving_s = work.traffic_bytes / self._known[f"bytes in {size}"]

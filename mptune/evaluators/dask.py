@@ -158,7 +158,7 @@ class Lease:
         with self._lock:
             if threads > 1 and not self._ahead and job.function is not None:
                 backend = get_backend(job.backend)
-                backend.compiler.expect(ready.options)
+                backend.compiler.expect(ready.options, threads)
                 self._ahead.append(CompileAhead(backend.compiler, job.function, ready.options, threads))
         return ready
 

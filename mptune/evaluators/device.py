@@ -13,22 +13,21 @@ from pathlib import Path
 from mptune.accuracy.evaluate import Metrics
 from mptune.backends.base import CompileOptions
 from mptune.buffers import Draw
-from mptune.build import compilers_of
+from mptune.build import compilers_of, on_host
 from mptune.capturing import CapturedLaunch
 from mptune.errors import MptuneError, TemplateError
-from mptune.evaluators.answers import on_host
 from mptune.evaluators.base import Evaluator
 from mptune.evaluators.bench import Ready, Request
 from mptune.evaluators.devices import Devices, LocalDevices
 from mptune.evaluators.identity import launch_identity, metric_identity, source_of, trial_key, unversioned
-from mptune.evaluators.protocol import Capture, Finished, Job, LeastTimes, OnDraws, Rounds
+from mptune.evaluators.protocol import Capture, Finished, Job, LeastTimes, MeasureRates, OnDraws, Rounds
 from mptune.evaluators.rounds import VISIT
 from mptune.evaluators.screening import Foretold, Screening
 from mptune.evaluators.timing import TimingPlan
 from mptune.evaluators.worker_process import Limits
 from mptune.evidence import dependence, disagree
 from mptune.headers import with_headers
-from mptune.kernel import Kernel, Sizes, Tunable
+from mptune.kernel import Kernel, Rates, Sizes, Tunable
 from mptune.policy import Action, Facts, MeasurementPolicy, Plan
 from mptune.rendering import cited
 from mptune.results import Measurement, Status, Trial
@@ -348,6 +347,19 @@ class DeviceEvaluator(Evaluator):
             afresh: measure the device again, rather than rely on what was measured before.
         """
         return self._devices.ask(LeastTimes(tuple(configurations), afresh)).least_ms
+
+    def rates(self) -> Rates:
+        """Return the speeds of the device, measured now. Only while nothing is under way.
+
+        Raises:
+            MptuneError: they cannot be measured.
+        """
+        found = self._devices.ask(MeasureRates()).rates
+        if found is None:
+            raise MptuneError(
+                "the speeds of the device could not be measured, so nothing is known to be balanced on it"
+            )
+        return found
 
     def capture(self, configuration: Configuration, folder: Path) -> tuple[CapturedLaunch, ...]:
         """Run an application, and write to a folder the data of one of each kind of its launches.

@@ -247,7 +247,7 @@ class LocalDevices(Devices):
             starting = [self._threads.submit(worker.start) for worker in self._workers]
             backend = get_backend(self._job.backend)
             if self._compilers and self._job.function is not None:
-                backend.compiler.expect(self._job.options)
+                backend.compiler.expect(self._job.options, self._compilers)
             ready = [future.result() for future in starting]
             check_alike({f"worker {i}": each for i, each in enumerate(ready)})
             self._ready = ready[0]

@@ -27,7 +27,7 @@ from mptune.evaluators.answers import with_reference
 from mptune.evaluators.steps_anew import StepsAnew
 from mptune.kernel import Application, Argument, Kernel, LaunchShape, Role, Sizes, Tunable
 from mptune.kernel.limits import space_on
-from mptune.precision import PRECISIONS, TRACED, Precision, precision
+from mptune.precision import COMPOUND, PRECISIONS, TRACED, Precision, precision
 from mptune.rendering import cited, render
 from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import PolicyParameter, PrecisionParameter
@@ -226,7 +226,8 @@ class Instrument:
 
         Raises:
             KernelError: a value is none of its parameter's, or the application cannot be run so.
-            ConstraintError: its kernels do not have these types together.
+            ConstraintError: its kernels do not have these types together, or one is compound, which none can be
+                chosen to be when it runs.
             CompileError: the template does not compile with types that are chosen when it runs.
             LaunchError: a launch failed.
         """
@@ -239,6 +240,13 @@ class Instrument:
 
     def outputs(self, signature: Mapping[str, Value], draw: int = 0) -> dict[str, NDArray[Any]]:
         """Return the outputs of a signature on one of the draws, in fp64; as :meth:`errors` otherwise."""
+        for parameter in _of_kind(self.tunable, PrecisionParameter):
+            asked = precision(str(signature.get(parameter.name, "fp64"))).name
+            if asked in COMPOUND:
+                raise ConstraintError(
+                    f"{parameter.name} is {asked}, which is compound: an instrumented run, where types are chosen "
+                    f"as it runs, has one of {', '.join(PRECISIONS)}"
+                )
         data = self._data[draw]
         candidates = self._candidates(signature, data.sizes)
         for base in list(candidates):
@@ -349,7 +357,7 @@ def _by_name(message: str, kernel: Kernel) -> str:
     return re.sub(r"mp::traced<\d+>", "(a chosen type)", message)
 
 
-def _of_kind(kernel: Kernel, kind: type[PrecisionParameter | PolicyParameter]) -> list[Any]:
+def _of_kind(kernel: Tunable, kind: type[PrecisionParameter | PolicyParameter]) -> list[Any]:
     return [parameter for parameter in kernel.parameters if isinstance(parameter, kind)]
 
 

@@ -25,7 +25,7 @@ from mptune.errors import KernelError
 from mptune.evaluators.bench import Request
 from mptune.evaluators.steps_anew import pickled
 from mptune.evaluators.timing import TimingPlan
-from mptune.kernel import Kernel, Sizes, Tunable
+from mptune.kernel import Kernel, Rates, Sizes, Tunable
 from mptune.registry import load_tunable, loaded_modules, loaded_version
 from mptune.results import Trial
 from mptune.space.configuration import Configuration
@@ -36,6 +36,7 @@ __all__ = [
     "Finished",
     "Job",
     "LeastTimes",
+    "MeasureRates",
     "OnDraws",
     "PhaseBegins",
     "Quiet",
@@ -177,6 +178,11 @@ class LeastTimes:
 
 
 @dataclass(frozen=True, slots=True)
+class MeasureRates:
+    """The speeds of the device are wanted (:class:`~mptune.kernel.Rates`)."""
+
+
+@dataclass(frozen=True, slots=True)
 class Capture:
     """An application is to run in a configuration, and to leave the data of its launches in a folder."""
 
@@ -192,7 +198,7 @@ class Traced:
 
 
 #: What a worker answers besides single evaluations.
-Asked: TypeAlias = Rounds | OnDraws | LeastTimes | Capture | Traced
+Asked: TypeAlias = Rounds | OnDraws | LeastTimes | MeasureRates | Capture | Traced
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +215,7 @@ class Finished:
         calibration_ms: of rounds, how long the same work of no kernel took after each turn; empty if not known.
         least_ms: the least time of a launch of each configuration, in milliseconds, where it was asked for.
         launches: those of an application, where their data was asked for.
+        rates: the speeds of the device, where they were asked for and could be measured.
     """
 
     trials: tuple[Trial, ...]
@@ -219,6 +226,7 @@ class Finished:
     calibration_ms: tuple[float, ...] = ()
     least_ms: Mapping[Configuration, float] = field(default_factory=dict)
     launches: tuple[CapturedLaunch, ...] = ()
+    rates: Rates | None = None
 
 
 def together(answers: Sequence[Finished]) -> Finished:

@@ -7,7 +7,8 @@ compiled by the same compiler and run by the same backend as those they are comp
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -20,7 +21,7 @@ from mptune.buffers import DataManager
 from mptune.evaluators.device_data import DeviceData
 from mptune.evaluators.timing import TimingPlan, repeat_launches
 from mptune.expressions import Expression
-from mptune.kernel import Argument, In, InOut, Kernel, Out, Scalar, Sizes, Work
+from mptune.kernel import Argument, In, InOut, Kernel, Out, Rates, Scalar, Sizes, Work
 from mptune.precision import ARITHMETIC, precision
 from mptune.rendering import render
 from mptune.space.parameters import BooleanParameter, OrdinalParameter, Parameter, PrecisionParameter
@@ -32,17 +33,29 @@ _PLAN: Final = TimingPlan(warmups=2, min_repeats=10, max_repeats=200, relative_w
 _LEAST_BYTES: Final = 1 << 20
 #: Features of processors that compute in fp16; none computes in bf16 but for products of matrices.
 _HALF_UNITS: Final = ("avx512_fp16", "asimdhp")
+#: Larger arrays come from no cache that counts.
+_MEMORY_BYTES: Final = 1 << 28
+#: A launch of as many blocks as keep a GPU busy takes minutes where arithmetic is emulated: there are fewer then.
+_LEAST_BLOCKS: Final = 8
+_LAUNCH_S: Final = 0.2
 _CHAINS: Final = 12
 _OPERATIONS_PER_THREAD: Final = 1 << 23
 
 _MULTIPLY_ADD: Final = """
 // Chains of dependent operations: as many as hide the latency of two units with four cycles each, and no more than fit
 // into sixteen registers.
+{% if t in ("fp64", "fp32", "fp16") %}
 #if defined(MPTUNE_HOST)
 using number = {{ "_Float16" if t == "fp16" else t }};
 typedef number group __attribute__((vector_size({{ lanes }} * sizeof(number))));
 #define MULTIPLY_ADD(x, a, b) ((x) * (a) + (b))
-#else
+#elif defined(MPTUNE_OPENCL){{ " && defined(MPTUNE_NATIVE_HALF)" if t == "fp16" }}
+using number = {{ "_Float16" if t == "fp16" else t }};
+typedef number group __attribute__((ext_vector_type({{ lanes }})));
+#define MULTIPLY_ADD(x, a, b) ((x) * (a) + (b))
+#endif
+{% endif %}
+#if !defined(MULTIPLY_ADD)
 using number = {{ t }};
 using group = vec<number, {{ lanes }}>;
 #define MULTIPLY_ADD(x, a, b) fma(x, a, b)
@@ -64,6 +77,45 @@ extern "C" __global__ void multiply_add(float* sums, {{ t }} factor, {{ t }} ter
     #pragma unroll
     for (int c = 0; c < {{ chains }}; ++c) {
         for (int i = 0; i < {{ lanes }}; ++i) sum += static_cast<float>(x[c][i]);
+    }
+    sums[blockIdx.x * {{ threads }} + threadIdx.x] = sum;
+}
+"""
+
+_READ_SHARED: Final = """
+// In each step a thread reads another group of each chain, so that none is read once and kept. On the host the tile
+// stays in a core's first cache.
+#if defined(MPTUNE_HOST)
+typedef float group __attribute__((vector_size({{ lanes }} * 4)));
+MPTUNE_INLINE group load_group(const float* from) { return *reinterpret_cast<const group*>(from); }
+#elif defined(MPTUNE_OPENCL)
+typedef float group __attribute__((ext_vector_type({{ lanes }})));
+#define load_group(from) (*(const __local group*)(from))
+#else
+using group = vec<float, {{ lanes }}>;
+MPTUNE_INLINE group load_group(const float* from) { return load<{{ lanes }}>(from); }
+#endif
+
+extern "C" __global__ void read_shared(float* sums) {
+    alignas(64) __shared__ float tile[{{ chains }}][{{ groups * lanes }}];
+    for (int c = 0; c < {{ chains }}; ++c) {
+        for (int i = threadIdx.x; i < {{ groups * lanes }}; i += {{ threads }}) tile[c][i] = static_cast<float>(c + i);
+    }
+    __syncthreads();
+    auto* from = &tile[0][0];
+#if defined(MPTUNE_HOST)
+    asm volatile("" : "+r"(from));  // or each step asks where this thread has its tile
+#endif
+    group x[{{ chains }}] = {};
+    for (int step = 0; step < {{ steps }}; ++step) {
+        const int first = (static_cast<int>(threadIdx.x) + step) % {{ groups }} * {{ lanes }};
+        UNROLL({{ chains }})
+        for (int c = 0; c < {{ chains }}; ++c) x[c] = x[c] + load_group(from + c * {{ groups * lanes }} + first);
+    }
+    float sum = 0;
+    #pragma unroll
+    for (int c = 0; c < {{ chains }}; ++c) {
+        for (int i = 0; i < {{ lanes }}; ++i) sum += x[c][i];
     }
     sums[blockIdx.x * {{ threads }} + threadIdx.x] = sum;
 }
@@ -95,6 +147,12 @@ class Bound:
     def name(self) -> str:
         """``"memory"`` or ``"compute"``: the one that holds."""
         return "memory" if self.memory_ms >= self.compute_ms else "compute"
+
+
+@dataclass(frozen=True, slots=True)
+class Launches:
+    least_s: float  #: the shortest, by the device's clock
+    wall_s: float  #: of each on average, by this process's clock; a simulated device's may differ
 
 
 class Roofline:
@@ -134,6 +192,35 @@ class Roofline:
             self._bytes_per_s[size] = max(self._stream(size, in_place) for in_place in (False, True))
         return self._bytes_per_s[size]
 
+    @cached_property
+    def shared_bytes_per_s(self) -> float:
+        """The speed at which all multiprocessors together read their shared memories.
+
+        On a processor, at which all cores read their first caches, where what a kernel keeps in shared memory stays.
+        """
+        threads, blocks = self._threads_and_blocks
+        widths = [bits // 32 for bits in (128, 256, 512)] if self._on_host else [4]
+        chains = _CHAINS if self._on_host else 4
+        groups = 16 if self._on_host else threads
+        steps = (1 << 14) if self._on_host else (1 << 8)
+
+        def reading(blocks: int) -> Kernel:
+            return _kernel(
+                "read_shared",
+                _READ_SHARED,
+                [OrdinalParameter("lanes", widths)],
+                [Out("sums", "blocks * threads", precision="fp32")],
+                {"blocks": blocks, "threads": threads, "steps": steps, "chains": chains, "groups": groups},
+                {},
+            )
+
+        bytes_of_a_lane = 4.0 * chains * steps * threads
+        return max(lanes * bytes_of_a_lane * self._blocks_per_s(reading, blocks, {"lanes": lanes}) for lanes in widths)
+
+    def rates(self) -> Rates:
+        """Return all of them; that of memory over arrays which no cache has."""
+        return Rates(self.flops_per_s, self.shared_bytes_per_s, self.bytes_per_s(_MEMORY_BYTES))
+
     def bound(self, work: Work, footprint_bytes: int) -> Bound:
         """Return the least time of a launch; operations of an unknown precision are taken to be in the fastest."""
         peaks = self.flops_per_s
@@ -144,28 +231,41 @@ class Roofline:
 
     # -- measuring -----------------------------------------------------------------------------
 
+    @property
+    def _threads_and_blocks(self) -> tuple[int, int]:
+        """As many as keep all of a device busy; a processor's threads are one after the other."""
+        return (1, 32 * int(self._backend.describe().limits.get("workers", 1))) if self._on_host else (256, 4096)
+
     def _peak(self, name: str) -> float:
         """Return the best speed over the widths of vectors a processor may have; of a GPU, that of its pairs."""
-        threads, blocks = (
-            (1, 32 * int(self._backend.describe().limits.get("workers", 1))) if self._on_host else (256, 4096)
-        )
+        threads, blocks = self._threads_and_blocks
         size_bytes = precision(name).size_bytes
         widths = [bits // 8 // size_bytes for bits in (128, 256, 512)] if self._on_host else [max(1, 4 // size_bytes)]
         steps = _OPERATIONS_PER_THREAD // (2 * _CHAINS * max(widths)) // (1 if self._on_host else 512)
-        kernel = _kernel(
-            "multiply_add",
-            _MULTIPLY_ADD,
-            [PrecisionParameter("t", [name]), OrdinalParameter("lanes", widths)],
-            [
-                Out("sums", "blocks * threads", precision="fp32"),
-                Scalar("factor", precision="t"),
-                Scalar("term", precision="t"),
-            ],
-            {"blocks": blocks, "threads": threads, "steps": steps, "chains": _CHAINS},
-            {"factor": 0.5, "term": 1.0},
-        )
-        operations = 2.0 * _CHAINS * steps * threads * blocks
-        return max(lanes * operations / self._seconds(kernel, {"lanes": lanes}) for lanes in widths)
+
+        def computing(blocks: int) -> Kernel:
+            return _kernel(
+                "multiply_add",
+                _MULTIPLY_ADD,
+                [PrecisionParameter("t", [name]), OrdinalParameter("lanes", widths)],
+                [
+                    Out("sums", "blocks * threads", precision="fp32"),
+                    Scalar("factor", precision="t"),
+                    Scalar("term", precision="t"),
+                ],
+                {"blocks": blocks, "threads": threads, "steps": steps, "chains": _CHAINS},
+                {"factor": 0.5, "term": 1.0},
+            )
+
+        operations = 2.0 * _CHAINS * steps * threads
+        return max(lanes * operations * self._blocks_per_s(computing, blocks, {"lanes": lanes}) for lanes in widths)
+
+    def _blocks_per_s(self, kernel_of: Callable[[int], Kernel], most: int, values: Mapping[str, Any]) -> float:
+        """Return how many blocks end in a second, of so many at once, or of fewer where these would take long."""
+        blocks = most
+        if not self._on_host:
+            blocks = min(most, max(_LEAST_BLOCKS, int(_LAUNCH_S / self._measured(kernel_of(1), values).wall_s)))
+        return blocks / self._measured(kernel_of(blocks), values).least_s
 
     def _stream(self, footprint_bytes: int, in_place: bool) -> float:
         blocks = -(-footprint_bytes // (8 * 512 * (2 if in_place else 3)))
@@ -183,10 +283,9 @@ class Roofline:
             {"n": 512 * blocks, "blocks": blocks, "threads": 256},
             {"a": 1e-9},
         )
-        return 3 * 8 * 512 * blocks / self._seconds(kernel, {"in_place": in_place})
+        return 3 * 8 * 512 * blocks / self._measured(kernel, {"in_place": in_place}).least_s
 
-    def _seconds(self, kernel: Kernel, values: Mapping[str, Any]) -> float:
-        """Return the shortest of several launches."""
+    def _measured(self, kernel: Kernel, values: Mapping[str, Any]) -> Launches:
         sizes = kernel.resolve_sizes()
         configuration = kernel.configuration(values)
         source = render(kernel, configuration, sizes)
@@ -196,7 +295,10 @@ class Roofline:
         try:
             arguments = data.bind(configuration).launch
             self._backend.device.wake()
-            return min(repeat_launches(lambda: function.launch(shape, arguments), _PLAN)) / 1e3
+            begun = time.perf_counter()
+            times_ms = repeat_launches(lambda: function.launch(shape, arguments), _PLAN)
+            wall_s = time.perf_counter() - begun
+            return Launches(min(times_ms) / 1e3, wall_s / (_PLAN.warmups + len(times_ms)))
         finally:
             function.unload()
             data.free()

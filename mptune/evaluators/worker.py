@@ -19,6 +19,7 @@ from mptune.evaluators.protocol import (
     Finished,
     Job,
     LeastTimes,
+    MeasureRates,
     OnDraws,
     PhaseBegins,
     Quiet,
@@ -76,6 +77,8 @@ def _answer(bench: Bench, request: Any) -> Finished:
         return run_on_draws(bench, request)
     elif isinstance(request, LeastTimes):
         return _least_times(bench, request)
+    elif isinstance(request, MeasureRates):
+        return _rates(bench)
     elif isinstance(request, Traced):
         return Finished((bench.traced(request.request),))
     elif isinstance(request, Capture):
@@ -121,6 +124,14 @@ def _least_times(bench: Bench, asked: LeastTimes) -> Finished:
     """Measure the device; where that fails nothing is known."""
     try:
         return Finished((), least_ms={c: bench.least_ms(c, afresh=asked.afresh) for c in asked.configurations})
+    except (MptuneError, MemoryError):
+        return Finished(())
+
+
+def _rates(bench: Bench) -> Finished:
+    """Measure the speeds of the device; where that fails there are none."""
+    try:
+        return Finished((), rates=bench.rates())
     except (MptuneError, MemoryError):
         return Finished(())
 

@@ -15,13 +15,14 @@ from typing import Final, TypeVar
 
 from mptune.backends import get_backend
 from mptune.errors import LaunchError, MptuneError
-from mptune.evaluators.bench import INSTRUMENTED, Ready, Request
+from mptune.evaluators.bench import INSTRUMENTED, SPEEDS, Ready, Request
 from mptune.evaluators.protocol import (
     Asked,
     Capture,
     Finished,
     Job,
     LeastTimes,
+    MeasureRates,
     OnDraws,
     PhaseBegins,
     Quiet,
@@ -192,7 +193,7 @@ class WorkerProcess:
             raise WorkerDied(Status.CRASH, self._cause_of_death(ended)) from None
 
     def _limit_s(self) -> float:
-        if self._phase in _OF_FUNCTIONS:
+        if self._phase in (*_OF_FUNCTIONS, SPEEDS):
             return self._limits.start_s
         if self._phase in (*_OF_REFERENCES, INSTRUMENTED):
             # It compiles, too, and is not tuned.
@@ -262,7 +263,7 @@ class DeviceWorker:
         """Return the answer to anything else.
 
         If one of several configurations ends the process each is asked for alone, to see which; that is its last trial.
-        Least times that cannot be measured are missing.
+        Least times and speeds of the device that cannot be measured are missing.
         """
         return self._call(lambda: self._answer(asked))
 
@@ -317,10 +318,10 @@ class DeviceWorker:
                 return self._ask(asked, nullcontext)
             except WorkerDied as death:
                 return Finished((self._lost(asked.request, death, start),))
-        if isinstance(asked, LeastTimes) or len(asked.requests) > 1:
+        if isinstance(asked, LeastTimes | MeasureRates) or len(asked.requests) > 1:
             with contextlib.suppress(WorkerDied):
                 return self._ask(asked, nullcontext)
-        if isinstance(asked, LeastTimes):
+        if isinstance(asked, LeastTimes | MeasureRates):
             return Finished(())
         return together([self._alone(dataclasses.replace(asked, requests=(each,))) for each in asked.requests])
 

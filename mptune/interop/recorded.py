@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from mptune.errors import MptuneError, SpaceFileError
 from mptune.objective import Objective
-from mptune.precision import POLICIES, PRECISIONS, precision
+from mptune.precision import EVERY_PRECISION, POLICIES, precision
 from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration, Value
@@ -44,7 +44,7 @@ __all__ = [
 #: Kernel Tuner writes a time of at least this for a configuration that failed.
 FAILED_TIME: Final = 1e20
 
-_SPELLINGS: Final = frozenset(s.lower() for p in PRECISIONS.values() for s in (p.name, *p.aliases))
+_SPELLINGS: Final = frozenset(s.lower() for p in EVERY_PRECISION.values() for s in (p.name, *p.aliases))
 _MAX_PERMUTED: Final = 8
 #: Errors within this factor count as one: the order of a sum changes them by less.
 _SAME_ERROR: Final = 2.0
@@ -160,7 +160,8 @@ def assemble(
         about: the remaining attributes of :class:`RecordedSpace`; ``signature`` is found out if it is not given.
 
     Raises:
-        SpaceFileError: there are no entries, or a value cannot be a parameter's value.
+        SpaceFileError: there are no entries, a value cannot be a parameter's value, or a number cannot be what it is
+            called.
     """
     if len(names) > MAX_PARAMETERS:
         raise SpaceFileError(f"{name}: {len(names)} parameters; at most {MAX_PARAMETERS} are supported")
@@ -185,8 +186,18 @@ def assemble(
     for index, row, record in zip(space.indices_of(codes).tolist(), codes.tolist(), kept, strict=True):
         configuration = Configuration({n: v[code] for n, v, code in zip(names, values, row, strict=True)})
         trials[index] = Trial(configuration, record.status, record.message, record.measurement)
+        _check_numbers(name, trials[index])
     signature = _known_signature(space, about.pop("signature", None), trials.values())
     return RecordedSpace(name, space, MappingProxyType(trials), signature=signature, **about)
+
+
+def _check_numbers(name: str, trial: Trial) -> None:
+    """Raise a SpaceFileError for a time that is not positive, or an error or a footprint below zero."""
+    for metric in ("time_ms", "error", "memory_bytes", "energy_j"):
+        number = trial.metric(metric)
+        if number < 0 or (number == 0 and metric == "time_ms"):
+            least = "more than 0" if metric == "time_ms" else "0 or more"
+            raise SpaceFileError(f"{name}: {metric} of {trial.configuration} is {number:g}; expected {least}")
 
 
 def parameter_of(name: str, values: Iterable[Value]) -> Parameter:

@@ -75,7 +75,7 @@ def _read(path: Path, document: Any) -> RecordedSpace:
         space_name(path),
         names,
         {},
-        _records(columns, statuses, messages, metrics),
+        _records(path, columns, statuses, messages, metrics),
         parameters=parameters,
         objective=str(document.get("objective") or "time_ms"),
         kernel=str(document.get("kernel", "")),
@@ -163,16 +163,26 @@ def _looked_up(path: Path, name: str, values: Sequence[Any], codes: Sequence[Any
 
 
 def _records(
+    path: Path,
     columns: Sequence[Sequence[Value]],
     statuses: Sequence[Status],
     messages: Sequence[str],
     metrics: Mapping[str, Sequence[Any]],
 ) -> Iterator[Record]:
     for row, values in enumerate(zip(*columns, strict=True)):
-        numbers = {name: number for name, column in metrics.items() if (number := finite(column[row])) is not None}
+        found = {name: _number(path, name, column[row]) for name, column in metrics.items()}
+        numbers = {name: number for name, number in found.items() if number is not None}
         if numbers.get("error", 0.0) > 0.0:
             numbers["log10_error"] = math.log10(numbers["error"])
         yield Record(values, statuses[row], messages[row], Measurement(numbers))
+
+
+def _number(path: Path, name: str, value: Any) -> float | None:
+    """Return an entry of a column of numbers; None where it is null, or a NaN or infinity, as others write."""
+    number = finite(value)
+    if number is None and value is not None and not isinstance(value, float):
+        raise SpaceFileError(f"{path}: metric {name!r} has the entry {value!r}; expected a number or null")
+    return number
 
 
 def _write(run: Run) -> str:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from mptune.accuracy.evaluate import evaluate_outputs
 from mptune.accuracy.thresholds import recorded_metrics
 from mptune.backends import get_backend
-from mptune.backends.base import CompileOptions
+from mptune.backends.recorded import options_of
 from mptune.buffers import DataManager
 from mptune.emit import sizes_of
 from mptune.errors import MptuneError, PlotError, raised_at
@@ -97,9 +97,10 @@ def _answers(
         raise MptuneError(f"{trial.configuration} is no valid configuration of {application.called} at {sizes}")
     outputs = [output.name for output in application.outputs]
     metrics = recorded_metrics(info.metric, info.metrics, outputs, application.metric)
-    application = with_reference(application, backend, CompileOptions(), metrics)
+    options = options_of(info, application, backend.name)
+    application = with_reference(application, backend, options, metrics)
     data = DataManager(application, sizes, seed=info.seed or 0)
-    launcher, arrays = Launcher(application, trial.configuration, backend), Arrays()
+    launcher, arrays = Launcher(application, trial.configuration, backend, options), Arrays()
     try:
         _, stored = run_first([launcher], data.inputs, data.sizes, arrays)
         found = {name: arrays.returned(array, True) for name, array in stored.items()}

@@ -37,8 +37,8 @@ class Report:
 def _tune_command(run: Run) -> tuple[str, bool]:
     """Return the command that makes the run again, and whether it is the one that made it.
 
-    A run made from Python has none; its settings give one that does the same, but for compiler flags and limits of
-    time, which a run file does not hold.
+    A run made from Python has none; its settings give one that does the same, but for limits of time, which a run file
+    does not hold.
     """
     info, objective, kernel = run.info, run.info.objective, _kernel(run)
     if recorded := _of_mptune(info.command):
@@ -54,6 +54,7 @@ def _tune_command(run: Run) -> tuple[str, bool]:
     if objective.metric != "time_ms":
         words += ["--objective", objective.metric, *(() if objective.minimise else ("--maximise",))]
     words += [word for text in objective.constraints for word in ("--constraint", text)]
+    words += [f"--compiler-flag={flag}" for flag in info.flags]
     words += [word for text in _pairs(info.strategy_options) for word in ("--strategy-option", text)]
     return shlex.join(words), False
 

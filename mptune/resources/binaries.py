@@ -68,7 +68,7 @@ def read_cubin(image: bytes, function: str) -> Resources:
     """
     found = sections(image)
     by_name = {section.name: section for section in found}
-    names = [name for name, _ in symbols(found)]
+    names = [symbol.name for symbol in symbols(found)]
     noted = _attributes(by_name.get(".nv.info"))
     of_function = {
         number: value for number, symbol, value in noted if symbol < len(names) and names[symbol] == function

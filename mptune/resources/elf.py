@@ -9,10 +9,12 @@ from typing import Final
 
 from mptune.errors import MptuneError
 
-__all__ = ["Section", "notes", "sections", "symbols"]
+__all__ = ["STT_OBJECT", "STT_TLS", "Section", "Symbol", "notes", "sections", "symbols"]
 
 _BITS_64, _LITTLE_ENDIAN = 2, 1
 _SHN_UNDEF: Final = 0
+#: Kinds of symbols: a variable, and one that every thread has for itself.
+STT_OBJECT, STT_TLS = 1, 6
 _SHT_SYMTAB, _SHT_NOTE, _SHT_NOBITS = 2, 7, 8
 _HEADER: Final = struct.Struct("<16xHHIQQQIHHHHHH")
 _SECTION: Final = struct.Struct("<IIQQQQIIQQ")
@@ -29,6 +31,16 @@ class Section:
     size: int  #: bytes it takes when loaded
     data: bytes  #: its content, empty for one without (``SHT_NOBITS``)
     link: int  #: number of the section it refers to
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """One entry of the symbol table."""
+
+    name: str  #: its name, possibly empty
+    is_defined: bool  #: whether it is defined in this file
+    kind: int  #: its type
+    size: int  #: bytes of a variable or a function
 
 
 def sections(image: bytes) -> list[Section]:
@@ -53,8 +65,8 @@ def sections(image: bytes) -> list[Section]:
         raise MptuneError(f"the compiled binary is a damaged ELF file: {error}") from error
 
 
-def symbols(found: list[Section]) -> list[tuple[str, bool]]:
-    """Return the symbols by number: the name of each, possibly empty, and whether it is defined here.
+def symbols(found: list[Section]) -> list[Symbol]:
+    """Return the symbols by number.
 
     Raises:
         MptuneError: the symbol table is damaged.
@@ -64,7 +76,10 @@ def symbols(found: list[Section]) -> list[tuple[str, bool]]:
         if table is None:
             return []
         names = found[table.link].data
-        return [(_text(names, entry[0]), entry[3] != _SHN_UNDEF) for entry in _SYMBOL.iter_unpack(table.data)]
+        return [
+            Symbol(_text(names, name), section != _SHN_UNDEF, info % 16, size)
+            for name, info, _, section, _, size in _SYMBOL.iter_unpack(table.data)
+        ]
     except (struct.error, IndexError) as error:
         raise MptuneError(f"the compiled binary has a damaged symbol table: {error}") from error
 

@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 from mptune.errors import MptuneError, RunFileError
 from mptune.finals import Finals
 from mptune.objective import Objective
-from mptune.precision import PRECISIONS, WIDE
+from mptune.precision import EVERY_PRECISION, WIDE
 from mptune.regions import key_of
 from mptune.results import SourceUse
 from mptune.space.configuration import Value, is_number, is_value, is_whole
@@ -45,6 +45,7 @@ class RunInfo:
         architecture: what the compiler targets.
         versions: versions of compilers, libraries and user-defined metrics, by name.
         compiler: what decides about the machine code beside the source: device, compiler, versions and flags, as text.
+        flags: compiler flags of the user's, which whatever compiles a configuration again uses, too.
         objective: what is optimised, with thresholds, penalty and measured constraints; without a baseline.
         metric: what ``error`` is measured by: a metric's name, or each output's.
         metrics: where errors are measured by further metrics, what each is measured by; by the names of thresholds.
@@ -54,6 +55,8 @@ class RunInfo:
         budget: configurations to evaluate at most.
         baseline_share: share of the budget the search for the baseline gets.
         seed: seeds inputs and strategy.
+        balance: by which factor times that are to be balanced may differ; None if that is not asked for.
+        speeds: those of the device by which configurations were left out for it (:class:`~mptune.kernel.Rates`).
         started_from: files of the earlier runs that the search started from.
         scheduler: address of the Dask scheduler, None if there is none.
         buffers: of an application, by buffer, what is its type: a parameter's name, or a type. Empty for a kernel.
@@ -85,6 +88,7 @@ class RunInfo:
     architecture: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     compiler: str = ""
+    flags: tuple[str, ...] = ()
     objective: Objective = field(default_factory=Objective)
     metric: str = ""
     metrics: Mapping[str, str] = field(default_factory=dict)
@@ -95,6 +99,8 @@ class RunInfo:
     budget: int | None = None
     baseline_share: float | None = None
     seed: int | None = None
+    balance: float | None = None
+    speeds: Mapping[str, float] = field(default_factory=dict)
     started_from: tuple[str, ...] = ()
     scheduler: str | None = None
     buffers: Mapping[str, str] = field(default_factory=dict)
@@ -162,7 +168,7 @@ class RunInfo:
     def _fp64(self) -> str:
         """What to call the widest types."""
         offered = {value for values in (self.baseline_values or {}).values() for value in values}
-        return "fp64" if offered.isdisjoint(PRECISIONS.keys() - {"fp64"}) else "what is widest"
+        return "fp64" if offered.isdisjoint(EVERY_PRECISION.keys() - {"fp64"}) else "what is widest"
 
     def measured_by(self, error: str) -> str:
         """Say what an error of the trials is measured by: ``error.y.MaxAE`` is "MaxAE of y"."""

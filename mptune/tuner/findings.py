@@ -10,12 +10,12 @@ from mptune.accuracy.evaluate import Metrics, metrics_by_output
 from mptune.evidence import culprit, disagree, shared_values, values_text
 from mptune.kernel import Application, Sizes, Tunable
 from mptune.kernel_times import FEWEST, MOST, kernel_times
-from mptune.precision import PRECISIONS, precision
+from mptune.precision import COMPOUND, PRECISIONS, precision
 from mptune.resources import count_instructions
 from mptune.results import Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration, Value
-from mptune.space.parameters import PrecisionParameter
+from mptune.space.parameters import PrecisionParameter, beyond_baseline
 from mptune.unseen import count_of
 
 __all__ = ["findings"]
@@ -129,7 +129,7 @@ def _roundoffs(kernel: Tunable, configuration: Configuration) -> tuple[float, fl
 
 
 def _type_of(roundoff: float) -> str:
-    return next(name for name, entry in PRECISIONS.items() if entry.unit_roundoff == roundoff)
+    return next(name for name, entry in {**PRECISIONS, **COMPOUND}.items() if entry.unit_roundoff == roundoff)
 
 
 # -- vectors -----------------------------------------------------------------------------------------------
@@ -215,7 +215,11 @@ def _wrong_in_the_widest_types(run: Run, kernel: Tunable) -> Iterator[str]:
         what = "configurations of the widest types whose error is too large"
         yield _blamed(what, sum(trial.is_valid for trial in failed), shared, len(others))
         return
-    right = [trial for trial in run.checked if trial.status is Status.OK]
+    right = [
+        trial
+        for trial in run.checked
+        if trial.status is Status.OK and not beyond_baseline(trial.configuration, widest or {})
+    ]
     # Where others of the same types are right, the errors are said to depend on more than types.
     wrong = [trial for trial in failed if not (trial.is_valid and others) and _is_mistaken(trial, right, kernel)]
     if wrong:

@@ -26,7 +26,7 @@ from mptune.rendering import render
 from mptune.results import Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration, Value
-from mptune.space.parameters import uniform_types
+from mptune.space.parameters import beyond_baseline, uniform_types
 from mptune.space.search_space import SearchSpace
 from mptune.store import RunStore
 from mptune.strategies.base import Strategy
@@ -327,6 +327,8 @@ class Phases:
         widest = [trial for trial in trials if trial.is_valid and trial.configuration.is_among(fixed)]
         if not widest or any(objective.error_excess(trial) <= 0 for trial in widest):
             return
+        if any(beyond_baseline({p.name: value}, fixed) for p in self._space.parameters for value in p.values):
+            return
         best = min(widest, key=objective.error_excess)
         broken = objective.binding(best)
         self._warn(
@@ -342,7 +344,7 @@ class Phases:
         """
         if trial is None:
             return
-        uniform = uniform_types(self._kernel.parameters).values()
+        uniform = uniform_types(self._space.parameters).values()
         siblings = [Configuration({**trial.configuration, **types}) for types in uniform]
         trials, signature_of = self._ledger.trials, self._kernel.signature_of
         wrong = {signature_of(t.configuration) for t in trials.values() if t.status is Status.INACCURATE}
@@ -461,13 +463,15 @@ class Phases:
         self._on_verification(Progress("verification", trial, ledger.result, budget, ledger.elapsed_s, False))
 
     def _settle_reported(self) -> None:
-        """Settle what is going to be reported, unless an earlier session of the run has.
+        """Settle what is going to be reported, unless an earlier session of the run has, undisturbed.
 
         The verification may take away one of them; then those that take their place are settled, nothing twice.
         """
-        is_new = self._ledger.measured_here or self._ledger.result().undecided
+        ledger = self._ledger
+        is_new = bool(ledger.measured_here or ledger.result().undecided or self._settling.were_disturbed)
         if not is_new:
             self._settling.take_over()
+        ledger.measured_here = is_new
         if is_new or self._is_unsettled:
             self._settling.settle()
         while self._settings.baseline_share and self._try_own_baselines():

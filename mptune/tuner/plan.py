@@ -16,17 +16,17 @@ from mptune.accuracy.evaluate import Metrics, all_metrics, judging, metric_names
 from mptune.accuracy.thresholds import planned_threshold
 from mptune.backends.host_compiler import find_compiler
 from mptune.buffers import DataManager
-from mptune.build import compilers_of
-from mptune.errors import MptuneError, ObserverUnavailableError, UnknownNameError
+from mptune.build import compilers_of, settled_flags
+from mptune.errors import EmptySpaceError, MptuneError, ObserverUnavailableError, UnknownNameError
 from mptune.evaluators.bench import Ready, metric_names
 from mptune.evaluators.observing import observers_for
-from mptune.kernel import Application, Kernel, Role, Sizes, Tunable
+from mptune.kernel import Application, Kernel, Rates, Role, Sizes, Tunable
 from mptune.kernel.limits import device_constraints
-from mptune.metric_expressions import chosen_objectives, short_names
+from mptune.metric_expressions import chosen_objectives, unknown_metric
 from mptune.objective import Objective
 from mptune.observers import OBSERVERS
 from mptune.regions import over_regions
-from mptune.registry import adopted_record, definition_hash, load_tunable
+from mptune.registry import adopted_record, bundled_kernels, definition_hash, load_kernel, load_tunable
 from mptune.rendering import render_body, template_hash
 from mptune.space.parameters import full_names
 from mptune.space.search_space import SearchSpace
@@ -53,6 +53,7 @@ class TuningPlan:
         observers: names of the observers asked for, and of those that objective and constraints need.
         sources: what the search starts from.
         unreadable: what is wrong with runs that it would have looked at.
+        rates: the speeds of the device, where the settings ask for balance and they are known.
     """
 
     kernel: Tunable
@@ -63,6 +64,7 @@ class TuningPlan:
     observers: tuple[str, ...]
     sources: tuple[Source, ...] = ()
     unreadable: tuple[str, ...] = ()
+    rates: Rates | None = None
 
     @classmethod
     def of(cls, kernel: Tunable | str | Path, settings: TuneSettings, run_file: Path | None = None) -> TuningPlan:
@@ -102,7 +104,14 @@ class TuningPlan:
             settings,
             strategy=chosen_name(settings.strategy, objective),
             restrict=full_names(settings.restrict, kernel.parameter_names, kernel.called),
+            flags=settled_flags(settings.flags),
         )
+        if settings.balance is not None and (not isinstance(kernel, Kernel) or kernel.balance is None):
+            known = ", ".join(name for name in bundled_kernels() if load_kernel(name).balance is not None)
+            raise MptuneError(
+                f"{kernel.called} does not say what is to be balanced in it (its definition has no balance=); of the "
+                f"bundled kernels {known} does"
+            )
         observers = _observers(kernel, metric, settings, objective)
         space = kernel.search_space(sizes).restrict(settings.restrict)
         sources: tuple[Source, ...] = ()
@@ -136,10 +145,20 @@ class TuningPlan:
             ]
             return kernel.search_space(self.sizes, limits)
         assert isinstance(kernel, Kernel)
-        space = kernel.search_space(self.sizes, device_constraints(kernel, ready.constraints))
+        within = device_constraints(kernel, ready.constraints)
+        space = kernel.search_space(self.sizes, within)
         # A template that is wrong everywhere is a mistake to tell of, not the status of a hundred trials.
         render_body(kernel, space.configuration(0), self.sizes)
-        return space
+        if self.rates is None or self.settings.balance is None or kernel.balance is None:
+            return space
+        balanced = kernel.balance(self.rates, self.settings.balance)
+        try:
+            return kernel.search_space(self.sizes, (*within, *balanced))
+        except EmptySpaceError as error:
+            raise EmptySpaceError(
+                f"no configuration of {kernel.called} is balanced to a factor of {self.settings.balance:g} at the "
+                f"speeds of this device ({self.rates}): allow a larger one with --balance"
+            ) from error
 
     def strategy(self, space: SearchSpace, objective: Objective) -> Strategy:
         """Return a new strategy for a space, to which memory footprints are known beforehand."""
@@ -152,6 +171,7 @@ class TuningPlan:
             options=dict(self.settings.strategy_options),
             known={"memory_bytes": footprints(self.kernel, self.sizes, space)},
             sources=self.sources,
+            budget=self.settings.budget,
         )
 
     def baseline_strategy(self, space: SearchSpace, objective: Objective) -> Strategy:
@@ -195,6 +215,7 @@ class TuningPlan:
             architecture=ready.device.architecture,
             versions=self._versions(ready),
             compiler=ready.identity,
+            flags=settings.flags,
             objective=self.objective,
             metric=metric_text(outputs, self.metric),
             metrics=metric_names_by_error(outputs, self.metric),
@@ -205,6 +226,8 @@ class TuningPlan:
             budget=settings.budget,
             baseline_share=settings.baseline_share,
             seed=settings.seed,
+            balance=settings.balance,
+            speeds={} if self.rates is None else self.rates.numbers,
             started_from=tuple(source.name for source in self.sources),
             scheduler=settings.scheduler,
             buffers=self._buffers(),
@@ -270,7 +293,7 @@ def _observers(kernel: Tunable, metric: Metrics, settings: TuneSettings, objecti
     known = metric_names(kernel, metric)
     for name in sorted(objective.names):
         if name not in known:
-            raise UnknownNameError(f"metric in {_named(settings)}:", name, known, aliases=short_names(name, known))
+            raise unknown_metric(f"metric in {_named(settings)}:", name, known, objective.metrics)
     for name in sorted(objective.constraint_names):
         if name not in known:
             raise UnknownNameError("metric in a measured constraint:", name, known)

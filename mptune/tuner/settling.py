@@ -89,6 +89,18 @@ class Settling:
         finals = self._ledger.result().state.finals
         self._settled.update(filter(finals.is_chosen, finals.configurations))
 
+    @property
+    def were_disturbed(self) -> bool:
+        """Whether the machine was busy in the last finals, or their rounds do not agree on a speedup."""
+        run = self._ledger.result()
+        return bool(run.state.finals.noise) or not all(map(run.speedup_is_settled, self._timed_beside(run)))
+
+    @staticmethod
+    def _timed_beside(run: Run) -> list[Trial]:
+        """Return what is reported and was timed beside the baseline in rounds enough for an interval."""
+        reported = [t for t in (run.best, *run.front) if t is not None and not math.isnan(run.speedup(t))]
+        return [t for t in reported if run.speedup_interval(t) is not None and t is not run.baseline]
+
     def consider(self, configurations: Sequence[Configuration]) -> None:
         """Have those of some configurations in the next finals that may be as fast as the baseline."""
         baseline = self._ledger.result().baseline
@@ -208,7 +220,14 @@ class Settling:
         began, last, left_s = time.monotonic(), self.finalists(), self._time_left()
         self._rivals = set()
         turns = Turns(self._evaluator, last)
-        rounds = race(turns.measure, self._groups(last), lambda finals: left_s(finals) <= 0)
+
+        def is_up(finals: Finals) -> bool:
+            beside = dataclasses.replace(
+                finals, tasks_per_core=turns.tasks_per_core, calibration_ms=turns.calibration_ms
+            )
+            return left_s(beside) <= 0
+
+        rounds = race(turns.measure, self._groups(last), is_up)
         self._keep(turns, Finals.of(rounds, len(rounds), turns.tasks_per_core, turns.calibration_ms))
         self._time_apart(turns, left_s)
         self._spent_s += time.monotonic() - began
@@ -264,14 +283,14 @@ class Settling:
         run = self._ledger.result()
         if noise := run.state.finals.noise:
             self._warn(
-                f"the machine was busy while the finalists were timed ({noise}): a speedup is as sure as its interval"
+                f"the machine was busy while the finalists were timed ({noise}): a speedup is as sure as its interval; "
+                "the same command with --resume times them again"
             )
         reported = [t for t in (run.best, *run.front) if t is not None and not math.isnan(run.speedup(t))]
-        timed = [t for t in reported if run.speedup_interval(t) is not None and t is not run.baseline]
-        if any(not run.speedup_is_settled(trial) for trial in timed):
+        if not all(map(run.speedup_is_settled, self._timed_beside(run))):
             self._warn(
                 "the rounds do not agree on the speedup, which is unsettled: something else disturbed the baseline or "
-                "the winner in most of them; the same command with --resume measures them again, on a quiet machine"
+                "the winner in most of them; the same command with --resume times them again, on a quiet machine"
             )
         if "time_ms" in run.objective.names and any(run.speedup_interval(trial) is None for trial in reported):
             self._warn(

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import mptune
 from mptune.backends import get_backend
+from mptune.build import recorded_flags
 from mptune.errors import MptuneError, UnknownNameError
 from mptune.evaluators.dask import Cluster, DaskDevices
 from mptune.evaluators.device import DeviceEvaluator
@@ -24,7 +25,7 @@ from mptune.evaluators.protocol import Job
 from mptune.evaluators.timing import TimingPlan
 from mptune.evaluators.worker_process import Limits
 from mptune.folders import cache_folder, own_folder
-from mptune.kernel import Kernel, Sizes, Tunable
+from mptune.kernel import Kernel, Rates, Sizes, Tunable
 from mptune.lints import lints, refuse_clashes
 from mptune.policy import MeasurementPolicy
 from mptune.run import Run
@@ -91,6 +92,10 @@ def tune(
     if output is not None:
         # Before minutes go into inputs and references.
         RunFile.check(output, resume=resume)
+    try:
+        recorded_flags(plan.settings.flags, plan.kernel.path)
+    except MptuneError as error:
+        warn(f"TunedKernel, verify, explain and emit will refuse this run: {error}")
     if plan.unreadable:
         warn(
             f"run files in {settings.knowledge} that cannot be read are left out: {len(plan.unreadable)}, the first is "
@@ -107,9 +112,12 @@ def tune(
         plan = dataclasses.replace(plan, sizes=Sizes({**plan.sizes, **ready.sizes}))
         for remark in ready.remarks:
             warn(remark)
+        if plan.settings.balance is not None:
+            kept = _kept_rates(output, ready.identity) if resume else None
+            plan = dataclasses.replace(plan, rates=kept or evaluator.rates())
         space = plan.space_on(ready)
         if isinstance(plan.kernel, Kernel):
-            refuse_clashes(plan.kernel, plan.sizes, space)
+            refuse_clashes(plan.kernel, plan.sizes, space, ready.device.backend)
             for found in lints(plan.kernel, plan.sizes, space):
                 warn(found)
         space = space.restrict(plan.settings.restrict)
@@ -182,6 +190,15 @@ def _with_its_sources(settings: TuneSettings, output: Path, on_warning: Callable
     for path in sorted(set(kept) - set(there)):
         on_warning(f"source {path} of the run is not there any more: the search goes on without it")
     return dataclasses.replace(settings, sources=there, knowledge=None)
+
+
+def _kept_rates(output: str | Path | None, identity: str) -> Rates | None:
+    """Return what a run to go on with has measured of the same device: its search space stays what it was."""
+    if output is None or not Path(output).exists():
+        return None
+    with RunFile.open(output, read_only=True) as file:
+        info = file.info
+    return Rates.of(info.speeds) if info.speeds and info.compiler == identity else None
 
 
 def _with_compilers(plan: TuningPlan, on_warning: Callable[[str], None]) -> TuningPlan:

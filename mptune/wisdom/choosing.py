@@ -7,8 +7,9 @@ Types that are not surely slower than the fastest lose nothing, and of types tha
 taken.
 The first is taken that is valid at the sizes and whose error keeps the budget there with the confidence that is wanted
 (:mod:`mptune.error_growth`). Narrower types than the baseline's are no choice unless they are surely faster at a tuned
-size. What was verified as the winner of a run under no larger limit needs no model at its own sizes, as long as no run
-saw its types break the budget there, and the baseline's types none anywhere.
+size; more accurate ones are where the baseline breaks the budget. What was verified as the winner of a run under no
+larger limit needs no model at its own sizes, as long as no run saw its types break the budget there, and the baseline's
+types none anywhere.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from mptune.kernel import Application, Kernel, Sizes, Tunable
 from mptune.kernel.limits import device_constraints, space_on, widest
 from mptune.space.configuration import Configuration, Value, is_number
 from mptune.space.constraints import Constraint, compile_constraint, with_canonical_precisions
-from mptune.space.parameters import PrecisionParameter
+from mptune.space.parameters import PrecisionParameter, beyond_baseline
 from mptune.space.search_space import SearchSpace
 from mptune.unseen import CONFIDENCE
 from mptune.wisdom.records import KernelWisdom
@@ -420,7 +421,7 @@ class Chooser:
         sure: dict[Configuration, set[int]] = {}
         broken: set[tuple[tuple[Value, ...], int]] = set()
         winners: dict[int, tuple[float, Configuration]] = {}
-        faster: set[Configuration] = set()
+        worthwhile: set[Configuration] = set()
         spans: dict[tuple[Configuration, int], tuple[float, float]] = {}
         for record in self.known.tuned:
             number = self.tuned.index(self._exactly(record.sizes))
@@ -437,7 +438,7 @@ class Chooser:
                 own = self._own(timed.configuration)
                 time, span = record.relative_time(timed), record.time_span(timed)
                 if timed.is_faster or own.is_among(wide):
-                    faster.add(own)
+                    worthwhile.add(own)
                 elif record.baseline is not None:
                     time = max(time, record.baseline.time_ms)
                 known = times.setdefault(own, {})
@@ -448,8 +449,12 @@ class Chooser:
                 sure.setdefault(own, set()).update({number} if timed.is_best and within else ())
                 if timed.is_best and time < winners.get(number, (math.inf,))[0]:
                     winners[number] = time, own
-        # What is nowhere surely faster than the baseline gives up accuracy for nothing.
-        times = {configuration: measured for configuration, measured in times.items() if configuration in faster}
+        # What is nowhere surely faster than the baseline gives up accuracy for nothing, unless it is more accurate.
+        times = {
+            configuration: measured
+            for configuration, measured in times.items()
+            if configuration in worthwhile or beyond_baseline(configuration, wide)
+        }
         least = _least(times, lambda _: None, winners).get(None, {})
         of_types = _least(times, self.known.signature_of, winners)
         tied = self._tied(times, spans, winners)

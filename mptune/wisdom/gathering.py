@@ -147,6 +147,7 @@ def _head(name: str, run: Run) -> KernelWisdom:
         definition_hash=info.definition_hash,
         template_hash=info.template_hash,
         signature=info.signature,
+        flags=info.flags,
     )
 
 

@@ -218,6 +218,7 @@ class KernelWisdom:
         definition_hash: SHA-256 of the definition file.
         template_hash: SHA-256 of the template.
         signature: names of the parameters that can change the numbers.
+        flags: compiler flags of the user's, with which all of it was measured.
         tuned: what was found at each size.
     """
 
@@ -231,13 +232,14 @@ class KernelWisdom:
     definition_hash: str
     template_hash: str
     signature: tuple[str, ...]
+    flags: tuple[str, ...] = ()
     tuned: tuple[AtSize, ...] = field(default=())
 
     @property
     def what(self) -> tuple[str, ...]:
         """What entries are of that belong together."""
         metrics = json.dumps(sorted(self.metrics.items()))
-        return self.kernel, self.backend, self.device, self.architecture, self.metric, metrics
+        return self.kernel, self.backend, self.device, self.architecture, self.metric, metrics, *self.flags
 
     @property
     def is_of_application(self) -> bool:
@@ -261,6 +263,7 @@ class KernelWisdom:
             **plain,
             "metrics": dict(sorted(self.metrics.items())),
             "signature": list(self.signature),
+            **({"flags": list(self.flags)} if self.flags else {}),
             "tuned": sorted((each.to_json() for each in self.tuned), key=_by_size),
         }
 
@@ -386,6 +389,10 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_text, value))
+
+
 def _is_count(value: Any) -> bool:
     return is_whole(value) and 0 <= value <= _MOST_DRAWS
 
@@ -409,16 +416,15 @@ class _Reader:
             )
         found = self._list(document, "kernels", "", self._kernel)
         if len({each.what for each in found}) < len(found):
-            self._fail("kernels", "one entry for each kernel, device and metric", "two of the same")
+            self._fail("kernels", "one entry for each kernel, device, metric and compiler flags", "two of the same")
         return Wisdom(tuple(found))
 
     def _kernel(self, entry: Any, where: str) -> KernelWisdom:
         texts = {name: self._member(entry, name, where, "a text", _is_text) for name in _HEAD}
         metrics = self._by_name(entry, "metrics", where, "texts", _is_text)
-        signature = self._member(
-            entry, "signature", where, "a list of names", lambda v: isinstance(v, list) and all(map(_is_text, v))
-        )
-        kernel = KernelWisdom(**texts, metrics=metrics, signature=tuple(signature))
+        signature = self._member(entry, "signature", where, "a list of names", _are_texts)
+        flags = self._member(entry, "flags", where, "a list of texts", _are_texts, [])
+        kernel = KernelWisdom(**texts, metrics=metrics, signature=tuple(signature), flags=tuple(flags))
         tuned = self._list(entry, "tuned", where, lambda each, at: self._at_size(each, at, kernel))
         if tuned and any(each.sizes.keys() != tuned[0].sizes.keys() for each in tuned):
             self._fail(f"{where}.tuned", "the same names of sizes everywhere", "others")

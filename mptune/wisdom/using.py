@@ -11,6 +11,7 @@ import numpy as np
 
 from mptune.backends import BACKENDS, get_backend
 from mptune.backends.base import Backend
+from mptune.backends.recorded import options_of
 from mptune.build import COMPILER, FLAGS, with_build
 from mptune.errors import BackendUnavailableError, KernelError, UnknownNameError, WisdomError
 from mptune.expressions import Expression
@@ -37,7 +38,7 @@ def kernel_of(
         metric: what errors are measured by, if that is not the same everywhere.
 
     Raises:
-        WisdomError: it is of another kernel, or of several kernels or metrics.
+        WisdomError: it is of another kernel, or of several kernels, metrics, or flags on one device.
         KernelError: the definition is not found.
     """
     names = sorted({each.kernel for each in wisdom.kernels})
@@ -64,6 +65,13 @@ def kernel_of(
             f"the wisdom of kernel {name} has errors by {' and by '.join(metrics)}: say which (metric=)"
             + (f", not {metric!r}" if metric is not None else "")
         )
+    by_device: dict[tuple[str, str, str], set[tuple[str, ...]]] = {}
+    for each in known:
+        by_device.setdefault((each.backend, each.device, each.architecture), set()).add(each.flags)
+    for flags in by_device.values():
+        if len(flags) > 1:
+            both = " and with ".join(sorted(" ".join(some) or "none" for some in flags))
+            raise WisdomError(f"the wisdom of kernel {name} is of runs with compiler flags {both}: make it of one kind")
     said = f"the wisdom is of {'application' if known[0].is_of_application else 'kernel'}"
     found = tunable_of_run(_info(known[0]), given, on_warning=lambda _: None, said=said)
     return (_with_build(found, known) if isinstance(found, Kernel) else found), known
@@ -109,6 +117,7 @@ class BySize:
     Attributes:
         kernel: the definition.
         backend: the backend.
+        options: how it is compiled.
         remarks: what the user should know, such as that the definition has changed since.
 
     Raises:
@@ -130,6 +139,7 @@ class BySize:
         device = self.backend.describe()
         kin = next((e for e in known if (e.backend, e.architecture) == (device.backend, device.architecture)), None)
         chosen = own or kin or known[0]
+        self.options = options_of(chosen, self.kernel, self.backend.name)
         budget = budget_of(known, max_error)
         limits = self.backend.device.constraints()
         self._chooser = Chooser(chosen, self.kernel, limits, budget, confidence, is_own=own is not None)

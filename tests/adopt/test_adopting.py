@@ -17,7 +17,7 @@ from mptune.adopt.parsing import ProgramError
 from mptune.adopt.reading import read
 from mptune.adopt.writing import name_of
 from mptune.backends import host_compiler
-from mptune.backends.base import compile_cached
+from mptune.backends.base import CompileOptions, compile_cached
 from mptune.backends.host import HostBackend
 from mptune.buffers.data import make_inputs
 from mptune.buffers.draws import FIRST
@@ -435,7 +435,7 @@ def test_a_search_begins_with_what_adoption_has_compiled(tmp_path: Path, monkeyp
     monkeypatch.setattr(host_compiler, "compile_cached", noted)
     first = widest(application, sizes, backend.device.constraints())[0]
     for types in list(uniform_types(application.parameters).values())[:2]:
-        launcher = ApplicationLauncher(application, Configuration({**first, **types}), backend)
+        launcher = ApplicationLauncher(application, Configuration({**first, **types}), backend, CompileOptions())
         given, all_sizes = inputs_from(application, sizes, make_inputs(application, sizes, 0, FIRST))
         launcher.run(given, all_sizes, Arrays())
         launcher.close()

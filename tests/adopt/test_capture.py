@@ -411,7 +411,7 @@ void host() { k<<<1, 2>>>(x); t<T, (N > 3)><<<1, 2, 0, s>>>(x); RUN(k)(x); puts(
     assert new.count("\n") == text.count("\n")
     lines = new.splitlines()
     assert lines[0] == "// k<<<1, 2>>>(x) in a comment"
-    assert "launcher<&k, 2>{" in lines[6]
+    assert "launcher<::mptune_layer::kernel(&::k), 2>{" in lines[6]
     assert "spelled<T>(), ::mptune_layer::spelled<(N > 3)>()" in lines[6]
     assert 'puts("a<<<b>>>c")' in lines[6]
     assert lines[4].endswith("\\")

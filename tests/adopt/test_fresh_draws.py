@@ -14,6 +14,7 @@ from mptune.adopt.parsing import ProgramError
 from mptune.adopt.sizes import run_at
 from mptune.adopt.writing import CHANGED
 from mptune.backends import get_backend
+from mptune.backends.base import CompileOptions
 from mptune.buffers.data import make_inputs
 from mptune.buffers.draws import FIRST, Draw, Stream
 from mptune.checking import check_application
@@ -43,7 +44,7 @@ def answer(definition: Path, draw: Draw, **sizes: int) -> np.ndarray:
     backend = get_backend("host")
     given, all_sizes = inputs_from(application, resolved, make_inputs(application, resolved, 0, draw))
     configuration = widest(application, resolved, backend.device.constraints())[0]
-    launcher = ApplicationLauncher(application, configuration, backend)
+    launcher = ApplicationLauncher(application, configuration, backend, CompileOptions())
     try:
         (found,) = launcher.run(given, all_sizes, Arrays())[0].values()
     finally:

@@ -15,6 +15,7 @@ from mptune.adopt.numbers import GIVEN, Numbers, Seen, UnexplainedError, decided
 from mptune.adopt.parsing import ProgramError
 from mptune.adopt.sizes import _explained, run_at
 from mptune.backends import get_backend
+from mptune.backends.base import CompileOptions
 from mptune.buffers.data import make_inputs
 from mptune.cli.adopting import print_adopted
 from mptune.cli.options import parse_sizes
@@ -204,7 +205,9 @@ def answer(folder: Path, **sizes: int) -> np.ndarray:
     resolved = application.resolve_sizes("default", sizes)
     backend = get_backend("host")
     given, all_sizes = inputs_from(application, resolved, make_inputs(application, resolved, 0))
-    launcher = ApplicationLauncher(application, widest(application, resolved, backend.device.constraints())[0], backend)
+    launcher = ApplicationLauncher(
+        application, widest(application, resolved, backend.device.constraints())[0], backend, CompileOptions()
+    )
     try:
         (found,) = launcher.run(given, all_sizes, Arrays())[0].values()
     finally:

@@ -132,7 +132,7 @@ def test_other_sizes_leave_the_same_out(folder: Path, application: Application) 
     backend = get_backend("host")
     given, all_sizes = inputs_from(application, sizes, make_inputs(application, sizes, 0))
     configuration = widest(application, sizes, backend.device.constraints())[0]
-    launcher = ApplicationLauncher(application, configuration, backend)
+    launcher = ApplicationLauncher(application, configuration, backend, CompileOptions())
     try:
         (found,) = launcher.run(given, all_sizes, Arrays())[0].values()
     finally:

@@ -277,6 +277,27 @@ def test_check_compiles_without_running(mptune: Call) -> None:
     assert json.loads(signatures.out)["checks"][0]["compiled"] == 9
 
 
+def test_check_compiles_and_lists_what_is_asked_for(mptune: Call) -> None:
+    words = ("check", OWN, "--backend", "host", "-p", "block=32", "-p", "x_type=fp32,fp16")
+    (row,) = json.loads(mptune(*words, "--json").out)["checks"]
+    assert len(row["compilations"]) == row["compiled"]
+    assert {each["configuration"]["block"] for each in row["compilations"]} == {32}
+    assert {each["configuration"]["x_type"] for each in row["compilations"]} == {"fp32", "fp16"}
+    assert not any(each["failed"] for each in row["compilations"])
+    shown = mptune(*words, "--list").out
+    assert "compiled with block=32" in shown
+    assert len(shown.split("compiled with")[1].splitlines()) == 2 + row["compiled"]
+    assert "compiled with" not in mptune(*words).out
+
+
+def test_check_compiles_what_is_asked_for_of_an_application(mptune: Call) -> None:
+    words = ("check", "conjugate_gradient", "--backend", "host", "-p", "dot.sum_type=fp32", "--sample", 2)
+    rows = {row["kernel"]: row for row in json.loads(mptune(*words, "--json").out)["checks"]}
+    dot = rows.pop("conjugate_gradient.dot")
+    assert {each["configuration"]["sum_type"] for each in dot["compilations"]} == {"fp32"}
+    assert all(row["compiled"] == 2 for row in rows.values())
+
+
 def test_check_reports_what_does_not_compile(mptune: Call, tmp_path: Path) -> None:
     own = tmp_path / "bad.py"
     own.write_text(OWN.read_text().replace("y[i] =", "z[i] ="))
@@ -355,6 +376,9 @@ WRONG_INPUT = {
     "sample": (("check", "axpy", "--sample", "few"), "whole number or 'all'"),
     "sample and signatures": (("check", "axpy", "--sample", 3, "--all-signatures"), "exclude each other"),
     "arch": (("check", "axpy", "--backend", "nope"), "unknown backend"),
+    "check values": (("check", "axpy", "-p", "x_type=fp7"), "fp7"),
+    "check parameter": (("check", "axpy", "-p", "xtype=fp32"), "did you mean 'x_type'"),
+    "check all": (("check", "all", "-p", "x_type=fp32"), "-p x_type: kernels have parameters of their own"),
     "workers": (("tune", "axpy", "--backend", "host", "--workers", 4), "workers 4: expected at most one per device"),
     "no worker": (("tune", "axpy", "--workers", 0), "workers 0: expected at least 1"),
     "workers elsewhere": (("tune", "axpy", "--workers", 2, "--scheduler", "tcp://node1:8786"), "with a scheduler"),
@@ -559,6 +583,7 @@ def test_simulate_json_is_the_documented_document(mptune: Call, tmp_path: Path) 
     assert done.code == 0
     document = json.loads(done.out)
     wanted = {"space", "strategy", "budget", "optimum", "unit", "configurations", "runs", "overhead_ms_per_evaluation"}
+    wanted |= {"worst", "distances"}
     assert set(document) == wanted
     assert (document["optimum"], document["unit"], document["configurations"]) == (1.0, "ms", 40)
     assert [run["seed"] for run in document["runs"]] == [5, 6]
@@ -573,6 +598,31 @@ def test_simulate_shows_how_far_each_run_came(mptune: Call, tmp_path: Path) -> N
     assert done.code == 0
     assert "optimum 1 ms" in done.out
     assert "0 %" in done.out
+
+
+def test_simulate_without_a_threshold_does_not_blame_one(mptune: Call, tmp_path: Path) -> None:
+    path = recording(tmp_path / "space.json")
+    done = mptune("simulate", path, "--budget", 5, "--strategy", "random", "--objective", "1/(time_ms-time_ms)")
+    assert done.code == 1
+    assert "no recorded configuration has a finite value of the objective" in done.err
+
+
+@pytest.mark.parametrize("command", ["simulate", "compare"])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--alpha", 2), "--alpha is for --penalty linear: with decay it changes nothing"),
+        (("--penalty", "linear", "--beta", 2), "--beta is for --penalty decay: with linear it changes nothing"),
+    ],
+)
+def test_a_number_of_another_penalty_is_told(
+    command: str, options: tuple[str | int, ...], message: str, mptune: Call, tmp_path: Path
+) -> None:
+    path = recording(tmp_path / "space.json", errors=True)
+    strategy = ("--strategy" if command == "simulate" else "--strategies", "random", "--repeats", 2)
+    done = mptune(command, path, "--max-error", "1e-3", "--budget", 5, *strategy, *options)
+    assert done.code == 0
+    assert message in done.err
 
 
 def test_simulate_under_a_threshold(mptune: Call, tmp_path: Path) -> None:

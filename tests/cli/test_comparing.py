@@ -67,6 +67,35 @@ def test_the_tables_name_spaces_and_strategies(compare: Call, tmp_path: Path) ->
     assert "50%" in done.out
 
 
+def test_runs_that_found_nothing_are_marked(compare: Call, tmp_path: Path) -> None:
+    space = recording(tmp_path / "one.json", errors=True)
+    # Six of 60 meet the limit; after one evaluation few runs have one of them.
+    common = (space, "--strategies", "random", "--budget", 1, "--repeats", 8, "--max-error", 2e-10)
+    options = ("--penalty", "linear", "--alpha", 2, "--beta", 3)
+    done = compare(*common, *options)
+    assert done.code == 0
+    assert "%*" in done.out
+    assert "* of runs that had found nothing feasible yet: they count with the worst feasible value" in done.out
+    document = json.loads(compare(*common, *options, "--json").out)
+    assert 0 < document["cells"][0]["nothing_feasible"] <= 1
+    assert document["spaces"][0] | {"optimum": 3.0, "worst": 8.0} == document["spaces"][0]
+    assert compare(space, "--strategies", "random", "--beta", -1, "--max-error", 1).code == 2
+
+
+def test_several_objectives(compare: Call, tmp_path: Path) -> None:
+    space = recording(tmp_path / "one.json", errors=True)
+    common = (space, "--objectives", "time,error", "--budget", 60, "--repeats", 2)
+    done = compare(*common, "--strategies", "exhaustive,random")
+    assert done.code == 0
+    assert "share of the front's hypervolume that is missing" in done.out
+    by_default = compare(*common)
+    assert "nsga2" in by_default.out
+    assert "genetic" not in by_default.out
+    refused = compare(*common, "--strategies", "genetic")
+    assert refused.code == 2
+    assert "supports one objective" in refused.err
+
+
 def test_a_hyperparameter_reaches_its_strategy(compare: Call, tmp_path: Path) -> None:
     space = recording(tmp_path / "one.json")
     common = (space, "--strategies", "genetic", "--budget", 15, "--repeats", 5, "--json")

@@ -18,6 +18,7 @@ struct code {
     void (*enter)(uint3 index, uint3 grid, uint3 block);
     void (*thread)(const void* call, uint3 index);
     bool in_order;
+    bool first_alone;  // the first thread of a block does what all do
 };
 
 cudaError_t run_grid(const code& run, const void* call, const extents& shape);
@@ -79,7 +80,8 @@ struct call {
 
     template <int Facts>
     static cudaError_t start(const void* self, const extents& shape) {
-        static const code run{Facts & waits ? nullptr : row<(Facts & in_phases) != 0>, enter, thread, (Facts & counts) != 0};
+        static const code run{Facts & waits ? nullptr : row<(Facts & in_phases) != 0>, enter, thread, (Facts & counts) != 0,
+                              (Facts & in_phases) != 0};
         return run_grid(run, self, shape);
     }
 };

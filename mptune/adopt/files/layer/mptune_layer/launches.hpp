@@ -87,6 +87,12 @@ void launch_call(const site& at, const extents& shape, F function, P... paramete
         self.arguments);
 }
 
+// The address of a kernel, also where functions of CUDA that return something have its name.
+template <class... P>
+constexpr auto kernel(void (*address)(P...)) {
+    return address;
+}
+
 // A kernel by its address converts its arguments as a call does.
 template <auto Kernel, int Facts, class Signature = decltype(Kernel)>
 struct launcher;

@@ -1,7 +1,7 @@
 // CUDA's runtime on this machine's processor: memory, launches on a pool of threads, and what programs ask of a device.
 //
-// $MPTUNE_MEMORY_BYTES bounds what the device has, $MPTUNE_WORKERS the threads. With $MPTUNE_APART=1 the host cannot touch
-// the device's memory, as on a GPU.
+// $MPTUNE_MEMORY_BYTES bounds what the device has, $MPTUNE_WORKERS the threads; with $MPTUNE_BACKWARDS=1 a grid runs from its
+// last thread to its first. With $MPTUNE_APART=1 the host cannot touch the device's memory, as on a GPU.
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +50,7 @@ struct code {
     void (*enter)(uint3 index, uint3 grid, uint3 block);
     void (*thread)(const void* call, uint3 index);
     bool in_order;
+    bool first_alone;
 };
 
 namespace {
@@ -260,6 +261,20 @@ bool run_here(const mptune_host::entry& kernel, running_grid& grid, dim3 extent,
     return true;
 }
 
+// A grid from its last thread to its first, one after the other.
+void run_backwards(const code& run, const void* call, dim3 grid, dim3 threads) {
+    const dim3 working = run.first_alone ? dim3{1, 1, 1} : threads;
+    const auto last_to_first = [](dim3 extent, auto each) {
+        for (unsigned z = extent.z; z-- > 0;)
+            for (unsigned y = extent.y; y-- > 0;)
+                for (unsigned x = extent.x; x-- > 0;) each(uint3{x, y, z});
+    };
+    last_to_first(grid, [&](uint3 index) {
+        run.enter(index, grid, threads);
+        last_to_first(working, [&](uint3 thread) { run.thread(call, thread); });
+    });
+}
+
 }  // namespace
 
 cudaError_t run_grid(const code& run, const void* call, const extents& shape) {
@@ -279,6 +294,11 @@ cudaError_t run_grid(const code& run, const void* call, const extents& shape) {
     static auto* const known = new std::unordered_map<const void*, double>;
     double& block_ns = known->try_emplace(reinterpret_cast<const void*>(run.thread), unknown_ns_of_thread * in_block).first->second;
     const bool is_short = block_ns * static_cast<double>(blocks) < worth_waking_ns;
+    static const bool is_backwards = from_environment("MPTUNE_BACKWARDS", 0) != 0;
+    if (is_backwards && run.row != nullptr && !run.in_order) {
+        run_backwards(run, call, grid, threads);
+        return cudaSuccess;
+    }
     const unsigned workers = run.in_order || is_short ? 1 : all_workers < blocks ? all_workers : blocks;
     const u64 worked = processor_ns();
     double taken_ns = 0;

@@ -1,0 +1,289 @@
+"""The flags a run was compiled with are used wherever one of its configurations is compiled again."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from awkward_kernel import run_of
+from numpy.typing import NDArray
+from simulated import install
+
+import mptune
+from mptune import Application, Buffer, In, Kernel, OrdinalParameter, Out, PrecisionParameter, Run
+from mptune.backends import get_backend
+from mptune.backends.recorded import options_of
+from mptune.build import recorded_flags, settled_flags
+from mptune.emit import emit, emit_dispatch, winner_of
+from mptune.errors import MptuneError, WisdomError
+from mptune.probing import explain
+from mptune.results import Measurement, Status, Trial
+from mptune.store import RunInfo
+from mptune.verifying import verify
+from mptune.wisdom import Wisdom, gather, read_sources
+
+#: Without its flag the kernel does not compile, and with another value its numbers are others.
+FLAG = "-DFACTOR=3"
+TEMPLATE = """
+extern "C" __global__ void scaled({{ t }}* y, const {{ t }}* x) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < {{ n }}) y[i] = x[i] * {{ t }}(FACTOR);
+}
+""".replace("#include FROM\n", "")
+
+
+def tripled(inputs: Any, _: Any) -> NDArray[np.float64]:
+    return 3 * inputs["x"]
+
+
+def drawn(rng: Any, size: Any) -> dict[str, NDArray[np.float64]]:
+    return {"x": rng.random(size.n)}
+
+
+PARTS: dict[str, Any] = {
+    "name": "scaled",
+    "parameters": [OrdinalParameter("block", [64]), PrecisionParameter("t", ["fp64", "fp32"])],
+    "arguments": [Out("y", "n", precision="t"), In("x", "n", precision="t")],
+    "grid": ["ceildiv(n, block)"],
+    "block": ["block"],
+    "template": TEMPLATE,
+}
+WHOLE: dict[str, Any] = {
+    "sizes": {"default": {"n": 256}},
+    "inputs": drawn,
+    "reference": tripled,
+    "metric": "MaxRE",
+}
+SCALED = Kernel(**PARTS, **WHOLE)
+
+
+def tuned(kernel: Kernel | Application, path: Path, n: int = 256, flag: str = FLAG) -> Path:
+    run = mptune.tune(
+        kernel, output=path, backend="host", budget=3, max_error=1e-4, sizes={"n": n}, flags=(flag,), verify=0
+    )
+    assert run.best is not None
+    assert run.info.flags == (flag,)
+    return path
+
+
+@pytest.fixture
+def run_file(tmp_path: Path) -> Path:
+    return tuned(SCALED, tmp_path / "run.db")
+
+
+def test_a_tuned_kernel_is_compiled_as_it_was_measured(run_file: Path) -> None:
+    x = np.linspace(0, 1, 256)
+    with mptune.TunedKernel(run_file, kernel=SCALED) as scaled:
+        np.testing.assert_allclose(scaled(x=x), 3 * x, rtol=1e-6)
+
+
+def test_so_it_is_of_wisdom_and_at_several_sizes(run_file: Path, tmp_path: Path) -> None:
+    other = tuned(SCALED, tmp_path / "other.db", n=512)
+    gather(read_sources([run_file, other])).save(tmp_path / "scaled.wisdom.json")
+    for sources in ([tmp_path / "scaled.wisdom.json"], [run_file, other]):
+        with mptune.TunedKernel(*sources, kernel=SCALED) as scaled:
+            for n in (256, 512):
+                x = np.linspace(0, 1, n)
+                np.testing.assert_allclose(scaled(x=x), 3 * x, rtol=1e-6)
+
+
+def test_wisdom_has_the_flags_and_is_read_without_any(run_file: Path, tmp_path: Path) -> None:
+    path = tmp_path / "scaled.wisdom.json"
+    gather(read_sources([run_file])).save(path)
+    assert [each.flags for each in Wisdom.load(path).kernels] == [(FLAG,)]
+    document = json.loads(path.read_text())
+    assert document["kernels"][0].pop("flags") == [FLAG]
+    path.write_text(json.dumps(document))
+    assert [each.flags for each in Wisdom.load(path).kernels] == [()]
+    document["kernels"][0]["flags"] = "-O2"
+    path.write_text(json.dumps(document))
+    with pytest.raises(WisdomError, match=r"kernels\[0\]\.flags should be a list of texts"):
+        Wisdom.load(path)
+
+
+def test_wisdom_of_one_device_with_two_sets_of_flags_is_refused(run_file: Path, tmp_path: Path) -> None:
+    other = tuned(SCALED, tmp_path / "other.db", n=512, flag="-DFACTOR=3.0")
+    with pytest.raises(WisdomError, match=r"compiler flags -DFACTOR=3 and with -DFACTOR=3\.0"):
+        mptune.TunedKernel(run_file, other, kernel=SCALED)
+
+
+def test_what_is_verified_is_what_was_measured(run_file: Path) -> None:
+    found = verify(run_file, SCALED, inputs=5)
+    assert found.holds
+    assert found.is_kept
+
+
+def test_an_explanation_measures_with_the_flags(run_file: Path) -> None:
+    explanation = explain(run_file, SCALED)
+    assert not explanation.unprobed
+    assert all(change.is_known for change in explanation.changes)
+
+
+def test_what_is_emitted_is_compiled_as_its_lines_say(run_file: Path, tmp_path: Path) -> None:
+    winner = winner_of(Run.load(run_file), kernel=SCALED)
+    assert winner is not None
+    emit(winner, tmp_path / "out")
+    texts = {path.name: path.read_text() for path in (tmp_path / "out").iterdir()}
+    lines = {
+        "tuned_scaled_host.cpp": "g++",
+        "tuned_scaled_cuda.cu": "nvcc",
+        "tuned_scaled_hip.hip": "hipcc",
+        "tuned_scaled_cupy.py": "options=('--std=c++17', ",
+        "README.md": "compiled with: `",
+        "tuned_scaled.cu": "compiled with ",
+    }
+    for name, start in lines.items():
+        assert any(start in line and FLAG in line for line in texts[name].splitlines()), name
+    command = next(line for line in texts["tuned_scaled_host.cpp"].splitlines() if "g++" in line).removeprefix("//")
+    subprocess.run(command.split(), cwd=tmp_path / "out", check=True)
+    x = np.linspace(0, 1, 256)
+    (tmp_path / "in").mkdir()
+    x.tofile(tmp_path / "in/x.f64")
+    subprocess.run(
+        ["./tuned_scaled_host", tmp_path / "in", tmp_path], cwd=tmp_path / "out", check=True, capture_output=True
+    )
+    np.testing.assert_allclose(np.fromfile(tmp_path / "y.f64"), 3 * x, rtol=1e-6)
+
+
+def test_the_variants_of_wisdom_are_compiled_so(run_file: Path, tmp_path: Path) -> None:
+    emit_dispatch(gather(read_sources([run_file])), tmp_path / "out", kernel=SCALED)
+    lines = (tmp_path / "out/README.md").read_text().splitlines()
+    for compiler in ("g++", "nvcc", "hipcc"):
+        assert any(f"{compiler} -std=c++17" in line and FLAG in line for line in lines), compiler
+
+
+def test_devices_of_one_backend_with_other_flags_have_no_common_variants(run_file: Path, tmp_path: Path) -> None:
+    (known,) = gather(read_sources([run_file])).kernels
+    both = Wisdom((known, dataclasses.replace(known, device="another", flags=("-DFACTOR=4",))))
+    with pytest.raises(WisdomError, match="-DFACTOR=3 and with -DFACTOR=4"):
+        emit_dispatch(both, tmp_path / "out", kernel=SCALED)
+
+
+def test_of_a_simulated_device_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, "cuda")
+    trial = Trial(SCALED.configuration({}), Status.OK, "", Measurement({"time_ms": 1.0, "error": 1e-16}))
+    run = run_of(SCALED, [trial], backend=get_backend("cuda"), flags=[FLAG])
+    x = np.linspace(0, 1, 256)
+    with mptune.TunedKernel(run, kernel=SCALED) as scaled:
+        np.testing.assert_allclose(scaled(x=x), 3 * x, rtol=1e-6)
+
+
+# -- applications ---------------------------------------------------------------------------------
+
+
+def steps(run: Any, _: Any) -> None:
+    run.scaled(y=run.y, x=run.x)
+
+
+TRIPLING = Application(
+    name="tripling",
+    kernels=[Kernel(**PARTS)],
+    buffers=[Buffer("x", "n", precision="t"), Buffer("y", "n", precision="t")],
+    sizes={"default": {"n": 256}},
+    inputs=drawn,
+    steps=steps,
+    outputs=["y"],
+    metric="MaxRE",
+    path=Path(__file__),
+)
+
+
+def test_an_application_is_compiled_as_it_was_measured(tmp_path: Path) -> None:
+    path = tuned(TRIPLING, tmp_path / "run.db")
+    x = np.linspace(0, 1, 256)
+    with mptune.TunedApplication(path, TRIPLING) as tripling:
+        np.testing.assert_allclose(tripling(x=x)["y"], 3 * x, rtol=1e-6)
+    gather(read_sources([path])).save(tmp_path / "w.wisdom.json")
+    with mptune.TunedApplication(tmp_path / "w.wisdom.json", TRIPLING) as tripling:
+        np.testing.assert_allclose(tripling(x=x)["y"], 3 * x, rtol=1e-6)
+    assert verify(path, TRIPLING, inputs=3).holds
+    winner = winner_of(Run.load(path), kernel=TRIPLING)
+    assert winner is not None
+    emit(winner, tmp_path / "out")
+    lines = (tmp_path / "out/Makefile").read_text().splitlines()
+    for name in ("HOST_CXX", "NVCC", "HIPCC"):
+        assert any(line.startswith(f"{name} ?=") and FLAG in line.split() for line in lines), name
+
+
+def test_the_picture_of_an_answer_is_of_what_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figure = pytest.importorskip("matplotlib.figure", reason="matplotlib is not installed")
+    from mptune.plots import plot
+
+    seen = []
+
+    def picture(outputs: Any, inputs: Any, _: Any) -> Any:
+        seen.append(np.array_equal(outputs["y"].astype("f4"), 3 * inputs["x"].astype("f4")))
+        return figure.Figure(figsize=(1, 1))
+
+    path = tuned(TRIPLING, tmp_path / "run.db")
+    monkeypatch.setattr(sys.modules[__name__], "picture", picture, raising=False)
+    plot(path, "answer", kernel=TRIPLING)
+    assert len(seen) == 2
+
+
+# -- what flags of a file may be --------------------------------------------------------------------
+
+
+def test_folders_of_headers_mean_the_same_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    own = f"-I{tmp_path.resolve()}"
+    assert settled_flags(["-Iinclude", "-I", "../b", "-D", "A=1", "-O2"]) == (
+        f"{own}/include",
+        f"-I{tmp_path.resolve().parent}/b",
+        "-DA=1",
+        "-O2",
+    )
+    (tmp_path / "include").mkdir()
+    (tmp_path / "include/factor.h").write_text("#define FACTOR 3\n")
+    (tmp_path / "other").mkdir()
+    kernel = Kernel(**{**PARTS, "template": '#include "factor.h"\n' + TEMPLATE}, **WHOLE)
+    run = mptune.tune(kernel, output="run.db", backend="host", budget=2, verify=0, flags=("-I./include",))
+    assert run.info.flags == (f"{own}/include",)
+    x = np.linspace(0, 1, 256)
+    with mptune.TunedKernel("run.db", kernel=kernel) as scaled:
+        np.testing.assert_allclose(scaled(x=x), 3 * x, rtol=1e-6)
+    monkeypatch.chdir(tmp_path / "other")
+    with pytest.raises(MptuneError, match=r"compiler flag '-I.*include' of the run: .* below .*other"):
+        mptune.TunedKernel("../run.db", kernel=kernel)
+
+
+@pytest.mark.parametrize(
+    "flag",
+    [
+        *("-fplugin=./x.so", "-include", "/etc/passwd", "-I/tmp/elsewhere", "-Irelative", "-Wl,-rpath,/tmp", "-o"),
+        *("-B/tmp", "-wrapper", "-DX=system(1)", "-O2\n", "-L/tmp", "-lanything", "-I/usr/../tmp", "-mllvm", "@file"),
+    ],
+)
+def test_a_flag_that_reads_or_runs_something_is_not_taken_from_a_file(flag: str, tmp_path: Path) -> None:
+    with pytest.raises(MptuneError, match="a run file's flags are used where"):
+        recorded_flags(["-O2", flag], tmp_path / "kernel.py")
+
+
+def test_flags_of_compilers_and_folders_beside_the_definition_are(tmp_path: Path) -> None:
+    flags = (
+        *("-O2", "-ffast-math", "-mavx2", "-DX=1", "-UX", "-std=c++20", "-w", "-Wno-unused", "-fopenmp", "-lm"),
+        *("--use_fast_math", "--fmad=false", "--maxrregcount=64", "-cl-fast-relaxed-math", f"-I{tmp_path}/include"),
+        *(f"-I{tmp_path}", "-I/usr/include/eigen3"),
+    )
+    assert recorded_flags(flags, tmp_path / "kernel.py") == flags
+
+
+def test_another_backend_is_given_the_definitions_alone() -> None:
+    info = RunInfo(backend="cuda", flags=("--fmad=false", "-DX=1", "-UY"))
+    assert options_of(info, SCALED, "cuda").flags == info.flags
+    assert options_of(info, SCALED, "host").flags == ("-DX=1", "-UY")
+
+
+def test_a_run_that_will_be_refused_says_so(tmp_path: Path) -> None:
+    header = tmp_path / "factor.h"
+    header.write_text("#define FACTOR 3\n")
+    said: list[str] = []
+    flags = (f"-include{header}",)
+    mptune.tune(SCALED, backend="host", budget=2, verify=0, flags=flags, on_warning=said.append)
+    assert any("verify, explain and emit will refuse this run: compiler flag '-include" in each for each in said)
