@@ -245,6 +245,14 @@ MPTUNE_INLINE T sum(const vec<T, N>& v) {
     return sum(low) + sum(high);
 }
 
+// term(0) + ... + term(N - 1), added in pairs: each passes through log2 N roundings at most, rounded up, of N - 1 in a loop
+// (Higham 1993).
+template <int N, int First = 0, class F>
+MPTUNE_INLINE auto pairwise(F term) {
+    if constexpr (N == 1) return term(First);
+    else return pairwise<N / 2, First>(term) + pairwise<N - N / 2, First + N / 2>(term);
+}
+
 template <class A, class B, int N>
 MPTUNE_INLINE promoted<A, B> dot(const vec<A, N>& a, const vec<B, N>& b) {
     return sum(a * b);
