@@ -251,7 +251,7 @@ def markdown(document: Mapping[str, Any]) -> str:
         f"{document['kernel']} at {document['elements']} elements, {document['budget']} configurations drawn at",
         f"random in fp64, fp32 and fp16; medians of {document['rounds']} rounds, in seconds; the tools take turns.",
         "",
-        "| tool | evaluations/s | wall s | compile | transfer | accuracy | timing | rest | best ms, as told | in turn |",
+        "| tool | evaluations/s | wall s | compile | transfer | accuracy | timing | rest | best ms, told | in turn |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for name, tool in tools.items():
