@@ -1,6 +1,6 @@
 """Measures mptune's OpenCL backend beside Kernel Tuner's on one device: evaluations per second, and the best time.
 
-    python benchmarks/opencl.py [--budget 96] [--rounds 3] [--output FILE.md] [--json]
+    python benchmarks/opencl.py [--budget 96] [--rounds 3] [--elements 1048576,8000000] [--output FILE.md] [--json]
 
 The tools take turns, each with an empty binary cache. They have the same kernel (axpy in fp64, fp32 and fp16), the same
 parameters and the same device, the first that PyOpenCL finds. Each draws the same number of configurations at random
@@ -42,13 +42,14 @@ from mptune.backends.opencl_dialect import as_opencl, without_unused  # noqa: E4
 from mptune.backends.processor import usable_cores  # noqa: E402
 from mptune.buffers import DataManager  # noqa: E402
 from mptune.errors import BackendUnavailableError, MptuneError  # noqa: E402
-from mptune.kernel import Kernel, Role  # noqa: E402
+from mptune.kernel import Kernel, Role, Sizes  # noqa: E402
 from mptune.registry import load_kernel  # noqa: E402
 from mptune.rendering import render  # noqa: E402
 from mptune.space.configuration import Configuration  # noqa: E402
 from mptune.tuner import tune  # noqa: E402
 
-SIZE: Final = {"n": 2**20}
+#: Elements of the kernel's vectors: that of the other benchmarks of throughput, and the kernel's default.
+SIZES: Final = (2**20, 8_000_000)
 TYPES: Final = {"fp64": "double", "fp32": "float", "fp16": "half"}
 OURS, PEER = "mptune", "Kernel Tuner, OpenCL backend"
 #: Evaluations per second against the other tool's, and how much longer the best kernel may take, for noise.
@@ -76,18 +77,18 @@ __kernel void axpy(__global y_type* restrict y, __global const x_type* restrict 
 """
 
 
-def run_peer(kernel: Kernel, budget: int, seed: int) -> Outcome:
+def run_peer(kernel: Kernel, sizes: Sizes, budget: int, seed: int) -> Outcome:
     """Tune with Kernel Tuner's OpenCL backend."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return run_kernel_tuner(
             kernel,
-            kernel.resolve_sizes("default", SIZE),
+            sizes,
             budget,
             seed,
             PEER_SOURCE,
             TYPES,
-            problem_size=SIZE["n"],
+            problem_size=sizes["n"],
             grid_div_x=["block_size", "vector_width"],
             block_size_names=["block_size"],
             lang="OpenCL",
@@ -101,8 +102,9 @@ def compilations_ms() -> dict[str, tuple[float, float]]:
     kernel = load_kernel("axpy")
     types = {"y_type": "fp64", "x_type": "fp16", "a_type": "fp32"}
     configuration = kernel.configuration({**types, "block_size": 128, "vector_width": 4})
-    whole = as_opencl(render(kernel, configuration, kernel.resolve_sizes("default", SIZE)))
-    of = _sources(kernel, configuration)
+    sizes = kernel.resolve_sizes("default")
+    whole = as_opencl(render(kernel, configuration, sizes))
+    of = _sources(kernel, configuration, sizes)
     ours = of[OURS][1]
     sources = {
         "an empty kernel, C++ for OpenCL": ("__kernel void axpy() {}", ours),
@@ -126,25 +128,26 @@ def compilations_ms() -> dict[str, tuple[float, float]]:
     return found
 
 
-def _sources(kernel: Kernel, configuration: Configuration) -> dict[str, tuple[str, Sequence[str]]]:
+def _sources(kernel: Kernel, configuration: Configuration, sizes: Sizes) -> dict[str, tuple[str, Sequence[str]]]:
     """Return what either tool compiles of a configuration, and with which flags."""
     ours = get_backend("opencl").compiler.identity(CompileOptions())
-    rendered = as_opencl(render(kernel, configuration, kernel.resolve_sizes("default", SIZE)))
+    rendered = as_opencl(render(kernel, configuration, sizes))
     macros = [f"-D{name}={TYPES.get(str(value), value)}" for name, value in configuration.items()]
     return {OURS: (without_unused(rendered, ours), ours), PEER: (PEER_SOURCE, macros)}
 
 
-def times_in_turn_ms(kernel: Kernel, fastest: Mapping[str, Configuration]) -> dict[str, float]:
+def times_in_turn_ms(kernel: Kernel, sizes: Sizes, fastest: Mapping[str, Configuration]) -> dict[str, float]:
     """Return what the tools' fastest kernels take, each the median of its turns' medians."""
     import pyopencl as cl
 
     context = cl.create_some_context(interactive=False)
     queue = cl.CommandQueue(context, properties=cl.command_queue_properties.PROFILING_ENABLE)
-    data = DataManager(kernel, kernel.resolve_sizes("default", SIZE))
+    data = DataManager(kernel, sizes)
     launches: dict[str, Callable[[], float]] = {}
     for tool, configuration in fastest.items():
-        source, flags = _sources(kernel, configuration)[tool]
-        launches[tool] = _launch(queue, cl.Program(context, source).build(options=list(flags)), data, configuration)
+        source, flags = _sources(kernel, configuration, sizes)[tool]
+        program = cl.Program(context, source).build(options=list(flags))
+        launches[tool] = _launch(kernel, configuration, data, queue, program)
     turns: dict[str, list[float]] = {tool: [] for tool in launches}
     for _ in range(TURNS):
         for tool, launch in launches.items():
@@ -152,11 +155,13 @@ def times_in_turn_ms(kernel: Kernel, fastest: Mapping[str, Configuration]) -> di
     return {tool: statistics.median(times) for tool, times in turns.items()}
 
 
-def _launch(queue: Any, program: Any, data: DataManager, configuration: Configuration) -> Callable[[], float]:
+def _launch(
+    kernel: Kernel, configuration: Configuration, data: DataManager, queue: Any, program: Any
+) -> Callable[[], float]:
     """Return a function that launches a kernel and returns its time in ms."""
     import pyopencl as cl
 
-    kernel, flags = data.kernel, cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+    flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
     given = [
         data.scalar(argument, kernel.precision_of(argument, configuration))
         if argument.role is Role.SCALAR
@@ -183,12 +188,29 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
     """Run everything."""
     device = get_backend("opencl").describe()
     kernel = load_narrowed("axpy", tuple(TYPES))
+    document = {
+        "device": device.name,
+        "versions": dict(device.versions),
+        "command": shlex.join(["python", "benchmarks/opencl.py", *sys.argv[1:]]),
+        "kernel": kernel.name,
+        "budget": given.budget,
+        "rounds": given.rounds,
+        "sizes": {str(elements): _measure_size(kernel, elements, given) for elements in given.elements},
+        "load": os.getloadavg()[0] / usable_cores(),
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that there is a log
+        return document | {"compilations_ms": compilations_ms()}
+
+
+def _measure_size(kernel: Kernel, elements: int, given: argparse.Namespace) -> dict[str, Any]:
+    sizes = kernel.resolve_sizes("default", {"n": elements})
     # The speeds of the device are measured once on a machine, by the first runs there are.
     for seed in range(given.rounds):
         tune(
             kernel,
             backend="opencl",
-            sizes=SIZE,
+            sizes=sizes,
             strategy="random",
             budget=8,
             baseline_share=0.0,
@@ -198,33 +220,22 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
             on_warning=lambda _: None,
         )
     tools: dict[str, Callable[[int], Outcome]] = {
-        OURS: lambda seed: run_mptune(kernel, SIZE, given.budget, seed, None, "opencl")
+        OURS: lambda seed: run_mptune(kernel, sizes, given.budget, seed, None, "opencl")
     }
     if not given.alone:
-        tools[PEER] = lambda seed: run_peer(kernel, given.budget, seed)
+        tools[PEER] = lambda seed: run_peer(kernel, sizes, given.budget, seed)
     outcomes: dict[str, list[Outcome]] = {name: [] for name in tools}
     for turn in range(given.rounds):
         for name, run in tools.items():
             outcome = run(turn)
             outcomes[name].append(outcome)
-            print(f"round {turn + 1}, {name}: {outcome.per_second:.2f} evaluations/s", file=sys.stderr, flush=True)
+            told = f"{elements} elements, round {turn + 1}, {name}: {outcome.per_second:.2f} evaluations/s"
+            print(told, file=sys.stderr, flush=True)
     fastest = {name: min(runs, key=lambda run: run.best_ms).best for name, runs in outcomes.items()}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that there is a log
-        compilations = compilations_ms()
-        again = times_in_turn_ms(kernel, {name: best for name, best in fastest.items() if best is not None})
-    return {
-        "device": device.name,
-        "versions": dict(device.versions),
-        "command": shlex.join(["python", "benchmarks/opencl.py", *sys.argv[1:]]),
-        "kernel": kernel.name,
-        "elements": SIZE["n"],
-        "load": os.getloadavg()[0] / usable_cores(),
-        "budget": given.budget,
-        "rounds": given.rounds,
-        "compilations_ms": compilations,
-        "tools": {name: _summary(runs) | {"again_ms": again[name]} for name, runs in outcomes.items()},
-    }
+        again = times_in_turn_ms(kernel, sizes, {name: best for name, best in fastest.items() if best is not None})
+    return {name: _summary(runs) | {"again_ms": again[name]} for name, runs in outcomes.items()}
 
 
 def _summary(runs: Sequence[Outcome]) -> dict[str, Any]:
@@ -240,7 +251,6 @@ def _summary(runs: Sequence[Outcome]) -> dict[str, Any]:
 
 def markdown(document: Mapping[str, Any]) -> str:
     """Return the results as a page."""
-    tools = document["tools"]
     lines = [
         "# OpenCL",
         "",
@@ -248,9 +258,30 @@ def markdown(document: Mapping[str, Any]) -> str:
         f"Command: `{document['command']}`. Tasks that wanted each core of this machine: {document['load']:.1f}; "
         "from 2 on, rates say little.",
         "",
-        f"{document['kernel']} at {document['elements']} elements, {document['budget']} configurations drawn at",
-        f"random in fp64, fp32 and fp16; medians of {document['rounds']} rounds, in seconds; the tools take turns.",
+        f"{document['kernel']}, {document['budget']} configurations drawn at random in fp64, fp32 and fp16; medians of",
+        f"{document['rounds']} rounds, in seconds; the tools take turns.",
+    ]
+    for elements, tools in document["sizes"].items():
+        lines += ["", f"## {int(elements):,} elements", "", *_of_size(tools)]
+    lines += [
         "",
+        "Evaluations of mptune wait for what its compilers, one on each core, are not done with. The rest is the start",
+        "of the worker and the compilers, with inputs, references and contexts, and the finals, in which the fastest",
+        "are timed again in turns; the other tool starts no process, and has no finals.",
+        "",
+        "## Compilation",
+        "",
+        "What the driver takes for one configuration (fp64, fp32 and fp16 mixed), in milliseconds:",
+        "",
+        "| source | front end | back end |",
+        "|---|---|---|",
+        *(f"| {name} | {front:.0f} | {back:.0f} |" for name, (front, back) in document["compilations_ms"].items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _of_size(tools: Mapping[str, Any]) -> list[str]:
+    lines = [
         "| tool | evaluations/s | wall s | compile | transfer | accuracy | timing | rest | best ms, told | in turn |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
@@ -266,23 +297,15 @@ def markdown(document: Mapping[str, Any]) -> str:
             f"- {rate:.2f}x the evaluations per second (target {LEAST_RATE:g}x: {_verdict(rate >= LEAST_RATE)})",
             f"- {time:.2f}x the time of the best kernel (target {MOST_TIME:g}x: {_verdict(time <= MOST_TIME)})",
         ]
-    lines += [
-        "",
-        "Evaluations of mptune wait for what its compilers, one on each core, are not done with. The rest is the start",
-        "of the worker and the compilers, with inputs, references and contexts, and the finals, in which the fastest",
-        "are timed again in turns; the other tool starts no process, and has no finals.",
-        "",
-        "What the driver takes for one configuration (fp64, fp32 and fp16 mixed), in milliseconds:",
-        "",
-        "| source | front end | back end |",
-        "|---|---|---|",
-        *(f"| {name} | {front:.0f} | {back:.0f} |" for name, (front, back) in document["compilations_ms"].items()),
-    ]
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def _verdict(is_met: bool) -> str:
     return "met" if is_met else "missed"
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(","))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -290,6 +313,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="The OpenCL backend, beside Kernel Tuner's.")
     parser.add_argument("--budget", type=int, default=96, help="configurations of a run")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each tool")
+    parser.add_argument(
+        "--elements", type=_numbers, default=SIZES, metavar="N,N", help="of the vectors (default: %(default)s)"
+    )
     parser.add_argument("--alone", action="store_true", help="measure mptune alone")
     parser.add_argument("--output", type=Path, help="write the page to this file")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
