@@ -138,14 +138,18 @@ struct copies {
         int bytes;
         unsigned long group;
     } pending[most];
-    unsigned long asked, arrived, group;
 };
 static thread_local copies of_thread[most_threads];
+// From 1 on: what has no initial value is taken for shared memory, and may begin as NaN.
+struct counts {
+    unsigned long asked = 1, arrived = 1, group = 1;
+};
+static thread_local counts counts_of_thread[most_threads];
 
 __attribute__((noinline)) inline void arrive(unsigned long before_group) {
-    copies& own = of_thread[thread()];
+    counts& own = counts_of_thread[thread()];
     for (; own.arrived < own.asked; ++own.arrived) {
-        auto& copy = own.pending[own.arrived % copies::most];
+        auto& copy = of_thread[thread()].pending[own.arrived % copies::most];
         if (copy.group >= before_group) return;
         __builtin_memset(copy.to, 0, 16);
         __builtin_memcpy(copy.to, copy.from, static_cast<unsigned long>(copy.bytes));
@@ -156,18 +160,18 @@ __attribute__((noinline)) inline void arrive(unsigned long before_group) {
 
 __attribute__((noinline)) inline void copy_later(void* to, const void* from, int bytes) {
     simulated::access(to, 16);
-    simulated::copies& own = simulated::of_thread[simulated::thread()];
+    simulated::counts& own = simulated::counts_of_thread[simulated::thread()];
     if (own.asked - own.arrived == simulated::copies::most || bytes < 0 || bytes > 16) __builtin_trap();
     if (reinterpret_cast<unsigned long>(to) % 16 != 0 || reinterpret_cast<unsigned long>(from) % 16 != 0) __builtin_trap();
-    own.pending[own.asked++ % simulated::copies::most] = {to, from, bytes, own.group};
+    simulated::of_thread[simulated::thread()].pending[own.asked++ % simulated::copies::most] = {to, from, bytes, own.group};
     __builtin_memset(to, 0xff, 16);
 }
 inline void end_of_copies() {
-    ++simulated::of_thread[simulated::thread()].group;
+    ++simulated::counts_of_thread[simulated::thread()].group;
 }
 template <int Groups>
 inline void wait_for_copies() {
-    const unsigned long group = simulated::of_thread[simulated::thread()].group;
+    const unsigned long group = simulated::counts_of_thread[simulated::thread()].group;
     simulated::arrive(group < Groups ? 0 : group - Groups);
 }
 
