@@ -66,6 +66,8 @@ def _do(options: argparse.Namespace, command: str) -> int:
             print(f"{name:6} {item.where}: {item.what}")
         return 0
     output = options.output or (ROOT / "build" / "papers-quick" if options.quick else ROOT / "benchmarks" / "results")
+    if output.exists() and not output.is_dir():
+        raise MptuneError(f"--output {output}: expected a folder")
     given = _given(options)
     chosen = list(known) if "all" in options.items else [name for name in options.items if name in known]
     if options.size and not any(known[name].has_sizes for name in chosen):

@@ -19,6 +19,7 @@ import datetime
 import math
 import os
 import platform
+import shlex
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,7 +35,7 @@ from mptune import __version__
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.backends.processor import processor
-from mptune.errors import MptuneError
+from mptune.errors import MptuneError, UnknownNameError
 from mptune.evaluators.bench import Ready
 from mptune.evaluators.device import DeviceEvaluator
 from mptune.evaluators.timing import TimingPlan
@@ -68,7 +69,11 @@ class Task:
 
 
 def plan_task(name: str, arguments: argparse.Namespace, ready_limits: Sequence[str]) -> Task:
-    """Return what to record of a kernel."""
+    """Return what to record of a kernel; values of parameters that other kernels alone have are left out.
+
+    Raises:
+        UnknownNameError: no kernel that is to be recorded has such a parameter.
+    """
     kernel = load_kernel(name)
     sizes = kernel.resolve_sizes(arguments.size, {})
     space = kernel.search_space(sizes, device_constraints(kernel, ready_limits))
@@ -123,7 +128,16 @@ def measure(
         compilers: compilations at a time, ahead of the launches; they disturb none on a device of its own.
         until: no further configuration once the monotonic clock shows this.
     """
-    file = RunFile.open(path) if path.exists() else RunFile.create(path, RunInfo(kernel=task.kernel.name))
+    device = get_backend(task.backend).device.describe()
+    wanted = RunInfo(
+        kernel=task.kernel.name,
+        sizes=dict(task.sizes),
+        backend=task.backend,
+        device=device.name,
+        versions=dict(device.versions),
+        seed=seed,
+    )
+    file = _opened(path, wanted)
     with (
         file,
         DeviceEvaluator(
@@ -138,14 +152,31 @@ def measure(
     ):
         ready = evaluator.start()
         known = {trial.configuration: trial for trial in file.trials()}
-        wanted = [task.space.configuration(index) for index in order]
-        left = [c for c in wanted if c not in known] if time.monotonic() < until else []
+        every = [task.space.configuration(index) for index in order]
+        left = [c for c in every if c not in known] if time.monotonic() < until else []
         for trial in watched(f"{task.kernel.name}, {path.stem}:", evaluator.evaluate(left), left):
             file.add(trial)
             known[trial.configuration] = trial
             if time.monotonic() >= until:
                 break
-        return {c: known[c] for c in wanted if c in known}, ready
+        return {c: known[c] for c in every if c in known}, ready
+
+
+def _opened(path: Path, wanted: RunInfo) -> RunFile:
+    """Return the run file of a pass, new or to be continued.
+
+    Raises:
+        MptuneError: what is in it was measured otherwise.
+    """
+    if not path.exists():
+        return RunFile.create(path, wanted)
+    file = RunFile.open(path)
+    for name in ("kernel", "sizes", "backend", "device", "versions", "seed"):
+        before, now = getattr(file.info, name), getattr(wanted, name)
+        if before != now:
+            file.close()
+            raise MptuneError(f"{path} was measured with {name} {before!r}, not {now!r}: give another --work folder")
+    return file
 
 
 def merged(passes: Sequence[Trial]) -> Trial:
@@ -176,9 +207,9 @@ def record(name: str, arguments: argparse.Namespace, until: float) -> Path | Non
         passes.append(trials)
     assert ready is not None
     together = [merged([trials[c] for trials in passes]) for c in map(task.space.configuration, task.order)]
-    restricted = "; ".join(f"{name} in {', '.join(values)}" for name, values in arguments.restrict.items())
-    command = " ".join(["python benchmarks/record.py", *sys.argv[1:]])
-    told = notes(task, ready, len(together), command, restricted) | {"passes": str(arguments.passes)}
+    of_kernel = {key: values for key, values in arguments.restrict.items() if key in task.space.names}
+    restricted = "; ".join(f"{key} in {', '.join(values)}" for key, values in of_kernel.items())
+    told = notes(task, ready, len(together), arguments.command, restricted) | {"passes": str(arguments.passes)}
     path: Path = arguments.output / f"{name}-{arguments.backend}.json.gz"
     save(task, together, ready, path, told)
     return path
@@ -216,8 +247,28 @@ def notes(task: Task, ready: Ready, count: int, command: str, restricted: str = 
     }
 
 
-def main() -> int:
+def _restrictions(arguments: argparse.Namespace) -> dict[str, list[str]]:
+    """Return the values to which ``--restrict`` keeps parameters.
+
+    Raises:
+        MptuneError: it is not of the form NAME=V,V.
+        UnknownNameError: no kernel has such a parameter.
+    """
+    known = list(dict.fromkeys(name for each in arguments.kernels for name in load_kernel(each).parameter_names))
+    found = {}
+    for text in arguments.restrict:
+        name, separator, values = text.partition("=")
+        if not separator or not values:
+            raise MptuneError(f"--restrict {text}: expected NAME=VALUE,VALUE")
+        if name not in known:
+            raise UnknownNameError("parameter", name, known)
+        found[name] = values.split(",")
+    return found
+
+
+def main(words: Sequence[str] | None = None) -> int:
     """Run the command line."""
+    words = sys.argv[1:] if words is None else words
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kernels", nargs="+")
     parser.add_argument("--work", type=Path, required=True, help="folder for what is done so far")
@@ -231,12 +282,15 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--compile-only", action="store_true", help="fill the binary cache and stop")
     parser.add_argument("--time-limit", type=float, default=math.inf, metavar="SECONDS", help="stop after so long")
-    arguments = parser.parse_args()
-    pairs = [text.partition("=") for text in arguments.restrict]
-    arguments.restrict = {name: values.split(",") for name, _, values in pairs}
-    arguments.work.mkdir(parents=True, exist_ok=True)
+    arguments = parser.parse_args(words)
+    arguments.command = shlex.join(["python", "benchmarks/record.py", *words])
     until = time.monotonic() + arguments.time_limit
     try:
+        arguments.restrict = _restrictions(arguments)
+        for option in ("sample", "passes", "jobs"):
+            if (number := getattr(arguments, option)) is not None and number < 1:
+                raise MptuneError(f"--{option} must be at least 1, not {number}")
+        arguments.work.mkdir(parents=True, exist_ok=True)
         for name in arguments.kernels:
             if (path := record(name, arguments, until)) is not None:
                 print(path)

@@ -114,12 +114,14 @@ class Simulation:
     def filled_curves(self) -> NDArray[np.float64]:
         """Return :meth:`distance_curves`, at the distance of the worst feasible value while nothing feasible is found.
 
-        Of several objectives the whole hypervolume is missing then: 1. Infinite where :attr:`worst` is unknown.
+        But no nearer than 1, which is twice the time, or no speed at all: where all that is feasible is about as good, a
+        run without any of it is not. Of several objectives the whole hypervolume is missing then: 1. Infinite where
+        :attr:`worst` is unknown.
         """
         curves = self.distance_curves()
         if self.worst is None or self.optimum is None:
             return curves
-        farthest = 1.0 if self.objective.also else float(self._distance(np.float64(self.worst)))
+        farthest = 1.0 if self.objective.also else max(1.0, float(self._distance(np.float64(self.worst))))
         return np.where(self.without_feasible(), farthest, curves)
 
     def without_feasible(self) -> NDArray[np.bool_]:

@@ -185,3 +185,25 @@ def test_a_size_is_for_items_that_are_run_at_any(capsys: pytest.CaptureFixture[s
     assert papers.main(["h-f6", "--size", "nowhere", "--output", str(tmp_path)]) == 1
     assert "kernel bessel" in capsys.readouterr().err
     assert not (tmp_path / "papers").exists()
+
+
+@pytest.mark.usefixtures("made_up")
+def test_a_file_where_results_should_go_is_refused_before_anything_is_computed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("mine")
+    assert papers.main(["h-f1", "--output", str(tmp_path / "file")]) == 2
+    said = capsys.readouterr()
+    assert f"--output {tmp_path / 'file'}: expected a folder" in said.err
+    assert not said.out
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.usefixtures("made_up")
+def test_what_is_damaged_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert papers.main(["h-f1", "--output", str(tmp_path)]) == 0
+    (tmp_path / "papers" / "h-f1.json").write_text("{")
+    assert papers.main(["page", "--output", str(tmp_path)]) == 2
+    assert "h-f1.json is damaged" in capsys.readouterr().err
+    # Done again it is whole.
+    assert papers.main(["h-f1", "--output", str(tmp_path)]) == 0

@@ -344,6 +344,7 @@ def test_a_run_that_has_found_nothing_counts_with_the_worst_feasible_value() -> 
     # Where the worst is the only one, nothing is still not the optimum.
     alone = dataclasses.replace(simulation, worst=2.0)
     assert alone.summary()[0]["found_optimum"] == 0.5
+    assert alone.filled_curves()[1].tolist() == [1.0, 1.0, 1.0]
     assert np.isinf(alone.distances(3)).tolist() == [False, True]
 
 

@@ -14,6 +14,8 @@ from typing import Any, Final
 from benchmarks.reproductions.item import Cell, Item, Outcome, Table
 from benchmarks.search.report import machine
 from mptune.backends.processor import processor, usable_cores
+from mptune.errors import MptuneError
+from mptune.folders import write_whole
 
 __all__ = ["keep", "markdown_of", "write_page"]
 
@@ -55,20 +57,31 @@ def keep(name: str, item: Item, outcome: Outcome, folder: Path, command: str, wa
         "plots": plots,
         "data": _finite(dict(outcome.data)),
     }
-    (parts / f"{name}.json").write_text(json.dumps(document, indent=1, allow_nan=False) + "\n")
+    write_whole(parts / f"{name}.json", f"{json.dumps(document, indent=1, allow_nan=False)}\n".encode())
     return document
 
 
 def write_page(names: Iterable[str], folder: Path) -> Path:
-    """Put ``papers.md`` together from the items that are kept, in this order."""
+    """Put ``papers.md`` together from the items that are kept, in this order.
+
+    Raises:
+        MptuneError: what is kept of one is damaged.
+    """
     files = {name: folder / _FOLDER / f"{name}.json" for name in names}
-    parts = [markdown_of(json.loads(file.read_text())) for file in files.values() if file.exists()]
+    parts = [markdown_of(_read(file)) for file in files.values() if file.exists()]
     if absent := [name for name, file in files.items() if not file.exists()]:
         parts.insert(0, f"Without results so far: {', '.join(absent)}.\n")
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "papers.md"
     path.write_text("\n".join([_INTRODUCTION, *parts]))
     return path
+
+
+def _read(file: Path) -> Any:
+    try:
+        return json.loads(file.read_text())
+    except ValueError as error:
+        raise MptuneError(f"{file} is damaged ({error}): do {file.stem} again, or remove it") from None
 
 
 def markdown_of(document: Mapping[str, Any]) -> str:

@@ -33,7 +33,17 @@ _KEYWORDS: Final = (
     "write_only",
     "read_write",
 )
-_DEFINITIONS: Final = "".join(f"#define {word} mptune_{word}\n" for word in _KEYWORDS)
+#: Functions that OpenCL has in every source and CUDA has not, or has with another meaning (``min`` and ``max`` of NaN):
+#: a template's own of that name, or the prelude's, would give way to them wherever their types fit better.
+_HIDDEN: Final = re.findall(
+    r"\w+",
+    """min max step smoothstep select bitselect clamp mix sign degrees radians cross dot distance length normalize
+    fast_distance fast_length fast_normalize mad mad24 mul24 mad_hi mad_sat mul_hi add_sat sub_sat abs_diff hadd rhadd
+    rotate upsample clz ctz popcount shuffle shuffle2 all any isequal isnotequal isgreater isgreaterequal isless
+    islessequal islessgreater isnormal isordered isunordered maxmag minmag fract pown powr rootn acospi asinpi atanpi
+    atan2pi prefetch work_group_all work_group_any work_group_broadcast""",
+)
+_DEFINED: Final = re.compile(r"(?:#define (\w+) mptune_\1\n)*")
 #: Which macros that the prelude asks for are defined.
 _MACROS: Final = {
     "MPTUNE_OPENCL": True,
@@ -56,9 +66,12 @@ _LONG_LITERAL: Final = re.compile(r"\b(0[xX][\da-fA-F']+|\d[\d']*)([uU]?)(?:ll|L
 def as_opencl(source: str) -> str:
     """Return a rendered source as an OpenCL driver reads it; every line of the template keeps its number."""
     body = source.removeprefix(prelude())
+    # A kernel is launched by the name it has.
+    kernels = {head[1] for head in KERNEL_FUNCTION.finditer(comments_blanked(body))}
+    definitions = "".join(f"#define {word} mptune_{word}\n" for word in (*_KEYWORDS, *_HIDDEN) if word not in kernels)
     has_short = not (short_intrinsics() | _PAIRS).isdisjoint(_WORD.findall(body))
     before = _prelude(has_short=has_short) if len(body) < len(source) else ""
-    return f"{_DEFINITIONS}{before}{_body(body)}"
+    return f"{definitions}{before}{_body(body)}"
 
 
 def without_unused(text: str, flags: Sequence[str] = ()) -> str:
@@ -70,12 +83,15 @@ def without_unused(text: str, flags: Sequence[str] = ()) -> str:
         text: the source.
         flags: of its compilation, whose macros may name what the prelude declares.
     """
+    found = _DEFINED.match(text)
+    definitions = found[0] if found else ""
+    rest = text.removeprefix(definitions)
     for has_short in (False, True):
-        before = f"{_DEFINITIONS}{_prelude(has_short=has_short)}"
+        before = _prelude(has_short=has_short)
         # A header may name anything.
-        if text.startswith(before) and not include_lines(body := text.removeprefix(before)):
+        if rest.startswith(before) and not include_lines(body := rest.removeprefix(before)):
             user = "\n".join((body, *flags))
-            return f"{_DEFINITIONS}{pruned(_prelude(has_short=has_short), user, _MACROS)}{body}"
+            return f"{definitions}{pruned(before, user, _MACROS)}{body}"
     return text
 
 

@@ -26,7 +26,10 @@ _NOTHING: Final = "no recorded configuration meets the threshold"
 _WITHOUT_VALUE: Final = "no recorded configuration has a finite value of the objective"
 #: Of distances in which runs without anything feasible are counted.
 _MARK: Final = "*"
-_NOTHING_YET: Final = f"{_MARK} of runs that had found nothing feasible yet: they count with the worst feasible value"
+_NOTHING_YET: Final = (
+    f"{_MARK} of runs that had found nothing feasible yet: they count with the worst feasible value, and as no nearer "
+    "than 100 %"
+)
 
 
 @click.command()

@@ -31,8 +31,8 @@ SMALLEST_DISTANCE: Final = 1e-4
 class Comparison:
     """Replays of several strategies on several recorded spaces, with the figures that compare them.
 
-    A run that has found nothing feasible yet is as far from the optimum as the worst feasible value, or infinitely far
-    where a simulation does not know that one; it has not come within any distance, has no share of the optimum and
+    A run that has found nothing feasible yet is as far from the optimum as the worst feasible value, and no nearer than
+    1; or infinitely far where a simulation does not know that value. It has not come within any distance, has no share of the optimum and
     loses to every run that has found something.
 
     Spaces without a feasible configuration are in :attr:`simulations` and in no figure. Arrays have spaces (those

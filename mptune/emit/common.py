@@ -117,6 +117,8 @@ def measured(winner: Winner[Any]) -> dict[str, Any]:
     return {
         "backend": info.backend,
         "on_processor": info.backend in BACKENDS and get_backend(info.backend).shares_memory,
+        # The clock of every other device goes on while others have it.
+        "is_own_time": info.backend == "host",
         "device": info.device,
         "architecture": info.architecture,
         "metric": info.metric,

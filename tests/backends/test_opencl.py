@@ -493,3 +493,62 @@ def test_a_device_is_woken_without_a_word_and_soon(recwarn: pytest.WarningsRecor
     device.wake()
     assert time.monotonic() - start < 2
     assert not recwarn.list
+
+
+# -- functions that OpenCL has, too --------------------------------------------------------------
+
+
+def ran(backend: OpenclBackend, text: str, inputs: list[np.ndarray[Any, Any]], out: np.ndarray[Any, Any]) -> None:
+    """Run a kernel ``f`` of one block, of a thread for each element, on inputs and one output."""
+    device = backend.device
+    binary = backend.compiler.compile(f"{prelude()}\n{text}", "f", CompileOptions())
+    buffers = [device.allocate(array.nbytes) for array in (*inputs, out)]
+    for buffer, array in zip(buffers, inputs, strict=False):
+        buffer.write(array)
+    device.load(binary).launch(LaunchShape((1, 1, 1), (len(out), 1, 1)), buffers)
+    buffers[-1].read(out)
+
+
+@needs_device
+@pytest.mark.usefixtures("compiled_by")
+@pytest.mark.parametrize("kind", ["float", "double"])
+def test_the_lesser_and_the_larger_of_nan_and_of_zeros_are_those_of_other_backends(
+    backend: OpenclBackend, kind: str
+) -> None:
+    """``min(a, b)`` is ``b < a ? b : a``, as the prelude says: OpenCL's own takes another one."""
+    dtype = {"float": np.float32, "double": np.float64}[kind]
+    a = np.array([0, np.nan, 1, np.nan, -0.0, 0.0, 2, -np.inf], dtype)
+    b = np.array([np.nan, 0, np.nan, np.nan, 0.0, -0.0, 1, 3], dtype)
+    for name, expected in (("min", np.where(b < a, b, a)), ("max", np.where(a < b, b, a))):
+        out = np.full_like(a, 7)
+        text = (
+            f'extern "C" __global__ void f(const {kind}* a, const {kind}* b, {kind}* out) {{\n'
+            f"    out[threadIdx.x] = {name}(a[threadIdx.x], b[threadIdx.x]);\n}}\n"
+        )
+        ran(backend, text, [a, b], out)
+        np.testing.assert_array_equal(out, expected)
+        np.testing.assert_array_equal(np.signbit(out), np.signbit(expected))
+
+
+@needs_device
+@pytest.mark.parametrize("kind", ["float", "double", "half"])
+@pytest.mark.parametrize("name", ["step", "select", "clamp", "mix", "distance", "mad"])
+def test_a_function_of_ones_own_is_that_whatever_opencl_calls_so(backend: OpenclBackend, name: str, kind: str) -> None:
+    dtype = {"float": np.float32, "double": np.float64, "half": np.float16}[kind]
+    text = (
+        f"template <class T> __device__ T {name}(T x, T y, T z) {{ return x + T(2) * y + T(4) * z; }}\n"
+        f"template <class T> __device__ T {name}(T x, T y) {{ return {name}(x, y, T(1)); }}\n"
+        f'extern "C" __global__ void f(const {kind}* x, {kind}* out) {{\n'
+        f"    const {kind} a = x[threadIdx.x], b = a + {kind}(1);\n"
+        f"    out[threadIdx.x] = {kind}({name}<local<{kind}>>(a, b) + {name}<local<{kind}>>(a, b, a));\n}}\n"
+    )
+    x = np.arange(8, dtype=dtype)
+    out = np.full_like(x, -1)
+    ran(backend, text, [x], out)
+    np.testing.assert_array_equal(out, (3 * x + 2 + 4) + (3 * x + 2 + 4 * x))
+
+
+def test_a_kernel_keeps_the_name_by_which_it_is_launched() -> None:
+    source = f'{prelude()}\nextern "C" __global__ void mix(float* y) {{ y[0] = 1; }}\n'
+    assert "#define mix " not in as_opencl(source)
+    assert "#define step mptune_step\n" in as_opencl(source)
