@@ -149,10 +149,11 @@ def _compound(
 
 
 _COMPOUND_TABLE = (
-    # A sum in one rounding, whatever its length: a product, a two-sum (6), and an addition.
+    # A sum of n numbers errs by u + n^2 u^2, which is one rounding up to n = 1 / sqrt(u) (Ogita, Rump & Oishi 2005): a
+    # product, a two-sum (6), and an addition.
     _compound("fp64_neumaier", _FP64, _FP64, 8, ("fp64_compensated",), further_bits=0.5),
-    # Two floats, of 48 digits; sums and products err by 4 * 2^-48 at most (Joldes, Muller & Popescu 2017). An exact
-    # product (3), a two-sum (6), two additions, and a quick two-sum (3). Below 2^-102 the second float loses digits.
+    # Two floats, of 48 digits; sums and products err by 4 * 2^-48 at most, quotients by 15 * 2^-48 (Joldes, Muller &
+    # Popescu 2017). An exact product (3), a two-sum (6), two additions, and a quick two-sum (3). Below 2^-102 the second float loses digits.
     _compound(
         "fp32x2",
         _FP64,

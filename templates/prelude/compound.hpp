@@ -1,8 +1,9 @@
 // Arithmetic made of several numbers of a narrower type, for sums that lose too many digits in that type alone.
 //
-//   fp32x2         two floats, whose sum is the value: 46 digits or more, range of float (Dekker 1971; Joldes et al. 2017)
-//   fp32_neumaier  a float and what its roundings lost, so that a sum errs as if it had one rounding (Neumaier 1974,
-//   fp64_neumaier  without its branch: Ogita et al. 2005); products are rounded to float or double as ever
+//   fp32x2         two floats, whose sum is the value: 46 digits or more, 44 of a quotient, range of float (Dekker 1971;
+//                  Joldes et al. 2017)
+//   fp32_neumaier  a float and what its roundings lost, so that a sum of n errs by u + n^2 u^2 and no longer by n u (Neumaier
+//   fp64_neumaier  1974, without its branch: Ogita et al. 2005); products are rounded to float or double as ever
 //   bf16x3         a float whose products are sums of six products of bfloat16, three for each factor: what matrix units
 //                  of bfloat16 multiply floats with (Henry et al. 2019)
 //
@@ -10,7 +11,8 @@
 // numbers that are multiplied and added to sums of type S, `factor<S, From>` where they come from memory of type From.
 //
 // Each operation stands where no compiler reorders or contracts it, whatever its flags. Infinities and NaN go where they would
-// go in double; the second part of such a number says nothing.
+// go if each operation were one of the narrower type's, and the second part of such a number says nothing: so a product that is
+// too large and an infinity of the other sign make NaN, in `fma`, too. Signs of zeros are not kept.
 
 namespace mp {
 namespace detail {

@@ -178,6 +178,21 @@ def test_sums_of_large_and_small(compiler: str, name: str, flags: tuple[str, ...
 
 @EVERY
 @COMPILED
+@pytest.mark.parametrize("n", [4096, 300_007])
+def test_long_sums_err_as_documented(compiler: str, flags: tuple[str, ...], n: int) -> None:
+    """What ``fp32_neumaier`` lost is a sum in float itself: u + n^2 u^2, where ``fp32x2`` keeps every digit."""
+    columns, u = 16, 2.0**-24
+    values = np.tile(np.float32(0.1) + np.arange(columns, dtype=np.float32) / 64, (n, 1))
+    exact = np.array([float(Fraction(float(value)) * n) for value in values[0]])
+    bounds = {"fp32x2": 2.0**-46, "fp32_neumaier": u + (n * u) ** 2 + u, "fp64_neumaier": 2.0**-52}
+    for name, bound in bounds.items():
+        found = np.full(columns, np.nan)
+        run(compiler, flags, f"sums_{name}", values, found, numbers=(columns, n))
+        assert np.all(np.abs(found - exact) <= bound * np.abs(exact)), name
+
+
+@EVERY
+@COMPILED
 def test_products_of_wide_factors(compiler: str, flags: tuple[str, ...]) -> None:
     """Of doubles fp32x2 keeps 48 digits, and their products nearly as many."""
     rng = np.random.default_rng(5)
