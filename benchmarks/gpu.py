@@ -165,8 +165,10 @@ def stored(path: Path, *, must_exist: bool = False) -> dict[str, Any]:
         return {}
     try:
         documents = json.loads(path.read_text(encoding="utf-8"))["sections"]
-        return {name: documents[name] for name in SECTIONS if name in documents}
-    except (ValueError, KeyError, TypeError) as error:
+        found = {name: documents[name] for name in SECTIONS if name in documents}
+        page(found)  # what cannot be shown is none of ours
+        return found
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
         raise MptuneError(f"{path}: not a file of figures that this benchmark wrote: {error!r}") from None
 
 

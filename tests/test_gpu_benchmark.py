@@ -12,6 +12,7 @@ import itertools
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import time
@@ -215,6 +216,12 @@ def test_sections_of_other_runs_are_added(tmp_path: Path, capsys: pytest.Capture
     assert "elsewhere (sm_90)" in output.read_text()
     assert benchmark.main(["--merge", str(tmp_path / "none.json"), "--output", str(output)]) == 2
     assert "none.json: there is no such file of figures" in capsys.readouterr().err
+    before = output.read_bytes()
+    for shape in (3, {}, {**figures("there"), "rows": 5}):
+        other.write_text(json.dumps({"sections": {"axpy": shape}}))
+        assert benchmark.main(["--merge", str(other), "--output", str(output)]) == 2
+        assert "other.json: not a file of figures that this benchmark wrote" in capsys.readouterr().err
+    assert output.read_bytes() == before
 
 
 def test_a_plan_shares_its_minutes_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,7 +241,8 @@ def test_a_plan_shares_its_minutes_out(tmp_path: Path, monkeypatch: pytest.Monke
         return SimpleNamespace(returncode=1)
 
     monkeypatch.setattr(benchmark, "SECTIONS", {name: played(name) for name in benchmark.SECTIONS})
-    monkeypatch.setattr(benchmark.subprocess, "run", tests)
+    calls = SimpleNamespace(run=tests, TimeoutExpired=subprocess.TimeoutExpired)
+    monkeypatch.setattr(benchmark, "subprocess", calls)  # the module's own: compilers are still asked who they are
     arguments = ["--plan", "30", "--backend", "host", "--output", str(tmp_path / "gpu.md")]
     assert benchmark.main(arguments) == 2  # tests that fail end nothing
     assert list(spent) == ["tests", "gemm", "axpy", "peer", "spaces", "energy"]
@@ -304,7 +312,10 @@ def test_a_plan_is_measured_on_a_simulated_device(
     entry = sections["energy"]["kernels"]["axpy"]
     assert entry["levels"]["low"]["fastest"]["time_ms"] < entry["levels"]["fp64"]["fastest"]["time_ms"]
     assert entry["missing"]
-    assert output.read_text().count("simulated: times are made up") == len(sections)
+    page = output.read_text()
+    assert page.count("simulated: times are made up") == len(sections)
+    assert "| none: made-up times |" in page
+    assert not re.search(r"\b(met|missed)\b", page)
 
 
 # -- axpy ------------------------------------------------------------------------------------------

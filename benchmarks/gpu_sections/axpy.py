@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from benchmarks.gpu_sections.searching import described
-from benchmarks.gpu_sections.section import Options, Section, Source, table
+from benchmarks.gpu_sections.section import Options, Section, Source, table, verdict
 from benchmarks.in_turn import Remeasured, measure_in_turn
 from mptune.backends import get_backend
 from mptune.backends.base import Backend
@@ -160,7 +160,7 @@ def lines(document: Mapping[str, Any]) -> list[str]:
             f"{row['traffic_bytes'] / statistics.median(row['times_ms']) / 1e6:.4g}",
             f"{statistics.median(row['copies_bytes_per_s']) / 1e9:.4g}",
             f"{row['share']:.1%}",
-            "met" if row["share"] >= TARGET else "missed",
+            verdict(document, is_met=row["share"] >= TARGET),
             f"block_size {row['configuration']['block_size']}, vector_width {row['configuration']['vector_width']}",
         )
         for row in document["rows"]

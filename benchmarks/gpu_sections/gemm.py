@@ -17,7 +17,7 @@ from contextlib import ExitStack, suppress
 from typing import Any, Final
 
 from benchmarks.gpu_sections.searching import described, evaluator_of, fastest, search
-from benchmarks.gpu_sections.section import Options, Section, Source, table
+from benchmarks.gpu_sections.section import Options, Section, Source, table, verdict
 from benchmarks.gpu_sections.vendor import TYPES, Cublas
 from mptune.buffers import DataManager
 from mptune.errors import BackendUnavailableError, EmptySpaceError
@@ -313,7 +313,7 @@ def _verdict(document: Mapping[str, Any], name: str) -> str:
         for product in document["products"]
         if product["type"] == name and product["vendor_ms"] and product["kernels"]
     }
-    said = [f"{'met' if share >= TARGETS[name] else 'missed'} at {n} ({share:.1%})" for n, share in shares.items()]
+    said = [f"{verdict(document, is_met=share >= TARGETS[name])} at {n} ({share:.1%})" for n, share in shares.items()]
     return f": {', '.join(said)}" if said else ""
 
 

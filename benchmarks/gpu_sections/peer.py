@@ -17,7 +17,7 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import Any, Final, TypeVar
 
 from benchmarks.gpu_sections.searching import described
-from benchmarks.gpu_sections.section import Options, Section, table
+from benchmarks.gpu_sections.section import Options, Section, table, verdict
 from benchmarks.in_turn import measure_in_turn
 from benchmarks.rates import COLUMNS, Outcome, columns_s, load_narrowed, require_kernel_tuner, run_kernel_tuner
 from benchmarks.rates import run_mptune as run_random
@@ -189,7 +189,7 @@ def lines(document: Mapping[str, Any]) -> list[str]:
         "",
         *table(("tool", "evaluations/s", "wall s", "best found", *COLUMNS), rows),
         f"{ratio:.2f}x the evaluations per second of Kernel Tuner (target {TARGET:g}x: "
-        f"{'met' if ratio >= TARGET else 'missed'}).",
+        f"{verdict(document, is_met=ratio >= TARGET)}).",
     ]
 
 
