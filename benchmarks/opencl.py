@@ -60,18 +60,20 @@ COMPILATIONS: Final = 9
 #: Turns of each tool's fastest kernel, and its launches in a turn, the first of which warm up.
 TURNS, WARM_UP, LAUNCHES = 15, 20, 30
 
-#: axpy as a user of Kernel Tuner's OpenCL backend writes it; parameters arrive as macros.
+#: axpy as a user of Kernel Tuner's OpenCL backend writes it, and as mptune's template has it: only the last block can
+#: reach past the end, and a block is as large as is said. Parameters arrive as macros.
 PEER_SOURCE: Final = """
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable
 
+__attribute__((reqd_work_group_size(block_size, 1, 1)))
 __kernel void axpy(__global y_type* restrict y, __global const x_type* restrict x, a_type a, int n) {
-    const int first = get_global_id(0) * vector_width;
-    if (first + vector_width <= n) {
+    const int first = (get_group_id(0) * block_size + get_local_id(0)) * vector_width;
+    if ((get_group_id(0) + 1) * block_size * vector_width <= n) {
         #pragma unroll
         for (int v = 0; v < vector_width; ++v) y[first + v] = a * x[first + v] + y[first + v];
     } else {
-        for (int i = first; i < n; ++i) y[i] = a * x[i] + y[i];
+        for (int i = first; i < n && i < first + vector_width; ++i) y[i] = a * x[i] + y[i];
     }
 }
 """
