@@ -7,6 +7,7 @@ installed: their library is named to the loader of drivers here.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import importlib.metadata
 import importlib.util
@@ -37,6 +38,7 @@ from mptune.backends.base import (
 )
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.gpu import axis_limits, launch_constraints
+from mptune.backends.guarded_memory import GuardedMemory
 from mptune.backends.opencl_offline import OPTIONAL_FEATURES, TOOLS, Offline, find_offline
 from mptune.backends.processor import last_level_cache_bytes, processor, second_level_cache_bytes, usable_cores
 from mptune.backends.runtime_compiler import CompilerProcesses
@@ -417,9 +419,16 @@ class OpenclBuffer(Buffer):
         self._memory: Any = None
         #: What a kernel is given; of a part, made when it is first launched on.
         self._given: Any = None
-        cl = opened.cl
+        cl, flags = opened.cl, opened.cl.mem_flags.READ_WRITE
+        # A processor takes memory as it is: what a kernel does beside it faults, as on the host.
+        self._guarded = GuardedMemory() if _is_processor(opened.device) else None
         with opened.failing(f"{nbytes} bytes were asked for"):
-            self._memory = self._given = cl.Buffer(opened.context, cl.mem_flags.READ_WRITE, max(nbytes, 1))
+            if self._guarded is None:
+                self._memory = self._given = cl.Buffer(opened.context, flags, max(nbytes, 1))
+            else:
+                memory = (ctypes.c_ubyte * max(nbytes, 1)).from_address(self._guarded.allocate(nbytes))
+                flags |= cl.mem_flags.USE_HOST_PTR
+                self._memory = self._given = cl.Buffer(opened.context, flags, hostbuf=memory)
 
     def write(self, data: NDArray[Any]) -> None:
         self._check_array(data)
@@ -449,13 +458,13 @@ class OpenclBuffer(Buffer):
         # There is no sub-buffer of a sub-buffer: it is one of the whole.
         part.nbytes, part._opened = nbytes, self._opened
         part._whole, part._offset = self._whole or self, self._offset + offset
-        part._memory = part._given = None
+        part._memory = part._given = part._guarded = None
         return part
 
     def free(self) -> None:
         if self._memory is not None:
             self._memory.release()
-            self._memory = self._given = None
+            self._memory = self._given = self._guarded = None
 
     def for_kernel(self) -> Any:
         """Return what a kernel is given.

@@ -301,6 +301,21 @@ def test_a_fault_in_a_kernel_becomes_a_trial() -> None:
 
 
 @needs_device
+def test_what_is_far_beside_a_buffer_ends_the_process() -> None:
+    """Behind the zones that are looked at, as on the host: before, it depended on what lay there."""
+    template = str(own_kernel.kernel.template)
+    far = "if (threadIdx.x == 0 && blockIdx.x == 0) y[{{ {32: 5000000, 64: -5000000}[block] }}] = 1;\n        int i ="
+    kernel = own_kernel.kernel.changed(
+        template=template.replace("int i =", far),
+        constraints=["unroll == 1", "block <= 64", "x_type == 'fp64'", "y_type == 'fp64'"],
+    )
+    run = tune(
+        kernel, backend="opencl", size="smoke", strategy="exhaustive", inputs=1, verify=0, on_warning=lambda _: None
+    )
+    assert [trial.status for trial in run.trials] == [Status.CRASH, Status.CRASH]
+
+
+@needs_device
 def test_compilers_rest_while_a_processor_is_timed(backend: OpenclBackend) -> None:
     if not backend.shares_memory:
         pytest.skip("the device is no processor")
