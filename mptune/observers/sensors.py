@@ -293,10 +293,8 @@ def _readable(readers: Mapping[str, Reader]) -> Mapping[str, Reader]:
     return found
 
 
-#: By the name a backend declares; each takes the device's PCI bus id.
-_SENSORS: Final[Mapping[str, Callable[[str], Sensors]]] = MappingProxyType(
-    {"nvml": Nvml, "amd-smi": AmdSmi, "processor": lambda _: Processor()}
-)
+#: Vendors' libraries by the name that a backend gives; each finds the device by its PCI bus id.
+_LIBRARIES: Final[Mapping[str, type[Nvml | AmdSmi]]] = MappingProxyType({"nvml": Nvml, "amd-smi": AmdSmi})
 
 
 def energy_source(sensors: str, pci_bus_id: str = "") -> EnergySource:
@@ -318,6 +316,14 @@ def clock_readers(sensors: str, pci_bus_id: str = "") -> Mapping[str, Reader]:
 
 
 def _of(sensors: str, pci_bus_id: str, what: str) -> Sensors:
-    if sensors not in _SENSORS:
-        raise ObserverUnavailableError(f"nothing tells the {what} of this backend's devices")
-    return _SENSORS[sensors](pci_bus_id)
+    if sensors == "processor":
+        return Processor()
+    if sensors not in _LIBRARIES:
+        known = ", ".join(["processors", *(f"GPUs through {library.name}" for library in _LIBRARIES.values())])
+        raise ObserverUnavailableError(f"nothing tells the {what} of this device, only of {known}")
+    library = _LIBRARIES[sensors]
+    if not pci_bus_id:
+        raise ObserverUnavailableError(
+            f"the device's driver does not tell its PCI bus id, by which {library.name} would find it"
+        )
+    return library(pci_bus_id)
