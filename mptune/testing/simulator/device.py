@@ -15,8 +15,8 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from mptune.errors import MptuneError
 from mptune.processes import ChildEnded, PythonChild
-from mptune.testing.simulator.compiler import SHARED_BYTES, static_shared_bytes
-from mptune.testing.simulator.process import ARENA, GUARD_BYTES
+from mptune.testing.simulator.compiler import SHARED_BYTES, Gap, shared_gaps, static_shared_bytes
+from mptune.testing.simulator.process import ARENA, GUARD_BYTES, changed, slack
 
 __all__ = ["MADE_UP", "Event", "Failure", "Function", "Limits", "Misuse", "Module", "SimulatedDevice", "Stream"]
 
@@ -39,7 +39,15 @@ class Misuse(AssertionError):
 
 
 class Failure(Exception):
-    """What a real device answers: "out of memory", "illegal address", ..."""
+    """What a real device answers: "out of memory", "illegal address", ...
+
+    Attributes:
+        detail: what a real device would not tell, possibly empty.
+    """
+
+    def __init__(self, answer: str, detail: str = "") -> None:
+        super().__init__(answer)
+        self.detail = detail
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +80,15 @@ class Event:
 
 @dataclass(slots=True, eq=False)
 class Module:
-    """A loaded image, by its number in the device."""
+    """A loaded image, by its number in the device.
+
+    Attributes:
+        gaps: what a thread has beside its shared memory.
+    """
 
     number: int
     image: bytes
+    gaps: Sequence[Gap] = ()
     symbols: dict[str, _Memory] = field(default_factory=dict)
     functions: list[int] = field(default_factory=list)
 
@@ -115,14 +128,31 @@ class _Memory:
     def part(self, address: int, nbytes: int) -> ctypes.Array[ctypes.c_char]:
         """Return some of its bytes in this process."""
         assert self.pages is not None
-        offset = len(self.pages) - _rounded(self.nbytes) + address - self.address
-        return (ctypes.c_char * nbytes).from_buffer(self.pages, offset)
+        return (ctypes.c_char * nbytes).from_buffer(self.pages, self._start + address - self.address)
 
     @property
-    def is_overrun(self) -> bool:
-        """Whether something was written between its end and that of its pages."""
-        slack = _rounded(self.nbytes) - self.nbytes
-        return bool(slack) and self.pages is not None and self.pages[-slack:] != _GARBAGE * slack
+    def _start(self) -> int:
+        """Where it begins in its pages."""
+        assert self.pages is not None
+        return len(self.pages) - _rounded(self.nbytes)
+
+    def surround(self, number: int) -> None:
+        """Write what is beside it in its pages during a launch of this number."""
+        if self.pages is not None:
+            end = self._start + self.nbytes
+            self.pages[: self._start] = slack(0, self._start, number)
+            self.pages[end:] = slack(end, len(self.pages) - end, number)
+
+    def overrun(self, number: int) -> str:
+        """Say what a launch of this number wrote beside it in its pages; empty if nothing was."""
+        if self.pages is None:
+            return ""
+        end = self._start + self.nbytes
+        if found := changed(self.pages[: self._start], slack(0, self._start, number)):
+            return f"up to {self._start - found[0]} bytes before"
+        if found := changed(self.pages[end:], slack(end, len(self.pages) - end, number)):
+            return f"up to {found[1] + 1} bytes past the end of"
+        return ""
 
 
 def _rounded(nbytes: int, unit: int = _ALIGNMENT) -> int:
@@ -143,8 +173,9 @@ class SimulatedDevice:
         self.limits = limits or Limits()
         self.calls: list[tuple[Any, ...]] = []
         self._process: PythonChild | None = None
-        self._fault = ""
+        self._fault: tuple[str, str] | None = None
         self._now_ms = 0.0
+        self._launches = 0
         self._handles: dict[int, Any] = {}
         self._ended: set[int] = set()
         self._numbers = itertools.count(0x1001, 0x10)
@@ -175,8 +206,8 @@ class SimulatedDevice:
                 raise Failure("out of memory")
         finally:
             os.close(file)
-        pages[:] = _GARBAGE * size
         memory = _Memory(self._next + size - _rounded(nbytes), nbytes, pages)
+        pages[:] = _GARBAGE * size
         self._next += size + GUARD_BYTES
         self._memory[memory.address] = memory
         return memory.address
@@ -251,12 +282,13 @@ class SimulatedDevice:
         self._begin("load", len(image))
         try:
             static_shared_bytes(image, "")  # the loader of the system does not look whether there is all of it
-            number = self._ask("load", image)
+            gaps = shared_gaps(image)
+            number = self._ask("load", image, [(gap.start, gap.nbytes) for gap in gaps])
         except MptuneError:
             number = None
         if number is None:
             raise Failure("invalid image")
-        return self._new(Module(number, image))
+        return self._new(Module(number, image, gaps))
 
     def unload(self, module: int) -> None:
         """End a module, its functions and its variables."""
@@ -318,13 +350,45 @@ class SimulatedDevice:
         values, nbytes = self._values(found, arguments)
 
         def run() -> None:
-            if self._ask("launch", found.module.number, found.name, grid, block, shared_bytes, values) < 0:
+            number = self._launches
+            self._launches += 1
+            for memory in self._memory.values():
+                memory.surround(number)
+            what = found.module.number, found.name, grid, block, shared_bytes, values, number
+            took, beside = self._ask("launch", *what)
+            if took < 0:
                 self._fail("launch failure")
-            if any(memory.is_overrun for memory in self._memory.values()):
-                self._fail("illegal address")
+            if overrun := self._overrun(found, values, beside, shared_bytes, number):
+                self._fail("illegal address", f"{found.name} wrote {overrun}")
             self._now_ms += _LAUNCH_MS + nbytes / _BYTES_PER_MS + math.prod(grid) * math.prod(block) / _THREADS_PER_MS
 
         self._enqueue("launch", stream, (found.name, tuple(grid), tuple(block), shared_bytes), run)
+
+    def _overrun(
+        self,
+        function: Function,
+        values: Sequence[bytes],
+        beside: tuple[int, int, int] | None,
+        shared_bytes: int,
+        launch: int,
+    ) -> str:
+        """Say what a launch wrote beside its memory, empty if it did not; ``beside`` is of its shared memory."""
+        given = {
+            int.from_bytes(value, "little"): i
+            for i, (value, code) in enumerate(zip(values, function.codes, strict=True))
+            if code < 0
+        }
+        for memory in self._memory.values():
+            if overrun := memory.overrun(launch):
+                places = [i for at, i in given.items() if memory.address <= at < memory.address + memory.nbytes]
+                name = f"argument {places[0]}" if places else "memory that is no argument of it"
+                return f"{overrun} {name}, {memory.nbytes} bytes at {memory.address:#x}"
+        if beside is None:
+            return ""
+        number, first, last = beside
+        if number < 0:
+            return f"up to {last + 1} bytes past the end of its {shared_bytes} bytes of dynamic shared memory"
+        return function.module.gaps[number].overrun(first, last)
 
     def _values(self, function: Function, arguments: int) -> tuple[list[bytes], int]:
         """Return what a launch passes, as many bytes as each parameter has, and how much memory that leads to."""
@@ -422,7 +486,7 @@ class SimulatedDevice:
         """Take a call down; after a fault none succeeds."""
         self.calls.append(call)
         if self._fault:
-            raise Failure(self._fault)
+            raise Failure(*self._fault)
 
     def _enqueue(self, name: str, stream: int, details: object, work: Callable[[], object]) -> None:
         self._begin(name, stream, details)
@@ -432,12 +496,12 @@ class SimulatedDevice:
         while stream.pending:
             stream.pending.pop(0)()
 
-    def _fail(self, fault: str) -> NoReturn:
+    def _fail(self, fault: str, detail: str = "") -> NoReturn:
         """Have this and every later call fail."""
-        self._fault = fault
+        self._fault = fault, detail
         for stream in self._of_kind(Stream):
             stream.pending.clear()
-        raise Failure(fault)
+        raise Failure(fault, detail)
 
     def _ask(self, *request: Any) -> Any:
         """Return the answer of the device's process."""
