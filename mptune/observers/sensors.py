@@ -107,7 +107,14 @@ class _Library(Sensors):
 
 
 class Nvml(_Library):
-    """NVIDIA's, through the NVIDIA Management Library."""
+    """NVIDIA's, through the NVIDIA Management Library.
+
+    Args:
+        pci_bus_id: of the device, "domain:bus:device.function" in hexadecimal.
+
+    Raises:
+        ObserverUnavailableError: the library or its Python binding is missing, or it does not know the device.
+    """
 
     name = "NVML"
     counter_name = "energy counter"
@@ -137,7 +144,14 @@ class Nvml(_Library):
 
 
 class AmdSmi(_Library):
-    """AMD's, through the AMD System Management Interface."""
+    """AMD's, through the AMD System Management Interface.
+
+    Args:
+        pci_bus_id: of the device, "domain:bus:device.function" in hexadecimal.
+
+    Raises:
+        ObserverUnavailableError: the library or its Python binding is missing, or it does not know the device.
+    """
 
     name = "AMD SMI"
     counter_name = "energy accumulator"
@@ -198,7 +212,11 @@ class Processor(Sensors):
         self._root = root
 
     def energy(self) -> EnergySource:
-        """Return the energy of all packages and their memory together."""
+        """Return the energy of all packages and their memory together.
+
+        Raises:
+            ObserverUnavailableError: the machine shows none, or it may not be read or cannot be.
+        """
         powercap = self._root / "class/powercap"
         folders = [folder for folder in sorted(powercap.glob("*-rapl:*")) if _name(folder).startswith(_COUNTED)]
         if not folders:

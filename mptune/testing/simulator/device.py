@@ -186,12 +186,21 @@ class SimulatedDevice:
     # -- memory --------------------------------------------------------------------------------
 
     def free_bytes(self) -> int:
-        """Return how much memory is left."""
+        """Return how much memory is left.
+
+        Raises:
+            Failure: there was a fault before.
+        """
         self._begin("free_bytes")
         return self.limits.memory_bytes - sum(memory.nbytes for memory in self._memory.values())
 
     def allocate(self, nbytes: int) -> int:
-        """Return the address of memory full of garbage."""
+        """Return the address of memory full of garbage.
+
+        Raises:
+            Misuse: fewer than one byte were asked for.
+            Failure: there is not as much, or there was a fault before.
+        """
         self._begin("allocate", nbytes)
         if nbytes < 1:
             raise Misuse(f"{nbytes} bytes were asked for")
@@ -213,7 +222,12 @@ class SimulatedDevice:
         return memory.address
 
     def free(self, address: int) -> None:
-        """Give memory back, after all that was asked for before."""
+        """Give memory back, after all that was asked for before.
+
+        Raises:
+            Misuse: it is no allocation.
+            Failure: there was a fault before, or what was asked for before ends in one.
+        """
         self._begin("free", address)
         self.drain()
         if address not in self._memory:
@@ -224,13 +238,23 @@ class SimulatedDevice:
         self._ask("unmap", memory.address // mmap.PAGESIZE * mmap.PAGESIZE, len(memory.pages))
 
     def copy_in(self, target: int, source: int, nbytes: int, stream: int) -> None:
-        """Copy from the host, when somebody waits for it."""
+        """Copy from the host, when somebody waits for it.
+
+        Raises:
+            Misuse: not all bytes are in one allocation, or the source is on the device.
+            Failure: there was a fault before.
+        """
         memory = self._inside(target, nbytes, "a copy")
         self._refuse_device(source, "copies from the host")
         self._enqueue("copy_in", stream, nbytes, lambda: self._write(memory, target, ctypes.string_at(source, nbytes)))
 
     def copy_out(self, target: int, source: int, nbytes: int, stream: int) -> None:
-        """Copy to the host, when somebody waits for it."""
+        """Copy to the host, when somebody waits for it.
+
+        Raises:
+            Misuse: not all bytes are in one allocation, or the target is on the device.
+            Failure: there was a fault before.
+        """
         memory = self._inside(source, nbytes, "a copy")
         self._refuse_device(target, "copies to the host")
         self._enqueue(
@@ -238,14 +262,24 @@ class SimulatedDevice:
         )
 
     def copy(self, target: int, source: int, nbytes: int, stream: int) -> None:
-        """Copy within the device."""
+        """Copy within the device.
+
+        Raises:
+            Misuse: not all bytes are in one allocation, or source and target overlap.
+            Failure: there was a fault before.
+        """
         to, of = self._inside(target, nbytes, "a copy"), self._inside(source, nbytes, "a copy")
         if abs(target - source) < nbytes:
             raise Misuse(f"a copy of {nbytes} bytes from {source:#x} to {target:#x}, which overlap")
         self._enqueue("copy", stream, nbytes, lambda: self._write(to, target, self._read(of, source, nbytes)))
 
     def fill(self, target: int, byte: int, nbytes: int, stream: int) -> None:
-        """Set bytes to one value."""
+        """Set bytes to one value.
+
+        Raises:
+            Misuse: not all bytes are in one allocation, or the value is none of a byte.
+            Failure: there was a fault before.
+        """
         memory = self._inside(target, nbytes, "a fill")
         if not 0 <= byte < 256:
             raise Misuse(f"{byte} is no value of a byte")
@@ -267,7 +301,12 @@ class SimulatedDevice:
         raise Misuse(f"{here:#x} is no memory of the device")
 
     def view(self, address: int, nbytes: int, stream: Stream) -> ctypes.Array[ctypes.c_char]:
-        """Return memory as what computes on a stream finds it: after all that was asked of that stream."""
+        """Return memory as what computes on a stream finds it: after all that was asked of that stream.
+
+        Raises:
+            Misuse: it is no memory of the device, or another stream has yet to write.
+            Failure: there was a fault before, or what was asked for before ends in one.
+        """
         memory = self._inside(address, nbytes, "an array")
         for other in self._of_kind(Stream):
             if other.pending and other is not stream:
@@ -278,7 +317,11 @@ class SimulatedDevice:
     # -- modules -------------------------------------------------------------------------------
 
     def load(self, image: bytes) -> int:
-        """Return a new module."""
+        """Return a new module.
+
+        Raises:
+            Failure: the image is none, or there was a fault before.
+        """
         self._begin("load", len(image))
         try:
             static_shared_bytes(image, "")  # the loader of the system does not look whether there is all of it
@@ -291,7 +334,12 @@ class SimulatedDevice:
         return self._new(Module(number, image, gaps))
 
     def unload(self, module: int) -> None:
-        """End a module, its functions and its variables."""
+        """End a module, its functions and its variables.
+
+        Raises:
+            Misuse: it is no module, or none any more.
+            Failure: there was a fault before, or what was asked for before ends in one.
+        """
         self._begin("unload", module)
         self.drain()
         for handle in self.get(module, Module).functions:
@@ -299,7 +347,12 @@ class SimulatedDevice:
         self._end(module)
 
     def function(self, module: int, name: str) -> int:
-        """Return a new handle of a function."""
+        """Return a new handle of a function.
+
+        Raises:
+            Misuse: it is no module, or none any more.
+            Failure: it has no such function, or there was a fault before.
+        """
         self._begin("function", module, name)
         found = self.get(module, Module)
         described = self._ask("describe", found.number, name)
@@ -314,7 +367,12 @@ class SimulatedDevice:
         return handle
 
     def symbol(self, module: int, name: str) -> int:
-        """Return the address of a module's variable."""
+        """Return the address of a module's variable.
+
+        Raises:
+            Misuse: it is no module, or none any more.
+            Failure: it has no such variable, or there was a fault before.
+        """
         self._begin("symbol", module, name)
         found = self.get(module, Module)
         if name not in found.symbols:
@@ -325,12 +383,22 @@ class SimulatedDevice:
         return found.symbols[name].address
 
     def max_threads(self, function: int) -> int:
-        """Return the threads of the largest block of a function."""
+        """Return the threads of the largest block of a function.
+
+        Raises:
+            Misuse: it is no function, or none any more.
+            Failure: there was a fault before.
+        """
         self._begin("max_threads", function)
         return self.get(function, Function).threads
 
     def allow_shared(self, function: int, nbytes: int) -> None:
-        """Let a function have more dynamic shared memory than others."""
+        """Let a function have more dynamic shared memory than others.
+
+        Raises:
+            Misuse: it is no function, or none any more.
+            Failure: no function can have as much, or there was a fault before.
+        """
         self._begin("allow_shared", function, nbytes)
         found = self.get(function, Function)
         if not 0 <= nbytes <= self.limits.most_shared_bytes - found.static_bytes:
@@ -340,7 +408,12 @@ class SimulatedDevice:
     def launch(
         self, function: int, grid: Sequence[int], block: Sequence[int], shared_bytes: int, stream: int, arguments: int
     ) -> None:
-        """Run a grid, when somebody waits for it; ``arguments`` is the address of an array of pointers to values."""
+        """Run a grid, when somebody waits for it; ``arguments`` is the address of an array of pointers to values.
+
+        Raises:
+            Misuse: it is no function or none any more, or the arguments are not the kernel's.
+            Failure: the shape is above a limit, or there was a fault before.
+        """
         limits, found = self.limits, self.get(function, Function)
         fits = all(1 <= e <= most for e, most in zip((*grid, *block), (*limits.grid, *limits.block), strict=True))
         fits = fits and math.prod(block) <= found.threads
@@ -413,23 +486,41 @@ class SimulatedDevice:
     # -- streams and events --------------------------------------------------------------------
 
     def new(self, thing: Stream | Event) -> int:
-        """Return the handle of a new stream or event."""
+        """Return the handle of a new stream or event.
+
+        Raises:
+            Failure: there was a fault before.
+        """
         self._begin("new", type(thing).__name__)
         return self._new(thing)
 
     def synchronize(self, stream: int) -> None:
-        """Do all that was asked of a stream."""
+        """Do all that was asked of a stream.
+
+        Raises:
+            Misuse: it is no stream, or none any more.
+            Failure: there was a fault before, or what was asked for before ends in one.
+        """
         self._begin("synchronize", stream)
         self._drain(self.get(stream, Stream))
 
     def drain(self) -> None:
-        """Do all that was asked for."""
+        """Do all that was asked for.
+
+        Raises:
+            Failure: there was a fault before, or what was asked for before ends in one.
+        """
         self._begin("drain")
         for stream in list(self._of_kind(Stream)):
             self._drain(stream)
 
     def record(self, event: int, stream: int) -> None:
-        """Have an event take down when its stream comes by."""
+        """Have an event take down when its stream comes by.
+
+        Raises:
+            Misuse: one of them is no such thing, or none any more.
+            Failure: there was a fault before.
+        """
         found = self.get(event, Event)
         found.stream, found.at_ms = self.get(stream, Stream), None
 
@@ -439,7 +530,12 @@ class SimulatedDevice:
         self._enqueue("record", stream, event, take_down)
 
     def wait(self, event: int) -> None:
-        """Wait for an event."""
+        """Wait for an event.
+
+        Raises:
+            Misuse: it is no event, none any more, or one that was not recorded.
+            Failure: there was a fault before, or what was asked for before ends in one.
+        """
         self._begin("wait", event)
         found = self.get(event, Event)
         if found.stream is None:
@@ -447,7 +543,12 @@ class SimulatedDevice:
         self._drain(found.stream)
 
     def elapsed_ms(self, start: int, end: int) -> float:
-        """Return how long it was from an event to another."""
+        """Return how long it was from an event to another.
+
+        Raises:
+            Misuse: one of them is no event, none any more, or has not come by, or the second came by first.
+            Failure: there was a fault before.
+        """
         self._begin("elapsed", start, end)
         began_ms, ended_ms = (self.get(event, Event).at_ms for event in (start, end))
         if began_ms is None or ended_ms is None or ended_ms < began_ms:
