@@ -274,11 +274,11 @@ def test_a_kernel_that_leaves_its_memory_ends_all(backend, function, n):
 WRITES = """
 extern "C" __global__ void wild(float* y, const int at, const int kind) {
     __shared__ float tile[64];
-    alignas(16) __shared__ double sums[8]; __shared__ bool is_last;
+    alignas(16) __shared__ double sums[8]; __shared__ bool is_last[3];
     SHARED_DYNAMIC(float, dynamic);
     tile[threadIdx.x] = threadIdx.x;
     sums[threadIdx.x % 8] = at;
-    is_last = kind > 8;
+    is_last[threadIdx.x % 3] = kind > 8;
     __syncthreads();
     if (threadIdx.x == 0) {
         if (kind == 0) y[at] = 1;
@@ -289,10 +289,10 @@ extern "C" __global__ void wild(float* y, const int at, const int kind) {
         if (kind == 5) y[0] = tile[at];
         if (kind == 7) y[at] += 1;
         if (kind == 8) reinterpret_cast<double*>(y)[at] += 1;
-        if (kind == 6) (&is_last)[at] = true;
+        if (kind == 6) is_last[at] = true;
     }
     __syncthreads();
-    if (kind > 8) y[threadIdx.x % 8] = tile[threadIdx.x] + sums[threadIdx.x % 8] + is_last;
+    if (kind > 8) y[threadIdx.x % 8] = tile[threadIdx.x] + sums[threadIdx.x % 8] + is_last[threadIdx.x % 3];
 }
 """
 
@@ -332,7 +332,7 @@ class TestWritesBeside:
             (1, -1, "4 bytes before the shared variable tile"),
             (2, 8 + 100, "808 bytes past the end of the shared variable sums"),
             (2, -100, "800 bytes before the shared variable sums"),
-            (6, 1, "1 bytes past the end of the shared variable is_last"),
+            (6, 3, "1 bytes past the end of the shared variable is_last"),
             (3, 64, "4 bytes past the end of its 256 bytes of dynamic shared memory"),
             (3, 64 + 900, "3604 bytes past the end of its 256 bytes of dynamic shared memory"),
         ],
@@ -372,7 +372,7 @@ class TestWritesBeside:
             assert launch(9, 2)[:8].tolist() == [56 + i + 3 for i in range(8)]
 
     def test_gaps_are_not_counted_as_shared_memory(self, wild):
-        assert static_shared_bytes(wild, "wild") == 64 * 4 + 8 * 8 + 1
+        assert static_shared_bytes(wild, "wild") == 64 * 4 + 8 * 8 + 3
 
 
 class TestSignatures:
