@@ -25,6 +25,14 @@ def leading(values: Doubles, bits: int, axis: int | None = None) -> Doubles:
     """Return values rounded to multiples of ``2**-bits`` of a power of two above the largest along an axis, or of all.
 
     What that leaves, ``values - leading(values, bits)``, is exact.
+
+    Args:
+        values: of any shape.
+        bits: how many, from 1 to 52.
+        axis: along which the largest is looked for.
+
+    Returns:
+        An array of the shape of ``values``.
     """
     _, exponent = np.frexp(np.abs(values).max(axis=axis, keepdims=True, initial=0.0))
     # The last digit of such a sum has that weight.
@@ -38,6 +46,16 @@ def product(first: Doubles, second: Doubles) -> tuple[Doubles, Doubles]:
     """Return two matrices whose sum is ``first @ second`` with twenty bits more than it has in fp64.
 
     The first of them is the product as fp64 has it, but for its last digits; the second is what it lacks.
+
+    Args:
+        first: a matrix, ``(m, k)``.
+        second: a matrix, ``(k, n)``.
+
+    Returns:
+        Both matrices, ``(m, n)``.
+
+    Raises:
+        ValueError: the matrices do not fit.
     """
     bits = (_DIGITS - (first.shape[1] - 1).bit_length()) // 2
     lead = leading(second, bits, axis=0)

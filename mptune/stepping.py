@@ -317,7 +317,12 @@ class Stepper:
         self.captured.append(Captured(launched, before, after))
 
     def copy(self, source: str, target: str, memory: Mapping[str, Buffer]) -> None:
-        """Copy a buffer to another of as many elements, converted where their types differ."""
+        """Copy a buffer to another of as many elements, converted where their types differ.
+
+        Raises:
+            KernelError: they have different sizes, or different types of which one is of integers.
+            LaunchError: the device cannot copy.
+        """
         one, other = self._types[source], self._types[target]
         elements = math.prod(self._shapes[source])
         if elements != math.prod(self._shapes[target]):
@@ -343,7 +348,18 @@ class Stepper:
         return array if self._types[name] is None else array.astype(self._exact, copy=False)
 
     def write(self, name: str, values: Any, buffer: Buffer) -> None:
-        """Write values to a buffer, rounded to its type; one number fills it."""
+        """Write values to a buffer, rounded to its type; one number fills it.
+
+        Args:
+            name: of the buffer.
+            values: of its shape, or of one that broadcasts to it.
+            buffer: its memory.
+
+        Raises:
+            KernelError: they are no real numbers.
+            ValueError: they do not broadcast to the buffer's shape.
+            LaunchError: the device cannot copy.
+        """
         array = np.asarray(values)
         if array.dtype.kind not in "biuf" and (array.dtype.kind != "O" or any(v is None for v in array.flat)):
             kind = "None" if values is None else f"values of type {array.dtype}"

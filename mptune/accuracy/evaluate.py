@@ -229,7 +229,12 @@ def _check_names(outputs: Mapping[str, Any], references: Mapping[str, Any]) -> N
 
 
 def by_name(outputs: Collection[str], metrics: Metrics) -> dict[str, Metric]:
-    """Return all metrics by the names of their errors: the outputs' first, then the further ones."""
+    """Return all metrics by the names of their errors: the outputs' first, then the further ones.
+
+    Raises:
+        MetricError: a list of metrics is empty, or a metric has the name of an output.
+        UnknownNameError: there is no metric of a name.
+    """
     if not isinstance(metrics, Mapping):
         first, *others = _listed(metrics)
         further = {resolve(metric).key: metric for metric in others}

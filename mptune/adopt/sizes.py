@@ -86,6 +86,9 @@ def find_sizes(
         captured: its own run.
         scratch: a folder for the records of runs, made if need be.
         needed_only: whether launches are left out that the answer does not need.
+
+    Raises:
+        ProgramError: what the program did in its own run cannot be replayed.
     """
     from mptune.adopt.capture import capture
     from mptune.adopt.finding import find

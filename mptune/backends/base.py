@@ -66,7 +66,9 @@ class DeviceInfo:
         limits: known limits by name (``max_threads_per_block``, ``max_shared_bytes``, ``warp_size``,
             ``cache_bytes``: of the last level, ``own_cache_bytes``: of the cores' own, all together, ...).
         versions: library and compiler versions by name.
-        pci_bus_id: where it sits, as "domain:bus:device.function" in hexadecimal; empty for the processor.
+        pci_bus_id: where it sits, as "domain:bus:device.function" in hexadecimal; empty for a processor, and where the
+            driver does not tell.
+        sensors: what tells its energy and clocks: "nvml", "amd-smi", "processor"; empty if nothing does.
     """
 
     backend: str
@@ -76,6 +78,7 @@ class DeviceInfo:
     limits: Mapping[str, int] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     pci_bus_id: str = ""
+    sensors: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,8 +367,6 @@ class Backend(ABC):
     tells_resources: ClassVar[bool] = False
     #: An architecture that every compiler of the family knows, for where there is no device; empty if it needs none.
     common_architecture: ClassVar[str] = ""
-    #: What tells energy and clocks of its devices: "nvml", "amd-smi", "processor"; empty if nothing does.
-    sensors: ClassVar[str] = ""
 
     compiler: Compiler
     device: Device

@@ -69,7 +69,6 @@ class CudaBackend(GpuBackend):
     """An NVIDIA GPU."""
 
     name: ClassVar[str] = "cuda"
-    sensors: ClassVar[str] = "nvml"
     architecture_flag: ClassVar[str] = "--gpu-architecture="
     common_architecture: ClassVar[str] = "sm_80"
     flags: ClassVar[tuple[str, ...]] = ("--std=c++17",)
@@ -164,6 +163,7 @@ class _CupyDriver:
             },
             versions=versions,
             pci_bus_id=f"{properties['pciDomainID']:04x}:{properties['pciBusID']:02x}:{properties['pciDeviceID']:02x}.0",
+            sensors="nvml",
         )
 
     def allocate(self, nbytes: int) -> int:

@@ -77,7 +77,6 @@ class HipBackend(GpuBackend):
     """An AMD GPU."""
 
     name: ClassVar[str] = "hip"
-    sensors: ClassVar[str] = "amd-smi"
     architecture_flag: ClassVar[str] = "--offload-arch="
     common_architecture: ClassVar[str] = "gfx90a"
     flags: ClassVar[tuple[str, ...]] = ("-std=c++17", "-O3")
@@ -162,6 +161,7 @@ class _HipPythonDriver:
             },
             versions={"hip": str(version)},
             pci_bus_id=f"{properties.pciDomainID:04x}:{properties.pciBusID:02x}:{properties.pciDeviceID:02x}.0",
+            sensors="amd-smi",
         )
 
     def _properties(self) -> Any:

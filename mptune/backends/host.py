@@ -242,6 +242,7 @@ class HostDevice(Device):
                 "cache_bytes": last_level_cache_bytes(),
                 "own_cache_bytes": usable_cores() * second_level_cache_bytes(),
             },
+            sensors="processor",
         )
 
     def load(self, binary: Binary) -> HostFunction:
@@ -272,7 +273,6 @@ class HostBackend(Backend):
     """
 
     name: ClassVar[str] = "host"
-    sensors: ClassVar[str] = "processor"
 
     @property
     def shares_memory(self) -> bool:

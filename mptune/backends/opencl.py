@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from mptune.backends.base import (
@@ -77,6 +78,10 @@ _RELAXED: Final = "-DMPTUNE_RELAXED=1"
 _INTEL: Final = ("intel-opencl-rt", "libintelocl.so")
 #: Where the system's drivers are named.
 _SYSTEM_DRIVERS: Final = Path("/etc/OpenCL/vendors")
+#: What vendors call themselves and their devices whose energy something tells.
+_SENSORS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {"nvml": ("NVIDIA",), "amd-smi": ("ADVANCED MICRO DEVICES", "AMD", "RADEON")}
+)
 #: Kernels are written for blocks as large as CUDA's, whatever a device takes.
 _MOST_THREADS: Final = 1024
 #: Indices have 32 bits.
@@ -369,6 +374,38 @@ def _is_processor(device: Any) -> bool:
     return bool(device.type & _pyopencl().device_type.CPU)
 
 
+def _sensors(device: Any) -> str:
+    """Return what tells a device's energy and clocks; empty where nothing does that is known here."""
+    if _is_processor(device):
+        return "processor"
+    vendor = f"{device.vendor} {device.name}".upper()
+    return next((sensors for sensors, marks in _SENSORS.items() if any(mark in vendor for mark in marks)), "")
+
+
+def _pci_bus_id(device: Any) -> str:
+    """Return where a GPU sits, as "domain:bus:device.function"; empty where its driver does not tell.
+
+    By the queries of NVIDIA's driver and of AMD's: PyOpenCL cannot ask by that of cl_khr_pci_bus_info.
+    """
+    if _is_processor(device):
+        return ""
+    cl, extensions = _pyopencl(), device.extensions.split()
+    # Drivers before these queries, and others that only take the extension's name, answer with an error.
+    with contextlib.suppress(cl.Error):
+        if "cl_nv_device_attribute_query" in extensions:
+            domain = 0
+            with contextlib.suppress(cl.Error, AttributeError):  # older ones do not know it
+                domain = int(device.pci_domain_id_nv)
+            slot = int(device.pci_slot_id_nv)  # the function in its last three bits
+            return f"{domain:04x}:{int(device.pci_bus_id_nv):02x}:{slot >> 3:02x}.{slot & 7:x}"
+        if "cl_amd_device_attribute_query" in extensions:
+            found = device.topology_amd
+            # Its bytes are signed, and it has no domain.
+            bus, place, function = (int(byte) & 0xFF for byte in (found.bus, found.device, found.function))
+            return f"0000:{bus:02x}:{place:02x}.{function:x}"
+    return ""
+
+
 def _code(cl: Any, error: Any) -> str:
     """Return the name of OpenCL's status of an error."""
     return str(cl.status_code.to_string(error.code, "status %d"))
@@ -652,6 +689,8 @@ class OpenclDevice(Device):
                 "driver": str(device.driver_version).strip(),
                 "pyopencl": str(_pyopencl().VERSION_TEXT),
             },
+            pci_bus_id=_pci_bus_id(device),
+            sensors=_sensors(device),
         )
 
     def load(self, binary: Binary) -> OpenclFunction:

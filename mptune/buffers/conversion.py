@@ -42,7 +42,7 @@ _SUBNORMAL_SHARE: Final = 1e-3
 
 
 def pieces(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    """Yield one-dimensional views that together cover a C-contiguous array."""
+    """Yield one-dimensional views, ``(PIECE,)`` or fewer, that together cover a C-contiguous array of any shape."""
     flat = array.reshape(-1)
     for start in range(0, flat.size, PIECE):
         yield flat[start : start + PIECE]
@@ -89,7 +89,7 @@ class Loss:
 
 
 def convert(values: NDArray[np.float64], precision: Precision) -> tuple[NDArray[Any], Loss]:
-    """Return a C-contiguous array in a precision, each value rounded to nearest, and what was lost.
+    """Return a C-contiguous array in a precision, of the same shape, each value rounded to nearest, and what was lost.
 
     It is not copied if it has that type already. What is wider than fp64 loses nothing.
     """
@@ -120,7 +120,10 @@ def _fill(target: NDArray[Any], source: NDArray[np.float64], precision: Precisio
 
 
 def round_to(values: NDArray[np.float64], precision: Precision) -> NDArray[Any]:
-    """Return fp64 values rounded once, to nearest with ties to even; overflow gives infinity (NaN in E4M3)."""
+    """Return fp64 values of any shape rounded once, to nearest with ties to even.
+
+    Overflow gives infinity (NaN in E4M3).
+    """
     if precision.is_traced:
         return round_to(values, PRECISIONS[precision.name]).astype(np.float64)
     with np.errstate(all="ignore"):
@@ -151,7 +154,7 @@ def _shortened(values: NDArray[np.float64], precision: Precision) -> NDArray[np.
 
 
 def poisoned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return an array of the type's poison pattern: a NaN with a payload, or bytes 0xA5 for integers.
+    """Return an array of a shape of the type's poison pattern: a NaN with a payload, or bytes 0xA5 for integers.
 
     In a type wider than fp64 it is what becomes that of fp64 when it is rounded.
     """
@@ -161,7 +164,7 @@ def poisoned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def still_poisoned(piece: NDArray[Any]) -> NDArray[np.intp]:
-    """Return the indices, in a one-dimensional array, of the elements that hold the poison pattern."""
+    """Return the indices ``(n_found,)``, in an array ``(n,)``, of the elements that hold the poison pattern."""
     pattern = poison_pattern(piece.dtype)
     return np.flatnonzero(piece.view(pattern.dtype) == pattern)
 

@@ -164,7 +164,12 @@ def emit_dispatch(
 def single_kernel_of(
     wisdom: Wisdom, kernel: Tunable | str | Path | None = None, metric: str | None = None
 ) -> tuple[Kernel, list[KernelWisdom]]:
-    """Return the kernel that is meant, as of :func:`kernel_of`; an application is refused, if need be undefined."""
+    """Return the kernel that is meant, as of :func:`kernel_of`; an application is refused, if need be undefined.
+
+    Raises:
+        WisdomError: it is of another kernel, or of several kernels, metrics, or flags on one device.
+        KernelError: the definition is not found, or it is of an application.
+    """
     meant = {each.kernel: each.is_of_application for each in wisdom.kernels if kernel in (None, each.kernel)}
     found = None
     if len(meant) > 1 or not any(meant.values()):

@@ -263,7 +263,7 @@ class Bench:
             backend.name,
             device.architecture,
             device.pci_bus_id,
-            backend.sensors,
+            device.sensors,
             backend.tells_resources,
         )
         self._observation = Observation(observers, target)

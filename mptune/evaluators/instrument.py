@@ -239,7 +239,19 @@ class Instrument:
         return {name: math.inf if math.isnan(error) else error for name, error in worst.items()}
 
     def outputs(self, signature: Mapping[str, Value], draw: int = 0) -> dict[str, NDArray[Any]]:
-        """Return the outputs of a signature on one of the draws, in fp64; as :meth:`errors` otherwise."""
+        """Return the outputs of a signature on one of the draws by name, in fp64, in their shapes.
+
+        Args:
+            signature: as :meth:`errors` takes it.
+            draw: number of the draw.
+
+        Raises:
+            KernelError: a value is none of its parameter's, or the application cannot be run so.
+            ConstraintError: its kernels do not have these types together, or one is compound, which none can be
+                chosen to be when it runs.
+            CompileError: the template does not compile with types that are chosen when it runs.
+            LaunchError: a launch failed.
+        """
         for parameter in _of_kind(self.tunable, PrecisionParameter):
             asked = precision(str(signature.get(parameter.name, "fp64"))).name
             if asked in COMPOUND:

@@ -24,8 +24,8 @@ class Target:
     sizes: Sizes  #: its problem sizes
     backend: str  #: name of the backend
     architecture: str = ""  #: of the device
-    pci_bus_id: str = ""  #: of the device; empty for the processor
-    sensors: str = ""  #: what tells energy and clocks of the device, as the backend declares it
+    pci_bus_id: str = ""  #: of the device; empty for the processor, and where its driver does not tell
+    sensors: str = ""  #: what tells energy and clocks of the device, as the backend describes it
     tells_resources: bool = False  #: whether binaries tell what a function takes of a multiprocessor
 
 

@@ -107,7 +107,14 @@ class _Library(Sensors):
 
 
 class Nvml(_Library):
-    """NVIDIA's, through the NVIDIA Management Library."""
+    """NVIDIA's, through the NVIDIA Management Library.
+
+    Args:
+        pci_bus_id: of the device, "domain:bus:device.function" in hexadecimal.
+
+    Raises:
+        ObserverUnavailableError: the library or its Python binding is missing, or it does not know the device.
+    """
 
     name = "NVML"
     counter_name = "energy counter"
@@ -137,7 +144,14 @@ class Nvml(_Library):
 
 
 class AmdSmi(_Library):
-    """AMD's, through the AMD System Management Interface."""
+    """AMD's, through the AMD System Management Interface.
+
+    Args:
+        pci_bus_id: of the device, "domain:bus:device.function" in hexadecimal.
+
+    Raises:
+        ObserverUnavailableError: the library or its Python binding is missing, or it does not know the device.
+    """
 
     name = "AMD SMI"
     counter_name = "energy accumulator"
@@ -198,7 +212,11 @@ class Processor(Sensors):
         self._root = root
 
     def energy(self) -> EnergySource:
-        """Return the energy of all packages and their memory together."""
+        """Return the energy of all packages and their memory together.
+
+        Raises:
+            ObserverUnavailableError: the machine shows none, or it may not be read or cannot be.
+        """
         powercap = self._root / "class/powercap"
         folders = [folder for folder in sorted(powercap.glob("*-rapl:*")) if _name(folder).startswith(_COUNTED)]
         if not folders:
@@ -293,10 +311,8 @@ def _readable(readers: Mapping[str, Reader]) -> Mapping[str, Reader]:
     return found
 
 
-#: By the name a backend declares; each takes the device's PCI bus id.
-_SENSORS: Final[Mapping[str, Callable[[str], Sensors]]] = MappingProxyType(
-    {"nvml": Nvml, "amd-smi": AmdSmi, "processor": lambda _: Processor()}
-)
+#: Vendors' libraries by the name that a backend gives; each finds the device by its PCI bus id.
+_LIBRARIES: Final[Mapping[str, type[Nvml | AmdSmi]]] = MappingProxyType({"nvml": Nvml, "amd-smi": AmdSmi})
 
 
 def energy_source(sensors: str, pci_bus_id: str = "") -> EnergySource:
@@ -318,6 +334,14 @@ def clock_readers(sensors: str, pci_bus_id: str = "") -> Mapping[str, Reader]:
 
 
 def _of(sensors: str, pci_bus_id: str, what: str) -> Sensors:
-    if sensors not in _SENSORS:
-        raise ObserverUnavailableError(f"nothing tells the {what} of this backend's devices")
-    return _SENSORS[sensors](pci_bus_id)
+    if sensors == "processor":
+        return Processor()
+    if sensors not in _LIBRARIES:
+        known = ", ".join(["processors", *(f"GPUs through {library.name}" for library in _LIBRARIES.values())])
+        raise ObserverUnavailableError(f"nothing tells the {what} of this device, only of {known}")
+    library = _LIBRARIES[sensors]
+    if not pci_bus_id:
+        raise ObserverUnavailableError(
+            f"the device's driver does not tell its PCI bus id, by which {library.name} would find it"
+        )
+    return library(pci_bus_id)

@@ -116,7 +116,12 @@ def _answers(
 
 
 def image_of(picture: Callable[..., Any], *given: Any) -> NDArray[np.uint8]:
-    """Return a picture as an image ``(height, width, 4)``, as matplotlib makes and draws it by itself."""
+    """Return a picture as an image ``(height, width, 4)``, as matplotlib makes and draws it by itself.
+
+    Raises:
+        TypeError: what the picture returns is no figure.
+        Exception: whatever the picture raises.
+    """
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -9,13 +9,15 @@ from typing import Final
 
 from mptune.errors import MptuneError
 
-__all__ = ["STT_OBJECT", "STT_TLS", "Section", "Symbol", "notes", "sections", "symbols"]
+__all__ = ["SHT_NOBITS", "STT_OBJECT", "STT_TLS", "Section", "Symbol", "notes", "sections", "symbols"]
 
 _BITS_64, _LITTLE_ENDIAN = 2, 1
 _SHN_UNDEF: Final = 0
 #: Kinds of symbols: a variable, and one that every thread has for itself.
 STT_OBJECT, STT_TLS = 1, 6
-_SHT_SYMTAB, _SHT_NOTE, _SHT_NOBITS = 2, 7, 8
+_SHT_SYMTAB, _SHT_NOTE = 2, 7
+#: The kind of a section that has no content in the file.
+SHT_NOBITS: Final = 8
 _HEADER: Final = struct.Struct("<16xHHIQQQIHHHHHH")
 _SECTION: Final = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL: Final = struct.Struct("<IBBHQQ")
@@ -41,6 +43,8 @@ class Symbol:
     is_defined: bool  #: whether it is defined in this file
     kind: int  #: its type
     size: int  #: bytes of a variable or a function
+    value: int = 0  #: where it is; of one that every thread has for itself, among what the thread has
+    section: int = 0  #: number of the section it is in
 
 
 def sections(image: bytes) -> list[Section]:
@@ -55,7 +59,7 @@ def sections(image: bytes) -> list[Section]:
     start, entry_size, count, names_at = fields[5], fields[10], fields[11], fields[12]
     try:
         headers = [_SECTION.unpack_from(image, start + i * entry_size) for i in range(count)]
-        contents = [b"" if kind == _SHT_NOBITS else _cut(image, at, size) for _, kind, _, _, at, size, *_ in headers]
+        contents = [b"" if kind == SHT_NOBITS else _cut(image, at, size) for _, kind, _, _, at, size, *_ in headers]
         names = contents[names_at] if contents else b""
         return [
             Section(_text(names, header[0]), header[1], header[5], content, header[6])
@@ -77,8 +81,8 @@ def symbols(found: list[Section]) -> list[Symbol]:
             return []
         names = found[table.link].data
         return [
-            Symbol(_text(names, name), section != _SHN_UNDEF, info % 16, size)
-            for name, info, _, section, _, size in _SYMBOL.iter_unpack(table.data)
+            Symbol(_text(names, name), section != _SHN_UNDEF, info % 16, size, value, section)
+            for name, info, _, section, value, size in _SYMBOL.iter_unpack(table.data)
         ]
     except (struct.error, IndexError) as error:
         raise MptuneError(f"the compiled binary has a damaged symbol table: {error}") from error

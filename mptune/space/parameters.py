@@ -240,7 +240,12 @@ class OrdinalParameter(Parameter):
 
 @dataclass(frozen=True, slots=True, init=False)
 class IntegerParameter(Parameter):
-    """Every ``step``-th integer from ``low`` to ``high``, both included if the step allows."""
+    """Every ``step``-th integer from ``low`` to ``high``, both included if the step allows.
+
+    Raises:
+        MptuneError: the name is not an identifier, a limit or the step is no integer, there are none or too many
+            values, or a log scale is asked of numbers that are not positive.
+    """
 
     kind: ClassVar[str] = "integer"
 
@@ -255,7 +260,12 @@ class IntegerParameter(Parameter):
 
 @dataclass(frozen=True, slots=True, init=False)
 class RealParameter(Parameter):
-    """``steps`` numbers from ``low`` to ``high``, both included, evenly spaced (in the logarithm with ``log``)."""
+    """``steps`` numbers from ``low`` to ``high``, both included, evenly spaced (in the logarithm with ``log``).
+
+    Raises:
+        MptuneError: the name is not an identifier, a limit is no number or the limits are in the wrong order, there are
+            fewer than two or too many steps, or a log scale is asked of numbers that are not positive.
+    """
 
     kind: ClassVar[str] = "real"
 
@@ -313,7 +323,11 @@ class BooleanParameter(Parameter):
 
 @dataclass(frozen=True, slots=True, init=False)
 class PermutationParameter(Parameter):
-    """All orders of 0, ..., n - 1, as tuples; n is at most 8."""
+    """All orders of 0, ..., n - 1, as tuples; n is at most 8.
+
+    Raises:
+        MptuneError: the name is not an identifier, or n is no integer from 1 to 8.
+    """
 
     kind: ClassVar[str] = "permutation"
     is_ordered: ClassVar[bool] = False
@@ -345,6 +359,10 @@ class PrecisionParameter(Parameter):
         on_request: further ones, which it chooses from only if it is restricted to them (``-p``): some or all of
             :data:`mptune.COMPOUND`, for a parameter whose template sums in ``local<T>`` and multiplies in
             ``mp::factor<T>``.
+
+    Raises:
+        MptuneError: the name is not an identifier, there are no values, one is no precision or there twice, or one that
+            is not on request is compound.
     """
 
     kind: ClassVar[str] = "precision"

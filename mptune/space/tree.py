@@ -254,7 +254,12 @@ class Edges:
 
 
 def reduce(grown: Sequence[Edges], positions: tuple[int, ...], ordered: tuple[bool, ...]) -> Tree:
-    """Count leaves, drop what leads nowhere and store equal subtrees once."""
+    """Count leaves, drop what leads nowhere and store equal subtrees once.
+
+    Raises:
+        EmptySpaceError: nothing leads to a leaf.
+        ConstraintError: there are more leaves than can be counted.
+    """
     levels: list[Level] = []
     leaves, renumbered = np.ones(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
     for edges in reversed(grown):

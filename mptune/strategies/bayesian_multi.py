@@ -61,7 +61,12 @@ _SAMPLE_AGE: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class BayesianMultiOptions(Options):
-    """Hyperparameters; the defaults are those of Willemsen 2021, Table I and Sec. IV-A, where it has them."""
+    """Hyperparameters; the defaults are those of Willemsen 2021, Table I and Sec. IV-A, where it has them.
+
+    Raises:
+        UnknownNameError: a value is not among the choices, or an acquisition function is not known.
+        MptuneError: a number is out of range or not finite, or an acquisition function is named twice.
+    """
 
     strategy: ClassVar[str] = "bayesian-multi"
     method: str = option(

@@ -72,6 +72,9 @@ class TuneSettings:
         compiler_flag_sets: further flags, each set one text; of several the best is searched for.
         flush_cache: whether caches are emptied between timed launches, "on", "off" or "auto": on a GPU, where it shows.
         limits: wall-clock limits of one trial.
+
+    Raises:
+        MptuneError: a number is out of its range, or options exclude each other; says which and what was expected.
     """
 
     backend: str = "auto"

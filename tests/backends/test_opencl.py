@@ -28,7 +28,9 @@ from mptune.errors import BackendUnavailableError, CompileError, LaunchError, Ou
 from mptune.evaluators.bench import Bench, Request
 from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import LaunchShape
+from mptune.observers import sensors
 from mptune.prelude import prelude
+from mptune.registry import load_kernel
 from mptune.rendering import render
 from mptune.results import Status
 from mptune.tuner import tune
@@ -213,6 +215,81 @@ extern "C" __global__ void axpy(const half a, const bfloat16* __restrict__ x, fl
 @pytest.fixture
 def backend(tmp_path: Path) -> OpenclBackend:
     return OpenclBackend(cache=BinaryCache(tmp_path))
+
+
+class Queried:
+    """A device that answers some queries of its place, and refuses the others as a driver does."""
+
+    type = 4
+
+    def __init__(self, vendor: str, extensions: str = "", **answers: Any) -> None:
+        self.vendor, self.name, self.extensions = vendor, "Some Device", extensions
+        self._answers = answers
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._answers:
+            return self._answers[name]
+        raise RuntimeError("clGetDeviceInfo failed: INVALID_VALUE")
+
+
+class TestPlaces:
+    """What tells the energy of a device, and by which PCI bus id it is found."""
+
+    @pytest.fixture(autouse=True)
+    def stand_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(opencl, "_pyopencl", fake)
+
+    def test_an_nvidia_gpu(self) -> None:
+        # The function is in the last three bits of the slot.
+        answers = {"pci_bus_id_nv": 0x65, "pci_slot_id_nv": 0b1001}
+        device = Queried("NVIDIA Corporation", "cl_khr_fp64 cl_nv_device_attribute_query", **answers)
+        assert (opencl._sensors(device), opencl._pci_bus_id(device)) == ("nvml", "0000:65:01.1")
+        device = Queried("NVIDIA Corporation", "cl_nv_device_attribute_query", pci_domain_id_nv=2, **answers)
+        assert opencl._pci_bus_id(device) == "0002:65:01.1"
+
+    @pytest.mark.parametrize("vendor", ["Advanced Micro Devices, Inc.", "AMD"])
+    def test_an_amd_gpu(self, vendor: str) -> None:
+        topology = SimpleNamespace(type=1, bus=0xC1 - 256, device=3, function=0)
+        device = Queried(vendor, "cl_amd_device_attribute_query", topology_amd=topology)
+        assert (opencl._sensors(device), opencl._pci_bus_id(device)) == ("amd-smi", "0000:c1:03.0")
+
+    def test_a_driver_that_does_not_tell(self) -> None:
+        for extensions in ("cl_khr_fp64", "cl_nv_device_attribute_query", "cl_amd_device_attribute_query"):
+            device = Queried("NVIDIA Corporation", extensions)
+            assert (opencl._sensors(device), opencl._pci_bus_id(device)) == ("nvml", "")
+
+    def test_a_gpu_of_whose_energy_nothing_is_known_and_a_processor(self) -> None:
+        device = Queried("Intel(R) Corporation")
+        assert (opencl._sensors(device), opencl._pci_bus_id(device)) == ("", "")
+        device.type = 2
+        assert (opencl._sensors(device), opencl._pci_bus_id(device)) == ("processor", "")
+
+    def test_the_queries_are_those_of_pyopencl(self) -> None:
+        cl = pytest.importorskip("pyopencl", reason='PyOpenCL is not installed: pip install "mptune[opencl]"')
+        assert {"PCI_BUS_ID_NV", "PCI_SLOT_ID_NV", "TOPOLOGY_AMD"} <= set(vars(cl.device_info))
+        assert {"bus", "device", "function"} <= set(vars(cl.DeviceTopologyAmd))
+
+
+@needs_device
+def test_energy_of_a_processor_is_observed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    if not OpenclBackend().shares_memory:
+        pytest.skip("the OpenCL device is no processor")
+    domain = tmp_path / "class/powercap/intel-rapl:0"
+    domain.mkdir(parents=True)
+    for name, text in (("name", "package-0"), ("energy_uj", "0"), ("max_energy_range_uj", "1000000")):
+        (domain / name).write_text(text)
+    monkeypatch.setattr(sensors.Processor.__init__, "__defaults__", (tmp_path,))
+    monkeypatch.setattr(sensors._Domain, "joules", lambda _: 50 * time.perf_counter())
+    definition = load_kernel("axpy")
+    sizes = definition.resolve_sizes("smoke")
+    bench = Bench(definition, sizes, OpenclBackend(), observers=["energy"])
+    configuration = definition.search_space(sizes).configuration(0)
+    trial = bench.evaluate(Request(configuration, render(definition, configuration, sizes)))
+    bench.close()
+    assert not bench.ready.unavailable.get("energy")
+    assert trial.status is Status.OK, trial.message
+    assert trial.metric("power_w") == pytest.approx(50, rel=0.01)
+    assert trial.metric("energy_j") > 0
 
 
 @needs_device

@@ -67,8 +67,9 @@ def test_energy_is_that_of_a_device(backend, kernel):
         pytest.skip(bench.ready.unavailable["energy"])
     power_w, energy_j = trial.metric("power_w"), trial.metric("energy_j")
     assert 1.0 < power_w < 3000.0
-    # Launches that follow on one another find data in the cache; alone they may not.
-    assert 0.2 < energy_j / (power_w * trial.time_ms * 1e-3) < 2.0
+    if MADE_UP not in bench.ready.device.name:
+        # Launches that follow on one another find data in the cache; alone they may not.
+        assert 0.2 < energy_j / (power_w * trial.time_ms * 1e-3) < 2.0
     assert trial.measurement.durations_s["observe"] > 1.0
 
 

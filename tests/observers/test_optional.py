@@ -43,7 +43,8 @@ def kernel(**more):
 def target(backend="host", architecture="", **more):
     made = kernel(**more)
     family = BACKENDS[backend]
-    return Target(made, made.resolve_sizes(), backend, architecture, BUS, family.sensors, family.tells_resources)
+    sensors = {"host": "processor", "cuda": "nvml", "hip": "amd-smi"}[backend]
+    return Target(made, made.resolve_sizes(), backend, architecture, BUS, sensors, family.tells_resources)
 
 
 def context(t="fp64", times_ms=(1.0, 2.0, 40.0), **more):

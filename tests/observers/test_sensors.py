@@ -246,8 +246,18 @@ class TestClocksOfTheProcessor:
             Processor(tmp_path).clocks()
 
 
-def test_a_backend_nothing_is_known_of():
-    with pytest.raises(ObserverUnavailableError, match="nothing tells the energy of this backend's devices"):
-        energy_source("opencl")
-    with pytest.raises(ObserverUnavailableError, match="nothing tells the clocks of this backend's devices"):
-        clock_readers("opencl")
+def test_a_device_nothing_is_known_of():
+    with pytest.raises(
+        ObserverUnavailableError, match=r"nothing tells the energy of this device, only of processors, GPU"
+    ):
+        energy_source("")
+    with pytest.raises(ObserverUnavailableError, match="nothing tells the clocks of this device"):
+        clock_readers("")
+
+
+@pytest.mark.parametrize(("sensors", "library"), [("nvml", "NVML"), ("amd-smi", "AMD SMI")])
+def test_a_gpu_whose_driver_does_not_say_where_it_is(sensors, library):
+    with pytest.raises(
+        ObserverUnavailableError, match=f"does not tell its PCI bus id, by which {library} would find it"
+    ):
+        energy_source(sensors)

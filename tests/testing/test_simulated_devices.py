@@ -17,11 +17,23 @@ from mptune.testing.simulator import environment
 
 TESTS = Path(__file__).resolve().parents[1]
 BACKENDS = ("cuda", "hip")
-#: What there are of them among the tests for devices, and takes no time.
-DEVICE_TESTS = (
-    *("conformance/test_backend.py", "backends/test_cuda.py", "backends/test_hip.py"),
-    "evaluators/test_outputs_on_device.py",
-)
+#: The tests for devices that benchmarks/gpu.py runs, and which of them: those that show as much as all, in little time.
+DEVICE_TESTS = {
+    "conformance/test_backend.py": "",
+    "backends/test_cuda.py": "",
+    "backends/test_hip.py": "",
+    "evaluators/test_outputs_on_device.py": "",
+    "kernels/test_devices.py": "axpy or convolution2d",
+    "conformance/test_prelude_pairs.py": "half-3-1 or fp8_e4m3-half or comparisons or together",
+    "observers/test_on_device.py": "energy or clocks",  # it has no registers
+}
+#: Libraries of sensors: of a device that takes 250 W.
+SENSORS = {
+    "pynvml": "nvml(nvmlDeviceGetTotalEnergyConsumption=lambda _: 250e3 * time.perf_counter())",
+    "amdsmi": """amd_smi(
+        amdsmi_get_energy_count=lambda _: {"energy_accumulator": 250e6 * time.perf_counter(), "counter_resolution": 1.0}
+    )""",
+}
 SCRIPT = """
 import sys
 import numpy as np
@@ -64,12 +76,30 @@ def mptune(variables, tmp_path):
 
 
 @pytest.mark.parametrize("tests", DEVICE_TESTS)
-def test_the_tests_for_devices(variables, tests):
+def test_the_tests_for_devices(variables, tmp_path, tests):
     """They need the environment from the start, so they run in a process of their own."""
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", str(TESTS / tests)]
-    done = subprocess.run(command, env=variables, cwd=TESTS.parent, capture_output=True, text=True, check=False)
+    for name, made in SENSORS.items():
+        (tmp_path / f"{name}.py").write_text(
+            f"import sys, time\nimport fake_devices\nsys.modules[__name__] = fake_devices.{made}\n"
+        )
+    # Before the real ones.
+    path = f"{tmp_path}:{variables['PYTHONPATH']}:{TESTS / 'observers'}"
+    options = ("-q", "-m", "gpu and not slow", "-p", "no:cacheprovider", "-k", DEVICE_TESTS[tests])
+    command = [sys.executable, "-m", "pytest", *options, str(TESTS / tests)]
+    found = {**variables, "PYTHONPATH": path}
+    done = subprocess.run(command, env=found, cwd=TESTS.parent, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
+    assert "deselected" in done.stdout.splitlines()[-1] or not DEVICE_TESTS[tests]
     assert "skipped" not in done.stdout.splitlines()[-1], done.stdout
+
+
+def test_they_are_those_of_the_benchmark():
+    sys.path.insert(0, str(TESTS.parent / "benchmarks"))
+    try:
+        import gpu
+    finally:
+        sys.path.pop(0)
+    assert set(DEVICE_TESTS) == set(gpu.TESTS)
 
 
 def test_both_can_compile_and_run(mptune):

@@ -271,6 +271,110 @@ def test_a_kernel_that_leaves_its_memory_ends_all(backend, function, n):
             later()
 
 
+WRITES = """
+extern "C" __global__ void wild(float* y, const int at, const int kind) {
+    __shared__ float tile[64];
+    alignas(16) __shared__ double sums[8]; __shared__ bool is_last[3];
+    SHARED_DYNAMIC(float, dynamic);
+    tile[threadIdx.x] = threadIdx.x;
+    sums[threadIdx.x % 8] = at;
+    is_last[threadIdx.x % 3] = kind > 8;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        if (kind == 0) y[at] = 1;
+        if (kind == 1) tile[at] = 1;
+        if (kind == 2) sums[at] = 1;
+        if (kind == 3) dynamic[at] = 1;
+        if (kind == 4) y[0] = y[at];
+        if (kind == 5) y[0] = tile[at];
+        if (kind == 7) y[at] += 1;
+        if (kind == 8) reinterpret_cast<double*>(y)[at] += 1;
+        if (kind == 6) is_last[at] = true;
+    }
+    __syncthreads();
+    if (kind > 8) y[threadIdx.x % 8] = tile[threadIdx.x] + sums[threadIdx.x % 8] + is_last[threadIdx.x % 3];
+}
+"""
+
+
+class TestWritesBeside:
+    """What a kernel writes beside its memory is told, with whose memory it was and how far from it."""
+
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def wild():
+        return compile_source(source_of("wild", WRITES), ())
+
+    @pytest.fixture
+    def launch(self, backend, wild):
+        function = backend.device.load(Binary("wild", wild))
+        y = buffer_of(backend, np.zeros(50, np.float32))
+
+        def launched(kind, at, shared_bytes=256):
+            function.launch(LaunchShape((2, 1, 1), (64, 1, 1), shared_bytes), [y, np.int32(at), np.int32(kind)])
+            found = np.zeros(50, np.float32)
+            y.read(found)
+            return found
+
+        return launched
+
+    @pytest.mark.parametrize(
+        ("kind", "at", "told"),
+        [
+            (0, -1, "4 bytes before argument 0, 200 bytes at 0x"),
+            (0, -64, "256 bytes before argument 0, 200 bytes at 0x"),
+            (0, -900, "3600 bytes before argument 0, 200 bytes at 0x"),
+            (0, 50, "4 bytes past the end of argument 0, 200 bytes at 0x"),
+            (0, 63, "56 bytes past the end of argument 0, 200 bytes at 0x"),
+            (1, 64, "4 bytes past the end of the shared variable tile"),
+            (1, 64 + 40, "164 bytes past the end of the shared variable tile"),
+            (1, 64 + 100, "404 bytes past the end of the shared variable tile"),
+            (1, -1, "4 bytes before the shared variable tile"),
+            (2, 8 + 100, "808 bytes past the end of the shared variable sums"),
+            (2, -100, "800 bytes before the shared variable sums"),
+            (6, 3, "1 bytes past the end of the shared variable is_last"),
+            (3, 64, "4 bytes past the end of its 256 bytes of dynamic shared memory"),
+            (3, 64 + 900, "3604 bytes past the end of its 256 bytes of dynamic shared memory"),
+        ],
+    )
+    def test_they_end_all(self, backend, launch, kind, at, told):
+        with pytest.raises(LaunchError, match=rf"(?i)illegal_?address.*wild wrote up to {re.escape(told)}"):
+            launch(kind, at)
+        assert not backend.device.is_usable()
+        with pytest.raises(LaunchError, match=rf"(?i)illegal_?address.*{re.escape(told)}"):
+            backend.device.allocate(8)
+
+    @pytest.mark.parametrize(("kind", "at"), [(7, -1), (7, -2), (7, 50), (7, 51), (8, -1), (8, -2), (8, 25), (8, 26)])
+    def test_what_is_added_to_a_number_there_is_noticed_in_two_launches(self, launch, kind, at):
+        def twice():
+            launch(kind, at)
+            launch(kind, at)
+
+        with pytest.raises(LaunchError, match=r"(?i)illegal_?address.*argument 0, 200 bytes"):
+            twice()
+
+    def test_memory_of_others_is_told_apart(self, backend, launch):
+        other = buffer_of(backend, np.zeros(50, np.float32))
+        distance = other.address - buffer_of(backend, np.zeros(50, np.float32)).address
+        with pytest.raises(
+            LaunchError, match=r"wrote up to 4 bytes before memory that is no argument of it, 200 bytes"
+        ):
+            launch(0, distance // -4 - 1)
+
+    def test_what_is_read_there_is_not_finite(self, launch):
+        for kind, at in ((4, -1), (4, -900), (4, 50), (4, 63), (5, 64), (5, -1)):
+            assert np.isnan(launch(kind, at)[0])
+
+    def test_shared_memory_of_any_size_is_one_s_own(self, launch):
+        for shared_bytes, last in ((256, 63), (0, 0), (8192, 2047), (1024, 255), (16 << 10, 4095)):
+            if shared_bytes:
+                launch(3, last, shared_bytes)
+            assert launch(9, 2)[:8].tolist() == [56 + i + 3 for i in range(8)]
+
+    def test_gaps_are_not_counted_as_shared_memory(self, wild):
+        assert static_shared_bytes(wild, "wild") == 64 * 4 + 8 * 8 + 3
+
+
 class TestSignatures:
     """The stand-ins take what the real packages take, where these are installed."""
 

@@ -196,7 +196,7 @@ def h_f12(given: Given) -> Outcome:
     """Return the energy under each threshold, where something tells it."""
     rows: list[tuple[Shown, ...]] = []
     try:
-        energy_source(get_backend("host").sensors)
+        energy_source(get_backend("host").describe().sensors)
     except MptuneError as error:
         rows = [
             (KERNELS[name], f"{at:g}", f"{less}×", None, f"{speedup}×", None) for name, at, less, speedup in ENERGIES

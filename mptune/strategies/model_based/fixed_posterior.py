@@ -29,7 +29,7 @@ def matern32(distances: Array) -> Array:
 
 
 def matern52(distances: Array) -> Array:
-    """Return the Matérn 5/2 correlation of distances times root 5 over length scale."""
+    """Return the Matérn 5/2 correlation of distances times root 5 over length scale, in the shape they have."""
     return np.asarray((1.0 + distances + distances * distances / 3.0) * np.exp(-distances))
 
 

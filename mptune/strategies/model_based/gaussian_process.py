@@ -93,7 +93,7 @@ class Prior:
 
 
 def matern52(squared: NDArray[Any]) -> NDArray[Any]:
-    """Return the Matérn 5/2 correlation of squared scaled distances."""
+    """Return the Matérn 5/2 correlation of squared scaled distances, in the shape they have."""
     r = np.sqrt(5.0 * squared)
     return np.asarray((1.0 + r + r * r / 3.0) * np.exp(-r))
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from mptune.backends.base import CompileOptions
 from mptune.backends.host_compiler import HostCompiler
 from mptune.errors import CompileError
-from mptune.resources.elf import STT_TLS, sections, symbols
+from mptune.prelude import prelude
+from mptune.resources.elf import SHT_NOBITS, STT_TLS, sections, symbols
+from mptune.testing.simulator.process import SHARED_GUARD_BYTES
 
-__all__ = ["SHARED_BYTES", "compile_source", "static_shared_bytes"]
+__all__ = ["SHARED_BYTES", "Gap", "compile_source", "shared_gaps", "static_shared_bytes"]
 
 _BOUNDS: Final = r"(?:__launch_bounds__\s*\(((?:[^()]|\([^()]*\))*)\)\s*)?"
 _KERNEL: Final = re.compile(rf'extern\s+"C"\s+__global__\s+{_BOUNDS}void\s+{_BOUNDS}(\w+)\s*\(')
@@ -27,6 +31,17 @@ SHARED_BYTES: Final = {"cuda": 48 << 10, "hip": 64 << 10}
 #: What vendors' compilers take and a library for the processor does not need.
 _IGNORED: Final = ("--std=c++17", "-std=c++17", "-O3")
 _TIMEOUT_S: Final = 600.0
+_SHARED: Final = re.compile(r"(?<!\bextern )\b__shared__\b")
+#: In the names of variables that are such bytes.
+_GUARD: Final = "mptune_guard"
+_ANCHOR: Final = f"{_GUARD}_anchor"
+#: Declares one of them before a variable: compilers lay out what a thread has in the order of the source or against it.
+_GUARDED: Final = f"""
+#define MPTUNE_GUARD static thread_local __attribute__((aligned(64), used)) unsigned char
+#define MPTUNE_SHARED(number, line) MPTUNE_SHARED_AT(number, line)
+#define MPTUNE_SHARED_AT(number, line) MPTUNE_GUARD {_GUARD}_##number##_##line[{SHARED_GUARD_BYTES}]; __shared__
+MPTUNE_GUARD {_GUARD}_first[{SHARED_GUARD_BYTES}];
+"""
 #: Lets every kernel be launched; the source has an entry for the host, which says whether there are barriers.
 _ENTRIES: Final = """
 #define SIMULATED(name, ...)                                                                                        \\
@@ -53,6 +68,36 @@ _ENTRIES: Final = """
     __attribute__((visibility("default"))) unsigned simulated_bounds_##name[] = {__VA_ARGS__};                      \\
     }
 """
+#: Tells where the calling thread has its shared memory.
+_PLACES: Final = f"""
+static thread_local __attribute__((aligned(64), used)) unsigned char {_ANCHOR}[{SHARED_GUARD_BYTES}];
+extern "C" __attribute__((visibility("default"))) void* simulated_anchor() {{ return {_ANCHOR}; }}
+extern "C" __attribute__((visibility("default"))) void* simulated_shared() {{ return mptune_host::dynamic_shared; }}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Bytes that each thread of the processor has beside variables in shared memory, which no kernel may write.
+
+    Attributes:
+        start: how far they are from the anchor.
+        nbytes: how many there are.
+        before: the name of the variable before them, empty if it is none in shared memory.
+        after: likewise of the one after them.
+    """
+
+    start: int
+    nbytes: int
+    before: str
+    after: str
+
+    def overrun(self, first: int, last: int) -> str:
+        """Say what was written past, of bytes that were changed from one to another one, counted in the gap."""
+        past, ahead = last + 1, self.nbytes - first
+        if self.before and (first < self.nbytes - last or not self.after):
+            return f"up to {past} bytes past the end of the shared variable {self.before}"
+        return f"up to {ahead} bytes before the shared variable {self.after}"
 
 
 def compile_source(source: str, options: Sequence[str]) -> bytes:
@@ -74,7 +119,7 @@ def compile_source(source: str, options: Sequence[str]) -> bytes:
     kernels = list(dict.fromkeys([*entered, *bounds]))
     entry = "" if entered or not kernels else f"MPTUNE_HOST_ENTRY({kernels[0]})\n"
     launched = "".join(f"SIMULATED({name}, {bounds.get(name, _THREADS)})\n" for name in kernels)
-    text = f"{source}\n{entry}{_ENTRIES}{launched}"
+    text = f"{_guarded(source)}\n{entry}{_ENTRIES}{launched}{_PLACES if kernels else ''}"
     compiled = HostCompiler().compile(
         text, kernels[0] if kernels else "a source", CompileOptions(flags=("-O1", *flags), timeout_s=_TIMEOUT_S)
     )
@@ -94,7 +139,57 @@ def static_shared_bytes(image: bytes, function: str) -> int:
     """
     # Static variables of a function: each thread of the processor has its own, for the block that it runs.
     own = f"_ZZ{len(function)}{function}E"
-    return sum(s.size for s in symbols(sections(image)) if s.kind == STT_TLS and s.name.startswith(own))
+    found = (s for s in symbols(sections(image)) if s.kind == STT_TLS and s.name.startswith(own))
+    return sum(symbol.size for symbol in found if _GUARD not in symbol.name)
+
+
+def shared_gaps(image: bytes) -> list[Gap]:
+    """Return the bytes beside variables in shared memory, in order.
+
+    Raises:
+        MptuneError: it is no complete image.
+    """
+    found = sections(image)
+    # What has initial values is no shared memory, and what is beside it is not filled.
+    each = (s for s in symbols(found) if s.kind == STT_TLS and s.is_defined and found[s.section].kind == SHT_NOBITS)
+    own = sorted(each, key=lambda symbol: symbol.value)
+    anchor = next((symbol.value for symbol in own if _ANCHOR in symbol.name), 0)
+    kept = [symbol for symbol in own if _GUARD not in symbol.name]
+    gaps = []
+    for before, after in itertools.pairwise([None, *kept, None]):
+        start = before.value + before.size if before else own[0].value if own else 0
+        stop = after.value if after else max((symbol.value + symbol.size for symbol in own), default=0)
+        names = [_shared_name(symbol.name) if symbol else "" for symbol in (before, after)]
+        if start < stop and any(names):
+            gaps.append(Gap(start - anchor, stop - start, *names))
+    return gaps
+
+
+def _shared_name(mangled: str) -> str:
+    """Return the name of a static variable of a function ("_ZZ4axpyE6shared"), empty for any other."""
+    if not mangled.startswith("_ZZ"):
+        return ""
+    for match in re.finditer(r"E(\d+)", mangled):
+        name = re.sub(r"_\d+$", "", mangled[match.end() :])
+        if len(name) == int(match[1]):
+            return name
+    return mangled
+
+
+def _guarded(source: str) -> str:
+    """Return a source with bytes that belong to nothing beside each variable in shared memory."""
+    head, kept, body = source.partition(prelude())
+    if not kept:
+        return source
+    number = itertools.count()
+    lines = [
+        # A macro may be used twice on a line.
+        line
+        if line.lstrip().startswith("#")
+        else _SHARED.sub(lambda _: f"MPTUNE_SHARED({next(number)}, __LINE__)", line)
+        for line in body.split("\n")
+    ]
+    return f"{head}{kept}{_GUARDED}{chr(10).join(lines)}"
 
 
 def main(folder: Path) -> None:

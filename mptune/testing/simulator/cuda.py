@@ -44,7 +44,7 @@ class CUDARuntimeError(RuntimeError):
 
     def __init__(self, failure: Failure) -> None:
         name, _, text = _WORDS[str(failure)]
-        super().__init__(f"{name}: {text}")
+        super().__init__(_told(f"{name}: {text}", failure))
 
 
 class CUDADriverError(RuntimeError):
@@ -52,7 +52,11 @@ class CUDADriverError(RuntimeError):
 
     def __init__(self, failure: Failure) -> None:
         _, name, text = _WORDS[str(failure)]
-        super().__init__(f"{name}: {text}")
+        super().__init__(_told(f"{name}: {text}", failure))
+
+
+def _told(text: str, failure: Failure) -> str:
+    return f"{text} ({failure.detail})" if failure.detail else text
 
 
 def raises(error: type[Exception]) -> Callable[[Any], Any]:

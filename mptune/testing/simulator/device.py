@@ -15,8 +15,8 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from mptune.errors import MptuneError
 from mptune.processes import ChildEnded, PythonChild
-from mptune.testing.simulator.compiler import SHARED_BYTES, static_shared_bytes
-from mptune.testing.simulator.process import ARENA, GUARD_BYTES
+from mptune.testing.simulator.compiler import SHARED_BYTES, Gap, shared_gaps, static_shared_bytes
+from mptune.testing.simulator.process import ARENA, GUARD_BYTES, changed, slack
 
 __all__ = ["MADE_UP", "Event", "Failure", "Function", "Limits", "Misuse", "Module", "SimulatedDevice", "Stream"]
 
@@ -39,7 +39,15 @@ class Misuse(AssertionError):
 
 
 class Failure(Exception):
-    """What a real device answers: "out of memory", "illegal address", ..."""
+    """What a real device answers: "out of memory", "illegal address", ...
+
+    Attributes:
+        detail: what a real device would not tell, possibly empty.
+    """
+
+    def __init__(self, answer: str, detail: str = "") -> None:
+        super().__init__(answer)
+        self.detail = detail
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +80,15 @@ class Event:
 
 @dataclass(slots=True, eq=False)
 class Module:
-    """A loaded image, by its number in the device."""
+    """A loaded image, by its number in the device.
+
+    Attributes:
+        gaps: what a thread has beside its shared memory.
+    """
 
     number: int
     image: bytes
+    gaps: Sequence[Gap] = ()
     symbols: dict[str, _Memory] = field(default_factory=dict)
     functions: list[int] = field(default_factory=list)
 
@@ -115,14 +128,31 @@ class _Memory:
     def part(self, address: int, nbytes: int) -> ctypes.Array[ctypes.c_char]:
         """Return some of its bytes in this process."""
         assert self.pages is not None
-        offset = len(self.pages) - _rounded(self.nbytes) + address - self.address
-        return (ctypes.c_char * nbytes).from_buffer(self.pages, offset)
+        return (ctypes.c_char * nbytes).from_buffer(self.pages, self._start + address - self.address)
 
     @property
-    def is_overrun(self) -> bool:
-        """Whether something was written between its end and that of its pages."""
-        slack = _rounded(self.nbytes) - self.nbytes
-        return bool(slack) and self.pages is not None and self.pages[-slack:] != _GARBAGE * slack
+    def _start(self) -> int:
+        """Where it begins in its pages."""
+        assert self.pages is not None
+        return len(self.pages) - _rounded(self.nbytes)
+
+    def surround(self, number: int) -> None:
+        """Write what is beside it in its pages during a launch of this number."""
+        if self.pages is not None:
+            end = self._start + self.nbytes
+            self.pages[: self._start] = slack(0, self._start, number)
+            self.pages[end:] = slack(end, len(self.pages) - end, number)
+
+    def overrun(self, number: int) -> str:
+        """Say what a launch of this number wrote beside it in its pages; empty if nothing was."""
+        if self.pages is None:
+            return ""
+        end = self._start + self.nbytes
+        if found := changed(self.pages[: self._start], slack(0, self._start, number)):
+            return f"up to {self._start - found[0]} bytes before"
+        if found := changed(self.pages[end:], slack(end, len(self.pages) - end, number)):
+            return f"up to {found[1] + 1} bytes past the end of"
+        return ""
 
 
 def _rounded(nbytes: int, unit: int = _ALIGNMENT) -> int:
@@ -143,8 +173,9 @@ class SimulatedDevice:
         self.limits = limits or Limits()
         self.calls: list[tuple[Any, ...]] = []
         self._process: PythonChild | None = None
-        self._fault = ""
+        self._fault: tuple[str, str] | None = None
         self._now_ms = 0.0
+        self._launches = 0
         self._handles: dict[int, Any] = {}
         self._ended: set[int] = set()
         self._numbers = itertools.count(0x1001, 0x10)
@@ -155,12 +186,21 @@ class SimulatedDevice:
     # -- memory --------------------------------------------------------------------------------
 
     def free_bytes(self) -> int:
-        """Return how much memory is left."""
+        """Return how much memory is left.
+
+        Raises:
+            Failure: there was a fault before.
+        """
         self._begin("free_bytes")
         return self.limits.memory_bytes - sum(memory.nbytes for memory in self._memory.values())
 
     def allocate(self, nbytes: int) -> int:
-        """Return the address of memory full of garbage."""
+        """Return the address of memory full of garbage.
+
+        Raises:
+            Misuse: fewer than one byte were asked for.
+            Failure: there is not as much, or there was a fault before.
+        """
         self._begin("allocate", nbytes)
         if nbytes < 1:
             raise Misuse(f"{nbytes} bytes were asked for")
@@ -175,14 +215,19 @@ class SimulatedDevice:
                 raise Failure("out of memory")
         finally:
             os.close(file)
-        pages[:] = _GARBAGE * size
         memory = _Memory(self._next + size - _rounded(nbytes), nbytes, pages)
+        pages[:] = _GARBAGE * size
         self._next += size + GUARD_BYTES
         self._memory[memory.address] = memory
         return memory.address
 
     def free(self, address: int) -> None:
-        """Give memory back, after all that was asked for before."""
+        """Give memory back, after all that was asked for before.
+
+        Raises:
+            Misuse: it is no allocation.
+            Failure: there was a fault before, or what was asked for before ends in one.
+        """
         self._begin("free", address)
         self.drain()
         if address not in self._memory:
@@ -193,13 +238,23 @@ class SimulatedDevice:
         self._ask("unmap", memory.address // mmap.PAGESIZE * mmap.PAGESIZE, len(memory.pages))
 
     def copy_in(self, target: int, source: int, nbytes: int, stream: int) -> None:
-        """Copy from the host, when somebody waits for it."""
+        """Copy from the host, when somebody waits for it.
+
+        Raises:
+            Misuse: not all bytes are in one allocation, or the source is on the device.
+            Failure: there was a fault before.
+        """
         memory = self._inside(target, nbytes, "a copy")
         self._refuse_device(source, "copies from the host")
         self._enqueue("copy_in", stream, nbytes, lambda: self._write(memory, target, ctypes.string_at(source, nbytes)))
 
     def copy_out(self, target: int, source: int, nbytes: int, stream: int) -> None:
-        """Copy to the host, when somebody waits for it."""
+        """Copy to the host, when somebody waits for it.
+
+        Raises:
+            Misuse: not all bytes are in one allocation, or the target is on the device.
+            Failure: there was a fault before.
+        """
         memory = self._inside(source, nbytes, "a copy")
         self._refuse_device(target, "copies to the host")
         self._enqueue(
@@ -207,14 +262,24 @@ class SimulatedDevice:
         )
 
     def copy(self, target: int, source: int, nbytes: int, stream: int) -> None:
-        """Copy within the device."""
+        """Copy within the device.
+
+        Raises:
+            Misuse: not all bytes are in one allocation, or source and target overlap.
+            Failure: there was a fault before.
+        """
         to, of = self._inside(target, nbytes, "a copy"), self._inside(source, nbytes, "a copy")
         if abs(target - source) < nbytes:
             raise Misuse(f"a copy of {nbytes} bytes from {source:#x} to {target:#x}, which overlap")
         self._enqueue("copy", stream, nbytes, lambda: self._write(to, target, self._read(of, source, nbytes)))
 
     def fill(self, target: int, byte: int, nbytes: int, stream: int) -> None:
-        """Set bytes to one value."""
+        """Set bytes to one value.
+
+        Raises:
+            Misuse: not all bytes are in one allocation, or the value is none of a byte.
+            Failure: there was a fault before.
+        """
         memory = self._inside(target, nbytes, "a fill")
         if not 0 <= byte < 256:
             raise Misuse(f"{byte} is no value of a byte")
@@ -236,7 +301,12 @@ class SimulatedDevice:
         raise Misuse(f"{here:#x} is no memory of the device")
 
     def view(self, address: int, nbytes: int, stream: Stream) -> ctypes.Array[ctypes.c_char]:
-        """Return memory as what computes on a stream finds it: after all that was asked of that stream."""
+        """Return memory as what computes on a stream finds it: after all that was asked of that stream.
+
+        Raises:
+            Misuse: it is no memory of the device, or another stream has yet to write.
+            Failure: there was a fault before, or what was asked for before ends in one.
+        """
         memory = self._inside(address, nbytes, "an array")
         for other in self._of_kind(Stream):
             if other.pending and other is not stream:
@@ -247,19 +317,29 @@ class SimulatedDevice:
     # -- modules -------------------------------------------------------------------------------
 
     def load(self, image: bytes) -> int:
-        """Return a new module."""
+        """Return a new module.
+
+        Raises:
+            Failure: the image is none, or there was a fault before.
+        """
         self._begin("load", len(image))
         try:
             static_shared_bytes(image, "")  # the loader of the system does not look whether there is all of it
-            number = self._ask("load", image)
+            gaps = shared_gaps(image)
+            number = self._ask("load", image, [(gap.start, gap.nbytes) for gap in gaps])
         except MptuneError:
             number = None
         if number is None:
             raise Failure("invalid image")
-        return self._new(Module(number, image))
+        return self._new(Module(number, image, gaps))
 
     def unload(self, module: int) -> None:
-        """End a module, its functions and its variables."""
+        """End a module, its functions and its variables.
+
+        Raises:
+            Misuse: it is no module, or none any more.
+            Failure: there was a fault before, or what was asked for before ends in one.
+        """
         self._begin("unload", module)
         self.drain()
         for handle in self.get(module, Module).functions:
@@ -267,7 +347,12 @@ class SimulatedDevice:
         self._end(module)
 
     def function(self, module: int, name: str) -> int:
-        """Return a new handle of a function."""
+        """Return a new handle of a function.
+
+        Raises:
+            Misuse: it is no module, or none any more.
+            Failure: it has no such function, or there was a fault before.
+        """
         self._begin("function", module, name)
         found = self.get(module, Module)
         described = self._ask("describe", found.number, name)
@@ -282,7 +367,12 @@ class SimulatedDevice:
         return handle
 
     def symbol(self, module: int, name: str) -> int:
-        """Return the address of a module's variable."""
+        """Return the address of a module's variable.
+
+        Raises:
+            Misuse: it is no module, or none any more.
+            Failure: it has no such variable, or there was a fault before.
+        """
         self._begin("symbol", module, name)
         found = self.get(module, Module)
         if name not in found.symbols:
@@ -293,12 +383,22 @@ class SimulatedDevice:
         return found.symbols[name].address
 
     def max_threads(self, function: int) -> int:
-        """Return the threads of the largest block of a function."""
+        """Return the threads of the largest block of a function.
+
+        Raises:
+            Misuse: it is no function, or none any more.
+            Failure: there was a fault before.
+        """
         self._begin("max_threads", function)
         return self.get(function, Function).threads
 
     def allow_shared(self, function: int, nbytes: int) -> None:
-        """Let a function have more dynamic shared memory than others."""
+        """Let a function have more dynamic shared memory than others.
+
+        Raises:
+            Misuse: it is no function, or none any more.
+            Failure: no function can have as much, or there was a fault before.
+        """
         self._begin("allow_shared", function, nbytes)
         found = self.get(function, Function)
         if not 0 <= nbytes <= self.limits.most_shared_bytes - found.static_bytes:
@@ -308,7 +408,12 @@ class SimulatedDevice:
     def launch(
         self, function: int, grid: Sequence[int], block: Sequence[int], shared_bytes: int, stream: int, arguments: int
     ) -> None:
-        """Run a grid, when somebody waits for it; ``arguments`` is the address of an array of pointers to values."""
+        """Run a grid, when somebody waits for it; ``arguments`` is the address of an array of pointers to values.
+
+        Raises:
+            Misuse: it is no function or none any more, or the arguments are not the kernel's.
+            Failure: the shape is above a limit, or there was a fault before.
+        """
         limits, found = self.limits, self.get(function, Function)
         fits = all(1 <= e <= most for e, most in zip((*grid, *block), (*limits.grid, *limits.block), strict=True))
         fits = fits and math.prod(block) <= found.threads
@@ -318,13 +423,45 @@ class SimulatedDevice:
         values, nbytes = self._values(found, arguments)
 
         def run() -> None:
-            if self._ask("launch", found.module.number, found.name, grid, block, shared_bytes, values) < 0:
+            number = self._launches
+            self._launches += 1
+            for memory in self._memory.values():
+                memory.surround(number)
+            what = found.module.number, found.name, grid, block, shared_bytes, values, number
+            took, beside = self._ask("launch", *what)
+            if took < 0:
                 self._fail("launch failure")
-            if any(memory.is_overrun for memory in self._memory.values()):
-                self._fail("illegal address")
+            if overrun := self._overrun(found, values, beside, shared_bytes, number):
+                self._fail("illegal address", f"{found.name} wrote {overrun}")
             self._now_ms += _LAUNCH_MS + nbytes / _BYTES_PER_MS + math.prod(grid) * math.prod(block) / _THREADS_PER_MS
 
         self._enqueue("launch", stream, (found.name, tuple(grid), tuple(block), shared_bytes), run)
+
+    def _overrun(
+        self,
+        function: Function,
+        values: Sequence[bytes],
+        beside: tuple[int, int, int] | None,
+        shared_bytes: int,
+        launch: int,
+    ) -> str:
+        """Say what a launch wrote beside its memory, empty if it did not; ``beside`` is of its shared memory."""
+        given = {
+            int.from_bytes(value, "little"): i
+            for i, (value, code) in enumerate(zip(values, function.codes, strict=True))
+            if code < 0
+        }
+        for memory in self._memory.values():
+            if overrun := memory.overrun(launch):
+                places = [i for at, i in given.items() if memory.address <= at < memory.address + memory.nbytes]
+                name = f"argument {places[0]}" if places else "memory that is no argument of it"
+                return f"{overrun} {name}, {memory.nbytes} bytes at {memory.address:#x}"
+        if beside is None:
+            return ""
+        number, first, last = beside
+        if number < 0:
+            return f"up to {last + 1} bytes past the end of its {shared_bytes} bytes of dynamic shared memory"
+        return function.module.gaps[number].overrun(first, last)
 
     def _values(self, function: Function, arguments: int) -> tuple[list[bytes], int]:
         """Return what a launch passes, as many bytes as each parameter has, and how much memory that leads to."""
@@ -349,23 +486,41 @@ class SimulatedDevice:
     # -- streams and events --------------------------------------------------------------------
 
     def new(self, thing: Stream | Event) -> int:
-        """Return the handle of a new stream or event."""
+        """Return the handle of a new stream or event.
+
+        Raises:
+            Failure: there was a fault before.
+        """
         self._begin("new", type(thing).__name__)
         return self._new(thing)
 
     def synchronize(self, stream: int) -> None:
-        """Do all that was asked of a stream."""
+        """Do all that was asked of a stream.
+
+        Raises:
+            Misuse: it is no stream, or none any more.
+            Failure: there was a fault before, or what was asked for before ends in one.
+        """
         self._begin("synchronize", stream)
         self._drain(self.get(stream, Stream))
 
     def drain(self) -> None:
-        """Do all that was asked for."""
+        """Do all that was asked for.
+
+        Raises:
+            Failure: there was a fault before, or what was asked for before ends in one.
+        """
         self._begin("drain")
         for stream in list(self._of_kind(Stream)):
             self._drain(stream)
 
     def record(self, event: int, stream: int) -> None:
-        """Have an event take down when its stream comes by."""
+        """Have an event take down when its stream comes by.
+
+        Raises:
+            Misuse: one of them is no such thing, or none any more.
+            Failure: there was a fault before.
+        """
         found = self.get(event, Event)
         found.stream, found.at_ms = self.get(stream, Stream), None
 
@@ -375,7 +530,12 @@ class SimulatedDevice:
         self._enqueue("record", stream, event, take_down)
 
     def wait(self, event: int) -> None:
-        """Wait for an event."""
+        """Wait for an event.
+
+        Raises:
+            Misuse: it is no event, none any more, or one that was not recorded.
+            Failure: there was a fault before, or what was asked for before ends in one.
+        """
         self._begin("wait", event)
         found = self.get(event, Event)
         if found.stream is None:
@@ -383,7 +543,12 @@ class SimulatedDevice:
         self._drain(found.stream)
 
     def elapsed_ms(self, start: int, end: int) -> float:
-        """Return how long it was from an event to another."""
+        """Return how long it was from an event to another.
+
+        Raises:
+            Misuse: one of them is no event, none any more, or has not come by, or the second came by first.
+            Failure: there was a fault before.
+        """
         self._begin("elapsed", start, end)
         began_ms, ended_ms = (self.get(event, Event).at_ms for event in (start, end))
         if began_ms is None or ended_ms is None or ended_ms < began_ms:
@@ -422,7 +587,7 @@ class SimulatedDevice:
         """Take a call down; after a fault none succeeds."""
         self.calls.append(call)
         if self._fault:
-            raise Failure(self._fault)
+            raise Failure(*self._fault)
 
     def _enqueue(self, name: str, stream: int, details: object, work: Callable[[], object]) -> None:
         self._begin(name, stream, details)
@@ -432,12 +597,12 @@ class SimulatedDevice:
         while stream.pending:
             stream.pending.pop(0)()
 
-    def _fail(self, fault: str) -> NoReturn:
+    def _fail(self, fault: str, detail: str = "") -> NoReturn:
         """Have this and every later call fail."""
-        self._fault = fault
+        self._fault = fault, detail
         for stream in self._of_kind(Stream):
             stream.pending.clear()
-        raise Failure(fault)
+        raise Failure(fault, detail)
 
     def _ask(self, *request: Any) -> Any:
         """Return the answer of the device's process."""

@@ -83,13 +83,25 @@ _STATUS: Final = {
 }
 
 
+class _Told(int):
+    """A status whose name says more than that of a real one."""
+
+    def __new__(cls, status: hipError_t, detail: str) -> _Told:
+        made = super().__new__(cls, status)
+        made.name = f"{status.name} ({detail})"
+        return made
+
+    name: str
+
+
 def _hip(method: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:
     @functools.wraps(method)
     def call(self: SimulatedHip, *arguments: Any) -> tuple[Any, ...]:
         try:
             found = method(self, *arguments)
         except Failure as failure:
-            return (_STATUS[str(failure)], None)
+            status = _STATUS[str(failure)]
+            return (_Told(status, failure.detail) if failure.detail else status, None)
         return (hipError_t.hipSuccess,) if found is None else (hipError_t.hipSuccess, found)
 
     return call
