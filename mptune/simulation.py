@@ -114,8 +114,8 @@ class Simulation:
     def filled_curves(self) -> NDArray[np.float64]:
         """Return :meth:`distance_curves`, at the distance of the worst feasible value while nothing feasible is found.
 
-        But no nearer than 1, which is twice the time, or no speed at all: where all that is feasible is about as good, a
-        run without any of it is not. Of several objectives the whole hypervolume is missing then: 1. Infinite where
+        But no nearer than 1, which is twice the time, or no speed at all: where all that is feasible is about as good,
+        a run without any of it is not. Of several objectives the whole hypervolume is missing then: 1. Infinite where
         :attr:`worst` is unknown.
         """
         curves = self.distance_curves()

@@ -32,8 +32,8 @@ class Comparison:
     """Replays of several strategies on several recorded spaces, with the figures that compare them.
 
     A run that has found nothing feasible yet is as far from the optimum as the worst feasible value, and no nearer than
-    1; or infinitely far where a simulation does not know that value. It has not come within any distance, has no share of the optimum and
-    loses to every run that has found something.
+    1; or infinitely far where a simulation does not know that value. It has not come within any distance, has no share
+    of the optimum and loses to every run that has found something.
 
     Spaces without a feasible configuration are in :attr:`simulations` and in no figure. Arrays have spaces (those
     of :attr:`spaces`) along their first axis and strategies along their second.
