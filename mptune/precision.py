@@ -153,8 +153,8 @@ _COMPOUND_TABLE = (
     # product, a two-sum (6), and an addition.
     _compound("fp64_neumaier", _FP64, _FP64, 8, ("fp64_compensated",), further_bits=0.5),
     # Two floats, of 48 digits; sums and products err by 4 * 2^-48 at most, quotients by 15 * 2^-48 (Joldes, Muller &
-    # Popescu 2017). An exact product (3), a two-sum (6), two additions, and a quick two-sum (3). Below 2^-102 the second
-    # float loses digits.
+    # Popescu 2017). An exact product (3), a two-sum (6), two additions, and a quick two-sum (3). Below 2^-102 the
+    # second float loses digits.
     _compound(
         "fp32x2",
         _FP64,
