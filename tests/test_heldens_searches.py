@@ -387,9 +387,10 @@ def test_the_time_of_a_run_is_divided_as_in_the_paper(
     given: Given, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("MPTUNE_CACHE_DIR", str(tmp_path / "mine"))
-    folders = set()
+    folders, seeds = set(), set()
 
     def tune(name: str, **options: Any) -> Any:
+        seeds.add(options["seed"])
         folders.add(os.environ["MPTUNE_CACHE_DIR"])
         assert options["max_error"] == {"bessel": 10**-3.5, "kmeans": 1e-5}[name]
         if options["strategy"] == stopped_at:
@@ -405,19 +406,25 @@ def test_the_time_of_a_run_is_divided_as_in_the_paper(
     with pytest.raises(KeyboardInterrupt):
         runs.h_f6(given)
     before, stopped_at = len(folders), ""
-    assert 0 < before < 18
+    assert 0 < before < 18 * 2
     made = runs.h_f6(given)
     rows = {row[0]: row[1:] for row in made.tables[0].rows}
-    assert rows["BO, paper"] == (480.0, 250, 2.0, "80.0%", "13.0%", "3.8%", "2.6%", None)
-    assert rows["BO"] == (20.0, 10, 2.0, "50.0%", "6.2%", "25.0%", "6.2%", "12.5%")
+    assert rows["BO, paper"] == ("480", 250, "2", "80.0%", "13.0%", "3.8%", "2.6%", None)
+    shares = tuple(f"{each} [{each} to {each}]" for each in ("50.0%", "6.2%", "25.0%", "6.2%", "12.5%"))
+    assert rows["BO"] == ("20 [20 to 20]", 10, "2 [2 to 2]", *shares)
     assert len(rows) == 10
+    assert seeds == {0, 1}
+    assert "2 of each strategy with the seeds from 0 on" in made.differs[0]
     # Each run had a cache of its own, and the user's is back. What had ended was not run again, what was stopped was.
-    assert len(folders) == 18 + 1
+    assert len(folders) == 18 * 2 + 1
     assert str(tmp_path / "mine") not in folders
     assert os.environ["MPTUNE_CACHE_DIR"] == str(tmp_path / "mine")
     (draw,) = made.plots.values()
     draw(tmp_path / "time.png")
     assert (tmp_path / "time.png").stat().st_size > 1000
+    # However many are asked for, there are five: a search takes minutes.
+    runs.h_f6(dataclasses.replace(given, runs=100))
+    assert seeds == {0, 1, 2, 3, 4}
 
 
 def test_energy_that_cannot_be_read_is_said(given: Given, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -427,15 +434,16 @@ def test_energy_that_cannot_be_read_is_said(given: Given, monkeypatch: pytest.Mo
     monkeypatch.setattr(runs, "energy_source", unavailable)
     made = runs.h_f12(given)
     assert made.summary == "The energy of this machine cannot be read: no counter of the processor."
+    assert not made.plots
     assert [row[:5] for row in made.tables[0].rows] == [
         ("Black-Scholes", "-3.68", "2.7×", None, "4.96×"),
         ("K-Means", "-3.49", "3.8×", None, "3.7×"),
     ]
 
 
-def test_energy_is_compared_with_that_in_fp64(given: Given, monkeypatch: pytest.MonkeyPatch) -> None:
-    def trial(time_ms: float, energy_j: float) -> Trial:
-        numbers = {"time_ms": time_ms, "energy_j": energy_j}
+def test_energy_is_compared_with_that_in_fp64(given: Given, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def trial(time_ms: float, energy_j: float, error: float = 1e-6) -> Trial:
+        numbers = {"time_ms": time_ms, "energy_j": energy_j, "error": error}
         return Trial(Configuration({}), Status.OK, measurement=Measurement(numbers))
 
     thresholds = []
@@ -443,11 +451,22 @@ def test_energy_is_compared_with_that_in_fp64(given: Given, monkeypatch: pytest.
     def tune(name: str, **options: Any) -> Any:
         thresholds.append((name, options["max_error"], options["objective"]))
         best = trial(2.0, 1.0) if name == "kmeans" else None
-        return SimpleNamespace(best=best, baseline=trial(5.0, 4.0))
+        return SimpleNamespace(best=best, baseline=trial(5.0, 4.0), trials=measured)
+
+    measured = [trial(5.0, 4.0, 0.0), trial(2.0, 1.0, 1e-6), trial(2.0, 2.0, 1e-5), trial(1.0, 0.5, 1e-3)]
+    unread = Trial(Configuration({}), Status.OK, measurement=Measurement({"time_ms": 1.0, "error": 1e-3}))
+    found = runs.Efficiencies.of([*measured, unread, Trial(Configuration({}), Status.CRASH)])
+    assert found.per_joule.tolist() == [0.25, 1.0, 0.5, 2.0]
+    assert found.errors.tolist() == pytest.approx([-6, -6, -5, -3])
+    # An error of 0 counts as the least other one, and then it is no better than what takes less energy.
+    assert found.front.tolist() == [1, 3]
 
     monkeypatch.setattr(runs, "energy_source", lambda sensors: object())
     monkeypatch.setattr(runs, "tune", tune)
-    rows = runs.h_f12(given).tables[0].rows
+    made = runs.h_f12(given)
+    rows = made.tables[0].rows
+    made.plots["energy-against-error"](tmp_path / "energy.png")
+    assert (tmp_path / "energy.png").stat().st_size > 1000
     assert rows[0][3:] == (None, "4.96×", None)
     assert rows[1][3:] == ("4.00×", "3.7×", "2.50×")
     assert thresholds == [

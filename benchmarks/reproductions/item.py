@@ -130,12 +130,14 @@ class Item:
         what: what it shows, in a few words.
         run: does it.
         has_sizes: whether it can be done at other sizes than its own.
+        has_backends: whether it can be done by another backend than the host's.
     """
 
     where: str
     what: str
     run: Callable[[Given], Outcome]
     has_sizes: bool = False
+    has_backends: bool = False
 
 
 def require(path: Path, what: str, option: str) -> Path:
