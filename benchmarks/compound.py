@@ -137,16 +137,19 @@ def draw_fronts(path: Path, kernels: Mapping[str, Mapping[str, Any]]) -> None:
         compound = [p for p in of_kernel["points"] if p["sums"] in COMPOUND]
         for points, label, marker in ((plain, "plain", "o"), (compound, "compound", "^")):
             axes.plot(*_places(points), marker, color="0.6", markersize=4, label=f"sums in {label} types")
-        for points, label, style in ((plain, "plain types", "k--"), (of_kernel["points"], "all types", "C3-")):
+        # The dashed one on top, so that both are seen where they are the same.
+        for points, label, style in ((of_kernel["points"], "all types", "C3o-"), (plain, "plain types", "ks--")):
             on_front = fronts(points)["front"] if points else []
-            axes.plot(*_places(on_front), style, linewidth=1.3, drawstyle="steps-post", label=f"front of {label}")
+            steps = {"drawstyle": "steps-post", "linewidth": 1.3, "markersize": 4, "markerfacecolor": "none"}
+            axes.plot(*_places(on_front), style, label=f"front of {label}", **steps)
         axes.set_xscale("log")
         axes.set_yscale("log")
+        axes.tick_params(axis="x", which="minor", labelsize=7, rotation=45)
+        axes.set_xlabel("time in ms")
         axes.set_title(name, fontsize=10)
         axes.grid(alpha=0.3)
     for axes in panels.flat[len(kernels) :]:
         axes.set_visible(False)
-    figure.supxlabel("time in ms", fontsize=10)
     figure.supylabel("error", fontsize=10)
     save(figure, path, panels.flat[0], columns=4)
 
