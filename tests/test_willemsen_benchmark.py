@@ -188,7 +188,7 @@ def test_runs_that_are_as_near_are_counted_one_by_one(tmp_path: Path, monkeypatc
     rows = dict(tables[1].rows)
     assert rows["random"] == "more than 1,020 (21 to more than 1,020)"
     # One run of EI is worse than the mean of both.
-    assert rows["EI"] == "1 [1 to more than 1,020]"
+    assert rows["EI"] == "1 [1 to more than 220]"
 
 
 def test_every_value_of_a_sweep_is_an_option_and_the_papers_is_among_them() -> None:

@@ -360,16 +360,20 @@ def w_f4(given: Given) -> Outcome:
         for tool in others
     }
 
-    def shown(evaluations: float) -> str:
-        return f"{evaluations:,.0f}" if math.isfinite(evaluations) else f"more than {far:,}"
+    def shown(evaluations: float, most: int = far) -> str:
+        return f"{evaluations:,.0f}" if math.isfinite(evaluations) else f"more than {most:,}"
 
     rows: list[tuple[Cell, ...]] = [(target.name, str(BUDGET), *(str(BUDGET) for _ in goals.spaces))]
     for tool in others:
         found = [arrivals[space, tool.name] for space in reached.spaces]
         rows.append((tool.name, _PAPER_MATCH[tool.name], *map(shown, found)))
-    of_runs = [(target.name, *(spread(_arrivals(goals.simulation(s, target.name), goal[s]), shown) for s in goal))]
+    shown_of_target = partial(shown, most=BUDGET)
+    of_runs = [
+        (target.name, *(spread(_arrivals(goals.simulation(s, target.name), goal[s]), shown_of_target) for s in goal))
+    ]
     of_runs += [
-        (t.name, *(spread(_arrivals(reached.simulation(s, t.name), goal[s]), shown) for s in goal)) for t in others
+        (tool.name, *(spread(_arrivals(reached.simulation(s, tool.name), goal[s]), shown) for s in goal))
+        for tool in others
     ]
     distances: tuple[Cell, ...] = ("distance of EI after 220", None, *(percent(goal[s]) for s in goals.spaces))
     return Outcome(
