@@ -4,13 +4,15 @@
 
 Every kernel that offers them is measured in the same tunings with plain sums and with compound ones, conjugate
 gradients as a whole with those of its scalar product. The hypervolume of the front of plain types is a share of that of
-all. What was measured before is kept in the results, so that kernels can be measured one after the other. The
-operations that each type declares tell what to expect of a device whose fp64 is slow.
+all, and a plot has both fronts. What was measured before is kept in the results, so that kernels can be measured one
+after the other: the page names the command and the machine of each. The operations that each type declares tell what to
+expect of a device whose fp64 is slow.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import math
 import shlex
@@ -24,6 +26,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.search.plots import pyplot_module, save  # noqa: E402
 from mptune.backends.host_compiler import find_compiler  # noqa: E402
 from mptune.backends.processor import processor, usable_cores  # noqa: E402
 from mptune.errors import EmptySpaceError, MptuneError, UnknownNameError  # noqa: E402
@@ -123,6 +126,38 @@ def fronts(points: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
+def draw_fronts(path: Path, kernels: Mapping[str, Mapping[str, Any]]) -> None:
+    """Draw error over time, a panel per kernel: all points, the front of plain types, and that of all."""
+    pyplot = pyplot_module()
+    wide = min(3, len(kernels))
+    high = -(-len(kernels) // wide)
+    figure, panels = pyplot.subplots(high, wide, figsize=(4.2 * wide, 3.4 * high + 0.5), squeeze=False)
+    for axes, (name, of_kernel) in zip(panels.flat, kernels.items(), strict=False):
+        plain = [p for p in of_kernel["points"] if p["sums"] not in COMPOUND]
+        compound = [p for p in of_kernel["points"] if p["sums"] in COMPOUND]
+        for points, label, marker in ((plain, "plain", "o"), (compound, "compound", "^")):
+            axes.plot(*_places(points), marker, color="0.6", markersize=4, label=f"sums in {label} types")
+        # The dashed one on top, so that both are seen where they are the same.
+        for points, label, style in ((of_kernel["points"], "all types", "C3o-"), (plain, "plain types", "ks--")):
+            on_front = fronts(points)["front"] if points else []
+            steps = {"drawstyle": "steps-post", "linewidth": 1.3, "markersize": 4, "markerfacecolor": "none"}
+            axes.plot(*_places(on_front), style, label=f"front of {label}", **steps)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.tick_params(axis="x", which="minor", labelsize=7, rotation=45)
+        axes.set_xlabel("time in ms")
+        axes.set_title(name, fontsize=10)
+        axes.grid(alpha=0.3)
+    for axes in panels.flat[len(kernels) :]:
+        axes.set_visible(False)
+    figure.supylabel("error", fontsize=10)
+    save(figure, path, panels.flat[0], columns=4)
+
+
+def _places(points: Sequence[Mapping[str, Any]]) -> tuple[list[float], list[float]]:
+    return [p["time_ms"] for p in points], [max(p["error"], LEAST) for p in points]
+
+
 # -- counting --------------------------------------------------------------------------------------
 
 
@@ -153,12 +188,15 @@ def gain(name: str, sums: str, slower: int) -> float:
 
 
 def markdown(document: Mapping[str, Any]) -> str:
-    """Return the page."""
+    """Return the page; it shows the plot where that was drawn."""
     kernels = document["kernels"]
+    made: dict[tuple[str, str], list[str]] = {}
+    for name, of_kernel in kernels.items():
+        made.setdefault((of_kernel["command"], of_kernel["machine"]), []).append(name)
     lines = [
         "# Compound precisions",
         "",
-        f"Machine: {document['machine']}. Command: `{document['command']}`, for one kernel after the other.",
+        *(f"- {', '.join(names)}: `{command}`, on {machine}." for (command, machine), names in made.items()),
         "",
         "Every kernel runs in the same tunings with sums in fp64 and fp32 and in each compound precision, all else in "
         "fp64 or fp32; a point is the fastest of these. The hypervolume is that of the front of log time against log "
@@ -176,6 +214,8 @@ def markdown(document: Mapping[str, Any]) -> str:
         sizes = ", ".join(f"{key}={value}" for key, value in of_kernel["sizes"].items())
         shown = ", ".join(f"{p['stored']} / {p['sums']}" for p in found["front"])
         lines.append(f"| {name} | {sizes} | {found['share']:.3f} | {100 / found['share'] - 100:.1f}% | {shown} |")
+    if document.get("plot"):
+        lines += ["", f"![Fronts with and without compound precisions]({document['plot']})"]
     if missing := [name for name in SUMS if name not in kernels]:
         lines += ["", f"Not measured: {', '.join(missing)}."]
     lines += ["", "| kernel | all else | sums | time, ms | error |", "|---|---|---|--:|--:|"]
@@ -225,22 +265,38 @@ def _run(given: argparse.Namespace, command: Sequence[str]) -> int:
     if given.tunings < 1:
         raise MptuneError("--tunings must be at least 1")
     path: Path = given.output / "compound.json"
-    known = json.loads(path.read_text())["kernels"] if path.exists() else {}
-    for name in names:
-        known[name] = measured(name, 1 if given.quick else given.tunings)
-        print(f"{name}: {len(known[name]['points'])} types", file=sys.stderr, flush=True)
+    known = _kept(path)
     machine = processor()
-    document = {
-        "machine": f"{machine.name} ({machine.architecture}), {usable_cores()} cores, {find_compiler().version}",
+    of_run = {
         "command": f"python {shlex.join(command)}",
-        "kernels": {name: known[name] for name in SUMS if name in known},
+        "machine": f"{machine.name} ({machine.architecture}), {usable_cores()} cores, {find_compiler().version}",
     }
+    for name in names:
+        known[name] = {**of_run, **measured(name, 1 if given.quick else given.tunings)}
+        print(f"{name}: {len(known[name]['points'])} types", file=sys.stderr, flush=True)
+    kernels = {name: known[name] for name in SUMS if name in known}
+    plot = path.with_name("compound-fronts.png") if importlib.util.find_spec("matplotlib") is not None else None
+    document = {"kernels": kernels, "plot": plot and plot.name}
     given.output.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document, indent=1) + "\n")
     page = path.with_suffix(".md")
     page.write_text(markdown(document))
+    if plot is not None:
+        draw_fronts(plot, kernels)
     print(f"written: {path}\nwritten: {page}")
     return 0
+
+
+def _kept(path: Path) -> dict[str, dict[str, Any]]:
+    """Return what was measured before, by kernel.
+
+    Earlier documents have the last command alone, which need not be that of every kernel.
+    """
+    if not path.exists():
+        return {}
+    document = json.loads(path.read_text())
+    of_all = {key: document[key] for key in ("command", "machine") if key in document}
+    return {name: {**of_all, **of_kernel} for name, of_kernel in document["kernels"].items()}
 
 
 def _parser() -> argparse.ArgumentParser:

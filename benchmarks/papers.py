@@ -1,6 +1,7 @@
 """Experiments of the papers, done again on this machine and printed beside the papers' figures.
 
-    python benchmarks/papers.py ITEM… | list | all | page [--quick] [--runs 100] [--output benchmarks/results]
+    python benchmarks/papers.py ITEM… | list | all | page [--quick] [--runs 100] [--only rtx2080ti]
+                                [--output benchmarks/results]
 
 An item is called after its paper (h: Heldens & van Werkhoven 2026, w: Willemsen et al. 2021, l: Lin et al. 2025, b:
 Hellsten et al. 2023) and its table, figure or section. What each item finds goes into ``papers/ITEM.json`` of the
@@ -8,6 +9,11 @@ output folder, its plots beside it; ``papers.md`` is put together from all that 
 that an item done again replaces its own part. With ``--quick`` every item does as little as shows that it works, and
 the results go into ``build/papers-quick``. Replays that have been run are kept in ``--work``. An item whose data are
 not there is skipped and says so.
+
+Every tool is replayed --runs times on every space, but for slow ones (scikit-optimize, which stands for ytopt's
+surrogate in h-f9, b-t6, b-t9 and b-t10): those a tenth as often, five times at least where so many are asked for. A
+search that is run, not replayed (h-f6), is run five times at most. Pages say how often each was run. Of fewer than five
+runs there are no quartiles: the least and the most are shown.
 
 To add an item, enter an :class:`~benchmarks.reproductions.item.Item` in ``ITEMS`` of its paper's module in
 ``benchmarks/reproductions``, and the module in :data:`PAPERS`. It has a function ``run(given: Given) -> Outcome``:
@@ -30,8 +36,9 @@ from typing import Final
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.reproductions.item import Given, Item, Skipped  # noqa: E402
+from benchmarks.reproductions.item import SLOW, Given, Item, Skipped  # noqa: E402
 from benchmarks.reproductions.page import keep, markdown_of, write_page  # noqa: E402
+from benchmarks.reproductions.spread import FEWEST  # noqa: E402
 from mptune.errors import MptuneError, UnknownNameError  # noqa: E402
 
 #: The modules of :mod:`benchmarks.reproductions` that have items, in the order of the page.
@@ -73,6 +80,9 @@ def _do(options: argparse.Namespace, command: str) -> int:
     if options.size and not any(known[name].has_sizes for name in chosen):
         with_sizes = ", ".join(name for name, item in known.items() if item.has_sizes)
         raise MptuneError(f"--size: {', '.join(chosen) or 'page'} has sizes of its own; it is for {with_sizes}")
+    if options.backend != "host" and not any(known[name].has_backends for name in chosen):
+        on_devices = ", ".join(name for name, item in known.items() if item.has_backends)
+        raise MptuneError(f"--backend: {', '.join(chosen) or 'page'} is of the host backend; it is for {on_devices}")
     failed = False
     for name in chosen:
         started = time.perf_counter()
@@ -106,6 +116,8 @@ def _given(options: argparse.Namespace) -> Given:
         size=tuple(options.size or (["smoke"] if options.quick else [])),
         budget=options.budget or (4 if options.quick else 60),
         seed=options.seed,
+        only=tuple(options.only),
+        backend=options.backend,
     )
 
 
@@ -113,7 +125,12 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("items", nargs="+", metavar="ITEM", help="items, or list, all or page")
     parser.add_argument("--quick", action="store_true", help="as little as shows that everything works")
-    parser.add_argument("--runs", type=int, help="replays of every tool on every space (100; quick: 2)")
+    parser.add_argument(
+        "--runs",
+        type=int,
+        help=f"replays of every tool on every space (100; quick: 2); of slow ones one for every {SLOW} of the others, "
+        f"{FEWEST} at least where so many are asked for; of searches that are run (h-f6) {FEWEST} at most",
+    )
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="replays at a time")
     parser.add_argument(
         "--size",
@@ -128,6 +145,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--data", type=Path, default=ROOT / "benchmarks" / "data", help="the project's recorded spaces")
     parser.add_argument("--spaces", type=Path, default=shared / "spaces", help="other people's recorded spaces")
     parser.add_argument("--published", type=Path, default=shared / "published", help="raw results of papers")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="PART", help="of other people's, those with this in their names"
+    )
+    parser.add_argument("--backend", default="host", choices=("host", "opencl"), help="of l-f8, l-f12 and l-f15 (host)")
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "papers", help="where finished replays are kept")
     parser.add_argument("--output", type=Path, help="where results go")
     return parser

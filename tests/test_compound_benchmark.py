@@ -61,8 +61,12 @@ def test_operations_are_those_that_types_declare() -> None:
 
 
 def test_the_page_has_fronts_points_and_counts() -> None:
-    kernels = {"gemm": {"sizes": {"M": 2}, "tunings": 1, "configurations": 3, "points": POINTS}}
-    page = compound.markdown({"machine": "M", "command": "C", "kernels": kernels})
+    of_run = {"machine": "M", "command": "C"}
+    kernels = {"gemm": {"sizes": {"M": 2}, "tunings": 1, "configurations": 3, "points": POINTS, **of_run}}
+    page = compound.markdown({"kernels": kernels})
+    assert "- gemm: `C`, on M." in page
+    assert "![" not in page
+    assert "](plot.png)" in compound.markdown({"kernels": kernels, "plot": "plot.png"})
     assert "| gemm | M=2 | 1.000 | 0.0% | fp32 / fp32, fp64 / fp64 |" in page
     assert "Not measured: kmeans, convolution2d, coulombic, conjugate_gradient." in page
     assert "| gemm | fp64 | fp32x2 | 100.000 | 1e-14 |" in page
@@ -81,7 +85,22 @@ def test_another_kernel_is_added_to_what_was_measured(tmp_path: Path, monkeypatc
     assert compound.main(["--only", "gemm", "--quick", "--output", str(tmp_path)]) == 0
     assert asked == [("kmeans", 4), ("gemm", 1)]
     assert list(json.loads((tmp_path / "compound.json").read_text())["kernels"]) == ["gemm", "kmeans"]
-    assert "| kmeans |" in (tmp_path / "compound.md").read_text()
+    page = (tmp_path / "compound.md").read_text()
+    assert "| kmeans |" in page
+    # Each was measured by a command of its own.
+    assert f"- gemm: `python benchmarks/compound.py --only gemm --quick --output {tmp_path}`, on " in page
+    assert f"- kmeans: `python benchmarks/compound.py --only kmeans --output {tmp_path}`, on " in page
+    assert "](compound-fronts.png)" in page
+    assert (tmp_path / "compound-fronts.png").stat().st_size > 1000
+
+
+def test_what_an_earlier_document_says_of_all_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    of_kernel = {"sizes": {"n": 2}, "tunings": 1, "configurations": 3, "points": POINTS}
+    earlier = {"machine": "M", "command": "C", "kernels": {"kmeans": of_kernel, "coulombic": of_kernel}}
+    (tmp_path / "compound.json").write_text(json.dumps(earlier))
+    monkeypatch.setattr(compound, "measured", lambda *_: of_kernel)
+    assert compound.main(["--only", "gemm", "--output", str(tmp_path)]) == 0
+    assert "- kmeans, coulombic: `C`, on M." in (tmp_path / "compound.md").read_text()
 
 
 def test_mistakes_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import itertools
 import math
@@ -32,7 +33,7 @@ from benchmarks.reproductions import item  # noqa: E402
 from benchmarks.reproductions.heldens import replays, runs, searches, strategies  # noqa: E402
 from benchmarks.reproductions.item import Given, Skipped  # noqa: E402
 from benchmarks.search.cells import Job, Results  # noqa: E402
-from benchmarks.search.precision_cells import cells_of  # noqa: E402
+from benchmarks.search.precision_cells import LEVELS, cells_of  # noqa: E402
 from benchmarks.search.section import Settings  # noqa: E402
 from benchmarks.search.two_stages import search_in_stages  # noqa: E402
 
@@ -42,7 +43,7 @@ SIZES = {"fp64": 8, "fp32": 4, "fp16": 2}
 Best = list[float | None]
 
 
-def recording() -> RecordedSpace:
+def recording(kernel: str = "bessel") -> RecordedSpace:
     """The best block depends on the types; blocks of 32 with tiles of 4 crash."""
     records = []
     for row in itertools.product(SIZES, SIZES, (32, 64, 128, 256), (1, 2, 4)):
@@ -54,14 +55,14 @@ def recording() -> RecordedSpace:
         time_ms = size * (1 + math.log2(block * size / 512) ** 2) + tile
         error = 1e-16 + ERRORS[x] + 2 * ERRORS[y]
         records.append(Record(row, Status.OK, measurement=Measurement({"time_ms": time_ms, "error": error})))
-    return assemble("axpy", NAMES, {}, records, kernel="axpy", device="a processor", signature=NAMES[:2])
+    return assemble(kernel, NAMES, {}, records, kernel=kernel, device="a processor", signature=NAMES[:2])
 
 
 @pytest.fixture
 def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Given:
     monkeypatch.setattr(searches, "_MOST_TRIED", 10.0)
     (tmp_path / "data").mkdir()
-    write_recording(recording(), tmp_path / "data" / "axpy-host.json.gz")
+    write_recording(recording(), tmp_path / "data" / "bessel-host.json.gz")
     return Given(tmp_path / "data", tmp_path, tmp_path, tmp_path / "work", runs=2)
 
 
@@ -102,7 +103,7 @@ def percentages(cell: Any) -> float:
 
 
 def test_peers_are_told_the_time_and_a_longer_one_where_the_error_is_too_large(given: Given) -> None:
-    recorded = read_space(given.data / "axpy-host.json.gz")
+    recorded = read_space(given.data / "bessel-host.json.gz")
     goal = recorded.with_baseline(Objective(threshold=1e-6))
     problem, times_ms = replays.penalised(recorded, goal)
     assert len(problem.costs) == recorded.space.size
@@ -120,7 +121,7 @@ def test_peers_are_told_the_time_and_a_longer_one_where_the_error_is_too_large(g
 
 
 def test_only_feasible_times_count_as_found(given: Given) -> None:
-    recorded = read_space(given.data / "axpy-host.json.gz")
+    recorded = read_space(given.data / "bessel-host.json.gz")
     problem, times_ms = replays.penalised(recorded, recorded.with_baseline(Objective(threshold=1e-6)))
     recorder = replays.PenalisedRecorder(problem, times_ms, budget=4)
     told = [
@@ -202,14 +203,14 @@ def test_penalties_are_compared_by_kernel(given: Given, monkeypatch: pytest.Monk
     monkeypatch.setattr(item, "run_jobs", by_hand(given, best))
     made = searches.h_f4(given)
     (row,) = made.tables[0].rows
-    assert row == ("axpy", "25.0%", "80.0%", "90.0%", "100.0%", "better")
+    assert row == ("Bessel", "25.0%", "80.0%", "90.0%", "100.0%", "better")
     assert "hard is better than both on 0 of 1 kernels" in made.summary
     assert "better on 1, on par on 0, worse on 0" in made.summary
     cells = cells_of(Settings(given.spaces, given.data))
     for cell, row in zip(cells, made.tables[1].rows, strict=True):
         speedup = searches.optimal_speedup(cell)
-        assert row[:3] == ("axpy", cell.level, f"{speedup:.2f}")
-        assert row[3] == f"{speedup / 4:.2f} ({speedup / 8:.2f} to {3 * speedup / 8:.2f})"
+        assert row[:4] == ("Bessel", cell.level, f"{speedup:.2f}", 250)
+        assert row[4] == f"{speedup / 4:.2f} [0.00 to {speedup / 2:.2f}]"
     (draw,) = made.plots.values()
     draw(tmp_path / "penalties.png")
     assert (tmp_path / "penalties.png").stat().st_size > 1000
@@ -229,6 +230,9 @@ def test_strategies_and_who_beats_whom(given: Given, monkeypatch: pytest.MonkeyP
     assert found["GA"][2:4] == ("94%", "50.0%")
     against = searches.h_f7(given)
     wins = {row[0]: percentages(row[1]) for row in against.tables[0].rows}
+    spreads = {row[0]: row[2] for row in against.tables[0].rows}
+    # Six runs: two on each of three cells.
+    assert spreads["BO"] == "87.5% (75.0% to 100.0%)"
     # BO's 1 beats both runs of random, its 1.25 beats one and equals the other; 2 equals one and loses to the other.
     assert wins["BO"] == 87.5
     assert wins["GA"] == 25.0
@@ -236,9 +240,23 @@ def test_strategies_and_who_beats_whom(given: Given, monkeypatch: pytest.MonkeyP
     assert "Here the best of the paper's is BO with 87.5%" in against.summary
     pairs = searches.h_f8(given)
     rows = {(row[0], row[1]): row for row in pairs.tables[0].rows}
-    assert rows["high", "BO"] == ("high", "BO", None, "88%", "100%")
-    assert rows["low", "BH"][3:] == ("0%", "0%")
-    assert "BH beats the one it beats most in 0%" in pairs.summary
+    others = "GA, PSO, MLS, FF, SA"
+    # BO is as good as the default in one of two runs, and beats all others but random sampling always.
+    assert rows["high", "BO"][2:] == (
+        *("96%", "88%", "87.5% [75.0% to 100.0%]", None, "100%", "GA, PSO, MLS, BH, FF, SA"),
+        *("25%", "mptune bayesian"),
+    )
+    assert rows["low", "BH"][3:] == (
+        *("0%", "0.0% [0.0% to 0.0%]", "44%", "0%"),
+        *("Rand, GA, PSO, MLS, BO, FF, SA, mptune bayesian", "0%", "Rand, GA, PSO, MLS, BO, FF, SA, mptune bayesian"),
+    )
+    assert rows["medium", "GA"][6:8] == ("100%", "BH")
+    assert "on Bessel, BH beats the one it beats most in 0%" in pairs.summary
+    assert [table.title.rpartition(", ")[2] for table in pairs.tables[1:]] == [f"{w} accuracy" for w in LEVELS]
+    matrix = {row[0]: dict(zip(strategies.STRATEGIES, row[1:], strict=True)) for row in pairs.tables[1].rows}
+    assert (matrix["BO"]["GA"], matrix["GA"]["BO"], matrix["BO"]["BO"]) == ("100%", "0%", None)
+    assert (matrix["BO"]["mptune bayesian"], matrix["mptune bayesian"]["BO"]) == ("25%", "75%")
+    assert all(matrix["GA"][name] == "50%" for name in others.split(", ")[1:])
     for name, draw in {**against.plots, **pairs.plots, **searches.h_f5(given).plots}.items():
         draw(tmp_path / f"{name}.png")
         assert (tmp_path / f"{name}.png").stat().st_size > 1000
@@ -251,7 +269,8 @@ def test_unified_and_staged_searches_really_run(given: Given, monkeypatch: pytes
     rows = {(row[0], row[1]): row for row in made.tables[0].rows}
     assert len(rows) == 2 * 5
     # The budget is enough for everything at once, and for everything in each stage.
-    assert rows["BO", "unified"] == ("BO", "unified", "96%", "100.0%", "9.1%", "0.0%")
+    assert rows["BO", "unified"][2:] == ("96%", "100.0%", "9.1%", "0.0%", "100.0% (100.0% to 100.0%)")
+    assert made.tables[1].rows[0][:4] == ("BO", "Bessel", "high", "100.0% [100.0% to 100.0%]")
     for order in ("performance then precision", "precision then performance"):
         strict, passed = rows["BO", f"{order}, strictly"], rows["BO", f"{order}, passed on"]
         other = rows["mptune bayesian", f"{order}, strictly"]
@@ -279,27 +298,82 @@ def test_other_frameworks_really_search(given: Given, monkeypatch: pytest.Monkey
 
 
 def test_a_replay_that_fails_is_an_error(given: Given, monkeypatch: pytest.MonkeyPatch) -> None:
-    failing = {("axpy-host high", "GA"): "seed 0 took more than 1800 s"}
+    failing = {("bessel-host high", "GA"): "seed 0 took more than 1800 s"}
     monkeypatch.setattr(item, "run_jobs", lambda jobs, *_: Results(tuple(jobs), {}, failing))
-    with pytest.raises(MptuneError, match="GA on axpy-host high: seed 0 took more than 1800 s"):
+    with pytest.raises(MptuneError, match="GA on bessel-host high: seed 0 took more than 1800 s"):
         searches.h_f5(given)
 
 
 def test_without_a_feasible_configuration_nothing_is_replayed(tmp_path: Path) -> None:
     records = [Record(("fp16", 32), Status.OK, measurement=Measurement({"time_ms": 1.0, "error": 0.5}))]
-    recorded = assemble("axpy", ("x_type", "block"), {}, records, kernel="axpy")
-    write_recording(recorded, tmp_path / "axpy-host.json.gz")
-    with pytest.raises(Skipped, match="no recording has 1,000 configurations of which some meet its threshold"):
+    recorded = assemble("bessel", ("x_type", "block"), {}, records, kernel="bessel")
+    write_recording(recorded, tmp_path / "bessel-host.json.gz")
+    with pytest.raises(Skipped, match="no recording of the paper's kernels has 100 configurations of which some meet"):
         searches.h_f4(Given(tmp_path, tmp_path, tmp_path, tmp_path))
 
 
-def test_recordings_that_a_run_would_try_much_of_are_left_out(given: Given, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_small_recordings_a_quarter_is_tried(given: Given, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(searches, "_MOST_TRIED", 0.25)
     size = recording().space.size
-    monkeypatch.setattr(searches, "_MOST_TRIED", 250 / size)
-    assert len(searches.replayed(given)) == 3
-    monkeypatch.setattr(searches, "_MOST_TRIED", 200 / size)
-    with pytest.raises(Skipped, match="no recording has 135 configurations"):
+    assert size == 108
+    budgets: list[int] = []
+
+    def run(jobs: Sequence[Job], *arguments: Any) -> Results:
+        budgets.extend(job.settings["budget"] for job in jobs)
+        return by_hand(given, lambda tool, seed, optimum: optimum)(jobs, *arguments)
+
+    monkeypatch.setattr(item, "run_jobs", run)
+    made = searches.h_f4(given)
+    assert set(budgets) == {27}
+    assert "Evaluations of unique configurations: 27 of 108 of Bessel." in made.differs[0]
+    assert all(row[3] == 27 for row in made.tables[1].rows)
+    staged = searches.h_f10(given)
+    # Two of four parameters are types.
+    assert "(optimisation + precision of combinations of each): Bessel 14 + 13 of 12 + 9." in staged.differs[1]
+    assert set(budgets) == {27}
+    monkeypatch.setattr(searches, "_MOST_TRIED", 24 / size)
+    with pytest.raises(Skipped, match="no recording of the paper's kernels has 112 configurations"):
         searches.replayed(given)
+
+
+def test_a_kernel_that_is_not_the_papers_is_shown_and_in_no_mean(given: Given, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_recording(recording("axpy"), given.data / "axpy-host.json.gz")
+    twice, best = (by_hand(given, lambda tool, seed, optimum, n=n: n * optimum) for n in (2.0, 1.0))
+
+    def run(jobs: Sequence[Job], *_: Any) -> Results:
+        halves = [(best if job.space.startswith("axpy") else twice)([job]) for job in jobs]
+        return Results(tuple(jobs), {key: runs for half in halves for key, runs in half.found.items()})
+
+    monkeypatch.setattr(item, "run_jobs", run)
+    made = searches.h_f4(given)
+    rows = {row[0]: row[1] for row in made.tables[0].rows}
+    assert rows == {"Bessel": "50.0%", "axpy (not the paper's)": "100.0%"}
+    assert "of 1 kernels" in made.summary
+    assert "Not one of the paper's kernels, and in no mean: axpy." in made.differs[0]
+    strategies_table = searches.h_f5(given).tables[0]
+    assert {row[3] for row in strategies_table.rows} == {"50.0%"}
+    assert strategies_table.title.endswith("of 3")
+    assert searches.h_f7(given).tables[0].columns[-1] == "axpy (not the paper's)"
+    assert {row[3] for row in searches.h_f10(given).tables[0].rows} == {"50.0%"}
+    (given.data / "bessel-host.json.gz").unlink()
+    with pytest.raises(Skipped, match="no recording of the paper's kernels"):
+        searches.h_f4(given)
+
+
+def test_slow_searches_have_runs_enough_for_quartiles(given: Given, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: dict[str, int] = {}
+
+    def run(jobs: Sequence[Job], *arguments: Any) -> Results:
+        runs.update((job.tool, len(job.seeds)) for job in jobs)
+        return by_hand(given, lambda tool, seed, optimum: optimum)(jobs, *arguments)
+
+    monkeypatch.setattr(item, "run_jobs", run)
+    monkeypatch.setattr(searches, "_is_installed", lambda _: True)
+    for asked, slow in ((3, 3), (30, 5), (100, 10)):
+        made = searches.h_f9(dataclasses.replace(given, runs=asked))
+        assert (runs.pop("ytopt's surrogate"), set(runs.values())) == (slow, {asked})
+        said = f" (ytopt's surrogate {slow})" if slow < asked else ""
+        assert made.differs[0].startswith(f"{asked} runs, with the seeds from 0 on, of each{said}; 100 in the paper.")
 
 
 # -- runs ------------------------------------------------------------------------------------------
@@ -313,9 +387,10 @@ def test_the_time_of_a_run_is_divided_as_in_the_paper(
     given: Given, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("MPTUNE_CACHE_DIR", str(tmp_path / "mine"))
-    folders = set()
+    folders, seeds = set(), set()
 
     def tune(name: str, **options: Any) -> Any:
+        seeds.add(options["seed"])
         folders.add(os.environ["MPTUNE_CACHE_DIR"])
         assert options["max_error"] == {"bessel": 10**-3.5, "kmeans": 1e-5}[name]
         if options["strategy"] == stopped_at:
@@ -331,19 +406,25 @@ def test_the_time_of_a_run_is_divided_as_in_the_paper(
     with pytest.raises(KeyboardInterrupt):
         runs.h_f6(given)
     before, stopped_at = len(folders), ""
-    assert 0 < before < 18
+    assert 0 < before < 18 * 2
     made = runs.h_f6(given)
     rows = {row[0]: row[1:] for row in made.tables[0].rows}
-    assert rows["BO, paper"] == (480.0, 250, 2.0, "80.0%", "13.0%", "3.8%", "2.6%", None)
-    assert rows["BO"] == (20.0, 10, 2.0, "50.0%", "6.2%", "25.0%", "6.2%", "12.5%")
+    assert rows["BO, paper"] == ("480", 250, "2", "80.0%", "13.0%", "3.8%", "2.6%", None)
+    shares = tuple(f"{each} [{each} to {each}]" for each in ("50.0%", "6.2%", "25.0%", "6.2%", "12.5%"))
+    assert rows["BO"] == ("20 [20 to 20]", 10, "2 [2 to 2]", *shares)
     assert len(rows) == 10
+    assert seeds == {0, 1}
+    assert "2 of each strategy with the seeds from 0 on" in made.differs[0]
     # Each run had a cache of its own, and the user's is back. What had ended was not run again, what was stopped was.
-    assert len(folders) == 18 + 1
+    assert len(folders) == 18 * 2 + 1
     assert str(tmp_path / "mine") not in folders
     assert os.environ["MPTUNE_CACHE_DIR"] == str(tmp_path / "mine")
     (draw,) = made.plots.values()
     draw(tmp_path / "time.png")
     assert (tmp_path / "time.png").stat().st_size > 1000
+    # However many are asked for, there are five: a search takes minutes.
+    runs.h_f6(dataclasses.replace(given, runs=100))
+    assert seeds == {0, 1, 2, 3, 4}
 
 
 def test_energy_that_cannot_be_read_is_said(given: Given, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -353,15 +434,16 @@ def test_energy_that_cannot_be_read_is_said(given: Given, monkeypatch: pytest.Mo
     monkeypatch.setattr(runs, "energy_source", unavailable)
     made = runs.h_f12(given)
     assert made.summary == "The energy of this machine cannot be read: no counter of the processor."
+    assert not made.plots
     assert [row[:5] for row in made.tables[0].rows] == [
         ("Black-Scholes", "-3.68", "2.7×", None, "4.96×"),
         ("K-Means", "-3.49", "3.8×", None, "3.7×"),
     ]
 
 
-def test_energy_is_compared_with_that_in_fp64(given: Given, monkeypatch: pytest.MonkeyPatch) -> None:
-    def trial(time_ms: float, energy_j: float) -> Trial:
-        numbers = {"time_ms": time_ms, "energy_j": energy_j}
+def test_energy_is_compared_with_that_in_fp64(given: Given, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def trial(time_ms: float, energy_j: float, error: float = 1e-6) -> Trial:
+        numbers = {"time_ms": time_ms, "energy_j": energy_j, "error": error}
         return Trial(Configuration({}), Status.OK, measurement=Measurement(numbers))
 
     thresholds = []
@@ -369,11 +451,22 @@ def test_energy_is_compared_with_that_in_fp64(given: Given, monkeypatch: pytest.
     def tune(name: str, **options: Any) -> Any:
         thresholds.append((name, options["max_error"], options["objective"]))
         best = trial(2.0, 1.0) if name == "kmeans" else None
-        return SimpleNamespace(best=best, baseline=trial(5.0, 4.0))
+        return SimpleNamespace(best=best, baseline=trial(5.0, 4.0), trials=measured)
+
+    measured = [trial(5.0, 4.0, 0.0), trial(2.0, 1.0, 1e-6), trial(2.0, 2.0, 1e-5), trial(1.0, 0.5, 1e-3)]
+    unread = Trial(Configuration({}), Status.OK, measurement=Measurement({"time_ms": 1.0, "error": 1e-3}))
+    found = runs.Efficiencies.of([*measured, unread, Trial(Configuration({}), Status.CRASH)])
+    assert found.per_joule.tolist() == [0.25, 1.0, 0.5, 2.0]
+    assert found.errors.tolist() == pytest.approx([-6, -6, -5, -3])
+    # An error of 0 counts as the least other one, and then it is no better than what takes less energy.
+    assert found.front.tolist() == [1, 3]
 
     monkeypatch.setattr(runs, "energy_source", lambda sensors: object())
     monkeypatch.setattr(runs, "tune", tune)
-    rows = runs.h_f12(given).tables[0].rows
+    made = runs.h_f12(given)
+    rows = made.tables[0].rows
+    made.plots["energy-against-error"](tmp_path / "energy.png")
+    assert (tmp_path / "energy.png").stat().st_size > 1000
     assert rows[0][3:] == (None, "4.96×", None)
     assert rows[1][3:] == ("4.00×", "3.7×", "2.50×")
     assert thresholds == [
@@ -382,5 +475,7 @@ def test_energy_is_compared_with_that_in_fp64(given: Given, monkeypatch: pytest.
     ]
 
 
-def test_quartiles_are_of_all_runs() -> None:
-    assert searches.quartiles(np.array([0.0, 1.0, 2.0, 3.0, 4.0])) == "2.00 (1.00 to 3.00)"
+def test_quartiles_are_of_five_runs_or_more() -> None:
+    assert searches.speeds(np.array([0.0, 1.0, 2.0, 3.0, 4.0])) == "2.00 (1.00 to 3.00)"
+    assert searches.speeds(np.array([0.0, 1.0, 2.0, 4.0])) == "1.50 [0.00 to 4.00]"
+    assert searches.speeds(np.array([0.0, 1.0, 2.0, np.inf, np.inf])) == "2.00 (1.00 to inf)"

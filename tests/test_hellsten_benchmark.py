@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from pathlib import Path
 
@@ -14,6 +15,8 @@ if str(ROOT) not in sys.path:
 from benchmarks import papers  # noqa: E402
 from benchmarks.reproductions import hellsten  # noqa: E402
 from benchmarks.reproductions.item import Given, Skipped  # noqa: E402
+from benchmarks.search.cells import Job, Results  # noqa: E402
+from benchmarks.search.tools import Tool  # noqa: E402
 from mptune.comparison import Comparison  # noqa: E402
 from mptune.objective import Objective  # noqa: E402
 from mptune.simulation import Simulation, SimulationRun  # noqa: E402
@@ -59,8 +62,33 @@ def test_tables_from_replays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert rows["uniform sampling"][-3:] == (0.76, "0.54", "0.87")
     made.plots["budgets"](tmp_path / "plot.png")
     assert (tmp_path / "plot.png").stat().st_size > 0
-    factors = hellsten.b_t9(given(tmp_path)).tables[0].rows
+    factors, by_run = (table.rows for table in hellsten.b_t9(given(tmp_path)).tables)
     assert [row[1] for row in factors] == ["5.45×", "-", "5.45×", "3.86×"]
+    assert by_run == (("a", "5.45× [5.45× to 5.45×]"), ("b", "below 1× [below 1× to below 1×]"))
+    assert hellsten._faster_runs(COMPARISON, "b", "uniform sampling") == [0.0, 0.0]
+
+
+def test_every_tool_is_run_as_often_as_asked_for_but_slow_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, int] = {}
+
+    def run_all(given: Given, jobs: list[Job]) -> Results:
+        assert given.processes == 1
+        asked.update((job.tool, len(job.seeds)) for job in jobs)
+        found = {(job.space, job.tool): {seed: {"strategy_s": 1.0 + seed} for seed in job.seeds} for job in jobs}
+        return Results(tuple(jobs), found)
+
+    spaces = tmp_path / "spaces"
+    spaces.mkdir()
+    for name in hellsten._FAILING:
+        (spaces / f"{name}.json.gz").touch()
+    monkeypatch.setattr(hellsten, "run_all", run_all)
+    monkeypatch.setattr(hellsten, "tools_of", lambda _: [hellsten.BACO, Tool("scikit-optimize")])
+    monkeypatch.setattr(Tool, "missing", "")
+    for runs, slow in ((3, 3), (20, 5), (100, 10)):
+        made = hellsten.b_t10(dataclasses.replace(given(tmp_path), quick=False, runs=runs, processes=8))
+        assert asked == {"BaCO": runs, "scikit-optimize": slow}
+        assert f"BaCO {runs}, scikit-optimize {slow}; 30 in the paper" in made.differs[1]
+    assert [row[3] for row in made.tables[0].rows] == ["50 (26 to 75)", "5.5 (3.2 to 7.8)"]
 
 
 def test_a_variant_lacks_what_its_name_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,15 +43,19 @@ def test_a_set_of_configurations_is_of_its_variant_and_the_same_each_time(varian
     assert table_3 == [lin._STARTS[type_name][0]]
 
 
-def measured(configuration: dict[str, object]) -> dict[int, dict[str, dict[Configuration, float]]]:
+def measured(configuration: dict[str, object]) -> dict[int, dict[str, dict[Configuration, lin.Rounds]]]:
     made = {
         variant: Configuration({**configuration, "double_buffer": buffered, "fine_prefetch": ahead})
         for variant, (buffered, ahead) in lin.VARIANTS.items()
     }
     times = {128: (2.0, 4.0, 1.0, 1.6), 1024: (20.0, 20.0, 40.0, 25.0)}
+    spread = (1.0, 0.5, 2.0, 0.8, 1.25)
     return {
-        n: {variant: {made[variant]: ms} for variant, ms in zip(lin.VARIANTS, of_size, strict=True)}
-        | {"fixed": {made["neither"]: of_size[0]}}
+        n: {
+            variant: {made[variant]: [f * ms for f in spread]}
+            for variant, ms in zip(lin.VARIANTS, of_size, strict=True)
+        }
+        | {"fixed": {made["neither"]: [f * of_size[0] for f in sorted(spread)]}}
         for n, of_size in times.items()
     }
 
@@ -61,15 +65,18 @@ def test_speedups_are_means_over_sizes(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(lin, "measured", lambda _: times)
     made = lin.l_f8(given(tmp_path))
     rows = {row[0]: row[1:] for row in made.tables[0].rows}
-    assert rows["double buffer"] == ("1.193", 1.25, 0.5, 2.0)
-    assert rows["both"] == ("1.329", pytest.approx((1.25 + 0.8) / 2), 0.8, 1.25)
-    assert made.tables[1].rows[0][:2] == (128, pytest.approx(2 * 128**3 / 2e-3 / 1e9))
+    assert rows["double buffer"] == ("1.193", 1.25, 0.5, 2.0, "1.25 [0.50 to 2.00]")
+    assert rows["both"][:4] == ("1.329", pytest.approx((1.25 + 0.8) / 2), 0.8, 1.25)
+    # 2 n^3 operations in 2 ms are 2.1 GFlop/s, in the slower quartile 0.8 of that.
+    assert made.tables[1].rows[0][:2] == (128, "2.097 (1.678 to 2.621)")
     for draw in made.plots.values():
         draw(tmp_path / "plot.png")
     assert (tmp_path / "plot.png").stat().st_size > 0
     tuned = lin.l_f15(given(tmp_path))
     assert [row[3] for row in tuned.tables[0].rows] == [2.0, 1.0]
-    assert tuned.tables[0].rows[1][4] == "the same"
+    # Round by round: 0.5, 0.8, 1, 1.25 and 2 of the time, to 1, 0.5, 2, 0.8 and 1.25 of half of it.
+    assert tuned.tables[0].rows[0][4] == "3.12 (1.00 to 3.20)"
+    assert tuned.tables[0].rows[1][5] == "the same"
     assert "1.50 times as fast" in tuned.summary
 
 
@@ -99,7 +106,9 @@ def test_balanced_configurations_satisfy_equation_8_by_hand() -> None:
         lin.balanced(str(GEMM), 1.0000001)
 
 
-def test_gemm_and_blas_take_turns_and_one_disturbed_round_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gemm_and_blas_take_turns_and_one_disturbed_round_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kernel = lin.gemm()
     sizes = lin.cube(kernel, 64)
     (configuration,) = lin.candidates("fp32", "neither", 1, 0)
@@ -118,7 +127,15 @@ def test_gemm_and_blas_take_turns_and_one_disturbed_round_does_not_count(monkeyp
 
     monkeypatch.setattr(lin, "remeasure", remeasured)
     monkeypatch.setattr(lin, "blas_ms", disturbed)
-    own_ms, other_ms = lin.beside_blas(kernel, sizes, configuration, "fp32", 0)
+    own, other = lin.beside_blas(kernel, sizes, configuration, "fp32", given(tmp_path))
     assert turns == ["gemm", "BLAS"] * lin._BLAS_ROUNDS
-    assert other_ms == 0.25
-    assert own_ms > 0.0
+    assert sorted(other) == [0.25] * (lin._BLAS_ROUNDS - 1) + [500.0]
+    assert min(own) > 0.0
+    monkeypatch.setattr(lin, "promising", lambda *_: {})
+    monkeypatch.setattr(lin, "times_of", lambda *_: {"neither": {configuration: [1.0]}})
+    monkeypatch.setattr(lin, "beside_blas", lambda *_: (own, other))
+    for row in lin.l_f12(given(tmp_path)).tables[0].rows:
+        n, gemm, blas = int(str(row[1])), *(float(str(speed)) for speed in row[2:4])
+        assert gemm == pytest.approx(2 * n**3 / min(own) / 1e6)
+        assert blas == pytest.approx(2 * n**3 / 0.25 / 1e6)
+        assert "(" in str(row[5])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -162,6 +163,9 @@ def test_the_table_of_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert rows["Med."][1:5] == (None, 2.0, 2.0, None)
     assert "the closest are taken: Med.: update." in made.differs[-1]
     assert "40 x 2,003 made-up entries" in made.differs[0]
+    made.plots["speedup-and-nmi"](tmp_path / "versions.png")
+    assert (tmp_path / "versions.png").stat().st_size > 1000
+    assert made.data["Low"] == {"nmi": [1.0, 0.9], "time_ms": 4.0, "kernels_ms": 2.0}
 
 
 def test_a_map_of_clusters_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,6 +186,8 @@ def test_a_map_of_clusters_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_size_is_for_items_that_are_run_at_any(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert papers.main(["l-f8", "--size", "M=0", "--output", str(tmp_path)]) == 2
     assert "--size: l-f8 has sizes of its own; it is for h-f6, h-f12, h-f13, h-f14" in capsys.readouterr().err
+    assert papers.main(["h-f6", "--backend", "opencl", "--output", str(tmp_path)]) == 2
+    assert "--backend: h-f6 is of the host backend; it is for l-f8, l-f12, l-f15" in capsys.readouterr().err
     assert papers.main(["h-f6", "--size", "nowhere", "--output", str(tmp_path)]) == 1
     assert "kernel bessel" in capsys.readouterr().err
     assert not (tmp_path / "papers").exists()
@@ -207,3 +213,19 @@ def test_what_is_damaged_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "h-f1.json is damaged" in capsys.readouterr().err
     # Done again it is whole.
     assert papers.main(["h-f1", "--output", str(tmp_path)]) == 0
+
+
+def test_slow_tools_are_run_a_tenth_as_often_and_five_times_at_least(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counts = {
+        runs: (of.runs_of(is_slow=False), of.runs_of(is_slow=True))
+        for runs in (1, 4, 10, 49, 100)
+        for of in [replace(given(tmp_path), runs=runs)]
+    }
+    assert counts == {1: (1, 1), 4: (4, 4), 10: (10, 5), 49: (49, 5), 100: (100, 10)}
+    with pytest.raises(SystemExit):
+        papers.main(["--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "of slow ones one for every 10 of the others, 5 at least where so many are asked for" in said
+    assert "those a tenth as often, five times at least" in said

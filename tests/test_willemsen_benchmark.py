@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 import math
@@ -17,7 +18,11 @@ if str(ROOT) not in sys.path:
 from benchmarks import papers  # noqa: E402
 from benchmarks.reproductions import willemsen  # noqa: E402
 from benchmarks.reproductions.item import Given, Skipped  # noqa: E402
+from benchmarks.search.tools import Tool  # noqa: E402
+from mptune.comparison import Comparison  # noqa: E402
 from mptune.errors import SpaceFileError  # noqa: E402
+from mptune.objective import Objective  # noqa: E402
+from mptune.simulation import Simulation, SimulationRun  # noqa: E402
 from mptune.strategies.bayesian_multi import BayesianMultiOptions  # noqa: E402
 
 PUBLISHED = ROOT.parent / "shared" / "published" / "willemsen2021-runs.json.gz"
@@ -80,6 +85,110 @@ def test_when_the_mean_of_the_runs_is_as_near(tmp_path: Path) -> None:
     assert willemsen._arrival(simulation, 0.16) == 60
     assert willemsen._arrival(simulation, 0.05) == 100
     assert willemsen._arrival(simulation, 0.04) == math.inf
+
+
+def replays(space: str, tool: str, *runs: tuple[float, ...]) -> Simulation:
+    """Return runs whose best is each of the values for 20 evaluations."""
+    made = tuple(
+        SimulationRun(seed, tuple(value for value in run for _ in range(20)), None, 0.0)
+        for seed, run in enumerate(runs)
+    )
+    return Simulation(space, tool, 220, Objective(), 10.0, None, "ms", 100, made)
+
+
+def constant(space: str, **best: float) -> tuple[Simulation, ...]:
+    """Return two runs of each tool that have the same best from the start."""
+    return tuple(replays(space, tool.replace("_", " "), (ms,) * 11, (ms,) * 11) for tool, ms in best.items())
+
+
+def test_the_default_has_a_factor_and_does_not_change_the_others() -> None:
+    tools = {"random": 16.0, "EI": 12.0, "genetic_algorithm": 14.0, "advanced_multi": 12.0}
+    simulations = (*constant("a", **tools, mptune_bayesian=11.0), *constant("b", **tools, mptune_bayesian=13.5))
+    comparison = Comparison(simulations)
+    found = willemsen.factors_with_default(comparison)
+    # The mean distance of the paper's four tools is 35%.
+    assert found.pop("mptune bayesian") == pytest.approx((0.1 + 0.35) / 2 / 0.35)
+    assert found == pytest.approx(
+        {"random": 0.6 / 0.35, "EI": 2 / 3.5, "genetic algorithm": 4 / 3.5} | {"advanced multi": 2 / 3.5}
+    )
+    alone = willemsen.factors(Comparison(tuple(s for s in simulations if s.strategy != "mptune bayesian")))
+    assert found == pytest.approx(alone)
+
+
+def test_every_recorded_gpu_is_compared_and_a_part_of_a_name_selects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, set[int]] = {}
+
+    def replayed(given: Given, tools: list[tuple[Tool, int]], files: dict[str, Path], budget: int) -> Comparison:
+        for name in files:
+            asked[name] = {runs for _, runs in tools}
+        return Comparison(
+            tuple(s for n in files for t, _ in tools for s in constant(n, **{t.name: 11.0 + len(t.name)}))
+        )
+
+    monkeypatch.setattr(willemsen, "replayed", replayed)
+    spaces = tmp_path / "spaces"
+    spaces.mkdir()
+    for name in ("gemm-rtx2080ti", "pnpoly-rtx3060", "gemm-rtx3060", "dedispersion-a4000"):
+        (spaces / f"{name}.json.gz").touch()
+    whole = dataclasses.replace(given(tmp_path), quick=False, runs=7)
+    (table,) = willemsen.w_f1(whole).tables
+    assert asked == {"gemm-rtx2080ti": {7}, "pnpoly-rtx3060": {7}, "gemm-rtx3060": {7}}
+    assert table.columns == ("tool", "rtx2080ti", "rtx3060", "end, rtx2080ti", "end, rtx3060")
+    assert all(isinstance(row[1], float) for row in table.rows)
+    assert table.rows[-1][0] == "mptune bayesian"
+    asked.clear()
+    willemsen.w_f1(dataclasses.replace(whole, only=("rtx3060",)))
+    assert list(asked) == ["gemm-rtx3060", "pnpoly-rtx3060"]
+    with pytest.raises(Skipped, match="with h100 in their names"):
+        willemsen.w_f1(dataclasses.replace(whole, only=("h100",)))
+    with pytest.raises(Skipped, match="of an rtx2080ti"):
+        willemsen.w_t1(dataclasses.replace(whole, only=("rtx3060",)))
+
+
+def test_values_that_are_equally_good_are_all_best_and_idle_ones_are_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert willemsen.best_of({"a": 1.0, "b": 1.0 + 1e-15, "c": 1.1}) == ["a", "b"]
+    sweeps = (
+        willemsen.Sweep("scale", "2", willemsen._each("length_scale", (1, 2, 3))),
+        willemsen.Sweep("discount", "0.65", willemsen._each("discount_multi", (0.5, 0.65))),
+    )
+    best = {"1": (20.0,) * 11, "2": (15.0,) * 11, "3": (30.0, *(15.0,) * 10)}
+    runs = {f"bayesian-multi length_scale {value}": (one, one) for value, one in best.items()}
+    runs |= {f"bayesian-multi discount_multi {value}": ((15.0,) * 11,) * 2 for value in (0.5, 0.65)}
+    made = Comparison(tuple(replays("gemm-rtx2080ti", tool, *some) for tool, some in runs.items()))
+    monkeypatch.setattr(willemsen, "SWEEPS", sweeps)
+    monkeypatch.setattr(willemsen, "recordings", lambda *_: {"gemm-rtx2080ti": tmp_path})
+    monkeypatch.setattr(willemsen, "replayed", lambda *_: made)
+    outcome = willemsen.w_t1(dataclasses.replace(given(tmp_path), quick=False, runs=2))
+    rows = {row[:2]: row[5:] for row in outcome.tables[0].rows}
+    # The third begins worse, and is as good where the factor looks.
+    assert rows["scale", "1"] == ("0 of 2", None)
+    assert rows["scale", "2"] == ("2 of 2", "paper, here")
+    assert rows["scale", "3"] == ("0 of 2", "here")
+    assert rows["discount", "0.5"] == ("2 of 2", "here")
+    assert rows["discount", "0.65"] == ("2 of 2", "paper, here")
+    assert "Of 1 hyperparameters that change a run 1 have the least" in outcome.summary
+    assert "No run depends on: discount." in outcome.summary
+
+
+def test_runs_that_are_as_near_are_counted_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def replayed(given: Given, tools: list[tuple[Tool, int]], files: dict[str, Path], budget: int) -> Comparison:
+        if budget == willemsen.BUDGET:
+            return Comparison((replays("gemm-rtx2080ti", "EI", (12.0,) * 11, (11.0,) * 11),))
+        far = [(20.0, *(11.5,) * 10), (11.0,) * 11, (20.0,) * 11, (20.0,) * 11, (20.0,) * 11]
+        return Comparison(tuple(replays("gemm-rtx2080ti", tool.name, *far) for tool, _ in tools))
+
+    monkeypatch.setattr(willemsen, "recordings", lambda *_: {"gemm-rtx2080ti": tmp_path})
+    monkeypatch.setattr(willemsen, "replayed", replayed)
+    tables = willemsen.w_f4(dataclasses.replace(given(tmp_path), quick=False, runs=5)).tables
+    assert tables[0].rows[1][2] == "more than 1,020"
+    rows = dict(tables[1].rows)
+    assert rows["random"] == "more than 1,020 (21 to more than 1,020)"
+    # One run of EI is worse than the mean of both.
+    assert rows["EI"] == "1 [1 to more than 220]"
 
 
 def test_every_value_of_a_sweep_is_an_option_and_the_papers_is_among_them() -> None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from benchmarks.reproductions.item import Cell, Given, Item, Outcome, Table
 from benchmarks.reproductions.replayed import jobs_of, recordings, replayed, run_all
+from benchmarks.reproductions.spread import percents, spread
 from benchmarks.search.peers import PEERS
 from benchmarks.search.plots import pyplot_module, save
 from benchmarks.search.precision_cells import shares
@@ -60,9 +61,8 @@ _SPACES_DIFFER: Final = (
 
 
 def runs_of(given: Given, tool: Tool) -> int:
-    """Return how often a tool is replayed: 30 times of 100 (Sec. 5), those that take minutes a third of that."""
-    runs = max(min(given.runs, 2), round(given.runs * 0.3))
-    return max(min(given.runs, 2), runs // 3) if tool.is_slow else runs
+    """Return how often a tool is replayed."""
+    return given.runs_of(is_slow=tool.is_slow)
 
 
 def tools_of(given: Given) -> list[Tool]:
@@ -79,7 +79,8 @@ def compared(given: Given) -> Comparison:
 
 def told_runs(given: Given, tools: Sequence[Tool]) -> str:
     """Say how many runs of each tool there are."""
-    return "Runs, with seeds from 0 on: " + ", ".join(f"{tool.name} {runs_of(given, tool)}" for tool in tools) + "."
+    told = ", ".join(f"{tool.name} {runs_of(given, tool)}" for tool in tools)
+    return f"Runs, with seeds from 0 on: {told}; 30 in the paper (Sec. 5)."
 
 
 def reached(comparison: Comparison, tool: str, evaluations: int) -> NDArray[np.float64]:
@@ -104,7 +105,7 @@ def b_t6(given: Given) -> Outcome:
             cells += [stated, f"{stated / _PAPER[BACO.name][1][-1]:.2f}", f"{found.mean() / of_baco:.2f}"]
         rows.append((name, tool, *cells))
     spaces = [
-        (space, tool, *(_spread(shares(comparison.simulation(space, tool), point)) for point in POINTS))
+        (space, tool, *(percents(shares(comparison.simulation(space, tool), point)) for point in POINTS))
         for space in comparison.spaces
         for tool in comparison.strategies
     ]
@@ -121,7 +122,7 @@ def b_t6(given: Given) -> Outcome:
         (
             Table("Performance at three budgets, mean over benchmarks", ("tool", "here", *heads), tuple(rows)),
             Table(
-                "Share of the best recorded performance, median (quartiles) over runs",
+                "Share of the best recorded performance, over runs",
                 ("space", "tool", *(str(point) for point in POINTS)),
                 tuple(spaces),
             ),
@@ -136,11 +137,6 @@ def b_t6(given: Given) -> Outcome:
         {"budgets": partial(_draw_budgets, comparison=comparison)},
         {"seeds": {tool.name: runs_of(given, tool) for tool in tools_of(given)}},
     )
-
-
-def _spread(found: NDArray[np.float64]) -> str:
-    lower, median, upper = np.quantile(found, (0.25, 0.5, 0.75))
-    return f"{percent(median, 1)} ({percent(lower, 1)} to {percent(upper, 1)})"
 
 
 def _draw_budgets(path: Path, comparison: Comparison) -> None:
@@ -192,11 +188,22 @@ def b_t9(given: Given) -> Outcome:
         "BaCO reaches what others have after 60 evaluations "
         + ", ".join(f"{_times(means[tool])} faster ({tool}; paper {_times(_PAPER[tool][2])})" for tool in others)
         + ".",
-        (Table("Evaluations of the other tool over those of BaCO", ("space", *others), tuple(rows)),),
+        (
+            Table("Evaluations of the other tool over those of BaCO", ("space", *others), tuple(rows)),
+            Table(
+                "The same of each run of BaCO, over runs; below 1×: not within the budget",
+                ("space", *others),
+                tuple(
+                    (space, *(spread(_faster_runs(comparison, space, tool), _shown) for tool in others))
+                    for space in comparison.spaces
+                ),
+            ),
+        ),
         (
             told_runs(given, tools_of(given)),
             "Of the mean over runs of the performance reached. A dash is where BaCO does not reach it within the "
-            "budget; as in the paper it is left out of the mean.",
+            "budget; as in the paper it is left out of the mean. Each run's own performance is compared with the mean "
+            "of the other tool's.",
             _SPACES_DIFFER,
         ),
         {},
@@ -211,6 +218,19 @@ def _faster(comparison: Comparison, space: str, tool: str) -> float:
         if shares(own, evaluations).mean() >= goal:
             return _BUDGET / evaluations
     return math.nan
+
+
+def _faster_runs(comparison: Comparison, space: str, tool: str) -> list[float]:
+    """Return the factor of each run of BaCO, 0 for one that does not reach what the other tool has in the mean."""
+    goal = shares(comparison.simulation(space, tool), _BUDGET).mean()
+    own = comparison.simulation(space, BACO.name)
+    reaches = np.array([shares(own, evaluations) for evaluations in range(1, _BUDGET + 1)]) >= goal
+    first = np.where(reaches.any(axis=0), reaches.argmax(axis=0) + 1.0, np.inf)
+    return [_BUDGET / float(evaluations) for evaluations in first]
+
+
+def _shown(factor: float) -> str:
+    return f"{factor:.2f}×" if factor else "below 1×"
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -239,9 +259,9 @@ def b_t10(given: Given) -> Outcome:
     """Seconds of a search."""
     files = recordings(given, *(_QUICK if given.quick else _FAILING))
     tools = tools_of(given)
-    seeds = 2 if given.quick else 3
     # Not those of other items, which may have run beside each other.
-    jobs = [replace(job, section="papers, alone") for job in jobs_of([(t, seeds) for t in tools], files, _BUDGET)]
+    with_runs = [(tool, runs_of(given, tool)) for tool in tools]
+    jobs = [replace(job, section="papers, alone") for job in jobs_of(with_runs, files, _BUDGET)]
     results = run_all(replace(given, processes=1), jobs)
     seconds = {
         (space, tool.name): [found["strategy_s"] for found in results.of(space, tool.name).values()]
@@ -249,7 +269,11 @@ def b_t10(given: Given) -> Outcome:
         for tool in tools
     }
     rows: list[tuple[Cell, ...]] = [
-        (tool.name, *map(str, _PAPER_S[tool.name]), *(statistics.median(seconds[space, tool.name]) for space in files))
+        (
+            tool.name,
+            *map(str, _PAPER_S[tool.name]),
+            *(spread(seconds[space, tool.name], lambda value: f"{value:.2g}") for space in files),
+        )
         for tool in tools
     ]
     return Outcome(
@@ -258,7 +282,7 @@ def b_t10(given: Given) -> Outcome:
         + ", evaluations not counted.",
         (
             Table(
-                "Seconds of one search",
+                "Seconds of one search, over runs",
                 ("tool", "paper, SpMM, with evaluations", "paper, SDDMM, with evaluations", *files),
                 tuple(rows),
             ),
@@ -266,7 +290,7 @@ def b_t10(given: Given) -> Outcome:
         (
             "The paper's seconds include compiling and running what is evaluated, and do not say how much of them is "
             "the search itself; ours are the search alone, as recordings need no evaluation.",
-            f"Median of {seeds} runs, one at a time.",
+            told_runs(given, tools) + " One at a time.",
         ),
     )
 
@@ -331,7 +355,7 @@ def ablation(given: Given, tools: Sequence[Tool], parts: Sequence[str], stated: 
         cells: list[Cell] = []
         for point in POINTS:
             found, own = reached(comparison, tool, point), reached(comparison, whole, point)
-            cells += [_spread(found), f"{found.mean() / own.mean():.3f}"]
+            cells += [percents(found), f"{found.mean() / own.mean():.3f}"]
         rows.append((tool, *cells, _alike(comparison, tool, whole)))
     heads = [head for point in POINTS for head in (f"{point} evaluations", "of the whole")]
     ends = {
@@ -344,14 +368,14 @@ def ablation(given: Given, tools: Sequence[Tool], parts: Sequence[str], stated: 
         + f". {stated}",
         (
             Table(
-                f"Share of the best recorded performance, mean over {', '.join(comparison.spaces)}: median (quartiles) "
-                "over runs, and the mean as a share of the whole's",
+                f"Share of the best recorded performance, mean over {', '.join(comparison.spaces)}, over runs, and the "
+                "mean as a share of the whole's",
                 ("variant", *heads, "runs that find what the whole finds when it does"),
                 tuple(rows),
             ),
         ),
         (
-            f"{runs_of(given, tools[0])} runs of each, with seeds from 0 on; the same seeds for all.",
+            f"{runs_of(given, tools[0])} runs of each, with seeds from 0 on, the same for all; 30 in the paper.",
             f"Candidates are {_POINTS:,} random configurations in place of 30,000, which would be these spaces as a "
             "whole: then there is nothing for a local search to find.",
             _SPACES_DIFFER,

@@ -6,8 +6,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from benchmarks.reproductions.spread import FEWEST
 from benchmarks.search.cells import Cache, Job, Results
 from benchmarks.search.report import Draw
 from benchmarks.search.runner import run_jobs
@@ -15,7 +16,10 @@ from mptune.cli.options import parse_sizes
 from mptune.errors import MptuneError
 from mptune.kernel import Tunable
 
-__all__ = ["Cell", "Given", "Item", "Outcome", "Skipped", "Table", "require"]
+__all__ = ["SLOW", "Cell", "Given", "Item", "Outcome", "Skipped", "Table", "require"]
+
+#: One run of a slow tool is made for so many of the others.
+SLOW: Final = 10
 
 #: What a cell of a table holds; None is shown as a dash.
 Cell = str | int | float | None
@@ -35,11 +39,13 @@ class Given:
         spaces: folder of other people's recorded spaces.
         published: folder of the raw results that papers published.
         work: where finished replays are kept.
-        runs: replays of every tool on every space.
+        runs: replays of every tool on every space; of slow ones there are fewer (:meth:`runs_of`).
         processes: replays at a time.
         size: preset, and single sizes as NAME=VALUE, of the kernels and applications that are run at any size.
         budget: evaluations of a search that is run, not replayed.
         seed: of inputs and searches that are run.
+        only: parts of the names of the recorded spaces of other people to use; all where empty.
+        backend: what kernels of Lin 2025 are run by.
     """
 
     data: Path
@@ -52,6 +58,16 @@ class Given:
     size: tuple[str, ...] = ()
     budget: int = 60
     seed: int = 0
+    only: tuple[str, ...] = ()
+    backend: str = "host"
+
+    def runs_of(self, *, is_slow: bool) -> int:
+        """Return how often a tool is replayed on every space.
+
+        A slow one, of which a run takes minutes, is replayed a tenth as often, but five times where so many are asked
+        for, so that there are quartiles.
+        """
+        return min(self.runs, max(FEWEST, self.runs // SLOW)) if is_slow else self.runs
 
     def sizes_of(self, tunable: Tunable) -> tuple[str, dict[str, int]]:
         """Return the preset and the single sizes of a kernel or application.
@@ -114,12 +130,14 @@ class Item:
         what: what it shows, in a few words.
         run: does it.
         has_sizes: whether it can be done at other sizes than its own.
+        has_backends: whether it can be done by another backend than the host's.
     """
 
     where: str
     what: str
     run: Callable[[Given], Outcome]
     has_sizes: bool = False
+    has_backends: bool = False
 
 
 def require(path: Path, what: str, option: str) -> Path:

@@ -1,7 +1,8 @@
 """Lin et al. 2025, High Performance OpenCL-Based GEMM Kernel Auto-Tuned by Bayesian Optimization.
 
-Figures 8, 12 and 15 are measured on this machine: sets of configurations, drawn once, are compiled beforehand and
-measured at every size; the fastest few then take turns. Figure 14 replays a recording.
+Figures 8, 12 and 15 are measured on this machine, by the host backend or by OpenCL as in the paper: sets of
+configurations, drawn once, are compiled beforehand and measured at every size; the fastest few then take turns. Figure
+14 replays a recording.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from benchmarks.in_turn import measure_in_turn
 from benchmarks.kernels import blas_ms
 from benchmarks.reproductions.item import Cell, Given, Item, Outcome, Table
 from benchmarks.reproductions.replayed import jobs_of, recordings, run_all
+from benchmarks.reproductions.spread import percents, spread
 from benchmarks.search.cells import Job
 from benchmarks.search.plots import DASHES, pyplot_module, save
 from benchmarks.search.report import percent
@@ -90,6 +92,8 @@ _BLAS_ROUNDS: Final = 9
 _VISIT: Final = TimingPlan(warmups=1, min_repeats=3, max_repeats=10, relative_width=0.0, cap_s=0.05)
 #: Configurations by what they are a set of.
 Sets = Mapping[str, Sequence[Configuration]]
+#: Milliseconds of each round, in which all took turns.
+Rounds = Sequence[float]
 _ONCE: Final = TimingPlan(warmups=0, min_repeats=2, max_repeats=5, relative_width=0.0, cap_s=0.03)
 
 
@@ -101,7 +105,7 @@ def gemm() -> Kernel:
     return load_kernel("gemm")
 
 
-def candidates(type_name: str, variant: str, count: int, seed: int) -> list[Configuration]:
+def candidates(type_name: str, variant: str, count: int, seed: int, backend: str = "host") -> list[Configuration]:
     """Return the set of configurations that a variant is tuned among: the starts, and half each of what is near them
     (in one or two parameters) and of what is anywhere.
 
@@ -110,10 +114,11 @@ def candidates(type_name: str, variant: str, count: int, seed: int) -> list[Conf
         variant: one of :data:`VARIANTS`.
         count: how many.
         seed: of the draw.
+        backend: whose limits they keep to.
     """
     kernel = gemm()
-    host = get_backend("host").device.constraints()
-    space = kernel.search_space(kernel.resolve_sizes("paper", {}), device_constraints(kernel, host))
+    limits = get_backend(backend).device.constraints()
+    space = kernel.search_space(kernel.resolve_sizes("paper", {}), device_constraints(kernel, limits))
     types = {p.name: (type_name,) for p in kernel.parameters if isinstance(p, PrecisionParameter)}
     double_buffer, fine_prefetch = VARIANTS[variant]
     space = space.restrict({**types, "double_buffer": (double_buffer,), "fine_prefetch": (fine_prefetch,)})
@@ -129,9 +134,9 @@ def candidates(type_name: str, variant: str, count: int, seed: int) -> list[Conf
     return space.configurations(list(chosen)[:count])
 
 
-def compile_ahead(kernel: Kernel, configurations: Sequence[Configuration], sizes: Sizes) -> None:
+def compile_ahead(kernel: Kernel, configurations: Sequence[Configuration], sizes: Sizes, backend: str) -> None:
     """Fill the binary cache, on all cores."""
-    compiler = get_backend("host").compiler
+    compiler = get_backend(backend).compiler
 
     def compile_one(configuration: Configuration) -> None:
         try:
@@ -146,11 +151,11 @@ def compile_ahead(kernel: Kernel, configurations: Sequence[Configuration], sizes
 
 def promising(kernel: Kernel, type_name: str, count: int, given: Given) -> Sets:
     """Return the fastest few of so many candidates of each variant, at a size of their own."""
-    sets = {variant: candidates(type_name, variant, count, given.seed) for variant in VARIANTS}
+    sets = {variant: candidates(type_name, variant, count, given.seed, given.backend) for variant in VARIANTS}
     every = [configuration for one in sets.values() for configuration in one]
     sizes = cube(kernel, max(_QUICK_SIZES) if given.quick else _SCREENED_AT)
-    compile_ahead(kernel, every, sizes)
-    with closing(Bench(kernel, sizes, get_backend("host"), seed=given.seed)) as bench:
+    compile_ahead(kernel, every, sizes, given.backend)
+    with closing(Bench(kernel, sizes, get_backend(given.backend), seed=given.seed)) as bench:
         found = measure_in_turn(bench, every, 1, _ONCE)
     return {
         name: sorted((c for c in one if c in found), key=lambda c: found[c].time_ms)[:_PROMISING]
@@ -158,21 +163,21 @@ def promising(kernel: Kernel, type_name: str, count: int, given: Given) -> Sets:
     }
 
 
-def times_of(kernel: Kernel, sizes: Sizes, sets: Sets, seed: int) -> dict[str, dict[Configuration, float]]:
+def times_of(kernel: Kernel, sizes: Sizes, sets: Sets, given: Given) -> dict[str, dict[Configuration, Rounds]]:
     """Return the milliseconds of the fastest few of each set, which took turns with those of the others."""
-    compile_ahead(kernel, [c for one in sets.values() for c in one], sizes)
-    with closing(Bench(kernel, sizes, get_backend("host"), seed=seed)) as bench:
+    compile_ahead(kernel, [c for one in sets.values() for c in one], sizes, given.backend)
+    with closing(Bench(kernel, sizes, get_backend(given.backend), seed=given.seed)) as bench:
         first = measure_in_turn(bench, [c for one in sets.values() for c in one], 1, _ONCE)
         few = {
             name: sorted((c for c in one if c in first), key=lambda c: first[c].time_ms)[:_FINALISTS]
             for name, one in sets.items()
         }
         again = measure_in_turn(bench, [c for one in few.values() for c in one], _ROUNDS, _VISIT)
-        return {name: {c: again[c].time_ms for c in one if c in again} for name, one in few.items()}
+        return {name: {c: again[c].times_ms for c in one if c in again} for name, one in few.items()}
 
 
 @functools.cache
-def measured(given: Given) -> dict[int, dict[str, dict[Configuration, float]]]:
+def measured(given: Given) -> dict[int, dict[str, dict[Configuration, Rounds]]]:
     """Return, by size and variant, the milliseconds of the fastest few in fp32.
 
     The configuration that is the fastest of all at :data:`TUNED_AT` is measured at every size as the set "fixed".
@@ -181,12 +186,12 @@ def measured(given: Given) -> dict[int, dict[str, dict[Configuration, float]]]:
     sets = promising(kernel, "fp32", given.budget, given)
     sizes = (*(_QUICK_SIZES if given.quick else _SIZES),)
     largest = max(sizes)
-    found = {largest: times_of(kernel, cube(kernel, largest), sets, given.seed)}
+    found = {largest: times_of(kernel, cube(kernel, largest), sets, given)}
     fixed, _ = best_of(found[largest])
     found[largest]["fixed"] = {fixed: best_of(found[largest])[1]}
     for n in sizes:
         if n != largest:
-            found[n] = times_of(kernel, cube(kernel, n), {**sets, "fixed": [fixed]}, given.seed)
+            found[n] = times_of(kernel, cube(kernel, n), {**sets, "fixed": [fixed]}, given)
     return dict(sorted(found.items()))
 
 
@@ -195,16 +200,26 @@ def cube(kernel: Kernel, n: int) -> Sizes:
     return kernel.resolve_sizes("paper", dict.fromkeys("MNK", n))
 
 
-def best_of(times: Mapping[str, Mapping[Configuration, float]]) -> tuple[Configuration, float]:
-    """Return the fastest configuration of all sets and its time.
+def best_of(times: Mapping[str, Mapping[Configuration, Rounds]]) -> tuple[Configuration, Rounds]:
+    """Return the configuration of all sets whose median is the least, and its times.
 
     Raises:
         MptuneError: none runs.
     """
-    together = {c: ms for one in times.values() for c, ms in one.items()}
+    together = {c: rounds for one in times.values() for c, rounds in one.items()}
     if not together:
         raise MptuneError("kernel gemm: no configuration runs on this machine")
-    return min(together.items(), key=lambda entry: entry[1])
+    return min(together.items(), key=lambda entry: statistics.median(entry[1]))
+
+
+def median_of(rounds: Rounds) -> float:
+    """Return the median of some rounds, NaN of none."""
+    return statistics.median(rounds) if rounds else math.nan
+
+
+def ratios(one: Rounds, other: Rounds) -> list[float]:
+    """Return the time of one over that of another, round by round."""
+    return [a / b for a, b in zip(one, other, strict=True)]
 
 
 def gflops(n: int, ms: float) -> float:
@@ -212,11 +227,17 @@ def gflops(n: int, ms: float) -> float:
     return 2.0 * n**3 / ms / 1e6
 
 
-def _here() -> str:
+def speeds_of(n: int, rounds: Rounds) -> str | None:
+    """Say the speed in GFlop/s over rounds; None of none."""
+    return spread([gflops(n, ms) for ms in rounds], lambda value: f"{value:.4g}") if rounds else None
+
+
+def _here(given: Given) -> str:
+    by = "by the host backend" if given.backend == "host" else f"by {get_backend(given.backend).describe().name}"
     return (
         f"The paper's figures are of an Intel Xeon Gold 5120 through OpenCL, ours of {processor().name} "
-        f"({processor().architecture}, {usable_cores()} cores), by the host backend: a processor, whose caches fetch "
-        "ahead by themselves."
+        f"({processor().architecture}, {usable_cores()} cores), {by}: a processor, whose caches fetch ahead by "
+        "themselves."
     )
 
 
@@ -240,37 +261,47 @@ def l_f8(given: Given) -> Outcome:
     """Best speed of the four variants over sizes."""
     found = measured(given)
     best = {
-        n: {variant: min(times[variant].values(), default=math.nan) for variant in VARIANTS}
+        n: {variant: min(times[variant].values(), key=statistics.median, default=()) for variant in VARIANTS}
         for n, times in found.items()
     }
-    speedups = {variant: statistics.fmean(best[n]["neither"] / best[n][variant] for n in best) for variant in VARIANTS}
-    rows = [(n, *(gflops(n, best[n][variant]) for variant in VARIANTS)) for n in best]
+    medians = {n: {variant: median_of(rounds) for variant, rounds in of_size.items()} for n, of_size in best.items()}
+    speedups = {v: [of_size["neither"] / of_size[v] for of_size in medians.values()] for v in VARIANTS}
+    mean = statistics.fmean(speedups["both"])
     return Outcome(
-        f"On average over sizes both optimisations together make {speedups['both']:.2f} of the speed without them; "
-        "in the paper 1.33.",
+        f"On average over sizes both optimisations together make {mean:.2f} of the speed without them; in the paper "
+        "1.33.",
         (
             Table(
                 "Mean speedup over the variant without either",
-                ("variant", "paper", "here", "least", "most"),
+                ("variant", "paper", "here", "least", "most", "median and quartiles over sizes"),
                 tuple(
                     (
                         variant,
                         _FIG_8[variant],
-                        speedups[variant],
-                        min(best[n]["neither"] / best[n][variant] for n in best),
-                        max(best[n]["neither"] / best[n][variant] for n in best),
+                        statistics.fmean(found),
+                        min(found),
+                        max(found),
+                        spread(found, lambda value: f"{value:.2f}"),
                     )
-                    for variant in VARIANTS
+                    for variant, found in speedups.items()
                 ),
             ),
-            Table("GFlop/s in fp32, each variant at its best for the size", ("size", *VARIANTS), tuple(rows)),
+            Table(
+                f"GFlop/s in fp32, each variant at its best for the size, over {_ROUNDS} rounds",
+                ("size", *VARIANTS),
+                tuple((n, *(speeds_of(n, of_size[variant]) for variant in VARIANTS)) for n, of_size in best.items()),
+            ),
         ),
         (
-            _here(),
+            _here(given),
             _drawn(given),
             "The paper compares with CLBlast's kernel; ours is the same kernel without the two switches.",
         ),
-        {"speed": partial(_draw_bars, values={v: [gflops(n, best[n][v]) for n in best] for v in VARIANTS}, sizes=best)},
+        {
+            "speed": partial(
+                _draw_bars, values={v: [gflops(n, medians[n][v]) for n in medians] for v in VARIANTS}, sizes=medians
+            )
+        },
         {"ms": {str(n): dict(times) for n, times in best.items()}},
     )
 
@@ -300,38 +331,34 @@ def l_f15(given: Given) -> Outcome:
     (fixed,) = found[tuned_at]["fixed"]
     rows: list[tuple[Cell, ...]] = []
     gains = []
+    speeds: dict[str, list[float]] = {f"tuned for {tuned_at}": [], "tuned for the size": []}
     for n, times in found.items():
         own, own_ms = best_of(times)
-        fixed_ms = times["fixed"].get(fixed, math.nan)
-        gains.append(fixed_ms / own_ms)
-        rows.append((n, gflops(n, fixed_ms), gflops(n, own_ms), gains[-1], "the same" if own == fixed else _tile(own)))
+        fixed_ms = times["fixed"].get(fixed, ())
+        gains.append(median_of(fixed_ms) / median_of(own_ms))
+        by_round = spread(ratios(fixed_ms, own_ms), lambda value: f"{value:.2f}") if fixed_ms else None
+        what = "the same" if own == fixed else _tile(own)
+        rows.append((n, speeds_of(n, fixed_ms), speeds_of(n, own_ms), gains[-1], by_round, what))
+        for values, rounds in zip(speeds.values(), (fixed_ms, own_ms), strict=True):
+            values.append(gflops(n, median_of(rounds)))
     return Outcome(
         f"Tuned for the size gemm is {statistics.fmean(gains):.2f} times as fast on average as tuned for {tuned_at}; "
         "in the paper the former is 1.42 times as fast as CLBlast tuned for 1024.",
         (
             Table(
-                "GFlop/s in fp32",
-                ("size", f"tuned for {tuned_at}", "tuned for the size", "speedup", "configuration"),
+                f"GFlop/s in fp32, over {_ROUNDS} rounds, and the speedup of the medians and round by round",
+                ("size", f"tuned for {tuned_at}", "tuned for the size", "speedup", "over rounds", "configuration"),
                 tuple(rows),
             ),
         ),
         (
-            _here() + " The paper's Fig. 15 is of an NVIDIA A100.",
+            _here(given) + " The paper's Fig. 15 is of an NVIDIA A100.",
             _drawn(given),
             "The paper's fixed configuration is CLBlast's, another kernel, so that its 1.42 also has what the kernel "
             "gains.",
             f"Fixed: {_tile(fixed)}.",
         ),
-        {
-            "speed": partial(
-                _draw_bars,
-                values={
-                    f"tuned for {tuned_at}": [float(str(row[1])) for row in rows],
-                    "tuned for the size": [float(str(row[2])) for row in rows],
-                },
-                sizes=list(found),
-            )
-        },
+        {"speed": partial(_draw_bars, values=speeds, sizes=list(found))},
     )
 
 
@@ -348,29 +375,39 @@ def l_f12(given: Given) -> Outcome:
     kernel = gemm()
     sizes = _QUICK_SIZES if given.quick else _BLAS_SIZES
     tuned_at = max(_QUICK_SIZES) if given.quick else TUNED_AT
-    speeds: dict[str, dict[int, tuple[float, float]]] = {}
+    times: dict[str, dict[int, tuple[Rounds, Rounds]]] = {}
     chosen = {}
     for type_name in ("fp32", "fp64"):
         share = max(1, given.budget // (1 if type_name == "fp32" else len(VARIANTS)))
         sets = promising(kernel, type_name, share, given)
-        fixed, _ = best_of(times_of(kernel, cube(kernel, tuned_at), sets, given.seed))
+        fixed, _ = best_of(times_of(kernel, cube(kernel, tuned_at), sets, given))
         chosen[type_name] = fixed
-        times = {n: beside_blas(kernel, cube(kernel, n), fixed, type_name, given.seed) for n in sizes}
-        speeds[type_name] = {n: (gflops(n, own_ms), gflops(n, other_ms)) for n, (own_ms, other_ms) in times.items()}
-    rows = [
-        (type_name, n, own, other, percent(own / other, 0))
+        times[type_name] = {n: beside_blas(kernel, cube(kernel, n), fixed, type_name, given) for n in sizes}
+    # The least counts: a round that was disturbed says nothing of either.
+    speeds = {
+        type_name: {n: (gflops(n, min(own)), gflops(n, min(other))) for n, (own, other) in of_type.items()}
+        for type_name, of_type in times.items()
+    }
+    rows = tuple(
+        (type_name, n, own, other, percent(own / other, 0), percents(ratios(*reversed(times[type_name][n]))))
         for type_name, of_type in speeds.items()
         for n, (own, other) in of_type.items()
-    ]
+    )
     best = {t: max(own / other for own, other in of_type.values()) for t, of_type in speeds.items()}
     median = {t: statistics.median(own / other for own, other in of_type.values()) for t, of_type in speeds.items()}
     return Outcome(
         "Of the speed of NumPy's BLAS our gemm has at best "
         + " and ".join(f"{percent(best[t], 0)} in {t} ({percent(median[t], 0)} in the median of sizes)" for t in best)
         + "; in the paper it has at best 64% of oneMKL's.",
-        (Table("GFlop/s", ("type", "size", "gemm", "BLAS", "share"), tuple(rows)),),
         (
-            _here(),
+            Table(
+                f"GFlop/s, the best of {_BLAS_ROUNDS} rounds, and the share of BLAS, of the best and round by round",
+                ("type", "size", "gemm", "BLAS", "share", "over rounds"),
+                rows,
+            ),
+        ),
+        (
+            _here(given),
             f"Tuned at {tuned_at} and used at all sizes, as in the paper: "
             + "; ".join(f"{t}: {_tile(c)}" for t, c in chosen.items())
             + ".",
@@ -383,23 +420,23 @@ def l_f12(given: Given) -> Outcome:
 
 
 def beside_blas(
-    kernel: Kernel, sizes: Sizes, configuration: Configuration, type_name: str, seed: int
-) -> tuple[float, float]:
-    """Return the milliseconds of a configuration and of NumPy's product, the least of rounds in which they take turns.
+    kernel: Kernel, sizes: Sizes, configuration: Configuration, type_name: str, given: Given
+) -> tuple[Rounds, Rounds]:
+    """Return the milliseconds of a configuration and of NumPy's product in the rounds in which they take turns.
 
     Raises:
         MptuneError: the configuration does not run.
     """
-    data, threads = DataManager(kernel, sizes, seed=seed), _workers()
+    data, threads = DataManager(kernel, sizes, seed=given.seed), _workers()
     own, other = [], []
-    with closing(Bench(kernel, sizes, get_backend("host"), seed=seed)) as bench:
+    with closing(Bench(kernel, sizes, get_backend(given.backend), seed=given.seed)) as bench:
         request = Request(configuration, source_of(kernel, configuration, sizes))
         for trial in remeasure(bench, [request], _BLAS_ROUNDS, _VISIT):
             if not trial.is_valid:
                 raise MptuneError(f"kernel gemm does not run: {trial.message}")
             own.append(trial.time_ms)
             other.append(blas_ms(data, type_name, 1, threads))
-    return min(own), min(other)
+    return own, other
 
 
 def _workers() -> int:
@@ -515,7 +552,7 @@ def l_f14(given: Given) -> Outcome:
     recorded = read_space(path)
     optimum = Objective().best(list(recorded.trials.values()))
     assert optimum is not None
-    rounds = 2 if given.quick else given.runs
+    rounds = given.runs
     tools = [tool for tool in _TUNERS if not given.quick or tool.name in ("random", "EI")]
     jobs = jobs_of([(tool, rounds) for tool in tools], {name: path}, _ITERATIONS)
     jobs += [_balanced_job(name, path, rounds), _network_job(name, path, rounds)]
@@ -532,7 +569,6 @@ def l_f14(given: Given) -> Outcome:
     rows = []
     for tool, reached in shares.items():
         mean, deviation = _FIG_14.get(tool, (math.nan, math.nan))
-        lower, median, upper = np.quantile(reached, (0.25, 0.5, 0.75))
         rows.append(
             (
                 tool,
@@ -540,7 +576,7 @@ def l_f14(given: Given) -> Outcome:
                 percent(reached.mean(), 1),
                 percent(deviation, 1),
                 percent(reached.std(), 1),
-                f"{percent(median, 1)} ({percent(lower, 1)} to {percent(upper, 1)})",
+                percents(reached),
                 percent(float((reached >= 0.75).mean()), 0),
             )
         )
@@ -554,7 +590,7 @@ def l_f14(given: Given) -> Outcome:
                 f"Share of the best recorded speed after {_ITERATIONS} evaluations",
                 (
                     *("tuner", "mean: paper", "here", "standard deviation: paper", "here"),
-                    *("median (quartiles) here", "rounds of 75% or more"),
+                    *("over rounds here", "rounds of 75% or more"),
                 ),
                 tuple(rows),
             ),
@@ -621,9 +657,9 @@ def _draw_violins(path: Path, shares: Mapping[str, NDArray[np.float64]], whole: 
 
 ITEMS: Final[Mapping[str, Item]] = MappingProxyType(
     {
-        "l-f8": Item("Lin 2025, Fig. 8", "four variants of gemm over sizes", l_f8),
-        "l-f12": Item("Lin 2025, Fig. 12", "gemm beside the platform's BLAS", l_f12),
+        "l-f8": Item("Lin 2025, Fig. 8", "four variants of gemm over sizes", l_f8, has_backends=True),
+        "l-f12": Item("Lin 2025, Fig. 12", "gemm beside the platform's BLAS", l_f12, has_backends=True),
         "l-f14": Item("Lin 2025, Fig. 14", "what tuners reach in 100 evaluations", l_f14),
-        "l-f15": Item("Lin 2025, Fig. 15", "gemm tuned for its size and for another", l_f15),
+        "l-f15": Item("Lin 2025, Fig. 15", "gemm tuned for its size and for another", l_f15, has_backends=True),
     }
 )

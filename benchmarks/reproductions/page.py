@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.reproductions.item import Cell, Item, Outcome, Table
+from benchmarks.reproductions.spread import MEANING
 from benchmarks.search.report import machine
 from mptune.backends.processor import processor, usable_cores
 from mptune.errors import MptuneError
@@ -20,12 +21,14 @@ from mptune.folders import write_whole
 __all__ = ["keep", "markdown_of", "write_page"]
 
 _FOLDER: Final = "papers"
-_INTRODUCTION: Final = """\
+_INTRODUCTION: Final = f"""\
 # The papers' experiments, done again
 
 An item is a table or figure of a paper: h of Heldens & van Werkhoven 2026, w of Willemsen et al. 2021, l of Lin et al.
 2025, b of Hellsten et al. 2023 (BaCO). Columns called "paper" are figures of its text; all others were measured here by
 the item's command.
+
+{MEANING}
 """
 _QUICK: Final = (
     "**Of `--quick`: so few runs, evaluations and launches, at such small sizes, that figures here show that the item "

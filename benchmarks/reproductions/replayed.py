@@ -24,14 +24,18 @@ _SECTION: Final = "papers"
 def recordings(given: Given, *parts: str) -> dict[str, Path]:
     """Return the files of other people's recorded spaces whose names have one of these parts (default: all), by name.
 
+    The command line may have asked for some of them only.
+
     Raises:
         Skipped: there are none.
     """
     found = Settings(given.spaces, given.data, only=parts).recordings(given.spaces)
+    found = [path for path in found if not given.only or any(part in path.name for part in given.only)]
     if not found:
+        only = f" with {' or '.join(given.only)} in their names" if given.only else ""
         raise Skipped(
-            f"there are no recorded spaces {' or '.join(f'{part}*' for part in parts)} in {given.spaces} (--spaces "
-            "names another folder; they are the FAIR Benchmark Hub's, as files of Kernel Tuner or T4: "
+            f"there are no recorded spaces {' or '.join(f'{part}*' for part in parts)}{only} in {given.spaces} "
+            "(--spaces names another folder; they are the FAIR Benchmark Hub's, as files of Kernel Tuner or T4: "
             "https://github.com/AutoTuningAssociation/benchmark_hub)"
         )
     return {path.name.partition(".")[0]: path for path in found}

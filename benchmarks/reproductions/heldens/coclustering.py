@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -17,6 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 from benchmarks.reproductions.item import Given, Outcome, Table
+from benchmarks.search.plots import pyplot_module, save
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.backends.processor import processor, usable_cores
@@ -212,7 +214,35 @@ def h_f13(given: Given) -> Outcome:
         "the paper.",
         (Table("Speedup and agreement with FP64", (*columns, "types"), rows),),
         tuple(differs),
+        {"speedup-and-nmi": partial(draw_versions, found=found)},
+        {
+            name: {"nmi": of["nmi"], "time_ms": of["time_ms"], "kernels_ms": of["kernels_ms"]}
+            for name, of in found.items()
+        },
     )
+
+
+def draw_versions(path: Path, found: Mapping[str, Mapping[str, Any]]) -> None:
+    """Draw the kernels' speedup over FP64 and the NMI of each version, ours as bars, the paper's as diamonds."""
+    pyplot = pyplot_module()
+    figure, (upper, lower) = pyplot.subplots(2, 1, figsize=(1.1 * len(found) + 2.5, 5), sharex=True)
+    base = found["FP64"]["kernels_ms"]
+    places = range(len(found))
+    paper = {"linestyle": "none", "marker": "D", "color": "black", "label": "paper"}
+    bars = {"color": "0.65", "edgecolor": "black", "linewidth": 0.5, "label": "here"}
+    upper.bar(places, [base / of["kernels_ms"] for of in found.values()], **bars)
+    upper.plot(places, [VERSIONS[name].speedup for name in found], **paper)
+    upper.set_ylabel("kernels' speedup over FP64")
+    means = [statistics.fmean(of["nmi"]) for of in found.values()]
+    ends = np.array(
+        [[mean - min(of["nmi"]), max(of["nmi"]) - mean] for mean, of in zip(means, found.values(), strict=True)]
+    )
+    lower.bar(places, means, yerr=ends.T, capsize=3, **bars)
+    lower.plot(places, [VERSIONS[name].nmi for name in found], **paper)
+    lower.set_ylabel(f"NMI (mean, least and most\nof {len(next(iter(found.values()))['nmi'])} sets of data)")
+    lower.set_ylim(0, 1.05)
+    lower.set_xticks(places, list(found))
+    save(figure, path, upper, columns=2)
 
 
 def number(value: float) -> float | None:

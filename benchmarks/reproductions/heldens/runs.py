@@ -8,12 +8,16 @@ import os
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.kernels import THRESHOLDS
 from benchmarks.reproductions.heldens.replays import Searcher
@@ -21,14 +25,17 @@ from benchmarks.reproductions.heldens.spaces import KERNELS
 from benchmarks.reproductions.heldens.strategies import STRATEGIES
 from benchmarks.reproductions.item import Cell as Shown
 from benchmarks.reproductions.item import Given, Outcome, Table
+from benchmarks.reproductions.spread import FEWEST, percents, spread
 from benchmarks.search.plots import pyplot_module, save
-from benchmarks.search.report import percent
+from benchmarks.search.report import Draw, percent
 from benchmarks.search.tools import DEFAULT
 from mptune.backends import get_backend
 from mptune.backends.processor import processor, usable_cores
 from mptune.errors import MptuneError
 from mptune.observers.sensors import energy_source
+from mptune.pareto import front
 from mptune.registry import load_kernel
+from mptune.results import Trial
 from mptune.run import Run
 from mptune.tuner import tune
 
@@ -51,6 +58,8 @@ _PAPER_BO: Final[Mapping[str, float]] = MappingProxyType(
     {"compilation": 0.80, "error": 0.13, "benchmarking": 0.038, "strategy": 0.026}
 )
 _TIMED: Final = ("bessel", "kmeans")
+#: Searches of a strategy on a kernel, at most: each takes minutes.
+_MOST_SEARCHES: Final = FEWEST
 _QUICK: Final = ("BO", "mptune bayesian")
 
 
@@ -65,28 +74,34 @@ def h_f6(given: Given) -> Outcome:
     """Return how the time of a run on this machine is divided, by strategy."""
     kernels = _TIMED[:1] if given.quick else _TIMED
     chosen = [each for each in STRATEGIES.values() if not given.quick or each.name in _QUICK]
-    found: dict[str, list[Run]] = {}
-    for each in chosen:
-        found[each.name] = [_timed_run(given, name, each) for name in kernels]
-    parts = {name: _sum(map(parts_of, runs)) for name, runs in found.items()}
+    searches = min(given.runs, _MOST_SEARCHES)
+    seeds = range(given.seed, given.seed + searches)
+    found = {
+        each.name: [[_timed_run(given, name, each, seed) for name in kernels] for seed in seeds] for each in chosen
+    }
+    parts = {name: [_sum(map(parts_of, runs)) for runs in by_seed] for name, by_seed in found.items()}
+    means = {
+        name: {part: statistics.fmean(one[part] for one in by_seed) for part in (*_PARTS, _OTHER)}
+        for name, by_seed in parts.items()
+    }
     rows = tuple(_time_row(name, found[name], parts[name]) for name in found)
-    paper = ("BO, paper", 480.0, 250, 2.0, *(percent(share, 1) for share in _PAPER_BO.values()), None)
-    shares = {part: parts["BO"][part] / math.fsum(parts["BO"].values()) for part in _PARTS}
+    paper = ("BO, paper", "480", 250, "2", *(percent(share, 1) for share in _PAPER_BO.values()), None)
+    shares = {part: means["BO"][part] / math.fsum(means["BO"].values()) for part in _PARTS}
     said = ", ".join(f"{part} {percent(share, 1)}" for part, share in shares.items())
     return Outcome(
         "The paper, of BO: 80% compilation, 13% error measurement, 3.8% benchmarking, 2.6% the strategy; 2 s for an "
         f"evaluation. Here, of BO: {said}.",
         (
             Table(
-                "Mean over kernels of the time of a run, and how the work in it is divided",
+                "Mean over kernels of the time of a run, and how the work in it is divided, over runs",
                 ("strategy", "seconds", "evaluations", "seconds each", *_PARTS, _OTHER),
                 (paper, *rows),
             ),
         ),
         (
             f"Runs of {given.budget} evaluations (250 in the paper) of {', '.join(KERNELS[name] for name in kernels)} "
-            f"at medium accuracy, size {' '.join(given.size) or 'default'}, "
-            f"seed {given.seed}, on {processor().name}, {usable_cores()} cores: "
+            f"at medium accuracy, size {' '.join(given.size) or 'default'}, {searches} of each strategy with the seeds "
+            f"from {given.seed} on, on {processor().name}, {usable_cores()} cores: "
             "a processor, where the compiler is g++ and a launch takes longer than on an A100 or MI250X. Each with an "
             "empty cache of compiled kernels.",
             "Parts are shares of the work, not of the wall time: while one configuration is timed, the next is "
@@ -95,14 +110,14 @@ def h_f6(given: Given) -> Outcome:
             "every configuration.",
             "BH, SA and FF end before the budget is spent in the paper; here all go on until it is.",
         ),
-        {"time": partial(draw_time, parts=parts, evaluations={k: _evaluations(v) for k, v in found.items()})},
+        {"time": partial(draw_time, parts=means, evaluations={k: _evaluations(v) for k, v in found.items()})},
     )
 
 
-def _timed_run(given: Given, name: str, searcher: Searcher) -> Run:
+def _timed_run(given: Given, name: str, searcher: Searcher, seed: int) -> Run:
     """Search with an empty cache of compiled kernels; a run that has ended is kept, so that the item can be stopped."""
     size, sizes = given.sizes_of(load_kernel(name))
-    of = (name, size, sizes, searcher.strategy, dict(searcher.options), given.budget, given.seed, DEFAULT.version)
+    of = (name, size, sizes, searcher.strategy, dict(searcher.options), given.budget, seed, DEFAULT.version)
     path = given.work / "h-f6" / f"{name}-{hashlib.sha256(repr(of).encode()).hexdigest()[:16]}.db"
     if path.exists():
         return Run.load(path)
@@ -119,13 +134,13 @@ def _timed_run(given: Given, name: str, searcher: Searcher) -> Run:
             strategy_options=searcher.options,
             max_error=THRESHOLDS[name][1],
             budget=given.budget,
-            seed=given.seed,
+            seed=seed,
             inputs=1,
             verify=0,
             on_warning=lambda _: None,
         )
     begun.rename(path)
-    print(f"{searcher.name} on {name}: {run.state.wall_s:.1f} s", file=sys.stderr)
+    print(f"{searcher.name} on {name}, seed {seed}: {run.state.wall_s:.1f} s", file=sys.stderr)
     return run
 
 
@@ -151,15 +166,25 @@ def _sum(entries: Iterator[dict[str, float]]) -> dict[str, float]:
     return total
 
 
-def _evaluations(runs: list[Run]) -> float:
-    return statistics.fmean(run.evaluations for run in runs)
+def _evaluations(by_seed: Sequence[Sequence[Run]]) -> float:
+    return statistics.fmean(run.evaluations for runs in by_seed for run in runs)
 
 
-def _time_row(name: str, runs: list[Run], parts: Mapping[str, float]) -> tuple[Shown, ...]:
-    wall_s = statistics.fmean(run.state.wall_s for run in runs)
-    work_s = math.fsum(parts.values())
-    shares = (percent(seconds / work_s, 1) for seconds in parts.values())
-    return (name, wall_s, _evaluations(runs), wall_s / _evaluations(runs), *shares)
+def _time_row(name: str, by_seed: Sequence[Sequence[Run]], parts: Sequence[Mapping[str, float]]) -> tuple[Shown, ...]:
+    """Return the seconds of a strategy's runs, and of each part the share of their work; of all kernels together."""
+    wall_s = [statistics.fmean(run.state.wall_s for run in runs) for runs in by_seed]
+    each_s = [
+        seconds / statistics.fmean(run.evaluations for run in runs)
+        for seconds, runs in zip(wall_s, by_seed, strict=True)
+    ]
+    shares = ([one[part] / math.fsum(one.values()) for one in parts] for part in (*_PARTS, _OTHER))
+    return (
+        name,
+        spread(wall_s, lambda value: f"{value:.3g}"),
+        _evaluations(by_seed),
+        spread(each_s, lambda value: f"{value:.2g}"),
+        *map(percents, shares),
+    )
 
 
 def draw_time(path: Path, parts: Mapping[str, Mapping[str, float]], evaluations: Mapping[str, float]) -> None:
@@ -195,6 +220,7 @@ ENERGIES: Final = (("black_scholes", -3.68, 2.7, 4.96), ("kmeans", -3.49, 3.8, 3
 def h_f12(given: Given) -> Outcome:
     """Return the energy under each threshold, where something tells it."""
     rows: list[tuple[Shown, ...]] = []
+    plots: dict[str, Draw] = {}
     try:
         energy_source(get_backend("host").describe().sensors)
     except MptuneError as error:
@@ -203,9 +229,10 @@ def h_f12(given: Given) -> Outcome:
         ]
         summary = f"The energy of this machine cannot be read: {error}."
     else:
+        found: dict[str, Run] = {}
         for name, at, less, speedup in ENERGIES:
             size, sizes = given.sizes_of(load_kernel(name))
-            run = tune(
+            run = found[name] = tune(
                 name,
                 backend="host",
                 size=size,
@@ -221,6 +248,7 @@ def h_f12(given: Given) -> Outcome:
             here = _less_energy(run)
             rows.append((KERNELS[name], f"{at:g}", f"{less}×", here[0], f"{speedup}×", here[1]))
         summary = "The paper: up to 3.8 times less energy than in fp64. Its points' errors are the thresholds here."
+        plots = {"energy-against-error": partial(draw_energies, runs=found)}
     columns = ("kernel", "log10 of the error", "less energy: paper", "here", "speedup: paper", "here")
     return Outcome(
         summary,
@@ -231,6 +259,7 @@ def h_f12(given: Given) -> Outcome:
             f"Searches of {given.budget} evaluations for the least energy, seed {given.seed}; the paper has tried all "
             "configurations.",
         ),
+        plots,
     )
 
 
@@ -240,3 +269,54 @@ def _less_energy(run: Run) -> tuple[str | None, str | None]:
         return None, None
     less = run.baseline.metric("energy_j") / run.best.metric("energy_j")
     return f"{less:.2f}×", f"{run.baseline.time_ms / run.best.time_ms:.2f}×"
+
+
+@dataclass(frozen=True, slots=True)
+class Efficiencies:
+    """Launches a joule and log10 of the error of all that a search measured; arrays of shape ``(n,)``."""
+
+    per_joule: NDArray[np.float64]
+    errors: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, trials: Sequence[Trial]) -> Efficiencies:
+        """Return those of trials that ran and whose energy is known; an error of 0 counts as the least above it."""
+        known = [t for t in trials if t.is_valid and math.isfinite(t.error) and t.metric("energy_j") > 0]
+        errors = np.array([trial.error for trial in known])
+        least = errors[errors > 0].min(initial=1.0)
+        return cls(np.array([1.0 / trial.metric("energy_j") for trial in known]), np.log10(np.maximum(errors, least)))
+
+    @property
+    def front(self) -> NDArray[np.intp]:
+        """Indices of the Pareto front, the most accurate first."""
+        if not len(self.per_joule):
+            return np.empty(0, np.intp)
+        indices = front(np.column_stack([self.errors, self.per_joule]), (True, False))
+        return indices[np.argsort(self.errors[indices], kind="stable")]
+
+
+def draw_energies(path: Path, runs: Mapping[str, Run]) -> None:
+    """Draw energy efficiency over log10 of the error, a panel per kernel: what was measured, the front, the paper.
+
+    The paper's point is as many times above the baseline's efficiency as its text says.
+    """
+    pyplot = pyplot_module()
+    figure, panels = pyplot.subplots(1, len(runs), figsize=(4.4 * len(runs), 3.6), squeeze=False)
+    stated = {name: (at, less) for name, at, less, _ in ENERGIES}
+    steps = {"drawstyle": "steps-post", "linewidth": 1, "markersize": 4}
+    for axes, (name, run) in zip(panels.flat, runs.items(), strict=True):
+        found = Efficiencies.of(run.trials)
+        chosen = found.front
+        axes.scatter(found.errors, found.per_joule, s=8, color="0.6", linewidths=0, label="configurations")
+        axes.plot(found.errors[chosen], found.per_joule[chosen], "o-", color="C3", label="front", **steps)
+        if run.baseline is not None:
+            base = 1.0 / run.baseline.metric("energy_j")
+            axes.axhline(base, color="0.4", linewidth=0.8, linestyle="--", label="best in fp64")
+            at, less = stated[name]
+            axes.plot(at, base * less, "D", color="black", markersize=6, label="paper, relative to fp64")
+        axes.set_title(KERNELS[name], fontsize=10)
+        axes.set_xlabel("log10 of the error")
+        axes.set_ylim(0, None)
+        axes.grid(alpha=0.3)
+    panels.flat[0].set_ylabel("launches a joule")
+    save(figure, path, panels.flat[0], columns=4)

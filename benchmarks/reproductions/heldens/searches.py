@@ -18,15 +18,15 @@ from benchmarks.reproductions.heldens.spaces import KERNELS, cells, sampled
 from benchmarks.reproductions.heldens.strategies import DEFAULT, RANDOM, STRATEGIES
 from benchmarks.reproductions.item import Cell as Shown
 from benchmarks.reproductions.item import Given, Outcome, Skipped, Table
+from benchmarks.reproductions.spread import percents, spread
 from benchmarks.search import two_stages
 from benchmarks.search.cells import Job, Results
 from benchmarks.search.peers import PEERS
 from benchmarks.search.plots import draw_bars_by_level, draw_win_maps, pyplot_module, save
-from benchmarks.search.precision_cells import BUDGET, Cell, compare_tools
+from benchmarks.search.precision_cells import BUDGET, Cell
 from benchmarks.search.report import percent
 from benchmarks.search.sequential import DENSE
 from benchmarks.search.two_stages import ORDERS, Halves
-from mptune.comparison import Comparison
 from mptune.errors import MptuneError
 
 __all__ = ["Runs", "h_f4", "h_f5", "h_f7", "h_f8", "h_f9", "h_f10"]
@@ -37,6 +37,8 @@ Floats = NDArray[np.float64]
 _QUICK_BUDGET: Final = 25
 #: The share of a recording that a run may try: of the paper's spaces 250 evaluations are 8% at most.
 _MOST_TRIED: Final = 0.25
+#: With fewer evaluations a search is hardly one: the initial sample of the paper's BO has 20.
+_LEAST_BUDGET: Final = 25
 #: A share of the optimum that differs by less is on par.
 _PAR: Final = 0.005
 
@@ -52,29 +54,39 @@ class Runs:
         cells: those where something recorded is feasible.
         results: what the replays gave.
         runs: of each searcher, by its name.
-        budget: evaluations of a run.
+        budgets: evaluations of a run, by the name of the cell.
     """
 
     cells: tuple[Cell, ...]
     results: Results
     runs: Mapping[str, int]
-    budget: int
+    budgets: Mapping[str, int]
 
     @classmethod
-    def of(cls, given: Given, searchers: Sequence[Searcher], slow_runs: int | None = None) -> Runs:
+    def of(cls, given: Given, searchers: Sequence[Searcher], kernel: str = "") -> Runs:
         """Replay searchers, those that take minutes for a run fewer times.
+
+        Args:
+            given: what the command line says.
+            searchers: what searches.
+            kernel: the only one to search, where it is recorded; all where empty.
 
         Raises:
             Skipped: nothing is recorded.
             MptuneError: a replay failed.
         """
-        chosen, budget = replayed(given), _QUICK_BUDGET if given.quick else BUDGET
-        runs = {
-            each.name: slow_runs or given.runs if each.peer and PEERS[each.peer].is_slow else given.runs
-            for each in searchers
-        }
-        jobs = [each.job(cell, runs[each.name], budget) for each in searchers for cell in chosen]
-        return cls(tuple(chosen), finished(given, jobs), runs, budget)
+        chosen = replayed(given)
+        if any(cell.kernel == kernel for cell in chosen):
+            chosen = [cell for cell in chosen if cell.kernel == kernel]
+        budgets = {cell.name: budget_of(given, cell) for cell in chosen}
+        runs = {each.name: given.runs_of(is_slow=_is_slow(each)) for each in searchers}
+        jobs = [each.job(cell, runs[each.name], budgets[cell.name]) for each in searchers for cell in chosen]
+        return cls(tuple(chosen), finished(given, jobs), runs, budgets)
+
+    @property
+    def compared(self) -> tuple[Cell, ...]:
+        """The cells of the paper's kernels, over which means are taken."""
+        return tuple(cell for cell in self.cells if is_of_paper(cell))
 
     def shares(self, cell: Cell, name: str) -> Floats:
         """Return each run's best feasible speed as a share of the best recorded, 0 for nothing feasible."""
@@ -84,28 +96,61 @@ class Runs:
         """Return each run's speedup over the best in fp64, 0 for nothing feasible (as in the paper's Fig. 5)."""
         return self.shares(cell, name) * optimal_speedup(cell)
 
-    def comparison(self, names: Sequence[str]) -> Comparison:
-        """Return the comparison of some searchers."""
-        return compare_tools(self.results, self.cells, names)
+    def beaten(self, cell: Cell, name: str, other: str) -> Floats:
+        """Return the share of another searcher's runs that each run of one is faster than, ties half."""
+        own, others = self.shares(cell, name)[:, None], self.shares(cell, other)[None, :]
+        return np.asarray(((own > others) + 0.5 * (own == others)).mean(axis=1))
+
+    def wins(self, cell: Cell, names: Sequence[str]) -> Floats:
+        """Return the probability that one run of the row is faster than one of the column, ties half."""
+        return np.array([[self.beaten(cell, one, other).mean() for other in names] for one in names])
 
     def said(self) -> str:
-        """Say how many runs there are of what."""
+        """Say how many runs there are of what, and of how many evaluations."""
         counts = sorted(set(self.runs.values()))
         few = ", ".join(f"{name} {count}" for name, count in self.runs.items() if count < counts[-1])
-        budget = "as in the paper" if self.budget == BUDGET else f"{BUDGET} in the paper"
         return (
             f"{counts[-1]} runs, with the seeds from 0 on, of each{f' ({few})' if few else ''}; 100 in the paper. "
-            f"{self.budget} evaluations of unique configurations, {budget}; recordings of which that is more than "
-            f"{_MOST_TRIED:.0%} are left out."
+            + told_budgets(self.cells, self.budgets)
         )
 
 
+def _is_slow(searcher: Searcher) -> bool:
+    return bool(searcher.peer) and PEERS[searcher.peer].is_slow
+
+
+def is_of_paper(cell: Cell) -> bool:
+    """Whether a cell's kernel is one of the paper's."""
+    return cell.kernel in KERNELS
+
+
+def budget_of(given: Given, cell: Cell) -> int:
+    """Return the evaluations of a run: the paper's, or of a small recording the share of it that may be tried."""
+    return min(_QUICK_BUDGET if given.quick else BUDGET, int(_MOST_TRIED * cell.recorded.space.size))
+
+
+def told_budgets(cells: Sequence[Cell], budgets: Mapping[str, int]) -> str:
+    """Say how many evaluations of how many configurations there are of each kernel, and which is not the paper's."""
+    parts = {
+        title_of(cell): f"{budgets[cell.name]} of {cell.recorded.space.size:,} of {title_of(cell)}" for cell in cells
+    }
+    extra = dict.fromkeys(cell.kernel for cell in cells if not is_of_paper(cell))
+    return (
+        f"Evaluations of unique configurations: {', '.join(parts.values())}. The paper's {BUDGET}, where that is at "
+        f"most {_MOST_TRIED:.0%} of what is recorded, else that share of it: of a recording that is tried as a whole "
+        "every search finds the best."
+        + (f" Not one of the paper's kernels, and in no mean: {', '.join(extra)}." if extra else "")
+    )
+
+
 def replayed(given: Given) -> list[Cell]:
-    """Return the cells searches are replayed on: large ones where something is feasible; one of them in quick mode."""
-    least = (_QUICK_BUDGET if given.quick else BUDGET) / _MOST_TRIED
-    feasible = [cell for cell in cells(given) if cell.optimum is not None and cell.recorded.space.size >= least]
-    if not feasible:
-        raise Skipped(f"no recording has {least:,.0f} configurations of which some meet its threshold")
+    """Return the cells searches are replayed on: those where something is feasible; one of them in quick mode."""
+    feasible = [cell for cell in cells(given) if cell.optimum is not None and budget_of(given, cell) >= _LEAST_BUDGET]
+    if not any(map(is_of_paper, feasible)):
+        raise Skipped(
+            f"no recording of the paper's kernels has {_LEAST_BUDGET / _MOST_TRIED:,.0f} configurations of which some "
+            "meet its threshold"
+        )
     return [next((cell for cell in feasible if cell.level == "medium"), feasible[0])] if given.quick else feasible
 
 
@@ -136,27 +181,21 @@ def optimal_speedup(cell: Cell) -> float:
 
 def title_of(cell: Cell) -> str:
     """Return the paper's name of a cell's kernel, or the own one of a kernel it does not have."""
-    return KERNELS.get(cell.kernel, cell.kernel)
+    return KERNELS.get(cell.kernel, f"{cell.kernel} (not the paper's)")
 
 
-def quartiles(values: Floats) -> str:
-    """Say the median and the quartiles."""
-    lower, median, upper = np.quantile(values, (0.25, 0.5, 0.75))
-    return f"{median:.2f} ({lower:.2f} to {upper:.2f})"
+def speeds(values: Floats) -> str:
+    """Say the median and the quartiles of speedups."""
+    return spread(values, lambda value: f"{value:.2f}")
 
 
 def means(runs: Runs, name: str, level: str | None = None) -> float:
-    """Return the mean over runs, then over cells, of the share of the optimum."""
-    return float(np.mean([runs.shares(cell, name).mean() for cell in runs.cells if level in (None, cell.level)]))
-
-
-def medians(runs: Runs, name: str) -> float:
-    """Return the median over runs, then the mean over cells, of the share of the optimum."""
-    return float(np.mean([np.median(runs.shares(cell, name)) for cell in runs.cells]))
+    """Return the mean over runs, then over the cells of the paper's kernels, of the share of the optimum."""
+    return float(np.mean([runs.shares(cell, name).mean() for cell in runs.compared if level in (None, cell.level)]))
 
 
 def _levels(runs: Runs) -> list[str]:
-    return [level for level in LEVELS if any(cell.level == level for cell in runs.cells)]
+    return [level for level in LEVELS if any(cell.level == level for cell in runs.compared)]
 
 
 # -- Fig. 4: penalties -----------------------------------------------------------------------------
@@ -177,15 +216,17 @@ def h_f4(given: Given) -> Outcome:
     """Return what the genetic algorithm finds under each penalty."""
     runs = Runs.of(given, _PENALTIES)
     verdict = {title: _against_linear(runs, title) for title in dict.fromkeys(map(title_of, runs.cells))}
-    counts = {word: sum(entry == word for entry in verdict.values()) for word in ("better", "on par", "worse")}
+    compared = dict.fromkeys(map(title_of, runs.compared))
+    counts = {word: sum(verdict[title] == word for title in compared) for word in ("better", "on par", "worse")}
     hard = sum(
         means_of(runs, title, "GA, hard") > max(means_of(runs, title, "GA, linear"), means_of(runs, title, "GA")) + _PAR
-        for title in verdict
+        for title in compared
     )
     said = ", ".join(f"{word} on {count}" for word, count in counts.items())
     return Outcome(
         "The paper: hard is never better than the others, decay is better than linear on 6 of 9 kernels and on par on "
-        f"3. Here hard is better than both on {hard} of {len(verdict)} kernels; compared with linear, decay is {said}.",
+        f"3. Here hard is better than both on {hard} of {len(compared)} kernels; compared with linear, decay is "
+        f"{said}.",
         (
             Table(
                 "Mean share of the optimum over the levels, by kernel",
@@ -221,16 +262,17 @@ def _against_linear(runs: Runs, title: str) -> str:
 
 def _speedups(runs: Runs, names: Mapping[str, str]) -> Table:
     """Return the median speedup and its quartiles of each searcher on each cell."""
-    rows = tuple(
+    rows: tuple[tuple[Shown, ...], ...] = tuple(
         (
             title_of(cell),
             cell.level,
             f"{optimal_speedup(cell):.2f}",
-            *(quartiles(runs.speedups(cell, name)) for name in names),
+            runs.budgets[cell.name],
+            *(speeds(runs.speedups(cell, name)) for name in names),
         )
         for cell in runs.cells
     )
-    columns = ("kernel", "accuracy", "optimum", *names.values())
+    columns = ("kernel", "accuracy", "optimum", "evaluations", *names.values())
     return Table("Speedup over the best in fp64, median and quartiles over runs; 0: nothing feasible", columns, rows)
 
 
@@ -238,7 +280,7 @@ def draw_runs(path: Path, runs: Runs, names: Mapping[str, str]) -> None:
     """Draw all runs as light dots, medians as diamonds with quartiles, the optimum as a dotted line, by kernel."""
     pyplot = pyplot_module()
     titles = list(dict.fromkeys(map(title_of, runs.cells)))
-    levels = _levels(runs)
+    levels = [level for level in LEVELS if any(cell.level == level for cell in runs.cells)]
     wide = min(3, len(titles))
     high = -(-len(titles) // wide)
     step = len(names) + 1
@@ -293,7 +335,7 @@ def h_f5(given: Given) -> Outcome:
             percent(_UNIFIED[each.name], 0) if each.name in _UNIFIED else None,
             percent(means(runs, each.name), 1),
             *(percent(means(runs, each.name, level), 1) for level in levels),
-            sum(float(np.median(runs.shares(cell, each.name))) >= 1 - 1e-9 for cell in runs.cells),
+            sum(float(np.median(runs.shares(cell, each.name))) >= 1 - 1e-9 for cell in runs.compared),
         )
         for each in by_mean
     )
@@ -305,8 +347,8 @@ def h_f5(given: Given) -> Outcome:
         f"best on: {first}; the default bayesian reaches {percent(means(runs, DEFAULT.name), 1)}.",
         (
             Table(
-                "Mean share of the optimum; cells solved: those where the median run finds the optimum, of "
-                f"{len(runs.cells)}",
+                "Mean share of the optimum over the paper's kernels; cells solved: those where the median run finds "
+                f"the optimum, of {len(runs.compared)}",
                 columns,
                 rows,
             ),
@@ -329,31 +371,38 @@ def h_f5(given: Given) -> Outcome:
 def h_f7(given: Given) -> Outcome:
     """Return how often one run of a strategy beats one of random sampling."""
     runs = Runs.of(given, list(STRATEGIES.values()))
-    names = list(STRATEGIES)
-    comparison = runs.comparison(names)
-    wins = comparison.win_probabilities()[:, :, names.index(RANDOM.name)]
-    levels = {level: [cell.level == level for cell in runs.cells] for level in _levels(runs)}
-    titles = list(dict.fromkeys(map(title_of, runs.cells)))
-    kernels = {title: [title_of(cell) == title for cell in runs.cells] for title in titles}
-    order = [i for i in np.argsort(-wins.mean(axis=0), kind="stable") if names[i] != RANDOM.name]
-    best = order[0] if names[order[0]] != DEFAULT.name else order[1]
+    names = [name for name in STRATEGIES if name != RANDOM.name]
+    beaten = {(name, cell.name): runs.beaten(cell, name, RANDOM.name) for name in names for cell in runs.cells}
+    groups = {level: [cell for cell in runs.compared if cell.level == level] for level in _levels(runs)}
+    kernels = {
+        title: [cell for cell in runs.cells if title_of(cell) == title]
+        for title in dict.fromkeys(map(title_of, runs.cells))
+    }
+
+    def mean(name: str, some: Sequence[Cell]) -> float:
+        return float(np.mean([beaten[name, cell.name].mean() for cell in some]))
+
+    order = sorted(names, key=lambda name: -mean(name, runs.compared))
+    best = next(name for name in order if name != DEFAULT.name)
     rows = tuple(
         (
-            names[i],
-            percent(float(wins[:, i].mean()), 1),
-            *(percent(float(wins[mask, i].mean()), 1) for mask in (*levels.values(), *kernels.values())),
+            name,
+            percent(mean(name, runs.compared), 1),
+            percents(np.concatenate([beaten[name, cell.name] for cell in runs.compared])),
+            *(percent(mean(name, some), 1) for some in (*groups.values(), *kernels.values())),
         )
-        for i in order
+        for name in order
     )
     return Outcome(
         "The paper: its best strategy beats random in 90% of pairs; BO and GA are far ahead, PSO, MLS and SA good, FF "
-        f"slightly better than random, BH worse. Here the best of the paper's is {names[best]} with "
-        f"{percent(float(wins[:, best].mean()), 1)}; the default beats random in "
-        f"{percent(float(wins[:, names.index(DEFAULT.name)].mean()), 1)}.",
+        f"slightly better than random, BH worse. Here the best of the paper's is {best} with "
+        f"{percent(mean(best, runs.compared), 1)}; the default beats random in "
+        f"{percent(mean(DEFAULT.name, runs.compared), 1)}.",
         (
             Table(
-                "Probability that one run finds something faster than one of random sampling, ties half",
-                ("strategy", "all", *levels, *kernels),
+                "Probability that one run finds something faster than one of random sampling, ties half; over runs: "
+                "the share of random sampling's runs that each run beats",
+                ("strategy", "all", "over runs", *groups, *kernels),
                 rows,
             ),
         ),
@@ -365,7 +414,12 @@ def h_f7(given: Given) -> Outcome:
         ),
         {
             "against-random": partial(
-                draw_chances, names=[names[i] for i in order], wins={k: wins[m][:, order] for k, m in levels.items()}
+                draw_chances,
+                names=order,
+                wins={
+                    level: np.array([[beaten[name, cell.name].mean() for name in order] for cell in some])
+                    for level, some in groups.items()
+                },
             )
         },
     )
@@ -405,36 +459,41 @@ _BASIN_HOPPING: Final = 0.44
 
 def h_f8(given: Given) -> Outcome:
     """Return how often one run of each strategy beats one of each other, on Bessel."""
-    runs = Runs.of(given, list(STRATEGIES.values()))
+    runs = Runs.of(given, list(STRATEGIES.values()), "bessel")
     names = list(STRATEGIES)
-    comparison = runs.comparison(names)
-    kernel = "bessel" if any(cell.kernel == "bessel" for cell in runs.cells) else runs.cells[0].kernel
-    wins = {
-        cell.level: comparison.win_probabilities()[comparison.spaces.index(cell.name)]
-        for cell in runs.cells
-        if cell.kernel == kernel
-    }
-    column = names.index(RANDOM.name)
-    rows: list[tuple[Shown, ...]] = []
-    for level, chances in wins.items():
-        for i, name in enumerate(names):
-            if i == column:
-                continue
-            paper = _BESSEL.get((level, name)) if kernel == "bessel" else None
-            others = np.delete(chances[i], i)
-            shown = None if paper is None else percent(paper, 0)
-            rows.append((level, name, shown, percent(float(chances[i, column]), 0), percent(float(others.max()), 0)))
+    kernel = runs.cells[0].kernel
+    shown = [cell for cell in runs.cells if cell.kernel == kernel]
+    wins = {cell.level: runs.wins(cell, names) for cell in shown}
     position = names.index("BH")
     most = max(float(np.delete(chances[position], position).max()) for chances in wins.values())
+    rows = tuple(
+        _beating_row(runs, cell, name, wins[cell.level]) for cell in shown for name in names if name != RANDOM.name
+    )
+    columns = (
+        *("accuracy", "strategy", "beats random: paper", "here", "over runs"),
+        *("beats no other in more than: paper", "here", "most beaten", "beats every other in at least", "least beaten"),
+    )
     return Outcome(
         "The paper, on Bessel: BO beats random in 96 and 97% of pairs, FF in 48 and 70%, BH beats no strategy in more "
-        f"than {_BASIN_HOPPING:.0%}. Here, on {KERNELS.get(kernel, kernel)}, BH beats the one it beats most in "
-        f"{most:.0%}.",
+        f"than {_BASIN_HOPPING:.0%}. Here, on {title_of(shown[0])}, BH beats the one it beats most in {most:.0%}.",
         (
             Table(
-                "Probability that one run finds something faster than one of another strategy, ties half",
-                ("accuracy", "strategy", "beats random: paper", "here", "beats the one it beats most"),
-                tuple(rows),
+                "Probability that one run finds something faster than one of another strategy, ties half; over runs: "
+                "the share of random sampling's runs that each run beats",
+                columns,
+                rows,
+            ),
+            *(
+                Table(
+                    f"Probability that one run of the row finds something faster than one of the column, {level} "
+                    "accuracy",
+                    ("strategy", *names),
+                    tuple(
+                        (name, *(None if i == j else percent(float(chances[i, j]), 0) for j in range(len(names))))
+                        for i, name in enumerate(names)
+                    ),
+                )
+                for level, chances in wins.items()
             ),
         ),
         (
@@ -442,10 +501,31 @@ def h_f8(given: Given) -> Outcome:
             "The paper says that its figure has low and medium precision, and then gives numbers of high and medium.",
             "Basin hopping climbs among neighbours here, where the paper's descends along gradients that times of "
             "configurations do not have (h-t3).",
-            sampled(runs.cells),
+            sampled(shown),
         ),
         {"who-beats-whom": partial(draw_win_maps, names=names, wins=wins)},
         {level: {"strategies": names, "probabilities": chances.tolist()} for level, chances in wins.items()},
+    )
+
+
+def _beating_row(runs: Runs, cell: Cell, name: str, chances: Floats) -> tuple[Shown, ...]:
+    """Return how often a strategy beats random sampling, and whom it beats most and least of all."""
+    names = list(STRATEGIES)
+    own = chances[names.index(name)]
+    others = {other: float(chance) for other, chance in zip(names, own, strict=True) if other != name}
+    most, least = max(others.values()), min(others.values())
+    paper = _BESSEL.get((cell.level, name)) if cell.kernel == "bessel" else None
+    return (
+        cell.level,
+        name,
+        None if paper is None else percent(paper, 0),
+        percent(others[RANDOM.name], 0),
+        percents(runs.beaten(cell, name, RANDOM.name)),
+        percent(_BASIN_HOPPING, 0) if name == "BH" and cell.kernel == "bessel" else None,
+        percent(most, 0),
+        ", ".join(other for other, chance in others.items() if chance == most),
+        percent(least, 0),
+        ", ".join(other for other, chance in others.items() if chance == least),
     )
 
 
@@ -461,39 +541,35 @@ _FRAMEWORKS: Final = (
     Searcher("ytopt's surrogate", peer="scikit-optimize"),
     RANDOM,
 )
-#: A run of a slow peer takes minutes: so many times fewer are made of it.
-_FEWER: Final = 20
 
 
 def h_f9(given: Given) -> Outcome:
     """Return what the searches of other frameworks find under thresholds."""
-    slow_runs = given.runs // _FEWER
-    absent = {each.name: _why_absent(each, slow_runs) for each in _FRAMEWORKS}
-    installed = [each for each in _FRAMEWORKS if not absent[each.name]]
-    runs = Runs.of(given, installed, slow_runs)
+    absent = {each.name: PEERS[each.peer].install for each in _FRAMEWORKS if not _is_installed(each)}
+    installed = [each for each in _FRAMEWORKS if each.name not in absent]
+    runs = Runs.of(given, installed)
     names = [each.name for each in installed]
-    comparison = runs.comparison(names)
-    wins = comparison.win_probabilities()[:, :, names.index(RANDOM.name)]
     levels = _levels(runs)
-    order = sorted(range(len(names)), key=lambda i: -means(runs, names[i]))
+    order = sorted(names, key=lambda name: -means(runs, name))
     rows: tuple[tuple[Shown, ...], ...] = tuple(
         (
-            names[i],
-            percent(means(runs, names[i]), 1),
-            *(percent(means(runs, names[i], level), 1) for level in levels),
-            percent(float(wins[:, i].mean()), 1),
-            runs.runs[names[i]],
+            name,
+            percent(means(runs, name), 1),
+            *(percent(means(runs, name, level), 1) for level in levels),
+            percent(float(np.mean([runs.beaten(cell, name, RANDOM.name).mean() for cell in runs.compared])), 1),
+            runs.runs[name],
         )
-        for i in order
+        for name in order
     )
-    ranking = ", ".join(f"{names[i]} {percent(means(runs, names[i]), 1)}" for i in order)
+    ranking = ", ".join(f"{name} {percent(means(runs, name), 1)}" for name in order)
     return Outcome(
         "The paper: its strategies outperform those of pyATF and ytopt. Mean share of the optimum here: "
         + ranking
         + ".",
         (
             Table(
-                "Mean share of the optimum, all and by level, and how often a run beats one of random sampling",
+                "Mean share of the optimum over the paper's kernels, all and by level, and how often a run beats one "
+                "of random sampling",
                 ("search", "all", *levels, "beats random", "runs"),
                 rows,
             ),
@@ -507,23 +583,15 @@ def h_f9(given: Given) -> Outcome:
             "scikit-optimize's random forest and lower confidence bound, which is what it wraps (the paper takes its "
             "fork of it); Kernel Tuner's own GA and BO with its defaults, beside ours of the same names.",
             "The figure's numbers are in its graph alone, of which the text states the conclusion.",
-            *(f"{name} is missing: {why}." for name, why in absent.items() if why),
+            *(f"{name} is missing: {why}." for name, why in absent.items()),
             sampled(runs.cells),
         ),
         {"frameworks": partial(draw_runs, runs=runs, names={name: name for name in names})},
     )
 
 
-def _why_absent(searcher: Searcher, slow_runs: int) -> str:
-    """Say why a search is left out; empty where it is not."""
-    if not searcher.peer:
-        return ""
-    peer = PEERS[searcher.peer]
-    if not peer.is_installed:
-        return peer.install
-    if peer.is_slow and not slow_runs:
-        return f"a run of it takes minutes, so that one is made for every {_FEWER} of the others"
-    return ""
+def _is_installed(searcher: Searcher) -> bool:
+    return not searcher.peer or PEERS[searcher.peer].is_installed
 
 
 # -- Fig. 10: unified against sequential -----------------------------------------------------------
@@ -544,14 +612,16 @@ _STAGED_BY: Final = (STRATEGIES["BO"], STRATEGIES["GA"])
 
 def h_f10(given: Given) -> Outcome:
     """Return what tuning types and the rest at once finds, and what one after the other."""
-    budget = _QUICK_BUDGET if given.quick else BUDGET
     dense = [cell for cell in replayed(given) if _is_dense(cell)]
-    if not dense:
+    compared = [cell.name for cell in dense if is_of_paper(cell)]
+    if not compared:
         raise Skipped("no recording holds most combinations of its types with the rest, which stages would try")
-    found = _staged(given, dense, budget)
-    rows = tuple(_staged_row(tool, approach, values) for (tool, approach), values in found.items())
+    found = _staged(given, dense)
+    rows = tuple(
+        _staged_row(tool, approach, [values[name] for name in compared]) for (tool, approach), values in found.items()
+    )
     strictly = [_named(order, strict=True) for order in ORDERS]
-    bo = [np.mean([v.mean() for v in found["BO", each].values()]) for each in (_UNIFIED_NAME, *strictly)]
+    bo = [np.mean([found["BO", each][name].mean() for name in compared]) for each in (_UNIFIED_NAME, *strictly)]
     groups = {
         (tool.name, level): {
             title_of(cell): {each: found[tool.name, each][cell.name] for each in (_UNIFIED_NAME, *strictly)}
@@ -567,26 +637,49 @@ def h_f10(given: Given) -> Outcome:
         "performance. Here, with the budget split strictly, {}, {} and {}.".format(*(percent(m, 1) for m in bo)),
         (
             Table(
-                "Share of the optimum, mean over runs, then cells, and standard deviation over all runs",
-                ("strategy", "approach", "paper", "here", "deviation: paper", "here"),
+                "Share of the optimum on the paper's kernels: mean over runs, then cells; standard deviation, and "
+                "median and quartiles, over all runs",
+                ("strategy", "approach", "paper", "here", "deviation: paper", "here", "over runs"),
                 rows,
             ),
+            Table(
+                "Share of the optimum by cell, with the budget split strictly, over runs",
+                ("strategy", "kernel", "accuracy", _UNIFIED_NAME, *strictly),
+                tuple(
+                    (
+                        tool.name,
+                        title_of(cell),
+                        cell.level,
+                        *(percents(found[tool.name, each][cell.name]) for each in (_UNIFIED_NAME, *strictly)),
+                    )
+                    for tool in _STAGED_BY
+                    for cell in dense
+                ),
+            ),
         ),
-        _staged_differs(given, dense, budget),
+        _staged_differs(given, dense),
         {"approaches": partial(draw_bars_by_level, groups=groups)},
     )
 
 
-def _staged(given: Given, dense: Sequence[Cell], budget: int) -> dict[tuple[str, str], dict[str, Floats]]:
+def _staged(given: Given, dense: Sequence[Cell]) -> dict[tuple[str, str], dict[str, Floats]]:
     """Return the runs' shares of the optimum by (strategy, approach) and cell, of searches at once and in stages."""
     stages = {_named(order, strict): (order, strict) for order in ORDERS for strict in (True, False)}
+    budgets = {cell.name: budget_of(given, cell) for cell in dense}
     jobs: dict[tuple[str, str], list[Job]] = {}
     for tool in _STAGED_BY:
-        jobs[tool.name, _UNIFIED_NAME] = [tool.job(cell, given.runs, budget) for cell in dense]
+        jobs[tool.name, _UNIFIED_NAME] = [tool.job(cell, given.runs, budgets[cell.name]) for cell in dense]
         for approach, (order, strict) in stages.items():
-            name, settings = f"{tool.name}, {approach}", {"budget": budget, "order": order, "strict": strict}
+            name, settings = f"{tool.name}, {approach}", {"order": order, "strict": strict}
             jobs[tool.name, approach] = [
-                tool.job_of(cell, given.runs, name, two_stages.TARGET, settings, Path(two_stages.__file__))
+                tool.job_of(
+                    cell,
+                    given.runs,
+                    name,
+                    two_stages.TARGET,
+                    {"budget": budgets[cell.name], **settings},
+                    Path(two_stages.__file__),
+                )
                 for cell in dense
             ]
     results = finished(given, [job for some in jobs.values() for job in some])
@@ -596,29 +689,33 @@ def _staged(given: Given, dense: Sequence[Cell], budget: int) -> dict[tuple[str,
     }
 
 
-def _staged_differs(given: Given, dense: Sequence[Cell], budget: int) -> tuple[str, ...]:
-    splits = {
+def _staged_differs(given: Given, dense: Sequence[Cell]) -> tuple[str, ...]:
+    budgets = {cell.name: budget_of(given, cell) for cell in dense}
+    splits = dict.fromkeys(
         "{} {} + {} of {} + {}".format(
             title_of(cell),
-            *Halves(cell.recorded).budgets(_PERFORMANCE_FIRST, budget),
+            *Halves(cell.recorded).budgets(_PERFORMANCE_FIRST, budgets[cell.name]),
             *_counts(cell, _PERFORMANCE_FIRST),
         )
         for cell in dense
-    }
+    )
     exhausted = sum(
         all(
             share >= count
             for order in ORDERS
-            for share, count in zip(Halves(cell.recorded).budgets(order, budget), _counts(cell, order), strict=True)
+            for share, count in zip(
+                Halves(cell.recorded).budgets(order, budgets[cell.name]), _counts(cell, order), strict=True
+            )
         )
         for cell in dense
     )
     left_out = dict.fromkeys(title_of(cell) for cell in replayed(given) if cell not in dense)
     sparse = f" Left out, because most combinations are not recorded: {', '.join(left_out)}." if left_out else ""
     return (
-        f"{given.runs} runs, with the seeds from 0 on, on {len(dense)} cells; 100 in the paper, on 27. The budget "
-        f"of {budget} is divided in proportion to the number of parameters of each kind, as in the paper "
-        "(optimisation + precision of combinations of each): " + ", ".join(sorted(splits)) + ".",
+        f"{given.runs} runs, with the seeds from 0 on, on {len(dense)} cells; 100 in the paper, on 27. "
+        + told_budgets(dense, budgets),
+        "The budget is divided in proportion to the number of parameters of each kind, as in the paper (optimisation + "
+        f"precision of combinations of each): {', '.join(splits)}.",
         "Strictly: each stage has its own share. Passed on: the second gets what a first stage that has tried "
         "everything leaves over. A stage that may try all it has finds the best of it whatever the strategy: strictly "
         f"that are both stages on {exhausted} of the {len(dense)} cells. The paper does not say which it did.",
@@ -645,16 +742,16 @@ def _counts(cell: Cell, order: str) -> tuple[int, int]:
     return of[ORDERS[order]], of[second]
 
 
-def _staged_row(tool: str, approach: str, values: Mapping[str, Floats]) -> tuple[Shown, ...]:
+def _staged_row(tool: str, approach: str, values: Sequence[Floats]) -> tuple[Shown, ...]:
     order = approach.rpartition(", ")[0] or approach
     paper = _STAGED.get((tool, order))
-    mean = float(np.mean([runs.mean() for runs in values.values()]))
-    deviation = float(np.concatenate(list(values.values())).std())
+    together = np.concatenate(values)
     return (
         tool,
         approach,
         None if paper is None else percent(paper[0], 0),
-        percent(mean, 1),
+        percent(float(np.mean([runs.mean() for runs in values])), 1),
         None if paper is None or paper[1] is None else percent(paper[1], 1),
-        percent(deviation, 1),
+        percent(float(together.std()), 1),
+        percents(together),
     )
