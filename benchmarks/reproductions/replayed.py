@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -38,6 +39,9 @@ def recordings(given: Given, *parts: str) -> dict[str, Path]:
             "(--spaces names another folder; they are the FAIR Benchmark Hub's, as files of Kernel Tuner or T4: "
             "https://github.com/AutoTuningAssociation/benchmark_hub)"
         )
+    missing = [f"{part}*" for part in parts if not given.only and not any(part in path.name for path in found)]
+    if missing:
+        print(f"no recorded space {', '.join(missing)} in {given.spaces}: left out", file=sys.stderr)
     return {path.name.partition(".")[0]: path for path in found}
 
 

@@ -138,7 +138,7 @@ def h_t3(given: Given) -> Outcome:
     rows: list[tuple[Shown, ...]] = []
     for name in _TABLE_III:
         for setting, replayed, default in settings_of(name):
-            is_same = replayed == setting.value
+            is_same = replayed == setting.value and not setting.why
             option = f"{setting.option} = {replayed}" if setting.option else None
             other = default if default != replayed else None
             shown = ("yes" if is_same else "**no**", setting.why)
