@@ -53,7 +53,7 @@ def items() -> Mapping[str, Item]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do the items asked for; 0 when all went well or were skipped, 1 when one failed, 2 for wrong input."""
+    """Do the items asked for; 1 when one failed or all were skipped, 2 for wrong input, else 0."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     options = _parser().parse_args(words)
     try:
@@ -83,7 +83,7 @@ def _do(options: argparse.Namespace, command: str) -> int:
     if options.backend != "host" and not any(known[name].has_backends for name in chosen):
         on_devices = ", ".join(name for name, item in known.items() if item.has_backends)
         raise MptuneError(f"--backend: {', '.join(chosen) or 'page'} is of the host backend; it is for {on_devices}")
-    failed = False
+    failed, done = False, 0
     for name in chosen:
         started = time.perf_counter()
         try:
@@ -97,8 +97,9 @@ def _do(options: argparse.Namespace, command: str) -> int:
             continue
         document = keep(name, known[name], outcome, output, command, time.perf_counter() - started)
         print(markdown_of(document), flush=True)
+        done += 1
     print(f"written: {write_page(known, output)}", file=sys.stderr)
-    return int(failed)
+    return int(failed or (done == 0 and bool(chosen)))
 
 
 def _given(options: argparse.Namespace) -> Given:

@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
 import pytest
+
+
+def test_commands_of_its_own_environment_need_no_activation() -> None:
+    command = [sys.executable, "-m", "mptune.testing.simulator", "mptune", "--version"]
+    variables = {**os.environ, "PATH": "/usr/bin:/bin"}
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
+    assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize("devices", ["abc", "-2", ""])
+def test_how_many_devices_there_are_is_a_number(devices: str) -> None:
+    command = [sys.executable, "-m", "mptune.testing.simulator", "true"]
+    variables = {**os.environ, "MPTUNE_SIMULATED_DEVICES": devices}
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
+    assert ended.returncode == 1
+    assert ended.stderr == f"error: MPTUNE_SIMULATED_DEVICES={devices}: expected a number of devices\n"
 
 
 @pytest.mark.parametrize(

@@ -370,6 +370,8 @@ class Backend(ABC):
 
     compiler: Compiler
     device: Device
+    #: Whether the times of launches are without what other tasks took of the processor.
+    has_own_time: ClassVar[bool] = False
 
     @property
     def shares_memory(self) -> bool:

@@ -273,6 +273,7 @@ class HostBackend(Backend):
     """
 
     name: ClassVar[str] = "host"
+    has_own_time: ClassVar[bool] = True
 
     @property
     def shares_memory(self) -> bool:

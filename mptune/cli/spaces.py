@@ -161,8 +161,24 @@ def _options_by_strategy(texts: Sequence[str], strategies: Sequence[str]) -> dic
     return found
 
 
-def _check_penalty(*, penalty: str, alpha: float, beta: float, **_: Any) -> None:
-    """Say so where a number is that of another penalty than the one chosen."""
+def _check_penalty(
+    *,
+    penalty: str,
+    alpha: float,
+    beta: float,
+    objectives: Sequence[str],
+    max_error: Any,
+    constraints: Sequence[str],
+    **_: Any,
+) -> None:
+    """Say so where a penalty, or a number of one, changes nothing."""
+    from mptune.objective import Objective
+
+    has_limits = bool(max_error or constraints)
+    if (objectives or not has_limits) and (penalty, alpha, beta) != (Objective().penalty, 1, 1):
+        why = "of several objectives thresholds count alone" if objectives else "without a limit nothing is inaccurate"
+        print_note(f"{why}: --penalty, --alpha and --beta change nothing")
+        return
     for name, value, own in (("alpha", alpha, "linear"), ("beta", beta, "decay")):
         if value != 1 and penalty != own:
             print_note(f"--{name} is for --penalty {own}: with {penalty} it changes nothing")

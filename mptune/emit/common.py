@@ -117,8 +117,7 @@ def measured(winner: Winner[Any]) -> dict[str, Any]:
     return {
         "backend": info.backend,
         "on_processor": info.backend in BACKENDS and get_backend(info.backend).shares_memory,
-        # The clock of every other device goes on while others have it.
-        "is_own_time": info.backend == "host",
+        "is_own_time": info.backend in BACKENDS and BACKENDS[info.backend].has_own_time,
         "device": info.device,
         "architecture": info.architecture,
         "metric": info.metric,

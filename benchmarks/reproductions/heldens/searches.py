@@ -344,8 +344,8 @@ def h_f5(given: Given) -> Outcome:
     first = ", ".join(each.name for each in by_mean if each is not DEFAULT)
     return Outcome(
         "The paper: BO is best on most kernels, GA on K-Means and Newton-Raphson, MLS on InvK and Coulombic (Sec. "
-        "V-E); on average BO has 96% of the optimum and GA 94% (Sec. V-G). Here, of its strategies, from the best on average "
-        f"on: {first}; the default bayesian reaches {percent(means(runs, DEFAULT.name), 1)}.",
+        "V-E); on average BO has 96% of the optimum and GA 94% (Sec. V-G). Here, of its strategies, from the best "
+        f"on average on: {first}; the default bayesian reaches {percent(means(runs, DEFAULT.name), 1)}.",
         (
             Table(
                 "Mean share of the optimum over the paper's kernels; cells solved: those where the median run finds "

@@ -26,7 +26,12 @@ if command[0] in ("-h", "--help"):
     sys.exit()
 if command[0].startswith("-"):
     sys.exit(f"error: unknown option {command[0]}: options follow the command they are for\n{_USAGE}")
-if shutil.which(command[0]) is None:
+# That of this very interpreter's environment first, which need not be activated.
+beside = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
+if (program := shutil.which(command[0], path=beside)) is None:
     sys.exit(f"error: there is no command {command[0]!r}")
+if not (devices := os.environ.get("MPTUNE_SIMULATED_DEVICES", "1")).isdecimal():
+    sys.exit(f"error: MPTUNE_SIMULATED_DEVICES={devices}: expected a number of devices")
 with tempfile.TemporaryDirectory(prefix="mptune-simulator-") as folder:
-    sys.exit(subprocess.run(command, env={**os.environ, **environment(Path(folder))}, check=False).returncode)
+    variables = {**os.environ, **environment(Path(folder))}
+    sys.exit(subprocess.run([program, *command[1:]], env=variables, check=False).returncode)
