@@ -151,6 +151,7 @@ extern "C" __global__ void turn({{ t }}* y, const {{ t }}* x) { y[0] = x[0]; }
     assert free_sizes(fixed, fixed.configuration({}), fixed.resolve_sizes()) == {"rows", "columns"}
 
 
+@pytest.mark.filterwarnings("ignore:the compiler made no vectors", "ignore:turn uses the baseline")
 @pytest.mark.parametrize("turned", [0, 1])
 def test_tuning_one_form(turned: int, tmp_path: Path) -> None:
     """A run says which it is of, and is used at that."""
@@ -223,8 +224,9 @@ def test_a_file_keeps_the_form(
     assert [record["form"] for record in document["kernels"][0]["tuned"]] == [{"turned": 0}, {"turned": 1}]
     assert Wisdom.load(path).text() == wisdom_of(made(0), made(1)).text()
     said = caller(monkeypatch, capfd)("show", path).out
-    assert "turned=0" in said
-    assert "turned=1" in said
+    assert "2 runs at 2 sizes" in said
+    assert "rows 20, turned 0" in said
+    assert "rows 20, turned 1" in said
 
 
 @pytest.mark.parametrize("turned", [0, 1])
@@ -237,5 +239,7 @@ def test_a_header_is_of_one_form(turned: int, tmp_path: Path) -> None:
     assert "n_sizes = 2;" in header
     assert f"sizes.turned < {turned} ||" in header
     assert "inf}" not in header.replace(" ", "")
+    with pytest.raises(WisdomError, match=f"is for turned={turned} alone"):
+        emit_dispatch(wisdom_of(made(turned)), tmp_path / "other", kernel=KERNEL, sizes=[{"turned": 1 - turned}])
     with pytest.raises(WisdomError, match="which say nothing of each other"):
         emit_dispatch(wisdom_of(made(0), made(1)), tmp_path / "both", kernel=KERNEL)

@@ -105,10 +105,13 @@ def emit_dispatch(
     budget = budget_of(known, max_error)
     # As on the device itself: what it allows was kept by what was measured on it.
     choosers = [Chooser(each, found, (), budget, confidence) for each in known]
-    given = [found.resolve_sizes("default", {**choosers[0].form, **each}) for each in sizes]
-    for each in given:
-        if found.form_of(each) != choosers[0].form:
-            raise WisdomError(f"the wisdom of kernel {found.name} says nothing of {found.form_of(each)}")
+    form = choosers[0].form
+    given = [found.resolve_sizes("default", {**form, **each}) for each in sizes]
+    if any(other != form for other in (*(each.form for each in choosers), *map(found.form_of, given))):
+        raise WisdomError(
+            f"what is emitted of the wisdom of kernel {found.name} is for "
+            f"{', '.join(f'{name}={value}' for name, value in form.items())} alone: emit other forms by themselves"
+        )
     name = f"tuned_{found.name}"
     launches: dict[tuple[Any, ...], Launch] = {}
     for chooser in choosers:
@@ -127,12 +130,8 @@ def emit_dispatch(
         {**variant_of(launch, f"{name}_{number}"), **_extents(launch), "is_wide": _is_wide(found, launch)}
         for number, launch in enumerate(ordered, 1)
     ]
-    if any(chooser.form != choosers[0].form for chooser in choosers):
-        raise WisdomError(
-            f"the wisdom of kernel {found.name} is of other forms of the problem on other devices: emit each by itself"
-        )
     largest = max((record.sizes for each in choosers for record in each.known.tuned), key=lambda s: sorted(s.items()))
-    largest = {**largest, **choosers[0].form}
+    largest = {**largest, **form}
     build = build_of(found, ordered[0].configuration) if len(ordered) == 1 else Build()
     of_user = _given_flags(found, known)
     values = {
@@ -228,7 +227,7 @@ def _chosen(chooser: Chooser, given: Sequence[Mapping[str, int]]) -> list[Launch
     """
     kernel = chooser.kernel
     assert isinstance(kernel, Kernel)
-    tuned = [kernel.resolve_sizes("default", record.sizes | chooser.form) for record in chooser.known.tuned]
+    tuned = [kernel.resolve_sizes("default", {**record.sizes, **chooser.form}) for record in chooser.known.tuned]
     at = [*tuned, *map(Sizes, given)]
     sources = _Sources(kernel, at)
     elsewhere = Chooser(chooser.known, kernel, (), chooser.budget, chooser.confidence, is_own=False)

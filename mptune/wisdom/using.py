@@ -143,10 +143,11 @@ class BySize:
         self.options = options_of(chosen, self.kernel, self.backend.name)
         budget = budget_of(known, max_error)
         limits = self.backend.device.constraints()
-        #: One for each form of the problem that was tuned: what is known of one says nothing of another.
+        forms: list[dict[str, int] | None] = [*forms_in(chosen, self.kernel)]
+        # One for each form of the problem that was tuned: what is known of one says nothing of another.
         self._choosers = [
             Chooser(chosen, self.kernel, limits, budget, confidence, is_own=own is not None, form=form)
-            for form in forms_in(chosen, self.kernel) or [None]
+            for form in forms or [None]
         ]
         self._known = chosen
         self._elsewhere = ""

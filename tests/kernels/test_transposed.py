@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from simulated import SIMULATED, install
 from test_gemm import SWITCHES, TILED, all_in
 from test_matrix_units import CASES, SIMULATIONS, by_units, counted, simulated
+from vendor_compilers import needs
 
 from mptune.backends import BACKENDS, get_backend
+from mptune.backends.base import CompileOptions
 from mptune.backends.cuda import CudaBackend
 from mptune.backends.hip import HipBackend
 from mptune.errors import KernelError
@@ -232,6 +234,34 @@ def test_no_bank_of_shared_memory_is_asked_twice(
     accesses, conflicts = counted(run, by_units(gemm, how, factor, total, **tiles))
     assert accesses > 100
     assert conflicts == 0
+
+
+# -- compilers of GPUs ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+@pytest.mark.parametrize(
+    ("backend", "architecture", "unit"),
+    [
+        pytest.param("cuda", "sm_80", "mma.sync", marks=needs("cuda")),
+        pytest.param("cuda", "sm_90", "mma.sync", marks=needs("cuda")),
+        pytest.param("hip", "gfx90a", "MFMA", marks=needs("hip")),
+    ],
+)
+def test_gpu_compilers_take_it(gemm: Kernel, backend: str, architecture: str, unit: str, form: dict[str, int]) -> None:
+    size = gemm.resolve_sizes("smoke", form)
+    mixed = {"a_type": "fp16", "b_type": "bf16", "accumulator_type": "fp32", "c_type": "fp16"}
+    vectors = {"VWK": 4, "MDIMA": 8, "NDIMB": 8, "KWG": 32} if form["transposed_b"] else {"VWM": 8, "MWG": 64}
+    chosen = [
+        gemm.configuration({**all_in("fp32"), **TILED, **SWITCHES[3]}),
+        gemm.configuration({**mixed, **TILED, **vectors, "split_k": 2}),
+        *(by_units(gemm, *way) for way in SIMULATIONS[unit][1]),
+    ]
+    for configuration in chosen:
+        assert configuration in gemm.search_space(size)
+        source = render(gemm, configuration, size)
+        options = CompileOptions(architecture=architecture, timeout_s=240.0)
+        assert get_backend(backend).compiler.compile(source, gemm.function, options)
 
 
 # -- sources and spaces --------------------------------------------------------------------------------
