@@ -71,8 +71,7 @@ def made(turned: int, rows: int = 20, fast: str = "fp32", blocks: tuple[int, ...
         for error in ((1e-7 if kind == "fp32" else 1e-16),)
     ]
     sizes = KERNEL.resolve_sizes("default", {"rows": rows, "turned": turned})
-    made = run_of(KERNEL, trials, sizes=sizes, threshold=1e-3)
-    return Run(dataclasses.replace(made.info, forms=("turned",)), trials)
+    return run_of(KERNEL, trials, sizes=sizes, threshold=1e-3)
 
 
 def wisdom_of(*runs: Run) -> Wisdom:
