@@ -162,6 +162,18 @@ def test_tuning_one_form(turned: int, tmp_path: Path) -> None:
         np.testing.assert_allclose(turn(x=x.T.copy() if turned else x), 2 * x, rtol=1e-6)
 
 
+@pytest.mark.parametrize("command", [("list",), ("tune", "gemm", "--size", "smoke", "--size", "M=9", "--budget", "2")])
+def test_documents_have_forms_among_the_sizes(
+    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
+    monkeypatch.chdir(tmp_path)
+    backend = ("--backend", "host") if command[0] == "tune" else ()
+    document = json.loads(caller(monkeypatch, capfd)(*command, *backend, "--json").out)
+    jsonschema.Draft202012Validator(schema(command[0])).validate(document)
+    assert '"transposed_a": 0' in json.dumps(document)
+
+
 # -- wisdom --------------------------------------------------------------------------------------------
 
 
