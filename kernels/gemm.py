@@ -18,6 +18,11 @@ other, or both.
 
 A and B are converted to the type of the sums on their way into shared memory, once for each block that needs them.
 
+Either may be stored transposed (the paper's four types of multiplication): ``transposed_a=1`` is A as K x M, and
+``transposed_b=1`` is B as N x K. Which they are is given, as sizes are. Tiles are fetched along the rows of what is
+stored: of a transposed A ``VWM`` neighbouring elements of one k, which lie in shared memory as they do in A; of a
+transposed B ``VWK`` neighbouring k of a column, as of an A that is not, or ``VWN`` columns one by one.
+
 ``math`` says what multiplies: each thread for itself ("simt"), or matrix units, which take A and B as they are stored
 ("mma"), fp32 rounded to TF32 ("tf32"). TF32 has eleven bits, so ``math`` is part of the accuracy signature. There
 warps lie ``MDIMC / warps_along_n`` x ``warps_along_n`` in a tile, and ``stages`` tiles are in shared memory, of which
@@ -38,7 +43,7 @@ from mptune.space.parameters import BooleanParameter, CategoricalParameter, Ordi
 TYPES = ("fp64", "fp32", "fp16", "bf16")
 
 # Statically allocated shared memory of a block is limited to 48 KiB on every CUDA and HIP device.
-SHARED_BYTES = "sizeof(accumulator_type) * KWG * (MWG + VWM + NWG) * (1 + double_buffer)"
+SHARED_BYTES = "sizeof(accumulator_type) * KWG * (MWG + VWM + NWG + (VWN if transposed_b else 0)) * (1 + double_buffer)"
 #: What matrix units take from shared memory: tiles as they are stored, so many of each.
 MMA_SHARED_BYTES = "stages * sizeof(a_type) * KWG * (MWG + NWG)"
 #: So many sums blocks leave for each other, in memory that the module has: 32 MiB of fp32. Where they would be more,
@@ -77,7 +82,8 @@ def inputs(rng: np.random.Generator, size: Sizes) -> dict[str, Any]:
     """Temperature maps from weather stations, blended with a forecast.
 
     A interpolates from K stations to M places: a place's weights fall with the distance of a station and sum to 1. B
-    holds what the stations measured on N days, C what was forecast for the places, in units of 300 K.
+    holds what the stations measured on N days, C what was forecast for the places, in units of 300 K. Transposed they
+    hold the same numbers.
     """
     station, place = rng.random((2, size.K)), rng.random((2, size.M))
     weight = np.empty((size.M, size.K))
@@ -88,9 +94,10 @@ def inputs(rng: np.random.Generator, size: Sizes) -> dict[str, Any]:
 
     in_blocks(weigh, size.M, max(1, BLOCK // size.K))
     season = 0.95 + 0.03 * np.sin(2 * np.pi / 365 * np.arange(size.N))
+    measured = season + rng.normal(0, 0.01, (size.K, size.N))
     return {
-        "A": weight,
-        "B": season + rng.normal(0, 0.01, (size.K, size.N)),
+        "A": np.ascontiguousarray(weight.T) if size.transposed_a else weight,
+        "B": np.ascontiguousarray(measured.T) if size.transposed_b else measured,
         "C": season + rng.normal(0, 0.01, (size.M, size.N)),
         "alpha": 0.7,
         "beta": 0.3,
@@ -142,6 +149,11 @@ kernel = Kernel(
                 "MDIMC * NDIMC % NDIMB == 0 and KWG * NDIMB % (MDIMC * NDIMC) == 0 and NWG % (NDIMB * VWN) == 0",
             )
         ),
+        # VWK is of what is stored with neighbouring k, VWM of what is not. The form comes first: where neither is
+        # transposed, nothing is left of these, and the search space is the one it was, in the same order.
+        "not transposed_b or math != 'simt' or VWK == 1 or KWG * NDIMB % (MDIMC * NDIMC * VWK) == 0",
+        "not transposed_a or math != 'simt' or MWG % (MDIMA * VWM) == 0",
+        "not transposed_a or transposed_b or VWK == 1",
         "(parts_of_a == 3) == (MWG % 3 == 0)",
         "parts_of_a == 2 or fine_prefetch",
         # So do they multiply; half a sub-block is whole vectors, too, and so is a third.
@@ -172,16 +184,17 @@ kernel = Kernel(
     ],
     arguments=[
         InOut("C", ("M", "N"), precision="c_type"),
-        In("A", ("M", "K"), precision="a_type"),
-        In("B", ("K", "N"), precision="b_type"),
+        In("A", ("K if transposed_a else M", "M if transposed_a else K"), precision="a_type"),
+        In("B", ("N if transposed_b else K", "K if transposed_b else N"), precision="b_type"),
         Scalar("alpha", precision="accumulator_type"),
         Scalar("beta", precision="accumulator_type"),
     ],
     sizes={
-        "smoke": {"M": 131, "N": 101, "K": 67},
-        "default": {"M": 640, "N": 640, "K": 640},
-        "paper": {"M": 1024, "N": 1024, "K": 1024},
+        "smoke": {"M": 131, "N": 101, "K": 67, "transposed_a": 0, "transposed_b": 0},
+        "default": {"M": 640, "N": 640, "K": 640, "transposed_a": 0, "transposed_b": 0},
+        "paper": {"M": 1024, "N": 1024, "K": 1024, "transposed_a": 0, "transposed_b": 0},
     },
+    forms={"transposed_a": (0, 1), "transposed_b": (0, 1)},
     runtime_sizes=["M", "N", "K"],
     inputs=inputs,
     grid=["ceildiv(N, NWG)", "ceildiv(M, MWG)", "split_k"],

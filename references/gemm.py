@@ -19,8 +19,13 @@ _BLEND = 1 << 16
 
 
 def reference(inputs: Mapping[str, Any], size: Sizes) -> dict[str, NDArray[np.float64]]:
-    """Return ``C`` (M, N): ``alpha * A @ B + beta * C``, rounded once: sums in fp64 have errors of compensated ones."""
-    found, beyond = product(inputs["A"], inputs["B"])
+    """Return ``C`` (M, N): ``alpha * A @ B + beta * C``, rounded once: sums in fp64 have errors of compensated ones.
+
+    A is stored as (K, M) where ``size.transposed_a`` says so, and B as (N, K) where ``size.transposed_b`` does.
+    """
+    a = inputs["A"].T if size.transposed_a else inputs["A"]
+    b = inputs["B"].T if size.transposed_b else inputs["B"]
+    found, beyond = product(a, b)
     alpha, beta = (np.longdouble(inputs[name]) for name in ("alpha", "beta"))
 
     def blend(rows: slice) -> None:

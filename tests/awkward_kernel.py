@@ -112,6 +112,7 @@ def run_of(
         "versions": dict(device.versions),
         "compiler": backend.identity(CompileOptions()),
         "sizes": dict(sizes),
+        "forms": list(kernel.forms),
         "seed": 0,
         "threshold": None,
         "metric": "NRMSE",

@@ -94,7 +94,7 @@ def rounded_inputs(
     if min(here.values(), default=1.0) == 1 or sum(np.size(value) for value in inputs.values()) > _MANY:
         return {}
     found: dict[str, dict[str, dict[str, float]]] = {}
-    for size in (name for name in sizes if name not in kernel.data_sizes):
+    for size in (name for name in sizes if name not in (*kernel.data_sizes, *kernel.forms)):
         there = []
         for value in (sizes[size] - 1, sizes[size] + 1):
             with contextlib.suppress(MptuneError, MemoryError):

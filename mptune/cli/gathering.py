@@ -51,13 +51,13 @@ def _runs(known: KernelWisdom) -> str:
 
 
 def _count(known: KernelWisdom) -> str:
-    sizes = {tuple(sorted(record.sizes.items())) for record in known.tuned}
+    sizes = {tuple(sorted(record.place.items())) for record in known.tuned}
     return "one size" if len(sizes) == 1 else f"{len(sizes)} sizes"
 
 
 def _undecided(known: KernelWisdom) -> str:
     """Say at which sizes runs named no winner; empty if all did."""
-    sizes = dict.fromkeys(pairs(record.sizes) for record in known.tuned if record.best is None)
+    sizes = dict.fromkeys(pairs(record.place) for record in known.tuned if record.best is None)
     if not sizes:
         return ""
     return f"no winner at {'; '.join(sizes)}: the baseline is used there, unless another is surely faster"
@@ -86,7 +86,7 @@ def _rows(record: AtSize) -> list[tuple[object, ...]]:
         if timed is None or (role == "baseline" and timed is record.best):
             continue
         what = "best, baseline" if timed.is_best and timed.is_baseline else role
-        size = pairs(record.sizes) if not rows else ""
+        size = pairs(record.place) if not rows else ""
         limit = _limits(record.threshold) if not rows else ""
         kept = len(record.configurations) if not rows else ""
         numbers = (number(timed.time_ms), _speedup(timed), number(timed.errors.worst.get("error"), 3), timed.unseen)
@@ -116,14 +116,15 @@ def _errors_by_size(known: KernelWisdom) -> str:
         for timed in (record.best, record.baseline)
         if timed is not None
     }
-    sizes = {tuple(sorted(record.sizes.items())): None for record in known.tuned}
+    sizes = {tuple(sorted(record.place.items())): None for record in known.tuned}
+    has_one_form = len({tuple(sorted(record.form.items())) for record in known.tuned}) == 1
     rows: list[tuple[object, ...]] = []
     for signature in wanted:
         points: dict[tuple[tuple[str, int], ...], SizedError] = {}
         for record in known.tuned:
             errors = record.signatures.get(signature)
             if errors is not None and "error" in errors.worst:
-                at = tuple(sorted(record.sizes.items()))
+                at = tuple(sorted(record.place.items()))
                 worst, zero = errors.worst["error"], as_zero_in(signature)
                 point = SizedError(record.sizes, worst, errors.draws, errors.mean, errors.rounded, zero)
                 points[at] = max(points.get(at, point), point, key=lambda each: each.worst)
@@ -131,7 +132,8 @@ def _errors_by_size(known: KernelWisdom) -> str:
             continue
         cells = [number(points[at].worst, 3) if at in points else "-" for at in sizes]
         growth = fitted([*points.values()])
-        slope = f"{growth.slopes.max():.2f}" if len(points) > 1 and math.isfinite(growth.slopes.max()) else "-"
+        is_told = len(points) > 1 and has_one_form and math.isfinite(growth.slopes.max())
+        slope = f"{growth.slopes.max():.2f}" if is_told else "-"
         rows.append((*cells, slope, ", ".join(f"{n}={v}" for n, v in zip(known.signature, signature, strict=True))))
     columns = [f"error at {pairs(dict(at))}" for at in sizes]
     return table((*columns, "slope at most", "types"), rows, right=(*columns, "slope at most")) if rows else ""

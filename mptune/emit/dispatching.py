@@ -103,9 +103,15 @@ def emit_dispatch(
             "cannot ask: mptune.TunedKernel calls such a kernel"
         )
     budget = budget_of(known, max_error)
-    given = [found.resolve_sizes("default", each) for each in sizes]
     # As on the device itself: what it allows was kept by what was measured on it.
     choosers = [Chooser(each, found, (), budget, confidence) for each in known]
+    form = choosers[0].form
+    given = [found.resolve_sizes("default", {**form, **each}) for each in sizes]
+    if any(other != form for other in (*(each.form for each in choosers), *map(found.form_of, given))):
+        raise WisdomError(
+            f"what is emitted of the wisdom of kernel {found.name} is for "
+            f"{', '.join(f'{name}={value}' for name, value in form.items())} alone: emit other forms by themselves"
+        )
     name = f"tuned_{found.name}"
     launches: dict[tuple[Any, ...], Launch] = {}
     for chooser in choosers:
@@ -124,7 +130,8 @@ def emit_dispatch(
         {**variant_of(launch, f"{name}_{number}"), **_extents(launch), "is_wide": _is_wide(found, launch)}
         for number, launch in enumerate(ordered, 1)
     ]
-    largest = max((record.sizes for each in known for record in each.tuned), key=lambda s: sorted(s.items()))
+    largest = max((record.sizes for each in choosers for record in each.known.tuned), key=lambda s: sorted(s.items()))
+    largest = {**largest, **form}
     build = build_of(found, ordered[0].configuration) if len(ordered) == 1 else Build()
     of_user = _given_flags(found, known)
     values = {
@@ -134,7 +141,13 @@ def emit_dispatch(
         "application": "",
         "description": found.description,
         "sizes": [
-            {"name": size, "value": largest[size], "most": found.largest_size(size)} for size in found.sizes["default"]
+            {
+                "name": size,
+                "value": largest[size],
+                "most": found.largest_size(size),
+                "is_form": size in found.forms,
+            }
+            for size in found.sizes["default"]
         ],
         "fixed_sizes": sorted(fixed),
         "arguments": [argument.name for argument in found.arguments],
@@ -214,7 +227,7 @@ def _chosen(chooser: Chooser, given: Sequence[Mapping[str, int]]) -> list[Launch
     """
     kernel = chooser.kernel
     assert isinstance(kernel, Kernel)
-    tuned = [kernel.resolve_sizes("default", record.sizes) for record in chooser.known.tuned]
+    tuned = [kernel.resolve_sizes("default", {**record.sizes, **chooser.form}) for record in chooser.known.tuned]
     at = [*tuned, *map(Sizes, given)]
     sources = _Sources(kernel, at)
     elsewhere = Chooser(chooser.known, kernel, (), chooser.budget, chooser.confidence, is_own=False)

@@ -42,7 +42,8 @@ def fixed_sizes(kernel: Kernel, configuration: Configuration, sizes: Sizes) -> f
     Raises:
         TemplateError: the template cannot be rendered.
     """
-    return frozenset(fixed_by_launch(kernel) & set(sizes)) | _used_by_template(kernel, configuration, sizes)
+    fixed = (fixed_by_launch(kernel) | kernel.forms.keys()) & set(sizes)
+    return frozenset(fixed) | _used_by_template(kernel, configuration, sizes)
 
 
 def fixed_by_launch(kernel: Kernel) -> set[str]:

@@ -27,6 +27,9 @@ def sizes_of(run: Run, kernel: Tunable) -> Sizes:
         KernelError: they are not the kernel's.
     """
     recorded, expected = run.info.sizes, kernel.sizes["default"]
+    if recorded:
+        # A run from before the kernel had other forms.
+        recorded = {**kernel.form_of({}), **recorded}
     if expected and not recorded:
         raise RunFileError(f"the run of {run.kernel} does not say its sizes: it was not written to its end")
     missing = [name for name in expected if name not in recorded]

@@ -49,6 +49,9 @@ class Kernel(Tunable):
         arguments: the arguments of the function, in order (:func:`In`, :func:`Out`, :func:`InOut`, :func:`Scalar`), and
             anywhere among them those in constant memory (:func:`Constant`), which it has no parameters for.
         sizes: problem sizes by preset name; ``default`` must be among them. A kernel of an application needs none.
+        forms: of names of sizes that say which form of the problem it is, not how large, the values they can have
+            (``{"transposed": (0, 1)}``), the first of which is that of runs from before the kernel had them. Templates
+            have them as numbers; errors and times of one form say nothing of another.
         data_sizes: names of sizes that come from the data, such as ``nnz``: axes of inputs that have the extent of
             what ``inputs`` returns, each draw its own. Templates cannot use them, launches and shapes can.
         inputs: ``inputs(rng, size)`` returns the fp64 (or integer) arrays and scalars by argument name. An
@@ -104,6 +107,7 @@ class Kernel(Tunable):
     what: ClassVar[str] = "kernel"
 
     sizes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    forms: Mapping[str, Sequence[int]] = field(default_factory=dict)
     inputs: Callable[..., Inputs] = _no_inputs
     grid: Sequence[str | int]
     block: Sequence[str | int]
@@ -126,6 +130,7 @@ class Kernel(Tunable):
             constraints=tuple(self.constraints),
             function=self.function or self.name,
             flops=NamedValues(flops) if isinstance(flops, Mapping) else flops,
+            forms=NamedValues({name: tuple(values) for name, values in self.forms.items()}),
             swap=tuple((one, other) for one, other in self.swap),
             runtime_sizes=tuple(self.runtime_sizes),
             gpu_only=tuple(self.gpu_only),
@@ -222,6 +227,7 @@ class Kernel(Tunable):
             if not 1 <= len(axes) <= 3:
                 raise KernelError(f"{self.called}: {what} needs one to three axes, not {len(axes)}")
         self._check_swap()
+        self._check_forms()
         for what, names in (("gpu_only", self.gpu_only), ("matrix_units", self.matrix_units)):
             for name in names:
                 if name not in self._by_name:
@@ -254,6 +260,19 @@ class Kernel(Tunable):
                     raise KernelError(
                         f"{self.called}: {argument.name!r} is swapped, so launches write to it: declare it InOut"
                     )
+
+    def _check_forms(self) -> None:
+        for name, values in self.forms.items():
+            if name not in self.sizes.get("default", ()):
+                raise UnknownNameError(f"form of {self.called}:", name, self.sizes.get("default", ()))
+            if name in self.runtime_sizes:
+                raise KernelError(
+                    f"{self.called}: size {name} says which form it is, so a source is for one value of it"
+                )
+            if not values or not all(type(value) is int for value in values) or len(set(values)) < len(values):
+                raise KernelError(f"{self.called}: form {name!r} needs different whole numbers, not {values}")
+        for preset in self.sizes if self.forms else ():
+            self.resolve_sizes(preset)
 
     def _check_expressions(self, sizes: Sequence[str]) -> None:
         for argument in self.arguments:

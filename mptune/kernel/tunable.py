@@ -120,6 +120,20 @@ class Tunable(ABC):
         return ()
 
     @property
+    def forms(self) -> Mapping[str, Sequence[int]]:
+        """Sizes that say which form of the problem it is, not how large, with their values; most have none."""
+        return {}
+
+    @property
+    def extents(self) -> tuple[str, ...]:
+        """The names of the other sizes: how large the problem is."""
+        return tuple(name for name in self.sizes.get("default", ()) if name not in self.forms)
+
+    def form_of(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """Return which form of the problem some sizes are of; of those that do not say, the first."""
+        return {name: sizes.get(name, values[0]) for name, values in self.forms.items()}
+
+    @property
     def called(self) -> str:
         """What messages call it: ``kernel axpy``."""
         return f"{self.what} {self.name}"
@@ -158,7 +172,7 @@ class Tunable(ABC):
 
         Raises:
             UnknownNameError: no such preset or size.
-            KernelError: a size below 1, or no whole number.
+            KernelError: a size below 1, or no whole number, or a form that the kernel does not have.
         """
         if not self.sizes:
             raise KernelError(f"{self.called} has no sizes of its own: it is part of an application; tune that")
@@ -170,7 +184,13 @@ class Tunable(ABC):
                 raise UnknownNameError(f"size of {self.called}:", name, values)
             values[name] = self.whole_size(name, value)
         for name, value in values.items():
-            if value < 1:
+            if name in self.forms:
+                if value not in (known := self.forms[name]):
+                    expected = " or ".join(map(str, known))
+                    raise KernelError(
+                        f"size {name}={value} of {self.called}: it says which form, so expected {expected}"
+                    )
+            elif value < 1:
                 raise KernelError(f"size {name}={value} of {self.called} is below 1")
         return Sizes(values)
 

@@ -42,6 +42,7 @@ class RunInfo:
     Attributes:
         kernel_path: its definition file; None for a kernel made in Python.
         sizes: the problem sizes by name.
+        forms: names of those that say which form of the problem it is, not how large.
         architecture: what the compiler targets.
         versions: versions of compilers, libraries and user-defined metrics, by name.
         compiler: what decides about the machine code beside the source: device, compiler, versions and flags, as text.
@@ -83,6 +84,7 @@ class RunInfo:
     kernel_path: str | None = None
     size: str = ""
     sizes: Mapping[str, int] = field(default_factory=dict)
+    forms: tuple[str, ...] = ()
     backend: str = ""
     device: str = ""
     architecture: str = ""

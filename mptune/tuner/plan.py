@@ -210,6 +210,7 @@ class TuningPlan:
             kernel_path=str(self.kernel.path) if self.kernel.path else None,
             size=settings.size,
             sizes={name: value for name, value in self.sizes.items() if name not in self.kernel.data_sizes},
+            forms=tuple(self.kernel.forms),
             backend=ready.device.backend,
             device=ready.device.name,
             architecture=ready.device.architecture,

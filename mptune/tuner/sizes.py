@@ -73,6 +73,11 @@ def sizes_together(
             raise MptuneError(f"size {name} is given twice: once alone, and once with several values")
         if name in kernel.data_sizes:
             raise KernelError(f"size {name} of {kernel.called} comes from its data and cannot be chosen")
+        if name in kernel.forms:
+            raise MptuneError(
+                f"size {name} of {kernel.called} says which form it is, and forms have nothing in common: tune each by "
+                f"itself (--size {name}=...)"
+            )
         kernel.resolve_sizes(preset, {name: 1})
     counts = {name: len(values) for name, values in given.items()}
     if len(set(counts.values())) != 1:

@@ -15,6 +15,7 @@ types none anywhere.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 import numbers
 import reprlib
@@ -128,8 +129,10 @@ class Chooser:
         budget: error limits by the names of metrics, as of :func:`budget_of`.
         confidence: with which errors keep them.
         is_own: whether it was measured on this device; otherwise no size is one that was measured.
+        form: which form of the problem is meant, as of :meth:`Tunable.form_of`; by default the only one that is known.
 
     Attributes:
+        form: that.
         names: of the sizes.
         tuned: the tuned sizes, in that order.
         places: their logarithms.
@@ -137,7 +140,8 @@ class Chooser:
         growth: by accuracy signature and the name of an error, its limits by size.
 
     Raises:
-        WisdomError: the wisdom has other sizes than the kernel, or values that the kernel has not.
+        WisdomError: the wisdom has other sizes than the kernel, values that the kernel has not, or several forms, none
+            of which is said, or not the one that is.
         MptuneError: the confidence is not between 0 and 1.
     """
 
@@ -150,10 +154,14 @@ class Chooser:
         confidence: float = CONFIDENCE,
         *,
         is_own: bool = True,
+        form: Mapping[str, int] | None = None,
     ) -> None:
         if not (is_number(confidence) and 0 < confidence < 1):
             raise MptuneError(f"confidence is a number between 0 and 1, such as {CONFIDENCE:g}, not {confidence!r}")
-        self.known = known
+        self.form = _form_of(known, kernel, form)
+        self.known = known = dataclasses.replace(
+            known, tuned=tuple(record for record in known.tuned if kernel.form_of(record.form) == self.form)
+        )
         self.kernel = kernel
         self.budget = dict(budget_of([known]) if budget is None else budget)
         self.confidence = confidence
@@ -362,7 +370,7 @@ class Chooser:
     def _told_from(self, candidate: Candidate, sizes: Mapping[str, int]) -> str:
         here = self._place(sizes)
         _, used = self._told(candidate.losses, here, [math.dist(place, here) for place in self.places])
-        tuned = [next(r.sizes for r in self.known.tuned if self._number_of(r.sizes) == n) for n in sorted(used)]
+        tuned = [next(r.place for r in self.known.tuned if self._number_of(r.sizes) == n) for n in sorted(used)]
         device = "" if self._is_own else f" on {self.known.device}"
         return f"at {_words(sizes)}, told from {' and '.join(map(_words, tuned))}{device}"
 
@@ -522,12 +530,13 @@ class Chooser:
         if not isinstance(self.kernel, Kernel):
             return ()
         types = frozenset(p.name for p in self.kernel.parameters if isinstance(p, PrecisionParameter))
-        names = (*self.kernel.parameter_names, *self.names)
+        sizes = {*self.kernel.sizes["default"]}
+        names = (*self.kernel.parameter_names, *sizes)
         given = (*self.kernel.constraints, *device_constraints(self.kernel, self._limits))
         found = []
         for constraint in given:
             bound = with_canonical_precisions(compile_constraint(constraint, names), types)
-            if bound.names & set(self.names):
+            if bound.names & sizes:
                 found.append(bound)
             elif not bound.holds(configuration):
                 return None
@@ -568,10 +577,38 @@ def _least(
     return found
 
 
-def _names_of(known: KernelWisdom, kernel: Tunable) -> tuple[str, ...]:
-    ours = sorted(kernel.sizes["default"])
-    if not known.tuned:
+def forms_in(known: KernelWisdom, kernel: Tunable) -> list[dict[str, int]]:
+    """Return the forms of the problem that wisdom is of, each once."""
+    forms = [kernel.form_of(record.form) for record in known.tuned]
+    return [form for number, form in enumerate(forms) if form not in forms[:number]]
+
+
+def _form_of(known: KernelWisdom, kernel: Tunable, given: Mapping[str, int] | None) -> dict[str, int]:
+    """Return the form that is meant; other wisdom than of that is refused.
+
+    Raises:
+        WisdomError: nothing is known of it, or none is given and several are known.
+    """
+    found = forms_in(known, kernel)
+    if not found:
         raise WisdomError(f"the wisdom of kernel {known.kernel} on {known.device} has no sizes")
+    if given is None and len(found) == 1:
+        return found[0]
+    if given is None or given not in found:
+        of = " and of ".join(map(_words, found))
+        raise WisdomError(
+            f"the wisdom of kernel {known.kernel} is of {of}, "
+            + (
+                f"not of {_words(given)}"
+                if given
+                else "which say nothing of each other: make it of runs of one of them"
+            )
+        )
+    return dict(given)
+
+
+def _names_of(known: KernelWisdom, kernel: Tunable) -> tuple[str, ...]:
+    ours = sorted(kernel.extents)
     theirs = sorted(known.tuned[0].sizes)
     if ours != theirs:
         raise WisdomError(

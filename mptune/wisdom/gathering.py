@@ -96,7 +96,7 @@ def _joined(head: KernelWisdom, sources: Sequence[Source]) -> tuple[AtSize, ...]
     sizes = {tuple(sorted(record.sizes)) for record in found.values()}
     if len(sizes) > 1:
         raise WisdomError(f"kernel {head.kernel} has the sizes {' and elsewhere '.join(map(', '.join, sorted(sizes)))}")
-    order = sorted(found, key=lambda run: (sorted(found[run].sizes.items()), run))
+    order = sorted(found, key=lambda run: (sorted(found[run].place.items()), run))
     return tuple(found[run] for run in order)
 
 
@@ -170,7 +170,15 @@ def _kept(name: str, run: Run) -> AtSize:
         closest = run.closest
         nearest = "" if closest is None else f"; the closest: {run.objective.judge(closest).message}"
         raise WisdomError(f"{name} has nothing to tell: no trial is accurate enough{nearest}")
-    return AtSize(run.info.sizes, run.info.objective.limits, run.info.mptune_version, tuple(found), {})
+    sizes, forms = run.info.sizes, run.info.forms
+    return AtSize(
+        {size: value for size, value in sizes.items() if size not in forms},
+        run.info.objective.limits,
+        run.info.mptune_version,
+        tuple(found),
+        {},
+        form={size: value for size, value in sizes.items() if size in forms},
+    )
 
 
 def _spread_out(trials: list[Trial], count: int) -> list[Trial]:

@@ -126,6 +126,7 @@ class AtSize:
         signatures: errors by accuracy signature.
         made: when the run began and with which seed, which tells it from others; empty where that is not known.
         draws: on how many inputs its trials were measured by then, all together: the more, the later.
+        form: which form of the problem it is of, by name; what is known of one says nothing of another.
     """
 
     sizes: Mapping[str, int]
@@ -135,6 +136,12 @@ class AtSize:
     signatures: Mapping[tuple[Value, ...], Errors]
     made: str = ""
     draws: int = 0
+    form: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def place(self) -> dict[str, int]:
+        """Its sizes and its form, by name."""
+        return {**self.sizes, **self.form}
 
     @property
     def best(self) -> Timed | None:
@@ -162,7 +169,7 @@ class AtSize:
     @property
     def run(self) -> str:
         """What tells the run from others: another file may have kept more of the same one, or know it later."""
-        known = sorted(self.sizes.items()), sorted(self.threshold.items())
+        known = sorted(self.place.items()), sorted(self.threshold.items())
         if self.made:
             return json.dumps([*known, self.made])
         of_run = [
@@ -191,6 +198,7 @@ class AtSize:
         signatures = sorted(self.signatures.items(), key=lambda entry: json.dumps(entry[0]))
         return {
             "sizes": dict(sorted(self.sizes.items())),
+            **({"form": dict(sorted(self.form.items()))} if self.form else {}),
             "threshold": dict(sorted(self.threshold.items())),
             "mptune": self.mptune_version,
             **({"made": self.made, "draws": self.draws} if self.made else {}),
@@ -273,7 +281,8 @@ _HEAD: Final = ("kernel", "file", "backend", "device", "architecture", "metric",
 
 
 def _by_size(entry: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(entry["sizes"].items()), json.dumps(entry["threshold"]), json.dumps(entry)
+    texts = (json.dumps(part) for part in (entry.get("form", {}), entry["threshold"], entry))
+    return tuple(entry["sizes"].items()), *texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -434,6 +443,9 @@ class _Reader:
         sizes = self._by_name(entry, "sizes", where, f"whole numbers from 1 to {_LARGEST_SIZE}", _is_size)
         if not 0 < len(sizes) <= _MOST_SIZES:
             self._fail(f"{where}.sizes", f"1 to {_MOST_SIZES} of them", len(sizes))
+        form = self._by_name(entry, "form", where, "whole numbers", is_whole) if "form" in entry else {}
+        if len(form) > _MOST_SIZES or sizes.keys() & form.keys():
+            self._fail(f"{where}.form", f"at most {_MOST_SIZES} names that are no sizes", len(form))
         signatures: dict[tuple[Value, ...], Errors] = {}
 
         def signature(each: Any, at: str) -> None:
@@ -455,7 +467,7 @@ class _Reader:
         for number, timed in enumerate(configurations):
             if timed.is_best:
                 self._check_winner(timed, f"{where}.configurations[{number}]", threshold, kernel, signatures)
-        return AtSize(sizes, threshold, version, tuple(configurations), signatures, made, draws)
+        return AtSize(sizes, threshold, version, tuple(configurations), signatures, made, draws, form)
 
     def _check_winner(
         self,

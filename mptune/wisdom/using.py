@@ -15,11 +15,12 @@ from mptune.backends.recorded import options_of
 from mptune.build import COMPILER, FLAGS, with_build
 from mptune.errors import BackendUnavailableError, KernelError, UnknownNameError, WisdomError
 from mptune.expressions import Expression
+from mptune.expressions.expression import fold
 from mptune.kernel import Kernel, Role, Tunable
 from mptune.registry import load_tunable, remarks, tunable_of_run
 from mptune.store import RunInfo
 from mptune.unseen import CONFIDENCE
-from mptune.wisdom.choosing import Choice, Chooser, budget_of
+from mptune.wisdom.choosing import Choice, Chooser, budget_of, forms_in
 from mptune.wisdom.records import KernelWisdom, Wisdom
 
 __all__ = ["BySize", "kernel_of", "remarks_on", "sizes_of_arrays"]
@@ -142,7 +143,13 @@ class BySize:
         self.options = options_of(chosen, self.kernel, self.backend.name)
         budget = budget_of(known, max_error)
         limits = self.backend.device.constraints()
-        self._chooser = Chooser(chosen, self.kernel, limits, budget, confidence, is_own=own is not None)
+        forms: list[dict[str, int] | None] = [*forms_in(chosen, self.kernel)]
+        # One for each form of the problem that was tuned: what is known of one says nothing of another.
+        self._choosers = [
+            Chooser(chosen, self.kernel, limits, budget, confidence, is_own=own is not None, form=form)
+            for form in forms or [None]
+        ]
+        self._known = chosen
         self._elsewhere = ""
         self.remarks = remarks_on(chosen, self.kernel)
         if own is None and kin is not None:
@@ -155,13 +162,13 @@ class BySize:
     @property
     def sizes(self) -> dict[str, int]:
         """The largest sizes that were tuned."""
-        tuned: list[dict[str, int]] = [dict(record.sizes) for record in self._chooser.known.tuned]
+        tuned: list[dict[str, int]] = [record.place for record in self._known.tuned]
         return max(tuned, key=lambda sizes: [sizes[name] for name in sorted(sizes)])
 
     @property
     def common_sizes(self) -> dict[str, int]:
         """The sizes that were the same wherever it was tuned."""
-        tuned = [record.sizes for record in self._chooser.known.tuned]
+        tuned = [record.place for record in self._known.tuned]
         return {name: value for name, value in tuned[0].items() if all(each[name] == value for each in tuned)}
 
     def choose(self, sizes: Mapping[str, int]) -> Choice:
@@ -170,10 +177,14 @@ class BySize:
         Raises:
             KernelError: not even a configuration in the baseline's types is valid there.
         """
-        if not self._elsewhere:
-            return self._chooser.choose(sizes)
-        choice = self._chooser.widest(sizes)
-        return dataclasses.replace(choice, reason=self._elsewhere, why=f"the baseline, since {self._elsewhere}")
+        chooser = self._chooser_at(sizes)
+        form = self.kernel.form_of(sizes)
+        is_known = chooser.form == form
+        if not self._elsewhere and is_known:
+            return chooser.choose(sizes)
+        said = ", ".join(f"{name}={value}" for name, value in form.items())
+        reason = self._elsewhere or f"nothing was tuned for {said}"
+        return dataclasses.replace(chooser.widest(sizes), reason=reason, why=f"the baseline, since {reason}")
 
     def baseline(self, sizes: Mapping[str, int]) -> Choice:
         """Return the baseline to use at some sizes.
@@ -181,7 +192,12 @@ class BySize:
         Raises:
             KernelError: none is valid there.
         """
-        return self._chooser.widest(sizes)
+        return self._chooser_at(sizes).widest(sizes)
+
+    def _chooser_at(self, sizes: Mapping[str, int]) -> Chooser:
+        """Return what knows the form that sizes are of; any, if none does."""
+        form = self.kernel.form_of(sizes)
+        return next((each for each in self._choosers if each.form == form), self._choosers[0])
 
 
 def _on_device(known: Sequence[KernelWisdom], backend: str | Backend) -> tuple[Backend, KernelWisdom | None]:
@@ -239,8 +255,10 @@ def sizes_of_arrays(
             shapes[argument.name] = tuple(shape)
         else:
             unlike[argument.name] = len(shape)
+    form = kernel.form_of({**otherwise, **found})
     axes = [
-        (Expression(text), extent, name)
+        # Which axis has which size depends on the form.
+        (Expression.from_tree(text, fold(Expression(text).tree, form, text)), extent, name)
         for name, shape in shapes.items()
         for text, extent in zip(_shape_of(kernel, name), shape, strict=True)
     ]
@@ -250,6 +268,7 @@ def sizes_of_arrays(
             unknown = expression.names - found.keys()
             if len(unknown) == 1 and (size := next(iter(unknown))) in wanted:
                 found[size] = _solved(kernel, expression, size, found, extent, name)
+    found = {**form, **found}
     for size in wanted:
         if size not in found and size not in otherwise:
             for name, of_input in unlike.items():

@@ -1,0 +1,256 @@
+"""Sizes that say which form of a problem it is: their values, and what is known of one form says nothing of another."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from awkward_kernel import run_of
+from command_line import caller
+from runs_by_size import trial
+
+import mptune
+from mptune.buffers import rounded_inputs
+from mptune.emit import emit_dispatch
+from mptune.emit.sizes import free_sizes
+from mptune.emit.winner import sizes_of
+from mptune.errors import KernelError, MptuneError, UnknownNameError, WisdomError
+from mptune.kernel import In, Kernel, Out
+from mptune.run import Run
+from mptune.schemas import schema
+from mptune.space.parameters import OrdinalParameter, PrecisionParameter
+from mptune.tuner.sizes import sizes_together
+from mptune.wisdom import Chooser, Wisdom, gather, read_sources, sizes_of_arrays
+
+
+def inputs(rng: np.random.Generator, size: Any) -> dict[str, Any]:
+    x = rng.random((size.rows, size.columns))
+    return {"x": np.ascontiguousarray(x.T) if size.turned else x}
+
+
+#: Doubles a matrix that may be stored transposed.
+KERNEL = Kernel(
+    name="turn",
+    parameters=[OrdinalParameter("block", [32, 64]), PrecisionParameter("t", ["fp64", "fp32"])],
+    constraints=["not turned or block == 32"],
+    arguments=[
+        Out("y", ("rows", "columns"), precision="t"),
+        In("x", ("columns if turned else rows", "rows if turned else columns"), precision="t"),
+    ],
+    sizes={"default": {"rows": 20, "columns": 30, "turned": 0}},
+    forms={"turned": (0, 1)},
+    inputs=inputs,
+    reference=lambda given, size: {"y": 2 * (given["x"].T if size.turned else given["x"])},
+    grid=["ceildiv(columns, block)", "rows"],
+    block=["block"],
+    runtime_sizes=["rows", "columns"],
+    template="""
+extern "C" __global__ void turn({{ t }}* y, const {{ t }}* x) {
+    const int i = blockIdx.x * {{ block }} + threadIdx.x, row = blockIdx.y;
+{% if turned %}
+    if (i < {{ columns }}) y[row * {{ columns }} + i] = 2 * x[i * {{ rows }} + row];
+{% else %}
+    if (i < {{ columns }}) y[row * {{ columns }} + i] = 2 * x[row * {{ columns }} + i];
+{% endif %}
+}
+""",
+)
+
+
+def made(turned: int, rows: int = 20, fast: str = "fp32", blocks: tuple[int, ...] = (32,)) -> Run:
+    """Return a run of one form, in which one type is the faster."""
+    slow = {"fp32": "fp64", "fp64": "fp32"}[fast]
+    trials = [
+        trial(time_ms * (1 + block / 1000), error, kernel=KERNEL, block=block, t=kind)
+        for block in blocks
+        for kind, time_ms in ((fast, 1.0), (slow, 3.0))
+        for error in ((1e-7 if kind == "fp32" else 1e-16),)
+    ]
+    sizes = KERNEL.resolve_sizes("default", {"rows": rows, "turned": turned})
+    return run_of(KERNEL, trials, sizes=sizes, threshold=1e-3)
+
+
+def wisdom_of(*runs: Run) -> Wisdom:
+    return gather(read_sources(runs))
+
+
+# -- definitions ---------------------------------------------------------------------------------------
+
+
+def test_a_form_has_its_values_alone() -> None:
+    assert dict(KERNEL.resolve_sizes("default", {"turned": 1})) == {"rows": 20, "columns": 30, "turned": 1}
+    assert KERNEL.extents == ("rows", "columns")
+    assert KERNEL.form_of({}) == {"turned": 0}
+    with pytest.raises(KernelError, match=r"^size turned=2 of kernel turn: it says which form, so expected 0 or 1$"):
+        KERNEL.resolve_sizes("default", {"turned": 2})
+    with pytest.raises(KernelError, match="size rows=0 of kernel turn is below 1"):
+        KERNEL.resolve_sizes("default", {"rows": 0})
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"forms": {"turnd": (0, 1)}}, UnknownNameError, "form of kernel turn: .*did you mean 'turned'"),
+        ({"forms": {"turned": ()}}, KernelError, "form 'turned' needs different whole numbers"),
+        ({"forms": {"turned": (0, 0)}}, KernelError, "form 'turned' needs different whole numbers"),
+        ({"forms": {"turned": (False, True)}}, KernelError, "form 'turned' needs different whole numbers"),
+        ({"forms": {"turned": (1, 2)}}, KernelError, "size turned=0 of kernel turn: .* expected 1 or 2"),
+        ({"runtime_sizes": ["turned"]}, KernelError, "size turned says which form it is"),
+    ],
+    ids=lambda each: str(each) if isinstance(each, dict) else "",
+)
+def test_wrong_declarations(changes: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        KERNEL.changed(**changes)
+
+
+def test_several_sizes_are_of_one_form() -> None:
+    assert len(sizes_together(KERNEL, {"rows": (20, 30)}, others={"turned": 1})) == 2
+    with pytest.raises(MptuneError, match=r"size turned of kernel turn says which form it is.*--size turned="):
+        sizes_together(KERNEL, {"turned": (1,)})
+
+
+def test_inputs_are_compared_with_those_of_other_extents_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = set()
+
+    def noted(rng: np.random.Generator, size: Any) -> dict[str, Any]:
+        seen.add((size.rows, size.columns, size.turned))
+        return {"x": np.full((size.rows, size.columns), size.rows / 32)}
+
+    kernel = KERNEL.changed(inputs=noted)
+    size = kernel.resolve_sizes()
+    rounded_inputs(kernel, size, 0, {"x": np.full((20, 30), 1 / 3) * (np.arange(30) > 3)})
+    assert {turned for *_, turned in seen} <= {0}
+
+
+# -- runs ----------------------------------------------------------------------------------------------
+
+
+def test_a_run_from_before_is_of_the_first_form() -> None:
+    run = made(0)
+    old = {name: value for name, value in run.info.sizes.items() if name != "turned"}
+    before = Run(dataclasses.replace(run.info, sizes=old, forms=()), run.trials)
+    assert sizes_of(before, KERNEL) == KERNEL.resolve_sizes()
+    assert sizes_of(made(1), KERNEL)["turned"] == 1
+    # Nor is it said to have changed.
+    assert run.info.changes_since(before.info) == ()
+    assert made(1).info.changes_since(run.info) == ("size turned was 0, is 1",)
+
+
+def test_sources_are_of_one_form() -> None:
+    fixed = KERNEL.changed(
+        template="""
+extern "C" __global__ void turn({{ t }}* y, const {{ t }}* x) { y[0] = x[0]; }
+"""
+    )
+    assert free_sizes(fixed, fixed.configuration({}), fixed.resolve_sizes()) == {"rows", "columns"}
+
+
+@pytest.mark.filterwarnings("ignore:the compiler made no vectors", "ignore:turn uses the baseline")
+@pytest.mark.parametrize("turned", [0, 1])
+def test_tuning_one_form(turned: int, tmp_path: Path) -> None:
+    """A run says which it is of, and is used at that."""
+    found = mptune.tune(KERNEL, sizes={"turned": turned}, budget=4, output=tmp_path / "run.db", seed=1)
+    assert found.info.sizes == {"rows": 20, "columns": 30, "turned": turned}
+    assert found.info.forms == ("turned",)
+    x = np.random.default_rng(5).random((20, 30))
+    with mptune.TunedKernel(tmp_path / "run.db", kernel=KERNEL) as turn:
+        np.testing.assert_allclose(turn(x=x.T.copy() if turned else x), 2 * x, rtol=1e-6)
+
+
+@pytest.mark.parametrize("command", [("list",), ("tune", "gemm", "--size", "smoke", "--size", "M=9", "--budget", "2")])
+def test_documents_have_forms_among_the_sizes(
+    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
+    monkeypatch.chdir(tmp_path)
+    backend = ("--backend", "host") if command[0] == "tune" else ()
+    document = json.loads(caller(monkeypatch, capfd)(*command, *backend, "--json").out)
+    jsonschema.Draft202012Validator(schema(command[0])).validate(document)
+    assert '"transposed_a": 0' in json.dumps(document)
+
+
+# -- wisdom --------------------------------------------------------------------------------------------
+
+
+def test_what_is_known_of_one_form_says_nothing_of_another() -> None:
+    both = wisdom_of(made(0, fast="fp32"), made(1, fast="fp64"))
+    (known,) = both.kernels
+    assert [dict(record.form) for record in known.tuned] == [{"turned": 0}, {"turned": 1}]
+    assert all(set(record.sizes) == {"rows", "columns"} for record in known.tuned)
+    with pytest.raises(WisdomError, match="is of turned=0 and of turned=1, which say nothing of each other"):
+        Chooser(known, KERNEL)
+    for turned, kind in ((0, "fp32"), (1, "fp64")):
+        chooser = Chooser(known, KERNEL, form={"turned": turned})
+        for rows in (20, 25):
+            size = KERNEL.resolve_sizes("default", {"rows": rows, "turned": turned})
+            assert chooser.choose(size).configuration["t"] == kind
+    with pytest.raises(WisdomError, match="is of turned=0, not of turned=1"):
+        Chooser(wisdom_of(made(0)).kernels[0], KERNEL, form={"turned": 1})
+
+
+def test_calls_have_the_configuration_for_their_form() -> None:
+    x = np.random.default_rng(6).random((20, 30))
+    with mptune.TunedKernel(wisdom_of(made(0), made(1, fast="fp64")), kernel=KERNEL) as turn:
+        np.testing.assert_allclose(turn(x=x), 2 * x, rtol=1e-6)
+        assert (turn.configuration["t"], turn.reason) == ("fp32", "")
+        np.testing.assert_array_equal(turn(x=x.T.copy(), turned=1), 2 * x)
+        assert (turn.configuration["t"], turn.sizes) == ("fp64", {"rows": 20, "columns": 30, "turned": 1})
+    with mptune.TunedKernel(wisdom_of(made(1)), kernel=KERNEL) as turn:
+        # All that is known is of that form, so it is what is meant.
+        np.testing.assert_allclose(turn(x=x.T.copy()), 2 * x, rtol=1e-6)
+        with pytest.warns(UserWarning, match="the baseline: nothing was tuned for turned=0"):
+            np.testing.assert_array_equal(turn(x=x, turned=0), 2 * x)
+
+
+@pytest.mark.filterwarnings("ignore:turn uses the baseline")
+def test_what_is_not_valid_in_a_form_is_not_used_there() -> None:
+    x = np.random.default_rng(7).random((20, 30))
+    with mptune.TunedKernel(wisdom_of(made(0, blocks=(64,))), kernel=KERNEL) as turn:
+        np.testing.assert_array_equal(turn(x=x.T.copy(), turned=1), 2 * x)
+        assert turn.configuration["block"] == 32
+
+
+def test_arrays_say_sizes_by_their_form() -> None:
+    shapes = {"x": np.zeros((3, 5))}
+    plain, turned = ({"rows": 3, "columns": 5, "turned": 0}, {"rows": 5, "columns": 3, "turned": 1})
+    assert sizes_of_arrays(KERNEL, shapes, {}, {}) == plain
+    assert sizes_of_arrays(KERNEL, shapes, {"turned": 1}, {}) == turned
+    assert sizes_of_arrays(KERNEL, shapes, {}, {"turned": 1}) == turned
+    assert sizes_of_arrays(KERNEL, shapes, {"turned": 0}, {"turned": 1}) == plain
+
+
+def test_a_file_keeps_the_form(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
+    path = tmp_path / "turn.wisdom.json"
+    wisdom_of(made(1), made(0)).save(path)
+    document = json.loads(path.read_text())
+    jsonschema.Draft202012Validator(schema("wisdom")).validate(document)
+    assert [record["form"] for record in document["kernels"][0]["tuned"]] == [{"turned": 0}, {"turned": 1}]
+    assert Wisdom.load(path).text() == wisdom_of(made(0), made(1)).text()
+    said = caller(monkeypatch, capfd)("show", path).out
+    assert "2 runs at 2 sizes" in said
+    assert "rows 20, turned 0" in said
+    assert "rows 20, turned 1" in said
+
+
+@pytest.mark.parametrize("turned", [0, 1])
+def test_a_header_is_of_one_form(turned: int, tmp_path: Path) -> None:
+    """For another it has no variant; nothing in it is a logarithm of the form."""
+    written = emit_dispatch(wisdom_of(made(turned), made(turned, 40)), tmp_path, kernel=KERNEL)
+    header = (tmp_path / "tuned_turn.hpp").read_text()
+    assert written.fixed == ("turned",)
+    assert f"turned = {turned}" in header
+    assert "n_sizes = 2;" in header
+    assert f"sizes.turned < {turned} ||" in header
+    assert "inf}" not in header.replace(" ", "")
+    with pytest.raises(WisdomError, match=f"is for turned={turned} alone"):
+        emit_dispatch(wisdom_of(made(turned)), tmp_path / "other", kernel=KERNEL, sizes=[{"turned": 1 - turned}])
+    with pytest.raises(WisdomError, match="which say nothing of each other"):
+        emit_dispatch(wisdom_of(made(0), made(1)), tmp_path / "both", kernel=KERNEL)
