@@ -30,6 +30,7 @@ from mptune.evaluators.bench import Bench, Request
 from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import LaunchShape
 from mptune.observers import sensors
+from mptune.policy import NEW_MS, SEEN_MS
 from mptune.prelude import prelude
 from mptune.registry import load_kernel
 from mptune.rendering import render
