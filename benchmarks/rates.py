@@ -21,7 +21,7 @@ from typing import Any, Final
 import numpy as np
 
 from mptune.buffers import DataManager
-from mptune.errors import MptuneError
+from mptune.errors import BackendUnavailableError
 from mptune.folders import cache_folder
 from mptune.kernel import Argument, Kernel, Role, Sizes
 from mptune.precision import precision
@@ -138,12 +138,12 @@ def require_kernel_tuner(otherwise: str = "") -> None:
         otherwise: what else can be done, for the message.
 
     Raises:
-        MptuneError: it is not installed.
+        BackendUnavailableError: it is not installed.
     """
     try:
         import kernel_tuner  # noqa: F401
     except ImportError:
-        raise MptuneError(f"{INSTALL}{otherwise}") from None
+        raise BackendUnavailableError(f"{INSTALL}{otherwise}") from None
 
 
 def run_kernel_tuner(

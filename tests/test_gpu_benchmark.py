@@ -293,7 +293,9 @@ def test_a_plan_is_measured_on_a_simulated_device(
     done = narrow("--plan", "20", "--output", str(output))
     assert done.returncode == 0, done.stderr
     assert "2 passed" in done.stderr
-    assert "section peer: skipped: Kernel Tuner does not run here through CuPy" in done.stderr
+    assert re.search(
+        r"section peer: skipped: Kernel Tuner (is not installed|does not run here through CuPy)", done.stderr
+    )
     sections = json.loads(output.with_suffix(".json").read_text())["sections"]
     assert sorted(sections) == ["axpy", "energy", "gemm", "spaces"]
     for document in sections.values():
