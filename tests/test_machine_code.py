@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mptune.backends.base import DeviceInfo
+from mptune.backends.base import CompileOptions, DeviceInfo
 from mptune.backends.cuda import CudaBackend
 from mptune.errors import LaunchError
 from mptune.probing import _MachineCode
@@ -25,7 +25,7 @@ class Absent:
 def test_registers_conversions_and_bytes() -> None:
     kernel = load_kernel("axpy")
     sizes = kernel.resolve_sizes("smoke")
-    code = _MachineCode(kernel, sizes, CudaBackend(driver=Absent()))  # type: ignore[arg-type]
+    code = _MachineCode(kernel, sizes, CudaBackend(driver=Absent()), CompileOptions())  # type: ignore[arg-type]
     one = kernel.configuration({"a_type": "fp64", "x_type": "fp64", "y_type": "fp64"})
     two = kernel.configuration({"a_type": "fp64", "x_type": "fp16", "y_type": "fp64"})
     found = code.compared(two, one)

@@ -95,7 +95,7 @@ def test_an_item_without_data_is_skipped_and_one_that_fails_is_said(
     assert "Without results so far: h-t1, h-t2, h-f2." in page
     assert "--quick" not in page
     # Where nothing is found there is a page, too.
-    assert papers.main(["h-t1", *absent[:2], "--output", str(tmp_path / "new")]) == 0
+    assert papers.main(["h-t1", *absent[:2], "--output", str(tmp_path / "new")]) == 1
     assert "Without results so far: h-f1, h-t1, h-t2, h-f2." in (tmp_path / "new" / "papers.md").read_text()
     assert papers.main(["all", *absent]) == 1
     said = capsys.readouterr()

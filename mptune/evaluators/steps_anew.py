@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import io
+import marshal
 import pickle
 import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import CodeType
 from typing import Any, Final
 
 import cloudpickle
@@ -23,7 +25,15 @@ __all__ = ["StepsAnew", "pickled"]
 _MOST_BYTES: Final = 1 << 26
 
 
-def pickled(value: object, pickler: type[cloudpickle.Pickler] = cloudpickle.Pickler) -> bytes:
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    def reducer_override(self, obj: Any) -> Any:
+        # From 3.1.3 on cloudpickle leaves out in which file code is, which messages name and steps are told by.
+        if isinstance(obj, CodeType):
+            return marshal.loads, (marshal.dumps(obj),)
+        return super().reducer_override(obj)
+
+
+def pickled(value: object, pickler: type[_Pickler] = _Pickler) -> bytes:
     """Return what another interpreter can load, functions of a script or a notebook included."""
     file = io.BytesIO()
     with warnings.catch_warnings():
@@ -79,7 +89,7 @@ def _packed(steps: Callable[..., None], path: Path | None) -> bytes:
     for module in new:
         cloudpickle.register_pickle_by_value(module)
     try:
-        return pickled(steps, _Pickler)
+        return pickled(steps, _StepsPickler)
     finally:
         for module in new:
             cloudpickle.unregister_pickle_by_value(module)
@@ -94,7 +104,7 @@ def _beside(path: Path | None) -> list[Any]:
     return [module for module, file in files if file and Path(file).parent == folder and module.__name__ != "__main__"]
 
 
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+class _StepsPickler(_Pickler):
     def reducer_override(self, obj: Any) -> Any:
         # A function with a cache is known by its name alone to others, which leads to the one that has been called.
         if isinstance(obj, functools._lru_cache_wrapper):

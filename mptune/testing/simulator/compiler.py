@@ -68,11 +68,13 @@ _ENTRIES: Final = """
     __attribute__((visibility("default"))) unsigned simulated_bounds_##name[] = {__VA_ARGS__};                      \\
     }
 """
-#: Tells where the calling thread has its shared memory.
+#: Tells where the calling thread has its shared memory, and fills it before the next launch. Emitted sources have other
+#: names for the entries of the host.
 _PLACES: Final = f"""
 static thread_local __attribute__((aligned(64), used)) unsigned char {_ANCHOR}[{SHARED_GUARD_BYTES}];
 extern "C" __attribute__((visibility("default"))) void* simulated_anchor() {{ return {_ANCHOR}; }}
 extern "C" __attribute__((visibility("default"))) void* simulated_shared() {{ return mptune_host::dynamic_shared; }}
+extern "C" __attribute__((visibility("default"))) void simulated_poison() {{ mptune_host::poison_shared(); }}
 """
 
 

@@ -148,7 +148,7 @@ class _Device:
         first = ctypes.addressof(slots)
         pointers = (ctypes.c_void_p * len(values))(*range(first, first + len(slots), _SLOT))
         library = self._modules[module]
-        library.mptune_poison()
+        library.simulated_poison()
         anchor, shared = library.simulated_anchor, library.simulated_shared
         anchor.restype = shared.restype = ctypes.c_void_p
         given = shared_bytes + SHARED_GUARD_BYTES
