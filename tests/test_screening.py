@@ -150,8 +150,6 @@ def test_strategies_go_on_without_their_times(strategy, penalty):
     assert found.best is not None
 
 
-# Which processors make vectors of it is another question.
-@pytest.mark.filterwarnings("ignore:the compiler made no vectors")
 def test_a_template_that_cannot_be_instrumented_is_tuned_without():
     template = TEMPLATE.replace("y[i] =", "if (value.to_bits() == 1) return;\n    y[i] =")
     types = [PrecisionParameter("x_type", ["fp16"]), PrecisionParameter("y_type", ["fp32", "bf16"])]
