@@ -26,7 +26,9 @@ from mptune.registry import load_kernel
 #: Small kernels: of one the output has a compound type, of the other scalars have; each with its error in fp32 sums.
 SMALL: dict[str, Kernel] = {
     "kmeans": load_kernel("kmeans").changed(sizes={"default": {"n": 331, "features": 15, "clusters": 40}}),
-    "gemm": load_kernel("gemm").changed(sizes={"default": {"M": 37, "N": 29, "K": 301}}),
+    "gemm": load_kernel("gemm").changed(
+        sizes={"default": {"M": 37, "N": 29, "K": 301, "transposed_a": 0, "transposed_b": 0}}
+    ),
 }
 TYPES = {
     "kmeans": {"point_type": "fp64", "centre_type": "fp64", "use_shared": True},
