@@ -24,7 +24,8 @@ stored: of a transposed A ``VWM`` neighbouring elements of one k, which lie in s
 transposed B ``VWK`` neighbouring k of a column, as of an A that is not, or ``VWN`` columns one by one.
 
 ``math`` says what multiplies: each thread for itself ("simt"), or matrix units, which take A and B as they are stored
-("mma"), fp32 rounded to TF32 ("tf32"). TF32 has eleven bits, so ``math`` is part of the accuracy signature. There
+("mma"), fp32 rounded to TF32 ("tf32"). TF32 has eleven bits, so ``math`` is part of the accuracy signature. fp32 with
+sums in bf16x3 (``-p accumulator_type=bf16x3``) is multiplied as three bfloat16, six products for each of fp32. There
 warps lie ``MDIMC / warps_along_n`` x ``warps_along_n`` in a tile, and ``stages`` tiles are in shared memory, of which
 all but one are on their way. A device offers what it has units for: none on a processor or by OpenCL.
 """
@@ -172,9 +173,10 @@ kernel = Kernel(
         "math == 'simt' or NDIMC == 32 and MDIMC % (2 * warps_along_n) == 0",
         # Whole instructions: a warp has sub-blocks of 16 x 16.
         "math == 'simt' or MWG * warps_along_n % (16 * MDIMC) == 0 and NWG % (16 * warps_along_n) == 0",
-        "math == 'simt' or KWG % 16 == 0 or sizeof(a_type) > 2",
+        "math == 'simt' or KWG % 16 == 0 or sizeof(a_type) > 2 and accumulator_type != 'bf16x3'",
         f"math == 'simt' or {MMA_SHARED_BYTES} <= 227 * 1024",
-        "math == 'simt' or a_type == b_type and accumulator_type in (a_type, 'fp32') and accumulator_type != 'bf16'",
+        "math == 'simt' or a_type == b_type and (accumulator_type in (a_type, 'fp32') and accumulator_type != 'bf16'"
+        " or accumulator_type == 'bf16x3' and a_type == 'fp32' and math == 'mma')",
         "math != 'tf32' or b_type == 'fp32'",
         f"split_k == 1 or split_k * ceildiv(M, MWG) * MWG * ceildiv(N, NWG) * NWG <= {SPLIT_SUMS}",
         # What goes into a sum or comes out of it in a wider type than its own only moves more bytes.

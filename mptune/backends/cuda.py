@@ -80,7 +80,7 @@ class CudaBackend(GpuBackend):
         generation = re.fullmatch(r"sm_(\d+)[af]?", architecture)
         if generation is None or int(generation[1]) < _FIRST_WITH_UNITS:
             return super().matrix_limits(architecture)
-        return ("matrix_units != 'mma' or matrix_factor != 'fp32'",)
+        return ("matrix_units != 'mma' or matrix_factor != 'fp32' or matrix_sum == 'bf16x3'",)
 
     @staticmethod
     def runtime_compiler() -> RuntimeCompiler:

@@ -86,13 +86,16 @@ class HipBackend(GpuBackend):
 
     @classmethod
     def matrix_limits(cls, architecture: str) -> tuple[str, ...]:
-        """Return what MFMA and WMMA do not take: neither has TF32, WMMA takes 16 bits, and sums of fp16 are in fp32."""
+        """Return what MFMA and WMMA do not take: neither has TF32, WMMA takes 16 bits, and sums of fp16 are in fp32.
+
+        bf16x3 is multiplied by units of bfloat16, which both have.
+        """
         if _MFMA.fullmatch(architecture):
             return "matrix_units != 'tf32'", "matrix_units != 'mma' or matrix_sum != 'fp16'"
         if _WMMA.fullmatch(architecture):
             return (
                 "matrix_units != 'tf32'",
-                "matrix_units != 'mma' or matrix_factor in ('fp16', 'bf16') and matrix_sum == 'fp32'",
+                "matrix_units != 'mma' or matrix_factor in ('fp16', 'bf16') and matrix_sum == 'fp32' or matrix_sum == 'bf16x3'",
             )
         return super().matrix_limits(architecture)
 

@@ -286,7 +286,7 @@ class HostBackend(Backend):
     @classmethod
     def matrix_limits(cls, architecture: str) -> tuple[str, ...]:  # noqa: ARG003 - of no architecture
         """Return what those of NVIDIA do not take, which are simulated for tests; no search has them (``gpu_only``)."""
-        return ("matrix_units != 'mma' or matrix_factor != 'fp32'",)
+        return ("matrix_units != 'mma' or matrix_factor != 'fp32' or matrix_sum == 'bf16x3'",)
 
     def prepared(
         self, kernel: Kernel, sizes: Sizes, compilers: Sequence[str] = (), flag_sets: Sequence[str] = ()

@@ -212,7 +212,7 @@ inline void mma(T, S* d, const unsigned (&a)[4], unsigned b0, unsigned b1) {
 }
 
 // mma.m16n8k8 of TF32, which takes the upper 19 bits of a word.
-__attribute__((noinline)) inline void mma(float, float* d, const unsigned (&a)[4], unsigned b0, unsigned b1) {
+__attribute__((noinline)) inline void mma(tf32, float* d, const unsigned (&a)[4], unsigned b0, unsigned b1) {
     struct registers {
         unsigned a[4], b[2];
     };

@@ -15,7 +15,10 @@ using transposed_tile_b = tile_a<T, Columns>;
 template <class T>
 MPTUNE_INLINE void change_order([[maybe_unused]] part<T>& a) {
 #if defined(MPTUNE_UNITS_MMA)
-    if constexpr (sizeof(T) < 8) {
+    if constexpr (detail::same<T, split>) {
+        MPTUNE_UNROLL
+        for (auto& bfloat16s : a.of) change_order(bfloat16s);
+    } else if constexpr (sizeof(T) < 8) {
         const unsigned word = a.word[1];
         a.word[1] = a.word[2];
         a.word[2] = word;

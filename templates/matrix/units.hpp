@@ -2,7 +2,8 @@
 //
 // A lane holds a part of the 16 x depth elements of A (a_part), of the depth x 16 of B (b_part), and of the 16 x 16 sums.
 // Which part is the device's affair: load_a and load_b fetch it from tiles in shared memory, row_of and column_of tell
-// where a sum lies. fp32 is multiplied as TF32 by NVIDIA's units, and as it is by AMD's.
+// where a sum lies. fp32 is multiplied as TF32 by NVIDIA's units, as it is by AMD's, and by both as three bfloat16 that add
+// up to it (split.hpp).
 //
 // NVIDIA from sm_80 on (PTX ISA, "Matrix multiply-accumulate operation using mma instruction"), AMD gfx90a and later
 // (MFMA) and gfx11 (WMMA; both in the instruction set references). A host computes what one of them would
@@ -20,6 +21,13 @@
 
 namespace mp {
 namespace units {
+
+// What fp32 in shared memory is rounded to on its way to NVIDIA's units.
+struct tf32 {
+    unsigned bits;
+};
+// What it is taken apart into: three bfloat16.
+struct split;
 
 #if defined(MPTUNE_UNITS_MFMA)
 constexpr int warp_threads = 64;
@@ -141,7 +149,7 @@ MPTUNE_INLINE void wait_for_copies() {
     }
 MPTUNE_MMA(half, "m16n8k16.row.col.f32.f16.f16.f32")
 MPTUNE_MMA(bfloat16, "m16n8k16.row.col.f32.bf16.bf16.f32")
-MPTUNE_MMA(float, "m16n8k8.row.col.f32.tf32.tf32.f32")
+MPTUNE_MMA(tf32, "m16n8k8.row.col.f32.tf32.tf32.f32")
 #undef MPTUNE_MMA
 MPTUNE_INLINE void mma(half, half* d, const unsigned (&a)[4], unsigned b0, unsigned b1) {
     unsigned word[2];
@@ -177,7 +185,7 @@ MPTUNE_INLINE void load_a(part<T>& a, const Tile& tile, int row, int k, int lane
     } else {
         ldmatrix(a.word, tile.elements, Tile::offset(row, k, lane % 16, lane / 16 * Tile::in_chunk));
     }
-    if constexpr (sizeof(T) == 4) {
+    if constexpr (detail::same<T, tf32>) {
         MPTUNE_UNROLL
         for (int i = 0; i < 4; ++i) a.word[i] = to_tf32(a.word[i]);
     }
@@ -193,7 +201,8 @@ MPTUNE_INLINE void load_b(part<T>& b, const Tile& tile, int k, int column, int l
         MPTUNE_UNROLL
         for (int i = 0; i < 4; ++i) {
             const unsigned from = Tile::offset(k + i % 2 * 4, column + i / 2 * 8, lane % 4, lane / 4);
-            b.word[i] = to_tf32(detail::bits_as<unsigned>(load_shared(tile.elements + from)));
+            b.word[i] = detail::bits_as<unsigned>(load_shared(tile.elements + from));
+            if constexpr (detail::same<T, tf32>) b.word[i] = to_tf32(b.word[i]);
         }
     } else {
         ldmatrix_transposed(b.word, tile.elements, Tile::offset(k, column, lane % 16, lane / 16 * 8));
@@ -306,18 +315,26 @@ MPTUNE_INLINE void multiply_add(sums<S>& sum, const part<T>& a, const part<T>& b
 
 #endif
 
-template <class T, class Tile>
-MPTUNE_INLINE void load_a(part<T>& a, const Tile& tile, int row, int k, int lane) {
+// Elements of a tile, of which a lane takes those that it would hold of T.
+template <class T, class E, class Tile>
+MPTUNE_INLINE void fetch_a(E* element, const Tile& tile, int row, int k, int lane) {
     constexpr int chunk = Tile::in_chunk, each = held<T> < chunk ? held<T> : chunk;
     MPTUNE_UNROLL
     for (int i = 0; i < held<T>; i += each)
-        store(a.element + i, load<each>(tile.elements + Tile::offset(row, k, lane % 16, first_k<T>(lane) + i)));
+        store(element + i, load<each>(tile.elements + Tile::offset(row, k, lane % 16, first_k<T>(lane) + i)));
+}
+template <class T, class E, class Tile>
+MPTUNE_INLINE void fetch_b(E* element, const Tile& tile, int k, int column, int lane) {
+    MPTUNE_UNROLL
+    for (int i = 0; i < held<T>; ++i) element[i] = tile.elements[Tile::offset(k, column, first_k<T>(lane) + i, lane % 16)];
+}
+template <class T, class Tile>
+MPTUNE_INLINE void load_a(part<T>& a, const Tile& tile, int row, int k, int lane) {
+    fetch_a<T>(a.element, tile, row, k, lane);
 }
 template <class T, class Tile>
 MPTUNE_INLINE void load_b(part<T>& b, const Tile& tile, int k, int column, int lane) {
-    MPTUNE_UNROLL
-    for (int i = 0; i < held<T>; ++i)
-        b.element[i] = tile.elements[Tile::offset(k, column, first_k<T>(lane) + i, lane % 16)];
+    fetch_b<T>(b.element, tile, k, column, lane);
 }
 
 template <class S>

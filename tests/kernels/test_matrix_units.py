@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +22,15 @@ from mptune.backends.cuda import CudaBackend
 from mptune.backends.hip import HipBackend
 from mptune.backends.opencl import OpenclBackend
 from mptune.errors import EmptySpaceError, KernelError, UnknownNameError
-from mptune.kernel import Argument, Kernel
+from mptune.kernel import Argument, Kernel, Sizes
 from mptune.kernel.limits import device_constraints
 from mptune.precision import PRECISIONS
 from mptune.registry import load_kernel
 from mptune.rendering import render
 from mptune.space.configuration import Configuration
+from mptune.space.constraints import Constraint
 from mptune.space.covering import covering
+from mptune.space.search_space import SearchSpace
 
 #: By vendor, what the simulation is told, and the ways to multiply with their types of factors and sums.
 SIMULATIONS: dict[str, tuple[tuple[str, ...], tuple[tuple[str, str, str], ...]]] = {
@@ -40,13 +42,20 @@ SIMULATIONS: dict[str, tuple[tuple[str, ...], tuple[tuple[str, str, str], ...]]]
             ("mma", "bf16", "fp32"),
             ("tf32", "fp32", "fp32"),
             ("mma", "fp64", "fp64"),
+            ("mma", "fp32", "bf16x3"),
         ),
     ),
     "MFMA": (
         ("-D__gfx90a__",),
-        (("mma", "fp16", "fp32"), ("mma", "bf16", "fp32"), ("mma", "fp32", "fp32"), ("mma", "fp64", "fp64")),
+        (
+            ("mma", "fp16", "fp32"),
+            ("mma", "bf16", "fp32"),
+            ("mma", "fp32", "fp32"),
+            ("mma", "fp64", "fp64"),
+            ("mma", "fp32", "bf16x3"),
+        ),
     ),
-    "WMMA": (("-D__gfx1100__",), (("mma", "fp16", "fp32"), ("mma", "bf16", "fp32"))),
+    "WMMA": (("-D__gfx1100__",), (("mma", "fp16", "fp32"), ("mma", "bf16", "fp32"), ("mma", "fp32", "bf16x3"))),
 }
 CASES = [pytest.param(unit, *way, id="-".join((unit, *way))) for unit, (_, ways) in SIMULATIONS.items() for way in ways]
 TILES: dict[str, Any] = {
@@ -62,6 +71,8 @@ TILES: dict[str, Any] = {
     "warps_along_n": 2,
     "stages": 2,
 }
+#: Types of sums, of which bf16x3 is not among the first that a search chooses from.
+SUMS = ("fp64", "fp32", "fp16", "bf16", "bf16x3")
 #: Rows of whole chunks of 16 bytes and none; less than a tile, and more.
 SIZES = ({"M": 1, "N": 1, "K": 1}, {"M": 67, "N": 72, "K": 40}, {"M": 130, "N": 66, "K": 31})
 
@@ -72,8 +83,22 @@ def gemm() -> Kernel:
 
 
 def by_units(kernel: Kernel, how: str, factor: str, total: str, **values: Any) -> Configuration:
-    types = {"a_type": factor, "b_type": factor, "accumulator_type": total, "c_type": total}
+    types = {"a_type": factor, "b_type": factor, "accumulator_type": total, "c_type": in_memory(total)}
     return kernel.configuration({**TILES, **types, "math": how, **values})
+
+
+def every_way(kernel: Kernel, sizes: Sizes, constraints: Sequence[Constraint] = ()) -> SearchSpace:
+    """The search space with the sums that are chosen on request."""
+    return kernel.search_space(sizes, constraints).restrict({"accumulator_type": SUMS})
+
+
+def depth_of(factor: str, total: str) -> int:
+    """How many k an instruction takes, at least."""
+    return 16 if factor in ("fp16", "bf16") or total == "bf16x3" else 8
+
+
+def in_memory(total: str) -> str:
+    return "fp32" if total == "bf16x3" else total
 
 
 def simulated(kernel: Kernel, unit: str, sizes: Mapping[str, int], seed: int, *flags: str) -> Launcher:
@@ -97,15 +122,17 @@ def check(run: Launcher, configuration: Configuration, inputs: Mapping[str, Any]
     how, factor, total, end = (str(configuration[n]) for n in ("math", "a_type", "accumulator_type", "c_type"))
     given = run.data.inputs if inputs is None else inputs
     a, b = ((to_tf32 if how == "tf32" else lambda x: stored(x, factor))(given[name]) for name in "AB")
-    alpha, beta = (stored(np.asarray(given[name]), total) for name in ("alpha", "beta"))
+    alpha, beta = (stored(np.asarray(given[name]), in_memory(total)) for name in ("alpha", "beta"))
     c = stored(given["C"], end)
     longer = [each.astype(np.longdouble) for each in (a, b, c, alpha, beta)]
     product, size = longer[0] @ longer[1], np.abs(longer[0]) @ np.abs(longer[1])
     expected = longer[3] * product + longer[4] * longer[2]
     # Each of at most k instructions (of which most add several products) rounds once, as does what adds a part, which
-    # has an instruction of its own; and so do the last operations.
-    unit = PRECISIONS[total].unit_roundoff
-    bound = unit * (abs(longer[3]) * size * (a.shape[1] + 1) + 2 * abs(longer[4] * longer[2]) + abs(expected))
+    # has an instruction of its own; and so do the last operations. Six of bfloat16 are 16 products of fp32, without
+    # what would be less than two units of each.
+    roundings = 6 * -(-a.shape[1] // 16) + 3 if total == "bf16x3" else a.shape[1] + 1
+    unit = PRECISIONS[in_memory(total)].unit_roundoff
+    bound = unit * (abs(longer[3]) * size * roundings + 2 * abs(longer[4] * longer[2]) + abs(expected))
     bound += PRECISIONS[end].unit_roundoff * (abs(expected) + bound)
     output = run.run(configuration)["C"]
     wrong = ~(np.abs(output - expected) <= bound * (1 + 2.0**-10))
@@ -117,7 +144,7 @@ def check(run: Launcher, configuration: Configuration, inputs: Mapping[str, Any]
 def test_every_size(gemm: Kernel, unit: str, how: str, factor: str, total: str, sizes: dict[str, int]) -> None:
     run = simulated(gemm, unit, sizes, 21)
     configuration = by_units(gemm, how, factor, total)
-    assert configuration in gemm.search_space(run.data.sizes)
+    assert configuration in every_way(gemm, run.data.sizes)
     check(run, configuration)
 
 
@@ -130,7 +157,7 @@ def test_every_value_of_every_parameter(gemm: Kernel, unit: str) -> None:
     }
     run = simulated(gemm, unit, {"M": 67, "N": 72, "K": 232}, 22)
     ways = {"math": tuple(dict.fromkeys(way[0] for way in SIMULATIONS[unit][1]))}
-    space = gemm.search_space(run.data.sizes, device_constraints(gemm, limits[unit])).restrict(ways)
+    space = every_way(gemm, run.data.sizes, device_constraints(gemm, limits[unit])).restrict(ways)
     chosen = space.configurations(covering(space, np.random.default_rng(23)))
     assert {
         name: {c[name] for c in chosen} for name in ("MWG", "warps_along_n", "stages", "raster", "split_k", "c_type")
@@ -142,6 +169,7 @@ def test_every_value_of_every_parameter(gemm: Kernel, unit: str) -> None:
         "split_k": {1, 2, 4, 8},
         "c_type": {"fp64", "fp32", "fp16", "bf16"} - ({"fp64"} if unit == "WMMA" else set()),
     }
+    assert {c["accumulator_type"] for c in chosen} == {way[2] for way in SIMULATIONS[unit][1]}
     for configuration in chosen:
         check(run, configuration)
 
@@ -192,6 +220,28 @@ def test_tf32_is_no_number_whichever_bits_say_so(gemm: Kernel, bits: int) -> Non
     assert np.isfinite(np.delete(np.delete(output, 3, axis=0), 5, axis=1)).all()
 
 
+@pytest.mark.parametrize("unit", SIMULATIONS)
+def test_an_infinity_is_no_number_in_three_parts(gemm: Kernel, unit: str) -> None:
+    """Its second part is none."""
+    plain = simulated(gemm, unit, SIZES[1], 30)
+    output = Spoiled(gemm, plain.data, plain.options, row=3, column=5).run(by_units(gemm, "mma", "fp32", "bf16x3"))["C"]
+    assert np.isnan(output[3]).all()
+    assert np.isnan(output[:, 5]).all()
+    assert np.isfinite(np.delete(np.delete(output, 3, axis=0), 5, axis=1)).all()
+
+
+def test_three_parts_keep_what_fp32_does(gemm: Kernel) -> None:
+    """The error is not that of bfloat16, nor of TF32, and its signature is its own."""
+    for unit in SIMULATIONS:
+        run = simulated(gemm, unit, {"M": 48, "N": 56, "K": 64}, 26)
+        error = np.abs(run.run(by_units(gemm, "mma", "fp32", "bf16x3"))["C"] / run.data.references["C"] - 1).max()
+        assert error < 2.0**-21
+    plain = {"math": "simt", "warps_along_n": 1, "stages": 1}
+    ways = [by_units(gemm, "mma", "fp32", "bf16x3"), by_units(gemm, "mma", "fp32", "fp32")]
+    ways.append(gemm.configuration({**dict(ways[0]), **plain}))
+    assert len({gemm.signature_of(c) for c in ways}) == 3
+
+
 def test_tf32_rounds_what_is_stored_as_fp32(gemm: Kernel) -> None:
     """So its error is that of eleven digits, and its signature not that of fp32."""
     run = simulated(gemm, "mma.sync", {"M": 48, "N": 56, "K": 64}, 26)
@@ -210,11 +260,16 @@ def test_no_bank_of_shared_memory_is_asked_twice(
     gemm: Kernel, how: str, factor: str, total: str, tile_m: int, tile_n: int, tile_k: int
 ) -> None:
     """Of what a warp accesses at once, whether it fetches tiles or reads them; counted from the addresses."""
-    depth = max(tile_k, 16) if factor in ("fp16", "bf16") else tile_k
-    tiles = {"MWG": tile_m, "NWG": tile_n, "KWG": depth, "MDIMC": 8, "large": tile_n > 128}
+    tiles = {
+        "MWG": tile_m,
+        "NWG": tile_n,
+        "KWG": max(tile_k, depth_of(factor, total)),
+        "MDIMC": 8,
+        "large": tile_n > 128,
+    }
     configuration = by_units(gemm, how, factor, total, **tiles)
     run = simulated(gemm, "mma.sync", {"M": 24, "N": 24, "K": 40}, 27, "-DMPTUNE_COUNT_CONFLICTS")
-    assert configuration in gemm.search_space(run.data.sizes)
+    assert configuration in every_way(gemm, run.data.sizes)
     accesses, conflicts = counted(run, configuration)
     assert accesses > 100
     assert conflicts == 0
@@ -267,7 +322,7 @@ def test_a_device_offers_what_it_has_units_for(gemm: Kernel, limits: tuple[str, 
     plain |= {"split_k": (1,), "double_buffer": (False,), "fine_prefetch": (False,)}
     simt = {"MDIMC": 16, "NDIMC": 16, "MDIMA": 16, "NDIMB": 16, "warps_along_n": 1, "stages": 1}
     either = {name: (*fixed[name], value) for name, value in simt.items()}
-    space = gemm.search_space(gemm.resolve_sizes(), constraints).restrict(fixed | either | plain)
+    space = every_way(gemm, gemm.resolve_sizes(), constraints).restrict(fixed | either | plain)
     found = {(c["math"], c["a_type"], c["accumulator_type"]) for c in space.configurations(np.arange(space.size))}
     assert {way for way in found if way[0] != "simt"} == set(expected)
     assert ("simt", "fp32", "fp32") in found

@@ -15,7 +15,7 @@ from launching import Launcher, launcher
 from numpy.typing import NDArray
 from simulated import SIMULATED, install
 from test_gemm import SWITCHES, TILED, all_in
-from test_matrix_units import CASES, SIMULATIONS, by_units, counted, simulated
+from test_matrix_units import CASES, SIMULATIONS, by_units, counted, depth_of, every_way, in_memory, simulated
 from vendor_compilers import needs
 
 from mptune.backends import BACKENDS, get_backend
@@ -79,7 +79,7 @@ def operands(run: Launcher, configuration: Configuration) -> tuple[NDArray[np.lo
 def check(run: Launcher, configuration: Configuration) -> None:
     """Compare with the product in longer arithmetic: no more than sums and the end are rounded."""
     a, b = operands(run, configuration)
-    total, end = (PRECISIONS[str(configuration[name])] for name in ("accumulator_type", "c_type"))
+    total, end = (PRECISIONS[in_memory(str(configuration[name]))] for name in ("accumulator_type", "c_type"))
     alpha, beta = np.longdouble(run.data.inputs["alpha"]), np.longdouble(run.data.inputs["beta"])
     c = run.data.inputs["C"].astype(end.dtype).astype(np.longdouble)
     expected = alpha * (a @ b) + beta * c
@@ -205,7 +205,7 @@ def test_by_matrix_units(gemm: Kernel, unit: str, how: str, factor: str, total: 
     for sizes in ({"M": 67, "N": 72, "K": 40}, {"M": 136, "N": 66, "K": 31}):
         run = simulated(gemm, unit, {**sizes, **form}, 38)
         configuration = by_units(gemm, how, factor, total)
-        assert configuration in gemm.search_space(run.data.sizes)
+        assert configuration in every_way(gemm, run.data.sizes)
         check(run, configuration)
 
 
@@ -217,7 +217,7 @@ def test_by_matrix_units(gemm: Kernel, unit: str, how: str, factor: str, total: 
 def test_every_value_by_matrix_units(gemm: Kernel, unit: str, limits: tuple[str, ...]) -> None:
     run = simulated(gemm, unit, {"M": 67, "N": 72, "K": 104, **FORMS[2]}, 39)
     ways = {"math": tuple(dict.fromkeys(way[0] for way in SIMULATIONS[unit][1]))}
-    space = gemm.search_space(run.data.sizes, device_constraints(gemm, limits)).restrict(ways)
+    space = every_way(gemm, run.data.sizes, device_constraints(gemm, limits)).restrict(ways)
     for configuration in space.configurations(covering(space, np.random.default_rng(40))):
         check(run, configuration)
 
@@ -228,8 +228,13 @@ def test_every_value_by_matrix_units(gemm: Kernel, unit: str, limits: tuple[str,
 def test_no_bank_of_shared_memory_is_asked_twice(
     gemm: Kernel, how: str, factor: str, total: str, tile_m: int, tile_n: int, tile_k: int, form: dict[str, int]
 ) -> None:
-    depth = max(tile_k, 16) if factor in ("fp16", "bf16") else tile_k
-    tiles = {"MWG": tile_m, "NWG": tile_n, "KWG": depth, "MDIMC": 8, "large": tile_n > 128}
+    tiles = {
+        "MWG": tile_m,
+        "NWG": tile_n,
+        "KWG": max(tile_k, depth_of(factor, total)),
+        "MDIMC": 8,
+        "large": tile_n > 128,
+    }
     run = simulated(gemm, "mma.sync", {"M": 24, "N": 24, "K": 40, **form}, 41, "-DMPTUNE_COUNT_CONFLICTS")
     accesses, conflicts = counted(run, by_units(gemm, how, factor, total, **tiles))
     assert accesses > 100
@@ -258,7 +263,7 @@ def test_gpu_compilers_take_it(gemm: Kernel, backend: str, architecture: str, un
         *(by_units(gemm, *way) for way in SIMULATIONS[unit][1]),
     ]
     for configuration in chosen:
-        assert configuration in gemm.search_space(size)
+        assert configuration in every_way(gemm, size)
         source = render(gemm, configuration, size)
         options = CompileOptions(architecture=architecture, timeout_s=240.0)
         assert get_backend(backend).compiler.compile(source, gemm.function, options)
