@@ -95,7 +95,8 @@ class HipBackend(GpuBackend):
         if _WMMA.fullmatch(architecture):
             return (
                 "matrix_units != 'tf32'",
-                "matrix_units != 'mma' or matrix_factor in ('fp16', 'bf16') and matrix_sum == 'fp32' or matrix_sum == 'bf16x3'",
+                "matrix_units != 'mma' or matrix_sum == 'bf16x3'"
+                " or matrix_factor in ('fp16', 'bf16') and matrix_sum == 'fp32'",
             )
         return super().matrix_limits(architecture)
 
