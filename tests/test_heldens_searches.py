@@ -30,7 +30,7 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 from benchmarks.reproductions import item  # noqa: E402
-from benchmarks.reproductions.heldens import replays, runs, searches, strategies  # noqa: E402
+from benchmarks.reproductions.heldens import dominance, replays, runs, searches, strategies, unified  # noqa: E402
 from benchmarks.reproductions.item import Given, Skipped  # noqa: E402
 from benchmarks.search.cells import Job, Results  # noqa: E402
 from benchmarks.search.precision_cells import LEVELS, cells_of  # noqa: E402
@@ -228,7 +228,7 @@ def test_strategies_and_who_beats_whom(given: Given, monkeypatch: pytest.MonkeyP
     assert found["BO"] == ("BO", "bayesian-multi", "96%", "90.0%", "90.0%", "90.0%", "90.0%", 0)
     assert found["mptune bayesian"][-1] == 3
     assert found["GA"][2:4] == ("94%", "50.0%")
-    against = searches.h_f7(given)
+    against = dominance.h_f7(given)
     wins = {row[0]: percentages(row[1]) for row in against.tables[0].rows}
     spreads = {row[0]: row[2] for row in against.tables[0].rows}
     # Six runs: two on each of three cells.
@@ -238,7 +238,7 @@ def test_strategies_and_who_beats_whom(given: Given, monkeypatch: pytest.MonkeyP
     assert wins["GA"] == 25.0
     assert (wins["BH"], wins["mptune bayesian"]) == (0.0, 100.0)
     assert "Here the best of the paper's is BO with 87.5%" in against.summary
-    pairs = searches.h_f8(given)
+    pairs = dominance.h_f8(given)
     rows = {(row[0], row[1]): row for row in pairs.tables[0].rows}
     others = "GA, PSO, MLS, FF, SA"
     # BO is as good as the default in one of two runs, and beats all others but random sampling always.
@@ -264,8 +264,8 @@ def test_strategies_and_who_beats_whom(given: Given, monkeypatch: pytest.MonkeyP
 
 def test_unified_and_staged_searches_really_run(given: Given, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(item, "run_jobs", here)
-    monkeypatch.setattr(searches, "_STAGED_BY", (strategies.STRATEGIES["BO"], strategies.DEFAULT))
-    made = searches.h_f10(given)
+    monkeypatch.setattr(unified, "_STAGED_BY", (strategies.STRATEGIES["BO"], strategies.DEFAULT))
+    made = unified.h_f10(given)
     rows = {(row[0], row[1]): row for row in made.tables[0].rows}
     assert len(rows) == 2 * 5
     # The budget is enough for everything at once, and for everything in each stage.
@@ -327,7 +327,7 @@ def test_of_small_recordings_a_quarter_is_tried(given: Given, monkeypatch: pytes
     assert set(budgets) == {27}
     assert "Evaluations of unique configurations: 27 of 108 of Bessel." in made.differs[0]
     assert all(row[3] == 27 for row in made.tables[1].rows)
-    staged = searches.h_f10(given)
+    staged = unified.h_f10(given)
     # Two of four parameters are types.
     assert "(optimisation + precision of combinations of each): Bessel 14 + 13 of 12 + 9." in staged.differs[1]
     assert set(budgets) == {27}
@@ -353,8 +353,8 @@ def test_a_kernel_that_is_not_the_papers_is_shown_and_in_no_mean(given: Given, m
     strategies_table = searches.h_f5(given).tables[0]
     assert {row[3] for row in strategies_table.rows} == {"50.0%"}
     assert strategies_table.title.endswith("of 3")
-    assert searches.h_f7(given).tables[0].columns[-1] == "axpy (not the paper's)"
-    assert {row[3] for row in searches.h_f10(given).tables[0].rows} == {"50.0%"}
+    assert dominance.h_f7(given).tables[0].columns[-1] == "axpy (not the paper's)"
+    assert {row[3] for row in unified.h_f10(given).tables[0].rows} == {"50.0%"}
     (given.data / "bessel-host.json.gz").unlink()
     with pytest.raises(Skipped, match="no recording of the paper's kernels"):
         searches.h_f4(given)

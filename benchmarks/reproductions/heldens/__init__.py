@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from benchmarks.reproductions.heldens import coclustering, runs, searches, spaces, strategies
+from benchmarks.reproductions.heldens import coclustering, dominance, runs, searches, spaces, strategies, unified
 from benchmarks.reproductions.item import Item
 
 __all__ = ["ITEMS"]
@@ -20,10 +20,10 @@ ITEMS: Final[Mapping[str, Item]] = MappingProxyType(
         "h-f4": Item("Heldens 2026, Fig. 4", "penalties of inaccurate configurations", searches.h_f4),
         "h-f5": Item("Heldens 2026, Fig. 5", "strategies under each threshold", searches.h_f5),
         "h-f6": Item("Heldens 2026, Fig. 6", "where the time of a run goes, by strategy", runs.h_f6, has_sizes=True),
-        "h-f7": Item("Heldens 2026, Fig. 7", "strategies against random sampling", searches.h_f7),
-        "h-f8": Item("Heldens 2026, Fig. 8", "which strategy beats which on Bessel", searches.h_f8),
+        "h-f7": Item("Heldens 2026, Fig. 7", "strategies against random sampling", dominance.h_f7),
+        "h-f8": Item("Heldens 2026, Fig. 8", "which strategy beats which on Bessel", dominance.h_f8),
         "h-f9": Item("Heldens 2026, Fig. 9", "searches of other frameworks under thresholds", searches.h_f9),
-        "h-f10": Item("Heldens 2026, Fig. 10", "unified against sequential tuning", searches.h_f10),
+        "h-f10": Item("Heldens 2026, Fig. 10", "unified against sequential tuning", unified.h_f10),
         "h-f11": Item("Heldens 2026, Fig. 11", "memory against error", spaces.h_f11),
         "h-f12": Item("Heldens 2026, Fig. 12", "energy against error", runs.h_f12, has_sizes=True),
         "h-f13": Item(

@@ -1,4 +1,4 @@
-"""How well searches do: Figs. 4, 5, 7, 8, 9 and 10 (Heldens 2026, Sec. V-C to V-G), replayed on recorded spaces."""
+"""How well searches do: Figs. 4, 5 and 9 (Heldens 2026, Sec. V-C, V-D and V-F), replayed on recorded spaces."""
 
 from __future__ import annotations
 
@@ -18,23 +18,20 @@ from benchmarks.reproductions.heldens.spaces import KERNELS, cells, sampled
 from benchmarks.reproductions.heldens.strategies import DEFAULT, RANDOM, STRATEGIES
 from benchmarks.reproductions.item import Cell as Shown
 from benchmarks.reproductions.item import Given, Outcome, Skipped, Table
-from benchmarks.reproductions.spread import percents, spread
-from benchmarks.search import two_stages
+from benchmarks.reproductions.spread import spread
 from benchmarks.search.cells import Job, Results
 from benchmarks.search.peers import PEERS
-from benchmarks.search.plots import draw_bars_by_level, draw_win_maps, pyplot_module, save
+from benchmarks.search.plots import pyplot_module, save
 from benchmarks.search.precision_cells import BUDGET, Cell
 from benchmarks.search.report import percent
-from benchmarks.search.sequential import DENSE
-from benchmarks.search.two_stages import ORDERS, Halves
 from mptune.errors import MptuneError
 
-__all__ = ["Runs", "h_f4", "h_f5", "h_f7", "h_f8", "h_f9", "h_f10"]
+__all__ = ["Runs", "h_f4", "h_f5", "h_f9"]
 
 Floats = NDArray[np.float64]
 
-#: Evaluations of a run in quick mode.
-_QUICK_BUDGET: Final = 25
+#: Evaluations of a run in quick mode: two generations of the largest population.
+_QUICK_BUDGET: Final = 100
 #: The share of a recording that a run may try: of the paper's spaces 250 evaluations are 8% at most.
 _MOST_TRIED: Final = 0.25
 #: With fewer evaluations a search is hardly one: the initial sample of the paper's BO has 20.
@@ -194,7 +191,8 @@ def means(runs: Runs, name: str, level: str | None = None) -> float:
     return float(np.mean([runs.shares(cell, name).mean() for cell in runs.compared if level in (None, cell.level)]))
 
 
-def _levels(runs: Runs) -> list[str]:
+def levels_of(runs: Runs) -> list[str]:
+    """Return the levels of accuracy that the paper's kernels have cells of."""
     return [level for level in LEVELS if any(cell.level == level for cell in runs.compared)]
 
 
@@ -326,7 +324,7 @@ _UNIFIED: Final[Mapping[str, float]] = MappingProxyType({"BO": 0.96, "GA": 0.94}
 def h_f5(given: Given) -> Outcome:
     """Return what each strategy finds under each threshold."""
     runs = Runs.of(given, list(STRATEGIES.values()))
-    levels = _levels(runs)
+    levels = levels_of(runs)
     by_mean = sorted(STRATEGIES.values(), key=lambda each: -means(runs, each.name))
     rows = tuple(
         (
@@ -366,170 +364,6 @@ def h_f5(given: Given) -> Outcome:
     )
 
 
-# -- Figs. 7 and 8: who beats whom -----------------------------------------------------------------
-
-
-def h_f7(given: Given) -> Outcome:
-    """Return how often one run of a strategy beats one of random sampling."""
-    runs = Runs.of(given, list(STRATEGIES.values()))
-    names = [name for name in STRATEGIES if name != RANDOM.name]
-    beaten = {(name, cell.name): runs.beaten(cell, name, RANDOM.name) for name in names for cell in runs.cells}
-    groups = {level: [cell for cell in runs.compared if cell.level == level] for level in _levels(runs)}
-    kernels = {
-        title: [cell for cell in runs.cells if title_of(cell) == title]
-        for title in dict.fromkeys(map(title_of, runs.cells))
-    }
-
-    def mean(name: str, some: Sequence[Cell]) -> float:
-        return float(np.mean([beaten[name, cell.name].mean() for cell in some]))
-
-    order = sorted(names, key=lambda name: -mean(name, runs.compared))
-    best = next(name for name in order if name != DEFAULT.name)
-    rows = tuple(
-        (
-            name,
-            percent(mean(name, runs.compared), 1),
-            percents(np.concatenate([beaten[name, cell.name] for cell in runs.compared])),
-            *(percent(mean(name, some), 1) for some in (*groups.values(), *kernels.values())),
-        )
-        for name in order
-    )
-    return Outcome(
-        "The paper: its best strategy beats random in 90% of pairs; BO and GA are far ahead, PSO, MLS and SA good, FF "
-        f"slightly better than random, BH worse. Here the best of the paper's is {best} with "
-        f"{percent(mean(best, runs.compared), 1)}; the default beats random in "
-        f"{percent(mean(DEFAULT.name, runs.compared), 1)}.",
-        (
-            Table(
-                "Probability that one run finds something faster than one of random sampling, ties half; over runs: "
-                "the share of random sampling's runs that each run beats",
-                ("strategy", "all", "over runs", *groups, *kernels),
-                rows,
-            ),
-        ),
-        (
-            runs.said(),
-            "Ties are broken at random in the paper, which is half a win on average. Where most runs of both find the "
-            "optimum, as in a small space, the probability is near 50% however good a strategy is.",
-            sampled(runs.cells),
-        ),
-        {
-            "against-random": partial(
-                draw_chances,
-                names=order,
-                wins={
-                    level: np.array([[beaten[name, cell.name].mean() for name in order] for cell in some])
-                    for level, some in groups.items()
-                },
-            )
-        },
-    )
-
-
-def draw_chances(path: Path, names: Sequence[str], wins: Mapping[str, Floats]) -> None:
-    """Draw the probability of beating random sampling, bars by level, dots by cell.
-
-    Args:
-        path: the file.
-        names: the strategies.
-        wins: by level, shape ``(n_cells, n_strategies)``.
-    """
-    pyplot = pyplot_module()
-    figure, axes = pyplot.subplots(figsize=(1.0 * len(names) + 2, 3.6), layout="constrained")
-    width = 0.8 / len(wins)
-    for i, (level, chances) in enumerate(wins.items()):
-        at = np.arange(len(names)) + (i - (len(wins) - 1) / 2) * width
-        grey = f"{0.3 + 0.25 * i:.2f}"
-        axes.bar(at, 100 * chances.mean(axis=0), 0.9 * width, color=grey, edgecolor="black", linewidth=0.5, label=level)
-        for row in chances:
-            axes.plot(at, 100 * row, ".", color="C3", markersize=3)
-    axes.axhline(50, color="black", linewidth=0.8, linestyle=":")
-    axes.set_xticks(range(len(names)), names)
-    axes.set_ylim(0, 100)
-    axes.set_ylabel("better than random, in % of pairs\n(bars: mean over kernels, dots: kernels)", fontsize=9)
-    save(figure, path, axes, columns=3)
-
-
-#: Probability that a strategy beats random on Bessel (Sec. V-E), by level.
-_BESSEL: Final[Mapping[tuple[str, str], float]] = MappingProxyType(
-    {("high", "BO"): 0.96, ("medium", "BO"): 0.97, ("high", "FF"): 0.48, ("medium", "FF"): 0.70}
-)
-#: The most that basin hopping has against any other.
-_BASIN_HOPPING: Final = 0.44
-
-
-def h_f8(given: Given) -> Outcome:
-    """Return how often one run of each strategy beats one of each other, on Bessel."""
-    runs = Runs.of(given, list(STRATEGIES.values()), "bessel")
-    names = list(STRATEGIES)
-    kernel = runs.cells[0].kernel
-    shown = [cell for cell in runs.cells if cell.kernel == kernel]
-    wins = {cell.level: runs.wins(cell, names) for cell in shown}
-    position = names.index("BH")
-    most = max(float(np.delete(chances[position], position).max()) for chances in wins.values())
-    rows = tuple(
-        _beating_row(runs, cell, name, wins[cell.level]) for cell in shown for name in names if name != RANDOM.name
-    )
-    columns = (
-        *("accuracy", "strategy", "beats random: paper", "here", "over runs"),
-        *("beats no other in more than: paper", "here", "most beaten", "beats every other in at least", "least beaten"),
-    )
-    return Outcome(
-        "The paper, on Bessel: BO beats random in 96 and 97% of pairs, FF in 48 and 70%, BH beats no strategy in more "
-        f"than {_BASIN_HOPPING:.0%}. Here, on {title_of(shown[0])}, BH beats the one it beats most in {most:.0%}.",
-        (
-            Table(
-                "Probability that one run finds something faster than one of another strategy, ties half; over runs: "
-                "the share of random sampling's runs that each run beats",
-                columns,
-                rows,
-            ),
-            *(
-                Table(
-                    f"Probability that one run of the row finds something faster than one of the column, {level} "
-                    "accuracy",
-                    ("strategy", *names),
-                    tuple(
-                        (name, *(None if i == j else percent(float(chances[i, j]), 0) for j in range(len(names))))
-                        for i, name in enumerate(names)
-                    ),
-                )
-                for level, chances in wins.items()
-            ),
-        ),
-        (
-            runs.said(),
-            "The paper says that its figure has low and medium precision, and then gives numbers of high and medium.",
-            "Basin hopping climbs among neighbours here, where the paper's descends along gradients that times of "
-            "configurations do not have (h-t3).",
-            sampled(shown),
-        ),
-        {"who-beats-whom": partial(draw_win_maps, names=names, wins=wins)},
-        {level: {"strategies": names, "probabilities": chances.tolist()} for level, chances in wins.items()},
-    )
-
-
-def _beating_row(runs: Runs, cell: Cell, name: str, chances: Floats) -> tuple[Shown, ...]:
-    """Return how often a strategy beats random sampling, and whom it beats most and least of all."""
-    names = list(STRATEGIES)
-    own = chances[names.index(name)]
-    others = {other: float(chance) for other, chance in zip(names, own, strict=True) if other != name}
-    most, least = max(others.values()), min(others.values())
-    paper = _BESSEL.get((cell.level, name)) if cell.kernel == "bessel" else None
-    return (
-        cell.level,
-        name,
-        None if paper is None else percent(paper, 0),
-        percent(others[RANDOM.name], 0),
-        percents(runs.beaten(cell, name, RANDOM.name)),
-        percent(_BASIN_HOPPING, 0) if name == "BH" and cell.kernel == "bessel" else None,
-        percent(most, 0),
-        ", ".join(other for other, chance in others.items() if chance == most),
-        percent(least, 0),
-        ", ".join(other for other, chance in others.items() if chance == least),
-    )
-
-
 # -- Fig. 9: other frameworks ----------------------------------------------------------------------
 
 _FRAMEWORKS: Final = (
@@ -550,7 +384,7 @@ def h_f9(given: Given) -> Outcome:
     installed = [each for each in _FRAMEWORKS if each.name not in absent]
     runs = Runs.of(given, installed)
     names = [each.name for each in installed]
-    levels = _levels(runs)
+    levels = levels_of(runs)
     order = sorted(names, key=lambda name: -means(runs, name))
     rows: tuple[tuple[Shown, ...], ...] = tuple(
         (
@@ -593,168 +427,3 @@ def h_f9(given: Given) -> Outcome:
 
 def _is_installed(searcher: Searcher) -> bool:
     return not searcher.peer or PEERS[searcher.peer].is_installed
-
-
-# -- Fig. 10: unified against sequential -----------------------------------------------------------
-
-_UNIFIED_NAME: Final = "unified"
-_PERFORMANCE_FIRST: Final = next(iter(ORDERS))
-#: Mean share of the optimum and its standard deviation (Sec. V-G); None where the text has no number.
-_STAGED: Final[Mapping[tuple[str, str], tuple[float, float | None]]] = MappingProxyType(
-    {
-        ("BO", _UNIFIED_NAME): (0.96, 0.091),
-        ("BO", "performance then precision"): (0.77, 0.214),
-        ("BO", "precision then performance"): (0.86, 0.160),
-        ("GA", _UNIFIED_NAME): (0.94, None),
-    }
-)
-_STAGED_BY: Final = (STRATEGIES["BO"], STRATEGIES["GA"])
-
-
-def h_f10(given: Given) -> Outcome:
-    """Return what tuning types and the rest at once finds, and what one after the other."""
-    dense = [cell for cell in replayed(given) if _is_dense(cell)]
-    compared = [cell.name for cell in dense if is_of_paper(cell)]
-    if not compared:
-        raise Skipped("no recording holds most combinations of its types with the rest, which stages would try")
-    found = _staged(given, dense)
-    rows = tuple(
-        _staged_row(tool, approach, [values[name] for name in compared]) for (tool, approach), values in found.items()
-    )
-    strictly = [_named(order, strict=True) for order in ORDERS]
-    bo = [np.mean([found["BO", each][name].mean() for name in compared]) for each in (_UNIFIED_NAME, *strictly)]
-    groups = {
-        (tool.name, level): {
-            title_of(cell): {each: found[tool.name, each][cell.name] for each in (_UNIFIED_NAME, *strictly)}
-            for cell in dense
-            if cell.level == level
-        }
-        for tool in _STAGED_BY
-        for level in LEVELS
-        if any(cell.level == level for cell in dense)
-    }
-    return Outcome(
-        "The paper, for BO: 96% of the optimum unified, 77% performance then precision, 86% precision then "
-        "performance. Here, with the budget split strictly, {}, {} and {}.".format(*(percent(m, 1) for m in bo)),
-        (
-            Table(
-                "Share of the optimum on the paper's kernels: mean over runs, then cells; standard deviation, and "
-                "median and quartiles, over all runs",
-                ("strategy", "approach", "paper", "here", "deviation: paper", "here", "over runs"),
-                rows,
-            ),
-            Table(
-                "Share of the optimum by cell, with the budget split strictly, over runs",
-                ("strategy", "kernel", "accuracy", _UNIFIED_NAME, *strictly),
-                tuple(
-                    (
-                        tool.name,
-                        title_of(cell),
-                        cell.level,
-                        *(percents(found[tool.name, each][cell.name]) for each in (_UNIFIED_NAME, *strictly)),
-                    )
-                    for tool in _STAGED_BY
-                    for cell in dense
-                ),
-            ),
-        ),
-        _staged_differs(given, dense),
-        {"approaches": partial(draw_bars_by_level, groups=groups)},
-    )
-
-
-def _staged(given: Given, dense: Sequence[Cell]) -> dict[tuple[str, str], dict[str, Floats]]:
-    """Return the runs' shares of the optimum by (strategy, approach) and cell, of searches at once and in stages."""
-    stages = {_named(order, strict): (order, strict) for order in ORDERS for strict in (True, False)}
-    budgets = {cell.name: budget_of(given, cell) for cell in dense}
-    jobs: dict[tuple[str, str], list[Job]] = {}
-    for tool in _STAGED_BY:
-        jobs[tool.name, _UNIFIED_NAME] = [tool.job(cell, given.runs, budgets[cell.name]) for cell in dense]
-        for approach, (order, strict) in stages.items():
-            name, settings = f"{tool.name}, {approach}", {"order": order, "strict": strict}
-            jobs[tool.name, approach] = [
-                tool.job_of(
-                    cell,
-                    given.runs,
-                    name,
-                    two_stages.TARGET,
-                    {"budget": budgets[cell.name], **settings},
-                    Path(two_stages.__file__),
-                )
-                for cell in dense
-            ]
-    results = finished(given, [job for some in jobs.values() for job in some])
-    return {
-        key: {cell.name: shares_of(results, cell, job.tool) for cell, job in zip(dense, some, strict=True)}
-        for key, some in jobs.items()
-    }
-
-
-def _staged_differs(given: Given, dense: Sequence[Cell]) -> tuple[str, ...]:
-    budgets = {cell.name: budget_of(given, cell) for cell in dense}
-    splits = dict.fromkeys(
-        "{} {} + {} of {} + {}".format(
-            title_of(cell),
-            *Halves(cell.recorded).budgets(_PERFORMANCE_FIRST, budgets[cell.name]),
-            *_counts(cell, _PERFORMANCE_FIRST),
-        )
-        for cell in dense
-    )
-    exhausted = sum(
-        all(
-            share >= count
-            for order in ORDERS
-            for share, count in zip(
-                Halves(cell.recorded).budgets(order, budgets[cell.name]), _counts(cell, order), strict=True
-            )
-        )
-        for cell in dense
-    )
-    left_out = dict.fromkeys(title_of(cell) for cell in replayed(given) if cell not in dense)
-    sparse = f" Left out, because most combinations are not recorded: {', '.join(left_out)}." if left_out else ""
-    return (
-        f"{given.runs} runs, with the seeds from 0 on, on {len(dense)} cells; 100 in the paper, on 27. "
-        + told_budgets(dense, budgets),
-        "The budget is divided in proportion to the number of parameters of each kind (optimisation + precision of "
-        f"combinations of each): {', '.join(splits)}. Parameters of which one value is recorded are left out; the "
-        "paper counts all (159 + 91 of 250 for Convolution2D).",
-        "The paper says beside its 77% and 86% that performance then precision does slightly better; they count.",
-        "Strictly: each stage has its own share. Passed on: the second gets what a first stage that has tried "
-        "everything leaves over. A stage that may try all it has finds the best of it whatever the strategy: strictly "
-        f"that are both stages on {exhausted} of the {len(dense)} cells. The paper does not say which it did.",
-        "The first stage of performance then precision is in fp64 without a threshold, that of precision then "
-        "performance at the first value of every other parameter that runs; the paper does not say what it fixes.",
-        sampled(dense) + sparse,
-    )
-
-
-def _named(order: str, strict: bool) -> str:
-    return f"{order}, {'strictly' if strict else 'passed on'}"
-
-
-def _is_dense(cell: Cell) -> bool:
-    halves = Halves(cell.recorded)
-    return halves.density >= DENSE and all(halves.names.values())
-
-
-def _counts(cell: Cell, order: str) -> tuple[int, int]:
-    """Return how many combinations the first and the second stage choose from."""
-    halves = Halves(cell.recorded)
-    of = {kind: len({c.subset(names) for c in halves.trials}) for kind, names in halves.names.items()}
-    (second,) = (kind for kind in of if kind != ORDERS[order])
-    return of[ORDERS[order]], of[second]
-
-
-def _staged_row(tool: str, approach: str, values: Sequence[Floats]) -> tuple[Shown, ...]:
-    order = approach.rpartition(", ")[0] or approach
-    paper = _STAGED.get((tool, order))
-    together = np.concatenate(values)
-    return (
-        tool,
-        approach,
-        None if paper is None else percent(paper[0], 0),
-        percent(float(np.mean([runs.mean() for runs in values])), 1),
-        None if paper is None or paper[1] is None else percent(paper[1], 1),
-        percent(float(together.std()), 1),
-        percents(together),
-    )
