@@ -23,7 +23,7 @@ from mptune.errors import CompileError, ExpressionError, KernelError, MptuneErro
 from mptune.evaluators.device import DeviceEvaluator
 from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Application, Kernel, Sizes
-from mptune.kernel.limits import device_constraints, widest
+from mptune.kernel.limits import whole_space, widest
 from mptune.lints import lints, refuse_clashes
 from mptune.rendering import cited, render
 from mptune.results import Status
@@ -143,8 +143,7 @@ def check(
         return compiled
 
     limits = backend.matrix_limits(backend.compiler.resolved(options).architecture)
-    on_request = {p.name: p.every_value for p in kernel.parameters if p.every_value != p.values}
-    every = kernel.search_space(sizes, device_constraints(kernel, limits)).restrict(on_request)
+    every = whole_space(kernel, sizes, limits)
     space = every.restrict(restrict)
     chosen = select(space, kernel.signature_names, sample, seed)
     refuse_clashes(kernel, sizes, every, backend.name)

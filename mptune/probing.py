@@ -35,7 +35,7 @@ from mptune.evaluators.timing import TimingPlan
 from mptune.finals import LEAST_ROUNDS, TIE, Finals
 from mptune.interop import read_run
 from mptune.kernel import Application, Kernel, Sizes, Tunable
-from mptune.kernel.limits import space_on
+from mptune.kernel.limits import whole_space
 from mptune.objective import Objective
 from mptune.observers import OBSERVERS
 from mptune.policy import MeasurementPolicy
@@ -255,7 +255,7 @@ class _Session:
     def _valid(self) -> SearchSpace:
         """Return the valid configurations, the winner among them: values of a file are rendered only if they are."""
         try:
-            space = space_on(self._kernel, self._sizes, self._backend.device.constraints())
+            space = whole_space(self._kernel, self._sizes, self._backend.device.constraints())
         except MptuneError as error:
             raise _UnprobedError(str(error)) from error
         if self._winner.configuration not in space:
@@ -345,8 +345,9 @@ class _Session:
 
     def _invalid(self, configuration: Configuration) -> Trial:
         values = {**self._sizes, **configuration}
-        broken = next((c.text for c in self._space.constraints if not c.holds(values)), "no valid configuration")
-        return Trial(configuration, Status.CONSTRAINT, f"breaks {broken}", key=self._key)
+        broken = next((f"breaks {c.text}" for c in self._space.constraints if not c.holds(values)), "")
+        why = broken or f"{self._kernel.called} has no such configuration"
+        return Trial(configuration, Status.CONSTRAINT, why, key=self._key)
 
     def _measured(self, group: Sequence[Configuration]) -> Iterator[Trial]:
         """Yield a probe of each configuration: checked first, then timed in turn with the winner."""

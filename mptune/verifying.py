@@ -23,6 +23,7 @@ from mptune.evaluators.device import DeviceEvaluator
 from mptune.evaluators.devices import runnable_backend
 from mptune.hunting import hunt
 from mptune.kernel import Sizes, Tunable
+from mptune.kernel.limits import whole_space
 from mptune.policy import LEAST_NEW, NEW_MS
 from mptune.registry import edited, remarks, tunable_of_run
 from mptune.results import Status, Trial
@@ -263,7 +264,7 @@ def _known(kernel: Tunable, sizes: Sizes, trial: Trial) -> Trial:
     Raises:
         MptuneError: they are no valid configuration of the kernel at these sizes.
     """
-    if trial.configuration not in kernel.search_space(sizes):
+    if trial.configuration not in whole_space(kernel, sizes):
         raise MptuneError(f"{trial.configuration} is no valid configuration of {kernel.called} at {sizes}")
     return dataclasses.replace(trial, configuration=kernel.own(trial.configuration))
 

@@ -222,7 +222,7 @@ def parameter_of(name: str, values: Iterable[Value]) -> Parameter:
         if all(text.strip().lower() in _SPELLINGS for text in texts):
             canonical = {precision(text).name for text in texts}
             if len(canonical) == len(texts):
-                return PrecisionParameter(name, tuple(texts))
+                return PrecisionParameter.searched(name, texts)
         if len(texts) > 1 and all(text in POLICIES for text in texts):
             return PolicyParameter(name, tuple(p for p in POLICIES if p in texts))
     return CategoricalParameter(name, unique)

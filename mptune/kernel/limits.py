@@ -17,7 +17,7 @@ from mptune.space.configuration import Configuration
 from mptune.space.constraints import compile_constraint
 from mptune.space.search_space import SearchSpace
 
-__all__ = ["device_constraints", "space_on", "spread", "widest"]
+__all__ = ["device_constraints", "space_on", "spread", "whole_space", "widest"]
 
 #: So many configurations are tried where a launch may rule one out.
 _TRIED: Final = 100
@@ -71,6 +71,17 @@ def space_on(tunable: Tunable, sizes: Sizes, limits: Sequence[str]) -> SearchSpa
         return tunable.search_space(sizes, lifted)
     assert isinstance(tunable, Kernel)
     return tunable.search_space(sizes, device_constraints(tunable, limits))
+
+
+def whole_space(tunable: Tunable, sizes: Sizes, limits: Sequence[str] = ()) -> SearchSpace:
+    """Return what :func:`space_on` does and what is searched on request alone: all that a file's trials can be.
+
+    Raises:
+        EmptySpaceError: nothing is valid.
+    """
+    every = {p.name: p.every_value for p in tunable.parameters if p.every_value != p.values}
+    space = space_on(tunable, sizes, limits)
+    return space.restrict(every) if every else space
 
 
 def widest(tunable: Tunable, sizes: Sizes, limits: Sequence[str]) -> list[Configuration]:

@@ -25,7 +25,7 @@ from mptune.errors import MptuneError, PlotError, raised_at
 from mptune.evaluators.answers import with_reference
 from mptune.evaluators.devices import runnable_backend
 from mptune.kernel import Application, Tunable
-from mptune.kernel.limits import space_on
+from mptune.kernel.limits import whole_space
 from mptune.launching import ApplicationLauncher as Launcher
 from mptune.launching import Arrays, run_first
 from mptune.precision import WIDE
@@ -93,7 +93,7 @@ def _answers(
     """Return the outputs in the widest types (or the reference) and in the winner, inputs, sizes, and the errors."""
     info, sizes = run.info, sizes_of(run, application)
     backend = get_backend(runnable_backend(info.backend))
-    if trial.configuration not in space_on(application, sizes, backend.device.constraints()):
+    if trial.configuration not in whole_space(application, sizes, backend.device.constraints()):
         raise MptuneError(f"{trial.configuration} is no valid configuration of {application.called} at {sizes}")
     outputs = [output.name for output in application.outputs]
     metrics = recorded_metrics(info.metric, info.metrics, outputs, application.metric)

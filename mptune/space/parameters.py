@@ -376,8 +376,21 @@ class PrecisionParameter(Parameter):
                 raise MptuneError(f"parameter {name} has the value {value!r} twice")
         for value in self.values:
             if value in COMPOUND:
-                raise MptuneError(f"parameter {name}: {value} is compound, which is for on_request=")
+                asked_for = ", ".join(repr(each) for each in dict.fromkeys((*self.values, *asked)) if each in COMPOUND)
+                raise MptuneError(
+                    f"parameter {name}: {value} is compound, which no search tries unless it is asked for: declare it "
+                    f"by on_request=[{asked_for}]"
+                )
         object.__setattr__(self, "on_request", asked)
+
+    @classmethod
+    def searched(cls, name: str, values: Sequence[str]) -> Self:
+        """Return one as a search has had it: what is compound among its values was asked for."""
+        names = tuple(precision(value).name for value in values)
+        asked = [each for each in names if each in COMPOUND]
+        found = cls(name, [each for each in names if each not in COMPOUND] or ["fp64"], on_request=asked)
+        object.__setattr__(found, "values", names)
+        return found
 
     @property
     def every_value(self) -> tuple[Value, ...]:

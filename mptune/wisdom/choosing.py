@@ -26,7 +26,7 @@ from typing import Any, Final
 from mptune.error_growth import LOG_REACH, REACH, ErrorGrowth, SizedError, as_zero_in, fitted, may_overflow_in
 from mptune.errors import ConstraintError, EmptySpaceError, KernelError, MptuneError, UnknownNameError, WisdomError
 from mptune.kernel import Application, Kernel, Sizes, Tunable
-from mptune.kernel.limits import device_constraints, space_on, widest
+from mptune.kernel.limits import device_constraints, whole_space, widest
 from mptune.space.configuration import Configuration, Value, is_number
 from mptune.space.constraints import Constraint, compile_constraint, with_canonical_precisions
 from mptune.space.parameters import PrecisionParameter, beyond_baseline
@@ -335,7 +335,7 @@ class Chooser:
         """Return what is valid of an application at some sizes, where its kernels' constraints are what they are."""
         if self._space_at is None or self._space_at[0] != sizes:
             with contextlib.suppress(EmptySpaceError):
-                self._space_at = sizes, space_on(self.kernel, sizes, self._limits)
+                self._space_at = sizes, whole_space(self.kernel, sizes, self._limits)
         return self._space_at[1] if self._space_at is not None and self._space_at[0] == sizes else ()
 
     def _chosen(
