@@ -1,7 +1,8 @@
 // The instructions of matrix units on the host, for tests: a lane puts down what it holds, waits for the others of its
 // warp, and takes what it gets. Written from the vendors' tables of which lane holds what, not from units.hpp.
 //
-// Products are exact; an instruction rounds its sum once to the type of the sums. Copies arrive as late as they may, and
+// Products are exact; an instruction rounds its sum once to the type of the sums, NVIDIA's of fp32 to zero (Fasi et al. 2021).
+// Copies arrive as late as they may, and
 // what they will overwrite is lost as soon as they are asked for. Every lane of a warp has to come to every instruction:
 // the process is ended if one does not. None is inlined, which would take the compiler minutes. MPTUNE_COUNT_CONFLICTS counts by how many times shared memory is accessed more
 // often than its 32 banks of four bytes would have to be.
@@ -93,7 +94,15 @@ template <class S>
 __attribute__((noinline)) S sum_of_products(S c, const double* row, const double* column, int n) {
     double sum = static_cast<double>(c);
     for (int k = 0; k < n; ++k) sum = __builtin_fma(row[k], column[k], sum);
-    return S(sum);
+    const S rounded(sum);
+#if defined(MPTUNE_UNITS_MMA)
+    if constexpr (detail::same<S, float>) {
+        const unsigned bits = detail::bits_as<unsigned>(rounded);
+        // One of smaller magnitude, or of an infinity the largest number.
+        if (__builtin_fabs(static_cast<double>(rounded)) > __builtin_fabs(sum)) return detail::bits_as<float>(bits - 1);
+    }
+#endif
+    return rounded;
 }
 
 }  // namespace simulated

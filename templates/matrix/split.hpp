@@ -1,7 +1,9 @@
 // fp32 as units of bfloat16 multiply it: three bfloat16 that add up to it, and of nine products of these the six largest,
 // from the smallest on (Henry et al. 2019; bf16x3 in prelude/compound.hpp).
 //
-// An infinity makes no number of what it is multiplied with, as its further parts are none.
+// The products of a step are added up from zero, and their sum to the sums in fp32: units of NVIDIA round to zero, which would
+// add up over all steps (Ootomo & Yokota 2022). An infinity makes no number of what it is multiplied with, as its further
+// parts are none.
 
 namespace mp {
 namespace units {
@@ -12,6 +14,12 @@ template <>
 struct part<split> {
     part<bfloat16> of[3];  // the largest first
 };
+
+// The largest part of a float near the largest is no infinity; what is no number is seen to by the other parts.
+MPTUNE_INLINE float within_bfloat16(float x) {
+    constexpr float largest = 3.3895313892515355e38f;
+    return MPTUNE_BUILTIN(fmaxf)(MPTUNE_BUILTIN(fminf)(x, largest), -largest);
+}
 
 #if defined(MPTUNE_UNITS_MMA)
 
@@ -28,7 +36,8 @@ MPTUNE_INLINE void take_apart(part<split>& to, int word, unsigned first_bits, un
     float first = detail::bits_as<float>(first_bits), second = detail::bits_as<float>(second_bits);
     MPTUNE_UNROLL
     for (int i = 0; i < 3; ++i) {
-        const unsigned both = two_bfloat16(first, second);
+        const unsigned both =
+            i == 0 ? two_bfloat16(within_bfloat16(first), within_bfloat16(second)) : two_bfloat16(first, second);
         to.of[i].word[word] = both;
         first = detail::minus(first, detail::bits_as<float>(both << 16));
         second = detail::minus(second, detail::bits_as<float>(both & 0xffff0000));
@@ -65,7 +74,7 @@ MPTUNE_INLINE void take_apart(part<split>& to, const float* element) {
         float rest = element[k];
         MPTUNE_UNROLL
         for (int i = 0; i < 3; ++i) {
-            to.of[i].element[k] = bfloat16(rest);
+            to.of[i].element[k] = bfloat16(i == 0 ? within_bfloat16(rest) : rest);
             rest = detail::minus(rest, static_cast<float>(to.of[i].element[k]));
         }
     }
@@ -87,11 +96,14 @@ MPTUNE_INLINE void load_b(part<split>& b, const Tile& tile, int k, int column, i
 
 template <class S>
 MPTUNE_INLINE void multiply_add(sums<S>& sum, const part<split>& a, const part<split>& b) {
+    sums<S> of_step = {};
     MPTUNE_UNROLL
     for (int small = 2; small >= 0; --small) {
         MPTUNE_UNROLL
-        for (int i = small; i >= 0; --i) multiply_add(sum, a.of[i], b.of[small - i]);
+        for (int i = small; i >= 0; --i) multiply_add(of_step, a.of[i], b.of[small - i]);
     }
+    MPTUNE_UNROLL
+    for (int v = 0; v < sums<S>::count; ++v) sum.value[v] = sum.value[v] + of_step.value[v];
 }
 
 }  // namespace units

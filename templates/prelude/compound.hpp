@@ -23,6 +23,8 @@ MPTUNE_INLINE float plus(float a, float b) { return ::__fadd_rn(a, b); }
 MPTUNE_INLINE double plus(double a, double b) { return ::__dadd_rn(a, b); }
 MPTUNE_INLINE float times(float a, float b) { return ::__fmul_rn(a, b); }
 MPTUNE_INLINE double times(double a, double b) { return ::__dmul_rn(a, b); }
+// With a flag for it `/` is 0 by what is above 2^126.
+MPTUNE_INLINE float over(float a, float b) { return ::__fdiv_rn(a, b); }
 #else
 // The result of an operation, with which no compiler computes as if it were the expression.
 template <class T>
@@ -55,6 +57,9 @@ MPTUNE_INLINE T plus(T a, T b) {
 template <class T>
 MPTUNE_INLINE T times(T a, T b) {
     return as_written(fused(a, b, T(0)));
+}
+MPTUNE_INLINE float over(float a, float b) {
+    return as_written(a / b);
 }
 #endif
 template <class T>
@@ -270,12 +275,11 @@ MPTUNE_INLINE two_floats multiply(two_floats a, float b) {
     const exactly<float> high = two_product(a.high, b);
     return joined_floats(high.rounded, fused(a.low, b, high.lost));
 }
-// DWDivDW2: 15 u^2.
+// As DWDivDW2, with what is left of the numerator by one fused operation, which cannot overflow: 15 u^2.
 MPTUNE_INLINE two_floats divide(two_floats a, two_floats b) {
-    const float quotient = a.high / b.high;
-    const two_floats back = multiply(b, quotient);
-    const float left = plus(minus(a.high, back.high), minus(a.low, back.low));
-    return joined_floats(quotient, left / b.high);
+    const float quotient = over(a.high, b.high);
+    const float left = plus(fused(-quotient, b.high, a.high), minus(a.low, times(quotient, b.low)));
+    return joined_floats(quotient, over(left, b.high));
 }
 // SloppyDWPlusDW with the exact product: error at most 5 u^2 (|a b| + |c|), as a sum's is relative to its largest part.
 MPTUNE_INLINE two_floats add_product(two_floats product, two_floats c) {

@@ -266,3 +266,17 @@ def test_gcc_makes_vectors_of_them(name: str) -> None:
 def test_spellings() -> None:
     assert precision("FP32X2") is COMPOUND["fp32x2"]
     assert precision("df64") is COMPOUND["fp32x2"]
+
+
+@EVERY
+@COMPILED
+def test_quotients_of_the_largest_floats(compiler: str, flags: tuple[str, ...]) -> None:
+    """What is left of the numerator is found without a product that is rounded to an infinity."""
+    largest = float(np.finfo(np.float32).max)
+    near = largest * (1 - 2.0 ** -np.random.default_rng(7).uniform(8, 50, 200))
+    divisors = np.array([1e38, 65504.0, 16777217.0, 3.0, 1.1, -2.5e30, largest])
+    a, b = (grid.ravel() for grid in np.meshgrid([largest, *near], divisors))
+    found = arithmetic(compiler, flags, "fp32x2", a, b, np.zeros_like(a))[:, 3]
+    for x, y, number in zip(held("fp32x2", a), held("fp32x2", b), found, strict=True):
+        exact = Fraction(float(x)) / Fraction(float(y))
+        assert abs(Fraction(float(number)) - exact) <= (BOUNDS["fp32x2"][3] * (1 + U) + Fraction(1, 2**52)) * abs(exact)

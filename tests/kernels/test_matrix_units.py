@@ -230,6 +230,19 @@ def test_an_infinity_is_no_number_in_three_parts(gemm: Kernel, unit: str) -> Non
     assert np.isfinite(np.delete(np.delete(output, 3, axis=0), 5, axis=1)).all()
 
 
+@pytest.mark.parametrize("unit", SIMULATIONS)
+def test_the_largest_floats_have_three_parts(gemm: Kernel, unit: str) -> None:
+    """The bfloat16 that is nearest to them is infinite."""
+
+    def inputs(rng: np.random.Generator, size: Sizes) -> dict[str, Any]:
+        drawn = gemm.inputs(rng, size)
+        drawn["A"][3, :2] = 3.4e38, -(2.0**128 - 2.0**104)
+        return {**drawn, "B": drawn["B"] * 1e-10}
+
+    kernel = gemm.changed(inputs=inputs)
+    check(simulated(kernel, unit, SIZES[1], 31), by_units(kernel, "mma", "fp32", "bf16x3"))
+
+
 def test_three_parts_keep_what_fp32_does(gemm: Kernel) -> None:
     """The error is not that of bfloat16, nor of TF32, and its signature is its own."""
     for unit in SIMULATIONS:
