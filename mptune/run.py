@@ -594,17 +594,23 @@ class Run:
     def to_dataframe(self) -> pd.DataFrame:
         """Return one row per trial, in the order of evaluation.
 
-        Columns: the parameters, ``status``, ``message``, ``feasible``, every metric, ``speedup``. A metric or
-        other column named like a parameter is prefixed with ``trial.``.
+        Columns: the parameters, ``status``, ``message``, ``feasible`` (missing where the error is not known), every
+        metric, ``speedup``. A metric or other column named like a parameter is prefixed with ``trial.``.
         """
         import pandas as pd  # takes longer to import than everything else here
 
+        def feasible(trial: Trial) -> bool | None:
+            is_unknown = trial.status is Status.OK and math.isnan(trial.error)
+            return self.info.objective.is_feasible(trial) or (None if is_unknown else False)
+
+        within = list(map(feasible, self.trials))
+
         parameters = self.parameter_names
         columns: dict[str, list[Any]] = {n: [t.configuration.get(n) for t in self.trials] for n in parameters}
-        results: dict[str, list[Any]] = {
+        results: dict[str, Any] = {
             "status": [trial.status.value for trial in self.trials],
             "message": [trial.message for trial in self.trials],
-            "feasible": [self.info.objective.is_feasible(trial) for trial in self.trials],
+            "feasible": within if None not in within else pd.array(within, dtype="boolean"),
             **{name: [trial.metric(name) for trial in self.trials] for name in self.metric_names},
             _SPEEDUP: [self.speedup(trial) for trial in self.trials],
         }

@@ -165,7 +165,7 @@ class DeviceEvaluator(Evaluator):
         return (
             f"errors of kernel {self._kernel.name} do not depend on its accuracy signature "
             f"({', '.join(self._kernel.signature_names)}) alone: {dependence(self._siblings, self._free, roundoff)}; "
-            "every configuration is checked itself"
+            "from now on every configuration is checked itself, and whatever wins always is"
         )
 
     @property

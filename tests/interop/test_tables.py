@@ -177,3 +177,16 @@ def test_no_cell_of_a_csv_is_a_formula() -> None:
         assert cells["flags"] == cells["message"] == (text if text == "plain" else f"'{text}".replace("\r", "\n"))
         assert float(cells["time_ms"]) == -1.5
     assert [int(dict(zip(header, row, strict=True))["shift"]) for row in rows] == [-i for i in range(len(texts))]
+
+
+def test_it_is_not_known_whether_an_error_of_another_makes_a_trial_feasible(tmp_path: Path) -> None:
+    """Neither is it infeasible: what is left out is the error, not the trial."""
+    whole = run()
+    first, *others = whole.trials
+    reused = Run(whole.info, [first.with_measurement(reused_error=True), *others], whole.state).with_own_errors()
+    rows = list(csv.DictReader(io.StringIO(to_csv(reused))))
+    assert [(row["error"], row["feasible"]) for row in rows] == [("", ""), ("0.1", "False"), ("", "False")]
+    pytest.importorskip("pyarrow")
+    file = tmp_path / "run.parquet"
+    file.write_bytes(to_parquet(reused))
+    assert [None if pd.isna(cell) else bool(cell) for cell in pd.read_parquet(file)["feasible"]] == [None, False, False]
