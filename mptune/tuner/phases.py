@@ -331,10 +331,19 @@ class Phases:
             return
         best = min(widest, key=objective.error_excess)
         broken = objective.binding(best)
+        on_request = {
+            p.name: [v for v in p.every_value if beyond_baseline({p.name: v}, fixed)] for p in self._kernel.parameters
+        }
+        asking = [f"-p {name}={','.join(map(str, (*fixed[name], *more)))}" for name, more in on_request.items() if more]
+        what_helps = (
+            f"sums that keep what rounding loses may, which are searched on request alone: {' '.join(asking)}"
+            if asking
+            else "no types are more exact than the method is, unless template and reference disagree, so end this and "
+            "give a larger threshold"
+        )
         self._warn(
             f"the widest types themselves do not meet the threshold: their {self._file.info.measured_by(broken)} is "
-            f"{best.metric(broken):.3g}, above {objective.limits[broken]:g}; no types are more exact than the method "
-            "is, unless template and reference disagree, so end this and give a larger threshold"
+            f"{best.metric(broken):.3g}, above {objective.limits[broken]:g}; {what_helps}"
         )
 
     def _narrow(self, trial: Trial | None, budget: int) -> None:

@@ -94,3 +94,10 @@ def test_a_recorded_parameter_has_what_was_asked_for() -> None:
         assert set(found.every_value) == set(found.values)
     with pytest.raises(MptuneError, match=r"declare it by on_request=\['fp32x2', 'bf16x3'\]$"):
         PrecisionParameter("t", ["fp64", "fp32x2", "bf16x3"])
+
+
+def test_where_fp64_is_not_accurate_enough_what_is_on_request_is_offered(mptune: Call, tmp_path: Path) -> None:
+    options = ("--backend", "host", "--size", "smoke", "--max-error", 1e-30, "--budget", 2, "-o", tmp_path / "c.db")
+    done = mptune("tune", "coulombic", *options)
+    assert done.code == 1
+    assert "searched on request alone: -p potential_type=fp64,fp64_neumaier" in " ".join(done.err.split())
