@@ -77,6 +77,12 @@ def _do(options: argparse.Namespace, command: str) -> int:
         raise MptuneError(f"--output {output}: expected a folder")
     given = _given(options)
     chosen = list(known) if "all" in options.items else [name for name in options.items if name in known]
+    if not chosen and not any(output.glob("papers/*.json")):
+        raise MptuneError(f"{output}: no results are kept there that a page could be written of")
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise MptuneError(f"--output {output}: {error.strerror}") from error
     if options.size and not any(known[name].has_sizes for name in chosen):
         with_sizes = ", ".join(name for name, item in known.items() if item.has_sizes)
         raise MptuneError(f"--size: {', '.join(chosen) or 'page'} has sizes of its own; it is for {with_sizes}")
@@ -151,7 +157,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--backend", default="host", choices=("host", "opencl"), help="of l-f8, l-f12 and l-f15 (host)")
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "papers", help="where finished replays are kept")
-    parser.add_argument("--output", type=Path, help="where results go")
+    parser.add_argument("--output", type=Path, help="where results go (benchmarks/results; quick: build/papers-quick)")
     return parser
 
 

@@ -201,6 +201,11 @@ def test_a_file_where_results_should_go_is_refused_before_anything_is_computed(
     assert papers.main(["h-f1", "--output", str(tmp_path / "file")]) == 2
     said = capsys.readouterr()
     assert f"--output {tmp_path / 'file'}: expected a folder" in said.err
+    assert papers.main(["h-f1", "--output", str(tmp_path / "file" / "below")]) == 2
+    assert f"error: --output {tmp_path / 'file' / 'below'}: Not a directory" in capsys.readouterr().err
+    assert papers.main(["page", "--output", str(tmp_path / "mistyped")]) == 2
+    assert "no results are kept there that a page could be written of" in capsys.readouterr().err
+    assert not (tmp_path / "mistyped").exists()
     assert not said.out
     assert (tmp_path / "file").read_text() == "mine"
 

@@ -132,8 +132,10 @@ def told_budgets(cells: Sequence[Cell], budgets: Mapping[str, int]) -> str:
         title_of(cell): f"{budgets[cell.name]} of {cell.recorded.space.size:,} of {title_of(cell)}" for cell in cells
     }
     extra = dict.fromkeys(cell.kernel for cell in cells if not is_of_paper(cell))
+    is_quick = any(budgets[c.name] < min(BUDGET, int(_MOST_TRIED * c.recorded.space.size)) for c in cells)
+    most = f"At most {_QUICK_BUDGET}, where the paper has {BUDGET}" if is_quick else f"The paper's {BUDGET}"
     return (
-        f"Evaluations of unique configurations: {', '.join(parts.values())}. The paper's {BUDGET}, where that is at "
+        f"Evaluations of unique configurations: {', '.join(parts.values())}. {most}, where that is at "
         f"most {_MOST_TRIED:.0%} of what is recorded, else that share of it: of a recording that is tried as a whole "
         "every search finds the best."
         + (f" Not one of the paper's kernels, and in no mean: {', '.join(extra)}." if extra else "")
