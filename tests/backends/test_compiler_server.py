@@ -24,6 +24,7 @@ from mptune.backends.gcc import ASSEMBLY, CompilerServers
 from mptune.backends.host import HostBackend
 from mptune.backends.host_compiler import HostCompiler, Program, find_compiler
 from mptune.errors import CompileError
+from mptune.kernel.limits import space_on
 from mptune.prelude import prelude
 from mptune.processes import ChildGroup
 from mptune.registry import bundled_kernels, load_kernel
@@ -116,7 +117,7 @@ def wait_until_gone(pid: int) -> None:
 def test_code_is_the_same_as_ever(name: str, tmp_path: Path, cache: BinaryCache) -> None:
     kernel = load_kernel(name)
     sizes = kernel.resolve_sizes("smoke")
-    space = kernel.search_space(sizes)
+    space = space_on(kernel, sizes, HostBackend().device.constraints())
     compiler, processes = find_compiler(), ChildGroup()
     flags = compiler.flags()
     made = HostCompiler(cache=cache, processes=processes).precompiled(compiler, flags)

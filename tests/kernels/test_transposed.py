@@ -260,7 +260,8 @@ def test_gpu_compilers_take_it(gemm: Kernel, backend: str, architecture: str, un
     chosen = [
         gemm.configuration({**all_in("fp32"), **TILED, **SWITCHES[3]}),
         gemm.configuration({**mixed, **TILED, **vectors, "split_k": 2}),
-        *(by_units(gemm, *way) for way in SIMULATIONS[unit][1]),
+        # Where both are transposed, all that there is to compile is there.
+        *(by_units(gemm, *way) for way in SIMULATIONS[unit][1][: None if form == FORMS[-1] else 1]),
     ]
     for configuration in chosen:
         assert configuration in every_way(gemm, size)
