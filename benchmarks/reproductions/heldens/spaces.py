@@ -123,7 +123,8 @@ def h_t2(given: Given) -> Outcome:
             "reconstructions. Some have the paper's factors, others its total: how they go together is not known.",
             "The paper's are valid on an NVIDIA A100; these are within 1,024 threads and 48 KiB of shared memory, at "
             "the sizes of the paper.",
-            "Optimisation and precision count the different combinations that occur in valid configurations.",
+            "Optimisation and precision count the different combinations that occur in valid configurations. What "
+            "multiplies by matrix units, which the paper's kernels do not, is not counted.",
         ),
     )
 
@@ -172,7 +173,8 @@ def sampled(some: Sequence[Cell]) -> str:
     machines = " and ".join(dict.fromkeys(recorded.device for recorded in of.values()))
     return (
         f"The recorded spaces are of the host backend on {machines}, not of an A100 or MI250X, at the default sizes; "
-        f"configurations recorded: {', '.join(parts)}.{missing}"
+        f"configurations recorded: {', '.join(parts)}.{missing} "
+        "Shares of a space and speeds are of these alone; benchmarks/data/README.md says which values were left out."
     )
 
 
