@@ -14,6 +14,7 @@ from mptune.backends.base import CompileOptions
 from mptune.errors import ConstraintError, MptuneError, UnknownNameError
 from mptune.evaluators.instrument import Instrument
 from mptune.kernel import Kernel, Sizes
+from mptune.kernel.limits import space_on
 from mptune.precision import COMPOUND, PRECISIONS
 from mptune.registry import load_kernel, load_tunable
 from mptune.rendering import render
@@ -64,9 +65,10 @@ def optimised(kernel: Kernel, narrow: str, sums: str) -> Configuration:
 
 
 def another(kernel: Kernel, sizes: Sizes, narrow: str, sums: str) -> Configuration:
-    """Return one drawn at random of those with such types."""
+    """Return one drawn at random of those with such types that a processor would compile."""
     chosen = types_of(kernel, narrow, sums) | ({"policy": "accurate"} if kernel.name == "coulombic" else {})
-    space = kernel.search_space(sizes).restrict({name: (value,) for name, value in chosen.items()})
+    here = space_on(kernel, sizes, get_backend("host").device.constraints())
+    space = here.restrict({name: (value,) for name, value in chosen.items()})
     return space.configuration(int(np.random.default_rng(7).integers(space.size)))
 
 

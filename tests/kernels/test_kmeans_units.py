@@ -27,7 +27,7 @@ WAYS = [
     pytest.param(unit, how, factor, total, id=f"{unit}-{how}-{factor}")
     for unit, (_, ways) in SIMULATIONS.items()
     for how, factor, total in ways
-    if total != "fp16"
+    if total not in ("fp16", "bf16x3")
 ]
 #: One of each; the rest of a block and of 16 x 16; features of several instructions and a part of one.
 SIZES = ({"n": 1, "features": 1, "clusters": 1}, {"n": 301}, {"n": 65, "features": 37, "clusters": 33})

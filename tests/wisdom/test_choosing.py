@@ -331,7 +331,7 @@ def test_a_choice_makes_no_search_space(monkeypatch: pytest.MonkeyPatch) -> None
     def made(*_: object) -> None:
         pytest.fail("a space was made")
 
-    monkeypatch.setattr("mptune.wisdom.choosing.space_on", made)
+    monkeypatch.setattr("mptune.wisdom.choosing.whole_space", made)
     monkeypatch.setattr("mptune.wisdom.choosing.widest", made)
     for n in np.geomspace(1000, 512_000, 50):
         assert many.choose({"n": int(n)}).configuration
