@@ -233,7 +233,7 @@ def test_inaccurate_configurations_that_score_more_are_counted(given: Given) -> 
             ]
             if searcher.penalty == "decay":
                 assert searches._rivals(cell, searcher) == sum(score > best for score in scores)
-            elif searcher.penalty == "hard":
+            else:
                 assert searches._rivals(cell, searcher) == 0
 
 

@@ -2,10 +2,10 @@
 // warp, and takes what it gets. Written from the vendors' tables of which lane holds what, not from units.hpp.
 //
 // Products are exact; an instruction rounds its sum once to the type of the sums, NVIDIA's of fp32 to zero (Fasi et al. 2021).
-// Copies arrive as late as they may, and
-// what they will overwrite is lost as soon as they are asked for. Every lane of a warp has to come to every instruction:
-// the process is ended if one does not. None is inlined, which would take the compiler minutes. MPTUNE_COUNT_CONFLICTS counts by how many times shared memory is accessed more
-// often than its 32 banks of four bytes would have to be.
+// Copies arrive as late as they may, and what they will overwrite is lost as soon as they are asked for. Every lane of a warp
+// has to come to every instruction: the process is ended if one does not. None is inlined, which would take the compiler
+// minutes. MPTUNE_COUNT_CONFLICTS counts by how many times shared memory is accessed more often than its 32 banks of four
+// bytes would have to be.
 
 #if defined(MPTUNE_COUNT_CONFLICTS)
 // Accesses of warps, and how many more passes over the banks they took than without a conflict.

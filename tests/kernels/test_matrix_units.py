@@ -92,9 +92,10 @@ def every_way(kernel: Kernel, sizes: Sizes, constraints: Sequence[Constraint] = 
     return kernel.search_space(sizes, constraints).restrict({"accumulator_type": SUMS})
 
 
-def depth_of(factor: str, total: str) -> int:
-    """How many k an instruction takes, at least."""
-    return 16 if factor in ("fp16", "bf16") or total == "bf16x3" else 8
+def tiles_of(factor: str, total: str, m: int, n: int, k: int) -> dict[str, Any]:
+    """Tiles so large, and as deep as an instruction at least."""
+    depth = 16 if factor in ("fp16", "bf16") or total == "bf16x3" else 8
+    return {"MWG": m, "NWG": n, "KWG": max(k, depth), "MDIMC": 8, "large": n > 128}
 
 
 def in_memory(total: str) -> str:
@@ -273,14 +274,7 @@ def test_no_bank_of_shared_memory_is_asked_twice(
     gemm: Kernel, how: str, factor: str, total: str, tile_m: int, tile_n: int, tile_k: int
 ) -> None:
     """Of what a warp accesses at once, whether it fetches tiles or reads them; counted from the addresses."""
-    tiles = {
-        "MWG": tile_m,
-        "NWG": tile_n,
-        "KWG": max(tile_k, depth_of(factor, total)),
-        "MDIMC": 8,
-        "large": tile_n > 128,
-    }
-    configuration = by_units(gemm, how, factor, total, **tiles)
+    configuration = by_units(gemm, how, factor, total, **tiles_of(factor, total, tile_m, tile_n, tile_k))
     run = simulated(gemm, "mma.sync", {"M": 24, "N": 24, "K": 40}, 27, "-DMPTUNE_COUNT_CONFLICTS")
     assert configuration in every_way(gemm, run.data.sizes)
     accesses, conflicts = counted(run, configuration)

@@ -15,7 +15,7 @@ from launching import Launcher, launcher
 from numpy.typing import NDArray
 from simulated import SIMULATED, install
 from test_gemm import SWITCHES, TILED, all_in
-from test_matrix_units import CASES, SIMULATIONS, by_units, counted, depth_of, every_way, in_memory, simulated
+from test_matrix_units import CASES, SIMULATIONS, by_units, counted, every_way, in_memory, simulated, tiles_of
 from vendor_compilers import needs
 
 from mptune.backends import BACKENDS, get_backend
@@ -228,14 +228,8 @@ def test_every_value_by_matrix_units(gemm: Kernel, unit: str, limits: tuple[str,
 def test_no_bank_of_shared_memory_is_asked_twice(
     gemm: Kernel, how: str, factor: str, total: str, tile_m: int, tile_n: int, tile_k: int, form: dict[str, int]
 ) -> None:
-    tiles = {
-        "MWG": tile_m,
-        "NWG": tile_n,
-        "KWG": max(tile_k, depth_of(factor, total)),
-        "MDIMC": 8,
-        "large": tile_n > 128,
-    }
     run = simulated(gemm, "mma.sync", {"M": 24, "N": 24, "K": 40, **form}, 41, "-DMPTUNE_COUNT_CONFLICTS")
+    tiles = tiles_of(factor, total, tile_m, tile_n, tile_k)
     accesses, conflicts = counted(run, by_units(gemm, how, factor, total, **tiles))
     assert accesses > 100
     assert conflicts == 0
