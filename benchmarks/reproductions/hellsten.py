@@ -80,7 +80,10 @@ def compared(given: Given) -> Comparison:
 def told_runs(given: Given, tools: Sequence[Tool]) -> str:
     """Say how many runs of each tool there are."""
     told = ", ".join(f"{tool.name} {runs_of(given, tool)}" for tool in tools)
-    return f"Runs, with seeds from 0 on: {told}; 30 in the paper (Sec. 5)."
+    absent = [name for name in (_ATF, _YTOPT) if name not in {tool.name for tool in tools}]
+    why = "--quick takes none that are slow" if given.quick else "not installed"
+    without = f" Without {' and '.join(absent)}: {why}." if absent else ""
+    return f"Runs, with seeds from 0 on: {told}; 30 in the paper (Sec. 5).{without}"
 
 
 def reached(comparison: Comparison, tool: str, evaluations: int) -> NDArray[np.float64]:

@@ -171,9 +171,14 @@ def _check_penalty(
     constraints: Sequence[str],
     **_: Any,
 ) -> None:
-    """Say so where a penalty, or a number of one, changes nothing."""
+    """Say so where a penalty, or a number of one, changes nothing.
+
+    Raises:
+        MptuneError: there is no such penalty, or a number of it cannot be.
+    """
     from mptune.objective import Objective
 
+    Objective(penalty=penalty, alpha=alpha, beta=beta)
     has_limits = bool(max_error or constraints)
     if (objectives or not has_limits) and (penalty, alpha, beta) != (Objective().penalty, 1, 1):
         why = "of several objectives thresholds count alone" if objectives else "without a limit nothing is inaccurate"
