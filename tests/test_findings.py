@@ -20,7 +20,7 @@ from mptune.space.configuration import Configuration
 from mptune.space.parameters import PrecisionParameter
 from mptune.store import RunInfo
 from mptune.tuner import TuneSettings, tune
-from mptune.tuner.findings import findings
+from mptune.tuner.findings import fall_short, findings
 
 OWN = load_kernel(Path(__file__).with_name("own_kernel.py"))
 U = 2.0**-53
@@ -50,6 +50,24 @@ def test_that_no_baseline_is_right_is_said() -> None:
     assert any("no speedup is known: none of the 2 configurations of the widest types" in line for line in found)
     for trials in (wrong, [*wrong, typed("fp32", 1e-6), typed("fp64", 1e-16, unroll=4)]):
         assert not any("no speedup" in line for line in findings(Run(info, trials), OWN))
+
+
+def test_that_the_widest_types_fall_short_is_said_instead() -> None:
+    """Where more exact ones alone meet the threshold, a larger budget finds no baseline either."""
+    info = RunInfo(sizes={"n": 5003}, baseline_values=OWN.baseline_values(), objective=Objective(threshold=1e-12))
+    wide = [typed("fp64", error, status=Status.INACCURATE, unroll=n) for error, n in ((3e-11, 1), (2e-11, 2))]
+    exact = Trial(
+        Configuration({**OWN.configuration({"x_type": "fp64"}), "y_type": "fp64_neumaier"}),
+        Status.OK, "", Measurement({"time_ms": 3.0, "error": 0.0, "error.y": 0.0}),
+    )  # fmt: skip
+    narrow = typed("fp32", 1e-13)
+    assert fall_short(Run(info, [*wide, exact])) == wide
+    for trials in (wide, [wide[0], exact], [*wide, exact, narrow], [*wide, exact, typed("fp64", 1e-14, unroll=4)]):
+        assert fall_short(Run(info, trials)) == []
+    (line,) = [line for line in findings(Run(info, [*wide, exact]), OWN) if "no speedup" in line]
+    assert "none of the 2 configurations" in line
+    assert "2e-11 at least), which only more exact types do" in line
+    assert line.endswith("the best takes 3 times as long as the fastest of them")
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ def measured(winner: Winner[Any]) -> dict[str, Any]:
         "baseline": None if run.baseline is None else str(run.baseline.configuration),
         "baseline_types": _baseline_types(run),
         "baseline_ms": None if run.baseline is None else _number(run.baseline.time_ms),
-        "baseline_error": "unknown" if run.baseline is None else _number(run.baseline.error),
+        "baseline_error": None if run.baseline is None else _number(run.baseline.error),
         "warnings": [warning for warning in run.warnings_about(trial) if warning not in run.doubts_about(trial)],
         "remarks": remarks(run.info, winner.kernel),
         "changed": " and the ".join(edited(run.info, winner.kernel)),

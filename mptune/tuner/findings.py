@@ -18,13 +18,15 @@ from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import PrecisionParameter, beyond_baseline
 from mptune.unseen import count_of
 
-__all__ = ["findings"]
+__all__ = ["fall_short", "findings"]
 
 #: A type that is not so much narrower than the baseline's tells nothing of the baseline's error.
 _NARROWER: Final = 2.0**8
 #: Errors below so many units of roundoff are rounding, or below one for each element of the largest buffer if there are
 #: more: no sum has more terms, and every term one rounding at most.
 _ROUNDINGS: Final = 16
+#: So many configurations of the widest types have to miss a threshold before it is the types that are said to miss it.
+_TUNINGS: Final = 2
 _FIRST: Final = "error_first_draw"
 _FAILURES: Final = tuple(status for status in Status if not (status.is_valid or status is Status.CONSTRAINT))
 
@@ -55,10 +57,33 @@ def findings(
 # -- the baseline ------------------------------------------------------------------------------------------
 
 
+def fall_short(run: Run) -> list[Trial]:
+    """Return the trials of the widest types if all miss the threshold and only more exact types meet it.
+
+    Where a narrower type meets it, those that do not are mistaken, and others may be right. Two tunings at least say so.
+    """
+    fixed, right = run.info.baseline_values or {}, list(filter(run.info.objective.is_feasible, run.checked))
+    wide = [trial for trial in run.trials if fixed and trial.is_valid and trial.configuration.is_among(fixed)]
+    if run.baseline is not None or len(wide) < _TUNINGS or not right:
+        return []
+    return wide if all(beyond_baseline(trial.configuration, fixed) for trial in right) else []
+
+
 def _without_baseline(run: Run) -> Iterator[str]:
     """Say that there is nothing a speedup could be against, though configurations of the widest types were tried."""
-    tried = run.baseline_evaluations
-    if run.baseline is None and tried and any(map(run.info.objective.is_feasible, run.checked)):
+    objective, tried = run.info.objective, run.baseline_evaluations
+    if wide := fall_short(run):
+        closest = min(wide, key=objective.error_excess)
+        broken = objective.binding(closest)
+        fastest_ms = min((trial.time_ms for trial in wide if trial.time_ms > 0), default=math.nan)
+        ratio = run.best.time_ms / fastest_ms if run.best is not None else math.nan
+        beside = f"; the best takes {ratio:.3g} times as long as the fastest of them" if math.isfinite(ratio) else ""
+        yield (
+            f"no speedup is known: none of the {len(wide)} configurations of the widest types that were tried meets the "
+            f"threshold ({run.info.measured_by(broken)} {closest.metric(broken):.3g} at least), which only more exact "
+            f"types do, so there is no baseline{beside}"
+        )
+    elif run.baseline is None and tried and any(map(objective.is_feasible, run.checked)):
         yield (
             f"no speedup is known: none of the {tried} configurations of the widest types that were tried is right, so "
             "there is no baseline; go on with --resume and a larger --budget"

@@ -31,7 +31,7 @@ from mptune.space.search_space import SearchSpace
 from mptune.store import RunStore
 from mptune.strategies.base import Strategy
 from mptune.tuner.cold import compare_cold
-from mptune.tuner.findings import findings
+from mptune.tuner.findings import fall_short, findings
 from mptune.tuner.joint import NOTHING_LEFT, JointSearch
 from mptune.tuner.ledger import Ledger
 from mptune.tuner.plan import TuningPlan
@@ -300,7 +300,8 @@ class Phases:
 
         def is_missing() -> bool:
             run = self._ledger.result()
-            return run.baseline is None and any(map(run.info.objective.is_feasible, run.checked))
+            is_sought = run.baseline is None and any(map(run.info.objective.is_feasible, run.checked))
+            return is_sought and not fall_short(run)
 
         if is_missing():
             self._search_baseline(budget, is_missing)
@@ -366,6 +367,8 @@ class Phases:
         The fastest are given the baseline's types, and the baseline the types of the best; between these, a model of
         time to which types are one more feature proposes baselines. So neither is better tuned than the other.
         """
+        if fall_short(self._ledger.result()):
+            return
         third = -(-(budget - self._ledger.evaluations) // 3)
         self._cross(budget - third)
         strategy = self._plan.baseline_strategy(self._space, self._ledger.objective)
@@ -405,6 +408,8 @@ class Phases:
     def _own_baselines(self) -> list[Configuration]:
         """Return what nobody has tried of the tuning of the winner, or of what may be it, in the baseline's types."""
         run, fixed = self._ledger.result(), self._kernel.baseline_values()
+        if fall_short(run):
+            return []
         winners = (run.best,) if run.best is not None else run.undecided
         own = (
             Configuration({**trial.configuration, **self._widest})
@@ -430,7 +435,8 @@ class Phases:
         is_spent = self._ledger.evaluations >= self._settings.budget or not self._ledger.is_in_time
         if isinstance(self._kernel, Application) or is_spent:
             return
-        for phase, make in (("baseline", self._plan.baseline_strategy), ("search", self._plan.strategy)):
+        baseline, search = ("baseline", self._plan.baseline_strategy), ("search", self._plan.strategy)
+        for phase, make in (search,) if fall_short(self._ledger.result()) else (baseline, search):
             strategy = make(self._space, self._ledger.objective)
             strategy.tell(list(self._ledger.trials.values()))
             self._evaluate(phase, self._settings.budget, self._asking(strategy), strategy.tell)
