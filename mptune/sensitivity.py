@@ -180,6 +180,7 @@ class Tradeoff:
         best: the best that was measured under it, None if nothing was.
         changed: values of precisions and policies that differ from the winner's, by name.
         inputs: on how many inputs the best's error was measured: of what breaks the run's limit, mostly a single one.
+        alone: the best by its own error alone, where that is better and others of its types break the limit; else None.
     """
 
     digits: int
@@ -187,6 +188,7 @@ class Tradeoff:
     best: Outcome | None
     changed: Mapping[str, Value] = field(default_factory=dict)
     inputs: int = 0
+    alone: Outcome | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +289,7 @@ class Explanation:
                 "widest": _outcome_document(self.widest),
                 "tradeoffs": [
                     {"digits": t.digits, "limit": t.limit, "changed": t.changed, "inputs": t.inputs}
-                    | {"best": _outcome_document(t.best)}
+                    | {"best": _outcome_document(t.best), "alone": _outcome_document(t.alone)}
                     for t in self.tradeoffs
                 ],
                 "sentences": self.sentences,
@@ -593,7 +595,11 @@ class _Reader:
             other = winner.configuration if best is None else best.trial.configuration
             changed = {name: other[name] for name in self._types if other[name] != winner.configuration[name]}
             inputs = 0 if best is None else count_of(self._at_worst(best.trial), "error_draws", 1)
-            yield Tradeoff(digits, limit, best, changed, inputs)
+            alone = _best(o for o in self._known if self._keeps_to(o.trial, digits) and self._ran_as_often(o.trial))
+            least = 1.0 if best is None else best.gain
+            if alone is not None and not (alone.is_better and alone.gain > least * (1 + TIE)):
+                alone = None
+            yield Tradeoff(digits, limit, best, changed, inputs, alone)
 
     def _at_worst(self, trial: Trial) -> Trial:
         """Return a trial with the largest errors that are known of its signature: others ran on more inputs."""
@@ -604,9 +610,16 @@ class _Reader:
         metrics = trial.measurement.metrics
         return trial.with_measurement(metrics={**metrics, **worst_errors_of(metrics, self._worst_errors[signature])})
 
+    def _ran_as_often(self, trial: Trial) -> bool:
+        """Whether a trial ran on as many inputs as any of its signature."""
+        return count_of(trial, "error_draws", 1) >= count_of(self._at_worst(trial), "error_draws", 1)
+
     def _is_within(self, trial: Trial, digits: int) -> bool:
         """Whether a trial, as far as its signature is known, keeps to a limit that is so many digits tighter."""
-        trial = self._at_worst(trial)
+        return self._keeps_to(self._at_worst(trial), digits)
+
+    def _keeps_to(self, trial: Trial, digits: int) -> bool:
+        """Whether a trial's own errors keep to a limit that is so many digits tighter."""
         if self.objective.threshold is None:
             excess = _log10(trial.error) - _log10(self.winner.error)
         else:
@@ -758,6 +771,12 @@ def _sentence_by_part(e: Explanation) -> Iterator[str]:
 def _tradeoff_sentence(e: Explanation, tradeoff: Tradeoff, winner: Configuration) -> str:
     what = f"{'One more digit' if tradeoff.digits > 0 else 'One digit less'} ({tradeoff.limit})"
     best, types = tradeoff.best, ", ".join(f"{name} {value}" for name, value in tradeoff.changed.items())
+    if tradeoff.alone is not None:
+        alone = tradeoff.alone.trial
+        return (
+            f"{what} {_price(e, tradeoff.alone)} by {alone.configuration}, as far as its own error tells "
+            f"({alone.error:.3g}): others of its types break that limit (tune with it to be sure)."
+        )
     if best is None:
         return f"{what}: nothing that was measured meets it."
     if best.trial.configuration == winner:

@@ -194,6 +194,21 @@ def test_one_digit_more_and_less() -> None:
     assert sentences[2] == f"One digit less (error <= 0.001) gains 67% speed, with x_type fp16 {on_one}."
 
 
+def test_what_keeps_a_looser_limit_by_its_own_error_is_told_as_that() -> None:
+    """Another block size of the same types breaks it on the same input: their order of operations matters."""
+    others = [each for each in everything() if each.configuration != trial("fp16", "fp32", 64).configuration]
+    breaking = trial("fp16", "fp32", 64, error=2e-3)
+    found = explanation_of(run_of([*others, breaking]))
+    less = found.tradeoffs[1]
+    assert less.alone is not None
+    assert less.alone.trial.configuration == trial("fp16", "fp32", 32).configuration
+    assert "gains 67% speed by block=32, x_type=fp16, sum_type=fp32, as far as its own error tells" in found.sentences[2]
+    assert found.to_json()["tradeoffs"][1]["alone"]["configuration"] == dict(less.alone.trial.configuration)
+    # On more inputs than it ran on itself, that tells nothing of it.
+    breaking = breaking.with_measurement(metrics={**breaking.measurement.metrics, "error_draws": 3})
+    assert explanation_of(run_of([*others, breaking])).tradeoffs[1].alone is None
+
+
 def test_one_digit_more_is_not_offered_on_the_luck_of_few_draws() -> None:
     """The same types with another block size broke that limit on another draw of the inputs."""
     run = run_of([trial("fp32", "fp32")])
