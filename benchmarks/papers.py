@@ -37,7 +37,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.reproductions.item import SLOW, Given, Item, Skipped  # noqa: E402
-from benchmarks.reproductions.page import keep, markdown_of, write_page  # noqa: E402
+from benchmarks.reproductions.page import ABSENT, keep, markdown_of, write_page  # noqa: E402
 from benchmarks.reproductions.spread import FEWEST  # noqa: E402
 from mptune.errors import MptuneError, UnknownNameError  # noqa: E402
 
@@ -71,6 +71,8 @@ def _do(options: argparse.Namespace, command: str) -> int:
     if "list" in options.items:
         for name, item in known.items():
             print(f"{name:6} {item.where}: {item.what}")
+        for where, why in ABSENT.items():
+            print(f"{'-':6} {where}, without an item: {why}")
         return 0
     output = options.output or (ROOT / "build" / "papers-quick" if options.quick else ROOT / "benchmarks" / "results")
     if output.exists() and not output.is_dir():

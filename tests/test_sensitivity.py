@@ -202,7 +202,9 @@ def test_what_keeps_a_looser_limit_by_its_own_error_is_told_as_that() -> None:
     less = found.tradeoffs[1]
     assert less.alone is not None
     assert less.alone.trial.configuration == trial("fp16", "fp32", 32).configuration
-    assert "gains 67% speed by block=32, x_type=fp16, sum_type=fp32, as far as its own error tells" in found.sentences[2]
+    assert (
+        "gains 67% speed by block=32, x_type=fp16, sum_type=fp32, as far as its own error tells" in found.sentences[2]
+    )
     assert found.to_json()["tradeoffs"][1]["alone"]["configuration"] == dict(less.alone.trial.configuration)
     # On more inputs than it ran on itself, that tells nothing of it.
     breaking = breaking.with_measurement(metrics={**breaking.measurement.metrics, "error_draws": 3})

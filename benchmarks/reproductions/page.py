@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from benchmarks.reproductions.item import Cell, Item, Outcome, Table
@@ -18,7 +20,7 @@ from mptune.backends.processor import processor, usable_cores
 from mptune.errors import MptuneError
 from mptune.folders import write_whole
 
-__all__ = ["keep", "markdown_of", "write_page"]
+__all__ = ["ABSENT", "keep", "markdown_of", "write_page"]
 
 _FOLDER: Final = "papers"
 _INTRODUCTION: Final = f"""\
@@ -30,6 +32,18 @@ the item's command.
 
 {MEANING}
 """
+#: What of the papers' experiments has no item, and why not.
+ABSENT: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "Willemsen 2021, Figs. 5 to 7": "other Bayesian frameworks, and two kernels on an A100: no recording of "
+        "these kernels is published beside the others; benchmarks/search_quality.py has other frameworks on those",
+        "Lin 2025, Figs. 9 to 11": "gemm on a Jingjia Micro 9230, an RX550 and an A100: they need these devices; "
+        "benchmarks/gpu.py --sections gemm measures it beside the vendor's on the one that is there",
+        "Lin 2025, Fig. 13": "four single searches of each tuner: l-f14 has what many of each reach",
+        "Hellsten 2023, Table 5": "how many runs reach an expert's configuration: recorded spaces have none",
+        "Hellsten 2023, Figs. 6, 7 and 11": "curves of the best so far: b-t6 has three points of each",
+    }
+)
 _QUICK: Final = (
     "**Of `--quick`: so few runs, evaluations and launches, at such small sizes, that figures here show that the item "
     "works, and nothing else.**"
@@ -71,13 +85,33 @@ def write_page(names: Iterable[str], folder: Path) -> Path:
         MptuneError: what is kept of one is damaged.
     """
     files = {name: folder / _FOLDER / f"{name}.json" for name in names}
-    parts = [markdown_of(_read(file)) for file in files.values() if file.exists()]
+    documents = [_read(file) for file in files.values() if file.exists()]
+    parts = [_contents(documents), *map(markdown_of, documents), _absent()]
     if absent := [name for name, file in files.items() if not file.exists()]:
         parts.insert(0, f"Without results so far: {', '.join(absent)}.\n")
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "papers.md"
     path.write_text("\n".join([_INTRODUCTION, *parts]))
     return path
+
+
+def _contents(documents: Iterable[Mapping[str, Any]]) -> str:
+    """Return a table of the items, each with what came out and on what."""
+    lines = ["| item | of | what came out | on |", "| --- | --- | --- | --- |"]
+    for document in documents:
+        anchor = re.sub(r"[^\w -]", "", _heading(document).lower()).replace(" ", "-")
+        said, cpu = document["summary"].replace("|", "\\|"), document["about"]["cpu"]
+        lines.append(f"| [{document['item']}](#{anchor}) | {document['where']} | {said} | {cpu} |")
+    return "\n".join(lines) + "\n"
+
+
+def _absent() -> str:
+    lines = "\n".join(f"- {where}: {why}." for where, why in ABSENT.items())
+    return f"## Without an item\n\n{lines}\n"
+
+
+def _heading(document: Mapping[str, Any]) -> str:
+    return f"{document['item']}: {document['what']} ({document['where']})"
 
 
 def _read(file: Path) -> Any:
@@ -91,7 +125,7 @@ def markdown_of(document: Mapping[str, Any]) -> str:
     """Return an item's part of the page."""
     about = document["about"]
     parts = [
-        f"## {document['item']}: {document['what']} ({document['where']})",
+        f"## {_heading(document)}",
         *([_QUICK] if "--quick" in about["command"].split() else []),
         document["summary"],
         *(_table(Table(**table)) for table in document["tables"]),

@@ -77,10 +77,11 @@ def _print_simulation(document: Mapping[str, Any]) -> None:
     rows = []
     for run in document["runs"]:
         best = next((value for value in reversed(run["best"]) if value is not None), math.nan)
-        # A run without anything feasible counts with the worst feasible value.
-        counted = document["worst"] if math.isnan(best) and optimum is not None else best
-        distance = abs(counted - optimum) / abs(optimum) if optimum else math.nan
-        row = (run["seed"], len(run["best"]), number(best, 6), _percent(distance) + _MARK * (counted is not best))
+        has_found = not math.isnan(best) or optimum is None
+        # A run without anything feasible counts with the worst feasible value, and as no nearer than that.
+        distance = abs((best if has_found else document["worst"]) - optimum) / abs(optimum) if optimum else math.nan
+        distance = distance if has_found else max(1.0, distance)
+        row = (run["seed"], len(run["best"]), number(best, 6), _percent(distance) + _MARK * (not has_found))
         rows.append((*row, *(f"{number(100 * share[-1], 4)} %" for share in [run.get("hypervolume")] if share)))
     share = ("of the hypervolume",) if several else ()
     columns = ("seed", "evaluations", f"best ({unit})" if unit else "best", "from the optimum", *share)

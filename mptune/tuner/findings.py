@@ -60,7 +60,7 @@ def findings(
 def fall_short(run: Run) -> list[Trial]:
     """Return the trials of the widest types if all miss the threshold and only more exact types meet it.
 
-    Where a narrower type meets it, those that do not are mistaken, and others may be right. Two tunings at least say so.
+    Where a narrower type meets it, those that do not are mistaken, and others may be right. It takes two tunings.
     """
     fixed, right = run.info.baseline_values or {}, list(filter(run.info.objective.is_feasible, run.checked))
     wide = [trial for trial in run.trials if fixed and trial.is_valid and trial.configuration.is_among(fixed)]
@@ -78,10 +78,10 @@ def _without_baseline(run: Run) -> Iterator[str]:
         fastest_ms = min((trial.time_ms for trial in wide if trial.time_ms > 0), default=math.nan)
         ratio = run.best.time_ms / fastest_ms if run.best is not None else math.nan
         beside = f"; the best takes {ratio:.3g} times as long as the fastest of them" if math.isfinite(ratio) else ""
+        error = f"{run.info.measured_by(broken)} {closest.metric(broken):.3g} at least"
         yield (
-            f"no speedup is known: none of the {len(wide)} configurations of the widest types that were tried meets the "
-            f"threshold ({run.info.measured_by(broken)} {closest.metric(broken):.3g} at least), which only more exact "
-            f"types do, so there is no baseline{beside}"
+            f"no speedup is known: none of the {len(wide)} configurations of the widest types that were tried meets "
+            f"the threshold ({error}), which only more exact types do, so there is no baseline{beside}"
         )
     elif run.baseline is None and tried and any(map(objective.is_feasible, run.checked)):
         yield (

@@ -18,7 +18,7 @@ from benchmarks.reproductions.heldens.spaces import KERNELS, cells, sampled
 from benchmarks.reproductions.heldens.strategies import DEFAULT, RANDOM, STRATEGIES
 from benchmarks.reproductions.item import Cell as Shown
 from benchmarks.reproductions.item import Given, Outcome, Skipped, Table
-from benchmarks.reproductions.spread import spread
+from benchmarks.reproductions.spread import FEWEST, spread
 from benchmarks.search.cells import Job, Results
 from benchmarks.search.peers import PEERS
 from benchmarks.search.plots import pyplot_module, save
@@ -41,6 +41,7 @@ _LEAST_BUDGET: Final = 25
 _PAR: Final = 0.005
 #: So is one of fewer standard errors.
 _DEVIATIONS: Final = 2
+_TOO_FEW: Final = "too few runs to say"
 
 
 # -- runs ------------------------------------------------------------------------------------------
@@ -220,7 +221,8 @@ def h_f4(given: Given) -> Outcome:
     runs = Runs.of(given, _PENALTIES)
     verdict = {title: _against(runs, title, "GA", "GA, linear") for title in dict.fromkeys(map(title_of, runs.cells))}
     compared = dict.fromkeys(map(title_of, runs.compared))
-    counts = {word: sum(verdict[title] == word for title in compared) for word in ("better", "on par", "worse")}
+    words = ("better", "on par", "worse", _TOO_FEW)
+    counts = {word: count for word in words if (count := sum(verdict[title] == word for title in compared))}
     hard = sum(
         all(_against(runs, title, "GA, hard", other) == "better" for other in ("GA, linear", "GA"))
         for title in compared
@@ -229,6 +231,11 @@ def h_f4(given: Given) -> Outcome:
     penalties = [each for each in _PENALTIES if each.penalty != "hard"]
     rivals = {(cell.name, each.name): _rivals(cell, each) for cell in runs.compared for each in penalties}
     misled = {each.name: sum(rivals[cell.name, each.name] > 0 for cell in runs.compared) for each in penalties}
+    led_away: tuple[tuple[Shown, ...], ...] = tuple(
+        (title_of(cell), cell.level, *(rivals[cell.name, each.name] for each in penalties))
+        for cell in runs.compared
+        if any(rivals[cell.name, each.name] for each in penalties)
+    )
     return Outcome(
         "The paper: hard is never better than the others, decay is better than linear on 6 of 9 kernels and on par on "
         f"3. Here hard is better than both on {hard} of {len(compared)} kernels; compared with linear, decay is "
@@ -243,26 +250,33 @@ def h_f4(given: Given) -> Outcome:
                 ),
             ),
             _speedups(runs, _PENALTY_NAMES),
-            Table(
-                "Inaccurate configurations that score more than the best accurate one, where there are any",
-                ("kernel", "accuracy", *(_PENALTY_NAMES[each.name] for each in penalties)),
-                tuple(
-                    (title_of(cell), cell.level, *(rivals[cell.name, each.name] for each in penalties))
-                    for cell in runs.compared
-                    if any(rivals[cell.name, each.name] for each in penalties)
-                ),
+            *(
+                [
+                    Table(
+                        "Inaccurate configurations that score more than the best accurate one, where there are any",
+                        ("kernel", "accuracy", *(_PENALTY_NAMES[each.name] for each in penalties)),
+                        led_away,
+                    )
+                ]
+                if led_away
+                else []
             ),
         ),
         (
             runs.said(),
-            "A penalty leads a search to the best accurate configuration only if no inaccurate one scores more. One "
-            "does under {} of {} thresholds: so the search is led away, and most where little accuracy is lost for "
-            "much speed.".format(
-                ", ".join(f"{_PENALTY_NAMES[name]} for {count}" for name, count in misled.items()), len(runs.compared)
+            "A penalty leads a search to the best accurate configuration only if no inaccurate one scores more. "
+            + (
+                "One does under {} of {} thresholds: there the search is led away, and most where little accuracy is "
+                "lost for much speed.".format(
+                    ", ".join(f"{_PENALTY_NAMES[name]} for {count}" for name, count in misled.items()),
+                    len(runs.compared),
+                )
+                if led_away
+                else "None does here."
             ),
             "The genetic algorithm with its defaults, alpha and beta 1 but where 2.3 is said, which the paper proposes "
-            "for LavaMD at high accuracy. The paper shows one threshold for each kernel and does not say which; here "
-            "are all three.",
+            "for LavaMD at high accuracy. The paper shows one threshold for each kernel and does not say which; "
+            f"here: {', '.join(levels_of(runs))}.",
             f"Better and worse: by more than {_PAR:.1%} of the optimum and than {_DEVIATIONS} standard errors of the "
             "difference over these runs.",
             sampled(runs.cells),
@@ -291,8 +305,9 @@ def _against(runs: Runs, title: str, name: str, other: str) -> str:
     cells = [cell for cell in runs.cells if title_of(cell) == title]
     shares = [[runs.shares(cell, each) for each in (name, other)] for cell in cells]
     gain = float(np.mean([ours.mean() - theirs.mean() for ours, theirs in shares]))
-    # Of one run nobody knows.
-    variance = sum(v.var(ddof=1) / len(v) if len(v) > 1 else np.inf for pair in shares for v in pair)
+    if any(len(values) < FEWEST for pair in shares for values in pair):
+        return _TOO_FEW
+    variance = sum(values.var(ddof=1) / len(values) for pair in shares for values in pair)
     least = max(_PAR, _DEVIATIONS * float(np.sqrt(variance)) / len(cells))
     return "better" if gain > least else "worse" if gain < -least else "on par"
 
