@@ -16,6 +16,9 @@ if str(ROOT) not in sys.path:
 from benchmarks import papers  # noqa: E402
 from benchmarks.reproductions.heldens import coclustering  # noqa: E402
 from benchmarks.reproductions.item import Given, Item, Outcome, Skipped, Table, require  # noqa: E402
+from benchmarks.reproductions.page import ABSENT  # noqa: E402
+from benchmarks.search.cells import Cache  # noqa: E402
+from mptune.backends.processor import processor  # noqa: E402
 from mptune.errors import MptuneError  # noqa: E402
 
 
@@ -51,7 +54,8 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> dict[str, Item]:
 
 def test_items_are_listed_and_a_wrong_name_gets_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert papers.main(["list"]) == 0
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(papers.items())
+    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert listed == [*papers.items(), *("-" for _ in ABSENT)]
     assert papers.main(["h-f113"]) == 2
     assert "did you mean 'h-f13'" in capsys.readouterr().err
     assert papers.main(["h-f13", "--runs", "0"]) == 2
@@ -68,7 +72,9 @@ def test_an_item_done_again_replaces_its_own_part(tmp_path: Path, monkeypatch: p
     assert papers.main(["h-f1", "--runs", "7", "--output", str(tmp_path)]) == 0
     page = (tmp_path / "papers.md").read_text()
     headings = [line for line in page.splitlines() if line.startswith("## ")]
-    assert [heading[3:7] for heading in headings] == ["h-f1", "h-f2"]
+    assert [heading.partition(":")[0] for heading in headings] == ["## h-f1", "## h-f2", "## Without an item"]
+    first = "[h-f1](#h-f1-speed-of-two-kernels-somebody-2026-fig-1)"
+    assert f"| {first} | Somebody 2026, Fig. 1 | It is 3.5. | {processor().name} |" in page
     assert "| axpy | 2 | 3.5 |\n| gemm | - | - |" in page
     assert "| axpy | 2 | 7.5 |" in page
     assert "1.25" not in page
@@ -123,6 +129,13 @@ def test_the_page_is_put_together_from_what_is_kept(
     assert capsys.readouterr().out == ""
     assert (tmp_path / "papers.md").read_text() == before
     assert set(made_up) == set(papers.items())
+
+
+def test_replays_need_a_folder_to_be_kept_in(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for folder, why in (("file", "expected a folder"), ("file/below", "Not a directory")):
+        with pytest.raises(MptuneError, match=f"--work .*{folder}: {why}"):
+            Cache(tmp_path / folder)
 
 
 def test_a_row_has_a_cell_for_each_column() -> None:

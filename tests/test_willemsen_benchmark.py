@@ -170,8 +170,8 @@ def test_values_that_are_equally_good_are_all_best_and_idle_ones_are_said(
     assert rows["scale", "3"] == ("0 of 2", "here")
     assert rows["discount", "0.5"] == ("2 of 2", "here")
     assert rows["discount", "0.65"] == ("2 of 2", "paper, here")
-    assert "Of 1 hyperparameters that change a run 1 have the least" in outcome.summary
-    assert "No run depends on: discount." in outcome.summary
+    assert "Of 1 hyperparameters that matter 1 have the least" in outcome.summary
+    assert "All values are as good of: discount." in outcome.summary
 
 
 def test_runs_that_are_as_near_are_counted_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

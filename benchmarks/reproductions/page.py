@@ -86,7 +86,7 @@ def write_page(names: Iterable[str], folder: Path) -> Path:
     """
     files = {name: folder / _FOLDER / f"{name}.json" for name in names}
     documents = [_read(file) for file in files.values() if file.exists()]
-    parts = [_contents(documents), *map(markdown_of, documents), _absent()]
+    parts = [*([_contents(documents)] if documents else []), *map(markdown_of, documents), _absent()]
     if absent := [name for name, file in files.items() if not file.exists()]:
         parts.insert(0, f"Without results so far: {', '.join(absent)}.\n")
     folder.mkdir(parents=True, exist_ok=True)

@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from mptune.errors import MptuneError
+
 __all__ = ["PACKAGE", "Cache", "Job", "Results", "digest_of"]
 
 PACKAGE: Final = Path(__file__).resolve().parents[2] / "mptune"
@@ -79,10 +81,18 @@ class Cache:
 
     Args:
         folder: where ``cells.jsonl`` is or will be.
+
+    Raises:
+        MptuneError: there can be no such folder.
     """
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except FileExistsError:
+            raise MptuneError(f"--work {folder}: expected a folder") from None
+        except OSError as error:
+            raise MptuneError(f"--work {folder}: {error.strerror}") from error
         self._path = folder / "cells.jsonl"
         self._lock = threading.Lock()
         self._results: dict[tuple[str, ...], dict[str, Any]] = {}

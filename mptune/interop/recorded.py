@@ -229,7 +229,14 @@ def parameter_of(name: str, values: Iterable[Value]) -> Parameter:
 
 
 def parameter_from(described: ParameterInfo) -> Parameter:
-    """Return the parameter a file describes."""
+    """Return the parameter a file describes.
+
+    Raises:
+        UnknownNameError: it is of precisions, and a value is none.
+    """
+    if described.kind == PrecisionParameter.kind:
+        for value in described.values:
+            precision(str(value))
     # Numbers that are categories have no order; every other kind shows in the values.
     if described.kind == CategoricalParameter.kind:
         kernel, _, own = described.name.rpartition(".")

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from mptune.errors import SpaceFileError
+from mptune.errors import SpaceFileError, UnknownNameError
 from mptune.interop.files import Format, space_name, write_text
 from mptune.interop.recorded import Record, RecordedSpace, assemble, finite, from_run, parameter_from
 from mptune.results import Measurement, Status
@@ -64,6 +64,8 @@ def _read(path: Path, document: Any) -> RecordedSpace:
         words, texts = (_looked_up(path, name, d["values"], d["codes"]) for name, d in distinct.items())
         statuses, messages = [Status(word) for word in words], list(map(str, texts))
         metrics = {str(name): list(column) for name, column in document["metrics"].items()}
+    except UnknownNameError as error:
+        raise SpaceFileError(f"{path}: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise SpaceFileError(f"{path}: the recorded space is incomplete ({error!r})") from error
     n = len(columns[0]) if columns else 0

@@ -113,8 +113,8 @@ def test_a_run_of_a_kernel(tmp_path: Path) -> None:
     results, best = simulate(path)
     assert len(results) == len(tuned.trials) > 6
     assert times(results) == expected(tuned.trials)
-    assert tuned.best is not None
-    assert times(results)[best] == tuned.best.time_ms
+    # Not the run's best: finals side by side may order anew what took about as long.
+    assert times(results)[best] == min(t.time_ms for t in tuned.trials if tuned.info.objective.is_feasible(t))
     assert tuned.statuses["inaccurate"] > 0
 
 

@@ -70,6 +70,10 @@ def document(**changes: Any) -> str:
     [
         ({"version": 2}, "version 2 of the format; expected 1"),
         ({"parameters": None}, "incomplete"),
+        (
+            {"parameters": [{"name": "block", "kind": "precision", "values": ["fp65"]}]},
+            "unknown precision 'fp65'; did you mean 'fp64'",
+        ),
         ({"codes": {}}, "incomplete"),
         ({"codes": column([9])}, r"column 'block' has the entry 9; expected 0 to 2"),
         ({"codes": column([-1])}, r"has the entry -1"),

@@ -41,7 +41,7 @@ _LEAST_BUDGET: Final = 25
 _PAR: Final = 0.005
 #: So is one of fewer standard errors.
 _DEVIATIONS: Final = 2
-_TOO_FEW: Final = "too few runs to say"
+_TOO_FEW: Final = "open (too few runs)"
 
 
 # -- runs ------------------------------------------------------------------------------------------
