@@ -299,7 +299,6 @@ def render(kernel: str, parameter: Sequence[str], backend: str, size: Sequence[s
     from mptune.registry import load_tunable
 
     definition = load_tunable(kernel)
-    from mptune.space.parameters import full_names
 
     read_by = None
     if backend != "auto":
@@ -307,7 +306,7 @@ def render(kernel: str, parameter: Sequence[str], backend: str, size: Sequence[s
 
         read_by = get_backend(backend)
     sizes = definition.resolve_sizes(*options.parse_sizes(definition, size))
-    given = full_names(options.parse_assignments(parameter, "-p"), definition.parameter_names, definition.called)
+    given = definition.full_names(options.parse_assignments(parameter, "-p"))
     configuration = definition.configuration(given)
     try:
         space = definition.search_space(sizes).restrict({name: [value] for name, value in given.items()})
@@ -398,7 +397,6 @@ def check(
     """
     from mptune.kernel import Application, Kernel
     from mptune.registry import bundled_kernels, load_tunable
-    from mptune.space.parameters import full_names
 
     selection = _selection(sample, all_signatures)
     if kernel == "all" and restrict:
@@ -417,7 +415,7 @@ def check(
             how: Any = {
                 "architecture": arch,
                 "sample": selection,
-                "restrict": full_names(restrict, definition.parameter_names, definition.called),
+                "restrict": definition.full_names(restrict),
                 "on_compiled": lambda _, count=count: count(),
             }
             if isinstance(definition, Application):

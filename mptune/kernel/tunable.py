@@ -24,6 +24,7 @@ from mptune.regions import Over, Reduce, RegionalMetric, over_regions
 from mptune.space.configuration import Configuration, NamedValues, Value
 from mptune.space.constraints import Constraint as Compiled
 from mptune.space.parameters import (
+    Given,
     Parameter,
     PolicyParameter,
     PrecisionParameter,
@@ -181,7 +182,8 @@ class Tunable(ABC):
         values = dict(self.sizes[preset])
         for name, value in (overrides or {}).items():
             if name not in values:
-                raise UnknownNameError(f"size of {self.called}:", name, values)
+                hint = f"{name} is a parameter (-p)" if name in self._by_name else ""
+                raise UnknownNameError(f"size of {self.called}:", name, values, hint)
             values[name] = self.whole_size(name, value)
         for name, value in values.items():
             if name in self.forms:
@@ -290,10 +292,25 @@ class Tunable(ABC):
             UnknownNameError: no such parameter, or not one of its values.
             MptuneError: a name without its kernel's is in several kernels, or a parameter is given twice.
         """
-        values = full_names(values, self._by_name, self.called)
+        values = self.full_names(values)
         return Configuration(
             {name: p.parse(values[name]) if name in values else p.values[0] for name, p in self._by_name.items()}
         )
+
+    def full_names(self, given: Mapping[str, Given]) -> dict[str, Given]:
+        """Return what was given by names of parameters by their full names, as for an application's kernels.
+
+        Raises:
+            UnknownNameError: no such parameter; says so where it is a size.
+            MptuneError: a name without its kernel's is in several kernels, or a parameter is given twice.
+        """
+        try:
+            return full_names(given, self._by_name, self.called)
+        except UnknownNameError as error:
+            if error.name not in self.sizes.get("default", ()):
+                raise
+            hint = f"{error.name} is a size (--size)"
+            raise UnknownNameError(error.kind, error.name, error.known, hint, error.aliases) from None
 
     def own(self, configuration: Mapping[str, Any]) -> Configuration:
         """Return a configuration made of the kernel's own values, which are the only ones that are ever rendered.

@@ -28,7 +28,6 @@ from mptune.observers import OBSERVERS
 from mptune.regions import over_regions
 from mptune.registry import adopted_record, bundled_kernels, definition_hash, load_kernel, load_tunable
 from mptune.rendering import render_body, template_hash
-from mptune.space.parameters import full_names
 from mptune.space.search_space import SearchSpace
 from mptune.starting import Searched, knowledge_base, read_source
 from mptune.store import ParameterInfo, RunInfo
@@ -103,7 +102,7 @@ class TuningPlan:
         settings = dataclasses.replace(
             settings,
             strategy=chosen_name(settings.strategy, objective),
-            restrict=full_names(settings.restrict, kernel.parameter_names, kernel.called),
+            restrict=kernel.full_names(settings.restrict),
             flags=settled_flags(settings.flags),
         )
         if settings.balance is not None and (not isinstance(kernel, Kernel) or kernel.balance is None):

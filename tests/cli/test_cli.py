@@ -356,6 +356,8 @@ WRONG_INPUT = {
     "two presets": (("tune", "axpy", "--size", "smoke", "--size", "defualt"), "did you mean 'default'"),
     "compilers": (("tune", "axpy", "--compilers", "g++"), "'g\\+\\+': expected a number; --compiler chooses"),
     "size": (("tune", "axpy", "--size", "m=3"), "unknown size"),
+    "parameter as a size": (("tune", "axpy", "--size", "block_size=64"), "block_size is a parameter \\(-p\\)"),
+    "size as a parameter": (("tune", "axpy", "-p", "n=64"), "n is a size \\(--size\\)"),
     "size value": (("tune", "axpy", "--size", "n=three"), "expected a whole number"),
     "budget": (("tune", "axpy", "--budget", 0), "budget 0"),
     "threshold": (("tune", "axpy", "--max-error", "-1"), "expected a positive number"),
