@@ -106,6 +106,13 @@ def test_leftovers_of_killed_processes_go_after_an_hour(cache):
     assert cache.get(KEY) == b"code"
 
 
+def test_a_workspace_in_use_stays_however_old_it_seems(cache):
+    with cache.workspace() as folder:
+        os.utime(folder, (time.time() - 4000,) * 2)
+        cache.prune()
+        assert folder.exists()
+
+
 def test_a_workspace_is_empty_and_leaves_nothing(cache):
     with cache.workspace() as folder:
         assert folder.is_absolute()

@@ -321,7 +321,7 @@ def test_clock_that_is_stepped(tmp_path: Path, record: Record) -> None:
     kernel = Definition(ENDLESS, blocks=BLOCKS[:6]).write(tmp_path)
     options = ("--budget", 6, "--trial-limit", 2, "--time-limit", 200)
     before = time.monotonic()
-    # A cache of its own: a year later, what other tests are compiling in has been left behind by somebody killed.
+    # A cache of its own: a year later all that other tests keep seems to be of no use any more.
     own = {"PYTHONPATH": str(tmp_path / "site"), "MPTUNE_CACHE_DIR": str(tmp_path / "cache")}
     ended(command(kernel, path, *options), 0, env={**os.environ, **own})
     took_s = time.monotonic() - before
