@@ -154,14 +154,14 @@ def _verified(winner: Winner[Any]) -> str:
 
 
 def _errors(winner: Winner[Any]) -> dict[str, tuple[str, str]]:
-    """Return the errors beside that of the worst output, by what they are measured by, each with the baseline's."""
+    """Return the errors beside that of the worst output, by what they are measured by, each with any baseline's."""
     info, baseline = winner.run.info, winner.run.baseline
     outputs = [f"error.{output.name}" for output in winner.kernel.outputs]
     names = [n for n in winner.trial.measurement.metrics if n.startswith("error.") and [n] != outputs]
     errors = {
         info.measured_by(name): (
             _number(winner.trial.metric(name)),
-            "unknown" if baseline is None else _number(baseline.metric(name)),
+            "" if baseline is None else _number(baseline.metric(name)),
         )
         for name in names
     }

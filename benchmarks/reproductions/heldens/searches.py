@@ -230,11 +230,23 @@ def h_f4(given: Given) -> Outcome:
     said = ", ".join(f"{word} on {count}" for word, count in counts.items())
     penalties = [each for each in _PENALTIES if each.penalty != "hard"]
     rivals = {(cell.name, each.name): _rivals(cell, each) for cell in runs.compared for each in penalties}
-    misled = {each.name: sum(rivals[cell.name, each.name] > 0 for cell in runs.compared) for each in penalties}
     led_away: tuple[tuple[Shown, ...], ...] = tuple(
         (title_of(cell), cell.level, *(rivals[cell.name, each.name] for each in penalties))
         for cell in runs.compared
         if any(rivals[cell.name, each.name] for each in penalties)
+    )
+    rivals_table = Table(
+        "Inaccurate configurations that score more than the best accurate one, where there are any",
+        ("kernel", "accuracy", *(_PENALTY_NAMES[each.name] for each in penalties)),
+        led_away,
+    )
+    misled = ", ".join(
+        f"{_PENALTY_NAMES[each.name]} for {sum(rivals[cell.name, each.name] > 0 for cell in runs.compared)}"
+        for each in penalties
+    )
+    one_does = (
+        f"One does under {misled} of {len(runs.compared)} thresholds: there the search is led away, and most where "
+        "little accuracy is lost for much speed."
     )
     return Outcome(
         "The paper: hard is never better than the others, decay is better than linear on 6 of 9 kernels and on par on "
@@ -250,30 +262,12 @@ def h_f4(given: Given) -> Outcome:
                 ),
             ),
             _speedups(runs, _PENALTY_NAMES),
-            *(
-                [
-                    Table(
-                        "Inaccurate configurations that score more than the best accurate one, where there are any",
-                        ("kernel", "accuracy", *(_PENALTY_NAMES[each.name] for each in penalties)),
-                        led_away,
-                    )
-                ]
-                if led_away
-                else []
-            ),
+            *((rivals_table,) if led_away else ()),
         ),
         (
             runs.said(),
             "A penalty leads a search to the best accurate configuration only if no inaccurate one scores more. "
-            + (
-                "One does under {} of {} thresholds: there the search is led away, and most where little accuracy is "
-                "lost for much speed.".format(
-                    ", ".join(f"{_PENALTY_NAMES[name]} for {count}" for name, count in misled.items()),
-                    len(runs.compared),
-                )
-                if led_away
-                else "None does here."
-            ),
+            + (one_does if led_away else "None does here."),
             "The genetic algorithm with its defaults, alpha and beta 1 but where 2.3 is said, which the paper proposes "
             "for LavaMD at high accuracy. The paper shows one threshold for each kernel and does not say which; "
             f"here: {', '.join(levels_of(runs))}.",
