@@ -32,25 +32,38 @@ class Registry(Mapping[str, type[Member]]):
         kind: what a member is ("strategy"), for messages.
         package: the package whose modules, also those of its sub-packages, hold the project's own.
         base: the class they derive from; each has its name in the class attribute ``name``.
+        hint: returns a sentence on a name that no member has, or "".
     """
 
-    def __init__(self, kind: str, package: str, base: Callable[..., Member]) -> None:
+    def __init__(
+        self, kind: str, package: str, base: Callable[..., Member], hint: Callable[[str], str] = lambda _: ""
+    ) -> None:
         self._kind = kind
         self._package = package
         self._base = base
+        self._hint = hint
+
+    def check(self, name: str) -> None:
+        """Check a name; loads no member.
+
+        Raises:
+            UnknownNameError: no member has it.
+        """
+        if name not in self:
+            raise UnknownNameError(self._kind, name, self, self._hint(name))
 
     def __getitem__(self, name: str) -> type[Member]:
+        self.check(name)
         if name in self._own:
             module = importlib.import_module(self._own[name])
             own: type[Member] = next(c for c in vars(module).values() if self._is_member(c) and c.name == name)
             return own
-        for point in self._third_party().select(name=name):
-            loaded: Any = load_point(point, self._kind)
-            if not self._is_member(loaded):
-                base = getattr(self._base, "__name__", self._kind)
-                raise MptuneError(f"entry point {point.value!r} of {self._kind} {name!r} is no subclass of {base}")
-            return loaded  # type: ignore[no-any-return]
-        raise UnknownNameError(self._kind, name, self)
+        point = next(point for point in self._third_party() if point.name == name)
+        loaded: Any = load_point(point, self._kind)
+        if not self._is_member(loaded):
+            base = getattr(self._base, "__name__", self._kind)
+            raise MptuneError(f"entry point {point.value!r} of {self._kind} {name!r} is no subclass of {base}")
+        return loaded  # type: ignore[no-any-return]
 
     def __contains__(self, name: object) -> bool:
         return name in self._own or any(name == point.name for point in self._third_party())

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.adopt.capture import Allocation, Capture, Copy, Fill, Launch, Place
-from mptune.adopt.classes import PRECISIONS, TypeClass, TypeClasses
+from mptune.adopt.classes import TypeClass, TypeClasses
 from mptune.adopt.findings import (
     AdoptedBuffer,
     AdoptedKernel,
@@ -37,6 +37,7 @@ from mptune.adopt.launched import (
     find_launched,
     numbers_of,
 )
+from mptune.adopt.number_types import PRECISIONS
 from mptune.adopt.numbers import GIVEN, Numbers, elements_of
 from mptune.adopt.parsing import ProgramError
 from mptune.adopt.progress import Turns, came_to_nothing

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from mptune.adopt.parsing import Extent, Node
+from mptune.adopt.parsing import CASTS, TRANSPARENT, Extent, Node, without_casts
 from mptune.adopt.reading import Program
 
 __all__ = ["Block", "geometry"]
@@ -30,7 +30,6 @@ _WRITTEN: Final = re.compile(r"(\d+|[A-Za-z_]\w*)(?:\.0*[fF]?|[uUlL]*)")
 _WORD: Final = re.compile(r"\w+")
 #: What a macro stands for in whose place a number can be.
 _NUMBER: Final = re.compile(r"\w+\s*\(*\s*\w+\s*\)*")
-_CASTS: Final = ("CSTYLE_CAST_EXPR", "CXX_STATIC_CAST_EXPR", "CXX_FUNCTIONAL_CAST_EXPR")
 _OPERATORS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "<": operator.lt, ">": operator.gt, "<=": operator.le,
     ">=": operator.ge, "==": operator.eq, "!=": operator.ne, "&&": lambda a, b: bool(a and b),
@@ -151,7 +150,7 @@ class _Launch:
 
     def _axes(self, node: Node, *, is_block: bool = False) -> list[Node | None]:
         """Return what a ``dim3`` is made of; None for an axis that is not written."""
-        node = _bare(node)
+        node = without_casts(node)
         if node.kind == "DECL_REF_EXPR":
             variable = self._variable(node)
             if is_block:
@@ -207,11 +206,11 @@ class _Launch:
             if new > 1:
                 raise _UnclearError
             return 1
-        node = _bare(node)
+        node = without_casts(node)
         if node.kind == "DECL_REF_EXPR" and not _is_constant(node):
             variable = self._variable(node)
             self._sizes[variable] = axis
-            node = _bare(self._initial(variable))
+            node = without_casts(self._initial(variable))
         own = node.value
         if own is None:
             raise _UnclearError
@@ -231,7 +230,7 @@ class _Launch:
             return
         if node is None:
             raise _UnclearError
-        node = _bare(node)
+        node = without_casts(node)
         if node.kind == "DECL_REF_EXPR" and not _is_constant(node):
             node = self._initial(self._variable(node))
         self._threads = {}
@@ -252,7 +251,7 @@ class _Launch:
     def _value(self, node: Node, axis: int, given: Mapping[str, _Value] | None) -> _Value:
         """Return an expression as a function; ``given`` are the parameters of the function that it is in."""
         kind, children = node.kind, node.children
-        if kind in ("UNEXPOSED_EXPR", "PAREN_EXPR", *_CASTS) and children:
+        if kind in (*TRANSPARENT, *CASTS) and children:
             inner = self._value(children[-1], axis, given)
             return (lambda n, new: int(inner(n, new))) if _is_whole(node) else (lambda n, new: float(inner(n, new)))
         if (number := self._number(node, axis)) is not None:
@@ -335,13 +334,6 @@ class _Launch:
             raise _UnclearError
         names = [parameter.cursor.get_usr() for parameter in function.parameters]
         return self._value(statements[0].children[0], axis, dict(zip(names, arguments, strict=True)))
-
-
-def _bare(node: Node) -> Node:
-    """Return what is converted, copied or in parentheses."""
-    while node.kind in ("UNEXPOSED_EXPR", "PAREN_EXPR", *_CASTS) and node.children:
-        node = node.children[-1]
-    return node
 
 
 def _is_constant(node: Node) -> bool:

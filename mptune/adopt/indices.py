@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from mptune.adopt.parsing import Extent, Function, Node
+from mptune.adopt.parsing import TRANSPARENT, Extent, Function, Node
 
 __all__ = ["UnsignedIndices", "unsigned_indices"]
 
 _UNSIGNED: Final = ("unsigned int", "const unsigned int")
-_TRANSPARENT: Final = ("UNEXPOSED_EXPR", "PAREN_EXPR")
 #: What gives the same index whether it is computed in 32 bits, which may wrap, or in more.
 _SAME_BITS: Final = ("+", "-", "*")
 #: Variables, fields and numbers that are written as such; of the last only small ones, as indices have them.
@@ -67,7 +66,7 @@ def unsigned_indices(function: Function, text: Callable[[Extent], str]) -> Unsig
         """Tell whether a value enters nothing but an index."""
         while node.cursor.hash not in indices:
             node = above[node.cursor.hash]
-            if not (node.kind in _TRANSPARENT or (node.kind == "BINARY_OPERATOR" and node.operator in _SAME_BITS)):
+            if not (node.kind in TRANSPARENT or (node.kind == "BINARY_OPERATOR" and node.operator in _SAME_BITS)):
                 return False
         return True
 
@@ -112,7 +111,7 @@ def _type_of(variable: Node, statement: Node, text: Callable[[Extent], str]) -> 
 def _leaves(node: Node) -> Iterator[Node]:
     """Give what an unsigned sum or product is made of, as far as that is written out; nothing of any other value."""
     inner = node
-    while inner.kind in _TRANSPARENT and len(inner.children) == 1:
+    while inner.kind in TRANSPARENT and len(inner.children) == 1:
         inner = inner.children[0]
     if inner.kind == "BINARY_OPERATOR" and inner.operator in _SAME_BITS and inner.canonical.spelling in _UNSIGNED:
         sides = [list(_leaves(child)) for child in inner.children]

@@ -35,7 +35,8 @@ from mptune.adopt.capture import (
     told_apart,
     wrong_numbers,
 )
-from mptune.adopt.classes import TypeClasses, told, type_classes
+from mptune.adopt.classes import TypeClasses, told
+from mptune.adopt.classing import type_classes
 from mptune.adopt.findings import record_of
 from mptune.adopt.geometry import Block
 from mptune.adopt.launched import classes_in

@@ -13,7 +13,8 @@ from typing import Any, Final
 import numpy as np
 
 from mptune.adopt.capture import Capture, Copy, Fill, Launch, Place, Scalar, Structure, plain_name
-from mptune.adopt.classes import TypeClass, TypeClasses, type_classes
+from mptune.adopt.classes import TypeClass, TypeClasses
+from mptune.adopt.classing import type_classes
 from mptune.adopt.parsing import ProgramError
 from mptune.adopt.reading import Kernel, Parameter, Program
 from mptune.adopt.sequence import Number

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mptune.adopt.parsing import (
+    CASTS,
     FUNCTIONS,
     Edits,
     Extent,
@@ -28,6 +29,7 @@ from mptune.adopt.parsing import (
     Refusal,
     SourceFile,
     TranslationUnit,
+    bare,
 )
 from mptune.errors import did_you_mean
 
@@ -42,8 +44,6 @@ _LOOPS: Final = ("FOR_STMT", "CXX_FOR_RANGE_STMT")
 _ANY_LOOP: Final = (*_LOOPS, "WHILE_STMT", "DO_STMT")
 _ENDS_WITH_ANOTHER: Final = (*_LOOPS, "WHILE_STMT", "IF_STMT", "SWITCH_STMT")
 _VARIABLES: Final = ("VAR_DECL", "PARM_DECL", "FIELD_DECL")
-_TRANSPARENT: Final = ("UNEXPOSED_EXPR", "PAREN_EXPR")
-_CASTS: Final = ("CSTYLE_CAST_EXPR", "CXX_STATIC_CAST_EXPR", "CXX_FUNCTIONAL_CAST_EXPR")
 _CLASSES: Final = ("STRUCT_DECL", "CLASS_DECL")
 _INTEGERS: Final = ("INT", "UINT", "LONG", "ULONG", "LONGLONG", "ULONGLONG", "SHORT", "USHORT")
 _NUMBERS: Final = (*_INTEGERS, "DOUBLE", "FLOAT", "BOOL", "CHAR_S", "SCHAR", "UCHAR", "ENUM")
@@ -539,9 +539,9 @@ class _Cut:
         """Whether the last index of an element is a counter plus something else, and no other has the counter in it."""
         added, others, waiting = [], list(indices[:-1]), [indices[-1]]
         while waiting:
-            node = _bare(waiting.pop())
+            node = bare(waiting.pop())
             declared = _variable(node)
-            if node.kind in _CASTS:
+            if node.kind in CASTS:
                 waiting.append(node.children[-1])
             elif node.kind == "BINARY_OPERATOR" and node.operator in ("+", "-"):
                 waiting.append(node.children[0])
@@ -760,7 +760,7 @@ class _Cut:
             declared = _variable(place)
             if declared is not None and declared.get_usr() in self._captured:
                 name = declared.spelling
-                if _bare(place).canonical.kind.name == "RECORD":
+                if bare(place).canonical.kind.name == "RECORD":
                     what = f"changes {name}, or calls a function of it that may, and all iterations share it"
                     raise self._unsafe(place, what, "let that function be const, or declare the variable in the loop")
                 remedy = f"declare it in the loop or, if it is a sum, say reduction(+:{name})"
@@ -995,15 +995,9 @@ def _called(node: Node, functions: Mapping[str, Function]) -> set[str]:
     return found
 
 
-def _bare(node: Node) -> Node:
-    while node.kind in _TRANSPARENT and node.children:
-        node = node.children[-1]
-    return node
-
-
 def _variable(node: Node) -> Any:
     """Return the declaration of a variable, or of a member of the object at hand; None for any other expression."""
-    node = _bare(node)
+    node = bare(node)
     if node.kind == "MEMBER_REF_EXPR" and node.children and node.children[0].kind != "CXX_THIS_EXPR":
         return None
     declared = node.referenced if node.kind in ("DECL_REF_EXPR", "MEMBER_REF_EXPR") else None
@@ -1037,10 +1031,10 @@ def _only_loop(body: Node) -> Node | None:
 def _is_of_array(node: Node) -> bool:
     """Whether a call asks for an element of an array of the C++ library, or for its length or address."""
     if node.spelling == "operator[]":
-        return bool(node.arguments) and _library_class(_bare(node.arguments[0]).canonical) in _ARRAYS
+        return bool(node.arguments) and _library_class(bare(node.arguments[0]).canonical) in _ARRAYS
     if node.spelling not in ("size", "data", "get") or not node.children or not node.children[0].children:
         return False
-    return _library_class(_bare(node.children[0].children[0]).canonical) in _ARRAYS
+    return _library_class(bare(node.children[0].children[0]).canonical) in _ARRAYS
 
 
 def _subscript(node: Node) -> tuple[Node, Node] | None:
@@ -1057,10 +1051,10 @@ def _subscript(node: Node) -> tuple[Node, Node] | None:
 def _element(node: Node) -> tuple[str, list[Node]] | None:
     """Return the array of an element, by clang's name, and the indices of the element; None for anything else."""
     indices: list[Node] = []
-    node = _bare(node)
+    node = bare(node)
     while (found := _subscript(node)) is not None:
         indices.insert(0, found[1])
-        node = _bare(found[0])
+        node = bare(found[0])
     if not indices:
         return None
     names = (inner.referenced for inner in node.walk() if inner.kind in ("DECL_REF_EXPR", "MEMBER_REF_EXPR"))
@@ -1077,7 +1071,7 @@ def _elements(node: Node) -> Iterator[Node]:
     yield node
     while (found := _subscript(node)) is not None:
         yield from _elements(found[1])
-        node = _bare(found[0])
+        node = bare(found[0])
 
 
 def _written(node: Node, functions: Mapping[str, Function]) -> Iterator[Node]:
@@ -1103,9 +1097,9 @@ def _written(node: Node, functions: Mapping[str, Function]) -> Iterator[Node]:
                 if kind.kind.name == "LVALUEREFERENCE" and not kind.get_pointee().is_const_qualified():
                     places.append(argument)
         for place in places:
-            at = _bare(place)
+            at = bare(place)
             while at.kind == "MEMBER_REF_EXPR" and at.children and at.children[0].kind != "CXX_THIS_EXPR":
-                at = _bare(at.children[0])
+                at = bare(at.children[0])
             yield at
 
 
@@ -1123,8 +1117,8 @@ def _leaves_object(method: Function) -> bool:
 
 def _is_behind_pointer(node: Node) -> bool:
     """Whether an expression is an element of what a pointer points at, or points at that itself."""
-    found = _subscript(_bare(node))
-    return bool(_bare(found[0] if found is not None else node).canonical.kind.name == "POINTER")
+    found = _subscript(bare(node))
+    return bool(bare(found[0] if found is not None else node).canonical.kind.name == "POINTER")
 
 
 def _reaches(called: Any) -> bool:

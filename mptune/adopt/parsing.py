@@ -22,6 +22,9 @@ from mptune.errors import MptuneError, did_you_mean
 from mptune.prelude import prelude_folder, shared_intrinsics
 
 __all__ = [
+    "ANY_CAST",
+    "CASTS",
+    "TRANSPARENT",
     "Diagnostic",
     "Edits",
     "Extent",
@@ -33,9 +36,17 @@ __all__ = [
     "Specialisation",
     "TemplateArgument",
     "TranslationUnit",
+    "bare",
     "parse",
     "specialisation_of",
+    "without_casts",
 ]
+
+#: Kinds of nodes around an expression that its text does not name: implicit conversions and parentheses.
+TRANSPARENT: Final = ("UNEXPOSED_EXPR", "PAREN_EXPR")
+#: Kinds of casts: those that convert a value, and with the one that only reads memory as something else.
+CASTS: Final = ("CSTYLE_CAST_EXPR", "CXX_STATIC_CAST_EXPR", "CXX_FUNCTIONAL_CAST_EXPR")
+ANY_CAST: Final = (*CASTS, "CXX_REINTERPRET_CAST_EXPR")
 
 #: Headers of CUDA and HIP that ``reading.hpp`` stands for.
 RUNTIME_HEADERS: Final = (
@@ -380,6 +391,20 @@ class Node:
             node = waiting.pop()
             yield node
             waiting.extend(reversed(node.children))
+
+
+def bare(node: Node) -> Node:
+    """Return an expression without what :data:`TRANSPARENT` says is around it."""
+    while node.kind in TRANSPARENT and node.children:
+        node = node.children[-1]
+    return node
+
+
+def without_casts(node: Node) -> Node:
+    """Return an expression without parentheses and conversions, written or not."""
+    while node.kind in (*TRANSPARENT, *ANY_CAST) and node.children:
+        node = node.children[-1]
+    return node
 
 
 @dataclass(frozen=True, slots=True)

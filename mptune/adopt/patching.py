@@ -16,8 +16,9 @@ from typing import Final
 
 import numpy as np
 
-from mptune.adopt.classes import PRECISIONS, Copy, TypeClass, TypeClasses, TypeSlot
+from mptune.adopt.classes import Copy, TypeClass, TypeClasses, TypeSlot
 from mptune.adopt.geometry import Block, geometry
+from mptune.adopt.number_types import PRECISIONS
 from mptune.adopt.parsing import Edits, Extent, Function, SourceFile, TemplateArgument
 from mptune.adopt.reading import Program
 from mptune.cplusplus import tokens

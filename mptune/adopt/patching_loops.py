@@ -15,7 +15,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from mptune.adopt.classes import MATH, TypeClass, TypeClasses, TypeSlot
+from mptune.adopt.classes import TypeClass, TypeClasses, TypeSlot
+from mptune.adopt.number_types import MATH
 from mptune.adopt.parsing import Edits, Extent, ProgramError, SourceFile, parse
 from mptune.adopt.patching import Patch, Patcher, can_split, declarators, with_types
 from mptune.adopt.reading import Program, own_files

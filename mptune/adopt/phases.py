@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from mptune.adopt import tiling
-from mptune.adopt.classes import math_function
-from mptune.adopt.parsing import Edits, Extent, Function, Node, SourceFile, TranslationUnit
+from mptune.adopt.number_types import math_function
+from mptune.adopt.parsing import Edits, Extent, Function, Node, SourceFile, TranslationUnit, bare
 from mptune.adopt.reading import Kernel, Program
 from mptune.adopt.rewriting import blanked
 from mptune.cplusplus import tokens
@@ -994,8 +994,7 @@ def _reads(node: Node) -> bool:
     inner = node.children[-1] if node.children else None
     if inner is None or "ARRAY" in inner.canonical.kind.name:
         return False
-    while inner.kind in ("PAREN_EXPR", "UNEXPOSED_EXPR") and inner.children:
-        inner = inner.children[-1]
+    inner = bare(inner)
     return inner.kind == "ARRAY_SUBSCRIPT_EXPR" or (inner.kind == "UNARY_OPERATOR" and inner.operator == "*")
 
 
@@ -1035,9 +1034,7 @@ def _target(node: Node) -> str:
         if kind == "MEMBER_REF_EXPR" and children and not _is_pointer(children[0]):
             node = children[0]
         elif kind == "ARRAY_SUBSCRIPT_EXPR":
-            inner = children[0]
-            while inner.kind in ("UNEXPOSED_EXPR", "PAREN_EXPR") and inner.children:
-                inner = inner.children[-1]
+            inner = bare(children[0])
             if "ARRAY" not in inner.canonical.kind.name:
                 return ""
             node = inner

@@ -11,13 +11,11 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mptune.adopt.parsing import FUNCTIONS, Extent, Node, TranslationUnit
+from mptune.adopt.parsing import ANY_CAST, FUNCTIONS, TRANSPARENT, Extent, Node, TranslationUnit, bare
 from mptune.cplusplus import tokens
 
 __all__ = ["Variables", "host_variables"]
 
-_TRANSPARENT: Final = ("UNEXPOSED_EXPR", "PAREN_EXPR")
-_CASTS: Final = ("CSTYLE_CAST_EXPR", "CXX_STATIC_CAST_EXPR", "CXX_REINTERPRET_CAST_EXPR", "CXX_FUNCTIONAL_CAST_EXPR")
 _VARIABLES: Final = ("VAR_DECL", "PARM_DECL", "FIELD_DECL")
 _REFERENCES: Final = ("DECL_REF_EXPR", "MEMBER_REF_EXPR")
 _CONTAINERS: Final = ("vector", "array", "valarray", "unique_ptr")
@@ -189,7 +187,7 @@ class _Finder:
         elif node.kind == "CALL_EXPR" and node.referenced is not None and node.referenced.get_usr() in self._defined:
             self._follow_result(node, above)
         elif node.kind == "BINARY_OPERATOR" and node.operator == "=":
-            variable = _bare(node.children[0]).referenced
+            variable = bare(node.children[0]).referenced
             if variable is not None and variable.kind.name in _VARIABLES and _kind_of(variable.type) == "array":
                 self._given(self._key(variable), node.children[1])
         self._visit_all(node.children, (*above, node))
@@ -235,9 +233,9 @@ class _Finder:
 
     def _given(self, key: str, value: Node) -> None:
         """Take in the memory that an array is given."""
-        inner = _bare(value)
-        while inner.kind in _CASTS and inner.children:
-            inner = _bare(inner.children[-1])
+        inner = bare(value)
+        while inner.kind in ANY_CAST and inner.children:
+            inner = bare(inner.children[-1])
         called = inner.referenced if inner.kind == "CALL_EXPR" else None
         is_made = called is not None and called.kind.name == "CONSTRUCTOR"
         is_followed = called is not None and called.get_usr() in self._defined and _result_of(called) is not None
@@ -262,7 +260,7 @@ class _Finder:
     def _follow_number(self, key: str, node: Node, above: Sequence[Node], *, is_element: bool = False) -> None:
         """Follow the use of a number to what it is used for."""
         child, parents = node, list(above)
-        while parents and parents[-1].kind in _TRANSPARENT:
+        while parents and parents[-1].kind in TRANSPARENT:
             child = parents.pop()
         if not parents:
             return
@@ -294,7 +292,7 @@ class _Finder:
             if not self._is_auto(parent):
                 return
         elif _is_stored_to(parent, child):
-            above_it = next((node for node in reversed(parents[:-1]) if node.kind not in _TRANSPARENT), None)
+            above_it = next((node for node in reversed(parents[:-1]) if node.kind not in TRANSPARENT), None)
             if above_it is not None and not above_it.kind.endswith("_STMT") and above_it.operator not in ("=", ","):
                 self._keep(key, parent)
             return
@@ -325,7 +323,7 @@ class _Finder:
         while parents:
             parent = parents.pop()
             kind, sign = parent.kind, parent.operator
-            if kind in (*_TRANSPARENT, "CONDITIONAL_OPERATOR") or (kind == "UNARY_OPERATOR" and sign in ("++", "--")):
+            if kind in (*TRANSPARENT, "CONDITIONAL_OPERATOR") or (kind == "UNARY_OPERATOR" and sign in ("++", "--")):
                 child = parent
             elif _is_element(parent, child):
                 if "ARRAY" not in parent.canonical.kind.name:
@@ -336,7 +334,7 @@ class _Finder:
                 child = parent
             elif kind == "BINARY_OPERATOR" and sign == "=":
                 if child is not parent.children[0]:
-                    self._join(key, _bare(parent.children[0]).referenced, parent)
+                    self._join(key, bare(parent.children[0]).referenced, parent)
                 return
             elif kind == "VAR_DECL":
                 self._join(key, parent.cursor, parent)
@@ -349,7 +347,7 @@ class _Finder:
                 if name in _ELEMENTS:
                     self._follow_number(key, call, parents, is_element=True)
                 elif name == "swap":
-                    self._join(key, _bare(call.arguments[-1]).referenced, call)
+                    self._join(key, bare(call.arguments[-1]).referenced, call)
                 elif name in _ITERATORS:
                     self._iterated(key, call, parents)
                 elif name not in _HARMLESS:
@@ -378,7 +376,7 @@ class _Finder:
         while parents:
             parent = parents.pop()
             is_step = parent.kind == "CALL_EXPR" and parent.spelling in ("operator+", "operator-")
-            if parent.kind not in _TRANSPARENT and not is_step and not _is_conversion(parent):
+            if parent.kind not in TRANSPARENT and not is_step and not _is_conversion(parent):
                 if parent.kind == "CALL_EXPR":
                     self._passed(key, parent, child, parents)
                 else:
@@ -391,7 +389,7 @@ class _Finder:
         called, text = call.referenced, self._text(call.extent) if call.extent is not None else ""
         if called is not None and (called.spelling in ("swap", "operator=") and self._unit.extent(called) is None):
             for other in call.arguments:
-                self._join(key, _bare(other).referenced, call)
+                self._join(key, bare(other).referenced, call)
         elif called is not None and called.get_usr() in self._defined:
             if _is_instantiation(called):  # of another type it may be another function
                 self._keep(key, call)
@@ -422,12 +420,6 @@ class _Finder:
         return source.of(extent)
 
 
-def _bare(node: Node) -> Node:
-    while node.kind in _TRANSPARENT and node.children:
-        node = node.children[-1]
-    return node
-
-
 def _is_stored_to(node: Node, number: Node) -> bool:
     """Whether a number is changed."""
     if node.kind == "UNARY_OPERATOR":
@@ -441,7 +433,7 @@ def _is_named(parents: Sequence[Node]) -> bool:
     for node in reversed(parents):
         if node.kind == "VAR_DECL":
             return "REFERENCE" in node.canonical.kind.name
-        if node.kind not in (*_TRANSPARENT, "CALL_EXPR"):
+        if node.kind not in (*TRANSPARENT, "CALL_EXPR"):
             break
     return False
 
@@ -458,7 +450,7 @@ def _found_by(above: Sequence[Node]) -> int | None:
         node = above[index]
         if node.operator == "*" or (node.kind == "CALL_EXPR" and node.spelling == "operator*"):
             return index if node.kind in ("UNARY_OPERATOR", "CALL_EXPR") else None
-        if node.kind not in _TRANSPARENT:
+        if node.kind not in TRANSPARENT:
             return None
     return None
 

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from mptune.adopt.parsing import Edits, Extent, Function, Node, TranslationUnit
+from mptune.adopt.parsing import CASTS, Edits, Extent, Function, Node, TranslationUnit, bare
 from mptune.adopt.reading import Kernel, Program
 
 __all__ = ["UNROLL", "Dialect", "SideBySide", "Tiled", "of_templates", "side_by_side", "tiled"]
@@ -29,11 +29,10 @@ _X: Final = frozenset("x")
 _Y: Final = frozenset("y")
 _PLACES: Final = ("threadIdx", "blockIdx", "blockDim", "gridDim")
 _WHOLE: Final = re.compile(r"BOOL|CHAR.*|[SU]CHAR|U?SHORT|U?INT|U?LONG|U?LONGLONG|POINTER")
-_CASTS: Final = ("CSTYLE_CAST_EXPR", "CXX_STATIC_CAST_EXPR", "CXX_FUNCTIONAL_CAST_EXPR")
 #: What may be in an expression that is computed again wherever it is needed.
 _PURE: Final = (
     *("INTEGER_LITERAL", "CXX_BOOL_LITERAL_EXPR", "PAREN_EXPR", "UNEXPOSED_EXPR", "CONDITIONAL_OPERATOR", "TYPE_REF"),
-    *("BINARY_OPERATOR", "UNARY_OPERATOR", "DECL_REF_EXPR", "MEMBER_REF_EXPR", *_CASTS),
+    *("BINARY_OPERATOR", "UNARY_OPERATOR", "DECL_REF_EXPR", "MEMBER_REF_EXPR", *CASTS),
 )
 _LOOPS: Final = ("FOR_STMT", "WHILE_STMT", "DO_STMT", "CXX_FOR_RANGE_STMT")
 _UNKNOWN: Final = ("LAMBDA_EXPR", "GOTO_STMT", "LABEL_STMT", "SWITCH_STMT", "CXX_TRY_STMT", "CXX_FOR_RANGE_STMT")
@@ -45,7 +44,7 @@ _INDICES: Final = ("INT", "UINT", "LONG", "ULONG", "LONGLONG", "ULONGLONG")
 #: Expressions that are computed whenever the statement is that they are in.
 _COMPUTED: Final = (
     *("COMPOUND_STMT", "DECL_STMT", "VAR_DECL", "PAREN_EXPR", "UNEXPOSED_EXPR", "CALL_EXPR", "ARRAY_SUBSCRIPT_EXPR"),
-    *("UNARY_OPERATOR", "COMPOUND_ASSIGNMENT_OPERATOR", "MEMBER_REF_EXPR", "INIT_LIST_EXPR", *_CASTS),
+    *("UNARY_OPERATOR", "COMPOUND_ASSIGNMENT_OPERATOR", "MEMBER_REF_EXPR", "INIT_LIST_EXPR", *CASTS),
 )
 
 
@@ -296,7 +295,7 @@ class _Tiler:
         self, node: Node, uses: dict[int, list[_Use]], *, is_certain: bool, parent: Node | None = None
     ) -> None:
         """Collect what is done with the memory that parameters point at, by the parameter."""
-        base = _bare(node.children[0]) if node.kind == "ARRAY_SUBSCRIPT_EXPR" else node
+        base = bare(node.children[0]) if node.kind == "ARRAY_SUBSCRIPT_EXPR" else node
         named = base.referenced if base.kind == "DECL_REF_EXPR" else None
         variable = self._variables.get(named.hash) if named is not None else None
         if variable is not None and variable.node is None and variable.kind == "POINTER":
@@ -330,12 +329,12 @@ class _Tiler:
 
     def _step(self, node: Node) -> int | None:
         """Return by how much a whole number is higher in the next thread along x; None if that is not known."""
-        node = _bare(node)
+        node = bare(node)
         if "x" not in self._axes(node):
             return 0
         if node.canonical.kind.name not in _INDICES:
             return None
-        if node.kind in _CASTS:
+        if node.kind in CASTS:
             return self._step(node.children[-1])
         if node.kind == "MEMBER_REF_EXPR":
             return 1 if node.children and node.children[0].spelling == "threadIdx" else None
@@ -422,10 +421,10 @@ class _Tiler:
 
     def _variable_in(self, place: Node) -> _Variable | None:
         """Return the variable that a place is in; None if it is memory."""
-        while place.kind in ("PAREN_EXPR", "UNEXPOSED_EXPR", "MEMBER_REF_EXPR", "ARRAY_SUBSCRIPT_EXPR", *_CASTS):
+        while place.kind in ("PAREN_EXPR", "UNEXPOSED_EXPR", "MEMBER_REF_EXPR", "ARRAY_SUBSCRIPT_EXPR", *CASTS):
             if not place.children:
                 return None
-            inner = place.children[-1 if place.kind in _CASTS else 0]
+            inner = place.children[-1 if place.kind in CASTS else 0]
             through = place.kind in ("MEMBER_REF_EXPR", "ARRAY_SUBSCRIPT_EXPR")
             if through and inner.canonical.kind.name == "POINTER" and "ARRAY" not in _undecayed(inner):
                 return None
@@ -795,13 +794,6 @@ def _read_from(program: Program, kernel: Kernel) -> tuple[TranslationUnit, Funct
     raise _LeaveItError
 
 
-def _bare(node: Node) -> Node:
-    """Return what is in parentheses, or converted without a word."""
-    while node.kind in ("UNEXPOSED_EXPR", "PAREN_EXPR") and len(node.children) == 1:
-        node = node.children[0]
-    return node
-
-
 def _statements(node: Node) -> list[Node]:
     return list(node.children) if node.kind == "COMPOUND_STMT" else [node]
 
@@ -835,9 +827,7 @@ def _points(node: Node) -> bool:
 
 def _undecayed(node: Node) -> str:
     """Return the kind of type of what may have become a pointer."""
-    while node.kind in ("UNEXPOSED_EXPR", "PAREN_EXPR") and node.children:
-        node = node.children[0]
-    return str(node.canonical.kind.name)
+    return str(bare(node).canonical.kind.name)
 
 
 def _parameter_types(call: Node) -> list[Any]:

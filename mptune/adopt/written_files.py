@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.adopt.capture import Capture, has_letters, numbers_in, same_fields
-from mptune.adopt.parsing import Node
+from mptune.adopt.parsing import Node, without_casts
 from mptune.adopt.reading import Program
 from mptune.adopt.running import Ran
 
@@ -31,13 +31,6 @@ _NEARLY_ZERO: Final = 1e-6
 _SHOWN: Final = 60
 #: What is written to files as bytes, by its type in C++.
 _STORED: Final = {"double": "float64", "float": "float32"}
-_CASTS: Final = (
-    "UNEXPOSED_EXPR",
-    "PAREN_EXPR",
-    "CSTYLE_CAST_EXPR",
-    "CXX_REINTERPRET_CAST_EXPR",
-    "CXX_STATIC_CAST_EXPR",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +101,7 @@ def type_in_files(program: Program) -> str | None:
 
 def _pointed_at(node: Node) -> str | None:
     """Return the type of numbers that an argument points at, before what casts it to bytes."""
-    while node.kind in _CASTS and node.children:
-        node = node.children[-1]
-    kind = node.canonical
+    kind = without_casts(node).canonical
     while "ARRAY" in kind.kind.name or kind.kind.name == "POINTER":
         kind = (kind.element_type if "ARRAY" in kind.kind.name else kind.get_pointee()).get_canonical()
     spelled = str(kind.spelling).removeprefix("const ")

@@ -398,6 +398,10 @@ def _winners(
             print_note(
                 f"{path}: {winner.configuration} was asked for by name, but is not feasible ({winner.trial.message})"
             )
+        if winner.trial.measurement.reused_error:
+            print_note(
+                f"{path}: the error was measured on another configuration of the same types; mptune verify checks it"
+            )
         for note in remarks(run.info, winner.kernel):
             print_note(f"{path}: {note}")
         winners.append(winner)

@@ -285,9 +285,9 @@ def _check_names(given: Mapping[str, Any]) -> None:
 
     if given["metric"] is not None:
         resolve(given["metric"])
-    for kind, known in (("backend", ("auto", *BACKENDS)), ("strategy", tuple(STRATEGIES))):
-        if given[kind] not in known:
-            raise UnknownNameError(kind, given[kind], known)
+    if given["backend"] not in ("auto", *BACKENDS):
+        raise UnknownNameError("backend", given["backend"], ("auto", *BACKENDS))
+    STRATEGIES.check(given["strategy"])
 
 
 def _report(run: Run, path: Path, json: bool) -> int:

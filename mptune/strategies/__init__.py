@@ -7,7 +7,9 @@ parties add theirs by an entry point of the group ``mptune.strategies`` that giv
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -19,8 +21,19 @@ from mptune.strategies.base import Known, Source, Strategy
 
 __all__ = ["STRATEGIES", "chosen_name", "make"]
 
+
+def _option_with(value: str) -> str:
+    """Say of which option a name that is no strategy is a value: papers and other tuners call methods strategies."""
+    for name in STRATEGIES:
+        with contextlib.suppress(MptuneError):  # somebody else's that cannot be loaded is not what is wrong here
+            for f in fields(STRATEGIES[name].options_class):
+                if value in f.metadata["choices"]:
+                    return f"{value} is a value of option {f.name} of strategy {name}"
+    return ""
+
+
 #: Every strategy class by name: the bundled ones and those of installed third parties.
-STRATEGIES: Final[Mapping[str, type[Strategy]]] = Registry("strategy", __name__, Strategy)
+STRATEGIES: Final[Registry[Strategy]] = Registry("strategy", __name__, Strategy, _option_with)
 #: Which strategy stands in for one that knows a single objective, so that the default is good for several too.
 _FOR_SEVERAL: Final[Mapping[str, str]] = MappingProxyType({"bayesian": "bayesian-pareto"})
 

@@ -9,7 +9,7 @@ import pytest
 from vendor_compilers import needs
 
 from mptune.adopt.adopting import AdoptSettings, adopt
-from mptune.adopt.classes import type_classes
+from mptune.adopt.classing import type_classes
 from mptune.adopt.patching import patch
 from mptune.adopt.reading import read
 from mptune.backends import get_backend

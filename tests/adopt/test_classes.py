@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from mptune.adopt.classes import TypeClasses, type_classes
+from mptune.adopt.classes import TypeClasses
+from mptune.adopt.classing import type_classes
 from mptune.adopt.parsing import Edits
 from mptune.adopt.reading import Program, read
 

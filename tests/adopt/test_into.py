@@ -21,7 +21,8 @@ from mptune.adopt import into as module
 from mptune.adopt import patching
 from mptune.adopt.adopting import AdoptSettings, adopt
 from mptune.adopt.capture import capture
-from mptune.adopt.classes import Member, TypeClass, TypeClasses, TypeSlot, told, type_classes
+from mptune.adopt.classes import Member, TypeClass, TypeClasses, TypeSlot, told
+from mptune.adopt.classing import type_classes
 from mptune.adopt.findings import AdoptedParameter
 from mptune.adopt.into import IntoSettings, into
 from mptune.adopt.parsing import ProgramError, SourceFile

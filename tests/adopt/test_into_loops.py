@@ -10,7 +10,7 @@ import pytest
 from described import described_run
 
 from mptune.adopt.adopting import AdoptSettings, adopt
-from mptune.adopt.classes import type_classes
+from mptune.adopt.classing import type_classes
 from mptune.adopt.into import IntoSettings, into
 from mptune.adopt.parsing import ProgramError
 from mptune.adopt.patching import Patch, own_types

@@ -18,7 +18,7 @@ from vendor_compilers import needs
 
 from mptune.adopt import parsing, reading, running
 from mptune.adopt.adopting import AdoptSettings, adopt
-from mptune.adopt.classes import math_function
+from mptune.adopt.number_types import math_function
 from mptune.adopt.template import _SCOPED
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions

@@ -33,6 +33,11 @@ def test_an_unknown_strategy_suggests_the_nearest() -> None:
         make("bayes", SPACE, Objective())
 
 
+def test_a_method_of_a_strategy_is_told_from_a_strategy() -> None:
+    with pytest.raises(UnknownNameError, match="multi-ultrafast is a value of option method of strategy bayes"):
+        make("multi-ultrafast", SPACE, Objective())
+
+
 def _add_entry_point(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     points = EntryPoints([EntryPoint("third-party", value, "mptune.strategies")])
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda **which: points.select(**which))
