@@ -134,8 +134,8 @@ def test_an_error_of_zero_is_drawn_at_the_least_there_is() -> None:
 def test_memory_against_error(given: Given) -> None:
     made = spaces.h_f11(given)
     rows = [row[2:] for row in made.tables[0].rows]
-    assert rows[0] == (None, "2.00×", None, "1.60×", "40.0 MB")
-    assert rows[1] == rows[2] == (None, "4.00×", None, "4.00×", "20.0 MB")
+    assert rows[0] == (None, "2.00×", None, "1.60×", "40,000 kB")
+    assert rows[1] == rows[2] == (None, "4.00×", None, "4.00×", "20,000 kB")
     assert "0.64 GB in fp64" in made.differs[0]
     assert spaces.smallest_within(recording(), 1e-17) is None
 

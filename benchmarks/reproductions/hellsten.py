@@ -145,7 +145,7 @@ def b_t6(given: Given) -> Outcome:
 
 
 def _draw_budgets(path: Path, comparison: Comparison) -> None:
-    """Draw a group of bars for each budget (Fig. 5)."""
+    """Draw a group for each budget (Fig. 5)."""
     _draw_groups(
         path,
         {f"{point}": {t: reached(comparison, t, point) for t in comparison.strategies} for point in POINTS},
@@ -155,20 +155,20 @@ def _draw_budgets(path: Path, comparison: Comparison) -> None:
 
 
 def _draw_groups(path: Path, groups: Mapping[str, Mapping[str, NDArray[np.float64]]], across: str, label: str) -> None:
+    """Draw means with quartiles over runs, side by side for each group."""
     pyplot = pyplot_module()
     names = list(next(iter(groups.values())))
-    figure, axis = pyplot.subplots(figsize=(2.6 * len(groups) + 1.5, 4.2))
-    width = 0.85 / len(names)
+    figure, axis = pyplot.subplots(figsize=(2.0 * len(groups) + 1.5, 4.2))
+    width = 0.7 / len(names)
     for number, name in enumerate(names):
         found = [100 * group[name] for group in groups.values()]
         lower, upper = np.array([np.quantile(values, (0.25, 0.75)) for values in found]).T
         means = np.array([values.mean() for values in found])
         errors = (np.maximum(means - lower, 0), np.maximum(upper - means, 0))
-        grey = str(0.15 + 0.75 * number / max(len(names) - 1, 1))
-        hatch = ("", "//", "..", "xx", "\\\\")[number % 5]
         places = np.arange(len(groups)) + (number - (len(names) - 1) / 2) * width
-        style = {"label": name, "color": grey, "hatch": hatch, "edgecolor": "black", "linewidth": 0.5}
-        axis.bar(places, means, width, yerr=errors, error_kw={"linewidth": 0.8}, **style)
+        marker = "osD^vPX*"[number % 8]
+        axis.errorbar(places, means, errors, fmt=marker, color=f"C{number}", capsize=2, markersize=5, label=name)
+    axis.grid(alpha=0.3, axis="y")
     axis.set_xticks(range(len(groups)), list(groups))
     axis.set_xlabel(across)
     axis.set_ylabel(label)
@@ -194,12 +194,17 @@ def b_t9(given: Given) -> Outcome:
         + ", ".join(f"{_times(means[tool])} faster ({tool}; paper {_times(_PAPER[tool][2])})" for tool in others)
         + ".",
         (
-            Table("Evaluations of the other tool over those of BaCO", ("space", *others), tuple(rows)),
             Table(
-                "The same of each run of BaCO, over runs; below 1×: not within the budget",
+                f"{_BUDGET} over the evaluations after which BaCO's mean is as good as the other tool's after "
+                f"{_BUDGET}",
+                ("space", *others),
+                tuple(rows),
+            ),
+            Table(
+                f"The same of each run of BaCO, over runs; a dash: not within {_BUDGET} evaluations",
                 ("space", *others),
                 tuple(
-                    (space, *(spread(_faster_runs(comparison, space, tool), _shown) for tool in others))
+                    (space, *(spread(-_needed(comparison, space, tool), _shown) for tool in others))
                     for space in comparison.spaces
                 ),
             ),
@@ -225,17 +230,17 @@ def _faster(comparison: Comparison, space: str, tool: str) -> float:
     return math.nan
 
 
-def _faster_runs(comparison: Comparison, space: str, tool: str) -> list[float]:
-    """Return the factor of each run of BaCO, 0 for one that does not reach what the other tool has in the mean."""
+def _needed(comparison: Comparison, space: str, tool: str) -> NDArray[np.float64]:
+    """Return after how many evaluations each run of BaCO has what the other tool has in the mean; infinity: never."""
     goal = shares(comparison.simulation(space, tool), _BUDGET).mean()
     own = comparison.simulation(space, BACO.name)
     reaches = np.array([shares(own, evaluations) for evaluations in range(1, _BUDGET + 1)]) >= goal
-    first = np.where(reaches.any(axis=0), reaches.argmax(axis=0) + 1.0, np.inf)
-    return [_BUDGET / float(evaluations) for evaluations in first]
+    return np.where(reaches.any(axis=0), reaches.argmax(axis=0) + 1.0, np.inf)
 
 
-def _shown(factor: float) -> str:
-    return f"{factor:.2f}×" if factor else "below 1×"
+def _shown(fewer: float) -> str:
+    """Say how much faster something is, given the negative of the evaluations it needs (so that more is better)."""
+    return _times(_BUDGET / -fewer if math.isfinite(fewer) else math.nan)
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -343,7 +348,7 @@ _FIGURE_10: Final = (
 )
 
 
-def ablation(given: Given, tools: Sequence[Tool], parts: Sequence[str], stated: str) -> Outcome:
+def ablation(given: Given, tools: Sequence[Tool], parts: Sequence[str], stated: str, where: str) -> Outcome:
     """Return what variants reach at three points.
 
     Args:
@@ -351,6 +356,7 @@ def ablation(given: Given, tools: Sequence[Tool], parts: Sequence[str], stated: 
         tools: the variants; the first is whole.
         parts: names of recordings.
         stated: what the paper found, in words: its figures have no numbers in the text.
+        where: what the paper compared, and on what.
     """
     files = recordings(given, *(_QUICK if given.quick else parts))
     comparison = replayed(given, [(tool, runs_of(given, tool)) for tool in tools], files, _BUDGET)
@@ -362,25 +368,27 @@ def ablation(given: Given, tools: Sequence[Tool], parts: Sequence[str], stated: 
             found, own = reached(comparison, tool, point), reached(comparison, whole, point)
             cells += [percents(found), f"{found.mean() / own.mean():.3f}"]
         rows.append((tool, *cells, _alike(comparison, tool, whole)))
-    heads = [head for point in POINTS for head in (f"{point} evaluations", "of the whole")]
+    heads = [head for point in POINTS for head in (f"{point} evaluations", "mean, of the whole's")]
     ends = {
         t: reached(comparison, t, _BUDGET).mean() / reached(comparison, whole, _BUDGET).mean()
         for t in comparison.strategies[1:]
     }
     return Outcome(
-        f"Of what BaCO reaches after {_BUDGET} evaluations there is left "
+        f"After {_BUDGET} evaluations the mean is, as a share of BaCO's, "
         + ", ".join(f"{percent(share, 1)} ({tool})" for tool, share in ends.items())
         + f". {stated}",
         (
             Table(
-                f"Share of the best recorded performance, mean over {', '.join(comparison.spaces)}, over runs, and the "
-                "mean as a share of the whole's",
-                ("variant", *heads, "runs that find what the whole finds when it does"),
+                f"Share of the best recorded performance, mean over {', '.join(comparison.spaces)}: median and "
+                "quartiles over runs, and the mean over runs as a share of the whole's",
+                ("variant", *heads, "runs with the whole's best after every evaluation"),
                 tuple(rows),
             ),
         ),
         (
-            f"{runs_of(given, tools[0])} runs of each, with seeds from 0 on, the same for all; 30 in the paper.",
+            f"{runs_of(given, tools[0])} runs of each, with seeds from 0 on, the same for all; 30 in the paper. Of so "
+            "few a difference that is less than the quartiles are apart may be chance.",
+            where,
             f"Candidates are {_POINTS:,} random configurations in place of 30,000, which would be these spaces as a "
             "whole: then there is nothing for a local search to find.",
             _SPACES_DIFFER,
@@ -418,6 +426,7 @@ def b_f8(given: Given) -> Outcome:
         _FIGURE_8,
         ("gemm-rtx2080ti", "convolution2-a4000", "dedispersion-a4000"),
         "In the paper BaCO-- loses about 20%, and the random forest most at small budgets.",
+        "The paper's are geometric means of SpMM on three matrices, with Ytopt's Gaussian process besides.",
     )
 
 
@@ -427,8 +436,9 @@ def b_f9(given: Given) -> Outcome:
         given,
         _FIGURE_9,
         ("gemm-rtx2080ti", "convolution2-a4000", "dedispersion-a4000"),
-        "In the paper logarithms matter at all budgets, priors early on, and no part alone a lot. Its distances of "
-        "permutations have no counterpart: no recorded space has one.",
+        "In the paper logarithms matter at all budgets, priors early on, and no part alone a lot.",
+        "The paper's are geometric means of SpMM on three matrices. Of what is varied here it has the transformations "
+        "and the priors; its distances of permutations have no counterpart, as no recorded space has one.",
     )
 
 
@@ -439,6 +449,7 @@ def b_f10(given: Given) -> Outcome:
         _FIGURE_10,
         _FAILING,
         "In the paper the predictor helps the more the longer the search is, and the least probability steadies it.",
+        "The paper's are of MM_GPU and Scal_GPU.",
     )
     least = (
         "The least probability is drawn from 0 to 0.1 for each proposal. A candidate has to promise ten times as much "

@@ -27,18 +27,23 @@ _INTRODUCTION: Final = f"""\
 # The papers' experiments, done again
 
 An item is a table or figure of a paper: h of Heldens & van Werkhoven 2026, w of Willemsen et al. 2021, l of Lin et al.
-2025, b of Hellsten et al. 2023 (BaCO). Columns called "paper" are figures of its text; all others were measured here by
-the item's command.
+2025, b of Hellsten et al. 2023 (BaCO). Columns called "paper" are figures of its text, or computed from them or from
+its raw runs where an item says so; all others were measured here by the item's command, on the date below it. Some
+words of an item are younger, its figures are not.
 
 {MEANING}
 """
 #: What of the papers' experiments has no item, and why not.
 ABSENT: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "Willemsen 2021, Figs. 5 to 7": "other Bayesian frameworks, and two kernels on an A100: no recording of "
-        "these kernels is published beside the others; benchmarks/search_quality.py has other frameworks on those",
+        "Willemsen 2021, Fig. 5": "other Bayesian frameworks: benchmarks/search_quality.py has more of them, on more "
+        "recordings",
+        "Willemsen 2021, Figs. 6 and 7": "two kernels on an A100: no recording of them is published beside the others",
+        "Lin 2025, Fig. 1 and Tables III and IV": "a sketch of gemm, and parameters and devices: kernels/gemm.py has "
+        "the former's",
         "Lin 2025, Figs. 9 to 11": "gemm on a Jingjia Micro 9230, an RX550 and an A100: they need these devices; "
-        "benchmarks/gpu.py --sections gemm measures it beside the vendor's on the one that is there",
+        "benchmarks/gpu.py --sections gemm measures it beside the vendor's on the one that is there, and no GPU has "
+        "been there so far",
         "Lin 2025, Fig. 13": "four single searches of each tuner: l-f14 has what many of each reach",
         "Hellsten 2023, Table 5": "how many runs reach an expert's configuration: recorded spaces have none",
         "Hellsten 2023, Figs. 6, 7 and 11": "curves of the best so far: b-t6 has three points of each",

@@ -85,15 +85,22 @@ def h_f6(given: Given) -> Outcome:
         for name, by_seed in parts.items()
     }
     rows = tuple(_time_row(name, found[name], parts[name]) for name in found)
-    paper = ("BO, paper", "480", 250, "2", *(percent(share, 1) for share in _PAPER_BO.values()), None)
+    paper = (
+        "paper: most strategies; parts of BO",
+        "about 480",
+        250,
+        "about 2",
+        *(percent(share, 1) for share in _PAPER_BO.values()),
+        None,
+    )
     shares = {part: means["BO"][part] / math.fsum(means["BO"].values()) for part in _PARTS}
-    said = ", ".join(f"{part} {percent(share, 1)}" for part, share in shares.items())
+    said = ", ".join(f"{part} {percent(share, 1)}" for part, share in shares.items()).removeprefix("compilation ")
     return Outcome(
         "The paper, of BO: 80% compilation, 13% error measurement, 3.8% benchmarking, 2.6% the strategy; 2 s for an "
-        f"evaluation. Here, of BO: {said}.",
+        f"evaluation. Here, of BO: waiting for the compiler {said}.",
         (
             Table(
-                "Mean over kernels of the time of a run, and how the work in it is divided, over runs",
+                "Mean over kernels of the time of a run, and how it is divided, over runs",
                 ("strategy", "seconds", "evaluations", "seconds each", *_PARTS, _OTHER),
                 (paper, *rows),
             ),
@@ -104,8 +111,9 @@ def h_f6(given: Given) -> Outcome:
             f"from {given.seed} on, on {processor().name}, {usable_cores()} cores: "
             "a processor, where the compiler is g++ and a launch takes longer than on an A100 or MI250X. Each with an "
             "empty cache of compiled kernels.",
-            "Parts are shares of the work, not of the wall time: while one configuration is timed, the next is "
-            "compiled. Other: inputs, references, transfers, and waiting.",
+            "Parts are shares of the wall time. Compilers run ahead of the search on all cores, but not while "
+            "something is timed, so that compilation is only what the search waits for them. Other: inputs, "
+            "references, first launches and transfers.",
             "The error of an accuracy signature is measured once or a few times, where the paper measures that of "
             "every configuration.",
             "BH, SA and FF end before the budget is spent in the paper; here all go on until it is.",
@@ -171,7 +179,7 @@ def _evaluations(by_seed: Sequence[Sequence[Run]]) -> float:
 
 
 def _time_row(name: str, by_seed: Sequence[Sequence[Run]], parts: Sequence[Mapping[str, float]]) -> tuple[Shown, ...]:
-    """Return the seconds of a strategy's runs, and of each part the share of their work; of all kernels together."""
+    """Return the seconds of a strategy's runs, and of each part its share of them; of all kernels together."""
     wall_s = [statistics.fmean(run.state.wall_s for run in runs) for runs in by_seed]
     each_s = [
         seconds / statistics.fmean(run.evaluations for run in runs)
@@ -188,7 +196,7 @@ def _time_row(name: str, by_seed: Sequence[Sequence[Run]], parts: Sequence[Mappi
 
 
 def draw_time(path: Path, parts: Mapping[str, Mapping[str, float]], evaluations: Mapping[str, float]) -> None:
-    """Draw the seconds of work of each strategy by part, and below its evaluations."""
+    """Draw the seconds of each strategy by part, and below its evaluations."""
     pyplot = pyplot_module()
     figure, (upper, lower) = pyplot.subplots(2, 1, figsize=(0.9 * len(parts) + 3, 5), sharex=True, height_ratios=(3, 1))
     bottom = dict.fromkeys(parts, 0.0)
@@ -205,7 +213,7 @@ def draw_time(path: Path, parts: Mapping[str, Mapping[str, float]], evaluations:
             linewidth=0.5,
         )
         bottom = {name: bottom[name] + value for name, value in zip(parts, values, strict=True)}
-    upper.set_ylabel("work in s, all kernels")
+    upper.set_ylabel("seconds, all kernels")
     lower.bar(list(evaluations), list(evaluations.values()), color="0.6", edgecolor="black", linewidth=0.5)
     lower.set_ylabel("evaluations")
     save(figure, path, upper, columns=5)
@@ -249,6 +257,10 @@ def h_f12(given: Given) -> Outcome:
             rows.append((KERNELS[name], f"{at:g}", f"{less}×", here[0], f"{speedup}×", here[1]))
         summary = "The paper: up to 3.8 times less energy than in fp64. Its points' errors are the thresholds here."
         plots = {"energy-against-error": partial(draw_energies, runs=found)}
+    searched = (
+        f"Searches of {given.budget} evaluations for the least energy, seed {given.seed}; the paper has tried all "
+        "configurations."
+    )
     columns = ("kernel", "log10 of the error", "less energy: paper", "here", "speedup: paper", "here")
     return Outcome(
         summary,
@@ -256,8 +268,7 @@ def h_f12(given: Given) -> Outcome:
         (
             "The paper measures an A100's; here it is that of the whole processor. `python benchmarks/gpu.py` measures "
             "that of a GPU, where there is one.",
-            f"Searches of {given.budget} evaluations for the least energy, seed {given.seed}; the paper has tried all "
-            "configurations.",
+            *((searched,) if plots else ()),
         ),
         plots,
     )

@@ -108,7 +108,7 @@ _TABLE_III: Final[Mapping[str, tuple[Setting, ...]]] = MappingProxyType(
         "SA": (
             Setting("T", "0.1", "start_temperature"),
             Setting("T min", "0.001", "end_temperature"),
-            Setting("alpha", "0.9975", why="follows from both temperatures and the budget, over which it cools"),
+            Setting("alpha", "0.9975", why="as the paper scales it: from both temperatures to the end of the budget"),
             Setting("max. iterations", "1", why=_UNTIL_SPENT),
         ),
     }
