@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
-
 import dataclasses
+import math
 import sys
 from pathlib import Path
 

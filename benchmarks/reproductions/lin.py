@@ -610,8 +610,8 @@ def l_f14(given: Given) -> Outcome:
         ),
         (
             f"{rounds} rounds (100 in the paper) with seeds from 0 on, on {name}: {recorded.space.size:,} "
-            "configurations of CLBlast's gemm, which has no double buffer; in the paper more than 160,000 of its own gemm "
-            "on an A100.",
+            "configurations of CLBlast's gemm, which has no double buffer; in the paper more than 160,000 of its own "
+            "gemm on an A100.",
             f"Eq. 8 with a slack of {_SLACK:g} and an RTX 2080 Ti's data sheet leaves {narrowed.space.size:,} "
             f"configurations, of which the best has {percent(optimum.time_ms / best_of_narrowed.time_ms, 1)} of the "
             "best recorded speed. It supposes that fetching and multiplying overlap, which the recorded kernel does "
