@@ -422,7 +422,8 @@ def draw_clouds(path: Path, recordings: Mapping[str, RecordedSpace]) -> None:
         axes.grid(alpha=0.3)
     for axes in panels.flat[len(recordings) :]:
         axes.set_visible(False)
-    figure.supxlabel("log10 of the error", fontsize=10)
+    for axes in panels[-1]:
+        axes.set_xlabel("log10 of the error", fontsize=10)
     figure.supylabel("speedup over the best in fp64", fontsize=10)
     save(figure, path, panels.flat[0])
 
@@ -533,6 +534,7 @@ def draw_memory(path: Path, recordings: Mapping[str, RecordedSpace]) -> None:
         axes.grid(alpha=0.3)
     for axes in panels.flat[len(recordings) :]:
         axes.set_visible(False)
-    figure.supxlabel("log10 of the error", fontsize=10)
+    for axes in panels[-1]:
+        axes.set_xlabel("log10 of the error", fontsize=10)
     figure.supylabel("footprint in MB", fontsize=10)
     save(figure, path, panels.flat[0])

@@ -141,7 +141,8 @@ def draw_shares(path: Path, groups: Mapping[tuple[str, str], Mapping[str, Mappin
         axes.set_ylim(len(kernels) - 0.5, -0.5)
         axes.grid(alpha=0.3, axis="x")
         axes.set_title(f"{tool}, {level} accuracy", fontsize=9)
-    figure.supxlabel("best feasible speed in % of the best recorded", fontsize=9)
+    for axes in panels[-1]:
+        axes.set_xlabel("best feasible speed in %\nof the best recorded", fontsize=9)
     first = next(axes for axes in panels.flat if axes.get_legend_handles_labels()[1])
     save(figure, path, first, columns=3)
 
