@@ -61,6 +61,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MptuneError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("stopped; the same command goes on with the replays that are kept", file=sys.stderr)
+        return 130
 
 
 def _do(options: argparse.Namespace, command: str) -> int:
@@ -103,10 +106,16 @@ def _do(options: argparse.Namespace, command: str) -> int:
             print(f"{name} failed: {error}", file=sys.stderr)
             failed = True
             continue
-        document = keep(name, known[name], outcome, output, command, time.perf_counter() - started)
+        try:
+            document = keep(name, known[name], outcome, output, command, time.perf_counter() - started)
+        except OSError as error:
+            raise MptuneError(f"--output {output}: {error.strerror}: {error.filename}") from error
         print(markdown_of(document), flush=True)
         done += 1
-    print(f"written: {write_page(known, output)}", file=sys.stderr)
+    try:
+        print(f"written: {write_page(known, output)}", file=sys.stderr)
+    except OSError as error:
+        raise MptuneError(f"--output {output}: {error.strerror}: {error.filename}") from error
     return int(failed or (done == 0 and bool(chosen)))
 
 
@@ -131,7 +140,9 @@ def _given(options: argparse.Namespace) -> Given:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
     parser.add_argument("items", nargs="+", metavar="ITEM", help="items, or list, all or page")
     parser.add_argument("--quick", action="store_true", help="as little as shows that everything works")
     parser.add_argument(

@@ -22,6 +22,7 @@ from benchmarks.search.plots import pyplot_module, save
 from benchmarks.search.precision_cells import shares
 from benchmarks.search.report import percent
 from benchmarks.search.tools import Tool
+from mptune.backends.processor import processor
 from mptune.comparison import Comparison
 
 __all__ = ["ITEMS"]
@@ -271,7 +272,7 @@ def b_t10(given: Given) -> Outcome:
     tools = tools_of(given)
     # Not those of other items, which may have run beside each other.
     with_runs = [(tool, runs_of(given, tool)) for tool in tools]
-    jobs = [replace(job, section="papers, alone") for job in jobs_of(with_runs, files, _BUDGET)]
+    jobs = [replace(job, section=f"papers, alone on {processor().name}") for job in jobs_of(with_runs, files, _BUDGET)]
     results = run_all(replace(given, processes=1), jobs)
     seconds = {
         (space, tool.name): [found["strategy_s"] for found in results.of(space, tool.name).values()]

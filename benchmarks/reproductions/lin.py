@@ -633,7 +633,7 @@ def _balanced_job(name: str, path: Path, rounds: int) -> Job:
         job,
         tool="EI, pipeline balance",
         settings={**job.settings, "space": space},
-        files=(path, Path(__file__)),
+        files=(path, Path(__file__), Path(str(gemm().path))),
     )
 
 

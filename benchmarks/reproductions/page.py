@@ -90,13 +90,14 @@ def write_page(names: Iterable[str], folder: Path) -> Path:
         MptuneError: what is kept of one is damaged.
     """
     files = {name: folder / _FOLDER / f"{name}.json" for name in names}
-    documents = [_read(file) for file in files.values() if file.exists()]
-    parts = [*([_contents(documents)] if documents else []), *map(markdown_of, documents), _absent()]
+    kept = [_read(file) for file in files.values() if file.exists()]
+    contents = [_contents([document for document, _ in kept])] if kept else []
+    parts = [*contents, *(text for _, text in kept), _absent()]
     if absent := [name for name, file in files.items() if not file.exists()]:
         parts.insert(0, f"Without results so far: {', '.join(absent)}.\n")
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "papers.md"
-    path.write_text("\n".join([_INTRODUCTION, *parts]))
+    write_whole(path, "\n".join([_INTRODUCTION, *parts]).encode())
     return path
 
 
@@ -106,6 +107,8 @@ def _contents(documents: Iterable[Mapping[str, Any]]) -> str:
     for document in documents:
         anchor = re.sub(r"[^\w -]", "", _heading(document).lower()).replace(" ", "-")
         said, cpu = document["summary"].replace("|", "\\|"), document["about"]["cpu"]
+        if "--quick" in document["about"]["command"].split():
+            said = f"(of `--quick`) {said}"
         lines.append(f"| [{document['item']}](#{anchor}) | {document['where']} | {said} | {cpu} |")
     return "\n".join(lines) + "\n"
 
@@ -119,11 +122,21 @@ def _heading(document: Mapping[str, Any]) -> str:
     return f"{document['item']}: {document['what']} ({document['where']})"
 
 
-def _read(file: Path) -> Any:
+def _read(file: Path) -> tuple[Mapping[str, Any], str]:
+    """Return what is kept of an item, and its part of the page.
+
+    Raises:
+        MptuneError: it is damaged, or of another item.
+    """
     try:
-        return json.loads(file.read_text())
-    except ValueError as error:
-        raise MptuneError(f"{file} is damaged ({error}): do {file.stem} again, or remove it") from None
+        document = json.loads(file.read_text())
+        if document["item"] != file.stem:
+            raise ValueError(f"it is of {document['item']}")
+        _contents([document])
+        return document, markdown_of(document)
+    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+        what = f"it has no {error}" if isinstance(error, KeyError) else error
+        raise MptuneError(f"{file} is damaged ({what}): do {file.stem} again, or remove it") from None
 
 
 def markdown_of(document: Mapping[str, Any]) -> str:

@@ -32,13 +32,13 @@ def run_jobs(jobs: Sequence[Job], cache: Cache, processes: int, say: Callable[[s
     """
     failures: dict[tuple[str, str], str] = {}
     started, done = time.perf_counter(), 0
-    lock = threading.Lock()
+    lock, stopped = threading.Lock(), threading.Event()
 
     def work(job: Job) -> None:
         nonlocal done
         missing = [seed for seed in job.seeds if cache.get(job, seed) is None]
         begun = time.perf_counter()
-        failure = _run(job, missing, cache) if missing else None
+        failure = _run(job, missing, cache, stopped) if missing else None
         with lock:
             done += 1
             if failure:
@@ -51,8 +51,13 @@ def run_jobs(jobs: Sequence[Job], cache: Cache, processes: int, say: Callable[[s
             )
 
     with ThreadPoolExecutor(processes) as pool:
-        for future in [pool.submit(work, job) for job in jobs]:
-            future.result()
+        try:
+            for future in [pool.submit(work, job) for job in jobs]:
+                future.result()
+        except BaseException:
+            stopped.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     found: dict[tuple[str, str], dict[int, dict[str, Any]]] = {}
     for job in jobs:
         results = {seed: result for seed in job.seeds if (result := cache.get(job, seed)) is not None}
@@ -60,24 +65,28 @@ def run_jobs(jobs: Sequence[Job], cache: Cache, processes: int, say: Callable[[s
     return Results(tuple(jobs), found, failures)
 
 
-def _run(job: Job, seeds: Sequence[int], cache: Cache) -> str | None:
+def _run(job: Job, seeds: Sequence[int], cache: Cache, stopped: threading.Event) -> str | None:
     """Run seeds, starting a fresh process after one that failed; return why the last failure failed."""
     failure = None
     left = list(seeds)
     while left:
-        finished, reason = _run_process(job, left, cache)
+        finished, reason = _run_process(job, left, cache, stopped)
         if reason is None:
             break
         failure = reason
-        if not finished:
+        if not finished or stopped.is_set():
             # A process that fails on its first seed will do so on all of them.
             break
         left = left[finished + 1 :]
     return failure
 
 
-def _run_process(job: Job, seeds: Sequence[int], cache: Cache) -> tuple[int, str | None]:
-    """Run seeds in one process; return how many finished, and why it stopped before the last."""
+def _run_process(job: Job, seeds: Sequence[int], cache: Cache, stopped: threading.Event) -> tuple[int, str | None]:
+    """Run seeds in one process; return how many finished, and why it stopped before the last.
+
+    A result counts only while the files are what they were when the process began to read them.
+    """
+    key = job.key
     environment = dict.fromkeys(_THREADS, "1") | {"PYTHONHASHSEED": "0", "PYTHONPATH": str(ROOT)}
     target, finished, doing = "benchmarks.search.worker:main", 0, f"starting took more than {_SETUP_LIMIT_S:g} s"
     with (
@@ -88,8 +97,13 @@ def _run_process(job: Job, seeds: Sequence[int], cache: Cache) -> tuple[int, str
             child.send({"target": job.target, "settings": dict(job.settings), "seeds": list(seeds)})
             child.receive(_SETUP_LIMIT_S)
             for seed in seeds:
+                if stopped.is_set():
+                    return finished, "stopped"
                 doing = f"seed {seed} took more than {job.limit_s:g} s"
-                cache.add(job, seed, json.loads(child.receive(job.limit_s)))
+                result = json.loads(child.receive(job.limit_s))
+                if job.key != key:
+                    return finished, "what it reads was changed meanwhile"
+                cache.add(job, seed, result)
                 finished += 1
         except TimeoutError:
             return finished, doing

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from mptune.adopt.parsing import CASTS, TRANSPARENT, Extent, Node, without_casts
+from mptune.adopt.parsing import CASTS, TRANSPARENT, Extent, Node
 from mptune.adopt.reading import Program
 
 __all__ = ["Block", "geometry"]
@@ -150,7 +150,7 @@ class _Launch:
 
     def _axes(self, node: Node, *, is_block: bool = False) -> list[Node | None]:
         """Return what a ``dim3`` is made of; None for an axis that is not written."""
-        node = without_casts(node)
+        node = _converted(node)
         if node.kind == "DECL_REF_EXPR":
             variable = self._variable(node)
             if is_block:
@@ -206,11 +206,11 @@ class _Launch:
             if new > 1:
                 raise _UnclearError
             return 1
-        node = without_casts(node)
+        node = _converted(node)
         if node.kind == "DECL_REF_EXPR" and not _is_constant(node):
             variable = self._variable(node)
             self._sizes[variable] = axis
-            node = without_casts(self._initial(variable))
+            node = _converted(self._initial(variable))
         own = node.value
         if own is None:
             raise _UnclearError
@@ -230,7 +230,7 @@ class _Launch:
             return
         if node is None:
             raise _UnclearError
-        node = without_casts(node)
+        node = _converted(node)
         if node.kind == "DECL_REF_EXPR" and not _is_constant(node):
             node = self._initial(self._variable(node))
         self._threads = {}
@@ -334,6 +334,13 @@ class _Launch:
             raise _UnclearError
         names = [parameter.cursor.get_usr() for parameter in function.parameters]
         return self._value(statements[0].children[0], axis, dict(zip(names, arguments, strict=True)))
+
+
+def _converted(node: Node) -> Node:
+    """Return what is converted, copied or in parentheses; what is read as another type stays."""
+    while node.kind in (*TRANSPARENT, *CASTS) and node.children:
+        node = node.children[-1]
+    return node
 
 
 def _is_constant(node: Node) -> bool:

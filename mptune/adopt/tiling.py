@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from mptune.adopt.parsing import CASTS, Edits, Extent, Function, Node, TranslationUnit, bare
+from mptune.adopt.parsing import CASTS, TRANSPARENT, Edits, Extent, Function, Node, TranslationUnit
 from mptune.adopt.reading import Kernel, Program
 
 __all__ = ["UNROLL", "Dialect", "SideBySide", "Tiled", "of_templates", "side_by_side", "tiled"]
@@ -295,7 +295,7 @@ class _Tiler:
         self, node: Node, uses: dict[int, list[_Use]], *, is_certain: bool, parent: Node | None = None
     ) -> None:
         """Collect what is done with the memory that parameters point at, by the parameter."""
-        base = bare(node.children[0]) if node.kind == "ARRAY_SUBSCRIPT_EXPR" else node
+        base = _alone(node.children[0]) if node.kind == "ARRAY_SUBSCRIPT_EXPR" else node
         named = base.referenced if base.kind == "DECL_REF_EXPR" else None
         variable = self._variables.get(named.hash) if named is not None else None
         if variable is not None and variable.node is None and variable.kind == "POINTER":
@@ -329,7 +329,7 @@ class _Tiler:
 
     def _step(self, node: Node) -> int | None:
         """Return by how much a whole number is higher in the next thread along x; None if that is not known."""
-        node = bare(node)
+        node = _alone(node)
         if "x" not in self._axes(node):
             return 0
         if node.canonical.kind.name not in _INDICES:
@@ -794,6 +794,13 @@ def _read_from(program: Program, kernel: Kernel) -> tuple[TranslationUnit, Funct
     raise _LeaveItError
 
 
+def _alone(node: Node) -> Node:
+    """Return what is in parentheses, or converted without a word; ``a ?: b`` is one of several, and stays."""
+    while node.kind in TRANSPARENT and len(node.children) == 1:
+        node = node.children[0]
+    return node
+
+
 def _statements(node: Node) -> list[Node]:
     return list(node.children) if node.kind == "COMPOUND_STMT" else [node]
 
@@ -827,7 +834,9 @@ def _points(node: Node) -> bool:
 
 def _undecayed(node: Node) -> str:
     """Return the kind of type of what may have become a pointer."""
-    return str(bare(node).canonical.kind.name)
+    while node.kind in TRANSPARENT and node.children:
+        node = node.children[0]
+    return str(node.canonical.kind.name)
 
 
 def _parameter_types(call: Node) -> list[Any]:

@@ -22,7 +22,7 @@ __all__ = ["compare", "simulate"]
 #: What compare takes where it is not told.
 _COMPARED: Final = "bayesian,genetic,random"
 _COMPARED_OF_SEVERAL: Final = "bayesian-pareto,nsga2,random"
-_NOTHING: Final = "no recorded configuration meets the threshold"
+_NOTHING: Final = "no recorded configuration is within the limits"
 _WITHOUT_VALUE: Final = "no recorded configuration has a finite value of the objective"
 #: Of distances in which runs without anything feasible are counted.
 _MARK: Final = "*"

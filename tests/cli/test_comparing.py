@@ -127,7 +127,7 @@ def test_a_threshold_leaves_out_spaces_where_nothing_meets_it(compare: Call, tmp
     assert "never" in both.err
     alone = compare(never, *common, "--max-error", "2e-9")
     assert alone.code == 1
-    assert "no recorded configuration meets the threshold" in alone.err
+    assert "no recorded configuration is within the limits" in alone.err
     assert json.loads(alone.out)["cells"] == []
 
 

@@ -26,9 +26,9 @@ from benchmarks.reproductions.heldens.strategies import STRATEGIES
 from benchmarks.reproductions.item import Cell as Shown
 from benchmarks.reproductions.item import Given, Outcome, Table
 from benchmarks.reproductions.spread import FEWEST, percents, spread
+from benchmarks.search.cells import PACKAGE, digest_of
 from benchmarks.search.plots import pyplot_module, save
 from benchmarks.search.report import Draw, percent
-from benchmarks.search.tools import DEFAULT
 from mptune.backends import get_backend
 from mptune.backends.processor import processor, usable_cores
 from mptune.errors import MptuneError
@@ -125,11 +125,12 @@ def h_f6(given: Given) -> Outcome:
 def _timed_run(given: Given, name: str, searcher: Searcher, seed: int) -> Run:
     """Search with an empty cache of compiled kernels; a run that has ended is kept, so that the item can be stopped."""
     size, sizes = given.sizes_of(load_kernel(name))
-    of = (name, size, sizes, searcher.strategy, dict(searcher.options), given.budget, seed, DEFAULT.version)
+    made_by = (digest_of(PACKAGE.rglob("*.py")), processor().name, dict(get_backend("host").describe().versions))
+    of = (name, size, sizes, searcher.strategy, dict(searcher.options), given.budget, seed, *made_by)
     path = given.work / "h-f6" / f"{name}-{hashlib.sha256(repr(of).encode()).hexdigest()[:16]}.db"
     if path.exists():
         return Run.load(path)
-    begun = path.with_suffix(".begun")
+    begun = path.with_suffix(f".{os.getpid()}.begun")
     begun.unlink(missing_ok=True)
     with _empty_cache():
         run = tune(
