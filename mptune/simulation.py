@@ -318,10 +318,16 @@ def simulate(
     )
 
 
+#: Evaluations of a run, and runs: more would be a slip, and not fit into memory.
+_MOST: Final = 10_000_000
+
+
 def _require_counts(budget: int, repeats: int, seed: int) -> None:
     for name, count in (("budget", budget), ("repeats", repeats)):
         if count < 1:
             raise MptuneError(f"{name} must be at least 1, got {count}")
+        if count > _MOST:
+            raise MptuneError(f"{name} must be at most {_MOST:,}, got {count:,}")
     if seed < 0:
         raise MptuneError(f"seed {seed}: expected a whole number from 0 on")
 

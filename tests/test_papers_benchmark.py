@@ -224,11 +224,40 @@ def test_a_file_where_results_should_go_is_refused_before_anything_is_computed(
 
 
 @pytest.mark.usefixtures("made_up")
+def test_who_stops_it_is_told_that_it_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(given: Given) -> Outcome:
+        raise KeyboardInterrupt
+
+    known = {**papers.items(), "h-f1": Item("Somebody 2026, Fig. 1", "speed", stop)}
+    monkeypatch.setattr(papers, "items", lambda: known)
+    assert papers.main(["h-f1", "--output", str(tmp_path)]) == 130
+    assert "the same command goes on" in capsys.readouterr().err
+
+
+def test_options_are_not_abbreviated(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        papers.main(["h-t3", "--qui"])
+    assert "unrecognized arguments: --qui" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("made_up")
 def test_what_is_damaged_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert papers.main(["h-f1", "--output", str(tmp_path)]) == 0
-    (tmp_path / "papers" / "h-f1.json").write_text("{")
-    assert papers.main(["page", "--output", str(tmp_path)]) == 2
-    assert "h-f1.json is damaged" in capsys.readouterr().err
+    kept = tmp_path / "papers" / "h-f1.json"
+    whole = json.loads(kept.read_text())
+    damaged = (
+        "{",
+        "[]",
+        "null",
+        "{}",
+        *(json.dumps({**whole, **part}) for part in ({"summary": None}, {"item": "h-f2"})),
+    )
+    for text in damaged:
+        kept.write_text(text)
+        assert papers.main(["page", "--output", str(tmp_path)]) == 2
+        assert "h-f1.json is damaged" in capsys.readouterr().err
     # Done again it is whole.
     assert papers.main(["h-f1", "--output", str(tmp_path)]) == 0
 

@@ -154,6 +154,44 @@ def test_results_of_other_settings_files_or_versions_do_not_count(
     assert cache.get(first, 1) is None
 
 
+def changing(settings: dict[str, Any]) -> Any:
+    """A target: the file it has read is another one after seed 1."""
+
+    def run(seed: int) -> dict[str, Any]:
+        if seed == 2:
+            Path(settings["file"]).write_text("another")
+        return {"seed": seed}
+
+    return run
+
+
+def test_a_result_of_a_file_that_was_changed_meanwhile_is_not_kept(tmp_path: Path) -> None:
+    file = tmp_path / "data"
+    file.write_text("1")
+    target = "tests.test_search_benchmark:changing"
+    made = job(tmp_path, target=target, settings={"file": str(file)}, files=(file,))
+    cache = Cache(tmp_path / "work")
+    results = run_jobs([made], cache, 1, lambda _: None)
+    assert results.failures == {("space", "tool"): "what it reads was changed meanwhile"}
+    # The third was run by a process that has read the other file.
+    assert results.of("space", "tool") == {3: {"seed": 3}}
+    lines = (tmp_path / "work" / "cells.jsonl").read_text().splitlines()
+    assert [json.loads(line)["seed"] for line in lines] == [1, 3]
+    assert cache.get(made, 1) is None
+
+
+def test_who_stops_a_benchmark_does_not_wait_for_all_of_it(tmp_path: Path) -> None:
+    def stop(line: str) -> None:
+        raise KeyboardInterrupt
+
+    jobs = [job(tmp_path, tool=f"tool {number}") for number in range(6)]
+    with pytest.raises(KeyboardInterrupt):
+        run_jobs(jobs, Cache(tmp_path / "work"), 1, stop)
+    done = (tmp_path / "log").read_text().split()
+    assert done[:3] == ["1", "2", "3"]
+    assert len(done) < 18
+
+
 def test_a_seed_that_fails_or_hangs_is_named_and_the_others_run(tmp_path: Path) -> None:
     jobs = [
         job(tmp_path, tool="failing", settings={"failing": [2]}),

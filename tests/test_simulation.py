@@ -266,6 +266,7 @@ def test_a_valid_trial_without_the_objective_counts_as_failed() -> None:
     [
         ({"budget": 0}, MptuneError, "budget must be at least 1, got 0"),
         ({"repeats": 0}, MptuneError, "repeats must be at least 1, got 0"),
+        ({"budget": 10**13}, MptuneError, "budget must be at most 10,000,000, got 10,000,000,000,000"),
         ({"strategy": "genetics"}, UnknownNameError, "unknown strategy 'genetics'; did you mean 'genetic'"),
         ({"options": {"populaton": 3}, "strategy": "genetic"}, UnknownNameError, "did you mean 'population'"),
         ({"objective": "tiem"}, UnknownNameError, "unknown metric of recording toy: 'tiem'; did you mean 'time'"),
