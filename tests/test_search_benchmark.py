@@ -158,7 +158,8 @@ def changing(settings: dict[str, Any]) -> Any:
     """A target: the file it has read becomes another one."""
 
     def run(seed: int) -> dict[str, Any]:
-        Path(settings["file"]).write_text("another")
+        if Path(settings["file"]).read_text() != "another":
+            Path(settings["file"]).write_text("another")
         return {"seed": seed}
 
     return run
