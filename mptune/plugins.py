@@ -12,7 +12,7 @@ from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from mptune.errors import MptuneError, UnknownNameError
+from mptune.errors import MptuneError, UnknownNameError, did_you_mean
 
 __all__ = ["Registry", "load_point"]
 
@@ -32,7 +32,7 @@ class Registry(Mapping[str, type[Member]]):
         kind: what a member is ("strategy"), for messages.
         package: the package whose modules, also those of its sub-packages, hold the project's own.
         base: the class they derive from; each has its name in the class attribute ``name``.
-        hint: returns a sentence on a name that no member has, or "".
+        hint: returns a sentence on a name that no member has and that is near to none, or "".
     """
 
     def __init__(
@@ -50,7 +50,8 @@ class Registry(Mapping[str, type[Member]]):
             UnknownNameError: no member has it.
         """
         if name not in self:
-            raise UnknownNameError(self._kind, name, self, self._hint(name))
+            # A hint may have to load members, which a slip of the pen need not wait for.
+            raise UnknownNameError(self._kind, name, self, "" if did_you_mean(name, self) else self._hint(name))
 
     def __getitem__(self, name: str) -> type[Member]:
         self.check(name)
