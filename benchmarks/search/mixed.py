@@ -42,9 +42,7 @@ _TARGET_SHARE: Final = 0.99
 _TARGET_WINS: Final = 0.99
 #: What Heldens 2026 calls BO and GA, under its penalty, with mptune's defaults.
 _BEST_OF_PAPER: Final = (f"mptune bayesian-multi ({PAPER_PENALTY})", f"mptune genetic ({PAPER_PENALTY})")
-_PAPERS: Final = (
-    "The searches of Heldens 2026 with its settings, beside its figures: h-f5 and h-f10 in `papers.md`."
-)
+_PAPERS: Final = "The searches of Heldens 2026 with its settings, beside its figures: h-f5 and h-f10 in `papers.md`."
 
 
 class Mixed(Section):
