@@ -318,6 +318,8 @@ class Node:
         self.kind: str = cursor.kind.name
         self._unit = unit
         self._children: tuple[Node, ...] | None = None
+        if self.kind == "UNEXPOSED_EXPR" and (parts := _parts_without_middle(cursor)):
+            self.kind, self._children = "CONDITIONAL_OPERATOR", tuple(Node(unit, part) for part in parts)
         self._canonical: Any = None
         self._extent: Extent | bool | None = False
         self._referenced: Any = False
@@ -391,6 +393,15 @@ class Node:
             node = waiting.pop()
             yield node
             waiting.extend(reversed(node.children))
+
+
+def _parts_without_middle(cursor: Any) -> list[Any]:
+    """Return the three parts of GNU's ``a ?: b``, for which libclang has no kind; none for anything else.
+
+    It gives what is asked twice before: as it is written, and as the condition.
+    """
+    parts = list(cursor.get_children())
+    return parts[1:] if len(parts) == 4 and parts[0].extent == parts[1].extent == parts[2].extent else []
 
 
 def bare(node: Node) -> Node:

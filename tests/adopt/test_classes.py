@@ -159,6 +159,29 @@ int main() {
     assert next(one for one in together if ("k", "c") in one) == {("k", "c")}
 
 
+def test_both_ends_of_a_choice_without_a_middle_are_one_class(tmp_path: Path) -> None:
+    (tmp_path / "or.cu").write_text(
+        """
+__global__ void add(double* x, const double* y, const double* z, double w, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    const double* from = y ?: z;
+    if (i < n) x[i] = (w ?: 1.0) * from[i];
+}
+int main() {
+    double *x, *y, *z;
+    cudaMalloc(&x, 64 * sizeof(double));
+    cudaMalloc(&y, 64 * sizeof(double));
+    cudaMalloc(&z, 64 * sizeof(double));
+    add<<<8, 8>>>(x, y, z, 2.0, 64);
+}
+"""
+    )
+    found = type_classes(read([tmp_path / "or.cu"]))
+    members = {one.name: {member.name for member in one.members} for one in found.classes}
+    assert members == {"x": {"x", "double"}, "y": {"y", "z", "from", "double"}, "w": {"w"}}
+    assert {literal.text: set(literal.meets) for literal in found.literals} == {"1.0": {"w"}}
+
+
 def test_what_must_keep_its_type_says_why(tmp_path: Path) -> None:
     found = classes_of(
         tmp_path,
