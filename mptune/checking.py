@@ -24,7 +24,7 @@ from mptune.evaluators.device import DeviceEvaluator
 from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Application, Kernel, Sizes
 from mptune.kernel.limits import whole_space, widest
-from mptune.lints import lints, refuse_clashes
+from mptune.lints import examples, lints, refuse_clashes
 from mptune.rendering import cited, render
 from mptune.results import Status
 from mptune.run import in_short
@@ -146,10 +146,11 @@ def check(
     every = whole_space(kernel, sizes, limits)
     space = every.restrict(restrict)
     chosen = select(space, kernel.signature_names, sample, seed)
-    refuse_clashes(kernel, sizes, every, backend.name)
+    read = examples(kernel, every)
+    refuse_clashes(kernel, sizes, read, backend.name)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         compilations = tuple(pool.map(compile_one, chosen))
-    found = lints(kernel, sizes, every)
+    found = lints(kernel, sizes, every, read)
     return CheckResult(kernel.name, backend.name, architecture, space.size, compilations, found)
 
 

@@ -20,14 +20,32 @@ from mptune.space.covering import covering
 from mptune.space.parameters import Parameter, uniform_types
 from mptune.space.search_space import SearchSpace
 
-__all__ = ["lints", "refuse_clashes"]
+__all__ = ["examples", "lints", "refuse_clashes"]
 
 #: How many lines of a template, and how many literals, one warning names.
 _NAMED: Final = 6
 
 
-def refuse_clashes(kernel: Kernel, sizes: Sizes, space: SearchSpace, backend: str) -> None:
+def examples(kernel: Kernel, space: SearchSpace) -> tuple[Configuration, ...]:
+    """Return configurations of one precision each that together have every value of every other parameter."""
+    found: list[Configuration] = []
+    for types in uniform_types(kernel.parameters).values() or ({},):
+        try:
+            alike = space.restrict({name: (value,) for name, value in types.items()}, explains=False)
+        except EmptySpaceError:
+            continue
+        found += alike.configurations(covering(alike, np.random.default_rng(0)))
+    return tuple(found)
+
+
+def refuse_clashes(kernel: Kernel, sizes: Sizes, chosen: Sequence[Configuration], backend: str) -> None:
     """Check that neither a kernel's function nor a parameter of it has a name that means something else on a backend.
+
+    Args:
+        kernel: the kernel.
+        sizes: what it is rendered for.
+        chosen: its :func:`examples`, of which the first that can be rendered is read.
+        backend: the name of the backend.
 
     Raises:
         KernelError: one has; names it, a parameter with its line.
@@ -37,7 +55,7 @@ def refuse_clashes(kernel: Kernel, sizes: Sizes, space: SearchSpace, backend: st
             f"{kernel.called}: on backend opencl its function cannot be called {kernel.function!r}, which is a word of "
             f"OpenCL; call it {kernel.function}_kernel, say"
         )
-    for configuration in _configurations(kernel, space):
+    for configuration in chosen:
         try:
             body = render_body(kernel, configuration, sizes)
         except MptuneError:
@@ -52,28 +70,17 @@ def refuse_clashes(kernel: Kernel, sizes: Sizes, space: SearchSpace, backend: st
         return
 
 
-def lints(kernel: Kernel, sizes: Sizes, space: SearchSpace) -> tuple[str, ...]:
-    """Return what a kernel's author should look at, one line for each thing, in the configurations of a space.
+def lints(kernel: Kernel, sizes: Sizes, space: SearchSpace, chosen: Sequence[Configuration]) -> tuple[str, ...]:
+    """Return what a kernel's author should look at, one line for each thing, in the :func:`examples` of a space.
 
     What cannot be rendered says so when it is compiled, and says nothing here.
     """
-    chosen = [*_configurations(kernel, space)]
     found = (
         _misordered(kernel, sizes, chosen),
         _widening(kernel, sizes, chosen),
         _unused(kernel, sizes, space, chosen),
     )
     return tuple(itertools.chain.from_iterable(found))
-
-
-def _configurations(kernel: Kernel, space: SearchSpace) -> Iterator[Configuration]:
-    """Yield configurations of one precision each that together have every value of every other parameter."""
-    for types in uniform_types(kernel.parameters).values() or ({},):
-        try:
-            alike = space.restrict({name: (value,) for name, value in types.items()})
-            yield from alike.configurations(covering(alike, np.random.default_rng(0)))
-        except EmptySpaceError:
-            continue
 
 
 def _place(kernel: Kernel, configuration: Configuration, sizes: Sizes, body: str, start: int) -> tuple[str, int]:

@@ -12,7 +12,7 @@ import pytest
 from mptune.backends import get_backend
 from mptune.checking import check
 from mptune.kernel import Kernel
-from mptune.lints import lints
+from mptune.lints import examples, lints
 from mptune.registry import bundled_kernels, load_kernel
 from mptune.space.parameters import BooleanParameter, OrdinalParameter
 
@@ -25,7 +25,8 @@ BUNDLED = [name for name in bundled_kernels() if not name.startswith("_")]
 def found(kernel: Kernel, **changes: Any) -> tuple[str, ...]:
     changed = dataclasses.replace(kernel, **changes)
     sizes = changed.resolve_sizes("smoke" if "smoke" in changed.sizes else "default")
-    return lints(changed, sizes, changed.search_space(sizes))
+    space = changed.search_space(sizes)
+    return lints(changed, sizes, space, examples(changed, space))
 
 
 @pytest.mark.parametrize("name", BUNDLED)
@@ -97,5 +98,5 @@ def test_a_parameter_that_something_uses_is_not_named() -> None:
 def test_check_tells_what_was_found() -> None:
     kernel = dataclasses.replace(OWN, parameters=(*OWN.parameters, OrdinalParameter("depth", [1, 2])))
     result = check(kernel, get_backend("host"), sample=1)
-    assert result.warnings == lints(kernel, kernel.resolve_sizes(), kernel.search_space(kernel.resolve_sizes()))
+    assert result.warnings == found(kernel)
     assert result.to_json()["warnings"] == list(result.warnings) != []

@@ -163,6 +163,7 @@ def _make_plan(
     pending = list(constraints)
     available: frozenset[str] = frozenset()
     steps: list[_Step] = []
+    found: _Found = {}
     for parameter in order:
         available = available | {parameter}
         decided = [constraint for constraint in pending if constraint.names <= available]
@@ -170,7 +171,7 @@ def _make_plan(
         filters = sorted(decided, key=lambda constraint: not constraint.is_total(facts))
         derived: dict[str, Expression] = {}
         if derive:
-            derived, pending, facts = _derive(pending, available, facts, prefix=f"{len(steps)}.")
+            derived, pending, facts = _derive(pending, available, facts, f"{len(steps)}.", found)
         needed = frozenset(name for constraint in pending for name in constraint.names)
         live = sorted((available | frozenset(derived)) & needed)
         coupling = tuple(constraint for constraint in constraints if parameter in constraint.names)
@@ -179,42 +180,53 @@ def _make_plan(
     return steps
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Early:
+    """What of a constraint can be evaluated while only some names have values."""
+
+    tree: ast.expr  #: regrouped, so that it has as many parts as can be
+    parts: tuple[ast.expr, ...]  #: the largest that can be evaluated now
+    outside: frozenset[str]  #: the names outside of these parts
+
+    @classmethod
+    def of(cls, tree: ast.expr, available: frozenset[str], facts: Facts) -> _Early:
+        regrouped = regroup(tree, available, facts)
+        parts = tuple(early_parts(regrouped, available, facts))
+        hidden = {id(part): "" for part in parts}
+        return cls(regrouped, parts, free_names(replace_parts(regrouped, hidden)))
+
+
+#: Of constraints that are pending, by their tree and by those of its names that have values: it depends on no others,
+#: and most steps give a value to none of its names. It holds the trees, so none has the ``id`` of one before.
+_Found = dict[tuple[int, frozenset[str]], tuple[ast.expr, _Early]]
+
+
 def _derive(
-    pending: list[Constraint], available: frozenset[str], facts: Facts, prefix: str
+    pending: list[Constraint], available: frozenset[str], facts: Facts, prefix: str, found: _Found
 ) -> tuple[dict[str, Expression], list[Constraint], Facts]:
     """Replace the parts of pending constraints that can be evaluated now by names of their own."""
-    expressions = [(c, c.predicate.tree) for c in pending if isinstance(c.predicate, Expression)]
-    trees = {c: regroup(tree, available, facts) for c, tree in expressions}
-    parts = {c: early_parts(tree, available, facts) for c, tree in trees.items()}
-    kept = _kept_names(pending, trees, parts, available)
+    early: dict[Constraint, _Early] = {}
+    for constraint in pending:
+        if isinstance(constraint.predicate, Expression):
+            tree = constraint.predicate.tree
+            key = (id(tree), available & constraint.names)
+            if key not in found:
+                found[key] = (tree, _Early.of(tree, available, facts))
+            early[constraint] = found[key][1]
+    whole = (early[constraint].outside if constraint in early else constraint.names for constraint in pending)
+    kept = available & frozenset().union(*whole)
     named: dict[str, tuple[str, ast.expr]] = {}
     rewritten: list[Constraint] = []
     for constraint in pending:
-        worth = [part for part in parts.get(constraint, ()) if not free_names(part) <= kept]
+        parts = early[constraint].parts if constraint in early else ()
+        worth = [part for part in parts if not free_names(part) <= kept]
         for part in worth:
             named.setdefault(ast.dump(part), (f"{prefix}{len(named)}", part))
         names = {id(part): named[ast.dump(part)][0] for part in worth}
-        rewritten.append(constraint.with_tree(replace_parts(trees[constraint], names)) if names else constraint)
+        rewritten.append(constraint.with_tree(replace_parts(early[constraint].tree, names)) if names else constraint)
     for name, part in named.values():
         facts = facts.with_derived(name, part)
     return {name: Expression.from_tree(ast.unparse(part), part) for name, part in named.values()}, rewritten, facts
-
-
-def _kept_names(
-    pending: Sequence[Constraint],
-    trees: Mapping[Constraint, ast.expr],
-    parts: Mapping[Constraint, Sequence[ast.expr]],
-    available: frozenset[str],
-) -> frozenset[str]:
-    """Return the names that have to be remembered as they are."""
-    kept: set[str] = set()
-    for constraint in pending:
-        if constraint in trees:
-            hidden = {id(part): "" for part in parts[constraint]}
-            kept.update(free_names(replace_parts(trees[constraint], hidden)))
-        else:
-            kept.update(constraint.names)
-    return frozenset(kept) & available
 
 
 def _order_parameters(values: Mapping[str, NDArray[Any]], constraints: Sequence[Constraint]) -> list[str]:

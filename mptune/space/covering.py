@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from mptune.errors import ConstraintError, EmptySpaceError, MptuneError
 from mptune.expressions.functions import column_of
-from mptune.space.building import count
 from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import Parameter
 from mptune.space.search_space import SearchSpace
@@ -71,9 +70,6 @@ def _having(space: SearchSpace, parameter: Parameter, values: Sequence[Value], r
     found: list[int] = []
     left = list(values)
     while left:
-        # Why nothing is left takes much longer to find out than that.
-        if not count([p.restricted(left) if p is parameter else p for p in space.parameters], space.constraints):
-            break
         try:
             having = space.restrict({parameter.name: left}, explains=False)
         except EmptySpaceError:

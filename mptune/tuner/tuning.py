@@ -26,7 +26,7 @@ from mptune.evaluators.timing import TimingPlan
 from mptune.evaluators.worker_process import Limits
 from mptune.folders import cache_folder, own_folder
 from mptune.kernel import Kernel, Rates, Sizes, Tunable
-from mptune.lints import lints, refuse_clashes
+from mptune.lints import examples, lints, refuse_clashes
 from mptune.policy import MeasurementPolicy
 from mptune.run import Run
 from mptune.store import RunFile, RunInfo, RunState, RunStore, UnsavedRun
@@ -117,8 +117,9 @@ def tune(
             plan = dataclasses.replace(plan, rates=kept or evaluator.rates())
         space = plan.space_on(ready)
         if isinstance(plan.kernel, Kernel):
-            refuse_clashes(plan.kernel, plan.sizes, space, ready.device.backend)
-            for found in lints(plan.kernel, plan.sizes, space):
+            read = examples(plan.kernel, space)
+            refuse_clashes(plan.kernel, plan.sizes, read, ready.device.backend)
+            for found in lints(plan.kernel, plan.sizes, space, read):
                 warn(found)
         space = space.restrict(plan.settings.restrict)
         info = plan.describe(space, ready, command)
