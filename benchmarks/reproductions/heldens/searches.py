@@ -342,8 +342,8 @@ _FOOT: Final = 40
 def draw_runs(path: Path, runs: Runs, names: Mapping[str, str]) -> None:
     """Draw the share of the optimum that runs reach, by kernel: each as a dot, medians as diamonds with quartiles.
 
-    What is below the axis is drawn at its foot; of fewer than :data:`FEWEST` runs the diamond is hollow and has no
-    quartiles.
+    What is below the axis is a triangle at its foot, and a quartile there is beyond it; of fewer than :data:`FEWEST`
+    runs the diamond is hollow and has no quartiles.
     """
     pyplot = pyplot_module()
     titles = list(dict.fromkeys(map(title_of, runs.compared)))
@@ -359,16 +359,18 @@ def draw_runs(path: Path, runs: Runs, names: Mapping[str, str]) -> None:
         for number, cell in enumerate(cell for cell in runs.compared if title_of(cell) == title):
             left = step * levels.index(cell.level)
             for i, (name, label) in enumerate(names.items()):
-                values = np.maximum(100 * runs.shares(cell, name), _FOOT)
+                values = 100 * runs.shares(cell, name)
                 lower, median, upper = np.quantile(values, (0.25, 0.5, 0.75))
                 few = len(values) < FEWEST
-                jitter = rng.uniform(-0.25, 0.25, len(values))
-                axes.plot(left + i + jitter, values, ".", color=f"C{i}", alpha=0.4, markersize=4)
+                at = left + i + rng.uniform(-0.25, 0.25, len(values))
+                below = values < _FOOT
+                axes.plot(at[~below], values[~below], ".", color=f"C{i}", alpha=0.4, markersize=4)
+                axes.plot(at[below], np.full(below.sum(), _FOOT), "v", color=f"C{i}", alpha=0.4, markersize=3.5)
                 axes.errorbar(
                     left + i,
-                    median,
-                    None if few else [[median - lower], [upper - median]],
-                    fmt="D",
+                    max(median, _FOOT),
+                    None if few else [[max(median, _FOOT) - lower], [max(upper - max(median, _FOOT), 0)]],
+                    fmt="D" if median >= _FOOT else "v",
                     color=f"C{i}",
                     markerfacecolor="none" if few else f"C{i}",
                     markersize=4.5,
@@ -381,7 +383,7 @@ def draw_runs(path: Path, runs: Runs, names: Mapping[str, str]) -> None:
         axes.grid(alpha=0.3, axis="y")
     for axes in panels.flat[len(titles) :]:
         axes.set_visible(False)
-    figure.supylabel("best feasible speed in % of the optimum", fontsize=10)
+    figure.supylabel(f"best feasible speed in % of the optimum (▾: below {_FOOT}%)", fontsize=10)
     save(figure, path, panels.flat[0], columns=5)
 
 
