@@ -58,6 +58,7 @@ def simulate(space: Path, strategy_options: Mapping[str, str], json: bool, **giv
 
     _check_penalty(**given)
     document = simulate_space(space, options=strategy_options, **given).to_json()
+    _print_what_runs_are([space], **given)
     if json:
         print_json(document)
     else:
@@ -135,6 +136,7 @@ def compare(
     by_strategy = _options_by_strategy(strategy_options, strategies)
     with counter(f"replaying {len(spaces) * len(strategies)} times {given['repeats']} runs") as count:
         comparison = compare_strategies(spaces, strategies, options=by_strategy, on_done=lambda _: count(), **given)
+    _print_what_runs_are(spaces, **given)
     if json:
         print_json(comparison.to_json())
     elif comparison.spaces:
@@ -188,6 +190,22 @@ def _check_penalty(
     for name, value, own in (("alpha", alpha, "linear"), ("beta", beta, "decay")):
         if value != 1 and penalty != own:
             print_note(f"--{name} is for --penalty {own}: with {penalty} it changes nothing")
+
+
+def _print_what_runs_are(paths: Sequence[Path], *, max_error: Any, constraints: Sequence[str], **_: Any) -> None:
+    """Say of run files what is replayed of them: without the limits of the run, and what one search has chosen."""
+    from mptune.interop.spaces import is_run_file
+    from mptune.run import Run
+
+    for path in filter(is_run_file, paths):
+        run = Run.load(path)
+        if (limits := run.info.limits_text()) and max_error is None and not constraints:
+            print_note(f"{path} is a run at {limits}; without --max-error here, every error is accepted")
+        if len(run.trials) < run.info.configurations:
+            print_note(
+                f"{path} holds {len(run.trials):,} of {run.info.configurations:,} configurations, those that one search "
+                "chose: how strategies do among them is not how they do on the whole space"
+            )
 
 
 def _why_nothing(*, max_error: Any, constraints: Sequence[str], **_: Any) -> str:

@@ -14,7 +14,7 @@ from mptune.interop.files import SQLITE_MAGIC, DamagedJsonError, Format, load_js
 from mptune.interop.recorded import RecordedSpace, from_run, to_run
 from mptune.run import Run
 
-__all__ = ["EXPORTERS", "FORMATS", "read_run", "read_space"]
+__all__ = ["EXPORTERS", "FORMATS", "is_run_file", "read_run", "read_space"]
 
 
 def _formats() -> dict[str, Format]:
@@ -46,6 +46,11 @@ EXPORTERS: Final[Mapping[str, Callable[[Run], str | bytes]]] = MappingProxyType(
 )
 
 
+def is_run_file(path: str | Path) -> bool:
+    """Return whether a file is a run file, or what is left of one; raises SpaceFileError where it cannot be read."""
+    return read_head(Path(path)).startswith(SQLITE_MAGIC)
+
+
 def read_space(path: str | Path) -> RecordedSpace:
     """Read a recorded space: mptune's own, a Kernel Tuner cache file or T4 results, gzipped or not, or a run file.
 
@@ -54,7 +59,7 @@ def read_space(path: str | Path) -> RecordedSpace:
         RunFileError: it is a run file that cannot be read.
     """
     path = Path(path)
-    if read_head(path).startswith(SQLITE_MAGIC):
+    if is_run_file(path):
         return from_run(Run.load(path), space_name(path))
     text = read_text(path)
     document: Any = text
@@ -81,4 +86,4 @@ def read_run(path: str | Path) -> Run:
         RunFileError: it is a run file that cannot be read.
     """
     path = Path(path)
-    return Run.load(path) if read_head(path).startswith(SQLITE_MAGIC) else to_run(read_space(path))
+    return Run.load(path) if is_run_file(path) else to_run(read_space(path))
