@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -252,7 +253,22 @@ def test_what_is_damaged_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[
         "[]",
         "null",
         "{}",
-        *(json.dumps({**whole, **part}) for part in ({"summary": None}, {"item": "h-f2"})),
+        "[" * 100_000,
+        *(
+            json.dumps({**whole, **part})
+            for part in (
+                {"summary": None},
+                {"item": "h-f2"},
+                {"differs": "abc"},
+                {"differs": [1]},
+                {"where": None},
+                {"plots": ["h-f1-none.png"]},
+                *(
+                    {"tables": [{"title": "t", "columns": ["c"], "rows": [[cell]]}]}
+                    for cell in (True, math.nan, "a\n## b")
+                ),
+            )
+        ),
     )
     for text in damaged:
         kept.write_text(text)

@@ -132,9 +132,14 @@ def _read(file: Path) -> tuple[Mapping[str, Any], str]:
         document = json.loads(file.read_text())
         if document["item"] != file.stem:
             raise ValueError(f"it is of {document['item']}")
+        sentences = [document["where"], document["what"], document["summary"], *document["differs"]]
+        if isinstance(document["differs"], str) or not all(isinstance(each, str) for each in sentences):
+            raise ValueError("it has something else in place of a sentence")
+        if missing := [plot for plot in document["plots"] if not (file.parent / plot).is_file()]:
+            raise ValueError(f"there is no {', '.join(missing)}")
         _contents([document])
         return document, markdown_of(document)
-    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OSError, RecursionError) as error:
         what = f"it has no {error}" if isinstance(error, KeyError) else error
         raise MptuneError(f"{file} is damaged ({what}): do {file.stem} again, or remove it") from None
 
@@ -172,6 +177,8 @@ def _table(table: Table) -> str:
 def _shown(cell: Cell) -> str:
     if cell is None:
         return "-"
+    if isinstance(cell, bool) or (isinstance(cell, float) and not math.isfinite(cell)) or "\n" in str(cell):
+        raise ValueError(f"{cell!r} is no cell of a table")
     return f"{cell:.4g}" if isinstance(cell, float) else f"{cell:,}" if isinstance(cell, int) else cell
 
 

@@ -203,8 +203,8 @@ def _print_what_runs_are(paths: Sequence[Path], *, max_error: Any, constraints: 
             print_note(f"{path} is a run at {limits}; without --max-error here, every error is accepted")
         if len(run.trials) < run.info.configurations:
             print_note(
-                f"{path} holds {len(run.trials):,} of {run.info.configurations:,} configurations, those that one search "
-                "chose: how strategies do among them is not how they do on the whole space"
+                f"{path} holds {len(run.trials):,} of {run.info.configurations:,} configurations, those that one "
+                "search chose: how strategies do among them is not how they do on the whole space"
             )
 
 
