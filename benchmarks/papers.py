@@ -73,9 +73,10 @@ def _do(options: argparse.Namespace, command: str) -> int:
             raise UnknownNameError("item", name, (*known, *_VERBS))
     if "list" in options.items:
         for name, item in known.items():
-            print(f"{name:6} {item.where}: {item.what}")
+            print(f"{name:6} {item.where}: {item.what}{f' (needs {item.needs})' if item.needs else ''}")
         for where, why in ABSENT.items():
             print(f"{'-':6} {where}, without an item: {why}")
+        print("--spaces and --published name folders of data that are not in this repository", file=sys.stderr)
         return 0
     output = options.output or (ROOT / "build" / "papers-quick" if options.quick else ROOT / "benchmarks" / "results")
     if output.exists() and not output.is_dir():
@@ -120,9 +121,9 @@ def _do(options: argparse.Namespace, command: str) -> int:
 
 
 def _given(options: argparse.Namespace) -> Given:
-    for name in ("runs", "processes", "budget"):
-        if getattr(options, name) is not None and getattr(options, name) < 1:
-            raise MptuneError(f"--{name} must be at least 1, not {getattr(options, name)}")
+    for name, least in (("runs", 1), ("processes", 1), ("budget", 1), ("seed", 0)):
+        if getattr(options, name) is not None and getattr(options, name) < least:
+            raise MptuneError(f"--{name} must be at least {least}, not {getattr(options, name)}")
     return Given(
         data=options.data,
         spaces=options.spaces,

@@ -55,12 +55,16 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> dict[str, Item]:
 
 def test_items_are_listed_and_a_wrong_name_gets_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert papers.main(["list"]) == 0
-    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
-    assert listed == [*papers.items(), *("-" for _ in ABSENT)]
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == [*papers.items(), *("-" for _ in ABSENT)]
+    needs = {line.split()[0]: line.partition("(needs ")[2] for line in lines}
+    assert (needs["w-mdf"], needs["b-f9"], needs["h-f4"]) == ("--published)", "--spaces)", "")
     assert papers.main(["h-f113"]) == 2
     assert "did you mean 'h-f13'" in capsys.readouterr().err
     assert papers.main(["h-f13", "--runs", "0"]) == 2
     assert "--runs must be at least 1, not 0" in capsys.readouterr().err
+    assert papers.main(["h-f13", "--seed", "-1"]) == 2
+    assert "--seed must be at least 0, not -1" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("made_up")

@@ -462,11 +462,11 @@ def b_f10(given: Given) -> Outcome:
 
 ITEMS: Final[Mapping[str, Item]] = MappingProxyType(
     {
-        "b-t6": Item("Hellsten 2023, Tables 6 to 8 and Fig. 5", "performance at three budgets", b_t6),
-        "b-t9": Item("Hellsten 2023, Table 9", "how much faster BaCO is", b_t9),
-        "b-t10": Item("Hellsten 2023, Table 10", "how long a search takes", b_t10),
-        "b-f8": Item("Hellsten 2023, Fig. 8", "BaCO, BaCO-- and another surrogate", b_f8),
-        "b-f9": Item("Hellsten 2023, Fig. 9", "one part taken away at a time", b_f9),
-        "b-f10": Item("Hellsten 2023, Fig. 10", "the model of hidden constraints", b_f10),
+        "b-t6": Item("Hellsten 2023, Tables 6 to 8 and Fig. 5", "performance at three budgets", b_t6, needs="--spaces"),
+        "b-t9": Item("Hellsten 2023, Table 9", "how much faster BaCO is", b_t9, needs="--spaces"),
+        "b-t10": Item("Hellsten 2023, Table 10", "how long a search takes", b_t10, needs="--spaces"),
+        "b-f8": Item("Hellsten 2023, Fig. 8", "BaCO, BaCO-- and another surrogate", b_f8, needs="--spaces"),
+        "b-f9": Item("Hellsten 2023, Fig. 9", "one part taken away at a time", b_f9, needs="--spaces"),
+        "b-f10": Item("Hellsten 2023, Fig. 10", "the model of hidden constraints", b_f10, needs="--spaces"),
     }
 )

@@ -131,6 +131,7 @@ class Item:
         run: does it.
         has_sizes: whether it can be done at other sizes than its own.
         has_backends: whether it can be done by another backend than the host's.
+        needs: the option that names the folder of data it needs which are not in this repository; "" for none.
     """
 
     where: str
@@ -138,6 +139,7 @@ class Item:
     run: Callable[[Given], Outcome]
     has_sizes: bool = False
     has_backends: bool = False
+    needs: str = ""
 
 
 def require(path: Path, what: str, option: str) -> Path:

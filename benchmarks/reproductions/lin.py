@@ -673,7 +673,7 @@ ITEMS: Final[Mapping[str, Item]] = MappingProxyType(
     {
         "l-f8": Item("Lin 2025, Fig. 8", "four variants of gemm over sizes", l_f8, has_backends=True),
         "l-f12": Item("Lin 2025, Fig. 12", "gemm beside the platform's BLAS", l_f12, has_backends=True),
-        "l-f14": Item("Lin 2025, Fig. 14", "what tuners reach in 100 evaluations", l_f14),
+        "l-f14": Item("Lin 2025, Fig. 14", "what tuners reach in 100 evaluations", l_f14, needs="--spaces"),
         "l-f15": Item("Lin 2025, Fig. 15", "gemm tuned for its size and for another", l_f15, has_backends=True),
     }
 )

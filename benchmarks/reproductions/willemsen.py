@@ -125,7 +125,7 @@ def advantage(comparison: Comparison, tool: str = "advanced multi", other: str =
 
 def w_mdf(given: Given) -> Outcome:
     """Our definition of the mean deviation factor against the published runs."""
-    path = require(given.published / _PUBLISHED, "file of the paper's raw runs", "--published")
+    path = require(given.published / _PUBLISHED, "file of the raw runs the authors published, as JSON", "--published")
     published = {device: published_comparison(path, device) for device in _ADVANTAGE}
     ours = {device: advantage(comparison) for device, comparison in published.items()}
     rows = [
@@ -602,10 +602,14 @@ def _variant(options: Mapping[str, Any]) -> Tool:
 
 ITEMS: Final[Mapping[str, Item]] = MappingProxyType(
     {
-        "w-t1": Item("Willemsen 2021, Table I", "hyperparameters by deviation factor", w_t1),
-        "w-t3": Item("Willemsen 2021, Tables II and III", "the search spaces", w_t3),
-        "w-f1": Item("Willemsen 2021, Figs. 1 to 3", "best found by evaluations, and deviation factors", w_f1),
-        "w-f4": Item("Willemsen 2021, Fig. 4", "evaluations to match EI", w_f4),
-        "w-mdf": Item("Willemsen 2021, Sec. IV-F", "the mean deviation factor of the published runs", w_mdf),
+        "w-t1": Item("Willemsen 2021, Table I", "hyperparameters by deviation factor", w_t1, needs="--spaces"),
+        "w-t3": Item("Willemsen 2021, Tables II and III", "the search spaces", w_t3, needs="--spaces"),
+        "w-f1": Item(
+            "Willemsen 2021, Figs. 1 to 3", "best found by evaluations, and deviation factors", w_f1, needs="--spaces"
+        ),
+        "w-f4": Item("Willemsen 2021, Fig. 4", "evaluations to match EI", w_f4, needs="--spaces"),
+        "w-mdf": Item(
+            "Willemsen 2021, Sec. IV-F", "the mean deviation factor of the published runs", w_mdf, needs="--published"
+        ),
     }
 )

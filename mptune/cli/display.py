@@ -183,7 +183,7 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
         from mptune.kernel import Rates
 
         speeds = f" at {Rates.of(info.speeds)}" if info.speeds else ""
-        echo(wrapped(f"balanced to a factor of {info.balance:g}{speeds}"))
+        echo(wrapped(f"balanced to a factor of {info.balance:.10g}{speeds}"))
     if info.fp64_text:
         echo(info.fp64_text)
     echo()

@@ -155,7 +155,7 @@ class TuningPlan:
             return kernel.search_space(self.sizes, (*within, *balanced))
         except EmptySpaceError as error:
             raise EmptySpaceError(
-                f"no configuration of {kernel.called} is balanced to a factor of {self.settings.balance:g} at the "
+                f"no configuration of {kernel.called} is balanced to a factor of {self.settings.balance:.10g} at the "
                 f"speeds of this device ({self.rates}): allow a larger one with --balance"
             ) from error
 
