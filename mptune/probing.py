@@ -316,7 +316,7 @@ class _Session:
         now = time.monotonic()
         if self._time_limit_s is not None and now - self._start >= self._time_limit_s:
             raise _UnprobedError(
-                f"{count - done} configurations were left when the time limit of {self._time_limit_s:g} s was over; "
+                f"{count - done} configuration{' was' if count - done == 1 else 's were'} left when the time limit of {self._time_limit_s:g} s was over; "
                 "the same command goes on with them"
             )
         left_s = (now - begun) / done * (count - done) if done else 0.0

@@ -76,7 +76,7 @@ def _bound_reasons(before: Mapping[str, float], after: Mapping[str, float], *, i
     if is_slower and moved[1] > 1.01 * moved[0] and any(share >= _BOUND_SHARE / 2 for share in bound):
         words = f"moves {_in_bytes(moved[1])} instead of {_in_bytes(moved[0])}"
         return [Reason("memory", f"{words}; {at}" if memory >= _BOUND_SHARE else words, *moved)]
-    if memory >= _BOUND_SHARE and abs(moved[1] - moved[0]) <= 0.01 * moved[0]:
+    if all(share >= _BOUND_SHARE for share in bound) and abs(moved[1] - moved[0]) <= 0.01 * moved[0]:
         return [Reason("memory", f"memory-bound anyway: both move {_in_bytes(moved[0])}, and {at}", *moved)]
     if is_slower and computed_ms[1] > 1.01 * computed_ms[0] and compute >= _BOUND_SHARE / 2:
         words = f"its operations take {computed_ms[1]:.3g} ms at the measured peak instead of {computed_ms[0]:.3g} ms"

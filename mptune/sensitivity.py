@@ -799,7 +799,7 @@ def _remarks(e: Explanation, change: Change) -> Iterator[str]:
         yield f"with {types}: {digits_text(change.together.digits)} digits, {gain}"
     if change.retuned is not None:
         what = "speed" if e.measure == "speed" else "gain"
-        yield f"tuned anew, these types reach {what} {percent(change.retuned.gain)}"
+        yield f"with other choices, these types reach {what} {percent(change.retuned.gain)}, of what was measured"
 
 
 def _differences(outcome: Outcome, winner: Configuration) -> str:
@@ -808,7 +808,7 @@ def _differences(outcome: Outcome, winner: Configuration) -> str:
 
 def _gained(digits: float) -> str:
     if digits == math.inf:
-        return "makes the result exact"
+        return "leaves no error beside the reference"
     return f"gains {digits:.1f} digit{'' if f'{digits:.1f}' == '1.0' else 's'}"
 
 

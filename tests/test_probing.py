@@ -120,7 +120,10 @@ def test_digits_are_those_of_the_analysis(run_file: MakeFile, monkeypatch: pytes
     assert change(found, "x_type", "bf16").digits == 0.0
     assert found.limiting is not None
     assert found.limiting.parameter == "sum_type"
-    assert "sum_type limits the accuracy: restoring it from fp32 to fp64 makes the result exact" in found.sentences[0]
+    assert (
+        "sum_type limits the accuracy: restoring it from fp32 to fp64 leaves no error beside the reference"
+        in found.sentences[0]
+    )
     for each in found.changes:
         assert each.outcome is not None
         assert each.outcome.source == "probed"

@@ -422,7 +422,7 @@ def test_exact_results_and_no_difference() -> None:
     found = explanation_of(run_of(trials))
     assert change(found, "sum_type", "fp64").digits == math.inf
     assert change(found, "x_type", "fp64").digits == 0.0
-    assert "makes the result exact" in found.sentences[0]
+    assert "leaves no error beside the reference" in found.sentences[0]
     assert found.to_json()["changes"][0]["outcome"]["digits"] is not None
     exact = next(c for c in found.to_json()["changes"] if c["parameter"] == "sum_type" and c["after"] == "fp64")
     assert exact["outcome"]["digits"] is None
