@@ -315,9 +315,9 @@ class _Session:
         """Say how long what is left takes, once that is known; refuse it where there is no time."""
         now = time.monotonic()
         if self._time_limit_s is not None and now - self._start >= self._time_limit_s:
+            left = f"{count - done} configuration{' was' if count - done == 1 else 's were'} left"
             raise _UnprobedError(
-                f"{count - done} configuration{' was' if count - done == 1 else 's were'} left when the time limit of {self._time_limit_s:g} s was over; "
-                "the same command goes on with them"
+                f"{left} when the time limit of {self._time_limit_s:g} s was over; the same command goes on with them"
             )
         left_s = (now - begun) / done * (count - done) if done else 0.0
         if done == _GROUP and left_s > _SAID_S:

@@ -201,9 +201,10 @@ def _print_what_runs_are(paths: Sequence[Path], *, max_error: Any, constraints: 
         run = Run.load(path)
         if (limits := run.info.limits_text()) and max_error is None and not constraints:
             print_note(f"{path} is a run at {limits}; without --max-error here, every error is accepted")
-        if len(run.trials) < run.info.configurations:
+        whole = run.info.configurations
+        if whole is not None and len(run.trials) < whole:
             print_note(
-                f"{path} holds {len(run.trials):,} of {run.info.configurations:,} configurations, those that one "
+                f"{path} holds {len(run.trials):,} of {whole:,} configurations, those that one "
                 "search chose: how strategies do among them is not how they do on the whole space"
             )
 
