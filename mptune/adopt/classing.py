@@ -133,6 +133,9 @@ class _Finder:
         self._unit = unit
         self._text.read(unit)
         self._needed = [need.extent for kernel in self._program.kernels for need in kernel.needs]
+        self._named_alike: dict[tuple[str, str], list[Function]] = {}
+        for function in unit.functions:
+            self._named_alike.setdefault(_scoped(function.node.cursor), []).append(function)
         previous: Node | None = None
         for node in unit.top:
             self._declaration(node, previous)
@@ -497,6 +500,7 @@ class _Finder:
             for index, (argument, parameter) in enumerate(zip(arguments, called.get_arguments(), strict=False)):
                 if is_pointer(parameter.type.get_canonical()):
                     self._merge((called.get_usr(), index), self._place(argument))
+            self._keep_overload(called, arguments)
         elif runtime := RUNTIME.fullmatch(name):
             self._runtime(node, f"cuda{runtime[1]}", arguments)
         elif name == "swap" and len(arguments) > 1:
@@ -514,6 +518,26 @@ class _Finder:
                 place = self._place(bare(argument))
                 if place is not None:
                     self._kept.append((place, reason))
+
+    def _keep_overload(self, called: Any, arguments: Sequence[Node]) -> None:
+        """Keep the types by which C++ chooses between the program's functions of one name."""
+        alike, usr = self._named_alike.get(_scoped(called), []), called.get_usr()
+        own = {function.extent for function in alike if function.usr == usr}
+        types = [parameter.type.get_canonical() for parameter in called.get_arguments()]
+        if called.kind.name == "CXX_METHOD":  # the first argument of an operator is the object
+            arguments = arguments[max(len(arguments) - len(types), 0) :]
+        for other in alike:
+            # Instances of a template are one definition, not overloads.
+            is_other = other.usr != usr and other.extent not in own and _is_written(other)
+            if not is_other or len(other.parameters) != len(types):
+                continue
+            for index, (argument, mine, parameter) in enumerate(zip(arguments, types, other.parameters, strict=False)):
+                if not _differ(scalar_of(mine), scalar_of(parameter.canonical)):
+                    continue
+                # What the host reads of a number is given its own type again.
+                is_by_type = self._on_device or is_pointer(mine)
+                nodes = [(usr, index), *(self._values(argument) if is_by_type else ())]
+                self._kept += ((node, f"chooses between functions named {other.name}") for node in nodes)
 
     def _bytes(self, name: str, arguments: Sequence[Node]) -> None:
         """Take in a call that copies or clears bytes, as many as ``sizeof`` says."""
@@ -859,6 +883,21 @@ def _within_structs(parameter: Parameter) -> Iterator[Parameter]:
     yield parameter
     for field in parameter.fields:
         yield from _within_structs(field)
+
+
+def _scoped(function: Any) -> tuple[str, str]:
+    """Return the scope of a function, by clang's name of it, and the function's name."""
+    return str(function.semantic_parent.get_usr()), str(function.spelling)
+
+
+def _differ(one: tuple[str, int] | None, other: tuple[str, int] | None) -> bool:
+    """Whether two types are of floating-point numbers, as many of them, but not of the same."""
+    return one is not None and other is not None and one[0] != other[0] and one[1] == other[1]
+
+
+def _is_written(function: Function) -> bool:
+    """Whether a function is written as it is, and is no instance of a template that the compiler makes."""
+    return not function.arguments or function.extent == function.node.extent
 
 
 def _node(slot: TypeSlot) -> object:

@@ -210,6 +210,51 @@ int main() { k<<<1, 1>>>(nullptr, nullptr, nullptr, nullptr); }
     }
 
 
+def test_numbers_that_choose_between_functions_of_one_name_keep_their_type(tmp_path: Path) -> None:
+    found = classes_of(
+        tmp_path,
+        """
+__device__ double kern(double in) { return exp(-in); }
+__device__ float kern(float in) { return 1.0f - in; }
+__device__ double2 kern(double2 pair) { return pair; }
+__device__ double wide(double alone) { return alone; }
+__device__ double wide(double alone, float other) { return alone + other; }
+template <class T> __device__ T twice(T once) { return once + once; }
+template <class T> __device__ T of(T general) { return general; }
+template <> __device__ float of<float>(float special) { return 2.0f * special; }
+struct Power {
+  __device__ double operator()(double base) const { return base * base; }
+  __device__ float operator()(float base) const { return base; }
+};
+__global__ void k(double* y, const double* x) {
+  double v = x[0];
+  double a = x[1];
+  double b = x[2];
+  double c = x[3];
+  double d = x[4];
+  float e = 1.0f;
+  Power power;
+  y[0] = kern(2.0 * v) + wide(a) + twice(b) + twice(e);
+  y[1] = of(c) + power(d) + kern(make_double2(y[1], y[2])).x;
+}
+void tell(double) {}
+void tell(float) {}
+int main() {
+  double* host = nullptr;
+  cudaMalloc(&host, 8);
+  k<<<1, 1>>>(nullptr, host);
+  tell(host[0]);
+}
+""",
+    )
+    kept = {one.members[0].name: one.kept for one in found.classes if one.kept}
+    assert kept == {
+        **dict.fromkeys(("in", "v"), "chooses between functions named kern"),
+        **dict.fromkeys(("general", "c"), "chooses between functions named of"),
+        **dict.fromkeys(("base", "d"), "chooses between functions named operator()"),
+    }
+
+
 def test_the_host_calls_what_it_has_no_name_for(tmp_path: Path) -> None:
     found = classes_of(
         tmp_path,
