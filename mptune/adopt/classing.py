@@ -165,7 +165,7 @@ class _Finder:
         underlying = node.cursor.underlying_typedef_type.get_canonical()
         found = scalar_of(underlying)
         if found is not None and not is_pointer(underlying):
-            self._text.types[node.spelling] = found
+            self._text.name(node.spelling, found)
         elif found is not None and node.extent is not None:
             slot = self._slot(node.extent, found, True)
             if slot is not None:

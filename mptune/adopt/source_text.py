@@ -40,14 +40,23 @@ class SourceText:
         """Take in the macros of a file and of what it includes."""
         self._unit = unit
         self._macros = {node.spelling: node for node in unit.top if node.kind == "MACRO_DEFINITION"}
-        for name in self._macros:
-            body = " ".join(token.text for token in self.body(name))
-            if body in SCALARS:
-                self.types[name] = (body, 1)
-            elif body in self.types:
-                self.types[name] = self.types[body]
-            elif vector := VECTOR.fullmatch(body):
-                self.types[name] = (vector[1], int(vector[2]))
+        self._bodies = {name: " ".join(token.text for token in self.body(name)) for name in self._macros}
+        self._resolve()
+
+    def name(self, name: str, found: tuple[str, int]) -> None:
+        """Take in a name for a type, for which macros may stand."""
+        self.types[name] = found
+        self._resolve()
+
+    def _resolve(self) -> None:
+        """Find what macros stand for a type: a macro may stand for one that is defined after it."""
+        for _ in self._bodies:
+            found = {
+                name: spelled for name, body in self._bodies.items() if (spelled := self.spelled(body)) is not None
+            }
+            if found.items() <= self.types.items():
+                break
+            self.types |= found
 
     def spelled(self, type_name: str) -> tuple[str, int] | None:
         """Return the type of the numbers that a name stands for, and how many of them; None if it is another name."""

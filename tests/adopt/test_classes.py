@@ -255,6 +255,22 @@ int main() {
     }
 
 
+def test_macros_that_stand_for_a_type_may_be_defined_before_it(tmp_path: Path) -> None:
+    found = classes_of(
+        tmp_path,
+        """
+#define REAL SCALAR
+#define SCALAR NUMBER
+#define NUMBER double
+#define NAMED named
+typedef double named;
+__global__ void k(REAL* x, NAMED* y) { x[0] = 2.0 * y[0]; }
+int main() { k<<<1, 1>>>(nullptr, nullptr); }
+""",
+    )
+    assert {slot.spelled for one in found.classes for slot in one.slots} == {"REAL", "NAMED"}
+
+
 def test_the_host_calls_what_it_has_no_name_for(tmp_path: Path) -> None:
     found = classes_of(
         tmp_path,
