@@ -713,7 +713,8 @@ def _error(ours: NDArray[Any], theirs: NDArray[Any]) -> float:
     if np.array_equal(ours, theirs, equal_nan=ours.dtype.kind == "f"):
         return 0.0
     ours, theirs = ours.astype(np.float64), theirs.astype(np.float64)
-    error = float(np.linalg.norm(ours - theirs) / max(float(np.linalg.norm(theirs)), np.finfo(np.float64).tiny))
+    with np.errstate(all="ignore"):  # squares of large numbers are infinite
+        error = float(np.linalg.norm(ours - theirs) / max(float(np.linalg.norm(theirs)), np.finfo(np.float64).tiny))
     return error if np.isfinite(error) else math.inf
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import re
 import shutil
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from mptune.adopt import finding
-from mptune.adopt.adopting import AdoptSettings, adopt
+from mptune.adopt.adopting import AdoptSettings, _error, adopt
 from mptune.adopt.parsing import ProgramError
 from mptune.adopt.reading import read
 from mptune.adopt.writing import name_of
@@ -314,6 +315,10 @@ def test_what_the_host_does_after_the_last_loop_is_not_compared(
     assert note.startswith(
         "the host changes potential after the last kernel or parallel loop that does: what that left"
     )
+
+
+def test_large_answers_are_compared_without_warnings() -> None:
+    assert _error(np.array([1.0, 2e200]), np.array([1.0, 1e200])) == math.inf
 
 
 def test_a_program_with_nothing_to_tune_says_so(tmp_path: Path) -> None:
