@@ -779,7 +779,12 @@ def _document(
         "numbers": dict(found.numbers.texts) if found.numbers else {},
         "layout": hashed(made.found.layout),
         "refused": [str(refusal) for refusal in program.refusals],
-        "notes": [*made.found.notes, *_notes_of(captured), *_notes_of_metric(made, settings.metric)],
+        "notes": [
+            *_notes_of_types(made),
+            *made.found.notes,
+            *_notes_of(captured),
+            *_notes_of_metric(made, settings.metric),
+        ],
         "caveats": list(made.caveats),
         "written": {str(file.relative_to(made.folder)): _hash_of(file) for file in _files_in(made.folder)},
         "errors": dict(errors),
@@ -830,6 +835,17 @@ def _notes_of_templates(made: Adopted) -> Iterator[str]:
 def _wrapping_in(made: Adopted) -> Iterator[str]:
     """Yield the kernels with unsigned indices that were left as they are."""
     yield from (name for name, each in made.found.kernels.items() if KEEPS_UNSIGNED in each.template.text)
+
+
+def _notes_of_types(made: Adopted) -> Iterator[str]:
+    """Say that no type can be changed, and why."""
+    if not made.found.parameters:
+        why = (
+            f"each of its floating-point types is kept as it is ({listed([each.name for each in made.found.kept])})"
+            if made.found.kept
+            else "in the kernels that it launches no floating-point type is written that could be changed"
+        )
+        yield f"there is no precision parameter to tune: {why}"
 
 
 def _notes_of_metric(made: Adopted, metric: str | None) -> Iterator[str]:

@@ -147,7 +147,8 @@ def print_adopted(document: Mapping[str, Any]) -> None:
     rows = [
         (p["name"], ", ".join(p["roles"]), ", ".join(p["types"]), _few(p["members"])) for p in document["parameters"]
     ]
-    echo(table(("parameter", "role", "types", "what has it in the program"), rows) + "\n")
+    if rows:
+        echo(table(("parameter", "role", "types", "what has it in the program"), rows) + "\n")
     if document["sizes"]:
         of = {name: f" (argument {place})" for name, place in document["size_arguments"].items()}
         of |= dict.fromkeys(document["computed_sizes"], " (computed from arguments)")

@@ -317,6 +317,33 @@ def test_what_the_host_does_after_the_last_loop_is_not_compared(
     )
 
 
+def test_a_program_without_a_type_that_may_change_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = """
+__device__ void square(double* v) { *v *= *v; }
+__device__ void square(float* v) { *v = 0; }
+__global__ void squares(double* x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) square(x + i);
+}
+int main() {
+    double host[256], *x;
+    for (int i = 0; i < 256; ++i) host[i] = 1 + i % 7;
+    cudaMalloc(&x, sizeof host);
+    cudaMemcpy(x, host, sizeof host, cudaMemcpyHostToDevice);
+    squares<<<4, 64>>>(x, 256);
+    cudaMemcpy(host, x, sizeof host, cudaMemcpyDeviceToHost);
+}
+"""
+    (tmp_path / "squares.cu").write_text(text)
+    _, document = adopt(AdoptSettings((tmp_path / "squares.cu",)), tmp_path / "adopted")
+    assert document["kept"] == {"v": "chooses between functions named square"}
+    print_adopted(document)
+    out, err = capsys.readouterr()
+    assert "parameter  role" not in out
+    why = "there is no precision parameter to tune: each of its floating-point types is kept as it is (v)"
+    assert why in " ".join(err.split())
+
+
 def test_large_answers_are_compared_without_warnings() -> None:
     assert _error(np.array([1.0, 2e200]), np.array([1.0, 1e200])) == math.inf
 
