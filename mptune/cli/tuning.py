@@ -356,8 +356,11 @@ def _nothing_found(run: Run) -> str:
     is_widest = not any(beyond_baseline({p.name: value}, fixed) for p in run.info.parameters for value in p.values)
     if fixed and widest and all(objective.error_excess(trial) > 0 for trial in widest):
         least = errors_text(run, min(widest, key=objective.error_excess))
-        nearest += f"; {'the widest types themselves' if is_widest else 'plain types'} do not meet it, at best with "
-        nearest += f"{least}: no types are more exact than the method is, unless template and reference disagree"
+        nearest += (
+            f"; {'the widest types themselves' if is_widest else 'plain types'} do not meet it, at best with {least}"
+        )
+        if is_widest:
+            nearest += ": no types are more exact than the method is, unless template and reference disagree"
     return f"no configuration meets the threshold; {nearest}"
 
 
