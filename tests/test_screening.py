@@ -3,6 +3,7 @@
 import json
 import math
 
+import numpy as np
 import pytest
 from command_line import caller
 
@@ -16,6 +17,7 @@ from mptune.policy import Action, Facts, MeasurementPolicy
 from mptune.results import TRACED_ERROR, Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 from mptune.tuner import tune
+from mptune.tuner.joint import JointSearch
 from mptune.tuner.ledger import Ledger
 
 TYPES = ("fp64", "fp32", "fp16", "bf16")
@@ -359,7 +361,9 @@ def test_what_was_ruled_out_by_errors_that_turn_out_to_be_off_is_measured_after_
 # -- applications ----------------------------------------------------------------------------------
 
 
-def test_applications_are_screened_too():
+def test_applications_are_screened_too(monkeypatch):
+    # What is tried depends on times, and these on what else the machine does: here everything promises to be fast.
+    monkeypatch.setattr(JointSearch, "_totals", lambda self, terms, rows: np.zeros(len(rows)))
     kernel = square(sizes={}, instrumented=False)
     application = Application(
         name="twice",

@@ -381,9 +381,11 @@ def _forked() -> int:
     """Return how many children are in this process's group, as what a kernel forks is; mptune's lead their own."""
     group, found = os.getpgrp(), 0
     for children in Path("/proc/self/task").glob("*/children"):
-        for child in children.read_text().split():
-            with contextlib.suppress(OSError):
-                found += os.getpgid(int(child)) == group
+        # Threads and children end while this looks at them.
+        with contextlib.suppress(OSError):
+            for child in children.read_text().split():
+                with contextlib.suppress(OSError):
+                    found += os.getpgid(int(child)) == group
     return found
 
 

@@ -16,7 +16,7 @@ import pytest
 from host_kernels import CACHE, build, run, source
 
 from mptune.backends.base import CompileOptions, Function
-from mptune.backends.host import HostBackend
+from mptune.backends.host import HostBackend, _forked
 from mptune.backends.host_compiler import HostCompiler, installed_compilers
 
 WORKERS = 3
@@ -192,3 +192,24 @@ def test_threads_sleep_when_nothing_is_launched() -> None:
     worked_s = time.process_time()
     time.sleep(0.5)
     assert time.process_time() - worked_s < 0.1
+
+
+def test_first_launches_go_on_while_threads_end() -> None:
+    stop = threading.Event()
+
+    def churn() -> None:
+        while not stop.is_set():
+            brief = [threading.Thread(target=time.sleep, args=(0.0005,)) for _ in range(8)]
+            for thread in brief:
+                thread.start()
+            for thread in brief:
+                thread.join()
+
+    churning = threading.Thread(target=churn)
+    churning.start()
+    try:
+        for _ in range(200):
+            assert _forked() == 0
+    finally:
+        stop.set()
+        churning.join()
