@@ -9,7 +9,8 @@ import tempfile
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 from mptune.finals import Finals
 
@@ -19,8 +20,12 @@ _NOISE, _AGREES = Finals.noise, Finals.agrees
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
-settings.register_profile("mptune", deadline=None, derandomize=True)
+# How long examples take to draw says how busy the machine is.
+settings.register_profile("mptune", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("mptune")
+# Among its examples are constants of all modules that are loaded, which depends on the tests that ran before.
+if hasattr(providers, "_get_local_constants"):
+    providers._get_local_constants = providers.Constants
 
 # Tests must not leave files in the user's cache, nor pass because of files that are there. All processes of a test run
 # share the folder.

@@ -81,7 +81,8 @@ def test_none_where_nothing_is_feasible_or_time_does_not_matter() -> None:
 def test_best_and_baseline_are_measured_in_turn(tmp_path: Path) -> None:
     path = tmp_path / "poly.db"
     kernel = load_kernel(Path(__file__).with_name("own_kernel.py"))
-    run = tune(kernel, backend="host", budget=9, max_error=1e-5, strategy="random", output=path)
+    settings = {"budget": 9, "max_error": 1e-5, "strategy": "random", "verify": 0, "output": path}
+    run = tune(kernel, backend="host", **settings)
     assert run.best is not None
     assert run.baseline is not None
     low, high = run.speedup_interval(run.best) or (math.nan, math.nan)
@@ -98,7 +99,7 @@ def test_best_and_baseline_are_measured_in_turn(tmp_path: Path) -> None:
         assert {t.configuration: t.measurement for t in file.trials()} == {
             t.configuration: t.measurement for t in run.trials
         }
-    again = tune(kernel, backend="host", budget=9, max_error=1e-5, strategy="random", output=path, resume=True)
+    again = tune(kernel, backend="host", **settings, resume=True)
     assert {t.configuration: t.measurement for t in again.trials} == {
         t.configuration: t.measurement for t in run.trials
     }

@@ -282,15 +282,16 @@ def test_what_is_compiled_beforehand_is_found_on_the_device(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_a_plan_is_measured_on_a_simulated_device(
     tmp_path: Path, narrow: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     """All that the first GPU is asked for, but for the libraries that only a real one has."""
-    refused = narrow("--plan", "20")
+    refused = narrow("--plan", "300")
     assert refused.returncode == 2
     assert "a simulated device is for trying out the sections: give another --output" in refused.stderr
     output = tmp_path / "gpu.md"
-    done = narrow("--plan", "20", "--output", str(output))
+    done = narrow("--plan", "300", "--output", str(output))
     assert done.returncode == 0, done.stderr
     assert "2 passed" in done.stderr
     assert re.search(

@@ -121,12 +121,12 @@ def test_nothing_starts_during_a_pause():
 
 def test_pause_does_not_count_as_time_taken():
     group, ended = ChildGroup(), []
-    sleeping = {"text": "", "environment": dict(os.environ), "folder": "/", "timeout_s": 1.0}
+    sleeping = {"text": "", "environment": dict(os.environ), "folder": "/", "timeout_s": 5.0}
     thread = threading.Thread(target=lambda: ended.append(group.run(["sleep", "0.1"], **sleeping)))
     thread.start()
     wait_until(lambda: group._running)
     with group.paused():
-        time.sleep(1.1)
+        time.sleep(5.1)
     thread.join()
     assert ended == [Ended(0, "")]
 
@@ -337,7 +337,7 @@ def test_a_fork_does_not_hold_up_the_keeper_of_its_parent():
         if os.fork() == 0:
             inner = Child(["sleep", "60"], stdout=subprocess.DEVNULL)  # has a keeper of its own
             os.close(1)
-            time.sleep(20)
+            time.sleep(200)
             os._exit(0)
         print(child.process_id, flush=True)
         time.sleep(0.5)
@@ -346,7 +346,7 @@ def test_a_fork_does_not_hold_up_the_keeper_of_its_parent():
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, check=False)
     pid, start = int(done.stdout), time.monotonic()
     wait_until(lambda: is_gone(pid))
-    assert time.monotonic() - start < 10.0
+    assert time.monotonic() - start < 100.0
 
 
 def test_what_a_child_started_ends_with_it(tmp_path):

@@ -445,7 +445,7 @@ def run(
         seconds = min(running(), clock_s)
         said = _said(ended / "ended.json")
         if code is None:
-            raise TooLongError(_where_time_went(built.name, arguments, clock_s, seconds, said))
+            raise TooLongError(_where_time_went(built.name, arguments, time_limit_s, clock_s, seconds, said))
         # What it is called differs from run to run.
         printed, complaints = (
             path.read_text(encoding="utf-8", errors="replace").replace(str(program), f"./{program.name}")
@@ -474,11 +474,11 @@ def stopwatch() -> Callable[[], float]:
 
 
 def _where_time_went(
-    name: str, arguments: Sequence[str], seconds: float, worked_s: float, said: Mapping[str, Any]
+    name: str, arguments: Sequence[str], limit_s: float, seconds: float, worked_s: float, said: Mapping[str, Any]
 ) -> str:
     """Say of a program that was ended which of its kernels took how long."""
     given = f" with arguments {' '.join(arguments)}" if arguments else ""
-    text = f"{name}, run{given}, did not end within {seconds:.0f} s and was ended"
+    text = f"{name}, run{given}, did not end within {limit_s:g} s and was ended"
     kernels = sorted(said.get("kernels", ()), key=lambda kernel: -kernel["seconds"])
     spent = [f"{k['launches']:,} launches of {k['kernel']} took {k['seconds']:.1f} s" for k in kernels]
     if said.get("running_s", 0.0) >= _SHORTEST_SAID_S:

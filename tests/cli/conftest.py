@@ -19,7 +19,7 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for seed in range(5):
         path = tmp_path_factory.mktemp("tuned") / "run.db"
         settings = TuneSettings(backend="host", max_error=1e-5, budget=8, strategy="random", seed=seed)
-        run = tune(Path(__file__).parents[1] / "own_kernel.py", settings, output=path)
+        run = tune(Path(__file__).parents[1] / "own_kernel.py", settings, output=path, on_warning=lambda _: None)
         if run.best is not None and run.best is not run.baseline and len(run.pareto()) > 1:
             break
     return path
