@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
+from mptune.backends.base import CompileOptions
 from mptune.finals import Finals
 
 _NOISE, _AGREES = Finals.noise, Finals.agrees
@@ -40,6 +41,16 @@ def _quiet_machine() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Finals, "noise", "")
         patch.setattr(Finals, "agrees", lambda *_: True)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _patient() -> Iterator[None]:
+    """Let compilers take their time, unless a test says how long: a busy machine fails no test."""
+    *others, timeout_s, compilers = CompileOptions.__init__.__defaults__ or ()
+    assert timeout_s == 60.0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CompileOptions.__init__, "__defaults__", (*others, 240.0, compilers))
         yield
 
 
