@@ -259,12 +259,15 @@ class Channel:
 
     Args:
         end: the socket; closed with the channel.
-        key: of both ends, made by :meth:`pair`.
+        key: of both ends.
+        of: the only process that may use it; a copy of that, as a kernel that forks leaves it, ends when it does. Of
+            any process by default.
     """
 
-    def __init__(self, end: socket.socket, key: bytes) -> None:
+    def __init__(self, end: socket.socket, key: bytes, of: int | None = None) -> None:
         self._socket = end
         self._key = key
+        self._of = of
 
     @classmethod
     def to_child(cls) -> tuple[Channel, socket.socket]:
@@ -282,7 +285,7 @@ class Channel:
         import socket
 
         end = socket.socket(fileno=descriptor)
-        return cls(end, bytes(_read(end, _KEY_BYTES)))
+        return cls(end, bytes(_read(end, _KEY_BYTES)), os.getpid())
 
     def send(self, message: object, timeout_s: float | None = None) -> None:
         """Send a message.
@@ -291,6 +294,7 @@ class Channel:
             TimeoutError: it was not taken in time.
             ConnectionError: there is nobody to receive it.
         """
+        self._leave_if_copied()
         body = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
         with _as_connection_errors():
             self._socket.settimeout(timeout_s)
@@ -308,6 +312,7 @@ class Channel:
             EOFError: none will come.
             ConnectionError: so it is, or what came is no message.
         """
+        self._leave_if_copied()
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with _as_connection_errors():
             found = _read(self._socket, _KEY_BYTES, deadline, is_over)
@@ -315,6 +320,11 @@ class Channel:
                 raise ConnectionAbortedError("what came is no message")
             (length,) = _LENGTH.unpack(_read(self._socket, _LENGTH.size, deadline, is_over))
             return pickle.loads(_read(self._socket, length, deadline, is_over))
+
+    def _leave_if_copied(self) -> None:
+        # Otherwise the copy would answer in the place of the process that was asked.
+        if self._of not in (None, os.getpid()):
+            os._exit(1)
 
     def close(self) -> None:
         """Close this end."""

@@ -193,6 +193,8 @@ def echo(connection) -> None:
             if os.fork():
                 os._exit(4)
             time.sleep(60)
+        if message == "answer as a copy" and os.fork():
+            time.sleep(0.5)  # the copy has the time to be the first
         if message == "hang up":
             connection.close()
             time.sleep(60)
@@ -255,6 +257,12 @@ def test_a_child_that_ends_is_seen_though_a_copy_of_it_holds_the_connection(chil
     child.send("leave a copy")
     with pytest.raises(ChildEnded, match="exited with code 4"):
         child.receive(60.0)
+
+
+def test_a_copy_of_a_child_does_not_answer_in_its_place(child):
+    for message in ("answer as a copy", "a"):
+        child.send(message)
+        assert child.receive(60.0) == (child.process_id, "yes", message)
 
 
 def test_another_thread_can_end_a_child_that_is_waited_for(child):

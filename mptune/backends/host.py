@@ -46,7 +46,7 @@ _MAX_SHARED_BYTES: Final = 256 * 1024
 _MAX_AXIS: Final = 2**31 - 1
 _MAX_PARAMETERS: Final = 256
 #: How long a thread may take to end that a kernel has waited for.
-_ENDING_S: Final = 0.02
+_ENDING_S: Final = 0.5
 #: Room for an fenv_t; x86-64 takes 4, others fewer.
 _FENV_WORDS: Final = 16
 #: Counts the libraries that were opened.
@@ -394,7 +394,7 @@ def _left_running(threads: int, processes: int) -> str:
     give_up = time.monotonic() + _ENDING_S
     # A thread that a kernel has waited for may be counted for a moment longer.
     while (more := _threads() - threads) > 0 and time.monotonic() < give_up:
-        time.sleep(_ENDING_S / 20)
+        time.sleep(0.001)
     left = ((more, "thread", "threads"), (_forked() - processes, "process", "processes"))
     return " and ".join(f"{count} {one if count == 1 else many}" for count, one, many in left if count > 0)
 

@@ -53,10 +53,7 @@ _ENDED_BY_ITSELF: Final = (
 _ENDED_BY_FUNCTIONS: Final = (
     "inputs, a reference, a metric or the steps of an application that end the process, as os._exit does"
 )
-_ANSWERED_TWICE: Final = (
-    "the worker answered what it was not asked: a process that steps, inputs or a metric left running, as os.fork "
-    "does, goes on in its place"
-)
+_ANSWERED_TWICE: Final = "the worker answered what it was not asked"
 #: Times as long as a trial may run, an application may as its own reference; and what messages call it.
 _UNTUNED: Final = 4
 #: And so many times longer in long double.

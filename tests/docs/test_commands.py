@@ -107,7 +107,7 @@ def run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
             pytest.skip("no C++ compiler outside Python")
         # Unoptimised code is compiled in a fraction of the time, and computes the same.
         words = [compiler, *(word for word in words[1:] if word != "-O3")]
-    return subprocess.run(words, check=False, timeout=120).returncode
+    return subprocess.run(words, check=False, timeout=280).returncode
 
 
 def call(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int:

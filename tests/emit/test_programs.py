@@ -471,7 +471,7 @@ def test_threads_that_launch_at_once_take_turns(tmp_path: Path) -> None:
             void* arguments[] = {&py, &px, &size};
             const unsigned grid[] = {tuned_poly::grid(sizes).x, 1, 1}, block[] = {tuned_poly::block.x, 1, 1};
             int wrong = 0;
-            for (int turn = 1; turn <= 200; ++turn) {
+            for (int turn = 1; turn <= 50; ++turn) {
                 for (double& value : x) value = turn;
                 const double t = turn, expected = ((0.5 * t - 1) * t + 2) * t + 1;
                 wrong += tuned_poly_launch(arguments, grid, block, 0, 1 + turn % 3) < 0;

@@ -35,7 +35,7 @@ from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 
 PLAN = TimingPlan(warmups=1, min_repeats=3, max_repeats=5, cap_s=0.05)
-LIMITS = Limits(compile_s=30, run_s=3)
+LIMITS = Limits(compile_s=120, run_s=8)
 
 
 @pytest.fixture(scope="module")

@@ -76,7 +76,8 @@ def test_each_worker_sees_a_device_of_its_own(kernel: Kernel) -> None:
 @pytest.mark.usefixtures("three_devices")
 def test_trials_come_in_the_order_in_which_they_end_or_as_asked_for(kernel: Kernel) -> None:
     endless, quick = (kernel.configuration({"fault": fault}) for fault in ("endless", "none"))
-    with evaluator(kernel, 2, limits=Limits(run_s=3.0), policy=MeasurementPolicy(may_reuse_errors=False)) as two:
+    with evaluator(kernel, 2, limits=Limits(run_s=15.0), policy=MeasurementPolicy(may_reuse_errors=False)) as two:
+        list(two.evaluate([quick]))  # compiled by now
         two.submit(endless)
         two.submit(quick)
         (first,) = two.finished()

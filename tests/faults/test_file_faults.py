@@ -319,7 +319,7 @@ def test_clock_that_is_stepped(tmp_path: Path, record: Record) -> None:
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(STEPPING)
     kernel = Definition(ENDLESS, blocks=BLOCKS[:6]).write(tmp_path)
-    options = ("--budget", 6, "--trial-limit", 2, "--time-limit", 200)
+    options = ("--budget", 6, "--trial-limit", 10, "--time-limit", 2000)
     before = time.monotonic()
     # A cache of its own: a year later all that other tests keep seems to be of no use any more.
     own = {"PYTHONPATH": str(tmp_path / "site"), "MPTUNE_CACHE_DIR": str(tmp_path / "cache")}

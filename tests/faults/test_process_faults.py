@@ -157,10 +157,10 @@ def test_interrupt_before_the_first_trial_stops_at_once(tmp_path: Path) -> None:
 def test_timeout_is_tried_again_under_a_larger_limit(tmp_path: Path) -> None:
     kernel = waiting(tmp_path, (32, 64, 128)).write(tmp_path)
     path = tmp_path / "run.db"
-    short = tuned(kernel, path, limits=Limits(60.0, 1.0))
+    short = tuned(kernel, path, limits=Limits(60.0, 6.0))
     assert short.trial(block=64).status is Status.TIMEOUT
     assert "--trial-limit gives it longer" in short.trial(block=64).message
-    same = tuned(kernel, path, resume=True, limits=Limits(60.0, 1.0))
+    same = tuned(kernel, path, resume=True, limits=Limits(60.0, 6.0))
     assert {exact(t) for t in same.run.trials} == {exact(t) for t in short.run.trials}
     longer = tuned(kernel, path, resume=True, limits=Limits(60.0, 60.0))
     assert longer.trial(block=64).status is Status.OK

@@ -189,10 +189,10 @@ def test_on_simulated_devices(
 
 @pytest.mark.skipif(not BACKENDS["opencl"].availability().can_run, reason="no OpenCL driver")
 @pytest.mark.parametrize("form", FORMS, ids=str)
-def test_by_opencl(gemm: Kernel, form: dict[str, int]) -> None:
-    for sizes, values in ((SIZES[3], VALUES[0]), (SIZES[1], VALUES[2])):
-        run = dataclasses.replace(launcher(gemm, {**sizes, **form}, seed=37), backend=get_backend("opencl"))
-        check(run, gemm.configuration({**all_in("fp32"), **TILED, **values, **SWITCHES[3]}))
+@pytest.mark.parametrize(("sizes", "values"), [(SIZES[3], VALUES[0]), (SIZES[1], VALUES[2])], ids=str)
+def test_by_opencl(gemm: Kernel, sizes: dict[str, int], values: dict[str, int], form: dict[str, int]) -> None:
+    run = dataclasses.replace(launcher(gemm, {**sizes, **form}, seed=37), backend=get_backend("opencl"))
+    check(run, gemm.configuration({**all_in("fp32"), **TILED, **values, **SWITCHES[3]}))
 
 
 # -- matrix units --------------------------------------------------------------------------------------

