@@ -29,6 +29,9 @@ SHARE: Final = 0.25
 _PIECE_S: Final = 2.0
 #: Inputs that tell times on new inputs: on the first one a configuration runs on it is not timed.
 _TO_TELL: Final = LEAST_NEW + 1
+#: And those on which what is doubted is looked at again, and again: what keeps its results is slow on all of them,
+#: while of many launches one is not disturbed by other work of the machine.
+_TO_TELL_AGAIN: Final = (_TO_TELL, 2 * _TO_TELL)
 
 
 class Verification:
@@ -167,7 +170,7 @@ class Verification:
         return all(held)
 
     def _slow_on_new(self, configurations: Sequence[Configuration]) -> dict[Configuration, str]:
-        """Return which of some configurations take much longer on new inputs, measured twice, and by how much.
+        """Return which of some configurations take much longer on new inputs, measured three times, and by how much.
 
         Each is looked at once, as soon as it has run on enough draws.
         """
@@ -180,15 +183,17 @@ class Verification:
         return slow
 
     def _doubted_again(self, doubted: Mapping[Configuration, str]) -> dict[Configuration, str]:
-        """Return which of those that are doubted still are on other inputs, which are new again."""
-        if not doubted:
-            return {}
-        draws = (draw for draw in self._unseen_draws(0) if not any((c, draw) in self._known for c in doubted))
-        again = list(islice(draws, _TO_TELL))
+        """Return which of those that are doubted still are on other inputs, which are new again, each time."""
         baseline = self._ledger.result().baseline
         beside = [] if baseline is None else [baseline.configuration]
-        self._run(list(dict.fromkeys((*doubted, *beside))), again)
-        return self._doubted(doubted, again)
+        for inputs in _TO_TELL_AGAIN:
+            if not doubted:
+                break
+            draws = (draw for draw in self._unseen_draws(0) if not any((c, draw) in self._known for c in doubted))
+            again = list(islice(draws, inputs))
+            self._run(list(dict.fromkeys((*doubted, *beside))), again)
+            doubted = self._doubted(doubted, again)
+        return dict(doubted)
 
     def _doubted(
         self, configurations: Iterable[Configuration], draws: Container[Draw] | None = None
@@ -271,7 +276,7 @@ class Verification:
             return True
         self._hard.update(dict.fromkeys(draw for draw in fell if draw.stream is Stream.UNSEEN))
         if slow and all(one.status is Status.OK for one in found.values()):
-            after = dataclasses.replace(trial, status=Status.UNSTABLE, message=f"{slow}; measured twice")
+            after = dataclasses.replace(trial, status=Status.UNSTABLE, message=f"{slow}; measured three times")
         else:
             unseen = objective if draws[0].stream is Stream.UNSEEN else None
             after = after_draws(trial.with_measurement(reused_error=False), found, unseen)
