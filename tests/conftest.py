@@ -46,7 +46,7 @@ def _quiet_machine() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _patient() -> Iterator[None]:
-    """Let compilers take their time, unless a test says how long: a busy machine fails no test."""
+    """Let a compilation take four minutes, unless a test says how long: what takes longer is stuck."""
     *others, timeout_s, compilers = CompileOptions.__init__.__defaults__ or ()
     assert timeout_s == 60.0
     with pytest.MonkeyPatch.context() as patch:

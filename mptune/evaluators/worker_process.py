@@ -53,7 +53,6 @@ _ENDED_BY_ITSELF: Final = (
 _ENDED_BY_FUNCTIONS: Final = (
     "inputs, a reference, a metric or the steps of an application that end the process, as os._exit does"
 )
-_ANSWERED_TWICE: Final = "the worker answered what it was not asked"
 #: Times as long as a trial may run, an application may as its own reference; and what messages call it.
 _UNTUNED: Final = 4
 #: And so many times longer in long double.
@@ -138,7 +137,7 @@ class WorkerProcess:
         answer = self._receive()
         if not isinstance(answer, Finished):
             self.kill()
-            raise WorkerDied(Status.CRASH, _ANSWERED_TWICE)
+            raise WorkerDied(Status.CRASH, "the worker answered what it was not asked")
         self.is_usable = answer.is_usable
         return answer
 

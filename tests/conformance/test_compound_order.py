@@ -91,7 +91,7 @@ def test_nvrtc_keeps_every_operation(architecture: str, flags: tuple[str, ...], 
 @pytest.mark.parametrize("architecture", [pytest.param("gfx90a", marks=needs("hip"))])
 def test_hiprtc_keeps_every_operation(architecture: str, flags: tuple[str, ...], tmp_path: Path) -> None:
     source = f"{prelude()}{SOURCE}".replace("POLICY", "accurate")
-    options = CompileOptions(architecture, flags, timeout_s=240.0)
+    options = CompileOptions(architecture, flags)
     (tmp_path / "code").write_bytes(get_backend("hip").compiler.compile(source, "two_sum_float", options).image)
     command = [OBJDUMP, "-d", tmp_path / "code"]
     listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -26,7 +26,7 @@ SOURCE = (Path(__file__).parent / "prelude_gpu.cu").read_text(encoding="utf-8")
 def test_everything_compiles_without_a_warning(backend, architecture, tmp_path):
     handle = BACKENDS[backend](cache=BinaryCache(tmp_path))
     # Everything at once takes a machine that does much else more than a minute.
-    options = CompileOptions(architecture, timeout_s=240.0)
+    options = CompileOptions(architecture)
     binary = handle.compiler.compile(prelude() + SOURCE, "functions", options)
     assert binary.log == ""
     for name in (b"functions", b"types", b"vectors", b"wide", b"rough"):

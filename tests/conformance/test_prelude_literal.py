@@ -128,11 +128,11 @@ def test_it_is_the_nearest_double_on_gpus(backend, architecture, tmp_path):
     handle = BACKENDS[backend](cache=BinaryCache(tmp_path))
     # Some have more digits than a double, which NVRTC remarks on.
     assert handle.compiler.compile(
-        prelude() + checks_of(spelled()) + kernel, "tenth", CompileOptions(architecture, timeout_s=240.0)
+        prelude() + checks_of(spelled()) + kernel, "tenth", CompileOptions(architecture)
     ).image
     wrong = prelude() + checks_of({"0.1": float(np.nextafter(0.1, 1))}) + kernel
     with pytest.raises(CompileError):
-        handle.compiler.compile(wrong, "tenth", CompileOptions(architecture, timeout_s=240.0))
+        handle.compiler.compile(wrong, "tenth", CompileOptions(architecture))
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_it_is_the_nearest_double_on_gpus(backend, architecture, tmp_path):
 )
 def test_gpus_compile_it(backend, architecture, tmp_path):
     handle = BACKENDS[backend](cache=BinaryCache(tmp_path))
-    binary = handle.compiler.compile(prelude() + TEXT, "body_half", CompileOptions(architecture, timeout_s=240.0))
+    binary = handle.compiler.compile(prelude() + TEXT, "body_half", CompileOptions(architecture))
     assert binary.log == ""
     assert b"body_bfloat16" in binary.image
 
