@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 
@@ -14,6 +15,8 @@ from hypothesis.internal.conjecture import providers
 
 from mptune.backends.base import CompileOptions
 from mptune.finals import Finals
+from tests.tiers import FAST_S, processor_s, slowness
+from tests.vendor_compilers import skip_where_missing
 
 _NOISE, _AGREES = Finals.noise, Finals.agrees
 
@@ -22,7 +25,13 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
 # How long examples take to draw says how busy the machine is.
-settings.register_profile("mptune", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "mptune",
+    deadline=None,
+    derandomize="MPTUNE_FRESH_EXAMPLES" not in os.environ,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("mptune")
 # Among its examples are constants of all modules that are loaded, which depends on the tests that ran before.
 if hasattr(providers, "_get_local_constants"):
@@ -59,3 +68,44 @@ def noisy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a machine be as noisy as it is."""
     monkeypatch.setattr(Finals, "noise", _NOISE)
     monkeypatch.setattr(Finals, "agrees", _AGREES)
+
+
+# -- the fast tier -----------------------------------------------------------------------------------
+
+_shared_s, _began_s = pytest.StashKey[float](), pytest.StashKey[float]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest) -> Iterator[None]:
+    """Note the processor time of fixtures that several tests share: it is not the time of the test that came first."""
+    if fixturedef.scope == "function":
+        return (yield)
+    stash = request.config.stash
+    began, before_s = processor_s(), stash.get(_shared_s, 0.0)
+    try:
+        return (yield)
+    finally:
+        # Fixtures that this one asked for have been counted since, and are part of the difference.
+        stash[_shared_s] = before_s + processor_s() - began
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    """Skip what cannot be compiled here; note the processor time before a test's own fixtures."""
+    skip_where_missing(item)
+    item.stash[_began_s] = processor_s() - item.config.stash.get(_shared_s, 0.0)
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Fail an unmarked test that takes too long for the fast tier."""
+    result = yield
+    if item.get_closest_marker("full") or item.get_closest_marker("nightly"):
+        return result
+    took_s = processor_s() - item.config.stash.get(_shared_s, 0.0) - item.stash[_began_s]
+    # Coverage slows code down, which the time of other work does not show.
+    limit_s = FAST_S * (2.0 if "coverage" in sys.modules else 1.0)
+    if took_s > limit_s and took_s > limit_s * slowness():
+        pytest.fail(f"took {took_s:.1f} s of processor time, of {limit_s:.0f} s: mark it full or nightly, or mend it")
+    return result

@@ -447,6 +447,7 @@ def run(path):
     return tune(application(), output=path, on_warning=lambda _: None, **settings)
 
 
+@pytest.mark.full
 def test_errors_of_a_search_without_fp64_are_still_against_fp64():
     types = dict.fromkeys(("a_type", "x_type", "matvec.sum_type"), ("fp32",))
     found = tune(
@@ -466,6 +467,7 @@ def test_errors_of_a_search_without_fp64_are_still_against_fp64():
     assert found.summary()["kernel_evaluations"] > 0
 
 
+@pytest.mark.full
 def test_a_search_that_ends_early_says_why(tmp_path, monkeypatch, capfd):
     types = dict.fromkeys(("a_type", "x_type", "matvec.sum_type"), ("fp32",))
     settings = {"restrict": types, "max_error": 1e-4, "inputs": 1, "verify": 0, "on_warning": lambda _: None}
@@ -514,6 +516,7 @@ def test_a_time_limit_ends_the_search_at_once_and_says_before_what(most, said, t
         assert found.best.metric("unseen_inputs") == 5
 
 
+@pytest.mark.full
 def test_without_an_evaluation_it_is_said_why(monkeypatch, capfd, tmp_path):
     monkeypatch.setattr(Ledger, "is_in_time", property(lambda self: False))
     call = caller(monkeypatch, capfd)
@@ -522,6 +525,7 @@ def test_without_an_evaluation_it_is_said_why(monkeypatch, capfd, tmp_path):
     assert "nothing was evaluated: the time limit was spent on preparation; give more --time-limit" in done.err
 
 
+@pytest.mark.full
 def test_where_the_baseline_is_left_out_that_is_said(monkeypatch, capfd, tmp_path):
     call = caller(monkeypatch, capfd)
     options = ("--backend", "host", "--budget", "3", "--verify", "0", "--output", tmp_path / "narrow.db")
@@ -535,6 +539,7 @@ def test_where_the_baseline_is_left_out_that_is_said(monkeypatch, capfd, tmp_pat
 
 
 class TestWhatARunIsUsedFor:
+    @pytest.mark.full
     def test_the_winner_is_verified_on_further_inputs(self, run, path, tmp_path):
         path = shutil.copy(path, tmp_path)
         found = verify(path, application(), inputs=3, on_warning=lambda _: None)
@@ -566,6 +571,7 @@ class TestWhatARunIsUsedFor:
         assert done.code == 0
         assert "application 'power'" in done.out
 
+    @pytest.mark.full
     def test_it_is_explained_by_further_runs_of_the_application(self, run, path, tmp_path):
         path = shutil.copy(path, tmp_path)
         probed = []
@@ -653,6 +659,7 @@ class TestKernelTrials:
             dict(trial.configuration) for trial in run.trials
         ]
 
+    @pytest.mark.full
     def test_an_interruption_loses_none_and_resuming_measures_none_again(self, tmp_path):
         settings = {"backend": "host", "max_error": 1e-3, "budget": 24, "inputs": 1, "verify": 0}
         output, seen = tmp_path / "power.db", []
@@ -690,6 +697,7 @@ class TestKernelTrials:
         tune(application(), output=output, resume=True, on_warning=lambda _: None, on_progress=again.append, **settings)
         assert all(progress.replayed for progress in again)
 
+    @pytest.mark.full
     def test_those_of_a_kernel_that_was_edited_are_set_aside(self, tmp_path):
         settings = {"backend": "host", "max_error": 1e-3, "budget": 10, "inputs": 1, "verify": 0}
         output = tmp_path / "power.db"
@@ -732,6 +740,7 @@ class TestTimes:
 class TestScratchAndLaunches:
     """What a single kernel has, too."""
 
+    @pytest.mark.full
     @pytest.mark.parametrize("launches", [1, 2, 3, 8])
     def test_buffers_change_places(self, launches):
         kernel = STEPPER.changed(sizes={"default": {"n": 101, "steps": launches}})
@@ -740,6 +749,7 @@ class TestScratchAndLaunches:
         assert errors["fp64"] < 1e-15
         assert 1e-9 < errors["fp32"] < 1e-6
 
+    @pytest.mark.full
     def test_sizes_may_come_from_the_data(self):
         kernel = SUMS.changed(inputs=as_many_as_there_are)
         run = tune(kernel, backend="host", budget=2, max_error=1e-5, verify=5, on_warning=lambda _: None)
@@ -850,6 +860,7 @@ class TestLaunchesThatVary:
 
 
 class TestCapturing:
+    @pytest.mark.full
     def test_values_nobody_writes_or_that_are_not_finite_end_no_run(self):
         said = []
         found = tune(
@@ -873,6 +884,7 @@ class TestCapturing:
             capture(rimmed(through_a_rim), tmp_path)
         assert not [*tmp_path.iterdir()]
 
+    @pytest.mark.full
     def test_without_room_for_it_the_search_goes_on(self, tmp_path):
         app = rimmed(through_a_rim).changed(sizes={"default": {"n": 100_000}})
         said = []
@@ -940,6 +952,7 @@ def test_a_configuration_of_a_kernel_within_one_of_the_application():
     assert found == Configuration({"a_type": "fp64", "x_type": "fp32", "sum_type": "fp64", "block": 64})
 
 
+@pytest.mark.full
 def test_the_application_of_the_documentation(tmp_path):
     page = (Path(__file__).parents[1] / "docs" / "applications.md").read_text()
     file = tmp_path / "power.py"
@@ -949,6 +962,7 @@ def test_the_application_of_the_documentation(tmp_path):
     assert found.info.kernel == "power"
 
 
+@pytest.mark.full
 def test_the_metrics_of_the_documentation(tmp_path):
     page = (Path(__file__).parents[1] / "docs" / "applications.md").read_text()
     file = tmp_path / "power.py"

@@ -53,6 +53,7 @@ def test_the_winner_is_drawn_beside_the_widest_types(path: Path, monkeypatch: py
     assert all(image.std() > 0 for image in images)
 
 
+@pytest.mark.full
 def test_each_metric_has_its_number_and_titles_are_wrapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(STEPS, "picture", drawn, raising=False)
     own = APPLICATION.changed(metric={"x": "NMAE", "value": "MaxRE"})

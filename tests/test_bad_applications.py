@@ -106,6 +106,7 @@ def forever(run: Any, size: Any) -> None:
         pass
 
 
+@pytest.mark.full
 def test_a_loop_that_never_ends_ends_the_command() -> None:
     settings = TuneSettings(backend="host", budget=2, limits=Limits(compile_s=1.0, run_s=0.25))
     with pytest.raises(
@@ -114,6 +115,7 @@ def test_a_loop_that_never_ends_ends_the_command() -> None:
         tune(application(steps=forever), settings)
 
 
+@pytest.mark.full
 @pytest.mark.skipif(WIDE.significand_bits <= 53, reason="no type wider than fp64 here")
 def test_a_loop_that_never_ends_in_long_double_ends_the_command() -> None:
     def steps(run: Any, size: Any) -> None:
@@ -134,6 +136,7 @@ def one(inputs: Any, size: Any) -> dict[str, Any]:
     return {"value": np.ones(1), "x": np.ones(size.n)}
 
 
+@pytest.mark.full
 def test_with_a_reference_of_its_own_a_loop_that_never_ends_is_a_timeout() -> None:
     settings = TuneSettings(backend="host", budget=1, verify=0, limits=Limits(run_s=0.5))
     found = tune(application(steps=forever, reference=one), settings, on_warning=lambda _: None)

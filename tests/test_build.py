@@ -158,6 +158,7 @@ def test_a_source_is_compiled_with_what_it_says(axpy: Kernel, tmp_path: Path, mo
         assert program.version in compiler.identity(CompileOptions(compilers=(program.label,)))
 
 
+@pytest.mark.full
 @needs_compiler
 def test_tuned_recorded_resumed_and_emitted(tmp_path: Path) -> None:
     compiler = installed_compilers()[:2][-1]  # not the default one, if there is another

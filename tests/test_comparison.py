@@ -226,6 +226,7 @@ def recording(name: str, seed: int) -> RecordedSpace:
     return assemble(name, ("a", "b", "type"), {}, records)
 
 
+@pytest.mark.full
 def test_worker_processes_give_what_simulate_gives() -> None:
     spaces = [recording("x", 1), recording("y", 2)]
     done: list[tuple[str, str]] = []

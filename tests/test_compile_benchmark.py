@@ -23,6 +23,7 @@ def row_of(report: str) -> list[str]:
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
+@pytest.mark.full
 def test_a_run_goes_on_from_what_is_remembered_and_keeps_the_notes(tmp_path: Path) -> None:
     work, output = tmp_path / "work.jsonl", tmp_path / "folder" / "compile.md"
 

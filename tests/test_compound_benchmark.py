@@ -60,6 +60,7 @@ def test_operations_are_those_that_types_declare() -> None:
     assert compound.operations("coulombic", "fp32x2") == {"fp32": 15 * compound.SIZES["coulombic"]["charges"]}
 
 
+@pytest.mark.full
 def test_the_page_has_fronts_points_and_counts() -> None:
     of_run = {"machine": "M", "command": "C"}
     kernels = {"gemm": {"sizes": {"M": 2}, "tunings": 1, "configurations": 3, "points": POINTS, **of_run}}
@@ -73,6 +74,7 @@ def test_the_page_has_fronts_points_and_counts() -> None:
     assert "| conjugate_gradient | fp32x2 | 14 of fp32 | 0.29 | 4.6 | 9.1 |" in page
 
 
+@pytest.mark.full
 def test_another_kernel_is_added_to_what_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, int]] = []
 
@@ -94,6 +96,7 @@ def test_another_kernel_is_added_to_what_was_measured(tmp_path: Path, monkeypatc
     assert (tmp_path / "compound-fronts.png").stat().st_size > 1000
 
 
+@pytest.mark.full
 def test_what_an_earlier_document_says_of_all_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of_kernel = {"sizes": {"n": 2}, "tunings": 1, "configurations": 3, "points": POINTS}
     earlier = {"machine": "M", "command": "C", "kernels": {"kmeans": of_kernel, "coulombic": of_kernel}}

@@ -78,6 +78,7 @@ def test_none_where_nothing_is_feasible_or_time_does_not_matter() -> None:
     assert chosen(Objective("error"), *TRIALS) == []
 
 
+@pytest.mark.full
 def test_best_and_baseline_are_measured_in_turn(tmp_path: Path) -> None:
     path = tmp_path / "poly.db"
     kernel = load_kernel(Path(__file__).with_name("own_kernel.py"))
@@ -238,6 +239,7 @@ def with_times(tasks: float, spread: float) -> Callable[..., Finished]:
     return measured
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("noisy_machine")
 def test_noise_that_hides_the_winner_is_said_and_resuming_finds_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -270,6 +272,7 @@ def test_noise_that_hides_the_winner_is_said_and_resuming_finds_it(
     assert len(set(quiet.types_of(quiet.best))) == 1
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("noisy_machine")
 def test_resuming_times_again_what_was_timed_on_a_busy_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = load_kernel(Path(__file__).with_name("own_kernel.py"))

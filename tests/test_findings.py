@@ -173,6 +173,7 @@ def test_errors_are_compared_on_as_many_draws() -> None:
     assert warning.startswith("the baseline's error, 1e-08,")
 
 
+@pytest.mark.full
 def test_a_doubled_reference_is_told_by_a_run(tmp_path: Path) -> None:
     """Without a threshold anything is accurate enough."""
     settings = TuneSettings(backend="host", size="smoke", budget=8, strategy="random")

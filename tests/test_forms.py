@@ -150,6 +150,7 @@ extern "C" __global__ void turn({{ t }}* y, const {{ t }}* x) { y[0] = x[0]; }
     assert free_sizes(fixed, fixed.configuration({}), fixed.resolve_sizes()) == {"rows", "columns"}
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore:the compiler made no vectors", "ignore:turn uses the baseline")
 @pytest.mark.parametrize("turned", [0, 1])
 def test_tuning_one_form(turned: int, tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ def test_footprints_are_those_the_observer_measures() -> None:
         assert footprints(kernel, sizes, space)(np.array([index]))[0] == trial.metric("memory_bytes")
 
 
+@pytest.mark.full
 def test_the_front_is_measured_itself_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limits: list[float] = []
     submit = DeviceEvaluator.submit

@@ -265,7 +265,7 @@ def narrow(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     return run
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_what_is_compiled_beforehand_is_found_on_the_device(
     tmp_path: Path, narrow: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
@@ -281,7 +281,7 @@ def test_what_is_compiled_beforehand_is_found_on_the_device(
     assert "error: section axpy: not compiled: the time is over" in done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.timeout(1800)
 def test_a_plan_is_measured_on_a_simulated_device(
     tmp_path: Path, narrow: Callable[..., subprocess.CompletedProcess[str]]
@@ -324,6 +324,7 @@ def test_a_plan_is_measured_on_a_simulated_device(
 # -- axpy ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_axpy_is_measured_beside_the_reference_in_every_round(
     options: Options, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -398,6 +399,7 @@ class Vendor:
         return 1e-7
 
 
+@pytest.mark.full
 def test_gemm_takes_turns_with_the_vendor_in_every_variant(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
     few = {name: [16] for name in ("MWG", "NWG")} | {name: [4] for name in ("MDIMC", "NDIMC", "MDIMA", "NDIMB")}
     narrow = kernel_with("gemm", KWG=[8], VWM=[1], VWN=[1], **few)
@@ -626,6 +628,7 @@ def test_the_tools_take_turns_for_as_many_rounds_as_there_is_time_for(
 # -- spaces ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_a_space_goes_on_from_what_is_done(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
     types = ["fp64", "fp32"]
     narrow = kernel_with("axpy", block_size=[256], vector_width=[1], a_type=["fp64"], x_type=types, y_type=types)
@@ -714,6 +717,7 @@ def test_a_search_begins_with_what_was_best_elsewhere_and_ends_in_time(monkeypat
 # -- energy ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_energy_by_level(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
     types = ["fp64", "fp32"]
     narrow = kernel_with("axpy", block_size=[256], vector_width=[1], a_type=["fp64"], x_type=types, y_type=types)

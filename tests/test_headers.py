@@ -81,6 +81,7 @@ def test_an_impossible_name_is_no_error() -> None:
     assert with_headers(source) == source
 
 
+@pytest.mark.full
 def test_a_changed_header_makes_another_binary_and_another_trial(tmp_path: Path) -> None:
     header = tmp_path / "answer.h"
     kernel = including(f'#include "{header}"')

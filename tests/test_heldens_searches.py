@@ -280,6 +280,7 @@ def test_strategies_and_who_beats_whom(given: Given, monkeypatch: pytest.MonkeyP
         assert (tmp_path / f"{name}.png").stat().st_size > 1000
 
 
+@pytest.mark.full
 def test_unified_and_staged_searches_really_run(given: Given, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(item, "run_jobs", here)
     monkeypatch.setattr(unified, "_STAGED_BY", (strategies.STRATEGIES["BO"], strategies.DEFAULT))
@@ -403,6 +404,7 @@ def made_up_run(**durations_s: float) -> Any:
     return SimpleNamespace(durations_s=durations_s, state=SimpleNamespace(wall_s=20.0), evaluations=10)
 
 
+@pytest.mark.full
 def test_the_time_of_a_run_is_divided_as_in_the_paper(
     given: Given, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -111,6 +111,7 @@ def test_the_most_accurate_configuration_within_a_budget(kernel: Kernel) -> None
     assert run.info.observers == ("effort",)
 
 
+@pytest.mark.full
 def test_the_other_way_round(kernel: Kernel) -> None:
     run = tune(kernel, settings(objective="effort_j", max_error=1e-5))
     accurate = [trial for trial in run.trials if trial.error <= 1e-5]
@@ -119,6 +120,7 @@ def test_the_other_way_round(kernel: Kernel) -> None:
     assert set(run.statuses) == {"ok", "inaccurate"}
 
 
+@pytest.mark.full
 def test_threshold_and_several_constraints_and_metrics_by_output(kernel: Kernel) -> None:
     limits = ("1 <= effort_j <= 2", "block_w < 256 or effort_j * block_w <= 256", "error.y <= 1e-3")
     run = tune(kernel, settings(max_error=1e-1, constraints=limits, budget=18))
@@ -132,6 +134,7 @@ def test_threshold_and_several_constraints_and_metrics_by_output(kernel: Kernel)
     assert {"ok", "violation"} <= set(run.statuses)
 
 
+@pytest.mark.full
 def test_a_memory_budget_needs_no_observer_to_be_asked_for(kernel: Kernel) -> None:
     run = tune(kernel, settings(objective="error", constraints=("memory_bytes <= 6 * 5003",)))
     assert run.best is not None
@@ -140,11 +143,13 @@ def test_a_memory_budget_needs_no_observer_to_be_asked_for(kernel: Kernel) -> No
     assert run.info.observers == ()
 
 
+@pytest.mark.full
 def test_no_error_is_taken_from_a_sibling_that_may_break_a_constraint(kernel: Kernel) -> None:
     run = tune(kernel, settings(max_error=1e-5, constraints=("block_w <= 64",)))
     assert not any(trial.measurement.reused_error for trial in run.trials)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("strategy", ["bayesian", "nsga2"])
 def test_strategies_find_what_is_feasible(kernel: Kernel, strategy: str) -> None:
     limits = ("effort_j == 2",)
@@ -158,6 +163,7 @@ def test_strategies_find_what_is_feasible(kernel: Kernel, strategy: str) -> None
 # -- the run file ------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_constraints_and_observed_metrics_survive_in_the_run_file(kernel: Kernel, tmp_path: Path) -> None:
     path = tmp_path / "poly.db"
     constrained = settings(objective="error", constraints=("effort_j <= 1.0",), observers=("throughput",))
@@ -178,6 +184,7 @@ def test_constraints_and_observed_metrics_survive_in_the_run_file(kernel: Kernel
     assert list(frame["feasible"]) == [value <= 1 for value in effort(loaded)]
 
 
+@pytest.mark.full
 def test_resume_under_another_limit_judges_anew_without_measuring(kernel: Kernel, tmp_path: Path) -> None:
     path = tmp_path / "poly.db"
     strict = tune(kernel, settings(objective="error", constraints=("effort_j < 0",), budget=5), output=path)
@@ -197,6 +204,7 @@ def test_resume_under_another_limit_judges_anew_without_measuring(kernel: Kernel
     assert loose.best is not None
 
 
+@pytest.mark.full
 def test_resume_with_another_observer_measures_again(kernel: Kernel, tmp_path: Path) -> None:
     path = tmp_path / "poly.db"
     tune(kernel, settings(budget=4), output=path)
@@ -214,6 +222,7 @@ def test_resume_with_another_observer_measures_again(kernel: Kernel, tmp_path: P
 # -- what cannot be had ------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_an_observer_that_cannot_measure_is_told_of_once_and_before_the_first_trial(kernel: Kernel) -> None:
     events: list[str] = []
     run = tune(
@@ -229,12 +238,14 @@ def test_an_observer_that_cannot_measure_is_told_of_once_and_before_the_first_tr
     assert set(run.statuses) == {"ok"}
 
 
+@pytest.mark.full
 def test_by_default_it_is_a_warning_of_python_s(kernel: Kernel) -> None:
     with pytest.warns(UserWarning, match="observer absent is not available here") as told:
         tune(kernel, settings(budget=2, observers=("absent",)))
     assert told[0].filename == __file__
 
 
+@pytest.mark.full
 def test_what_was_said_is_in_the_run_file_once_until_it_no_longer_holds(kernel: Kernel, tmp_path: Path) -> None:
     path, told = tmp_path / "poly.db", list[str]()
     absent = "observer absent is not available here: there is no meter for host: buy one"
@@ -309,6 +320,7 @@ def test_constraints_that_are_none(kernel: Kernel, text: str) -> None:
         tune(kernel, settings(constraints=(text,)))
 
 
+@pytest.mark.full
 def test_a_trial_that_an_observer_could_not_measure_fails_alone(kernel: Kernel) -> None:
     run = tune(kernel, settings(budget=2, observers=("forgetful",)))
     assert run.statuses == {"error": 2}
@@ -332,6 +344,7 @@ OWN = object()
 TUNE = ("tune", OWN, "--backend", "host", "--strategy", "random")
 
 
+@pytest.mark.full
 def test_from_the_command_line(mptune: Callable[..., Outcome]) -> None:
     limit = ("--objective", "error", "--constraint", "effort_j <= 1", "--constraint", "block_w <= 128")
     done = mptune(
@@ -359,6 +372,7 @@ def test_from_the_command_line(mptune: Callable[..., Outcome]) -> None:
     assert "did you mean 'effort_j'" in refused.err
 
 
+@pytest.mark.full
 def test_exit_codes(mptune: Callable[..., Outcome]) -> None:
     nothing = mptune(*TUNE, "--constraint", "effort_j < 0", "--budget", 3)
     assert nothing.code == 1

@@ -102,6 +102,7 @@ def lossy(run: Run) -> list[bool]:
     return sorted({bool(trial.configuration["lost"]) for trial in feasible})
 
 
+@pytest.mark.full
 def test_a_mean_accepts_a_fifth_destroyed_and_the_worst_row_does_not() -> None:
     run = tuned(kernel_with(metric=["NRMSE", "MAE"], over="rows", reduce="max"), max_error=1e-4)
     assert lossy(run) == [False]
@@ -168,6 +169,7 @@ def test_the_tightest_one_decides_and_says_so(several: tuple[Run, Path]) -> None
     assert excess == pytest.approx(math.log10(2), abs=1e-3)
 
 
+@pytest.mark.full
 def test_resuming_uses_trials_of_the_same_metrics_alone(several: tuple[Run, Path]) -> None:
     run, path = several
     limits = {"NRMSE": 1e-5, "y.MaxRE over block 8x8 0.5": 1e-3, "MRE over columns": 0.5}
@@ -181,6 +183,7 @@ def test_resuming_uses_trials_of_the_same_metrics_alone(several: tuple[Run, Path
     assert {trial.key for trial in other.trials}.isdisjoint(trial.key for trial in run.trials)
 
 
+@pytest.mark.full
 def test_simulating_plotting_and_fronts(several: tuple[Run, Path], tmp_path: Path) -> None:
     run, _ = several
     path = tmp_path / "copy.db"
@@ -237,6 +240,7 @@ def test_nonsense_is_refused_before_anything_runs(
         tuned(kernel_with(**given), **settings)
 
 
+@pytest.mark.full
 def test_the_command_line_tells_thresholds_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

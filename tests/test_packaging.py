@@ -39,7 +39,7 @@ def test_version_is_one() -> None:
     assert PROJECT["project"]["version"] == mptune.__version__
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_wheel_has_kernels_templates_references_and_the_prelude(tmp_path: Path) -> None:
     source = tmp_path / "source"
     shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(".*", "build", "*.egg-info", "runs", "__pycache__"))

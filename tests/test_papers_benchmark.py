@@ -186,6 +186,7 @@ def test_the_table_of_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert made.data["Low"] == {"nmi": [1.0, 0.9], "time_ms": 4.0, "kernels_ms": 2.0}
 
 
+@pytest.mark.full
 def test_a_map_of_clusters_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wide = coclustering.bbac().configuration({})
     narrow = coclustering.bbac().configuration({"data_type": "fp16"})

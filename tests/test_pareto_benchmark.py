@@ -84,6 +84,7 @@ def test_a_peer_finds_the_front_of_a_small_space(
     assert len(front(problem.levels, [True, True])) == 3
 
 
+@pytest.mark.full
 def test_everything_is_written_and_a_second_run_is_free(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_recording(recording(), tmp_path / "toy.json.gz")
     tools = "mptune bayesian-pareto,mptune random"

@@ -102,6 +102,7 @@ def phases(path: Path) -> dict[str, int]:
     return found
 
 
+@pytest.mark.full
 def test_digits_are_those_of_the_analysis(run_file: MakeFile, monkeypatch: pytest.MonkeyPatch) -> None:
     from sum_kernel import ERRORS
 
@@ -170,6 +171,7 @@ def test_what_was_measured_is_not_measured_again(
     assert explain(path, KERNEL).to_json() == found.to_json()
 
 
+@pytest.mark.full
 def test_an_interrupted_explanation_goes_on(run_file: MakeFile, monkeypatch: pytest.MonkeyPatch) -> None:
     path = run_file([WINNER])
     monkeypatch.setattr(probing, "_GROUP", 1)
@@ -189,6 +191,7 @@ def test_an_interrupted_explanation_goes_on(run_file: MakeFile, monkeypatch: pyt
     assert len(rest) == 4
 
 
+@pytest.mark.full
 def test_a_time_limit_ends_it_and_the_next_time_goes_on(run_file: MakeFile, monkeypatch: pytest.MonkeyPatch) -> None:
     path = run_file([WINNER])
     monkeypatch.setattr(probing, "_GROUP", 1)
@@ -211,6 +214,7 @@ def test_a_time_limit_ends_it_and_the_next_time_goes_on(run_file: MakeFile, monk
         explain(path, KERNEL, time_limit_s=-1.0)
 
 
+@pytest.mark.full
 def test_a_run_that_goes_on_keeps_its_probes(run_file: MakeFile) -> None:
     path = run_file([WINNER])
     first = explain(path, KERNEL)
@@ -223,6 +227,7 @@ def test_a_run_that_goes_on_keeps_its_probes(run_file: MakeFile) -> None:
         assert again.missing == 0
 
 
+@pytest.mark.full
 def test_neighbours_that_cannot_be(run_file: MakeFile, monkeypatch: pytest.MonkeyPatch) -> None:
     """A constraint forbids other factors at a block of 128."""
     path = run_file([(128, "fp32", "fp32")])
@@ -255,6 +260,7 @@ def coupled() -> Kernel:
     return dataclasses.replace(kernel, constraints=["sum_type != 'bf16' or x_type == 'bf16'"])
 
 
+@pytest.mark.full
 def test_neighbours_that_fail(run_file: MakeFile, everything: Run, tmp_path: Path) -> None:
     broken = tmp_path / "broken.py"
     text = KERNEL.read_text()

@@ -119,6 +119,7 @@ def test_nothing_starts_during_a_pause():
     assert ended == [Ended(0, "ran\n")]
 
 
+@pytest.mark.full
 def test_pause_does_not_count_as_time_taken():
     group, ended = ChildGroup(), []
     sleeping = {"text": "", "environment": dict(os.environ), "folder": "/", "timeout_s": 5.0}

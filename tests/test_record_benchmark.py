@@ -21,6 +21,7 @@ def recorded(tmp_path: Path, *words: str) -> int:
     return record.main(["axpy", "--work", str(tmp_path / "work"), "--output", str(tmp_path), *words])
 
 
+@pytest.mark.full
 def test_times_of_one_size_are_none_of_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert recorded(tmp_path, *TYPES, "--size", "smoke") == 0
     space = read_recording(tmp_path / "axpy-host.json.gz")

@@ -83,6 +83,7 @@ def test_a_tuned_kernel_is_compiled_as_it_was_measured(run_file: Path) -> None:
         np.testing.assert_allclose(scaled(x=x), 3 * x, rtol=1e-6)
 
 
+@pytest.mark.full
 def test_so_it_is_of_wisdom_and_at_several_sizes(run_file: Path, tmp_path: Path) -> None:
     other = tuned(SCALED, tmp_path / "other.db", n=512)
     gather(read_sources([run_file, other])).save(tmp_path / "scaled.wisdom.json")
@@ -107,24 +108,28 @@ def test_wisdom_has_the_flags_and_is_read_without_any(run_file: Path, tmp_path: 
         Wisdom.load(path)
 
 
+@pytest.mark.full
 def test_wisdom_of_one_device_with_two_sets_of_flags_is_refused(run_file: Path, tmp_path: Path) -> None:
     other = tuned(SCALED, tmp_path / "other.db", n=512, flag="-DFACTOR=3.0")
     with pytest.raises(WisdomError, match=r"compiler flags -DFACTOR=3 and with -DFACTOR=3\.0"):
         mptune.TunedKernel(run_file, other, kernel=SCALED)
 
 
+@pytest.mark.full
 def test_what_is_verified_is_what_was_measured(run_file: Path) -> None:
     found = verify(run_file, SCALED, inputs=5)
     assert found.holds
     assert found.is_kept
 
 
+@pytest.mark.full
 def test_an_explanation_measures_with_the_flags(run_file: Path) -> None:
     explanation = explain(run_file, SCALED)
     assert not explanation.unprobed
     assert all(change.is_known for change in explanation.changes)
 
 
+@pytest.mark.full
 def test_what_is_emitted_is_compiled_as_its_lines_say(run_file: Path, tmp_path: Path) -> None:
     winner = winner_of(Run.load(run_file), kernel=SCALED)
     assert winner is not None
@@ -194,6 +199,7 @@ TRIPLING = Application(
 )
 
 
+@pytest.mark.full
 def test_an_application_is_compiled_as_it_was_measured(tmp_path: Path) -> None:
     path = tuned(TRIPLING, tmp_path / "run.db")
     x = np.linspace(0, 1, 256)
@@ -211,6 +217,7 @@ def test_an_application_is_compiled_as_it_was_measured(tmp_path: Path) -> None:
         assert any(line.startswith(f"{name} ?=") and FLAG in line.split() for line in lines), name
 
 
+@pytest.mark.full
 def test_the_picture_of_an_answer_is_of_what_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     figure = pytest.importorskip("matplotlib.figure", reason="matplotlib is not installed")
     from mptune.plots import plot
@@ -230,6 +237,7 @@ def test_the_picture_of_an_answer_is_of_what_was_measured(tmp_path: Path, monkey
 # -- what flags of a file may be --------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_folders_of_headers_mean_the_same_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     own = f"-I{tmp_path.resolve()}"
@@ -280,6 +288,7 @@ def test_another_backend_is_given_the_definitions_alone() -> None:
     assert options_of(info, SCALED, "host").flags == ("-DX=1", "-UY")
 
 
+@pytest.mark.full
 def test_a_run_that_will_be_refused_says_so(tmp_path: Path) -> None:
     header = tmp_path / "factor.h"
     header.write_text("#define FACTOR 3\n")

@@ -167,6 +167,7 @@ def test_first_figures_stay_beside_the_latest_until_asked_for_anew() -> None:
     assert sass.merged(first, latest, {"axpy": {"a": counts(6)}}, anew=True)[0]["axpy"]["a"] == counts(6)
 
 
+@pytest.mark.full
 def test_every_kernel_has_chosen_configurations() -> None:
     assert sorted(sass.CHOSEN) == sorted(bundled_kernels())
     for name, label, values in sass.cases(bundled_kernels()):

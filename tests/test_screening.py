@@ -137,12 +137,14 @@ def test_a_larger_limit_has_them_measured(run, tmp_path):
     assert "may meet the threshold now" in keeps(rough.error * 1.01).reason
 
 
+@pytest.mark.full
 def test_kernels_that_do_not_ask_for_it_have_everything_measured():
     found = tune(square(instrumented=False), **{**SETTINGS, "budget": 8, "strategy": "random"})
     assert not found.screened
     assert any(is_narrow(trial.configuration) and trial.measurement.durations_s for trial in found.trials)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("strategy", "penalty"), [("bayesian", "decay"), ("genetic", "decay"), ("genetic", "hard")])
 def test_strategies_go_on_without_their_times(strategy, penalty):
     found = tune(square(), **{**SETTINGS, "budget": 12, "strategy": strategy, "penalty": penalty})
@@ -152,6 +154,7 @@ def test_strategies_go_on_without_their_times(strategy, penalty):
     assert found.best is not None
 
 
+@pytest.mark.full
 def test_a_template_that_cannot_be_instrumented_is_tuned_without():
     template = TEMPLATE.replace("y[i] =", "if (value.to_bits() == 1) return;\n    y[i] =")
     types = [PrecisionParameter("x_type", ["fp16"]), PrecisionParameter("y_type", ["fp32", "bf16"])]
@@ -321,6 +324,7 @@ def off(condition):
     return square(template=renamed.replace("y[i] = value * value;", body), parameters=parameters)
 
 
+@pytest.mark.full
 def test_errors_that_are_off_rule_out_nothing_that_is_accurate():
     with pytest.warns(UserWarning, match="an instrumented run was off by a factor of"):
         found = tune(off("true"), **{**SETTINGS, "max_error": 1e-2, "budget": 20})
@@ -329,6 +333,7 @@ def test_errors_that_are_off_rule_out_nothing_that_is_accurate():
     assert {trial.status for trial in found.trials} == {Status.OK}
 
 
+@pytest.mark.full
 def test_what_was_ruled_out_by_errors_that_turn_out_to_be_off_is_measured_after_all(monkeypatch, tmp_path):
     # Errors of one type throughout agree, and these are looked at first; of the others only the third is measured.
     def is_third(self, configuration):
@@ -361,6 +366,7 @@ def test_what_was_ruled_out_by_errors_that_turn_out_to_be_off_is_measured_after_
 # -- applications ----------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_applications_are_screened_too(monkeypatch):
     # What is tried depends on times, and these on what else the machine does: here everything promises to be fast.
     monkeypatch.setattr(JointSearch, "_totals", lambda self, terms, rows: np.zeros(len(rows)))

@@ -117,6 +117,7 @@ def job(tmp_path: Path, **changes: Any) -> Job:
     return dataclasses.replace(made, **changes)
 
 
+@pytest.mark.full
 def test_a_stopped_benchmark_goes_on_where_it_was(tmp_path: Path) -> None:
     said: list[str] = []
     results = run_jobs([job(tmp_path, seeds=(1, 2))], Cache(tmp_path / "work"), 1, said.append)
@@ -165,6 +166,7 @@ def changing(settings: dict[str, Any]) -> Any:
     return run
 
 
+@pytest.mark.full
 def test_a_result_of_a_file_that_was_changed_meanwhile_is_not_kept(tmp_path: Path) -> None:
     file = tmp_path / "data"
     file.write_text("1")
@@ -179,6 +181,7 @@ def test_a_result_of_a_file_that_was_changed_meanwhile_is_not_kept(tmp_path: Pat
     assert set(run_jobs([made], cache, 1, lambda _: None).of("space", "tool")) == {1, 2, 3}
 
 
+@pytest.mark.full
 def test_who_stops_a_benchmark_does_not_wait_for_all_of_it(tmp_path: Path) -> None:
     def stop(line: str) -> None:
         raise KeyboardInterrupt
@@ -191,6 +194,7 @@ def test_who_stops_a_benchmark_does_not_wait_for_all_of_it(tmp_path: Path) -> No
     assert len(done) < 18
 
 
+@pytest.mark.full
 def test_a_seed_that_fails_or_hangs_is_named_and_the_others_run(tmp_path: Path) -> None:
     jobs = [
         job(tmp_path, tool="failing", settings={"failing": [2]}),
@@ -229,6 +233,7 @@ def test_every_peer_spends_its_budget_on_recorded_configurations(
     assert run(4)["best"] != best
 
 
+@pytest.mark.full
 def test_the_timing_section_writes_its_results(
     space_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

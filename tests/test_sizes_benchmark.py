@@ -25,6 +25,7 @@ def test_sizes_lie_between_the_tuned_ones_and_up_to_twice_beyond():
         assert (unseen[0][names[0]], unseen[-1][names[0]]) == (low // 2, 2 * high)
 
 
+@pytest.mark.full
 def test_it_runs_in_small():
     runs = benchmark.tuned_together(POLY, [{"n": 2000}, {"n": 4000}], 1e-3, 4, 0)
     wisdom = BySize(gather(read_sources(runs)), POLY, "host")
@@ -37,6 +38,7 @@ def test_it_runs_in_small():
     assert "n=3000" in entry["why"]
 
 
+@pytest.mark.full
 def test_choosing_is_timed_in_the_emitted_header():
     wisdom = gather(read_sources([at_size(1000), at_size(4000)]))
     took_ns = benchmark.selection_ns(wisdom, POLY, [{"n": 900}, {"n": 2000}])

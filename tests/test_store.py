@@ -200,6 +200,7 @@ for number in range(int(sys.argv[2]), 100000):
 """
 
 
+@pytest.mark.full
 def test_kill_loses_no_trial_that_was_added(path):
     chance = random.Random(20260101)
     create(path, {}).close()

@@ -101,6 +101,7 @@ class Writer:
 kills = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 6), st.floats(0.0, 0.02)), min_size=2, max_size=3)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("locks", [True, False])
 @settings(max_examples=2, deadline=None)
 @given(kills)

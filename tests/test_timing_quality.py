@@ -26,6 +26,7 @@ def test_statistics_of_synthetic_noise(tmp_path: Path, monkeypatch: pytest.Monke
     assert "1.9" in page.read_text()
 
 
+@pytest.mark.full
 def test_identical_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing_quality, "KERNELS", (("axpy", "smoke"),))
     monkeypatch.setattr(timing_quality, "DRAWN", 2)

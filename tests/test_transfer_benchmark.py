@@ -41,6 +41,7 @@ def write(folder: Path, name: str, device: str, scale: float) -> None:
     path.unlink()
 
 
+@pytest.mark.full
 def test_every_way_searches_and_the_report_says_how_well(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -59,6 +60,7 @@ def test_every_way_searches_and_the_report_says_how_well(
         assert title in report
 
 
+@pytest.mark.full
 def test_it_goes_on_where_it_stopped_and_says_what_other_constants_do(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

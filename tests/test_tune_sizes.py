@@ -118,6 +118,7 @@ def test_neighbours_try_what_was_found() -> None:
 # -- runs ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_a_run_for_each_size_under_one_budget(mptune: Call) -> None:
     jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
     done = mptune(*TUNE, "--sizes", "n=500:8000:2", "--budget", 10, "--output", "my.db", "--json")
@@ -146,6 +147,7 @@ def test_a_run_for_each_size_under_one_budget(mptune: Call) -> None:
     assert "my-n500.db" in again.err
 
 
+@pytest.mark.full
 def test_what_was_broken_off_goes_on_and_loses_nothing(tmp_path: Path) -> None:
     settings = TuneSettings(backend="host", max_error=1e-5, budget=10, verify=0, strategy="random")
     told: list[tuple[Mapping[str, int], int]] = []
@@ -223,6 +225,7 @@ def test_kernels_that_have_no_such_range(mptune: Call) -> None:
         sizes_together(POLY, {})
 
 
+@pytest.mark.full
 def test_applications_have_a_range_of_sizes_and_wisdom_of_it(mptune: Call, tmp_path: Path) -> None:
     power = application()
     runs = tune_sizes(power, {"n": [20, 40]}, backend="host", max_error=1e-3, budget=10, verify=3, seed=1)

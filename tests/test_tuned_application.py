@@ -222,6 +222,7 @@ class TestSources:
         assert done.code == 2
         assert "did you mean 'matvec.sum_type'" in done.err
 
+    @pytest.mark.full
     def test_check_compiles_each_kernel_and_runs_the_steps(self, file: Path, monkeypatch: Any, capfd: Any) -> None:
         call = caller(monkeypatch, capfd)
         done = call("check", file, "--sample", "2", "--json")

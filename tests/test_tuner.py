@@ -450,6 +450,7 @@ def test_untimed_trials_survive_a_resume_and_are_timed_when_wanted(kernel: Kerne
     assert not any(math.isnan(t.time_ms) for t in timed.trials)
 
 
+@pytest.mark.full
 def test_progress_tells_what_is_compiled_ahead(few: Kernel) -> None:
     told: list[Progress] = []
     tune(few, settings(budget=16, compilers=2), on_progress=told.append)

@@ -435,6 +435,7 @@ def test_a_run_replaces_what_breaks_its_limit_on_an_unseen_input(tuned):
     assert Run.load(path).summary() == run.summary()
 
 
+@pytest.mark.full
 def test_a_run_that_is_resumed_verifies_what_is_missing_and_no_more(tuned):
     path, run = tuned
     again = tune(kernel, output=path, resume=True, verify=20, **OPTIONS)
@@ -445,6 +446,7 @@ def test_a_run_that_is_resumed_verifies_what_is_missing_and_no_more(tuned):
         assert file.state.verify_s >= run.state.verify_s
 
 
+@pytest.mark.full
 def test_a_run_that_has_ended_keeps_its_finals_when_it_is_resumed(tuned, tmp_path):
     path = shutil.copy(tuned[0], tmp_path / "run.db")
     same = {**OPTIONS, "output": path, "resume": True, "verify": 1}
@@ -462,6 +464,7 @@ def test_a_run_that_has_ended_keeps_its_finals_when_it_is_resumed(tuned, tmp_pat
     assert [trial.time_ms for trial in after.reported] == [trial.time_ms for trial in before.reported]
 
 
+@pytest.mark.full
 def test_finals_that_an_interruption_left_out_are_held_when_the_run_is_resumed(tuned, tmp_path):
     path = shutil.copy(tuned[0], tmp_path / "run.db")
     with RunFile.open(path) as file:
@@ -470,6 +473,7 @@ def test_finals_that_an_interruption_left_out_are_held_when_the_run_is_resumed(t
     assert all(again.state.finals.is_chosen(trial.configuration) for trial in again.reported)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("scale", [1.0, 0.5])
 def test_inputs_that_are_always_the_same_are_not_unseen(tmp_path, scale):
     path, warned = tmp_path / "run.db", []

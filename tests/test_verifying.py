@@ -72,6 +72,7 @@ def chosen(path):
     return str(next(i for i, t in enumerate(trials, 1) if t.configuration["type"] == "fp32" and t.status is Status.OK))
 
 
+@pytest.mark.full
 def test_more_inputs_go_on_where_the_last_call_ended_and_are_kept(path):
     name = chosen(path)
     before = Run.load(path).trials[int(name) - 1].measurement.metrics.get("unseen_inputs", 0)
@@ -88,6 +89,7 @@ def test_more_inputs_go_on_where_the_last_call_ended_and_are_kept(path):
     assert trial.error >= second.cases[0].verified.worst_error
 
 
+@pytest.mark.full
 def test_a_time_that_is_not_that_of_the_work_is_said(path, monkeypatch):
     run_on_draws, warned, new_ms, launches = DeviceEvaluator.run_on_draws, [], 0.5, [0]
     options = {"configuration": chosen(path), "inputs": 5, "sizes": ["n=100"], "on_warning": warned.append}
@@ -118,6 +120,7 @@ def test_a_time_that_is_not_that_of_the_work_is_said(path, monkeypatch):
     )
 
 
+@pytest.mark.full
 def test_one_launch_on_a_new_input_that_is_as_fast_as_others_settles_it(path, monkeypatch):
     run_on_draws, warned, asked = DeviceEvaluator.run_on_draws, [], []
 
@@ -136,6 +139,7 @@ def test_one_launch_on_a_new_input_that_is_as_fast_as_others_settles_it(path, mo
     assert (asked, warned) == ([5, 5, 5], [])
 
 
+@pytest.mark.full
 def test_two_halves_are_what_the_whole_is(path, tmp_path):
     other, name = shutil.copy(path, tmp_path / "other.db"), chosen(path)
     for count in (4, 9):
@@ -153,6 +157,7 @@ def holey(rng, size, spread, shift):
     return inputs(rng, size, spread, shift)
 
 
+@pytest.mark.full
 def test_where_some_inputs_cannot_be_made_none_is_counted_twice(tmp_path):
     path, other = tmp_path / "run.db", tmp_path / "other.db"
     torn = dataclasses.replace(kernel, inputs=holey)
@@ -169,6 +174,7 @@ def test_where_some_inputs_cannot_be_made_none_is_counted_twice(tmp_path):
     assert one["unseen_inputs"] == before.get("unseen_inputs", 0) + 12
 
 
+@pytest.mark.full
 def test_what_the_run_warned_of_errors_is_repeated(path):
     doubt = "the baseline's error, 0.1, is more than rounding in fp64 explains"
     with RunFile.open(path) as file:
@@ -190,6 +196,7 @@ def test_what_is_given_twice_is_run_and_counted_once(path):
     ]
 
 
+@pytest.mark.full
 def test_of_several_limits_the_error_closest_to_its_own_is_named(path):
     assert verify(path, kernel, configuration=chosen(path), inputs=2).cases[0].closest == ""
     two = dataclasses.replace(kernel, metric=["MaxRE", "NRMSE"])
@@ -199,6 +206,7 @@ def test_of_several_limits_the_error_closest_to_its_own_is_named(path):
     assert re.fullmatch(r"NRMSE \S+ \(limit 0\.001\)", case.closest)
 
 
+@pytest.mark.full
 def test_other_sizes_and_scales_are_not_kept(path):
     name, before = chosen(path), Run.load(path).trials
     found = verify(path, kernel, configuration=name, inputs=6, sizes=["large", "n=77"], scales=[0.5, 3.0])
@@ -209,6 +217,7 @@ def test_other_sizes_and_scales_are_not_kept(path):
     assert Run.load(path).trials == before
 
 
+@pytest.mark.full
 def test_a_violation_makes_the_trial_fragile_in_the_file(tmp_path):
     path = tmp_path / "tight.db"
     tune(kernel, output=path, max_error=1e-3, **(OPTIONS | {"verify": 0, "inputs": 1}))
@@ -241,6 +250,7 @@ def ticking(monkeypatch):
     monkeypatch.setattr("mptune.verifying.time", SimpleNamespace(monotonic=lambda: now_s[0]))
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("ticking")
 def test_the_hunt_finds_what_draws_seldom_meet(path):
     found = verify(path, kernel, configuration=chosen(path), inputs=5, hunt_s=3.0)
@@ -258,6 +268,7 @@ def test_the_hunt_finds_what_draws_seldom_meet(path):
     assert made["shift"][0] == pytest.approx(hunted.ranges["spread"] * hunted.ranges["shift"])
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("ticking")
 def test_a_hunt_begins_with_the_worst_that_is_known_and_goes_on_with_other_seeds(path):
     options = {"configuration": chosen(path), "inputs": 5}
@@ -273,6 +284,7 @@ def test_a_hunt_begins_with_the_worst_that_is_known_and_goes_on_with_other_seeds
     assert after["hunted_next"] >= kept["hunted_next"] > 0
 
 
+@pytest.mark.full
 def test_a_hunt_that_is_interrupted_leaves_what_it_found(path):
     name, told, warned = chosen(path), [], []
 
@@ -309,6 +321,7 @@ def test_what_is_wrong_is_said_in_one_line(path, options, error, message):
         verify(path, kernel, **({"configuration": "1"} | options))
 
 
+@pytest.mark.full
 def test_under_other_conditions_nothing_is_kept_and_it_is_said(path):
     warned = []
     other = dataclasses.replace(kernel, template=kernel.template + "// edited\n")

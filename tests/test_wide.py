@@ -81,6 +81,7 @@ class TestAnswer:
         assert errors[0] > 100 * errors[1]
         assert errors[1] < 1e-13
 
+    @pytest.mark.full
     def test_fast_math_makes_no_difference_to_it(self):
         # It leaves 1e9 out, and what is rounded on the way.
         app = recurrence(RECURRENCE.replace("(1000 + step)", "((1e9 + x[i]) - 1e9 + 1000)"))
@@ -215,6 +216,7 @@ class TestRuns:
         said = "the threshold of error, 1e-15, is below the error of fp64 itself"
         assert any(message.startswith(said) for message in warnings)
 
+    @pytest.mark.full
     def test_unseen_inputs_are_compared_with_it_too(self, run, path):
         narrow = next(trial for trial in run.trials if trial.configuration["x_type"] == "fp64")
         found = verify(path, recurrence(), configuration=str(narrow.configuration), inputs=2, on_warning=lambda _: None)

@@ -8,12 +8,29 @@ from mptune.backends import BACKENDS
 from mptune.backends.cuda import _nvrtc_paths
 from mptune.backends.runtime_compiler import RuntimeCompiler
 
+#: The marks of tests that need a vendor's runtime compiler, and no device, by backend.
+_MARKS = {"cuda": pytest.mark.nvrtc, "hip": pytest.mark.hiprtc}
+
 
 def needs(backend: str) -> list[pytest.MarkDecorator]:
-    """Return the marks of a test that compiles for a backend."""
+    """Return the marks of a test that compiles for a backend; it is skipped where the compiler is not installed."""
+    if backend in _MARKS:
+        return [_MARKS[backend]]
+    reason = missing(backend)
+    return [pytest.mark.skipif(bool(reason), reason=reason)]
+
+
+def missing(backend: str) -> str:
+    """Return why a backend cannot compile here, empty if it can."""
     found = BACKENDS[backend].availability()
-    skip = pytest.mark.skipif(not found.can_compile, reason=found.reason or "installed")
-    return [skip, *{"cuda": [pytest.mark.nvrtc], "hip": [pytest.mark.hiprtc]}.get(backend, [])]
+    return "" if found.can_compile else found.reason or "not installed"
+
+
+def skip_where_missing(item: pytest.Item) -> None:
+    """Skip a test that is marked for a vendor's compiler that is not installed."""
+    for backend, mark in _MARKS.items():
+        if item.get_closest_marker(mark.name) and (reason := missing(backend)):
+            pytest.skip(reason)
 
 
 def nvrtc(source: str, name: str, architecture: str, *flags: str) -> tuple[str, str]:

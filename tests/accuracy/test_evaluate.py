@@ -30,6 +30,7 @@ def test_the_worst_output_counts():
     assert result.message == ""
 
 
+@pytest.mark.full
 @given(st.dictionaries(st.text(max_size=3), st.floats(min_value=0), min_size=1, max_size=5), st.data())
 def test_nan_is_the_worst_error_whatever_the_order(errors, data):
     names = data.draw(st.permutations([*errors, "nan"]))

@@ -67,6 +67,7 @@ def test_errors_are_what_they_are_defined_as(over, name, reduce, pair):
     assert close(found, expected(name, over, reduce, output, reference), rel=1e-11)
 
 
+@pytest.mark.full
 @settings(max_examples=150, deadline=None)
 @given(st.sampled_from(defined_by_formula), st.sampled_from(REGIONS), pairs_of(any_finite))
 def test_over_the_whole_range_of_a_double(name, over, pair):

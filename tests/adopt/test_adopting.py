@@ -70,6 +70,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
+@pytest.mark.full
 def test_threads_do_the_work_of_one_where_a_function_asks_which_it_is(tmp_path: Path) -> None:
     asks = {kernel.name: kernel.asks_elsewhere for kernel in read([PROGRAMS / "index_functions.cu"]).kernels}
     assert asks == {"slopes": True, "squares": False}
@@ -97,6 +98,7 @@ def record(folder: Path) -> Mapping[str, Any]:
     return found
 
 
+@pytest.mark.full
 def test_kernels_go_on_beside_one_that_is_refused(tmp_path: Path) -> None:
     _, document = adopt(AdoptSettings((PROGRAMS / "partly_refused.cu",), ("3",)), tmp_path / "partly")
     assert [(kernel["name"], kernel["launches"]) for kernel in document["kernels"]] == [("smooth", 6), ("lift", 3)]
@@ -112,6 +114,7 @@ def test_kernels_go_on_beside_one_that_is_refused(tmp_path: Path) -> None:
     assert max(document["errors"].values()) == 0.0
 
 
+@pytest.mark.full
 def test_what_a_refused_kernel_alone_writes_is_no_output(tmp_path: Path) -> None:
     _, document = adopt(AdoptSettings((PROGRAMS / "refused_first.cu",)), tmp_path / "halves")
     roles = {buffer["name"]: buffer["role"] for buffer in document["buffers"]}
@@ -127,6 +130,7 @@ def test_what_a_refused_kernel_alone_writes_is_no_output(tmp_path: Path) -> None
         adopt(AdoptSettings((tmp_path / "none.cu",)), tmp_path / "none")
 
 
+@pytest.mark.full
 def test_a_program_all_of_whose_launched_kernels_are_refused_is(tmp_path: Path) -> None:
     text = (PROGRAMS / "partly_refused.cu").read_text().replace("smooth<<<", "if (argc > 5) smooth<<<")
     (tmp_path / "all.cu").write_text(text.replace("lift<<<", "if (argc > 5) lift<<<"))
@@ -139,6 +143,7 @@ def test_the_answer_is_the_programs(folder: Path) -> None:
     assert max(record(folder / "sums")["errors"].values()) < 1e-14
 
 
+@pytest.mark.full
 def test_what_has_either_sign_is_compared_with_its_mean_magnitude(tmp_path: Path) -> None:
     program = tmp_path / "waves.cu"
     program.write_text(WAVES)
@@ -176,6 +181,7 @@ def test_types_and_literals_became_parameters(folder: Path) -> None:
     assert "_num" in template
 
 
+@pytest.mark.full
 def test_pointers_that_never_meet_are_restricted(tmp_path: Path) -> None:
     _, document = adopt(AdoptSettings((PROGRAMS / "pointers_that_meet.cu",), types=2), tmp_path / "meet")
     assert max(document["errors"].values()) < 1e-14
@@ -265,6 +271,7 @@ def test_what_cannot_be_written_is_said_before_the_program_runs(tmp_path: Path) 
             adopt(AdoptSettings((PROGRAMS / "misbehaving.cu",)), folder)
 
 
+@pytest.mark.full
 def test_changes_of_the_user_are_not_lost(folder: Path, tmp_path: Path) -> None:
     mine = tmp_path / "waves"
     shutil.copytree(folder / "waves", mine)
@@ -288,6 +295,7 @@ def test_changes_of_the_user_are_not_lost(folder: Path, tmp_path: Path) -> None:
     assert not (mine / "n400").exists()
 
 
+@pytest.mark.full
 def test_a_link_to_a_folder_stays_one(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
@@ -296,6 +304,7 @@ def test_a_link_to_a_folder_stays_one(tmp_path: Path) -> None:
     assert record(tmp_path / "real")["program"]["arguments"] == ["50", "4"]
 
 
+@pytest.mark.full
 def test_numbers_of_16_bits_keep_their_type(tmp_path: Path) -> None:
     _, document = adopt(AdoptSettings((PROGRAMS / "half_blend.cu",)), tmp_path / "blend")
     assert document["errors"] == {"d_mixed": 0.0}
@@ -303,6 +312,7 @@ def test_numbers_of_16_bits_keep_their_type(tmp_path: Path) -> None:
     assert "mp::__float2half(" in (tmp_path / "blend" / "blend.cu.j2").read_text()
 
 
+@pytest.mark.full
 def test_what_the_host_does_after_the_last_loop_is_not_compared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -317,6 +327,7 @@ def test_what_the_host_does_after_the_last_loop_is_not_compared(
     )
 
 
+@pytest.mark.full
 def test_a_program_without_a_type_that_may_change_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = """
 __device__ void square(double* v) { *v *= *v; }
@@ -361,6 +372,7 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "mine" / "thesis.tex").exists()
 
 
+@pytest.mark.full
 def test_a_compilation_database_has_files_macros_and_folders(tmp_path: Path) -> None:
     shutil.copy(PROGRAMS / "swapped_buffers.cu", tmp_path / "waves.cu")
     entry = {
@@ -376,6 +388,7 @@ def test_a_compilation_database_has_files_macros_and_folders(tmp_path: Path) -> 
     assert document["kernels"] == [{"name": "step", "launches": 5, "place": document["kernels"][0]["place"]}]
 
 
+@pytest.mark.full
 def test_parts_of_memory_are_written_between_launches_and_pointers_are_null(tmp_path: Path) -> None:
     _, document = adopt(AdoptSettings((PROGRAMS / "partial_writes.cu",)), tmp_path / "parts")
     assert document["errors"] == {"d_y": 0.0}
@@ -389,6 +402,7 @@ def test_parts_of_memory_are_written_between_launches_and_pointers_are_null(tmp_
     )
 
 
+@pytest.mark.full
 def test_infinities_words_of_python_and_texts_are_what_they_were(tmp_path: Path) -> None:
     given = ('"""+x', "\\", "\n")
     _, document = adopt(AdoptSettings((PROGRAMS / "odd_names.cu",), given), tmp_path / "odd")
@@ -430,6 +444,7 @@ def test_arguments_of_a_compilation_database_are_texts(tmp_path: Path) -> None:
         adopt(AdoptSettings((), compile_commands=database), tmp_path / "out")
 
 
+@pytest.mark.full
 def test_what_makes_much_of_the_last_digit_is_compared_with_literals_of_the_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -451,6 +466,7 @@ def test_what_makes_much_of_the_last_digit_is_compared_with_literals_of_the_prog
         adopt(settings, tmp_path / "wrong")
 
 
+@pytest.mark.full
 def test_a_search_begins_with_what_adoption_has_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MPTUNE_CACHE_DIR", str(tmp_path / "cache"))
     adopt(AdoptSettings((PROGRAMS / "vector_choices.cu",)), tmp_path / "made")

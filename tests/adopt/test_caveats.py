@@ -97,6 +97,7 @@ def test_kernels_that_see_the_same_in_every_draw_are_found() -> None:
     assert same_in_all_draws(with_number, roles, (), has_varied_numbers=True) == ()
 
 
+@pytest.mark.full
 def test_a_run_says_what_its_errors_leave_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -139,6 +140,7 @@ def test_few_numbers_that_come_to_nothing_are_told_from_answers() -> None:
     assert came_to_nothing({"rho": falling, "labels": [np.arange(32)]}) == ()
 
 
+@pytest.mark.full
 def test_variables_and_earlier_copies_that_are_not_compared_are_told(tmp_path: Path) -> None:
     made, _ = adopt(AdoptSettings((PROGRAMS / "batches.cu",)), tmp_path / "batches")
     assert made.caveats[0].startswith("errors leave out the variable largest, which the program copies to the host")

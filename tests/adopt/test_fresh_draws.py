@@ -84,6 +84,7 @@ def test_numbers_of_kernels_that_read_nothing_are_changed(folder: Path) -> None:
     assert fresh == pytest.approx(bump(width), rel=1e-9)
 
 
+@pytest.mark.full
 def test_other_sizes_have_fresh_inputs_too(folder: Path) -> None:
     run_at(folder / "spread", {"cells": 777, "turns": 9})
     first, fresh = (answer(folder / "spread", draw, cells=777, turns=9) for draw in (FIRST, Draw(Stream.UNSEEN)))
@@ -106,6 +107,7 @@ def test_numbers_that_would_be_too_large_for_their_type_stay(dtype: type) -> Non
     assert (draws[:, 3] == -np.inf).all()
 
 
+@pytest.mark.full
 def test_what_is_not_finite_stays_where_it_is(tmp_path: Path) -> None:
     """Also: kernels without parameters."""
     folder = tmp_path / "holes"
@@ -121,6 +123,7 @@ def test_what_is_not_finite_stays_where_it_is(tmp_path: Path) -> None:
     assert [compilation.message for kernel in checked for compilation in kernel.compilations] == [""] * 3
 
 
+@pytest.mark.full
 def test_what_is_copied_to_variables_of_the_device_counts_and_is_changed(tmp_path: Path) -> None:
     program = PROGRAM.with_name("constants_alone.cu")
     _, document = adopt(AdoptSettings((program,)), tmp_path / "rays")
@@ -133,6 +136,7 @@ def test_what_is_copied_to_variables_of_the_device_counts_and_is_changed(tmp_pat
     assert not np.array_equal(fresh, other)
 
 
+@pytest.mark.full
 def test_what_stays_where_data_change_and_answers_of_zeros_are_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -151,6 +155,7 @@ def test_what_stays_where_data_change_and_answers_of_zeros_are_told(
     assert f"the search has not seen; {zero} is all zero" in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.full
 def test_data_change_by_less_where_the_answer_would_be_of_another_size(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -24,6 +24,7 @@ from mptune.rendering import render
 PROGRAMS = Path(__file__).parent / "programs"
 
 
+@pytest.mark.full
 def test_ways_of_writing_that_many_programs_have(tmp_path: Path) -> None:
     made, document = adopt(AdoptSettings((PROGRAMS / "habits",)), tmp_path / "habits")
     assert document["program"]["check"] == "passed"
@@ -42,12 +43,14 @@ def test_ways_of_writing_that_many_programs_have(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.full
 def test_the_body_of_a_function_may_be_a_try(tmp_path: Path) -> None:
     _, document = adopt(AdoptSettings((PROGRAMS / "caught.cu",)), tmp_path / "caught")
     assert document["program"]["check"] == "passed"
     assert [(kernel["name"], kernel["launches"]) for kernel in document["kernels"]] == [("damp", 2)]
 
 
+@pytest.mark.full
 def test_half_is_a_name_like_any_other_without_the_header_of_16_bit_types(tmp_path: Path) -> None:
     adopt(AdoptSettings((PROGRAMS / "half_steps.cu",)), tmp_path / "half_steps")
     application = load_tunable(tmp_path / "half_steps")
@@ -83,6 +86,7 @@ def test_files_that_were_not_given_are_named(tmp_path: Path) -> None:
         adopt(AdoptSettings((tmp_path / "alone.cu",)), tmp_path / "adopted")
 
 
+@pytest.mark.full
 def test_a_template_that_does_not_compile_is_told_with_its_line(tmp_path: Path) -> None:
     text = (PROGRAMS / "led_astray.cu").read_text()
     text = text.replace("__global__", "template <class T>\n__constant__ T share = 0.5;\n\n__global__", 1)
@@ -94,6 +98,7 @@ def test_a_template_that_does_not_compile_is_told_with_its_line(tmp_path: Path) 
     assert "weight = share<double>;\nwrite it, or what it uses, in plainer C++" in str(raised.value)
 
 
+@pytest.mark.full
 def test_a_template_that_does_not_compile_in_narrower_types_is_told_as_it_is_adopted(tmp_path: Path) -> None:
     text = (PROGRAMS / "led_astray.cu").read_text()
     text = text.replace("double weight = 0.5;", 'double weight = 0.5;\n    static_assert(sizeof(weight) == 8, "of 8");')
@@ -142,6 +147,7 @@ def test_what_fills_a_struct_is_made_of_the_parameter() -> None:
     assert [(str(place), text) for place, text in filter(None, found)] == [("owned_arrays.cu:23", "Arrays a")] * 2
 
 
+@pytest.mark.full
 def test_data_that_come_later_have_the_shape_of_their_buffer(tmp_path: Path) -> None:
     text = (PROGRAMS / "habits" / "main.cu").read_text()
     again = "cudaMemcpy(d_in, in.data(), n * sizeof(double2), cudaMemcpyHostToDevice);"
@@ -153,6 +159,7 @@ def test_data_that_come_later_have_the_shape_of_their_buffer(tmp_path: Path) -> 
     assert max(document["errors"][name] for name in ("out", "d_out") if name in document["errors"]) < 1e-14
 
 
+@pytest.mark.full
 def test_threads_that_count_on_running_in_step_are_told_where_a_barrier_is_missing(tmp_path: Path) -> None:
     with pytest.raises(ProgramError) as raised:
         adopt(AdoptSettings((PROGRAMS / "out_of_step.cu",)), tmp_path / "turned")
@@ -161,6 +168,7 @@ def test_threads_that_count_on_running_in_step_are_told_where_a_barrier_is_missi
     assert second.endswith("__syncthreads() has to stand between, in turned (out_of_step.cu:7)")
 
 
+@pytest.mark.full
 def test_types_that_lead_out_of_an_array_are_hopeless_and_the_rest_goes_on(tmp_path: Path) -> None:
     adopt(AdoptSettings((PROGRAMS / "led_astray.cu",), types=1), tmp_path / "together")
     record = json.loads((tmp_path / "together" / "adopted.json").read_text())
@@ -177,6 +185,7 @@ def test_types_that_lead_out_of_an_array_are_hopeless_and_the_rest_goes_on(tmp_p
         assert instrument.errors({names[weight]: "fp16"})["error"] < 1e-15
 
 
+@pytest.mark.full
 def test_a_run_that_takes_too_long_is_told_with_its_kernels_and_what_to_make_smaller(tmp_path: Path) -> None:
     text = (
         (PROGRAMS / "misbehaving.cu").read_text().replace("#include <vector>", "#include <vector>\n#define CELLS 5000")
@@ -219,6 +228,7 @@ def test_an_argument_that_is_not_given_is_named_with_what_is_taken_for_it(tmp_pa
     assert [text.split(",")[0] for text in not_given(program, [])] == ["n is 256", "steps is 10"]
 
 
+@pytest.mark.full
 def test_variables_in_constant_memory_of_one_declaration_are_all_set(tmp_path: Path) -> None:
     _, document = adopt(AdoptSettings((PROGRAMS / "tables_in_one.cu",)), tmp_path / "tables")
     assert document["errors"]["d_out"] < 1e-14
@@ -227,6 +237,7 @@ def test_variables_in_constant_memory_of_one_declaration_are_all_set(tmp_path: P
     assert template.count("ahead[3], behind[3], factors[3];") == 1
 
 
+@pytest.mark.full
 def test_what_hip_calls_otherwise_is_in_templates_as_cuda_has_it(tmp_path: Path) -> None:
     _, document = adopt(AdoptSettings((PROGRAMS / "hip_spelling.hip",)), tmp_path / "hip")
     assert document["program"]["check"] == "passed"

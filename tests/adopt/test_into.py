@@ -70,6 +70,7 @@ def changes(name: str, made: Patch) -> list[str]:
 # -- the text --------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_nothing_wanted_is_nothing_changed() -> None:
     for name in ("rod.cu", "template_kernel.cu", "several_files"):
         assert patched(name, {}).changed == ()
@@ -139,6 +140,7 @@ def test_macros_stay_and_what_they_stand_for_is_converted() -> None:
     ]
 
 
+@pytest.mark.full
 def test_vectors_have_one_type_of_32_bits() -> None:
     made = patched("typedefs.cu", {"force": "fp16", "position": "fp32", "sum": "fp32", "p": "fp32"})
     assert {made.types[name] for name in ("force", "position", "sum", "p")} == {"fp32"}
@@ -149,6 +151,7 @@ def test_vectors_have_one_type_of_32_bits() -> None:
     assert any("no type of 16 bits" in note for note in made.notes)
 
 
+@pytest.mark.full
 def test_the_host_fills_and_reads_structs_of_other_types_as_it_did() -> None:
     made = patched("owned_arrays.cu", {"at": "fp32", "stiffness": "fp32"})
     assert changes("owned_arrays.cu", made) == [
@@ -175,6 +178,7 @@ def test_the_host_fills_and_reads_structs_of_other_types_as_it_did() -> None:
     assert not [problem for unit in again.units for problem in unit.diagnostics() if "narrow" in problem.message]
 
 
+@pytest.mark.full
 def test_a_vector_that_keeps_its_type_keeps_that_of_others(tmp_path: Path) -> None:
     path = tmp_path / "turn.cu"
     path.write_text(
@@ -301,6 +305,7 @@ def document_of(folder: Path, run: Run, number: int, **settings: Any) -> dict[st
     return into(run, run.trials[number], run.objective, IntoSettings(**given), on_progress=lambda _: None)
 
 
+@pytest.mark.full
 def test_a_program_is_patched_run_and_compared(folder: Path) -> None:
     document = document_of(folder, run_of(folder), 0)
     jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
@@ -328,6 +333,7 @@ def test_what_kernels_share_in_different_types_is_told(folder: Path) -> None:
     ]
 
 
+@pytest.mark.full
 def test_an_answer_over_the_threshold_is_not_claimed(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -347,6 +353,7 @@ def test_an_answer_over_the_threshold_is_not_claimed(
     assert (done.code, "give it with --into" in done.err) == (2, True)
 
 
+@pytest.mark.full
 def test_printed_numbers_that_are_no_answer_are_exit_code_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -367,6 +374,7 @@ def test_printed_numbers_that_are_no_answer_are_exit_code_one(
     assert (document["within"], document["wrong"]["patched"]) == (False, "step inf")
 
 
+@pytest.mark.full
 def test_a_program_that_gives_up_where_the_original_does_not_is_exit_code_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -393,6 +401,7 @@ def test_a_program_that_gives_up_where_the_original_does_not_is_exit_code_one(
     assert document["exit_codes"] == {"original": 0, "patched": 3}
 
 
+@pytest.mark.full
 def test_an_answer_without_an_error_is_within_any_threshold(folder: Path) -> None:
     document = document_of(folder, run_of(folder, threshold=1e-15), 2)
     assert (document["error"], document["types"], document["within"]) == (0.0, [], True)
@@ -436,6 +445,7 @@ def judged(
     return into(run, trial, run.objective, settings, on_progress=lambda _: None)
 
 
+@pytest.mark.full
 def test_every_copy_to_the_host_is_compared(batches: Path) -> None:
     document = judged_batches(batches, {"sum_type": "fp16", "smooth.block": 64}, 1e-2, backend="cuda")
     assert document["blocks"] == {"smooth": [64]}
@@ -446,6 +456,7 @@ def test_every_copy_to_the_host_is_compared(batches: Path) -> None:
     assert document["printed"]["patched"] == "sum of all inf"
 
 
+@pytest.mark.full
 def test_variables_that_are_copied_to_the_host_are_compared(batches: Path) -> None:
     document = judged_batches(batches, {"found_type": "fp32", "smooth.block": 64}, 1e-9, backend="host")
     assert document["errors"]["error.largest"] > 1e-9 > document["errors"]["error.out"]
@@ -457,6 +468,7 @@ def test_variables_that_are_copied_to_the_host_are_compared(batches: Path) -> No
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "changed", "wide"),
     [
@@ -477,6 +489,7 @@ def test_structs_that_are_copied_to_the_host_are_compared(
     assert {f"error.{each}" for each in wide} <= document["errors"].keys()
 
 
+@pytest.mark.full
 def test_how_far_a_loop_has_come_is_no_answer(tmp_path: Path) -> None:
     name = "conjugate_gradients"
     shutil.copy(PROGRAMS / f"{name}.cu", tmp_path / f"{name}.cu")
@@ -599,6 +612,7 @@ def test_arguments_of_a_record_that_no_program_can_have(folder: Path, argument: 
     assert "rod.cu cannot be run with its arguments" in refusal(lambda: document_of(folder, run, 0))
 
 
+@pytest.mark.full
 def test_nothing_but_what_was_emitted_is_replaced(folder: Path, tmp_path: Path) -> None:
     run, notes = run_of(folder), tmp_path / "notes.txt"
     notes.write_text("mine")
@@ -771,6 +785,7 @@ def test_a_class_template_is_named_with_another_type_where_all_in_it_change() ->
     assert not any("Plane" in line for line in lines)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("are_buffers", [True, False])
 def test_a_mixture_of_types_in_templates_has_the_error_that_was_found(
     mixed: tuple[Application, Mapping[str, list[str]]], are_buffers: bool, tmp_path: Path
@@ -844,6 +859,7 @@ def test_templates_of_several_types_agree_on_one_or_say_what_they_keep(tmp_path:
     assert "half_of<double> is launched by a template, too, or called by one, with other types at twice.cu:3" in reasons
 
 
+@pytest.mark.full
 def test_a_struct_with_an_operator_is_passed_by_value_and_a_lambda_refused(tmp_path: Path) -> None:
     _, document = adopt(AdoptSettings((PROGRAMS / "functors.cu",)), tmp_path / "functors")
     names = [parameter["name"] for parameter in document["parameters"]]

@@ -109,6 +109,7 @@ LISTS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("declared", LISTS)
 def test_lists_of_arrays_are_split_where_some_keep_their_type(tmp_path: Path, declared: str) -> None:
     path = tmp_path / "lists.cpp"
@@ -125,6 +126,7 @@ def test_lists_of_arrays_are_split_where_some_keep_their_type(tmp_path: Path, de
     assert any("is of others, too" in note for note in made.notes) == (not LISTS[declared])
 
 
+@pytest.mark.full
 def test_arrays_keep_their_type_where_more_is_done_with_them(tmp_path: Path) -> None:
     path = tmp_path / "uses.cpp"
     functions = [
@@ -159,6 +161,7 @@ def test_arrays_keep_their_type_where_more_is_done_with_them(tmp_path: Path) -> 
     assert "float* second(float* of) { return of + 1; }" in lines
 
 
+@pytest.mark.full
 def test_short_types_and_vectors_of_its_own() -> None:
     program = read([PROGRAMS / "stencil.cpp"])
     classes = type_classes(program)
@@ -169,6 +172,7 @@ def test_short_types_and_vectors_of_its_own() -> None:
         narrowed(PROGRAMS / "own_vectors.cpp")
 
 
+@pytest.mark.full
 def test_sums_of_loops_keep_their_type() -> None:
     made = narrowed(PROGRAMS / "long_sums.cpp")
     assert changes(made)[:3] == [
@@ -183,6 +187,7 @@ def test_sums_of_loops_keep_their_type() -> None:
     ) in made.notes
 
 
+@pytest.mark.full
 def test_integers_made_of_narrower_numbers_are_told() -> None:
     notes = [note for note in narrowed(PROGRAMS / "drawn_cells.cpp").notes if "integer" in note]
     assert notes == [
@@ -192,6 +197,7 @@ def test_integers_made_of_narrower_numbers_are_told() -> None:
     ]
 
 
+@pytest.mark.full
 def test_sums_are_compared_as_loops_leave_them(tmp_path: Path) -> None:
     source = PROGRAMS / "long_sums.cpp"
     _, said = adopt(AdoptSettings((source,)), tmp_path / "adopted")
@@ -214,6 +220,7 @@ def test_sums_are_compared_as_loops_leave_them(tmp_path: Path) -> None:
     assert told == ["the error of main_loop.drift"]  # and not of the balance, which is but rounding errors
 
 
+@pytest.mark.full
 def test_a_program_of_loops_is_patched_run_and_compared(tmp_path: Path) -> None:
     source, new = tmp_path / "gravity.cpp", tmp_path / "new.cpp"
     shutil.copy(PROGRAMS / "openmp.cpp", source)

@@ -208,6 +208,7 @@ def functions(program):
     return unit, {function.name: function for function in unit.functions if function.is_kernel}
 
 
+@pytest.mark.full
 def test_programs_compute_the_same_in_phases_to_the_last_bit(program, tmp_path):
     files = files_in_phases(program)
     assert "__syncthreads" not in files[0].text
@@ -224,6 +225,7 @@ def test_programs_compute_the_same_in_phases_to_the_last_bit(program, tmp_path):
         assert "nan" not in turns
 
 
+@pytest.mark.full
 def test_templates_compute_the_same_in_phases_to_the_last_bit(program, tmp_path):
     unit, known = functions(program)
     backend = HostBackend(workers=2, cache=BinaryCache(tmp_path))
@@ -332,6 +334,7 @@ def test_a_reduction_reads_as_one_writes_it():
         }""")
 
 
+@pytest.mark.full
 def test_a_program_becomes_phases_with_the_macros_of_the_command_line_in_place_of_its_own(tmp_path):
     settings = AdoptSettings((PROGRAMS / "union_in_struct.cu",), defines={"CELLS": "64", "DAMPING": "0.5"})
     made, document = adopt(settings, tmp_path / "relaxed")

@@ -55,6 +55,7 @@ def test_what_a_program_starts_ends_with_it(source: Path, tmp_path: Path) -> Non
     assert all_end(source)
 
 
+@pytest.mark.full
 def test_a_command_that_is_ended_leaves_no_folder_and_no_process(source: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mptune", "adopt", str(source), "--", "600"]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL) as child:

@@ -63,6 +63,7 @@ def test_rows_in_memory_of_bytes_keep_their_type(tmp_path: Path, backend: str) -
     assert not any(compilation.message for kernel in checked for compilation in kernel.compilations)
 
 
+@pytest.mark.full
 def test_unsigned_indices_are_computed_where_they_do_not_wrap(tmp_path: Path) -> None:
     _, document = adopt(AdoptSettings((PROGRAMS / "unsigned_indices.cu",)), tmp_path / "spread")
     assert max(document["errors"].values()) < 1e-15
@@ -81,6 +82,7 @@ def test_unsigned_indices_are_computed_where_they_do_not_wrap(tmp_path: Path) ->
             assert {compilation.message for kernel in checked for compilation in kernel.compilations} == {""}
 
 
+@pytest.mark.full
 def test_unsigned_indices_that_are_meant_to_wrap_stay_as_they_are(tmp_path: Path) -> None:
     _, document = adopt(AdoptSettings((PROGRAMS / "wrapping_indices.cu",)), tmp_path / "thirds")
     assert document["errors"] == {"d_out": 0.0}
@@ -92,6 +94,7 @@ def test_unsigned_indices_that_are_meant_to_wrap_stay_as_they_are(tmp_path: Path
     assert f"// U{why}" not in (tmp_path / "thirds" / "lift.cu.j2").read_text()
 
 
+@pytest.mark.full
 def test_kernels_may_have_the_names_of_the_library_s_functions(tmp_path: Path) -> None:
     _, document = adopt(AdoptSettings((PROGRAMS / "kernels_of_the_library.cu",)), tmp_path / "named")
     assert [kernel["name"] for kernel in document["kernels"]] == ["norm", "distance"]

@@ -71,6 +71,7 @@ def test_a_record_says_what_it_was_made_on(on_gpu: Capture, on_processor: Captur
     assert on_processor.device == "this machine's processor"
 
 
+@pytest.mark.full
 @needs_nvcc
 def test_files_find_each_others_device_functions_and_headers_of_samples(tmp_path: Path) -> None:
     main = tmp_path / "main.cu"
@@ -91,6 +92,7 @@ def test_files_find_each_others_device_functions_and_headers_of_samples(tmp_path
         build_for_gpu(NVCC, files, [SourceFile.read(file) for file in files], flags=("-arch=sm_90",))
 
 
+@pytest.mark.full
 @needs_nvcc
 def test_programs_are_recorded_on_the_gpu_that_is_here(
     gpu_here: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -105,6 +107,7 @@ def test_programs_are_recorded_on_the_gpu_that_is_here(
     assert not any("GPU" in note for note in document["notes"])
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("gpu_here")
 def test_a_program_that_the_gpu_does_not_take_is_recorded_on_the_processor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -123,6 +126,7 @@ def test_a_program_that_the_gpu_does_not_take_is_recorded_on_the_processor(
         adopt(AdoptSettings((GPU / "recorded.cu",), ("77",), backend="cuda"), tmp_path / "asked for")
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("gpu_here")
 def test_programs_of_other_kinds_are_recorded_on_the_processor(tmp_path: Path) -> None:
     with pytest.raises(BackendUnavailableError, match=r"stencil.cpp has no kernels for a GPU: its loops run on the"):

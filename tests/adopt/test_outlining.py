@@ -75,6 +75,7 @@ def test_loops_that_are_told_to_be_one_have_an_axis_each(loops: Program) -> None
     assert "int c = 1 + (int)(blockIdx.x * blockDim.x + threadIdx.x);" in text
 
 
+@pytest.mark.full
 def test_an_inner_loop_is_an_axis_only_if_its_iterations_write_to_elements_of_their_own(tmp_path: Path) -> None:
     before = "#pragma omp parallel for\nfor (int i = 0; i < n; i++)\nfor (int j = 0; j < n; j++) "
     for body, is_axis in (
@@ -95,6 +96,7 @@ def test_reductions_leave_a_part_for_each_block(loops: Program) -> None:
     assert "count_shared[threadIdx.x] += count_shared[threadIdx.x + half];" in text_of(loops, "main_loop_4")
 
 
+@pytest.mark.full
 def test_several_variables_are_reduced_each_in_its_own_way(tmp_path: Path) -> None:
     path = tmp_path / "several.cpp"
     path.write_text("""#include <algorithm>
@@ -136,6 +138,7 @@ int main() {
     assert outputs[0] == outputs[1] != ""
 
 
+@pytest.mark.full
 def test_the_program_does_the_same_with_kernels(loops: Program, tmp_path: Path) -> None:
     plain = build(loops.sources, loops.originals, gives_host_memory=True)
     kernels = build(loops.sources, loops.files, gives_host_memory=True)
@@ -174,6 +177,7 @@ def test_what_is_written_of_it_reads_like_the_program(stencil: Path) -> None:
     assert load_tunable(stencil).name == "stencil"
 
 
+@pytest.mark.full
 def test_only_the_kernels_named_are_tuned(tmp_path: Path) -> None:
     settings = AdoptSettings((PROGRAMS / "stencil.cpp",), ("40", "6"), kernels=("difference_loop",))
     _, record = adopt(settings, tmp_path / "stencil")
@@ -239,6 +243,7 @@ def test_a_reduction_that_is_not_known_is_named(tmp_path: Path, clause: str, rea
         refused(written(tmp_path, body))
 
 
+@pytest.mark.full
 def test_a_struct_with_a_vector_is_not_given_to_a_kernel(tmp_path: Path) -> None:
     held = "#include <vector>\nstruct Held { std::vector<double> of; double by; } held;"
     reason = "uses held, a struct with the std::vector of; name what it uses of that before it: auto& of = held.of;"
@@ -286,6 +291,7 @@ def test_why_an_object_is_not_given_to_a_kernel_is_told(tmp_path: Path, body: st
         refused(written(tmp_path, f"{PARALLEL}{COUNTS}{body}", before=MATRIX))
 
 
+@pytest.mark.full
 def test_elements_may_be_given_by_functions_of_a_struct(tmp_path: Path) -> None:
     each = "for (int j = 0; j < n; j++) m(i, j) = b[j] + m(i, j + 1);"
     program = written(tmp_path, f"{PARALLEL}{COUNTS}{each}", before=MATRIX)
@@ -301,6 +307,7 @@ def refused(program: Program) -> None:
     raise ProgramError("\n".join(map(str, program.refusals)))
 
 
+@pytest.mark.full
 def test_loops_that_are_named_must_not_read_what_others_write(tmp_path: Path) -> None:
     named = written(tmp_path, COUNTS + "a[i] = 2.0 * b[i];", named=("work",))
     assert text_of(named, "work_loop").count("return") == 1
@@ -309,6 +316,7 @@ def test_loops_that_are_named_must_not_read_what_others_write(tmp_path: Path) ->
     assert "uses a[i] and a[i-1], which may be another iteration's" in str(program.refusals[0])
 
 
+@pytest.mark.full
 def test_results_that_depend_on_the_order_of_iterations_are_found_out(tmp_path: Path) -> None:
     path = tmp_path / "racy.cpp"
     loop = f'{PARALLEL}for (int i = 1; i < 4096; i++) a[i] = a[i - 1] + 1.0;\nstd::printf("%f", a[4095]);'
@@ -341,6 +349,7 @@ def test_a_program_whose_loops_are_all_refused_says_why(tmp_path: Path) -> None:
         adopt(AdoptSettings((path,)), tmp_path / "adopted")
 
 
+@pytest.mark.full
 def test_structs_of_c_plus_plus_may_have_the_names_of_cudas_vectors(tmp_path: Path) -> None:
     source = PROGRAMS / "own_vectors.cpp"
     _, document = adopt(AdoptSettings((source,)), tmp_path / "lengths")
@@ -354,6 +363,7 @@ def test_structs_of_c_plus_plus_may_have_the_names_of_cudas_vectors(tmp_path: Pa
     assert (tmp_path / "lengths" / "program" / source.name).read_text() == source.read_text()
 
 
+@pytest.mark.full
 def test_what_only_loops_look_at_is_no_answer(tmp_path: Path) -> None:
     _, document = adopt(AdoptSettings((PROGRAMS / "scratch.cpp",)), tmp_path / "means")
     roles = {buffer["name"]: buffer["role"] for buffer in document["buffers"]}
@@ -362,6 +372,7 @@ def test_what_only_loops_look_at_is_no_answer(tmp_path: Path) -> None:
     assert max(document["errors"].values()) < 1e-15
 
 
+@pytest.mark.full
 def test_loops_end_where_they_do_with_or_without_braces(tmp_path: Path) -> None:
     inner = "for (int j = 0; j < 3; j++)"
     bodies = [
@@ -393,6 +404,7 @@ def test_loops_end_where_they_do_with_or_without_braces(tmp_path: Path) -> None:
     assert len(printed[0].split()) == 90 * len(bodies)
 
 
+@pytest.mark.full
 def test_a_loop_may_run_over_grids_of_several_sizes(tmp_path: Path) -> None:
     _, document = adopt(AdoptSettings((PROGRAMS / "two_grids.cpp",)), tmp_path / "grids")
     assert set(document["errors"].values()) == {0.0}

@@ -375,6 +375,7 @@ def test_a_template_that_nothing_instantiates_is_named(tmp_path: Path) -> None:
         read([tmp_path / "unused.cu"])
 
 
+@pytest.mark.full
 def test_parallel_loops_of_plain_cplusplus_are_kernels() -> None:
     (kernel,) = read_program("openmp.cpp").kernels
     assert [(each.name, each.role) for each in kernel.parameters] == [

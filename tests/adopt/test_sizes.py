@@ -145,6 +145,7 @@ def test_what_no_expression_gives_is_looked_up() -> None:
         decided([run("elements of u", 7, n=10), run("elements of u", 1_000_003, n=11)])
 
 
+@pytest.mark.full
 def test_a_size_times_a_constant_is_found_beside_one_that_no_expression_gives(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -162,6 +163,7 @@ def test_a_size_times_a_constant_is_found_beside_one_that_no_expression_gives(
     run_at(tmp_path / "signals", {"signals": 5, "rounds": 8, "entries": 64})
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("arguments", "names"),
     [
@@ -229,6 +231,7 @@ def test_at_other_sizes_the_answer_is_the_programs(waves: Path, n: int, steps: i
     assert answer(waves, n=n, steps=steps) == pytest.approx(rod_after(n, steps), rel=1e-12)
 
 
+@pytest.mark.full
 def test_a_run_is_kept_until_the_program_changes(waves: Path, tmp_path: Path) -> None:
     folder = tmp_path / "waves"
     shutil.copytree(waves, folder)

@@ -99,6 +99,7 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Application:
     return found
 
 
+@pytest.mark.full
 def test_fields_of_structs_without_names_are_there_once(tmp_path: Path) -> None:
     _, record = adopt(AdoptSettings((PROGRAM.with_name("nameless_structs.cu"),)), tmp_path / "warm")
     found = load_tunable(tmp_path / "warm")
@@ -126,6 +127,7 @@ def test_what_the_answer_does_not_need_is_left_out(folder: Path, application: Ap
     assert {"waves_weights_0", "waves_weights_1", "waves_ends", "waves_mark", "damping"} < set(names)
 
 
+@pytest.mark.full
 def test_other_sizes_leave_the_same_out(folder: Path, application: Application) -> None:
     assert json.loads((folder / "adopted.json").read_text())["sizes"] == {"n": 300, "steps": 42}
     sizes = application.resolve_sizes("default", {"n": 77, "steps": 6})
@@ -140,6 +142,7 @@ def test_other_sizes_leave_the_same_out(folder: Path, application: Application) 
     np.testing.assert_allclose(found.reshape(-1)[:77], expected(77, 6), rtol=0, atol=1e-13)
 
 
+@pytest.mark.full
 def test_launches_whose_parts_are_the_answer_stay(tmp_path: Path) -> None:
     (tmp_path / "parts.cu").write_text(ONE_PART_EACH)
     _, document = adopt(AdoptSettings((tmp_path / "parts.cu",)), tmp_path / "parts")
@@ -171,6 +174,7 @@ def test_templates_compile_for_both_vendors(application: Application, vendor: st
         assert backend.compiler.compile(source, kernel.function, options).image
 
 
+@pytest.mark.full
 def test_a_variable_may_be_called_as_a_field_is_that_is_passed_alone(tmp_path: Path) -> None:
     _, document = adopt(AdoptSettings((Path(__file__).parent / "programs" / "field_names.cu",)), tmp_path / "names")
     assert max(document["errors"].values()) < 1e-15
@@ -180,6 +184,7 @@ def test_a_variable_may_be_called_as_a_field_is_that_is_passed_alone(tmp_path: P
     assert "atomicAdd(&hits[0], 1u);" in text
 
 
+@pytest.mark.full
 def test_fields_of_structs_in_a_namespace_have_the_types_of_their_classes(tmp_path: Path) -> None:
     program = Path(__file__).parent / "programs" / "owned_arrays.cu"
     _, document = adopt(AdoptSettings((program,), ("80",)), tmp_path / "owned")

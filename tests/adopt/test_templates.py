@@ -12,6 +12,7 @@ from mptune.tuner import TuneSettings, tune
 TEMPLATES = sorted((Path(__file__).parent / "templates").glob("*.py"))
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore::UserWarning")  # of times that were noisy
 @pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.stem)
 def test_they_are_accurate(path):

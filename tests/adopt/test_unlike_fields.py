@@ -70,6 +70,7 @@ def test_by_a_metric_for_all_they_are_apart_too(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("metric", [", ".join(f"{name}: {each}" for name, each in APART.items()), APART["d_pairs"]])
 def test_the_patched_program_is_judged_so(folder: Path, metric: str) -> None:
     said = json.loads((folder / "adopted" / "adopted.json").read_text())

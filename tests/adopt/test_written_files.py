@@ -134,6 +134,7 @@ def test_bytes_are_numbers_where_the_program_says_so(tmp_path: Path) -> None:
     assert type_in_files(read([source])) is None
 
 
+@pytest.mark.full
 def test_files_are_compared_where_a_program_is_patched(tmp_path: Path) -> None:
     source = tmp_path / "written_files.cu"
     shutil.copy(PROGRAMS / source.name, source)

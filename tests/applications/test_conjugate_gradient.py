@@ -159,12 +159,14 @@ class TestTypes:
         some = narrow.configurations(np.unique(np.linspace(0, narrow.size - 1, 200).astype(np.int64)))
         assert {c["method"] for c in some} == {"plain", "refined"}
 
+    @pytest.mark.full
     def test_fp32_stops_getting_better_and_refinement_does_not(self, app: Application) -> None:
         sizes = smoke(app)
         _, plain, _ = solve(app, inner("fp32"), sizes)
         _, refined, _ = solve(app, {**inner("fp32"), "method": "refined", "inner_tolerance": 1e-3}, sizes)
         assert refined <= 1e-10 < 1e-8 < plain < 1e-5
 
+    @pytest.mark.full
     def test_refinement_gets_there_from_half_precision(self, app: Application) -> None:
         sizes = smoke(app)
         chosen = {**inner("fp32"), "matrix_type": "fp16", "inverse_type": "fp16", "direction_type": "fp16"}
@@ -234,6 +236,7 @@ def test_the_picture(app: Application, module: ModuleType) -> None:
     )
 
 
+@pytest.mark.full
 def test_tuning(app: Application) -> None:
     small = app.changed(sizes={"default": {"nx": 5, "ny": 4, "nz": 3, "digits": 6, "iterations": 200}})
     settings = {"backend": "host", "max_error": 1e-6, "budget": 4, "verify": 0, "on_warning": lambda _: None}

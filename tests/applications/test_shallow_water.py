@@ -108,6 +108,7 @@ def nrmse(output, reference):
 SIZES = [(61, 43, 6), (2, 2, 3), (33, 64, 4), (7, 5, 5), (130, 3, 4), (3, 70, 4)]
 
 
+@pytest.mark.full
 def test_it_is_plain_numpy_to_rounding_at_every_size_and_setting():
     found = configurations()
     assert {c["fluxes.run"] for c in found} == {1, 2, 4, 8, 16, 32}
@@ -201,6 +202,7 @@ def stoker(x, time, left, right):
     return depth, depth * np.select(where, [0.0, 2 * (x / time + c_left) / 3, u], 0.0)
 
 
+@pytest.mark.full
 def test_a_breaking_dam_converges_to_the_exact_solution():
     errors = []
     for cells in (100, 200):
@@ -244,6 +246,7 @@ def test_inputs_are_water_over_a_bed_that_stays_wet():
         assert -1 <= given["bed"].min() < given["bed"].max() <= -0.5
 
 
+@pytest.mark.full
 def test_it_is_tuned_under_two_thresholds(tmp_path):
     limits = {"NRMSE": 1e-4, "mass_drift": 1e-6}
     run = tune(

@@ -227,6 +227,7 @@ def test_server_that_was_killed_is_done_without(cache: BinaryCache) -> None:
         assert idle(backend) == []
 
 
+@pytest.mark.full
 def test_compilation_that_crashes_is_tried_again_by_a_compiler_of_its_own(cache: BinaryCache) -> None:
     done: list[Binary] = []
     with serving(cache) as backend:

@@ -161,6 +161,7 @@ class TestCompiling:
         with pytest.raises(CompileError, match="sm_90"):
             HostBackend(cache=cache).compiler.compile(axpy(), "axpy", CompileOptions("sm_90"))
 
+    @pytest.mark.full
     def test_a_compiler_that_hangs_is_killed_with_its_children(self, monkeypatch, tmp_path, cache):
         pid_file = tmp_path / "pid"
         hanging = tmp_path / "hanging"

@@ -128,6 +128,7 @@ def test_a_forked_child_has_threads_of_its_own() -> None:
     assert threads_of(meet) == mine
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_threads_that_launch_at_once_take_turns_also_across_a_fork() -> None:
     functions = [build("add", ADD + f"// {i}", workers=1 + i) for i in range(3)]

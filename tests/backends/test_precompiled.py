@@ -63,6 +63,7 @@ def test_prelude_is_precompiled_once_and_used(tmp_path: Path) -> None:
     assert_reverses(second)
 
 
+@pytest.mark.full
 def test_other_flags_have_a_header_of_their_own(tmp_path: Path) -> None:
     cache = BinaryCache(tmp_path)
     assert_reverses(compiled(cache))
@@ -70,6 +71,7 @@ def test_other_flags_have_a_header_of_their_own(tmp_path: Path) -> None:
     assert len(precompiled(cache)) == 2
 
 
+@pytest.mark.full
 def test_header_that_is_gone_or_damaged_is_not_needed(tmp_path: Path) -> None:
     cache = BinaryCache(tmp_path)
     backend = HostBackend(workers=2, cache=cache)
@@ -82,6 +84,7 @@ def test_header_that_is_gone_or_damaged_is_not_needed(tmp_path: Path) -> None:
             shutil.rmtree(tmp_path / "headers")
 
 
+@pytest.mark.full
 def test_runtime_that_is_damaged_is_not_needed(tmp_path: Path) -> None:
     cache = BinaryCache(tmp_path)
     backend = HostBackend(workers=2, cache=cache)

@@ -169,6 +169,7 @@ def test_processes_that_are_expected_start_before_they_are_needed(compiler):
     assert process_of(compiler.compile("a", "f", [], 30)[0]) not in expected
 
 
+@pytest.mark.full
 def test_a_pause_holds_up_compilations_and_does_not_count(compiler):
     compiler.expect(1)
     with ThreadPoolExecutor(1) as pool:

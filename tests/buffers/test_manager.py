@@ -488,6 +488,7 @@ def ranged(**changes):
     return kernel(ranges=RANGES, inputs=lambda rng, size, spread, shift: inputs(rng, size) | {"a": spread + shift})
 
 
+@pytest.mark.full
 def test_ranges_are_drawn_with_the_inputs_and_cover_what_is_declared():
     values = [Draw(number=number).range_values(ranged(), np.random.default_rng(number)) for number in range(400)]
     spread, shift = (np.array([each[name] for each in values]) for name in ("spread", "shift"))

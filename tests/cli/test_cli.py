@@ -42,6 +42,7 @@ def mptune(
     return caller(monkeypatch, capfd)
 
 
+@pytest.mark.full
 def test_tune_json_is_the_documented_document(mptune: Call) -> None:
     done = mptune("tune", OWN, "--backend", "host", "--max-error", "1e-5", "--budget", 6, "--seed", 3, "--json")
     assert done.code == 0
@@ -85,6 +86,7 @@ def test_a_second_run_leaves_the_first_alone_and_resume_takes_the_latest(mptune:
     assert "nosuch.db does not exist: starting a new run\n" in missing.err
 
 
+@pytest.mark.full
 def test_threshold_nothing_meets_exits_with_one_and_shows_the_closest(mptune: Call) -> None:
     done = mptune("tune", OWN, "--backend", "host", "--max-error", "1e-40", "--budget", 3, "--json")
     assert done.code == 1
@@ -97,6 +99,7 @@ def test_threshold_nothing_meets_exits_with_one_and_shows_the_closest(mptune: Ca
     assert "the widest types themselves do not meet it, at best with error " in done.err
 
 
+@pytest.mark.full
 def test_quiet_when_not_a_terminal(mptune: Call) -> None:
     done = mptune("tune", OWN, "--backend", "host", "--budget", 2, "--strategy", "random")
     assert done.code == 0
@@ -156,6 +159,7 @@ def test_export_of_what_is_not_text_needs_a_file(mptune: Call, run_file: Path) -
     assert "name a file for it with --output" in done.err
 
 
+@pytest.mark.full
 def test_compiler_s_reason_is_shown(mptune: Call, tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.py"
     wrong.write_text(OWN.read_text().replace("{{ x_type }} p = 0.5;", "p = 0.5;"))
@@ -263,6 +267,7 @@ def test_render_prints_a_compilable_source(mptune: Call) -> None:
     assert len(body.out) < len(done.out)
 
 
+@pytest.mark.full
 def test_check_compiles_without_running(mptune: Call) -> None:
     done = mptune("check", OWN, "--backend", "host", "--json")
     assert done.code == 0
@@ -290,6 +295,7 @@ def test_check_compiles_and_lists_what_is_asked_for(mptune: Call) -> None:
     assert "compiled with" not in mptune(*words).out
 
 
+@pytest.mark.full
 def test_check_compiles_what_is_asked_for_of_an_application(mptune: Call) -> None:
     words = ("check", "conjugate_gradient", "--backend", "host", "-p", "dot.sum_type=fp32", "--sample", 2)
     rows = {row["kernel"]: row for row in json.loads(mptune(*words, "--json").out)["checks"]}
@@ -398,6 +404,7 @@ def test_wrong_input_exits_with_two_and_says_what_is_wrong(mptune: Call, case: s
     assert __import__("re").search(message, " ".join(done.err.split())), done.err
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("closing", "code"), [(">/dev/full", 2), (">&-", 0), ("2>&-", 0), ("<&- >&- 2>&-", 0)])
 def test_streams_that_are_full_or_closed(tmp_path: Path, run_file: Path, closing: str, code: int) -> None:
     mptune = f"{shlex.quote(sys.executable)} -m mptune"
@@ -477,6 +484,7 @@ def test_unknown_objective_leaves_no_run_file(mptune: Call) -> None:
     assert not Path("x.db").exists()
 
 
+@pytest.mark.full
 def test_an_objective_other_than_time_is_named_with_its_values(mptune: Call) -> None:
     options = ("tune", OWN, "--backend", "host", "--budget", 3, "--strategy", "random")
     done = mptune(*options, "--objective", "memory_bytes / time_ms", "--maximise")
@@ -665,6 +673,7 @@ def test_simulate_from_a_source(mptune: Call, tmp_path: Path) -> None:
         assert wrong.err.count("\n") == 1
 
 
+@pytest.mark.full
 def test_the_summary_says_how_the_time_was_spent_and_what_failed(mptune: Call, tmp_path: Path) -> None:
     own = tmp_path / "mine.py"
     source = OWN.read_text().replace("void poly(", "void poly({% if block == 64 %}line{{ unroll }} {% endif %}")
@@ -687,6 +696,7 @@ def test_the_summary_says_how_the_time_was_spent_and_what_failed(mptune: Call, t
     assert sum(document["durations_s"].values()) == pytest.approx(document["wall_s"])
 
 
+@pytest.mark.full
 def test_log_has_one_line_for_each_trial(mptune: Call) -> None:
     options = ("tune", OWN, "--backend", "host", "--strategy", "random", "--max-error", "1e-5", "--output", "run.db")
     done = mptune(*options, "--budget", 4, "--log", "--json")
@@ -703,6 +713,7 @@ def test_log_has_one_line_for_each_trial(mptune: Call) -> None:
     assert not [line for line in mptune(*options, "--budget", 5, "--resume").err.splitlines() if line[:1].isdigit()]
 
 
+@pytest.mark.full
 def test_several_objectives_end_with_their_front(mptune: Call) -> None:
     options = ("tune", OWN, "--backend", "host", "--budget", 12, "--output", "x.db", "--objectives", "time,error")
     done = mptune(*options, "--max-error", "1e-2")

@@ -60,6 +60,7 @@ def run_file(mptune: Call, tmp_path: Path) -> Path:
     return made
 
 
+@pytest.mark.full
 def test_every_command_reads_it(mptune: Call, run_file: Path, tmp_path: Path) -> None:
     kernel = ("--kernel", tmp_path / "sums_of_rows.py")
     trials = Run.load(run_file).trials
@@ -77,6 +78,7 @@ def test_every_command_reads_it(mptune: Call, run_file: Path, tmp_path: Path) ->
     assert mptune("tune", tmp_path / "sums_of_rows.py", *options, "--from", run_file).code == 0
 
 
+@pytest.mark.full
 def test_it_is_explained(mptune: Call, run_file: Path, tmp_path: Path) -> None:
     done = mptune("explain", run_file, "--kernel", tmp_path / "sums_of_rows.py", "--json")
     assert done.code == 0, done.err

@@ -104,6 +104,7 @@ def test_documents_of_a_run(document: Call, run_file: Path, tmp_path: Path) -> N
     check("emit", document(*emit, "--all-devices", "-o", tmp_path / "all"))
 
 
+@pytest.mark.full
 def test_documents_of_tuning(document: Call, tmp_path: Path) -> None:
     check("tune", tuned(document, tmp_path / "a.db", "--budget", 3))
     nothing = tuned(document, tmp_path / "b.db", "--budget", 3, "--max-error", "1e-40", code=1)

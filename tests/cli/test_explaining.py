@@ -28,6 +28,7 @@ def explain(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) 
     return partial(caller(monkeypatch, capfd), "explain")
 
 
+@pytest.mark.full
 def test_a_table_and_sentences(explain: Call, run_file: Path) -> None:
     jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
     first = explain(run_file, "--kernel", OWN)

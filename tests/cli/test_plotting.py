@@ -83,6 +83,7 @@ def test_several_kinds_share_a_name(plot: Callable[..., Any], run_file: Path, tm
     assert {path.name for path in tmp_path.glob("*.svg")} == {"fig-time.svg", "fig-progress.svg"}
 
 
+@pytest.mark.full
 def test_all_kinds_and_the_document(plot: Callable[..., Any], run_file: Path, tmp_path: Path) -> None:
     jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
     code, out, _ = plot(run_file, "--kind", "all", "-o", "fig.pdf", "--json", "--width", "page", "--no-title")

@@ -28,6 +28,7 @@ def mptune(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -
     return caller(monkeypatch, capfd)
 
 
+@pytest.mark.full
 def test_a_run_starts_from_earlier_ones_and_keeps_them_when_it_is_resumed(
     mptune: Call, tuned: Path, tmp_path: Path
 ) -> None:

@@ -112,6 +112,7 @@ def test_runtime_compilers_take_the_source_and_what_the_cupy_example_adds(
         assert get_backend(backend).compiler.compile(source, function, options).image
 
 
+@pytest.mark.full
 @pytest.mark.skipif(NVCC is None, reason="nvcc is not installed")
 @pytest.mark.parametrize(("name", "sums"), [("kmeans", "fp32x2"), ("gemm", "fp64_neumaier")])
 def test_nvcc_compiles_the_cuda_example(name: str, sums: str, emitted: dict, tmp_path: Path) -> None:

@@ -107,6 +107,7 @@ def expected(chooser: Chooser, sizes: Sequence[Mapping[str, int]], *, widest: bo
     return found
 
 
+@pytest.mark.full
 @needs_gxx
 def test_the_header_chooses_as_python_does_at_a_thousand_sizes(tmp_path: Path) -> None:
     runs = [at_size(n, threshold=2e-4) for n in (1000, 4000, 30_000)]
@@ -141,6 +142,7 @@ def test_wisdom_of_which_nothing_is_valid_is_refused(tmp_path: Path) -> None:
     assert not [*tmp_path.iterdir()]
 
 
+@pytest.mark.full
 @needs_gxx
 def test_there_is_no_variant_for_sizes_that_an_argument_cannot_hold(tmp_path: Path) -> None:
     wisdom = wisdom_of(at_size(1000), at_size(10**9))
@@ -151,6 +153,7 @@ def test_there_is_no_variant_for_sizes_that_an_argument_cannot_hold(tmp_path: Pa
     assert [bool(each) for each in found] == [False, True, True, True, False, False, False]
 
 
+@pytest.mark.full
 @needs_gxx
 def test_so_it_does_where_errors_are_zero_at_some_sizes_and_beside_them(tmp_path: Path) -> None:
     exact = {1024: ["fp16"], 4096: ["fp16", "fp32"], 65_536: ["fp16"], 10**6: ["fp16", "fp32"]}
@@ -165,6 +168,7 @@ def test_so_it_does_where_errors_are_zero_at_some_sizes_and_beside_them(tmp_path
     assert ["fp16" in each for each in found[-9:]] == [False, True, False] * 3
 
 
+@pytest.mark.full
 @needs_gxx
 def test_so_it_does_for_several_sizes_several_limits_and_constraints(tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
@@ -186,6 +190,7 @@ def test_so_it_does_for_several_sizes_several_limits_and_constraints(tmp_path: P
     assert len(set(found)) >= 5
 
 
+@pytest.mark.full
 @needs_gxx
 def test_choosing_takes_less_than_a_hundred_logarithms(tmp_path: Path) -> None:
     emit_dispatch(wisdom_of(*(at_size(1000 * 2**i, threshold=2e-4) for i in range(5))), tmp_path, kernel=POLY)
@@ -227,6 +232,7 @@ def test_choosing_takes_less_than_a_hundred_logarithms(tmp_path: Path) -> None:
     assert choosing_us < logarithms_us
 
 
+@pytest.mark.full
 @needs_gxx
 def test_what_is_chosen_is_launched_and_gives_its_answer(tmp_path: Path) -> None:
     written = emit_dispatch(wisdom_of(at_size(1000), at_size(4000)), tmp_path, kernel=POLY, max_error=1.5e-4)
@@ -282,6 +288,7 @@ def awkward(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.full
 @needs_gxx
 def test_sizes_that_are_written_into_sources_have_variants_of_their_own(awkward: Path, tmp_path: Path) -> None:
     data = DataManager(AWKWARD, Sizes({"n": 700, "taps": 5}))
@@ -398,6 +405,7 @@ def test_hiprtc_compiles_the_variants(awkward: Path) -> None:
     assert HipBackend().compiler.compile(whole, "tuned_awkward_1_function", CompileOptions("gfx90a")).image
 
 
+@pytest.mark.full
 @pytest.mark.skipif(NVCC is None, reason="nvcc is not installed")
 def test_nvcc_compiles_the_variants_and_the_header(awkward: Path, tmp_path: Path) -> None:
     (awkward / "use.cu").write_text(
@@ -438,6 +446,7 @@ def test_clang_accepts_the_variants_for_hip_and_warns_of_nothing_in_the_header(a
 # -- the command ---------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_the_command_writes_what_wisdom_chooses_among(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

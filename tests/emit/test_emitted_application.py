@@ -203,6 +203,7 @@ for number, found in enumerate(together):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.full
 @needs_gxx
 def test_it_needs_no_mptune_and_compares_with_the_widest_types(built: Path, tmp_path: Path) -> None:
     without = "import runpy, sys; sys.modules['mptune'] = None; sys.path.insert(0, '.'); sys.argv.pop(0); "
@@ -349,6 +350,7 @@ int main(void) {
     ]
 
 
+@pytest.mark.full
 @pytest.mark.skipif(NVCC is None, reason="nvcc is not installed")
 def test_nvcc_compiles_it(folder: Path, tmp_path: Path) -> None:
     for source in (f"{NAME}.cu", f"{NAME}_kernel_smooth_1.cu"):

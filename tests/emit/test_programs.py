@@ -160,6 +160,7 @@ int main(int, char** words) {
     }
 
 
+@pytest.mark.full
 @needs_gxx
 @pytest.mark.parametrize("which", ["poly", "awkward"])
 def test_host_program_gets_the_reported_error(
@@ -186,6 +187,7 @@ def stepper_folder(folder: Path, steps: int) -> Path:
     return folder
 
 
+@pytest.mark.full
 @needs_gxx
 @pytest.mark.parametrize("steps", [4, 5])
 def test_host_program_does_all_launches_of_a_run(steps: int, tmp_path: Path) -> None:
@@ -262,6 +264,7 @@ def test_sizes_that_come_from_the_data_are_refused() -> None:
         winner_of(run_of(SUMS, []), kernel=SUMS)
 
 
+@pytest.mark.full
 @needs_gxx
 def test_host_program_keeps_denormals_as_they_were_when_measured(tmp_path: Path) -> None:
     halved = Kernel(
@@ -285,6 +288,7 @@ def test_host_program_keeps_denormals_as_they_were_when_measured(tmp_path: Path)
     np.testing.assert_allclose(np.fromfile(tmp_path / "y.f64"), 0.5e-310, rtol=1e-9)
 
 
+@pytest.mark.full
 @needs_gxx
 def test_host_program_refuses_arrays_of_another_size(poly: tuple[Run, Path], tmp_path: Path) -> None:
     _, folder = poly
@@ -366,6 +370,7 @@ def test_hiprtc_compiles_the_source(awkward: Path) -> None:
     assert b"gfx90a" in backend.compiler.compile(source, "awkward", CompileOptions("gfx90a")).image
 
 
+@pytest.mark.full
 @pytest.mark.skipif(NVCC is None, reason="nvcc is not installed")
 def test_nvcc_compiles_the_cuda_example(awkward: Path, tmp_path: Path) -> None:
     command = ["nvcc", "-std=c++17", "-O0", "-arch=sm_80", "-c", "tuned_awkward_cuda.cu", "-o", tmp_path / "awkward.o"]

@@ -12,14 +12,14 @@ from awkward_kernel import run_of
 from runs_by_size import trial
 from test_dispatching import FLAGS, wisdom_of
 from test_programs import build, needs_gxx, run_program
+from vendor_compilers import needs
 
+from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
-from mptune.backends.cuda import CudaBackend
-from mptune.backends.hip import HipBackend
 from mptune.buffers import DataManager
 from mptune.emit import emit_dispatch
 from mptune.emit.sizes import opened
-from mptune.errors import BackendUnavailableError, MptuneError
+from mptune.errors import MptuneError
 from mptune.expressions import Expression
 from mptune.kernel import In, Kernel, Out, Role, Sizes
 from mptune.kernel.limits import widest
@@ -149,6 +149,7 @@ def launched(kernel: Kernel, folder: Path, backend: str, sizes: Sizes) -> tuple[
     return done.stdout.strip(), outputs
 
 
+@pytest.mark.full
 @needs_gxx
 @pytest.mark.parametrize("name", CASES)
 def test_dispatch_computes_at_sizes_that_were_never_tuned(name: str, tmp_path: Path) -> None:
@@ -163,6 +164,7 @@ def test_dispatch_computes_at_sizes_that_were_never_tuned(name: str, tmp_path: P
             np.testing.assert_allclose(values, references[output], rtol=tolerance, atol=tolerance * scale)
 
 
+@pytest.mark.full
 def test_what_was_tuned_has_its_sizes_written_in_and_others_take_them_as_parameters(tmp_path: Path) -> None:
     emitted("gemm", tmp_path)
     header = (tmp_path / "tuned_gemm.hpp").read_text()
@@ -176,22 +178,17 @@ def test_what_was_tuned_has_its_sizes_written_in_and_others_take_them_as_paramet
     assert written.startswith("// transposed_a, transposed_b are written into all sources")
 
 
-@pytest.mark.nvrtc
-def test_nvrtc_and_hiprtc_compile_what_takes_sizes_as_parameters(tmp_path: Path) -> None:
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("backend", "architecture"),
+    [pytest.param("cuda", "sm_80", marks=needs("cuda")), pytest.param("hip", "gfx90a", marks=needs("hip"))],
+)
+def test_runtime_compilers_take_sizes_as_parameters(backend: str, architecture: str, tmp_path: Path) -> None:
     emitted("gemm", tmp_path)
     text = next(t for p in sorted(tmp_path.glob("*_[0-9]*.cu")) if "launched_M" in (t := p.read_text()))
     whole = text.replace('#include "tuned_gemm_prelude.hpp"', (tmp_path / "tuned_gemm_prelude.hpp").read_text())
     function = text.partition("#define gemm ")[2].split()[0]
-    tried = 0
-    for backend, architecture in ((CudaBackend, "sm_80"), (HipBackend, "gfx90a")):
-        try:
-            compiler = backend().compiler
-        except BackendUnavailableError:
-            continue
-        assert compiler.compile(whole, function, CompileOptions(architecture)).image
-        tried += 1
-    if not tried:
-        pytest.skip("neither NVRTC nor hiprtc is there")
+    assert get_backend(backend).compiler.compile(whole, function, CompileOptions(architecture)).image
 
 
 # -- what a template does with a size ------------------------------------------------------------

@@ -13,6 +13,7 @@ from mptune.emit import emit, winner_of
 from mptune.registry import load_kernel
 
 
+@pytest.mark.full
 @needs_gxx
 @pytest.mark.parametrize(("a", "b"), [(1, 0), (0, 1), (1, 1)])
 def test_the_program_takes_transposed_matrices(a: int, b: int, tmp_path: Path) -> None:

@@ -105,6 +105,7 @@ def kernel() -> Kernel:
     return load_kernel(Path(__file__).with_name("faulty.py"))
 
 
+@pytest.mark.full
 def test_compilers_are_paused_for_each_timing_and_for_nothing_else(
     kernel: Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -140,6 +140,7 @@ def test_a_leader_s_error_is_its_own(kernel: Kernel, evaluator: DeviceEvaluator)
     assert trial.status is Status.UNWRITTEN
 
 
+@pytest.mark.full
 def test_killed_worker_is_replaced(kernel: Kernel, evaluator: DeviceEvaluator) -> None:
     evaluator.start()
     os.kill(process_of(evaluator), signal.SIGKILL)
@@ -156,6 +157,7 @@ def is_running(process: int) -> bool:
         return False
 
 
+@pytest.mark.full
 def test_worker_does_not_outlive_its_parent(tmp_path: Path) -> None:
     script = tmp_path / "parent.py"
     script.write_text(
@@ -186,6 +188,7 @@ def test_kernel_made_in_memory_is_evaluated_too(kernel: Kernel) -> None:
     assert trial.error == 0.0
 
 
+@pytest.mark.full
 def test_key_changes_with_everything_the_numbers_depend_on(kernel: Kernel, evaluator: DeviceEvaluator) -> None:
     configuration = kernel.configuration({})
     keys = {evaluator.key_of(configuration), evaluator.key_of(kernel.configuration({"y_type": "fp32"}))}
@@ -210,6 +213,7 @@ class _Faulted:
         self.killed = True
 
 
+@pytest.mark.full
 def test_worker_whose_device_is_unusable_is_replaced(kernel: Kernel, evaluator: DeviceEvaluator) -> None:
     faulted = _Faulted()
     evaluator.start()
@@ -343,6 +347,7 @@ def test_files_beside_the_kernel_do_not_stand_in_for_modules_of_python(
     assert trial.status is Status.OK
 
 
+@pytest.mark.full
 def test_worker_imports_what_its_parent_can(kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own_metric_of_a_script.py").write_text("def worst(output, reference):\n    return 0.25\n")
     monkeypatch.syspath_prepend(tmp_path)

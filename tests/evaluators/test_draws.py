@@ -223,6 +223,7 @@ def test_a_draw_that_cannot_be_made_is_warned_of_and_left_out():
     bench.close()
 
 
+@pytest.mark.full
 def test_draws_are_run_in_the_worker_and_one_that_crashes_is_told_from_the_others(alone):
     with DeviceEvaluator(crashing(), crashing().resolve_sizes(), "host", plan=ONCE) as evaluator:
         good, bad = (crashing().configuration({"type": type_}) for type_ in ("fp16", "fp32"))

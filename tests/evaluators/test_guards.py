@@ -129,6 +129,7 @@ def test_a_process_whose_own_memory_was_written_to_is_not_used_again(bench: Benc
     assert not bench.is_usable(evaluate(bench, fault="input"))
 
 
+@pytest.mark.full
 def test_the_worker_is_replaced_and_the_search_goes_on(kernel: Kernel) -> None:
     with DeviceEvaluator(kernel, kernel.resolve_sizes(), "host", plan=PLAN) as evaluator:
         trials = list(evaluator.evaluate([kernel.configuration({"fault": f}) for f in ("none", "past", "none")]))

@@ -148,6 +148,7 @@ def test_an_input_that_changes_is_corrupt_named_and_restored(bench: Bench, mode:
     assert (after.status, after.error) == (Status.OK, 0.0)
 
 
+@pytest.mark.full
 def test_what_is_written_or_read_far_outside_ends_the_trial_and_no_other(kernel: Kernel) -> None:
     far = [("write", 1 << 15), ("write", 1 << 20), ("write", 1 << 26), ("write", -(1 << 20)), ("read", 1 << 33)]
     whole = kernel.configuration({"mode": "right"})

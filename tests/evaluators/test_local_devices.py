@@ -65,6 +65,7 @@ def is_running(process: int) -> bool:
         return False
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("three_devices")
 def test_each_worker_sees_a_device_of_its_own(kernel: Kernel) -> None:
     with evaluator(kernel, 2) as two:
@@ -73,6 +74,7 @@ def test_each_worker_sees_a_device_of_its_own(kernel: Kernel) -> None:
         assert [environment(process)["MPTUNE_TEST_DEVICE"] for process in processes(two)] == ["0", "1"]
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("three_devices")
 def test_trials_come_in_the_order_in_which_they_end_or_as_asked_for(kernel: Kernel) -> None:
     endless, quick = (kernel.configuration({"fault": fault}) for fault in ("endless", "none"))
@@ -191,6 +193,7 @@ def test_unlike_devices_of_one_machine_end_the_run(kernel: Kernel, monkeypatch: 
         two.start()
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("three_devices")
 def test_a_run_on_three_devices_has_every_trial_once() -> None:
     run = tune(OWN, backend="host", budget=12, max_error=1e-5, strategy="genetic", workers=3)
@@ -201,6 +204,7 @@ def test_a_run_on_three_devices_has_every_trial_once() -> None:
     assert run.state.workers == 3
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("three_devices")
 def test_a_run_on_three_devices_is_resumed(tmp_path: Path) -> None:
     path = tmp_path / "run.db"

@@ -58,6 +58,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", str(folder)], check=True)
 
 
+@pytest.mark.full
 def test_disk_full_while_writing(small_disk: Path, tmp_path: Path, record: Record) -> None:
     path = small_disk / "run.db"
     kernel = Definition(blocks=BLOCKS).write(tmp_path)
@@ -83,6 +84,7 @@ def test_disk_full_while_writing(small_disk: Path, tmp_path: Path, record: Recor
     record(Injected("disk full while writing", how, "exit code 2", message_of(done), len(before), len(told)))
 
 
+@pytest.mark.full
 def test_database_that_may_not_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: Record) -> None:
     path = tmp_path / "run.db"
     kernel = Definition(blocks=BLOCKS).write(tmp_path)
@@ -117,6 +119,7 @@ def begun(tmp_path: Path) -> tuple[Path, Path]:
     return kernel, path
 
 
+@pytest.mark.full
 def test_run_file_of_another_version(begun: tuple[Path, Path], record: Record) -> None:
     kernel, path = begun
     before = recorded(path)
@@ -135,6 +138,7 @@ def test_run_file_of_another_version(begun: tuple[Path, Path], record: Record) -
     record(Injected("run file from another version", how, "exit code 2", message_of(done), len(before), 2))
 
 
+@pytest.mark.full
 def test_two_tuners_on_one_run_file(tmp_path: Path, record: Record) -> None:
     path = tmp_path / "run.db"
     kernel = waiting(tmp_path, BLOCKS).write(tmp_path)
@@ -198,6 +202,7 @@ def test_run_file_locked_by_another_process(
     record(Injected("run file locked by another process", how, "RunFileError", str(told.value), len(before), 2))
 
 
+@pytest.mark.full
 def test_run_file_locked_for_a_while_is_waited_for(begun: tuple[Path, Path]) -> None:
     kernel, path = begun
     with hold(path, 1.5):
@@ -208,6 +213,7 @@ def test_run_file_locked_for_a_while_is_waited_for(begun: tuple[Path, Path]) -> 
 # -- memory and clock -----------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_size_that_never_fits(tmp_path: Path, record: Record) -> None:
     kernel, path = Definition().write(tmp_path), tmp_path / "run.db"
     done = ended([*command(kernel, path), "--size", "n=1000000000000"], 2)
@@ -234,6 +240,7 @@ def inputs(rng, size):
 """
 
 
+@pytest.mark.full
 def test_memory_one_configuration_lacks(tmp_path: Path, record: Record) -> None:
     # For y as fp64 that is too little, as fp16 enough, on any number of cores: a thread on each converts arrays, for
     # whose stack 8 MiB of addresses are taken.
@@ -314,6 +321,7 @@ time.time_ns = lambda: of_day_ns() + int(next(steps) * 1e9)
 """
 
 
+@pytest.mark.full
 def test_clock_that_is_stepped(tmp_path: Path, record: Record) -> None:
     path = tmp_path / "run.db"
     (tmp_path / "site").mkdir()

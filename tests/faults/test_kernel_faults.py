@@ -230,6 +230,7 @@ def test_what_a_kernel_changes_of_its_process_is_as_before_in_the_next_trial(tmp
     assert [(trial.status, trial.error) for trial in trials] == [(Status.OK, 0.0)] * 4
 
 
+@pytest.mark.full
 def test_compiler_that_crashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: Record) -> None:
     monkeypatch.setenv("CXX", fake_compiler(tmp_path, find_compiler().command, "kill -SEGV $$"))
     done = tuned(Definition("// FAULT").write(tmp_path), tmp_path / "run.db")
@@ -240,6 +241,7 @@ def test_compiler_that_crashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     record(Injected("compiler crash", "a compiler that kills itself", bad.status.value, bad.message, 3, 3))
 
 
+@pytest.mark.full
 def test_compiler_that_never_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: Record) -> None:
     hangs = f"trap '' TERM INT HUP; echo $$ > {tmp_path}/pid; while :; do sleep 1; done"
     body = f"test -e {tmp_path}/hang || exit 1; {hangs}"

@@ -34,6 +34,7 @@ from mptune.run import Run
 BLOCKS = (32, 64, 96, 128, 160, 192, 224, 256)
 
 
+@pytest.mark.full
 def test_worker_killed_with_nine(tmp_path: Path, record: Record) -> None:
     kernel = waiting(tmp_path, BLOCKS).write(tmp_path)
 
@@ -87,6 +88,7 @@ def test_tuner_killed_with_nine_and_resumed(tmp_path: Path, record: Record) -> N
     record(Injected("tuner killed with -9", how, "resumed, exit code 0", message, len(before), len(before)))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("json_wanted", [False, True])
 def test_interrupt_waits_for_the_trial_under_way(tmp_path: Path, record: Record, json_wanted: bool) -> None:
     kernel = waiting(tmp_path, BLOCKS).write(tmp_path)
@@ -117,6 +119,7 @@ def test_interrupt_waits_for_the_trial_under_way(tmp_path: Path, record: Record,
     record(Injected("Ctrl-C", "SIGINT in mid-launch", "exit code 130, best so far", message, len(after), len(after)))
 
 
+@pytest.mark.full
 def test_second_interrupt_stops_at_once(tmp_path: Path, record: Record) -> None:
     kernel = waiting(tmp_path, BLOCKS).write(tmp_path)
     path = tmp_path / "run.db"
@@ -140,6 +143,7 @@ def test_second_interrupt_stops_at_once(tmp_path: Path, record: Record) -> None:
     record(Injected("Ctrl-C twice", how, "exit code 130 at once, best so far", "interrupted", len(after), len(after)))
 
 
+@pytest.mark.full
 def test_interrupt_before_the_first_trial_stops_at_once(tmp_path: Path) -> None:
     running_now, path = tmp_path / "running", tmp_path / "run.db"
     slow = f'lambda rng, size: (open({str(running_now)!r}, "w").close(), __import__("time").sleep(600))'
@@ -154,6 +158,7 @@ def test_interrupt_before_the_first_trial_stops_at_once(tmp_path: Path) -> None:
     assert not path.exists()
 
 
+@pytest.mark.full
 def test_timeout_is_tried_again_under_a_larger_limit(tmp_path: Path) -> None:
     kernel = waiting(tmp_path, (32, 64, 128)).write(tmp_path)
     path = tmp_path / "run.db"

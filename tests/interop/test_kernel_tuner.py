@@ -61,6 +61,7 @@ def expected(trials: Mapping[int, Trial] | tuple[Trial, ...]) -> dict[Values, fl
     return {tuple(t.configuration.values()): t.time_ms for t in everything if t.status is Status.OK}
 
 
+@pytest.mark.full
 def test_a_cache_file_written_again(tmp_path: Path) -> None:
     recorded = read_cache(write(tmp_path / "axpy.json", json.dumps(cache_document())))
     path = tmp_path / "copy.json"
@@ -88,6 +89,7 @@ def some_of(recorded: RecordedSpace, count: int) -> RecordedSpace:
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kernel", ["axpy", "convolution2d"])
 def test_a_recorded_space(tmp_path: Path, kernel: str) -> None:
     recorded = some_of(read_space(ROOT / "benchmarks" / "data" / f"{kernel}-host.json.gz"), 200)
@@ -103,6 +105,7 @@ def test_a_recorded_space(tmp_path: Path, kernel: str) -> None:
     assert {values: results[values]["error"] for values in errors} == errors
 
 
+@pytest.mark.full
 def test_a_run_of_a_kernel(tmp_path: Path) -> None:
     settings = TuneSettings(backend="host", size="smoke", max_error=1e-5, strategy="random", budget=12, seed=3)
     run = tune(ROOT / "tests" / "own_kernel.py", settings, output=tmp_path / "run.db")
@@ -118,6 +121,7 @@ def test_a_run_of_a_kernel(tmp_path: Path) -> None:
     assert tuned.statuses["inaccurate"] > 0
 
 
+@pytest.mark.full
 def test_every_status_and_what_was_never_timed(tmp_path: Path) -> None:
     def trial(number: int, status: Status, **metrics: float) -> Trial:
         return Trial(Configuration({"block": 32 + number}), status, f"why {number}", measurement=Measurement(metrics))
@@ -143,6 +147,7 @@ def test_every_status_and_what_was_never_timed(tmp_path: Path) -> None:
     assert {str(result["__error__"]) for values, result in results.items() if values not in times(results)} <= FAILURES
 
 
+@pytest.mark.full
 def test_inferring_everything_from_the_file(tmp_path: Path) -> None:
     recorded = some_of(read_space(ROOT / "benchmarks" / "data" / "axpy-host.json.gz"), 60)
     path = tmp_path / "space.json"

@@ -57,6 +57,7 @@ def test_a_cache_file_says_all_of_it(
             assert_same_numbers(found[configuration], trial)
 
 
+@pytest.mark.full
 @settings(max_examples=60, deadline=None)
 @given(made=records, zipped=st.booleans())
 def test_t4_says_what_it_can(tmp_path_factory: pytest.TempPathFactory, made: list[Record], zipped: bool) -> None:

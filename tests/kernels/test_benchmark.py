@@ -76,7 +76,7 @@ def test_numpy_s_product_takes_time_in_both_types() -> None:
     assert all(benchmark.blas_ms(data, name, rounds=2, threads=1) > 0 for name in ("fp64", "fp32"))
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_it_searches_then_measures_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

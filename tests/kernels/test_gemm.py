@@ -169,6 +169,7 @@ def test_prefetch_of_a_in_thirds_changes_no_number(
     np.testing.assert_array_equal(run.run(other)["C"], run.run(plain)["C"])
 
 
+@pytest.mark.full
 def test_tiles_of_thirds_have_three_times_as_many_rows_as_others(gemm: Kernel) -> None:
     space = gemm.search_space(gemm.resolve_sizes())
     for rows, parts in ((48, 3), (96, 3), (192, 3), (64, 2), (128, 2)):
@@ -207,6 +208,7 @@ def in_parts(run: Launcher, split_k: int, total: type[np.floating[Any]]) -> NDAr
     return rounded(alpha * whole + rounded(beta * c)).astype(np.float16).astype(np.float64)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("sizes", SPLIT_SIZES, ids=str)
 @pytest.mark.parametrize(
     ("split_k", "values"),
@@ -268,6 +270,7 @@ def test_parts_keep_all_digits(gemm: Kernel, sums: str, unit: float) -> None:
     np.testing.assert_allclose(parts, whole, rtol=16 * unit if sums == "fp32x2" else 2 * unit)
 
 
+@pytest.mark.full
 def test_tiles_are_shared_where_there_are_few(gemm: Kernel) -> None:
     tiles = {**all_in("fp32"), **TILED}
 
@@ -313,6 +316,7 @@ def test_shared_memory_bounds_the_tiles(gemm: Kernel) -> None:
         space.restrict({**tiles, "double_buffer": (True,)})
 
 
+@pytest.mark.full
 def test_balance_is_equation_8(gemm: Kernel) -> None:
     assert gemm.balance is not None
     # Fused operations a second: half of these; of types that are missing, fp32's.

@@ -149,6 +149,7 @@ def test_every_size(gemm: Kernel, unit: str, how: str, factor: str, total: str, 
     check(run, configuration)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("unit", SIMULATIONS)
 def test_every_value_of_every_parameter(gemm: Kernel, unit: str) -> None:
     limits = {
@@ -268,6 +269,7 @@ def test_tf32_rounds_what_is_stored_as_fp32(gemm: Kernel) -> None:
     assert len({gemm.signature_of(c) for c in (tf32, fp32, plain)}) == 3
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("tile_m", "tile_n", "tile_k"), [(64, 32, 8), (64, 64, 16), (128, 256, 32)])
 @pytest.mark.parametrize(("how", "factor", "total"), SIMULATIONS["mma.sync"][1])
 def test_no_bank_of_shared_memory_is_asked_twice(

@@ -157,6 +157,7 @@ def test_no_number_depends_on_how_matrices_are_stored(
     np.testing.assert_array_equal(other.run(configuration)["C"], plain.run(configuration)["C"])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("form", FORMS, ids=str)
 def test_every_type_and_every_value(gemm: Kernel, form: dict[str, int]) -> None:
     run = launcher(gemm, {"M": 67, "N": 54, "K": 74, **form}, seed=33)
@@ -169,6 +170,7 @@ def test_every_type_and_every_value(gemm: Kernel, form: dict[str, int]) -> None:
         check(run, configuration)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("sums", ["fp32x2", "fp32_neumaier", "fp64_neumaier", "bf16x3"])
 def test_compound_sums(gemm: Kernel, sums: str) -> None:
     plain, other = (launcher(gemm, {**SIZES[3], **each}, seed=35) for each in ({}, FORMS[2]))
@@ -209,6 +211,7 @@ def test_by_matrix_units(gemm: Kernel, unit: str, how: str, factor: str, total: 
         check(run, configuration)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("unit", "limits"),
     [("mma.sync", CudaBackend.matrix_limits("sm_80")), ("MFMA", HipBackend.matrix_limits("gfx90a"))],
@@ -292,6 +295,7 @@ def test_neighbouring_threads_fetch_neighbouring_elements(gemm: Kernel) -> None:
         assert ("part.a[j][i] = load<2>(from + min(m, last_m))" in source) == bool(is_a)
 
 
+@pytest.mark.full
 def test_which_vectors_there_are(gemm: Kernel) -> None:
     def lengths(**form: int) -> set[int]:
         fixed = {**all_in("fp32"), **TILED, "KWG": 32}

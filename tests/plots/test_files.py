@@ -97,6 +97,7 @@ def test_what_is_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         plot_run(whole_space())
 
 
+@pytest.mark.full
 def test_pyplot_is_left_alone_and_matplotlib_is_loaded_when_it_is_needed() -> None:
     code = (
         "import sys, mptune.cli, mptune.plots; sys.path.append('..'); assert 'matplotlib' not in sys.modules; "

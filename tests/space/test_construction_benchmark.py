@@ -39,6 +39,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.full
 def test_it_runs_alone(benchmark: ModuleType, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert benchmark.main(["--spaces", str(folder), "--repeats", "1", "--alone"]) == 0
     rows = capsys.readouterr().out.splitlines()

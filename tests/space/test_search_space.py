@@ -157,6 +157,7 @@ def _callable(a: str, b: str) -> Callable[..., bool]:
     return made
 
 
+@pytest.mark.full
 @settings(max_examples=120, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(definition=definitions(), seed=st.integers(0, 2**32), large=st.sampled_from([0, 10**9]))
 def test_random_spaces_are_what_brute_force_finds(
@@ -191,6 +192,7 @@ def test_random_spaces_are_what_brute_force_finds(
     assert again.codes(every).tolist() == space.codes(every).tolist()
 
 
+@pytest.mark.full
 @settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(definition=definitions(), seed=st.integers(0, 2**32))
 def test_a_restricted_space_is_what_brute_force_finds(definition: tuple[list[Parameter], list[Any]], seed: int) -> None:

@@ -25,6 +25,7 @@ def _signature(trial: Trial) -> tuple[object, ...]:
     return trial.configuration.subset(SIGNATURE)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("threshold", [STRICT, MEDIUM, LOOSE])
 def test_finds_nearly_the_best_feasible_configuration(threshold: float) -> None:
     kernel = Kernel(threshold)
@@ -33,6 +34,7 @@ def test_finds_nearly_the_best_feasible_configuration(threshold: float) -> None:
     assert np.mean(regrets) < 0.02
 
 
+@pytest.mark.full
 def test_beats_random_by_far() -> None:
     kernel = Kernel(MEDIUM)
     ours = [kernel.regret(kernel.search("bayesian", 40, seed)) for seed in range(4)]
@@ -130,6 +132,7 @@ def test_starts_as_wide_as_the_constraints_allow() -> None:
         assert sorted(str(first[n]) for n in "abc") == ["fp32", "fp64", "fp64"]
 
 
+@pytest.mark.full
 def test_works_on_samples_of_a_space_too_large_to_hold() -> None:
     kernel = Kernel(MEDIUM)
     regrets = [kernel.regret(kernel.search("bayesian", 70, s, max_candidates=500, sample=300)) for s in range(3)]
@@ -143,6 +146,7 @@ def test_finds_the_best_beside_a_hidden_constraint() -> None:
     assert np.mean([kernel.regret(kernel.search("bayesian", 50, seed)) for seed in range(3)]) < 0.02
 
 
+@pytest.mark.full
 def test_batches_cost_little() -> None:
     kernel = Kernel(MEDIUM)
     regrets = [kernel.regret(kernel.search("bayesian", 80, seed, batch=8)) for seed in range(3)]
@@ -214,6 +218,7 @@ def test_maximises_where_the_objective_says_so(name: str, options: dict[str, obj
     assert max(t.metric("bandwidth") for t in trials) > least
 
 
+@pytest.mark.full
 def test_more_observations_than_the_model_holds() -> None:
     kernel = Kernel(None)
     trials = kernel.search("bayesian", 70, seed=0, max_observations=30)

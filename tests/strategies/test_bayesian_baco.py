@@ -51,6 +51,7 @@ def _strategy(kernel: Kernel, seed: int = 0, **options: object) -> BayesianBacoS
 # -- how well it finds -----------------------------------------------------------------------------
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("threshold", [None, 3e-6])
 def test_beats_random_in_the_mean(threshold: float | None) -> None:
     kernel = Kernel(threshold)
@@ -80,6 +81,7 @@ def test_finds_the_best_order_of_loops(permutation: str) -> None:
     assert min(trial.time_ms for trial in drive(strategy, evaluate, 50)) <= 3.0
 
 
+@pytest.mark.full
 def test_finds_the_best_beside_a_hidden_constraint() -> None:
     kernel = Kernel(None, shared_limit=1024)
     sample = kernel.space.configurations(kernel.space.sample(1000, np.random.default_rng(0)))

@@ -61,6 +61,7 @@ def _share(objective: Objective, trials: list[Trial]) -> float:
     return _scale(objective).share(np.array([objective.levels(t) for t in trials if objective.is_feasible(t)]))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("batch", "least"), [(1, 0.97), (4, 0.95)])
 def test_it_finds_nearly_the_whole_front(batch: int, least: float) -> None:
     shares = [_share(TIME_AND_ERROR, _search("bayesian-pareto", TIME_AND_ERROR, 60, s, batch=batch)) for s in range(2)]
@@ -77,6 +78,7 @@ def test_under_a_threshold_it_spends_nothing_on_signatures_known_to_exceed_it() 
     assert _share(objective, trials) > 0.95
 
 
+@pytest.mark.full
 def test_three_objectives_and_what_is_known_of_them() -> None:
     objective = Objective(also=("error", "memory_bytes"))
     informed, uninformed = (_share(objective, _search("bayesian-pareto", objective, 50, told=t)) for t in (True, False))

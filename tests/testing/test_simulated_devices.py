@@ -77,6 +77,7 @@ def mptune(variables, tmp_path):
     return run
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("tests", DEVICE_TESTS)
 def test_the_tests_for_devices(variables, tmp_path, tests):
     """They need the environment from the start, so they run in a process of their own."""
@@ -112,6 +113,7 @@ def test_both_can_compile_and_run(mptune):
         assert found[name]["versions"][{"cuda": "nvrtc", "hip": "hiprtc"}[name]].startswith("0.")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_faults_become_trials_and_the_search_goes_on_in_a_new_worker(mptune, backend):
     file = TESTS / "testing" / "faulty_once.py"
@@ -122,6 +124,7 @@ def test_faults_become_trials_and_the_search_goes_on_in_a_new_worker(mptune, bac
     assert found["statuses"] == {"ok": 1, **failed, "inaccurate": 1}
 
 
+@pytest.mark.full
 def test_matrix_units_are_those_of_the_architecture(mptune):
     """AMD's take fp32 as it is; NVIDIA's would round it to eleven digits."""
     tile = {"MWG": 32, "NWG": 32, "KWG": 16, "MDIMC": 4, "warps_along_n": 2, "stages": 2, "resident": 1, "raster": 1}
@@ -133,6 +136,7 @@ def test_matrix_units_are_those_of_the_architecture(mptune):
     assert 0 < found["best"]["error"] < 1e-6
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_an_application_is_tuned_and_resumed_by_two_workers(mptune, backend):
     file = TESTS / "awkward_application.py"
@@ -154,6 +158,7 @@ def test_an_application_is_tuned_and_resumed_by_two_workers(mptune, backend):
     assert second["evaluations"] > 4 or second["ended"] == NOTHING_LEFT
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_run_is_resumed_emitted_and_used(mptune, variables, tmp_path, backend):
     file = TESTS / "awkward_kernel.py"
