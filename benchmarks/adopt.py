@@ -328,8 +328,8 @@ def facts(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def winner_in(document: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the winner that a search reports; where noise hides which it is, the first that may be it."""
-    best: dict[str, Any] | None = document.get("best") or next(iter(document.get("undecided", ())), None)
+    """Return the winner that a search reports."""
+    best: dict[str, Any] | None = document.get("best")
     return best
 
 
@@ -407,9 +407,10 @@ def handwritten(name: str, max_error: float, budget: int, seed: int) -> dict[str
 
 
 def best_of(path: Path) -> Configuration:
-    """Return the winner of a run; of several that may be, the first."""
-    run = Run.load(path)
-    best = run.best or next(iter(run.undecided))
+    """Return the winner of a run."""
+    best = Run.load(path).best
+    if best is None:
+        raise MptuneError(f"{path}: the run has no winner")
     return best.configuration
 
 

@@ -42,7 +42,6 @@ sys.path.insert(0, str(ROOT))
 
 import numpy as np  # noqa: E402
 
-from benchmarks.unseen import winner_of  # noqa: E402
 from mptune.backends.host_compiler import find_compiler  # noqa: E402
 from mptune.backends.processor import processor, usable_cores  # noqa: E402
 from mptune.buffers import Draw, Stream  # noqa: E402
@@ -237,7 +236,7 @@ def tuned(name: str, case: Case, budget: int, seed: int, **settings: Any) -> tup
         **settings,
     )
     thought_s = time.process_time() - thought_s
-    return winner_of(run), {**cost_of(run), "thought_s": thought_s}
+    return run.best, {**cost_of(run), "thought_s": thought_s}
 
 
 def cost_of(run: Run) -> dict[str, Any]:

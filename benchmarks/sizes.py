@@ -38,7 +38,7 @@ sys.path.insert(0, str(ROOT))
 import numpy as np  # noqa: E402
 
 from benchmarks import size_errors  # noqa: E402
-from benchmarks.unseen import times_of, winner_of  # noqa: E402
+from benchmarks.unseen import times_of  # noqa: E402
 from mptune.backends.processor import processor, usable_cores  # noqa: E402
 from mptune.buffers import Draw, Stream  # noqa: E402
 from mptune.emit import emit_dispatch  # noqa: E402
@@ -172,7 +172,7 @@ def compared(kernel: Kernel, wisdom: BySize, one: Configuration | None, own: Run
     """Return what the winners of a run and of another size, wisdom and fp64 take there, and errors of wisdom's."""
     sizes = own.info.sizes
     choice = wisdom.choose(sizes)
-    winner, baseline = winner_of(own), own.baseline
+    winner, baseline = own.best, own.baseline
     found = {
         "own": None if winner is None else winner.configuration,
         "wisdom": choice.configuration,
@@ -305,7 +305,7 @@ def main() -> None:
         gathered = gather(read_sources(runs))
         document["selection_ns"][name] = selection_ns(gathered, kernel, [*asked, *(run.info.sizes for run in runs)])
         wisdom = BySize(gathered, kernel, "host")
-        middle = winner_of(runs[_TUNED // 2])
+        middle = runs[_TUNED // 2].best
         for sizes in left:
             start = time.perf_counter()
             own = tuned_at(kernel, sizes, limit, options.budget, options.seed, folder)

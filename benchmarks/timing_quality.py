@@ -180,8 +180,7 @@ def demo_part(given: argparse.Namespace) -> list[dict[str, Any]]:
                 best = run["best"]
                 types = {n: v for n, v in best["configuration"].items() if n.endswith("_type")}
                 entry |= {"best_ms": best["time_ms"], "speedup": best["speedup"], "types": " ".join(types.values())}
-                entry["speedup_interval"] = best["speedup_interval"]
-            entry["candidates"] = len(run["undecided"])
+                entry |= {"speedup_interval": best["speedup_interval"], "settled": best["settled"]}
             found.append(entry)
             print(f"seed {seed}: {entry}", file=sys.stderr, flush=True)
     return found
@@ -261,7 +260,7 @@ def _demo_lines(part: str, found: Sequence[Mapping[str, Any]], quiet: Sequence[M
     ]
     for each in found:
         if each["speedup"] is None:
-            what = f"- | - | - | no winner is named, {each['candidates']} candidates"
+            what = "- | - | - | no winner is named"
         else:
             low, high = each["speedup_interval"] or (float("nan"),) * 2
             what = f"{each['best_ms']:.3g} | {each['speedup']:.3g} | {low:.3g} to {high:.3g} | {each['types']}"

@@ -62,11 +62,6 @@ def kernel_of(name: str) -> Kernel:
     return KERNELS[name] if name in KERNELS else load_kernel(name)
 
 
-def winner_of(run: Run) -> Trial | None:
-    """Return the best trial; of several that may be, the first."""
-    return run.best or next(iter(run.undecided), None)
-
-
 # -- rates -----------------------------------------------------------------------------------------
 
 
@@ -88,7 +83,7 @@ def rates(name: str, budget: int, draws: int, seed: int) -> dict[str, Any]:
             on_warning=lambda _: None,
         )
         wall_s = time.perf_counter() - start
-        now = winner_of(run)
+        now = run.best
         before = winner_before(kernel, run, now, tau, seed)
         for way, trial in zip(WAYS, (before, now), strict=True):
             if trial is None:
@@ -171,7 +166,7 @@ def wall(name: str, budget: int, seed: int) -> dict[str, Any]:
             on_warning=lambda _: None,
             **settings,
         )
-        spent, trial = run.durations_s, winner_of(run)
+        spent, trial = run.durations_s, run.best
         verified = run.verified(trial) if trial is not None else None
         found[way] = {
             "wall_s": run.state.wall_s,

@@ -78,11 +78,6 @@ class Ratio:
         return self.high < 1.0 + TIE
 
     @property
-    def may_be_faster(self) -> bool:
-        """Whether it may take less time, by an amount that matters."""
-        return self.low < 1.0 / (1.0 + TIE)
-
-    @property
     def is_open(self) -> bool:
         """Whether more rounds are needed to say which of both is faster, or that they are as good as each other."""
         return not (self.is_slower or self.is_equal)
@@ -149,14 +144,14 @@ class Finals:
         ratios = _ratios(self._met(slower, faster))
         return Ratio.of(ratios) if ratios else None
 
-    def agrees(self, slower: Configuration, faster: Configuration) -> bool:
-        """Whether the rounds agree on how many times longer one configuration takes than another.
+    def settles(self, slower: Configuration, faster: Configuration) -> bool:
+        """Whether the rounds agree on which of two configurations is faster: their interval excludes 1.
 
-        The interval is that of rounds that are alike. Where something else disturbs one of the two in most of them, its
-        ends are far apart, or it is far from the ratio of the shortest launches, which are disturbed least.
+        The interval holds for rounds that are alike. If other work disturbs one configuration in most rounds, the ends
+        of the interval are far apart, or it is far from the ratio of the shortest launches, which are disturbed least.
         """
         ratio = self.ratio(slower, faster)
-        if ratio is None:
+        if ratio is None or ratio.low <= 1.0 <= ratio.high:
             return False
         slow, fast = zip(
             *((a, b) for a, b in self._met(slower, faster) if a is not None and b is not None), strict=True

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mptune.accuracy.thresholds import recorded_threshold
 from mptune.errors import MptuneError, UnknownNameError
-from mptune.finals import LEAST_ROUNDS, Ratio
+from mptune.finals import LEAST_ROUNDS, TIE, Ratio
 from mptune.kernel_times import host_ms, kernel_times
 from mptune.markup import heading, table
 from mptune.metric_expressions import MORE_IS_BETTER
@@ -311,63 +311,31 @@ class Run:
 
     @cached_property
     def best(self) -> Trial | None:
-        """The best feasible trial, by the first of several objectives; None if there is none, or if it is undecided.
+        """The best feasible trial, by the first of several objectives; None if nothing is feasible.
 
-        Of those that are as fast, as far as the finals can tell, it is the simplest: of the fewest types, then of the
-        least memory, then of the widest types.
+        Of the trials that are as fast within :data:`~mptune.finals.TIE`, as far as the finals can tell, it is the
+        simplest: of the fewest types, then of the least memory, then of the widest types.
         """
-        return None if self.undecided or not self._contenders else self._contenders[0]
-
-    @cached_property
-    def undecided(self) -> tuple[Trial, ...]:
-        """The feasible trials any of which may be the best, the simplest of each types: noise hides which types win.
-
-        Empty as soon as a winner can be named. On a machine that is quiet, what cannot be told apart is as good as each
-        other, and the simplest is the best.
-        """
-        finals, contenders = self.state.finals, self._contenders
-        fastest = self.info.objective.best(contenders)
-        if fastest is None or not finals.noise:
-            return ()
-        ratios = finals.tied_with(fastest.configuration)
-        sure = [t for t in contenders if t is fastest or ratios[t.configuration].is_equal]
-        open_ones = [
-            t
-            for t in contenders
-            if t not in sure
-            and self.types_of(t) != self.types_of(sure[0])
-            and (contenders.index(t) < contenders.index(sure[0]) or ratios[t.configuration].may_be_faster)
-        ]
-        of_types: dict[tuple[Value, ...], Trial] = {}
-        for trial in (sure[0], *open_ones):
-            of_types.setdefault(self.types_of(trial), trial)
-        return tuple(of_types.values()) if open_ones else ()
-
-    @cached_property
-    def candidates(self) -> tuple[Trial, ...]:
-        """Those of them beside the baseline, in the order in which they are numbered."""
-        return tuple(trial for trial in self.undecided if trial is not self.baseline)
-
-    @property
-    def why_undecided(self) -> str:
-        """Why no winner is named, in words; empty if one is, or nothing is feasible."""
-        if not self.undecided:
-            return ""
-        return (
-            f"no winner is named: {len(self.undecided)} configurations of different types are about as fast, and the "
-            f"machine was too noisy to tell them from each other ({self.state.finals.noise}); what is said of each "
-            "beside the baseline holds, and the same command with --resume measures them again"
-        )
+        return self._contenders[0] if self._contenders else None
 
     @cached_property
     def _contenders(self) -> tuple[Trial, ...]:
-        """The best feasible trial and those that are as fast as far as the finals can tell, the simplest first."""
+        """The best feasible trial and those that are as fast as far as the finals can tell, the simplest first.
+
+        None of them is slower than the baseline.
+        """
         objective, finals = self.info.objective, self.state.finals
         fastest = objective.best(self.checked)
         if fastest is None or not objective.is_time:
             return () if fastest is None else (fastest,)
-        tied = finals.tied_with(fastest.configuration)
-        rivals = [t for t in self.checked if t.configuration in tied and objective.is_feasible(t)]
+        tied = {c for c, ratio in finals.tied_with(fastest.configuration).items() if ratio.value < 1.0 + TIE}
+        rivals = [
+            t
+            for t in self.checked
+            if t.configuration in tied
+            and objective.is_feasible(t)
+            and (t is self.baseline or not self.speedup(t) < 1.0)
+        ]
 
         def simplicity(trial: Trial) -> tuple[float, ...]:
             types = [precision(str(name)) for name in self.types_of(trial)]
@@ -400,8 +368,8 @@ class Run:
 
     @property
     def reported(self) -> tuple[Trial, ...]:
-        """What the run is about: the best (or those it is one of), the baseline and the front, each once."""
-        trials = (self.best, *self.undecided, self.baseline, *self.front)
+        """What the run is about: the best, the baseline and the front, each once."""
+        trials = (self.best, self.baseline, *self.front)
         return tuple({trial.configuration: trial for trial in trials if trial is not None}.values())
 
     @cached_property
@@ -440,16 +408,20 @@ class Run:
         ratio = self.state.finals.ratio(self.baseline.configuration, trial.configuration)
         return None if ratio is None or ratio.rounds < LEAST_ROUNDS else ratio
 
-    def speedup_is_settled(self, trial: Trial) -> bool:
-        """Whether a trial's speedup is known, and the rounds it is from agree (:meth:`Finals.agrees`)."""
-        if self.baseline is None or self._ratio(trial) is None:
+    def is_settled(self, trial: Trial) -> bool:
+        """Whether the rounds agree on a trial's speedup and its interval excludes 1; true of the baseline."""
+        if self.baseline is None or not trial.is_valid:
             return False
-        return self.state.finals.agrees(self.baseline.configuration, trial.configuration)
+        if trial.configuration == self.baseline.configuration:
+            return True
+        return self._ratio(trial) is not None and self.state.finals.settles(
+            self.baseline.configuration, trial.configuration
+        )
 
     def speedup_text(self, trial: Trial, *, short: bool = False) -> str:
         """Return the speedup in words: with its interval if that is known, a dash if it is not known itself.
 
-        A short text leaves it to the interval to show that a speedup cannot be told from 1.
+        A short text leaves it to the interval to show that a speedup is unsettled.
         """
         speedup, interval = self.speedup(trial), self.speedup_interval(trial)
         if math.isnan(speedup):
@@ -457,10 +429,8 @@ class Run:
         if interval is None or interval == (1.0, 1.0):
             return f"{speedup:.3g}"
         low, high = interval
-        if not self.speedup_is_settled(trial):
-            return f"{speedup:.3g}x (unsettled: {low:.3g} to {high:.3g}{'' if short else ', rounds do not agree'})"
-        unsure = ": cannot be told from 1.00" if low <= 1.0 <= high and not short else ""
-        return f"{speedup:.3g}x ({low:.3g} to {high:.3g}{unsure})"
+        settled = "" if self.is_settled(trial) or short else ", unsettled"
+        return f"{speedup:.3g}x ({low:.3g} to {high:.3g}{settled})"
 
     def verified(self, trial: Trial) -> Verified | None:
         """Return what unseen inputs said of a trial, None if it was not verified."""
@@ -648,7 +618,6 @@ class Run:
                 "baseline": self._entry(self.baseline),
                 "best": self._entry(self.best),
                 "front": [self._entry(trial) for trial in self.front],
-                "undecided": [self._entry(trial) for trial in self.undecided],
                 "closest": self._entry(self.closest),
                 **({"sources": [asdict(use) for use in self.state.sources]} if self.state.sources else {}),
                 "statuses": self.statuses,
@@ -724,6 +693,7 @@ class Run:
             "time_ms": trial.time_ms,
             _SPEEDUP: self.speedup(trial),
             "speedup_interval": self.speedup_interval(trial),
+            "settled": self.is_settled(trial),
             "error": trial.error,
             "verified": None if (verified := self.verified(trial)) is None else verified.to_json(),
             **({"not_verified": text} if (text := self.unverified_text(trial)) else {}),

@@ -197,8 +197,7 @@ class Explanation:
 
     Attributes:
         kernel: name of the kernel.
-        subject: what is explained: "best"; "undecided", one that may be the best; or "closest" if nothing is feasible;
-            empty if no trial has numbers.
+        subject: what is explained: "best", or "closest" if nothing is feasible; empty if no trial has numbers.
         trial: the trial explained.
         speedup: over the baseline, NaN if not known.
         measure: what ``gain`` is about: "speed", or the objective.
@@ -212,7 +211,6 @@ class Explanation:
         tradeoffs: one digit more, and one less where there is a threshold to relax.
         ahead: the best that is feasible and surely better than the winner; None if nothing is.
         faster_baseline: the fastest feasible one in the baseline's types that is surely faster than the baseline.
-        why_undecided: why no winner is named, if none is though some are feasible.
         unprobed: why configurations that are missing were not measured; empty if none is missing.
     """
 
@@ -231,7 +229,6 @@ class Explanation:
     tradeoffs: tuple[Tradeoff, ...] = ()
     ahead: Outcome | None = None
     faster_baseline: Outcome | None = None
-    why_undecided: str = ""
     unprobed: str = ""
 
     def __str__(self) -> str:
@@ -306,15 +303,14 @@ def explanation_of(run: Run, *, key: str = "", unprobed: str = "") -> Explanatio
         key: the :func:`probe_key` of the probes to use; by default that of the kernel as it was tuned.
         unprobed: why what is missing was not measured.
     """
-    candidates = {"best": run.best, "undecided": (*run.undecided, None)[0], "closest": run.closest}
-    subject, trial = next(((name, each) for name, each in candidates.items() if each is not None), ("", None))
+    subjects = {"best": run.best, "closest": run.closest}
+    subject, trial = next(((name, each) for name, each in subjects.items() if each is not None), ("", None))
     if trial is None:
         return Explanation(run.kernel, "", None, metric=run.info.metric)
     found = _Reader(run, trial, key or probe_key(trial, run.info.template_hash, run.info.definition_hash))
     explanation = Explanation(
         kernel=run.kernel,
         subject=subject,
-        why_undecided=run.why_undecided,
         trial=trial,
         speedup=run.speedup(trial),
         measure=found.measure,
@@ -679,8 +675,6 @@ def _sentences(e: Explanation) -> Iterator[str]:
         exceeds = math.isfinite(e.digits_spare) and e.digits_spare < 0
         how = f"which exceeds its limit by {-e.digits_spare:.1f} digits" if exceeds else "as measured"
         yield f"Nothing is feasible: explained is the closest trial, {how}."
-    if e.subject == "undecided":
-        yield f"{e.why_undecided[:1].upper()}{e.why_undecided[1:]}. Explained is one of them."
     if not e.changes:
         yield "The kernel has no parameter of several values that can change the numbers: no type can be changed."
         return

@@ -222,8 +222,9 @@ def verify(
     own = sizes_of(run, definition)
     trial = select(run, configuration=configuration, kernel=definition)
     if trial is None:
-        why = run.why_undecided or "no trial satisfies the threshold"
-        raise MptuneError(f"{run_file}: {why}; name a configuration to verify (--configuration)")
+        raise MptuneError(
+            f"{run_file}: no trial satisfies the threshold; name a configuration to verify (--configuration)"
+        )
     for doubt in run.doubts_about(trial):
         on_warning(f"the run warned: {doubt}")
     places = _distinct([_place(definition, own, given) for given in sizes or ({},)], "the sizes {}", on_warning)

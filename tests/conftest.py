@@ -14,11 +14,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
 from mptune.backends.base import CompileOptions
-from mptune.finals import Finals
 from tests.tiers import FAST_S, processor_s, slowness
 from tests.vendor_compilers import skip_where_missing
-
-_NOISE, _AGREES = Finals.noise, Finals.agrees
 
 # Tests run side by side; more threads of BLAS would only wait for each other.
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
@@ -45,15 +42,6 @@ if "MPTUNE_CACHE_DIR" not in os.environ:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _quiet_machine() -> Iterator[None]:
-    """Let runs name a winner however busy the machine is that runs the tests; "noisy_machine" takes it back."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Finals, "noise", "")
-        patch.setattr(Finals, "agrees", lambda *_: True)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
 def _patient() -> Iterator[None]:
     """Let a compilation take four minutes, unless a test says how long: what takes longer is stuck."""
     *others, timeout_s, compilers = CompileOptions.__init__.__defaults__ or ()
@@ -61,13 +49,6 @@ def _patient() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CompileOptions.__init__, "__defaults__", (*others, 240.0, compilers))
         yield
-
-
-@pytest.fixture
-def noisy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a machine be as noisy as it is."""
-    monkeypatch.setattr(Finals, "noise", _NOISE)
-    monkeypatch.setattr(Finals, "agrees", _AGREES)
 
 
 # -- the fast tier -----------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ class Machine:
 def run(
     machine: Machine, *groups: Sequence[Configuration], until_ms: float = 1e9
 ) -> list[Mapping[Configuration, float]]:
-    return race(machine.measure, groups, lambda _: machine.clock_ms >= until_ms)
+    return race(machine.measure, groups, lambda: machine.clock_ms >= until_ms)
 
 
 def test_who_is_far_behind_leaves_after_few_rounds() -> None:

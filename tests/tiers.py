@@ -39,10 +39,15 @@ def processor_s() -> float:
 
 
 def slowness() -> float:
-    """Return how many times longer than usual a fixed piece of work takes here and now, at least 1."""
+    """Return how many times longer than usual tests take here and now, at least 1.
+
+    A slow processor takes longer for a fixed piece of work. On a busy one, kernels are timed more often until their times
+    agree, and their threads wait for each other; two tasks for each core are usual, of which tests start compilers.
+    """
     began = time.process_time()
     sum(i * i % 7 for i in range(500_000))
-    return max(1.0, (time.process_time() - began) / _USUAL_S)
+    took_s = time.process_time() - began
+    return max(1.0, took_s / _USUAL_S, os.getloadavg()[0] / (2 * len(os.sched_getaffinity(0))))
 
 
 def _descendants(process: int) -> Sequence[int]:

@@ -33,8 +33,6 @@ _STYLE: Final = re.compile(f"({'|'.join(map(re.escape, sorted(_STYLES)))})")
 _KINDS: Final = 8
 #: Buffers of a type that are named.
 _BUFFERS: Final = 3
-#: Configurations any of which may be the best that are shown.
-_CANDIDATES: Final = 4
 #: What phases are called where the name alone says too little.
 _PHASES: Final = {"lost": "trials cut off"}
 #: From this share on, most of a run's time is in no kernel.
@@ -188,9 +186,6 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
         echo(info.fp64_text)
     echo()
     second = {"best": run.best} if run.best is not None else {"closest": run.closest}
-    candidates = run.candidates
-    if run.undecided:
-        second = {f"candidate {i}": trial for i, trial in enumerate(candidates[:_CANDIDATES], 1)}
     trials = {name: trial for name, trial in {"baseline": run.baseline, **second}.items() if trial is not None}
     if trials:
         echo(_comparison(run, trials) + "\n")
@@ -202,10 +197,6 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
             echo(times + "\n")
             if text := _mostly_between(trials):
                 echo(wrapped(text) + "\n")
-        if len(candidates) < len(run.undecided):
-            echo("the baseline may be the fastest itself")
-        if (more := len(candidates) - _CANDIDATES) > 0:
-            echo(f"and {more} more candidates, of other types (--json has all of them)")
         for name, trial in trials.items():
             if text := run.verified_text(trial) or run.unverified_text(trial):
                 echo(f"{name}: {text}")

@@ -44,7 +44,7 @@ def _print(found: Explanation) -> None:
     trial = found.trial
     if trial is not None:
         speedup = "" if math.isnan(found.speedup) else f", speedup {number(found.speedup, 3)}"
-        what = {"best": "winner", "undecided": "one that may be the winner"}.get(found.subject, "closest")
+        what = "winner" if found.subject == "best" else "closest"
         error = f"error {number(trial.error, 3)}{f' ({found.metric})' if found.metric else ''}"
         if found.limited is not None:
             error = f"closest to its limit: {found.limited}"

@@ -248,7 +248,7 @@ def report(run_files: Sequence[Path], output: Path, sources: int, json: bool) ->
 @option(
     "--configuration",
     "TRIAL",
-    "The trial to emit: its number or that of a candidate, the start of its key, or NAME=VALUE,...",
+    "The trial to emit: its number, the start of its key, or NAME=VALUE,...",
     default="",
     show_default="the best",
 )
@@ -441,12 +441,6 @@ def _print_why_none(path: Path, run: Run, max_error: float | Mapping[str, float]
         limits = ", ".join(f"{name} <= {limit:g}" for name, limit in objective.limits.items())
         why = objective.judge(asked).message or "its error was measured on another configuration of its types alone"
         print_error(f"{path}: {asked.configuration} is not known to keep {limits}: {why}")
-        return
-    if run.undecided and max_error is None:
-        print_error(
-            f"{path}: no winner is named: {len(run.undecided)} configurations of different types are about as fast; "
-            "--configuration 'candidate 1' takes the first of them ('mptune show' lists them and says why)"
-        )
         return
     own = run.objective if max_error is None else run.objective_within(max_error)
     closest = own.closest(run.checked)

@@ -297,7 +297,7 @@ def _report(run: Run, path: Path, json: bool) -> int:
     else:
         print_run(run, warnings=False)  # the live view has shown them
     if run.best is None:
-        print_error(run.why_undecided or _nothing_found(run))
+        print_error(_nothing_found(run))
     print_note(f"run file: {path}")
     return 0 if run.best is not None else 1
 
@@ -328,7 +328,7 @@ def _report_sizes(runs: Sequence[Run], together: Sequence[Mapping[str, int]], fi
         if run is None:
             print_error(f"{label_of(sizes)}: was not begun; go on with --resume")
         elif run.best is None:
-            print_error(f"{label_of(sizes)}: {run.why_undecided or _nothing_found(run)}")
+            print_error(f"{label_of(sizes)}: {_nothing_found(run)}")
     found = [str(path) for path, run in zip(files, tuned, strict=True) if run is not None and run.best is not None]
     if found and runs[0].info.objective.is_time and not runs[0].info.objective.constraints:
         print_note(f"for any size: {shlex.join(['mptune', 'wisdom', *found, '-o', f'{runs[0].kernel}.wisdom.json'])}")

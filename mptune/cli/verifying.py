@@ -36,7 +36,7 @@ def _scales(text: str | None) -> tuple[float, ...]:
 @option(
     "--configuration",
     "TRIAL",
-    "The trial to verify: its number or that of a candidate, the start of its key, or NAME=VALUE,...",
+    "The trial to verify: its number, the start of its key, or NAME=VALUE,...",
     default="",
     show_default="the best",
 )

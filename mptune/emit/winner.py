@@ -41,7 +41,7 @@ def sizes_of(run: Run, kernel: Tunable) -> Sizes:
 #: A comma that separates assignments is inside no brackets.
 _COMMA = re.compile(r",(?![^(\[]*[)\]])")
 _SHORTEST_KEY = 8
-_NUMBER = re.compile(r"(?:(candidate|trial)\s*)?(\d+)", re.ASCII)
+_NUMBER = re.compile(r"(trial\s*)?(\d+)", re.ASCII)
 
 Tuned = TypeVar("Tuned", bound=Tunable)
 
@@ -107,27 +107,16 @@ def _named(run: Run, text: str, kernel: Tunable | None) -> Trial:
     if "=" in text:
         return _with_values(run, text, kernel)
     if (given := _NUMBER.fullmatch(text)) and (given[1] or len(given[2]) < _SHORTEST_KEY):
-        # Where no winner is named, the candidates are what has been shown with numbers.
-        what = given[1] or ("candidate" if run.candidates else "trial")
-        numbered = run.candidates if what == "candidate" else run.trials
-        if not 1 <= int(given[2]) <= len(numbered):
-            known = f"the {what}s 1 to {len(numbered)}" if numbered else f"no {what}s, which are where none is the best"
-            others = f"; 'trial {given[2]}' is the one evaluated then" if what == "candidate" and not given[1] else ""
-            raise MptuneError(f"configuration {text}: the run has {known}{others}")
-        return numbered[int(given[2]) - 1]
+        if not 1 <= int(given[2]) <= len(run.trials):
+            raise MptuneError(f"configuration {text}: the run has the trials 1 to {len(run.trials)}")
+        return run.trials[int(given[2]) - 1]
     found = [trial for trial in run.trials if len(text) >= _SHORTEST_KEY and trial.key.startswith(text.lower())]
     if len(found) != 1:
         raise MptuneError(
-            f"configuration {text!r}: expected {_numbers_of(run)}, {_SHORTEST_KEY} or more "
+            f"configuration {text!r}: expected a trial's number from 1 to {len(run.trials)}, {_SHORTEST_KEY} or more "
             f"digits a key begins with, or NAME=VALUE by commas ({len(found)} keys begin so)"
         )
     return found[0]
-
-
-def _numbers_of(run: Run) -> str:
-    """Return which numbers name a trial."""
-    trials = f"a trial's number from 1 to {len(run.trials)}"
-    return f"a candidate's number from 1 to {len(run.candidates)}, 'trial N'" if run.candidates else trials
 
 
 def _with_values(run: Run, text: str, kernel: Tunable | None) -> Trial:

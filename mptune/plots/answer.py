@@ -68,8 +68,7 @@ def draw(run: Run, given: Tunable | str | Path | None = None) -> Figure:
         )
     application = application_of_run(run.info, given)
     picture = picture_of(application)
-    candidates = [trial for trial in run.undecided if trial is not run.baseline]
-    trial = next(iter([*([run.best] if run.best is not None else []), *candidates, *run.undecided]), None)
+    trial = run.best
     if trial is None:
         raise PlotError("there is no answer to draw: no trial satisfies the threshold")
     answers, inputs, sizes, errors = _answers(run, application, trial)

@@ -62,9 +62,8 @@ def _bars(run: Run) -> Sequence[tuple[str, Mapping[str, float]]]:
     """Return the label of each bar and its parts in milliseconds."""
     if not run.info.is_of_application:
         raise PlotError(f"{run.kernel or 'the run'} is a single kernel: there are no shares of kernels to draw")
-    best = run.best if run.best is not None else (*run.undecided, run.closest)[0]
-    name = "winner" if run.best is not None else "candidate" if run.undecided else "closest"
-    shown = {"baseline": baseline_of(run), name: best}
+    best = {"winner": run.best} if run.best is not None else {"closest": run.closest}
+    shown = {"baseline": baseline_of(run), **best}
     bars = [(_label(name, t), _parts(t)) for name, t in shown.items() if t is not None and kernel_times(t)]
     if not bars:
         raise PlotError("no trial that could be shown says where its time went: neither baseline nor winner ran")

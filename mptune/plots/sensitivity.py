@@ -60,9 +60,7 @@ def draw(run: Run, look: Look) -> Figure:
     for axes in (left, right):
         axes.spines["left"].set_visible(False)
     missing = [counted(explanation.missing, "change") + " not measured"] if explanation.missing else []
-    subject = {"best": "the winner", "undecided": "one that may be the winner"}.get(
-        explanation.subject, "the closest trial, not feasible"
-    )
+    subject = "the winner" if explanation.subject == "best" else "the closest trial, not feasible"
     style.write_title(figure, look, title_of(run, f"one type of {subject} changed at a time", *missing))
     style.add_legend(figure, left, columns=4 if look.is_wide else 3)
     return figure

@@ -169,9 +169,8 @@ def run_document(run: Run, label: str, file: str, sources: int) -> dict[str, Any
     info, trials, objective = run.info, run.trials, run.objective
     numbers = {trial.configuration: number for number, trial in enumerate(trials)}
     command, is_recorded = _tune_command(run)
-    closest = (*run.undecided, run.closest)[0]
-    named = {"baseline": _baseline(run), "best": run.best, "closest": closest}
-    shown = "best" if run.best is not None else "candidate" if run.undecided else "closest"
+    named = {"baseline": _baseline(run), "best": run.best, "closest": run.closest}
+    shown = "best" if run.best is not None else "closest"
     return {
         "label": label,
         "file": file,
@@ -205,15 +204,12 @@ def run_document(run: Run, label: str, file: str, sources: int) -> dict[str, Any
         "warnings": _texts(["\n".join(trial.warnings) for trial in trials]),
         "run_warnings": (
             *run.state.warnings,
-            *([run.why_undecided] if run.undecided else []),
             *(f"best: {text}" for t in [run.best] if t is not None and (text := run.unverified_text(t))),
         ),
         "front_draws": unequal_draws(("error",), [trial for trial in trials if trial.is_valid]),
         "speedup_text": "" if run.best is None else run.speedup_text(run.best),
         "verified": {
-            "candidate" if name == "closest" and run.undecided else name: run.verified_text(trial)
-            for name, trial in named.items()
-            if trial is not None and run.verified(trial)
+            name: run.verified_text(trial) for name, trial in named.items() if trial is not None and run.verified(trial)
         },
         "feasible": [int(objective.is_feasible(trial)) for trial in trials],
         # Whose error was measured on another trial of the same accuracy signature.
@@ -234,7 +230,10 @@ def run_document(run: Run, label: str, file: str, sources: int) -> dict[str, Any
                 "kernels": [{"name": k, "launches": t.launches, "time_ms": t.time_ms} for k, t in times.items()],
                 "host_ms": host_ms(trial),
             }
-            for name, trial in (("baseline", named["baseline"]), (shown, closest if run.best is None else run.best))
+            for name, trial in (
+                ("baseline", named["baseline"]),
+                (shown, named["closest"] if run.best is None else run.best),
+            )
             if trial is not None and (times := kernel_times(trial))
         ],
         "kernels_alone": [_alone(label, trials) for label, trials in run.kernel_trials.items()],

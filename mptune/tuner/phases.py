@@ -406,17 +406,14 @@ class Phases:
         return {name: values[0] for name, values in self._kernel.baseline_values().items()}
 
     def _own_baselines(self) -> list[Configuration]:
-        """Return what nobody has tried of the tuning of the winner, or of what may be it, in the baseline's types."""
+        """Return the winner's tuning in the baseline's types if it has not been tried."""
         run, fixed = self._ledger.result(), self._kernel.baseline_values()
         if fall_short(run):
             return []
-        winners = (run.best,) if run.best is not None else run.undecided
-        own = (
-            Configuration({**trial.configuration, **self._widest})
-            for trial in winners
-            if not trial.configuration.is_among(fixed)
-        )
-        return [c for c in dict.fromkeys(own) if c not in self._ledger.trials and c in self._space]
+        if run.best is None or run.best.configuration.is_among(fixed):
+            return []
+        own = Configuration({**run.best.configuration, **self._widest})
+        return [own] if own not in self._ledger.trials and own in self._space else []
 
     def _try_own_baselines(self) -> bool:
         """Give the winner the baseline's types, if that is new and the budget has room; whether it was and had.
@@ -483,7 +480,7 @@ class Phases:
         The verification may take away one of them; then those that take their place are settled, nothing twice.
         """
         ledger = self._ledger
-        is_new = bool(ledger.measured_here or ledger.result().undecided or self._settling.were_disturbed)
+        is_new = bool(ledger.measured_here or self._settling.were_disturbed)
         if not is_new:
             self._settling.take_over()
         ledger.measured_here = is_new

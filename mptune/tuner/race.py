@@ -32,7 +32,7 @@ _MOST_ROUNDS: Final = 200
 
 
 def race(
-    measure: Measure, groups: Sequence[Sequence[Configuration]], is_up: Callable[[Finals], bool]
+    measure: Measure, groups: Sequence[Sequence[Configuration]], is_up: Callable[[], bool]
 ) -> list[Mapping[Configuration, float]]:
     """Measure finalists in rounds until the order at the head of each group is settled; return the rounds.
 
@@ -51,7 +51,7 @@ def race(
         more = measure(racing if len(rounds) % 2 == 0 else racing[::-1], _STEP)
         rounds += more
         finals = Finals.of(rounds, len(rounds))
-        if not more or (len(rounds) >= LEAST_ROUNDS and is_up(finals)):
+        if not more or (len(rounds) >= LEAST_ROUNDS and is_up()):
             break
         open_groups = [left for group in open_groups if (left := _open(finals, [c for c in group if c in more[-1]]))]
     return rounds

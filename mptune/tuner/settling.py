@@ -36,14 +36,10 @@ _BASELINES: Final = 3
 _MAY_BE_AS_FAST: Final = 1.15
 #: How often finalists are chosen anew because those measured again turned out slower than others.
 _SETTLING: Final = 10
-#: The share of the run's other wall time that finals may add, on a quiet machine and on a noisy one; where they are
-#: held again because others have come to be reported, all of them so many times that. There are always enough rounds
-#: for an interval, however long they take.
+#: The share of the run's other wall time that finals may add. Finals that are held again, because others have come to
+#: be reported, may take twice that in all. There are always rounds enough for an interval, however long they take.
+_SHARE: Final = 0.2
 _TIMES: Final = 2.0
-_SHARE: Final = 0.1
-_NOISY_SHARE: Final = 0.5
-#: On a noisy machine they may take so long in any case: of a short run half would be little.
-_NOISY_S: Final = 4.0
 
 
 class Settling:
@@ -91,15 +87,9 @@ class Settling:
 
     @property
     def were_disturbed(self) -> bool:
-        """Whether the machine was busy in the last finals, or their rounds do not agree on a speedup."""
+        """Whether the last finals were on a busy machine or left the best's speedup unsettled."""
         run = self._ledger.result()
-        return bool(run.state.finals.noise) or not all(map(run.speedup_is_settled, self._timed_beside(run)))
-
-    @staticmethod
-    def _timed_beside(run: Run) -> list[Trial]:
-        """Return what is reported and was timed beside the baseline in rounds enough for an interval."""
-        reported = [t for t in (run.best, *run.front) if t is not None and not math.isnan(run.speedup(t))]
-        return [t for t in reported if run.speedup_interval(t) is not None and t is not run.baseline]
+        return bool(run.state.finals.noise) or (run.best is not None and not run.is_settled(run.best))
 
     def consider(self, configurations: Sequence[Configuration]) -> None:
         """Have those of some configurations in the next finals that may be as fast as the baseline."""
@@ -221,13 +211,7 @@ class Settling:
         self._rivals = set()
         turns = Turns(self._evaluator, last)
 
-        def is_up(finals: Finals) -> bool:
-            beside = dataclasses.replace(
-                finals, tasks_per_core=turns.tasks_per_core, calibration_ms=turns.calibration_ms
-            )
-            return left_s(beside) <= 0
-
-        rounds = race(turns.measure, self._groups(last), is_up)
+        rounds = race(turns.measure, self._groups(last), lambda: left_s() <= 0)
         self._keep(turns, Finals.of(rounds, len(rounds), turns.tasks_per_core, turns.calibration_ms))
         self._time_apart(turns, left_s)
         self._spent_s += time.monotonic() - began
@@ -241,19 +225,14 @@ class Settling:
         self._spent_s += time.monotonic() - began
         return bool(turns.measured)
 
-    def _time_left(self) -> Callable[[Finals], float]:
-        """Return what tells for how many seconds finals that begin now may go on."""
+    def _time_left(self) -> Callable[[], float]:
+        """Return a function that gives the seconds left for finals that begin now."""
         began, before_s = time.monotonic(), self._spent_s
-        others_s = self._ledger.elapsed_s - before_s
+        share_s = _SHARE * (self._ledger.elapsed_s - before_s)
+        allowed_s = min(share_s, _TIMES * share_s - before_s)
+        return lambda: min(allowed_s - (time.monotonic() - began), self._ledger.closing_s)
 
-        def left_s(finals: Finals) -> float:
-            allowed_s = max(_NOISY_SHARE * others_s, _NOISY_S) if finals.noise else _SHARE * others_s
-            allowed_s = min(allowed_s, _TIMES * allowed_s - before_s) - (time.monotonic() - began)
-            return min(allowed_s, self._ledger.closing_s)
-
-        return left_s
-
-    def _time_apart(self, turns: Turns, left_s: Callable[[Finals], float]) -> None:
+    def _time_apart(self, turns: Turns, left_s: Callable[[], float]) -> None:
         """Time what is reported and the baseline side by side, as far as they have not been since the choice.
 
         Args:
@@ -269,7 +248,7 @@ class Settling:
         wanted = rounds_for_interval(finals.rounds[: finals.chosen_after], timed)
         more = turns.measure(timed, LEAST_ROUNDS)
         running = [configuration for configuration in timed if turns.runs(configuration)]
-        affordable = int(left_s(finals) / turns.round_s(len(running))) if running else 0
+        affordable = int(left_s() / turns.round_s(len(running))) if running else 0
         if (further := min(wanted - len(more), affordable)) > 0:
             more += turns.measure(running, further)
         tasks = [each for each in (*tasks, turns.tasks_per_core) if not math.isnan(each)]
@@ -281,16 +260,16 @@ class Settling:
     def _say_what_is_unsure(self) -> None:
         """Say what nobody would expect of times: that they are disturbed, or were not taken side by side."""
         run = self._ledger.result()
+        reported = [t for t in (run.best, *run.front) if t is not None and not math.isnan(run.speedup(t))]
         if noise := run.state.finals.noise:
             self._warn(
                 f"the machine was busy while the finalists were timed ({noise}): a speedup is as sure as its interval; "
                 "the same command with --resume times them again"
             )
-        reported = [t for t in (run.best, *run.front) if t is not None and not math.isnan(run.speedup(t))]
-        if not all(map(run.speedup_is_settled, self._timed_beside(run))):
+        elif run.best in reported and run.speedup_interval(run.best) and not run.is_settled(run.best):
             self._warn(
-                "the rounds do not agree on the speedup, which is unsettled: something else disturbed the baseline or "
-                "the winner in most of them; the same command with --resume times them again, on a quiet machine"
+                "the speedup is unsettled: its interval holds 1, or is too wide to say much; the same command with "
+                "--resume times the finalists again"
             )
         if "time_ms" in run.objective.names and any(run.speedup_interval(trial) is None for trial in reported):
             self._warn(

@@ -258,7 +258,7 @@ class _Range:
         if settings.strategy != "bayesian" or settings.objectives or self._is_application:
             return []  # others search from nothing
         here = _extent(self._together[index])
-        others = [i for i, run in self._runs.items() if i != index and _winner(run) is not None]
+        others = [i for i, run in self._runs.items() if i != index and run.best is not None]
         others.sort(key=lambda i: abs(_extent(self._together[i]) - here))
         return [self._files[i] for i in others[:_SOURCES]]
 
@@ -280,7 +280,7 @@ class _Range:
         """
         tried = self._trials(index)
         near = [self._runs[i] for i in self._neighbours(index)]
-        reported = [trial for run in near for trial in (_winner(run), run.baseline) if trial is not None]
+        reported = [trial for run in near for trial in (run.best, run.baseline) if trial is not None]
         found = dict.fromkeys((*(trial.configuration for trial in reported), *self._of_other_types(index)))
         return [configuration for configuration in found if configuration not in tried]
 
@@ -290,7 +290,7 @@ class _Range:
             return []
         names = self._runs[index].info.signature
         tried = {configuration.subset(names) for configuration in self._trials(index)}
-        winners = [trial.configuration for run in self._runs.values() if (trial := _winner(run)) is not None]
+        winners = [trial.configuration for run in self._runs.values() if (trial := run.best) is not None]
         return [c for types, c in {c.subset(names): c for c in winners}.items() if types not in tried]
 
     # -- where it matters ------------------------------------------------------------------------
@@ -314,27 +314,22 @@ class _Range:
     def _surprise(self, index: int) -> float:
         """Return how much better a size did than what its neighbours say; where they have news, than they expected."""
         tried = self._trials(index)
-        news = [i for i in self._neighbours(index) if (w := _winner(self._runs[i])) and w.configuration not in tried]
+        news = [i for i in self._neighbours(index) if (w := self._runs[i].best) and w.configuration not in tried]
         return max(map(self._lead, (index, *news)))
 
     def _lead(self, index: int) -> float:
         """Return by how much the best of a size leads the winners of its neighbours there, as a logarithm."""
         run, tried = self._runs[index], self._trials(index)
-        best = _winner(run)
+        best = run.best
         if best is None:
             return _MOST
-        told = [w.configuration for i in self._neighbours(index) if (w := _winner(self._runs[i])) is not None]
+        told = [w.configuration for i in self._neighbours(index) if (w := self._runs[i].best) is not None]
         known = [tried[configuration] for configuration in told if configuration in tried]
         feasible = [trial for trial in known if run.objective.is_feasible(trial)]
         if not feasible:
             return _MOST if known else 0.0
         performance = run.objective.performance
         return min(_MOST, max(0.0, math.log(performance(best) / max(map(performance, feasible)))))
-
-
-def _winner(run: Run) -> Trial | None:
-    """Return the best of a run; where noise hides it, the first of those that may be."""
-    return run.best or next(iter(run.undecided), None)
 
 
 def _most_telling_first(count: int) -> list[int]:

@@ -135,7 +135,7 @@ def tuned(kernel: Kernel, version: Version, given: Given) -> tuple[Trial, bool]:
         verify=0,
         on_warning=lambda _: None,
     )
-    best = run.best or next(iter(run.undecided), None)
+    best = run.best
     trial = best or run.closest
     if trial is None:
         raise MptuneError(f"kernel {kernel.name}: nothing of what was evaluated runs")
