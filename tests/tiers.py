@@ -41,8 +41,8 @@ def processor_s() -> float:
 def slowness() -> float:
     """Return how many times longer than usual tests take here and now, at least 1.
 
-    A slow processor takes longer for a fixed piece of work. On a busy one, kernels are timed more often until their times
-    agree, and their threads wait for each other; two tasks for each core are usual, of which tests start compilers.
+    A slow processor takes longer for a fixed piece of work. On a busy one kernels are timed more often, until their
+    times agree, and their threads wait for each other. Two tasks for each core are usual, as tests start compilers.
     """
     began = time.process_time()
     sum(i * i % 7 for i in range(500_000))
