@@ -138,8 +138,9 @@ def _seal(path: Path) -> None:
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
         if not _has_checksums(connection):
             return
-        from mptune.store.database import COLUMNS
         from mptune.store.seal import Seal, checksum
+
+        from mptune.store.database import COLUMNS
 
         rows = connection.execute(f"SELECT {', '.join(COLUMNS)} FROM trials").fetchall()
         connection.executemany("UPDATE trials SET checksum = ? WHERE id = ?", [(checksum(r), r[0]) for r in rows])

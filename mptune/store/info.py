@@ -17,10 +17,7 @@ from mptune.results import SourceUse
 from mptune.space.configuration import Value, is_number, is_value, is_whole
 from mptune.space.parameters import MAX_PARAMETERS
 
-__all__ = ["INFO_VERSION", "LaunchInfo", "ParameterInfo", "RunInfo", "RunState"]
-
-#: Raised when a field changes its meaning. Files written before there was a version are read as version 0.
-INFO_VERSION: Final = 1
+__all__ = ["LaunchInfo", "ParameterInfo", "RunInfo", "RunState"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +187,6 @@ class RunInfo:
         threshold = objective.threshold
         document = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "objective"}
         return {
-            "version": INFO_VERSION,
             **document,
             "parameters": [asdict(parameter) for parameter in self.parameters],
             "objective": objective.metric,
@@ -208,18 +204,12 @@ class RunInfo:
         """Return the record of these fields; those that are missing are not known.
 
         Args:
-            document: fields by name, as :meth:`to_json` returns them or an earlier mptune wrote them.
+            document: fields by name, as :meth:`to_json` returns them.
             where: what messages call the file.
 
         Raises:
-            RunFileError: the version is unknown, or a field has the wrong type or an impossible value.
+            RunFileError: a field has the wrong type or an impossible value.
         """
-        version = document.get("version", 0)
-        if version not in (0, INFO_VERSION) or isinstance(version, bool):
-            raise RunFileError(
-                f"{where}: its description has version {version!r} and this mptune reads 0 to {INFO_VERSION}: "
-                "upgrade mptune to read it"
-            )
         return cls(**_read(document, _kinds_of(cls), where), objective=_objective(document, where))
 
     def require_same_run(self, other: RunInfo, where: str) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from command_line import caller
+from described import create
 
-RECORDED = Path(__file__).parents[1] / "data" / "version0_axpy.db.gz"
+from mptune.results import Measurement, Status, Trial
+from mptune.space.configuration import Configuration
+
 HUGE = "1" + 400 * "0"
 DEEP = 100_000 * "[" + 100_000 * "]"
 
@@ -75,7 +77,16 @@ def test_a_damaged_value_is_named_by_every_command(
 ) -> None:
     call = caller(monkeypatch, capfd)
     monkeypatch.chdir(tmp_path)
-    Path("run.db").write_bytes(gzip.decompress(RECORDED.read_bytes()))
+    fields = {"kernel": "axpy", "parameters": [{"name": "block", "kind": "ordinal", "values": [1, 2, 3]}]}
+    with create("run.db", fields) as file:
+        file.add_all(
+            [
+                Trial(
+                    Configuration({"block": n}), Status.OK, "", Measurement({"time_ms": 1.0, "error": 0.0}), key=str(n)
+                )
+                for n in (1, 2, 3)
+            ]
+        )
     with closing(sqlite3.connect("run.db")) as connection:
         if table == "settings":
             connection.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (name, value))
