@@ -107,7 +107,7 @@ states = st.builds(
 )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.lists(trials, max_size=4, unique_by=lambda t: (t.key, t.configuration.to_json())), infos, states)
 def test_round_trip(recorded, info, state):
     with tempfile.TemporaryDirectory() as folder:

@@ -97,7 +97,7 @@ def _answer(bench: Bench, request: Any) -> Finished:
 def run_on_draws(bench: Bench, asked: OnDraws) -> Finished:
     """Run configurations on draws of the inputs: all on one draw before the next is made.
 
-    Each trial has the errors on its draw alone and, if times are compared, on every draw but the first its times there.
+    Each trial has the errors on its draw alone.
     A failure that leaves the device unusable is the last.
     """
     trials: list[Trial] = []
@@ -111,9 +111,7 @@ def run_on_draws(bench: Bench, asked: OnDraws) -> Finished:
                 unmade[draw] = str(error)
                 continue
             for request in asked.requests:
-                # On the first one all that is new is slow: code, threads, memory.
-                is_timed = asked.compares_times and bool(draws) and draws[0] != draw
-                trials.append(bench.check_on(request, draw, compares_times=is_timed))
+                trials.append(bench.check_on(request, draw))
                 draws.append(draw)
                 if not bench.is_usable(trials[-1]):
                     return Finished(tuple(trials), False, tuple(draws), unmade)
