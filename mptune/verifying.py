@@ -316,7 +316,7 @@ def _evaluator(run: Run, kernel: Tunable, sizes: Sizes) -> DeviceEvaluator:
     outputs = [output.name for output in kernel.outputs]
     metric = recorded_metrics(info.metric, info.metrics, outputs, kernel.metric)
     backend = runnable_backend(info.backend)
-    flags = options_of(info, kernel, backend).flags
+    flags = options_of(info, backend).flags
     return DeviceEvaluator(kernel, sizes, backend, metric=metric, seed=info.seed or 0, flags=flags)
 
 

@@ -93,7 +93,7 @@ def tune(
         # Before minutes go into inputs and references.
         RunFile.check(output, resume=resume)
     try:
-        recorded_flags(plan.settings.flags, plan.kernel.path)
+        recorded_flags(plan.settings.flags)
     except MptuneError as error:
         warn(f"TunedKernel, verify, explain and emit will refuse this run: {error}")
     if plan.unreadable:
