@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -72,9 +73,14 @@ def tuned(kernel: Kernel | Application, path: Path, n: int = 256, flag: str = FL
     return path
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tuned(SCALED, tmp_path_factory.mktemp("made") / "run.db")
+
+
 @pytest.fixture
-def run_file(tmp_path: Path) -> Path:
-    return tuned(SCALED, tmp_path / "run.db")
+def run_file(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(made, tmp_path / "run.db"))
 
 
 def test_a_tuned_kernel_is_compiled_as_it_was_measured(run_file: Path) -> None:

@@ -134,6 +134,19 @@ def test_damaged_pages_are_refused(filled):
         RunFile.open(filled)
 
 
+def test_a_file_with_any_bytes_changed_is_refused_or_read(filled):
+    chance, content, refused = random.Random(2), filled.read_bytes(), 0
+    for _ in range(100):
+        data, at = bytearray(content), chance.randrange(len(content))
+        data[at : at + chance.randrange(1, 64)] = chance.randbytes(chance.randrange(64))
+        filled.write_bytes(data)
+        try:
+            Run.load(filled)
+        except RunFileError:
+            refused += 1
+    assert refused > 20
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

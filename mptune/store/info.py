@@ -398,7 +398,7 @@ def _is_launch(entry: Any) -> bool:
 
 
 def _is_source_use(entry: Any) -> bool:
-    if not isinstance(entry, Mapping) or not isinstance(entry.get("remark", ""), str):
+    if not isinstance(entry, Mapping):
         return False
     return all(kind.is_right(entry.get(name)) for name, kind in _SOURCE_USE.items())
 
@@ -448,7 +448,7 @@ _LAUNCH: Final = {
     "buffers": _TEXT_BY_NAME,
     "types": _by_name("lists of texts", _TEXTS.is_right),
 }
-_SOURCE_USE: Final = {"source": _TEXT, "trials": _WHOLE, "parameters": _TEXTS, "weight": _NUMBER}
+_SOURCE_USE: Final = {"source": _TEXT, "trials": _WHOLE, "parameters": _TEXTS, "weight": _NUMBER, "remark": _TEXT}
 #: What a field may hold, by its annotation.
 _KINDS: Final[Mapping[str, _Kind]] = {
     **dict.fromkeys(("str", "str | None"), _TEXT),
@@ -468,9 +468,7 @@ _KINDS: Final[Mapping[str, _Kind]] = {
     "tuple[SourceUse, ...]": _Kind(
         f"a list of sources, each with {', '.join(_SOURCE_USE)}",
         lambda v: isinstance(v, list | tuple) and all(map(_is_source_use, v)),
-        lambda v: tuple(
-            SourceUse(**{name: _tuples(use[name]) for name in _SOURCE_USE}, remark=use.get("remark", "")) for use in v
-        ),
+        lambda v: tuple(SourceUse(**{name: _tuples(use[name]) for name in _SOURCE_USE}) for use in v),
     ),
     "Mapping[str, Any]": _Kind("an object", lambda v: isinstance(v, Mapping), dict),
     "Mapping[str, Value]": _by_name("values", is_value),
