@@ -1,7 +1,7 @@
-"""How often a wrong kernel wins, and how often a right one is not found: hostile kernels, tuned.
+"""How often a wrong kernel wins, and how often a right one is not found: kernels with a mistake, tuned.
 
-Each kernel of ``hostile.py`` is tuned with several seeds, in a process of its own. With ``--before PYTHON`` the same is
-done by the mptune of another interpreter, so that two versions stand side by side.
+Each kernel of ``mistakes.py`` is tuned with several seeds, in a process of its own. With ``--before PYTHON`` the same
+is done by the mptune of another interpreter, so that two versions stand side by side.
 
     python benchmarks/trust.py [--seeds 3] [--budget 24] [--only NAME ...] [--before PYTHON] [--output FILE.md]
 """
@@ -24,12 +24,11 @@ from typing import Any, Final
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.hostile import HOSTILE, THRESHOLD, Hostile  # noqa: E402
+from benchmarks.mistakes import MISTAKES, THRESHOLD, Mistake  # noqa: E402
 
 OUTPUT: Final = Path(__file__).parent / "results" / "trust.md"
 #: Other pages whose findings belong here: a title, the page, and how the lines begin that say it.
 ALSO: Final = (
-    ("Crafted and mutated files", "trust_files", "|"),
     ("Inputs nobody measured", "unseen", "|"),
     ("Speedups", "timing_quality", "- "),
 )
@@ -56,8 +55,8 @@ class Result:
     wrong_baseline: str = ""
 
 
-def judge(case: Hostile, document: dict[str, Any]) -> Result:
-    """Say how a run of a hostile kernel ended."""
+def judge(case: Mistake, document: dict[str, Any]) -> Result:
+    """Say how a run of a kernel ended."""
     baseline, best = document["baseline"], document["best"]
     is_wrong = baseline is not None and case.is_wrong(baseline["configuration"])
     wrong_baseline = f"{in_words(baseline['configuration'])} (error {baseline['error']})" if is_wrong else ""
@@ -77,9 +76,17 @@ def in_words(configuration: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in configuration.items())
 
 
-def run_apart(python: str, case: Hostile, seed: int, budget: int) -> Result:
-    """Tune a hostile kernel in a process of its own."""
-    command = [python, str(ROOT / "benchmarks" / "hostile.py"), case.name, "--seed", str(seed), "--budget", str(budget)]
+def run_apart(python: str, case: Mistake, seed: int, budget: int) -> Result:
+    """Tune a kernel in a process of its own."""
+    command = [
+        python,
+        str(ROOT / "benchmarks" / "mistakes.py"),
+        case.name,
+        "--seed",
+        str(seed),
+        "--budget",
+        str(budget),
+    ]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_RUN_S, check=False)
     except subprocess.TimeoutExpired:
@@ -122,7 +129,7 @@ def report(found: dict[str, dict[str, list[Result]]], seeds: int, budget: int, c
         return f"| {title} | " + " | ".join(f"{sum(map(is_counted, each))} of {len(each)}" for each in runs) + " |"
 
     lines = [
-        "# Hostile kernels",
+        "# Kernels that are wrong by mistake",
         "",
         f"    {command}",
         "",
@@ -151,7 +158,7 @@ def report(found: dict[str, dict[str, list[Result]]], seeds: int, budget: int, c
     lines += ["", "| kernel | what it does | " + " | ".join(found) + " |", "|---|---|" + "---|" * len(found)]
     for name in names:
         cells = [counted(by_name[name]) for by_name in found.values()]
-        lines.append(f"| {name} | {HOSTILE[name].what} | " + " | ".join(cells) + " |")
+        lines.append(f"| {name} | {MISTAKES[name].what} | " + " | ".join(cells) + " |")
     return "\n".join([*lines, *also(), ""])
 
 
@@ -173,10 +180,10 @@ def also() -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; 0 when no run of the present version ended wrong or had a wrong baseline, 1 when one did."""
-    parser = argparse.ArgumentParser(description="How often hostile kernels win.")
+    parser = argparse.ArgumentParser(description="How often kernels with a mistake win.")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--budget", type=int, default=24)
-    parser.add_argument("--only", nargs="+", choices=sorted(HOSTILE), metavar="NAME", default=list(HOSTILE))
+    parser.add_argument("--only", nargs="+", choices=sorted(MISTAKES), metavar="NAME", default=list(MISTAKES))
     parser.add_argument("--before", metavar="PYTHON", help="interpreter of the mptune to compare with")
     parser.add_argument("--before-seeds", type=int, default=3, help="seeds of the mptune to compare with")
     parser.add_argument("--output", type=Path, default=None, help=f"by default {OUTPUT.name}, if all kernels are tuned")
@@ -186,7 +193,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in given.only:
         for version, python in versions.items():
             seeds = given.before_seeds if version == "before" else given.seeds
-            results = [run_apart(python, HOSTILE[name], seed, given.budget) for seed in range(seeds)]
+            results = [run_apart(python, MISTAKES[name], seed, given.budget) for seed in range(seeds)]
             found[version][name] = results
             bad = [f"{r.outcome}: {r.detail}" for r in results if r.outcome is not Outcome.RIGHT]
             bad = [*bad[:1], *(f"wrong baseline, {which}" for which in wrong_baselines(results))]
@@ -196,7 +203,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     text = report(found, given.seeds, given.budget, f"python benchmarks/trust.py {options}")
     print(text)
-    output = given.output or (OUTPUT if len(given.only) == len(HOSTILE) else None)
+    output = given.output or (OUTPUT if len(given.only) == len(MISTAKES) else None)
     if output is not None:
         output.write_text(text)
     return int(

@@ -70,14 +70,12 @@ _FLAG: Final = re.compile(
     rf"-O(\d|[gsz]|fast)?|-f(no-)?({_OPTIMISATIONS})(-[\w-]+)?(={_VALUE})?|-f(no-)?lto(=thin|=full)?|"
     rf"-m(no-)?({_PROCESSORS})([.-][\w.-]+)?(={_VALUE})?|-D[A-Za-z_]\w*(=[\w.+-]*)?|--param=[\w-]+=\d+"
 )
-#: What else a recorded flag may be; and a folder, which has no character that a shell or make reads.
+#: What else a recorded flag may be; no folder has a character that a shell or make reads.
 _HARMLESS: Final = re.compile(
     r"-U[A-Za-z_]\w*|--?std=[\w+]+|-w|-W[a-z][\w-]*(=[\w-]+)?|-g|-pthread|-fopenmp|-l(m|mvec|quadmath|gomp)|"
     r"-cl-[a-z][\w.=-]*|-munsafe-fp-atomics|--?(use_fast_math|extra-device-vectorization|restrict)|"
-    r"--?(fmad|ftz|prec-div|prec-sqrt|maxrregcount|extra-device-vectorization|use_fast_math)=\w+"
+    r"-I/[\w./@+,=-]*|--?(fmad|ftz|prec-div|prec-sqrt|maxrregcount|extra-device-vectorization|use_fast_math)=\w+"
 )
-_INCLUDE: Final = re.compile(r"-I(/[\w./@+,=-]*)")
-_SYSTEM: Final = (Path("/usr"), Path("/opt"))
 #: What a flag of any compiler may begin with that the host's is given, too.
 _DEFINITIONS: Final = ("-D", "-U", "-I")
 
@@ -152,28 +150,17 @@ def settled_flags(flags: Sequence[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def recorded_flags(flags: Sequence[str], definition: Path | None) -> tuple[str, ...]:
-    """Return flags of a file, which may come from anyone, if they make a compiler read and run nothing else.
-
-    A folder of headers has to be that of the definition, below it, or one of the system.
-
-    Args:
-        flags: as :func:`settled_flags` returned them.
-        definition: the definition file; None for a definition made in Python.
+def recorded_flags(flags: Sequence[str]) -> tuple[str, ...]:
+    """Return flags of a file, which may come from anyone, if they make a compiler run nothing else.
 
     Raises:
-        MptuneError: one of them is none of these.
+        MptuneError: one of them may.
     """
-    own = Path.cwd() if definition is None else definition.resolve().parent
     for flag in flags:
-        folder = _INCLUDE.fullmatch(flag)
-        if folder and any(Path(folder[1]).resolve().is_relative_to(trusted) for trusted in (own, *_SYSTEM)):
-            continue
         if not (_FLAG.fullmatch(flag) or _HARMLESS.fullmatch(flag)):
             raise MptuneError(
                 f"compiler flag {flag!r} of the run: a run file's flags are used where they are of optimisation, "
-                f"definitions (-DNAME=VALUE) or folders of headers below {own} (-I), and this is none of them; say it "
-                "in the template"
+                "definitions (-DNAME=VALUE) or folders of headers (-I); say this one in the template"
             )
     return tuple(flags)
 

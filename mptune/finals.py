@@ -252,17 +252,16 @@ class Finals:
             tuple(tuple(row) for row in document["times_ms"]),
             document["chosen_after"],
             math.nan if tasks is None else float(tasks),
-            tuple(document.get("calibration_ms", ())),
+            tuple(document["calibration_ms"]),
         )
 
     @staticmethod
     def is_document(value: Any) -> bool:
         """Whether a value read from a file is a record as :meth:`to_json` writes it."""
-        # Files of earlier versions have no calibration.
-        if not isinstance(value, Mapping) or {*value, "calibration_ms"} != Finals.__dataclass_fields__.keys():
+        if not isinstance(value, Mapping) or value.keys() != Finals.__dataclass_fields__.keys():
             return False
         names, rows, tasks = value["configurations"], value["times_ms"], value["tasks_per_core"]
-        calibration_ms = value.get("calibration_ms", ())
+        calibration_ms = value["calibration_ms"]
         return (
             is_whole(value["chosen_after"])
             and value["chosen_after"] >= 0

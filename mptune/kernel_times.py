@@ -43,7 +43,7 @@ def kernel_times(trial: Trial) -> dict[str, KernelTime]:
 def host_ms(trial: Trial) -> float:
     """Return how long that run took beside its launches, in milliseconds.
 
-    Where the trial does not say, as one of an earlier mptune, it is what the launches leave of its time.
+    Where the trial does not say it is what the launches leave of its time.
     """
     parts = _parts_ms(trial)
     return parts[HOST_MS] if HOST_MS in parts else max(0.0, trial.time_ms - math.fsum(parts.values()))

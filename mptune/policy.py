@@ -33,9 +33,6 @@ from mptune.results import TRACED_ERROR, Status, Trial
 from mptune.unseen import is_of_unseen, worst_errors_of
 
 __all__ = [
-    "LEAST_NEW",
-    "NEW_MS",
-    "SEEN_MS",
     "Action",
     "Decision",
     "Facts",
@@ -45,22 +42,10 @@ __all__ = [
     "worst_errors",
 ]
 
-#: Metrics of a configuration on one draw of the inputs: what its first launch there took, and what one took after
-#: several others, which found the caches in the same state.
-NEW_MS: Final = "new_input_ms"
-SEEN_MS: Final = "seen_input_ms"
-#: Of fewer draws they tell nothing.
-LEAST_NEW: Final = 3
-
 #: Speeds that cannot be: so many times that of the device, which measurements miss by less, or that of most siblings.
 _BEYOND_THE_CEILING: Final = 2.0
 _BEYOND_SIBLINGS: Final = 20.0
 _LEAST_SIBLINGS: Final = 4
-#: What a launch on new inputs may take, as a factor of one on inputs that have been seen; and how much longer any first
-#: launch may.
-_LONGER_ON_NEW: Final = 1.5
-_FIRST_MS: Final = 0.015
-_LEAST_MS: Final = 1e-6
 
 #: Fronts users ask for after a run.
 REPORTED: Final = (("time_ms", "error"), ("memory_bytes", "error"))
@@ -456,30 +441,6 @@ class MeasurementPolicy:
                 )
         return Decision(False, "as fast as can be expected")
 
-    def doubts_repeats(self, found: Sequence[Trial], baseline: Sequence[Trial]) -> Decision:
-        """Decide whether a configuration is timed by launches that do not do their work.
-
-        Timed launches all have the same inputs. A kernel that keeps its results and knows its inputs again is right in
-        all of them, and fast in all but the first. Other work of the machine makes some launches longer, so the
-        shortest ones count; whatever else makes the first launch on any inputs longer does so for the baseline, too.
-
-        Args:
-            found: its trials on draws of the inputs (:data:`NEW_MS`, :data:`SEEN_MS`).
-            baseline: those of the baseline; empty if it is doubted itself.
-        """
-        if len(found) < LEAST_NEW:
-            return Decision(False, "too few inputs to tell")
-        new_ms, seen_ms = _shortest(found)
-        usual_new_ms, usual_seen_ms = _shortest(baseline) if len(baseline) >= LEAST_NEW else (seen_ms, seen_ms)
-        usual_ms = max(seen_ms * usual_new_ms / usual_seen_ms, seen_ms + usual_new_ms - usual_seen_ms, seen_ms)
-        if new_ms > max(_LONGER_ON_NEW * usual_ms, usual_ms + _FIRST_MS):
-            return Decision(
-                True,
-                f"launches take {new_ms:.3g} ms at least on inputs that are new to it, {new_ms / seen_ms:.3g} times as "
-                f"long as on inputs that it has seen ({seen_ms:.3g} ms), such as those it was timed on",
-            )
-        return Decision(False, "launches on new inputs take no longer")
-
     def checks_before_report(self, trial: Trial) -> Decision:
         """Decide whether a trial that is about to be reported (best, front or baseline) is checked first."""
         if not trial.is_checked:
@@ -505,13 +466,6 @@ def unbacked(trials: Sequence[Trial], values: NDArray[np.float64], minimise: Seq
 def errors_of(trial: Trial) -> dict[str, float]:
     """Return the error metrics of a trial, by name."""
     return {k: v for k, v in trial.measurement.metrics.items() if k.startswith(("error", "log10_error"))}
-
-
-def _shortest(trials: Sequence[Trial]) -> tuple[float, float]:
-    """Return the shortest launches on new inputs, and on inputs seen before, in milliseconds."""
-    new_ms, seen_ms = (min(trial.metric(name) for trial in trials) for name in (NEW_MS, SEEN_MS))
-    # A clock may be too coarse for a launch, and 0 has no ratio.
-    return max(new_ms, _LEAST_MS), max(seen_ms, _LEAST_MS)
 
 
 def _time_ms(trial: Trial) -> float:

@@ -226,7 +226,7 @@ class _Session:
         self._stack = stack
         self._file = file
         self._backend = self._device()
-        self._options = options_of(self._run.info, self._kernel, self._backend.name)
+        self._options = options_of(self._run.info, self._backend.name)
         self._space = self._valid()
         if isinstance(self._kernel, Kernel):
             self._code = _MachineCode(self._kernel, self._sizes, self._backend, self._options)

@@ -20,7 +20,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 if TYPE_CHECKING:
@@ -33,7 +32,6 @@ __all__ = [
     "ChildGroup",
     "Ended",
     "PythonChild",
-    "end_strays",
     "in_words",
     "run_target",
 ]
@@ -45,7 +43,6 @@ _SENDING_S: Final = 60.0
 #: How often it is seen whether a child that is waited for is still there: copies of it may keep its connection open.
 _LOOKING_S: Final = 0.25
 _LAST_WORDS: Final = 400
-_ROUNDS: Final = 20
 
 # -- dying with the parent -----------------------------------------------------------------------
 
@@ -222,52 +219,20 @@ class Child:
         self.kill()
 
 
-def end_strays(setting: str) -> None:
-    """End all processes that were started with a setting (``NAME=VALUE``), which others inherit, in their environment.
-
-    It finds those that left the process group of the child that started them.
-    """
-    if not Path("/proc/self/environ").exists():
-        return
-    for _ in range(_ROUNDS):  # one may start another meanwhile
-        found = [int(folder.name) for folder in Path("/proc").glob("[0-9]*") if _has(folder, setting)]
-        for process in found:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(process, signal.SIGKILL)
-        if not found:
-            break
-
-
-def _has(process: Path, setting: str) -> bool:
-    try:
-        return setting.encode() in (process / "environ").read_bytes().split(b"\0")
-    except OSError:  # it has ended, or is somebody else's
-        return False
-
-
 # -- messages ------------------------------------------------------------------------------------
 
-_KEY_BYTES: Final = 16
 _LENGTH: Final = struct.Struct("=Q")
 
 
 class Channel:
     """One end of a connection between two processes. Messages are whatever can be pickled.
 
-    Each begins with a key that only the two ends know, so that no bytes somebody else writes to the connection are
-    taken for a message: a kernel can write to every file descriptor of its process.
-
     Args:
         end: the socket; closed with the channel.
-        key: of both ends.
-        of: the only process that may use it; a copy of that, as a kernel that forks leaves it, ends when it does. Of
-            any process by default.
     """
 
-    def __init__(self, end: socket.socket, key: bytes, of: int | None = None) -> None:
+    def __init__(self, end: socket.socket) -> None:
         self._socket = end
-        self._key = key
-        self._of = of
 
     @classmethod
     def to_child(cls) -> tuple[Channel, socket.socket]:
@@ -275,17 +240,14 @@ class Channel:
         import socket  # only a child that runs Python needs it
 
         ours, theirs = socket.socketpair()
-        key = os.urandom(_KEY_BYTES)
-        ours.sendall(key)
-        return cls(ours, key), theirs
+        return cls(ours), theirs
 
     @classmethod
     def to_parent(cls, descriptor: int) -> Channel:
         """Return the child's end, of the socket it inherited."""
         import socket
 
-        end = socket.socket(fileno=descriptor)
-        return cls(end, bytes(_read(end, _KEY_BYTES)), os.getpid())
+        return cls(socket.socket(fileno=descriptor))
 
     def send(self, message: object, timeout_s: float | None = None) -> None:
         """Send a message.
@@ -294,11 +256,9 @@ class Channel:
             TimeoutError: it was not taken in time.
             ConnectionError: there is nobody to receive it.
         """
-        self._leave_if_copied()
         body = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
-        with _as_connection_errors():
-            self._socket.settimeout(timeout_s)
-            self._socket.sendall(b"".join((self._key, _LENGTH.pack(len(body)), body)))
+        self._socket.settimeout(timeout_s)
+        self._socket.sendall(_LENGTH.pack(len(body)) + body)
 
     def recv(self, timeout_s: float | None = None, is_over: Callable[[], bool] | None = None) -> Any:
         """Wait for a message; without a limit for as long as it takes.
@@ -310,27 +270,15 @@ class Channel:
         Raises:
             TimeoutError: it did not come in time.
             EOFError: none will come.
-            ConnectionError: so it is, or what came is no message.
+            ConnectionError: the connection is broken.
         """
-        self._leave_if_copied()
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        with _as_connection_errors():
-            found = _read(self._socket, _KEY_BYTES, deadline, is_over)
-            if found != self._key:
-                raise ConnectionAbortedError("what came is no message")
-            (length,) = _LENGTH.unpack(_read(self._socket, _LENGTH.size, deadline, is_over))
-            return pickle.loads(_read(self._socket, length, deadline, is_over))
-
-    def _leave_if_copied(self) -> None:
-        # Otherwise the copy would answer in the place of the process that was asked.
-        if self._of not in (None, os.getpid()):
-            os._exit(1)
+        (length,) = _LENGTH.unpack(_read(self._socket, _LENGTH.size, deadline, is_over))
+        return pickle.loads(_read(self._socket, length, deadline, is_over))
 
     def close(self) -> None:
         """Close this end."""
-        # A kernel may have closed it.
-        with contextlib.suppress(OSError):
-            self._socket.close()
+        self._socket.close()
 
     def __enter__(self) -> Self:
         return self
@@ -364,17 +312,6 @@ def _read(
     return found
 
 
-@contextlib.contextmanager
-def _as_connection_errors() -> Iterator[None]:
-    """Raise a ConnectionError where the descriptor of a socket has been closed, or is something else by now."""
-    try:
-        yield
-    except (TimeoutError, ConnectionError):
-        raise
-    except OSError as error:
-        raise ConnectionAbortedError(str(error)) from error
-
-
 # -- a child that runs Python --------------------------------------------------------------------
 
 #: Runs a function with the modules this process can import, Python's own first: a kernel may be in ``random.py``.
@@ -391,7 +328,7 @@ class ChildEnded(Exception):
 
     Attributes:
         how: how it ended, in words that follow its name.
-        code: as of :meth:`Child.poll`; None if it only closed its connection, or sent what is no message.
+        code: as of :meth:`Child.poll`; None if it only closed its connection.
         printed: the last of what it printed, if that was kept.
     """
 
@@ -455,16 +392,12 @@ class PythonChild(Child):
 
         Raises:
             TimeoutError: none came in time.
-            ChildEnded: none will come, or what came is no message.
+            ChildEnded: none will come.
         """
         try:
             return self._channel.recv(timeout_s, is_over=lambda: self.poll() is not None)
         except TimeoutError:
             raise
-        except ConnectionAbortedError:
-            if self.poll() is None:
-                raise ChildEnded("wrote what is no message to its connection", None, self._printed()) from None
-            raise self._ended() from None
         except (EOFError, OSError):
             raise self._ended() from None
 

@@ -64,7 +64,6 @@ class Run:
         sources: rendered sources of some trials, without the prelude, by the JSON of their configuration.
         kernel_trials: trials of an application's kernels alone, on data of a launch, by its
             :attr:`~mptune.store.LaunchInfo.label`; none of them is a trial of the run.
-        is_verified: whether it was measured here, or is from a file in which everything has a checksum.
     """
 
     def __init__(
@@ -75,15 +74,12 @@ class Run:
         probes: Sequence[Trial] = (),
         sources: Mapping[str, str] | None = None,
         kernel_trials: Mapping[str, Sequence[Trial]] | None = None,
-        *,
-        is_verified: bool = True,
     ) -> None:
         self.info = info
         self.state = state or RunState()
         self.probes = tuple(probes)
         self.sources = sources or {}
         self.kernel_trials = {label: tuple(some) for label, some in (kernel_trials or {}).items() if some}
-        self.is_verified = is_verified
         self.trials: tuple[Trial, ...] = tuple({trial.configuration: trial for trial in trials}.values())
 
     @classmethod
@@ -96,15 +92,7 @@ class Run:
         with RunFile.open(path, read_only=True) as file:
             parameters = file.info.parameters
             trials, probes = file.trials(parameters=parameters), file.trials(PROBE, parameters)
-            return cls(
-                file.info,
-                trials,
-                file.state,
-                probes,
-                file.sources(),
-                file.kernel_trials(),
-                is_verified=file.is_verified,
-            )
+            return cls(file.info, trials, file.state, probes, file.sources(), file.kernel_trials())
 
     def __repr__(self) -> str:
         best = self.best
@@ -627,7 +615,6 @@ class Run:
                 ],
                 "durations_s": self.durations_s,
                 "warnings": self.warnings,
-                "unverified": not self.is_verified,
                 "wall_s": self.state.wall_s,
             }
         )

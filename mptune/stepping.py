@@ -117,7 +117,6 @@ class Stepper:
         options: how to compile.
         is_wide: whether all floating-point types are to be :data:`~mptune.precision.WIDE`, whatever the configuration
             says, which is what constraints, templates and the steps go by; on the host alone.
-        steps: returns the steps for one run; by default the application's own.
     """
 
     def __init__(
@@ -129,10 +128,8 @@ class Stepper:
         options: CompileOptions | None = None,
         *,
         is_wide: bool = False,
-        steps: Callable[[], Callable[..., None]] | None = None,
     ) -> None:
         self.application = application
-        self._steps = steps or (lambda: application.steps)
         self._configuration = application.own(configuration)
         self._sizes = sizes
         self._backend = backend
@@ -197,13 +194,13 @@ class Stepper:
         for tally in self._tallies.values():
             tally.count, tally.time_ms = 0, 0.0
         places = dict(memory)
-        given, steps = _Steps(self, places, scalars), self._steps()
+        given = _Steps(self, places, scalars)
         self._beside_ms, self._beginnings_ms = 0.0, []
         start = time.perf_counter()
         if self._own is not None:
             self._own.start()
         try:
-            steps(given, self._sizes)
+            self.application.steps(given, self._sizes)
         except (KernelError, UnknownNameError) as error:
             self._raise_refused()
             raise KernelError(f"{error}{raised_at(error, self._file) if self._file else ''}") from error
@@ -231,11 +228,6 @@ class Stepper:
         launches_ms = math.fsum(tally.time_ms for tally in self._tallies.values())
         begun_ms = statistics.median(self._beginnings_ms) * len(self._beginnings_ms) if self._beginnings_ms else 0.0
         return launches_ms + begun_ms + self._beside_ms + after_ms
-
-    @property
-    def left_running(self) -> str:
-        """What launches left behind that can go on writing, in words; empty if there is nothing."""
-        return "; ".join(dict.fromkeys(f.left_running for f in self._functions.values() if f.left_running))
 
     def unload(self) -> None:
         """Release the code of all kernels; what is launched next is loaded anew, with nothing left of before."""

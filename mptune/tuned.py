@@ -101,7 +101,7 @@ class TunedKernel:
             self._choose_at(self.kernel.resolve_sizes("default", {**self._by_size.sizes, **self._given}))
         else:
             self._backend, self._run, matches = _matched(loaded, backend)
-            self._options = options_of(self._run.info, self.kernel, self._backend.name)
+            self._options = options_of(self._run.info, self._backend.name)
             self.sizes = self.kernel.resolve_sizes("default", {**sizes_of(self._run, self.kernel), **self._given})
             self.configuration, self.reason = _choose(self.kernel, self.sizes, self._backend, self._run, matches)
             notes = () if self.reason else remarks(self._run.info, self.kernel)
@@ -250,7 +250,7 @@ class TunedApplication:
         else:
             self.application = application_of_run(source.info, application)
             self._backend, _, self._matches = _matched([source], backend)
-            self._options = options_of(source.info, self.application, self._backend.name)
+            self._options = options_of(source.info, self._backend.name)
             self._own_sizes = sizes_of(source, self.application)
             notes = remarks(source.info, self.application)
         self._chosen = None if configuration is None else self._named(configuration)

@@ -7,7 +7,7 @@ import math
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, islice
 from pathlib import Path
@@ -24,7 +24,6 @@ from mptune.evaluators.devices import runnable_backend
 from mptune.hunting import hunt
 from mptune.kernel import Sizes, Tunable
 from mptune.kernel.limits import whole_space
-from mptune.policy import LEAST_NEW, NEW_MS
 from mptune.registry import edited, remarks, tunable_of_run
 from mptune.results import Status, Trial
 from mptune.run import Run, json_document
@@ -36,8 +35,6 @@ __all__ = ["Case", "Hunted", "Verification", "verify"]
 #: Inputs before it is known how long they take, and how long as many take that are run together.
 _FIRST: Final = 5
 _PIECE_S: Final = 2.0
-#: Launches on new inputs after which a configuration that takes longer on all of them does so by itself.
-_TO_TELL: Final = 15
 #: Of the search's draws so many are where a hunt begins, beside the worst that is known of others.
 _BEGINNINGS: Final = 32
 _Given = TypeVar("_Given")
@@ -252,8 +249,6 @@ def verify(
                         on_warning(f"what was found is kept in {run_file}: the same command goes on from there")
                     raise
                 is_kept = is_kept or known is not None
-            if reason := subject.why_doubted():
-                on_warning(f"the time of {trial.configuration} is not that of its work: {reason}")
     if hunted is None and not any(case.verified for case in cases):
         reasons = dict.fromkeys(reason for case in cases for reason in case.unmade)
         raise MptuneError(f"no unseen input could be made: {'; '.join(reasons) or 'the worker was lost'}")
@@ -321,7 +316,7 @@ def _evaluator(run: Run, kernel: Tunable, sizes: Sizes) -> DeviceEvaluator:
     outputs = [output.name for output in kernel.outputs]
     metric = recorded_metrics(info.metric, info.metrics, outputs, kernel.metric)
     backend = runnable_backend(info.backend)
-    flags = options_of(info, kernel, backend).flags
+    flags = options_of(info, backend).flags
     return DeviceEvaluator(kernel, sizes, backend, metric=metric, seed=info.seed or 0, flags=flags)
 
 
@@ -371,11 +366,6 @@ class _Keeper:
             file.add(self.trial, self._phase)
 
 
-def _timed(trials: Iterable[Trial]) -> list[Trial]:
-    """Return those that tell times on new inputs."""
-    return [trial for trial in trials if NEW_MS in trial.measurement.metrics]
-
-
 class _Subject:
     """One configuration, run on draws.
 
@@ -399,24 +389,6 @@ class _Subject:
         self._trial = trial
         self._tell = tell
         self._draw_s = math.inf
-        self._timed: list[Trial] = []
-        self._further: Iterator[Draw] = iter(())
-
-    def why_doubted(self) -> str:
-        """By how much it takes longer on inputs that are new to it, in words; empty if it does not.
-
-        What is doubted is timed on more inputs than were asked for: of many launches one is not disturbed by other work
-        of the machine, and what keeps its results is slow in all of them.
-        """
-        doubts = self._evaluator.policy.doubts_repeats
-        while (doubt := doubts(self._timed, [])) and len(self._timed) < _TO_TELL:
-            draws = list(islice(self._further, _FIRST))
-            found = self._evaluator.run_on_draws([self._trial.configuration], draws, compares_times=True)
-            timed = _timed(found.trials)
-            if not timed:
-                break
-            self._timed += timed
-        return doubt.reason if doubt else ""
 
     def case(self, sizes: Sizes, scale: float, inputs: int, keeper: _Keeper | None, first: int) -> Case:
         """Verify on so many inputs more than the trial has seen, from the number ``first`` on."""
@@ -428,9 +400,9 @@ class _Subject:
         failures: Counter[str] = Counter()
         unmade: dict[str, None] = {}
         left = inputs
-        self._further = (Draw(Stream.UNSEEN, number, scale) for number in count(first))
+        further = (Draw(Stream.UNSEEN, number, scale) for number in count(first))
         while left > 0:
-            draws = list(islice(self._further, min(left, self._piece())))
+            draws = list(islice(further, min(left, self._piece())))
             found, reasons = self._run(draws)
             unmade.update(dict.fromkeys(reasons))
             left -= len(draws)
@@ -491,11 +463,9 @@ class _Subject:
 
     def _run(self, draws: Sequence[Draw]) -> tuple[list[tuple[Draw, Trial]], list[str]]:
         start = time.monotonic()
-        compares = len(self._timed) < LEAST_NEW
-        found = self._evaluator.run_on_draws([self._trial.configuration], draws, compares_times=compares)
+        found = self._evaluator.run_on_draws([self._trial.configuration], draws)
         self._draw_s = (time.monotonic() - start) / max(1, len(draws))
         self._tell(len(draws))
-        self._timed += _timed(found.trials)
         return list(zip(found.draws, found.trials, strict=True)), list(found.unmade.values())
 
     def _judged(self, one: Trial) -> tuple[float, float]:

@@ -1,6 +1,5 @@
 """Applications: several kernels run by ordinary Python, tuned as one and judged by their own answer."""
 
-import contextlib
 import copy
 import errno
 import json
@@ -10,7 +9,6 @@ import pickle
 import re
 import resource
 import shutil
-import sqlite3
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -37,7 +35,7 @@ from mptune import (
     TunedKernel,
 )
 from mptune.backends import get_backend
-from mptune.errors import ConstraintError, KernelError, LaunchError, RunFileError, UnknownNameError
+from mptune.errors import ConstraintError, KernelError, LaunchError, UnknownNameError
 from mptune.evaluators.answers import OwnAnswer
 from mptune.evaluators.bench import Bench, Request
 from mptune.kernel import Sizes
@@ -645,13 +643,6 @@ class TestKernelTrials:
                     assert alone.configuration["type"] == trial.configuration["x_type"]
                     assert alone.configuration["block"] == trial.configuration["scale.block"]
         assert any(alone for trial in stored.trials for _, alone in stored.kernel_trials_in(trial.configuration))
-
-    def test_one_that_was_changed_is_refused(self, path, tmp_path):
-        path = shutil.copy(path, tmp_path)
-        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
-            connection.execute("UPDATE trials SET phase = 'kernel scale' WHERE phase LIKE 'kernel %'")
-        with pytest.raises(RunFileError, match="is not as it was written"):
-            Run.load(path)
 
     def test_exports_have_the_runs_own_alone(self, run, path, monkeypatch, capfd):
         done = caller(monkeypatch, capfd)("export", path, "--format", "json")

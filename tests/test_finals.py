@@ -149,10 +149,6 @@ def test_as_data_and_back() -> None:
     assert Finals.is_document(document)
     assert Finals.from_json(document) == found
     assert Finals().to_json() is None
-    # Earlier versions wrote no calibration.
-    del document["calibration_ms"]
-    assert Finals.is_document(document)
-    assert Finals.from_json(document) == dataclasses.replace(found, calibration_ms=())
     assert RunState.from_json(RunState(finals=found).to_json()).finals == found
     assert RunState.from_json({}).finals == Finals()
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mptune.objective import Objective
-from mptune.policy import NEW_MS, SEEN_MS, Action, Facts, MeasurementPolicy, Plan, errors_of, worst_errors
+from mptune.policy import Action, Facts, MeasurementPolicy, Plan, errors_of, worst_errors
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 
@@ -427,46 +427,6 @@ def test_a_slow_configuration_is_never_faster_than_can_be(siblings_ms: list[floa
     if any(other <= time_ms for other in siblings_ms):
         slowest = max(siblings_ms)
         assert not TIMED.doubts_speed(slowest, siblings_ms, 0.0)
-
-
-def on_draws(*times: tuple[float, float]) -> list[Trial]:
-    return [
-        Trial(Configuration({}), Status.OK, measurement=Measurement({NEW_MS: new, SEEN_MS: seen}))
-        for new, seen in times
-    ]
-
-
-@pytest.mark.parametrize(
-    ("found", "baseline", "is_doubted"),
-    [
-        ([(1.0, 0.2)] * 3, [(1.0, 1.0)] * 3, True),
-        ([(1.0, 0.2)] * 3, [], True),
-        ([(1.0, 0.2)] * 2, [(1.0, 1.0)] * 3, False),
-        ([], [], False),
-        # The shortest launches count, whatever else the machine did.
-        ([(1.0, 0.2), (9.0, 0.2), (1.0, 5.0)], [(1.0, 1.0)] * 3, True),
-        ([(1.0, 0.2), (9.0, 0.2), (0.2, 5.0)], [(1.0, 1.0)] * 3, False),
-        # As much longer as for the baseline, by the difference or by the factor.
-        ([(1.0, 0.2)] * 3, [(1.2, 1.0)] * 3, True),
-        ([(1.0, 0.2)] * 3, [(1.6, 1.0)] * 3, False),
-        ([(0.8, 0.2)] * 3, [(0.027, 0.01)] * 3, False),
-        ([(0.9, 0.2)] * 3, [(0.027, 0.01)] * 3, True),
-        # Half of the results are copied.
-        ([(0.93, 0.53)] * 3, [(1.0, 1.0)] * 3, True),
-        ([(0.06, 0.02)] * 3, [(0.11, 0.1)] * 3, True),
-        # The baseline's are known on too few.
-        ([(1.0, 0.2)] * 3, [(3.0, 1.0)] * 2, True),
-        # Any first launch may take a few microseconds more, and a clock be too coarse for it.
-        ([(0.018, 0.004)] * 4, [], False),
-        ([(0.0, 0.0)] * 4, [(0.0, 0.0)] * 4, False),
-    ],
-)
-def test_launches_that_do_not_do_their_work(
-    found: list[tuple[float, float]], baseline: list[tuple[float, float]], is_doubted: bool
-) -> None:
-    decision = TIMED.doubts_repeats(on_draws(*found), on_draws(*baseline))
-    assert bool(decision) is is_doubted
-    assert ("times as long as on inputs that it has seen" in decision.reason) is is_doubted
 
 
 @given(

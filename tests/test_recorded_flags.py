@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -72,9 +73,14 @@ def tuned(kernel: Kernel | Application, path: Path, n: int = 256, flag: str = FL
     return path
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tuned(SCALED, tmp_path_factory.mktemp("made") / "run.db")
+
+
 @pytest.fixture
-def run_file(tmp_path: Path) -> Path:
-    return tuned(SCALED, tmp_path / "run.db")
+def run_file(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(made, tmp_path / "run.db"))
 
 
 def test_a_tuned_kernel_is_compiled_as_it_was_measured(run_file: Path) -> None:
@@ -257,35 +263,35 @@ def test_folders_of_headers_mean_the_same_anywhere(tmp_path: Path, monkeypatch: 
     with mptune.TunedKernel("run.db", kernel=kernel) as scaled:
         np.testing.assert_allclose(scaled(x=x), 3 * x, rtol=1e-6)
     monkeypatch.chdir(tmp_path / "other")
-    with pytest.raises(MptuneError, match=r"compiler flag '-I.*include' of the run: .* below .*other"):
-        mptune.TunedKernel("../run.db", kernel=kernel)
+    with mptune.TunedKernel("../run.db", kernel=kernel) as scaled:
+        np.testing.assert_allclose(scaled(x=x), 3 * x, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
     "flag",
     [
-        *("-fplugin=./x.so", "-include", "/etc/passwd", "-I/tmp/elsewhere", "-Irelative", "-Wl,-rpath,/tmp", "-o"),
-        *("-B/tmp", "-wrapper", "-DX=system(1)", "-O2\n", "-L/tmp", "-lanything", "-I/usr/../tmp", "-mllvm", "@file"),
+        *("-fplugin=./x.so", "-include", "/etc/passwd", "-Irelative", "-I/a;b", "-Wl,-rpath,/tmp", "-o"),
+        *("-B/tmp", "-wrapper", "-DX=system(1)", "-O2\n", "-L/tmp", "-lanything", "-mllvm", "@file"),
     ],
 )
-def test_a_flag_that_reads_or_runs_something_is_not_taken_from_a_file(flag: str, tmp_path: Path) -> None:
+def test_a_flag_that_may_run_something_is_not_taken_from_a_file(flag: str) -> None:
     with pytest.raises(MptuneError, match="a run file's flags are used where"):
-        recorded_flags(["-O2", flag], tmp_path / "kernel.py")
+        recorded_flags(["-O2", flag])
 
 
-def test_flags_of_compilers_and_folders_beside_the_definition_are(tmp_path: Path) -> None:
+def test_flags_of_compilers_and_folders_of_headers_are(tmp_path: Path) -> None:
     flags = (
         *("-O2", "-ffast-math", "-mavx2", "-DX=1", "-UX", "-std=c++20", "-w", "-Wno-unused", "-fopenmp", "-lm"),
         *("--use_fast_math", "--fmad=false", "--maxrregcount=64", "-cl-fast-relaxed-math", f"-I{tmp_path}/include"),
         *(f"-I{tmp_path}", "-I/usr/include/eigen3"),
     )
-    assert recorded_flags(flags, tmp_path / "kernel.py") == flags
+    assert recorded_flags(flags) == flags
 
 
 def test_another_backend_is_given_the_definitions_alone() -> None:
     info = RunInfo(backend="cuda", flags=("--fmad=false", "-DX=1", "-UY"))
-    assert options_of(info, SCALED, "cuda").flags == info.flags
-    assert options_of(info, SCALED, "host").flags == ("-DX=1", "-UY")
+    assert options_of(info, "cuda").flags == info.flags
+    assert options_of(info, "host").flags == ("-DX=1", "-UY")
 
 
 @pytest.mark.full

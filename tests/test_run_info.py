@@ -1,12 +1,9 @@
-"""What a run file says of a run: read back as written, from earlier versions too, and refused where it is wrong."""
+"""What a run file says of a run: read back as written, and refused where it is wrong."""
 
 from __future__ import annotations
 
 import dataclasses
-import gzip
-import json
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -14,72 +11,15 @@ from described import create
 
 from mptune.errors import MptuneError, RunFileError
 from mptune.kernel import Kernel
-from mptune.objective import Objective
 from mptune.registry import load_kernel
 from mptune.rendering import template_hash
 from mptune.run import Run
 from mptune.store import ParameterInfo, RunFile, RunInfo, RunState
-from mptune.store.info import INFO_VERSION
-from mptune.tuner import TuneSettings, tune
-
-DATA = Path(__file__).parent / "data"
-
-
-def unpacked(name: str, folder: Path) -> Path:
-    """Return a run file as mptune wrote it before run files had a version."""
-    path = folder / f"{name}.db"
-    with gzip.open(DATA / f"version0_{name}.db.gz") as packed, path.open("wb") as file:
-        shutil.copyfileobj(packed, file)
-    return path
-
-
-@pytest.mark.parametrize("name", ["axpy", "front"])
-def test_a_file_without_a_version_reads_as_it_did(name: str, tmp_path: Path) -> None:
-    path = unpacked(name, tmp_path)
-    before = path.read_bytes()
-    run = Run.load(path)
-    newer = {"unverified": True, "ended": "", "screened": 0, "foretold": 0, "compiled": run.signatures_of(run.trials)}
-    assert run.summary() == json.loads((DATA / f"version0_{name}.json").read_text()) | newer
-    assert path.read_bytes() == before
-    # Written anew, it says the same and has a version.
-    with RunFile.create(tmp_path / "again.db", run.info, run.state) as file:
-        file.add_all(run.trials)
-    again = Run.load(tmp_path / "again.db")
-    assert (again.info, again.state, again.trials) == (run.info, run.state, run.trials)
-
-
-def test_a_file_without_a_version_is_understood(tmp_path: Path) -> None:
-    info, state = (run := Run.load(unpacked("front", tmp_path))).info, run.state
-    assert info.objective == Objective("time_ms", constraints=("memory_bytes <= 1e9",), also=("error",))
-    assert info.parameters[1] == ParameterInfo("vector_width", "ordinal", (1, 2, 4, 8))
-    assert (info.sizes, info.seed, info.strategy, info.budget) == ({"n": 10007}, 1, "bayesian-pareto", 12)
-    assert (info.signature, info.baseline_values["x_type"]) == (("a_type", "x_type", "y_type"), ("fp64",))
-    assert (info.template_hash, info.definition_hash, info.data_key, info.compiler) == ("", "", "", "")
-    assert (state.workers, state.stale) == (1, 0)
-    assert state.wall_s > state.prepare_s > state.search_s > 0
-
-
-def test_a_run_can_go_on_with_a_file_without_a_version(tmp_path: Path) -> None:
-    path = unpacked("axpy", tmp_path)
-    old = Run.load(path)
-    settings = TuneSettings(size="smoke", budget=2, backend="host", strategy="random")
-    run = tune("axpy", settings, output=path, resume=True, on_warning=lambda _: None)
-    # Whether its trials count depends on compiler and processor; what it is, is described anew.
-    assert (run.info.budget, run.info.created_at) == (2, old.info.created_at)
-    assert run.state.wall_s > old.state.wall_s
-    assert len(run.info.template_hash) == len(run.info.definition_hash) == 64
-    assert run.info.data_key
-    assert run.info.compiler
-    loaded = Run.load(path)
-    assert (loaded.info, loaded.state) == (run.info, run.state)
 
 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"version": INFO_VERSION + 1}, f"has version {INFO_VERSION + 1} and this mptune reads 0 to {INFO_VERSION}"),
-        ({"version": "1"}, "has version '1'"),
-        ({"version": True}, "has version True"),
         ({"kernel": 3}, "'kernel' should be a text, and is 3"),
         ({"seed": "none"}, "'seed' should be a whole number a double can hold, and is 'none'"),
         ({"budget": True}, "'budget' should be a whole number a double can hold, and is True"),
@@ -123,7 +63,7 @@ def test_what_is_wrong_is_refused_in_one_line_that_names_it(
 
 
 def test_fields_of_a_later_mptune_and_missing_ones_do_no_harm() -> None:
-    assert RunInfo.from_json({"version": INFO_VERSION, "colour": "blue"}) == RunInfo()
+    assert RunInfo.from_json({"colour": "blue"}) == RunInfo()
     assert RunInfo.from_json({"kernel": None, "threshold": None}) == RunInfo()
     assert RunState.from_json({"wall_s": None}) == RunState()
 

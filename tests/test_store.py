@@ -107,7 +107,7 @@ states = st.builds(
 )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.lists(trials, max_size=4, unique_by=lambda t: (t.key, t.configuration.to_json())), infos, states)
 def test_round_trip(recorded, info, state):
     with tempfile.TemporaryDirectory() as folder:
@@ -140,6 +140,18 @@ def test_adding_again_replaces_and_keeps_the_place(path):
         assert [t.status for t in file.trials()] == [Status.OK, Status.TIMEOUT, Status.OK]
         file.add(trial(1, key="after an edit"))
         assert len(file.trials()) == 4
+
+
+def test_a_trial_set_aside_keeps_its_place_and_is_none_of_the_run(path):
+    with create(path, {}) as file:
+        file.add_all([trial(number) for number in range(4)])
+        file.retire([trial(1), trial(9)])
+        assert [t.configuration["number"] for t in file.trials()] == [0, 2, 3]
+        assert [t.configuration["number"] for t in file.trials("stale")] == [1]
+        file.add(trial(7), "kernel scale n=3")
+        assert [t.configuration["number"] for t in file.kernel_trials()["scale n=3"]] == [7]
+        file.add(trial(1))
+        assert [t.configuration["number"] for t in file.trials()] == [0, 1, 2, 3]
 
 
 def test_two_configurations_may_share_a_key(path):
@@ -182,7 +194,10 @@ def test_compiler_output_that_is_no_text_is_kept_readable(path):
     message = b"error: \xff\0 caf\xc3\xa9".decode("utf-8", "surrogateescape")
     with create(path, {}) as file:
         file.add(trial(message=message))
-        assert file.trials()[0].message == "error: \\udcff\0 café"
+        file.add(trial(1, message="x" * 3_000_000))
+        first, long = (each.message for each in file.trials())
+        assert first == "error: \\udcff\0 café"
+        assert 100_000 < len(long) < 1_000_000
 
 
 # -- one writer, any number of readers, and death at any moment -----------------------------------

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import sqlite3
 import tempfile
+import zlib
 from collections import deque
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +16,7 @@ from described import create
 
 from mptune.errors import RunFileError
 from mptune.results import Measurement, Status, Trial
+from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.store import FORMAT_VERSION, RunFile, RunInfo, RunState
 
@@ -108,11 +109,11 @@ def test_a_foreign_database_is_refused(path):
 
 
 def test_another_version_is_refused(filled):
-    for version, advice in ((FORMAT_VERSION + 1, "upgrade mptune"), (0, "its format is no longer read")):
+    for version, advice in ((FORMAT_VERSION + 1, "upgrade mptune"), (FORMAT_VERSION - 1, "tune again")):
         with edited(filled) as connection:
             connection.execute(f"PRAGMA user_version = {version}")
         with pytest.raises(
-            RunFileError, match=f"has format {version} and this mptune reads 1 to {FORMAT_VERSION}: {advice}"
+            RunFileError, match=f"has format {version} and this mptune reads {FORMAT_VERSION}: {advice}"
         ):
             RunFile.open(filled, read_only=True)
 
@@ -133,6 +134,19 @@ def test_damaged_pages_are_refused(filled):
         RunFile.open(filled)
 
 
+def test_a_file_with_any_bytes_changed_is_refused_or_read(filled):
+    chance, content, refused = random.Random(2), filled.read_bytes(), 0
+    for _ in range(100):
+        data, at = bytearray(content), chance.randrange(len(content))
+        data[at : at + chance.randrange(1, 64)] = chance.randbytes(chance.randrange(64))
+        filled.write_bytes(data)
+        try:
+            Run.load(filled)
+        except RunFileError:
+            refused += 1
+    assert refused > 20
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -145,6 +159,7 @@ def test_damaged_pages_are_refused(filled):
         ("UPDATE trials SET configuration = '{\"a\": {}}' WHERE id = 9", "trial 9 cannot be read"),
         ("UPDATE trials SET times_ms = x'0102' WHERE id = 9", "trial 9 cannot be read"),
         ("UPDATE trials SET warnings = 'null' WHERE id = 9", "trial 9 cannot be read"),
+        ("UPDATE trials SET message = CAST(zeroblob(17000000) AS TEXT) WHERE id = 9", "a cell of it is larger than 16"),
         ("UPDATE settings SET value = 'import os'", "settings cannot be read"),
     ],
 )
@@ -153,6 +168,25 @@ def test_damaged_rows_are_named(filled, change, message):
         connection.execute(change)
     with pytest.raises(RunFileError, match=message), RunFile.open(filled, read_only=True) as file:
         file.trials()
+
+
+def test_a_value_the_run_does_not_list_is_refused(path):
+    parameters = [{"name": "number", "kind": "ordinal", "values": [1, 2]}]
+    with create(path, {"parameters": parameters}) as file:
+        file.add_all([trial(1), trial(77)])
+    with pytest.raises(RunFileError, match=r"trial 2 .*its number is 77, which is none of the values the run lists"):
+        Run.load(path)
+
+
+@pytest.mark.parametrize("data", [zlib.compress(bytes(1 << 27)), b"no zlib", zlib.compress(b"[1]"), "text"])
+def test_sources_that_are_none_are_refused(filled, data):
+    with RunFile.open(filled) as file:
+        file.keep_sources({'{"number":1}': "int x;\n"})
+    assert Run.load(filled).sources == {'{"number":1}': "int x;\n"}
+    with edited(filled) as connection:
+        connection.execute("UPDATE meta SET value = ? WHERE name = 'sources'", (data,))
+    with pytest.raises(RunFileError, match="its sources"):
+        Run.load(filled)
 
 
 # -- no room, no permission -----------------------------------------------------------------------
@@ -218,9 +252,3 @@ def test_a_read_only_folder_is_named_and_can_be_read(locked_folder):
         with RunFile.open(locked_folder / "run.db", read_only=True) as file:
             assert file.info == RunInfo(seed=0)
             assert file.trials() == []
-
-
-def test_nothing_in_the_file_is_a_pickle(filled):
-    with edited(filled) as connection:
-        rows = connection.execute("SELECT configuration, metrics, durations_s, warnings FROM trials").fetchall()
-        assert all(json.loads(cell) is not None for row in rows for cell in row)

@@ -1,4 +1,4 @@
-"""The benchmark of hostile kernels: what it tunes is as it says, and how a run ended is judged right."""
+"""The benchmark of kernels with a mistake: what it tunes is as it says, and how a run ended is judged right."""
 
 from __future__ import annotations
 
@@ -13,15 +13,8 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 from benchmarks import trust  # noqa: E402
-from benchmarks.hostile import HOSTILE  # noqa: E402
-from mptune.backends.host import HostBackend  # noqa: E402
-from mptune.buffers import Draw, Stream  # noqa: E402
-from mptune.evaluators.bench import Bench, Request  # noqa: E402
-from mptune.evaluators.protocol import OnDraws  # noqa: E402
-from mptune.evaluators.worker import run_on_draws  # noqa: E402
-from mptune.policy import NEW_MS, MeasurementPolicy  # noqa: E402
+from benchmarks.mistakes import MISTAKES  # noqa: E402
 from mptune.rendering import render  # noqa: E402
-from mptune.results import Status, Trial  # noqa: E402
 
 RIGHT = {"block_size": 64, "items": 2, "way": "long", "t": "fp64"}
 WRONG = RIGHT | {"way": "short"}
@@ -32,7 +25,7 @@ def document(best: dict[str, Any] | None, **more: Any) -> dict[str, Any]:
     return {"baseline": {"configuration": RIGHT}, "best": entry, "statuses": {"inaccurate": 4}, **more}
 
 
-@pytest.mark.parametrize("case", HOSTILE.values(), ids=list(HOSTILE))
+@pytest.mark.parametrize("case", MISTAKES.values(), ids=list(MISTAKES))
 def test_every_kernel_renders_both_ways_and_has_right_configurations(case: Any) -> None:
     kernel = case.kernel()
     sizes = kernel.resolve_sizes()
@@ -58,45 +51,17 @@ def test_every_kernel_renders_both_ways_and_has_right_configurations(case: Any) 
     ],
 )
 def test_how_a_run_ended(found: dict[str, Any], outcome: trust.Outcome) -> None:
-    result = trust.judge(HOSTILE["right_once"], found)
+    result = trust.judge(MISTAKES["right_once"], found)
     assert result.outcome is outcome
     assert not result.wrong_baseline
 
 
 def test_a_wrong_baseline_is_counted_and_the_page_tells_of_it() -> None:
     baseline = {"configuration": WRONG, "error": 0.5}
-    result = trust.judge(HOSTILE["right_once"], document(WRONG) | {"baseline": baseline})
+    result = trust.judge(MISTAKES["right_once"], document(WRONG) | {"baseline": baseline})
     assert result.wrong_baseline == "block_size=64, items=2, way=short, t=fp64 (error 0.5)"
     page = trust.report({"before": {"right_once": [result]}, "now": {"right_once": []}}, 1, 24, "trust.py")
     assert f"- right_once, before, seed 0: {result.wrong_baseline}\n" in page
     assert "| wrong winners | 1 of 1 | 0 of 0 |" in page
     assert "| wrong baselines | 1 of 1 | 0 of 0 |" in page
     assert "| **1 wrong winner** |  |" in page
-
-
-def on_new_inputs(case: Any, way: str) -> list[Trial]:
-    kernel = case.kernel()
-    sizes = kernel.resolve_sizes()
-    configuration = kernel.configuration({"block_size": 64, "items": 2, "t": "fp64", "way": way})
-    request = Request(configuration, render(kernel, configuration, sizes))
-    bench = Bench(kernel, sizes, HostBackend(workers=1))
-    try:
-        return list(
-            run_on_draws(bench, OnDraws((request,), tuple(Draw(Stream.UNSEEN, i) for i in range(5)), True)).trials
-        )
-    finally:
-        bench.close()
-
-
-def test_what_keeps_its_results_takes_longer_on_new_inputs_and_what_does_not_takes_no_longer() -> None:
-    policy = MeasurementPolicy()
-    honest = on_new_inputs(HOSTILE["remembers_eight"], "long")
-    assert all(trial.status is Status.OK for trial in honest)
-    assert [NEW_MS in trial.measurement.metrics for trial in honest] == [False, True, True, True, True]
-    assert not policy.doubts_repeats(honest[1:], [])
-    for name in ("remembers_the_last", "remembers_eight", "remembers_by_a_key"):
-        keeps = on_new_inputs(HOSTILE[name], "short")
-        assert all(trial.status is Status.OK and trial.error < 1e-12 for trial in keeps)
-        assert policy.doubts_repeats(keeps[1:], honest[1:])
-    table = on_new_inputs(HOSTILE["table_once"], "short")
-    assert [trial.error > trust.THRESHOLD for trial in table] == [False, True, True, True, True]

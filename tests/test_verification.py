@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import re
 import shutil
 
 import numpy as np
@@ -16,7 +15,6 @@ from mptune.evaluators.protocol import Finished
 from mptune.finals import Finals
 from mptune.kernel import In, Kernel, Out
 from mptune.objective import Objective
-from mptune.policy import NEW_MS, SEEN_MS, MeasurementPolicy
 from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
@@ -51,29 +49,21 @@ class Runs:
     ``errors[name]`` gives the error on an unseen draw by its number, or a failure.
     """
 
-    policy = MeasurementPolicy()
-
-    def __init__(
-        self, errors, *, seconds=100.0, draw_s=0.0, objective=None, searched=3, unmade=(), times=(), finalists=0
-    ):
+    def __init__(self, errors, *, seconds=100.0, draw_s=0.0, objective=None, searched=3, unmade=(), finalists=0):
         self.objective = objective or Objective(threshold=TAU)
         self._errors = errors
         self._others_s, self._draw_s = seconds, draw_s
         self._unmade = set(unmade)
-        #: By name, the times of launches on new inputs and on those seen before.
-        self._times = dict(times)
         self._finalists = finalists
         self.verifying = Watch()
         self.asked = []
-        self.timed = []
         self.trials = {}
         self.phases = {}
         for time_ms, name in enumerate(errors, 1):
             metrics = {"time_ms": float(time_ms), "error": 1e-6, "error_draws": float(searched)}
             self.keep(Trial(Configuration({"name": name}), Status.OK, measurement=Measurement(metrics)), "search")
 
-    def run_on_draws(self, configurations, draws, *, compares_times):
-        self.timed.append(compares_times)
+    def run_on_draws(self, configurations, draws):
         self.asked.append(([c["name"] for c in configurations], [(d.stream, d.number) for d in draws]))
         made = [draw for draw in draws if (draw.stream, draw.number) not in self._unmade]
         pairs = [(draw, c, self._outcome(c, draw)) for draw in made for c in configurations]
@@ -87,9 +77,7 @@ class Runs:
     def _outcome(self, configuration, draw):
         found = self._errors[configuration["name"]](draw) if draw.stream is Stream.UNSEEN else 1e-6
         if isinstance(found, float):
-            new, seen = self._times.get(configuration["name"], lambda _: (1.0, 1.0))(draw)
-            times = {NEW_MS: new, SEEN_MS: seen} if draw.number and self.timed[-1] else {}
-            return Trial(configuration, Status.OK, measurement=Measurement({"error": found, **times}))
+            return Trial(configuration, Status.OK, measurement=Measurement({"error": found}))
         return found and Trial(configuration, found, "a failure")
 
     def left_s(self, share):
@@ -175,64 +163,6 @@ def test_all_finalists_that_fall_as_well_are_found_at_once():
     assert sum(trial.status is Status.FRAGILE for trial in runs.trials.values()) == 20
     assert len([names for names, draws in runs.asked if draws == [(Stream.UNSEEN, 7)]]) <= 4
     assert verify() is False
-
-
-#: Launches on new inputs and on seen ones, of a kernel that does all of its work and of one that keeps its results.
-HONEST, KEEPS = (lambda draw: (1.1, 1.0)), (lambda draw: (1.0 + 0.1 * draw.number, 0.1))
-
-
-def test_what_is_fast_only_on_inputs_it_has_seen_does_not_win():
-    runs = Runs({"keeps": good, "also": good, "honest": good}, times={"keeps": KEEPS, "also": KEEPS, "honest": HONEST})
-    verify = runs.verification(20)
-    assert verify() is True
-    for name in ("keeps", "also"):
-        trial, _ = runs.of(name)
-        assert trial.status is Status.UNSTABLE
-        assert re.fullmatch(
-            r"launches take 1\.\d+ ms at least on inputs that are new to it, 1\d(\.\d)? times as long as on inputs "
-            r"that it has seen \(0\.1 ms\), such as those it was timed on; measured three times",
-            trial.message,
-        ), trial.message
-    assert verify() is False
-    assert runs.result().best.configuration["name"] == "honest"
-    assert runs.of("honest")[1].inputs == 20
-
-
-def test_a_baseline_that_keeps_its_results_excuses_nobody_else():
-    runs = Runs({"base": good, "keeps": good, "honest": good}, times={"base": KEEPS, "keeps": KEEPS})
-    verify = runs.verification(20)
-    while verify():
-        pass
-    assert [runs.of(name)[0].status for name in ("base", "keeps", "honest")] == [Status.UNSTABLE] * 2 + [Status.OK]
-
-
-@pytest.mark.parametrize(
-    ("times", "wanted"),
-    [
-        # The first launch on any inputs takes longer by as much for the baseline.
-        ({"fast": lambda draw: (0.29, 0.1), "base": lambda draw: (1.1, 1.0)}, 20),
-        ({"fast": lambda draw: (0.29, 0.1), "base": lambda draw: (1.4, 1.0)}, 20),
-        # Something else disturbed some of the launches.
-        ({"fast": lambda draw: (0.1 if draw.number == 3 else 1.0, 0.1)}, 20),
-        # Three times is no accident, once or twice may be.
-        ({"fast": lambda draw: (1.0 if draw.number < 5 else 0.1, 0.1)}, 20),
-        ({"fast": lambda draw: (1.0 if draw.number < 16 else 0.1, 0.1)}, 20),
-        # Too few to tell.
-        ({"fast": KEEPS}, 3),
-    ],
-)
-def test_what_is_not_surely_slower_on_new_inputs_stays(times, wanted):
-    runs = Runs({"fast": good, "base": good}, times=times)
-    assert runs.verification(wanted)() is False
-    assert runs.of("fast")[1].inputs == wanted
-    # What is known need not be measured again.
-    assert runs.timed[-1] is (wanted < 5)
-
-
-def test_times_do_not_matter_where_they_are_not_optimised():
-    runs = Runs({"keeps": good}, times={"keeps": KEEPS}, objective=Objective("error", threshold=TAU))
-    assert runs.verification(20)() is False
-    assert runs.of("keeps")[0].status is Status.OK
 
 
 def test_where_the_first_input_is_the_hard_one_nothing_is_counted_twice():

@@ -18,7 +18,6 @@ from mptune.errors import MptuneError, UnknownNameError
 from mptune.evaluators.device import DeviceEvaluator
 from mptune.hunting import hunt
 from mptune.kernel import In, Kernel, Out, Range
-from mptune.policy import NEW_MS, SEEN_MS
 from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
@@ -87,56 +86,6 @@ def test_more_inputs_go_on_where_the_last_call_ended_and_are_kept(path):
     assert run.verified(trial).inputs == before + 16
     assert trial.status is Status.OK
     assert trial.error >= second.cases[0].verified.worst_error
-
-
-@pytest.mark.full
-def test_a_time_that_is_not_that_of_the_work_is_said(path, monkeypatch):
-    run_on_draws, warned, new_ms, launches = DeviceEvaluator.run_on_draws, [], 0.5, [0]
-    options = {"configuration": chosen(path), "inputs": 5, "sizes": ["n=100"], "on_warning": warned.append}
-
-    def with_times(self, configurations, draws, **options):
-        found = run_on_draws(self, configurations, draws, **options)
-        told = [{**one.measurement.metrics, SEEN_MS: 0.5} for one in found.trials]
-        told = [{**metrics, NEW_MS: new_ms} if NEW_MS in metrics else metrics for metrics in told]
-        launches[0] += sum(NEW_MS in metrics for metrics in told)
-        pairs = zip(found.trials, map(Measurement, told), strict=True)
-        trials = tuple(dataclasses.replace(one, measurement=measurement) for one, measurement in pairs)
-        return dataclasses.replace(found, trials=trials)
-
-    monkeypatch.setattr(DeviceEvaluator, "run_on_draws", with_times)
-    verify(path, kernel, **options)
-    assert warned == []
-    assert launches == [4]
-    new_ms = 4.0
-    found = verify(path, kernel, **options)
-    assert found.holds
-    assert found.cases[0].verified.inputs == 5
-    assert launches == [4 + 16]
-    (warning,) = warned
-    assert re.fullmatch(
-        r"the time of .*type=fp32.* is not that of its work: launches take 4 ms at least on inputs that are new to it, "
-        r"8 times as long as on inputs that it has seen \(0.5 ms\), such as those it was timed on",
-        warning,
-    )
-
-
-@pytest.mark.full
-def test_one_launch_on_a_new_input_that_is_as_fast_as_others_settles_it(path, monkeypatch):
-    run_on_draws, warned, asked = DeviceEvaluator.run_on_draws, [], []
-
-    def with_times(self, configurations, draws, **options):
-        found = run_on_draws(self, configurations, draws, **options)
-        asked.append(len(draws))
-        times = {SEEN_MS: 0.5, NEW_MS: 0.5 if len(asked) == 3 else 4.0}
-        trials = tuple(
-            dataclasses.replace(one, measurement=Measurement({**one.measurement.metrics, **times}))
-            for one in found.trials
-        )
-        return dataclasses.replace(found, trials=trials)
-
-    monkeypatch.setattr(DeviceEvaluator, "run_on_draws", with_times)
-    verify(path, kernel, configuration=chosen(path), inputs=5, sizes=["n=100"], on_warning=warned.append)
-    assert (asked, warned) == ([5, 5, 5], [])
 
 
 @pytest.mark.full

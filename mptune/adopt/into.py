@@ -287,8 +287,8 @@ class _Record:
                 raise RunFileError(f"{folder} has no {RECORD}: expected a folder that 'mptune adopt' wrote")
         if not said:
             raise RunFileError(
-                f"the run of {found.kernel!r} does not say of which program it is: runs of adopted ones do; for one of "
-                "an earlier mptune, give the folder that 'mptune adopt' wrote with --kernel DIR"
+                f"the run of {found.kernel!r} does not say of which program it is: give the folder that "
+                "'mptune adopt' wrote with --kernel DIR"
             )
         try:
             program = said["program"]

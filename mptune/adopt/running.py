@@ -33,7 +33,7 @@ from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.host_compiler import ROUNDS, find_compiler, host_architecture
 from mptune.memory import available_memory_bytes, in_words
 from mptune.prelude import prelude_folder, shared_intrinsics
-from mptune.processes import Child, end_strays
+from mptune.processes import Child
 from mptune.processes import in_words as how_it_ended
 
 __all__ = ["Built", "Ran", "TooLongError", "build", "build_for_gpu", "is_of_hip", "run", "stopwatch"]
@@ -418,7 +418,6 @@ def run(
         program.write_bytes(built.image)
         program.chmod(0o700)
         environment = {**os.environ, "MPTUNE_WRITES": str(writes), "MPTUNE_MEMORY_BYTES": str(limit)}
-        environment["MPTUNE_RUN"] = str(work)
         # What a driver keeps on disk would be taken for a file of the program.
         environment["CUDA_CACHE_DISABLE"] = "1"
         environment.pop("MPTUNE_CAPTURE_PLAN", None)
@@ -440,8 +439,6 @@ def run(
             except (OSError, ValueError) as error:
                 why = error.strerror if isinstance(error, OSError) else error
                 raise ProgramError(f"{built.name} cannot be run with its arguments: {why}") from None
-            finally:  # this process may be ended while it starts the other one, too
-                end_strays(f"MPTUNE_RUN={work}")
         seconds = min(running(), clock_s)
         said = _said(ended / "ended.json")
         if code is None:

@@ -159,13 +159,7 @@ Argument: TypeAlias = "Buffer | np.generic"
 
 
 class Function(ABC):
-    """A loaded kernel function.
-
-    Attributes:
-        left_running: what its first launch left behind that can go on writing, in words; empty if there is nothing.
-    """
-
-    left_running: str = ""
+    """A loaded kernel function."""
 
     @abstractmethod
     def set_constant(self, name: str, data: NDArray[Any]) -> None:

@@ -14,11 +14,9 @@ import math
 import os
 import struct
 import threading
-import time
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from mptune.backends.addressed import SLOT, AddressBuffer, no_argument
@@ -45,8 +43,6 @@ _MAX_SHARED_BYTES: Final = 256 * 1024
 #: Indices along an axis of the grid fit an int.
 _MAX_AXIS: Final = 2**31 - 1
 _MAX_PARAMETERS: Final = 256
-#: How long a thread may take to end that a kernel has waited for.
-_ENDING_S: Final = 0.5
 #: Room for an fenv_t; x86-64 takes 4, others fewer.
 _FENV_WORDS: Final = 16
 #: Counts the libraries that were opened.
@@ -82,8 +78,6 @@ class HostFunction(Function):
 
     def __init__(self, function: str, image: bytes, workers: int) -> None:
         self.function = function
-        self.left_running = ""
-        self._has_run = False
         self._workers = workers
         self._lock = threading.Lock()
         library = _open(function, image)
@@ -105,7 +99,6 @@ class HostFunction(Function):
         first = ctypes.addressof(self._values)
         slots = range(first, first + self._packing.size, SLOT)
         self._pointers = (ctypes.c_void_p * len(self._codes))(*slots)
-        self._environment = (ctypes.c_longlong * _FENV_WORDS)()
         self._finalizer = weakref.finalize(self, _close, library)
         self._finalizer.atexit = False
 
@@ -135,36 +128,17 @@ class HostFunction(Function):
             if self._library is None:
                 raise LaunchError(f"{self.function} was launched after it was unloaded")
             self._packing.pack_into(self._values, 0, *values)
-            elapsed_ns = self._run(shaped) if self._has_run else self._run_first(shaped)
+            elapsed_ns = int(
+                self._launch(self._pointers, shaped.grid, shaped.block, shaped.shape.shared_bytes, shaped.workers)
+            )
         if elapsed_ns < 0:
             raise LaunchError(f"{self.function} could not be launched: {_FAILURES.get(elapsed_ns, elapsed_ns)}")
         return elapsed_ns * 1e-6
 
-    def _run_first(self, shaped: _Shaped) -> int:
-        """Launch, and see what that leaves running besides the threads of grids, which stay for the next launch."""
-        assert self._library is not None
-        threads, forked = _threads() - _threads_of_grids(self._library), _forked()
-        elapsed_ns = self._run(shaped)
-        self.left_running = _left_running(threads + _threads_of_grids(self._library), forked)
-        self._has_run = True
-        return elapsed_ns
-
-    def _run(self, shaped: _Shaped) -> int:
-        # As _float_environment_kept does.
-        library = _math_library()
-        library.fegetenv(self._environment)
-        try:
-            return int(
-                self._launch(self._pointers, shaped.grid, shaped.block, shaped.shape.shared_bytes, shaped.workers)
-            )
-        finally:
-            library.fesetenv(self._environment)
-
     def unload(self) -> None:
         with self._lock:
             self._library = None
-            # Code that still runs has to stay.
-            self._finalizer.detach() if self.left_running else self._finalizer()
+            self._finalizer()
 
     def _check_shape(self, shape: LaunchShape) -> None:
         threads = math.prod(shape.block)
@@ -350,10 +324,7 @@ def _math_library() -> ctypes.CDLL:
 
 @contextlib.contextmanager
 def _float_environment_kept() -> Iterator[None]:
-    """Keep how this thread rounds and treats denormals: code of a kernel may change it, and outputs are compared here.
-
-    Threads of a kernel begin with the environment of the thread that launches it.
-    """
+    """Keep how this thread rounds and treats denormals: loading code compiled with -ffast-math changes it."""
     environment = (ctypes.c_longlong * _FENV_WORDS)()
     library = _math_library()
     library.fegetenv(environment)
@@ -361,42 +332,6 @@ def _float_environment_kept() -> Iterator[None]:
         yield
     finally:
         library.fesetenv(environment)
-
-
-def _threads() -> int:
-    """Return how many threads this process has; 0 where the system does not say."""
-    try:
-        return sum(1 for _ in Path("/proc/self/task").iterdir())
-    except OSError:
-        return 0
-
-
-def _threads_of_grids(library: ctypes.CDLL) -> int:
-    """Return how many threads there are in this process for the grids of all libraries."""
-    process, threads = (ctypes.c_int * 2).in_dll(library, "mptune_threads_1")
-    return int(threads) if process == os.getpid() else 0
-
-
-def _forked() -> int:
-    """Return how many children are in this process's group, as what a kernel forks is; mptune's lead their own."""
-    group, found = os.getpgrp(), 0
-    for children in Path("/proc/self/task").glob("*/children"):
-        # Threads and children end while this looks at them.
-        with contextlib.suppress(OSError):
-            for child in children.read_text().split():
-                with contextlib.suppress(OSError):
-                    found += os.getpgid(int(child)) == group
-    return found
-
-
-def _left_running(threads: int, processes: int) -> str:
-    """Say what a launch left running beside so many threads and processes; empty if nothing."""
-    give_up = time.monotonic() + _ENDING_S
-    # A thread that a kernel has waited for may be counted for a moment longer.
-    while (more := _threads() - threads) > 0 and time.monotonic() < give_up:
-        time.sleep(0.001)
-    left = ((more, "thread", "threads"), (_forked() - processes, "process", "processes"))
-    return " and ".join(f"{count} {one if count == 1 else many}" for count, one, many in left if count > 0)
 
 
 def _close(library: ctypes.CDLL) -> None:

@@ -6,7 +6,6 @@ from typing import Protocol
 
 from mptune.backends.base import CompileOptions
 from mptune.build import on_host, recorded_flags
-from mptune.kernel import Tunable
 
 __all__ = ["Recorded", "options_of"]
 
@@ -23,13 +22,13 @@ class Recorded(Protocol):
         """The flags."""
 
 
-def options_of(known: Recorded, definition: Tunable, backend: str) -> CompileOptions:
-    """Return how a definition is compiled as what is known of it was.
+def options_of(known: Recorded, backend: str) -> CompileOptions:
+    """Return how a definition is compiled as what is known was.
 
     For another backend that is with the definitions of macros and folders of headers alone.
 
     Raises:
         MptuneError: a flag is none that a file may ask for.
     """
-    flags = recorded_flags(known.flags, definition.path)
+    flags = recorded_flags(known.flags)
     return CompileOptions(flags=flags if backend == known.backend else on_host(flags))

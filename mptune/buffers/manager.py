@@ -227,12 +227,6 @@ class DataManager:
         converted, self._losses[argument.name, precision.name] = convert(np.array([value], dtype=np.float64), precision)
         return converted[0]  # type: ignore[no-any-return]
 
-    def typical_reference(self, argument: Argument) -> Any:
-        """Return the median of an output's reference, or of some of its elements if it has many."""
-        values = self.references[argument.name].reshape(-1)
-        some = np.sort(values[:: max(1, values.size // _SAMPLE)])
-        return some[some.size // 2]
-
     # -- poison --------------------------------------------------------------------------------
 
     def poisoned(self, argument: Argument, precision: Precision | None) -> NDArray[Any]:

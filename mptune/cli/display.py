@@ -225,8 +225,6 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
         echo(f"  {group.count} × {group.status}: {group.message}")
     if others := groups[_KINDS:]:
         echo(f"  {sum(group.count for group in others)} × {len(others)} other kinds of failure")
-    if not run.is_verified:
-        echo("unverified: the file has no checksums, or none for some of its trials; each value was checked by itself")
     for warning in run.warnings if warnings else ():
         echo(click.style(f"  warning: {plain(warning)}", fg="yellow"))
 

@@ -68,7 +68,7 @@ def emit_application(winner: Winner[Application], folder: Path, name: str) -> Em
     info = winner.run.info
     outputs = [output.name for output in application.outputs]
     metrics = recorded_metrics(info.metric, info.metrics, outputs, application.metric)
-    given = given_flags(info, application)
+    given = given_flags(info)
     code, names, own = _taken(application, metrics)
     compiled, answer = _run(winner, metrics)
     errors = _errors(winner, metrics, own, answer, f"{name}_steps")
@@ -222,7 +222,7 @@ def _run(
     inputs = make_inputs(application, sizes, winner.run.info.seed or 0)
     given, all_sizes = inputs_from(application, sizes, inputs)
     backend = _backend(winner)
-    options = options_of(winner.run.info, application, backend.name)
+    options = options_of(winner.run.info, backend.name)
     launcher = ApplicationLauncher(application, winner.configuration, backend, options)
     try:
         launcher.run(given, all_sizes, Arrays())

@@ -18,7 +18,6 @@ from mptune.build import Build, build_of, compilers_of
 from mptune.emit.winner import Winner
 from mptune.errors import MptuneError
 from mptune.folders import write_whole
-from mptune.kernel import Tunable
 from mptune.objective import Objective
 from mptune.registry import edited, remarks
 from mptune.results import Trial
@@ -220,13 +219,13 @@ def host_command(build: Build, identity: str, given: Sequence[str]) -> str:
     return " ".join(part for part in parts if part)
 
 
-def given_flags(known: Recorded, definition: Tunable) -> dict[str, tuple[str, ...]]:
+def given_flags(known: Recorded) -> dict[str, tuple[str, ...]]:
     """Return the user's compiler flags for each backend that is emitted for.
 
     Raises:
         MptuneError: one is none that a file may ask for.
     """
-    return {backend: options_of(known, definition, backend).flags for backend in ("host", "cuda", "hip")}
+    return {backend: options_of(known, backend).flags for backend in ("host", "cuda", "hip")}
 
 
 def as_a_file(source: str) -> str:

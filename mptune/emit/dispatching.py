@@ -205,7 +205,7 @@ def _given_flags(kernel: Kernel, known: Sequence[KernelWisdom]) -> dict[str, tup
     found: dict[str, tuple[str, ...]] = {}
     for backend in ("host", "cuda", "hip"):
         of_it = [each for each in known if each.backend == backend] or known
-        different = {options_of(each, kernel, backend).flags for each in of_it}
+        different = {options_of(each, backend).flags for each in of_it}
         if len(different) > 1:
             both = " and with ".join(sorted(" ".join(flags) or "none" for flags in different))
             raise WisdomError(

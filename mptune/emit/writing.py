@@ -47,7 +47,7 @@ def describe(winner: Winner[Kernel], name: str) -> dict[str, Any]:
     free = {size: f"sizes.{identifier(size)}" for size in free_sizes(kernel, winner.configuration, sizes)}
     values = {**winner.configuration, **sizes}
     shape = winner.shape
-    given = given_flags(winner.run.info, kernel)
+    given = given_flags(winner.run.info)
     grid = [formula(str(axis), values, free) for axis in kernel.grid]
     return {
         "mark": f"{MARK} {__version__}",

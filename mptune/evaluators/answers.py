@@ -15,7 +15,6 @@ from mptune.backends.base import Backend, Buffer, CompileOptions
 from mptune.buffers.conversion import poisoned, still_poisoned
 from mptune.build import on_host
 from mptune.errors import CompileError, ConstraintError, KernelError, MptuneError
-from mptune.evaluators.steps_anew import StepsAnew
 from mptune.kernel import Application, Role, Sizes
 from mptune.kernel.limits import widest
 from mptune.precision import PRECISIONS, WIDE
@@ -59,8 +58,6 @@ class OwnAnswer:
         self._made_from = (application, backend, options, metrics, announce)
         self._announce = announce
         self._application = application
-        self._anew = StepsAnew.of(application)
-        self._steps = application.steps
         self._backend, self._options = self._runs_with(backend, options)
         self._metrics = metrics
         self._known: Configuration | None = None
@@ -76,7 +73,6 @@ class OwnAnswer:
             KernelError: two runs differ, no configuration in the widest types can be launched, or an output has
                 elements that nobody wrote, or that are not finite.
         """
-        self._steps = self._anew()  # the same for both: what the first run leaves may change the second
         first, second = (self._run(inputs, sizes) for _ in range(2))
         if all(np.array_equal(first[name], second[name]) for name in first):
             return first
@@ -141,7 +137,6 @@ class OwnAnswer:
             self._backend,
             self._options,
             is_wide=self.is_wide,
-            steps=lambda: self._steps,
         )
         try:
             for argument in application.arguments:
@@ -201,7 +196,6 @@ class WideAnswer(OwnAnswer):
             KernelError: the application cannot be run so.
             CompileError: a kernel cannot be compiled so.
         """
-        self._steps = self._anew()
         return self._run(inputs, sizes)
 
     def fp64_errors(

@@ -23,7 +23,6 @@ from mptune.evaluators.device_data import BoundArguments, DeviceData
 from mptune.evaluators.draws import DrawnData
 from mptune.evaluators.observing import Observation
 from mptune.evaluators.programs import ApplicationProgram, KernelProgram, Program
-from mptune.evaluators.steps_anew import StepsAnew
 from mptune.evaluators.timing import CacheFlush, TimingPlan, repeat_launches, wants_flush
 from mptune.kernel import Application, Kernel, Rates, Sizes, Tunable
 from mptune.kernel_times import LAUNCHES
@@ -32,7 +31,7 @@ from mptune.observers.accuracy import AccuracyObserver
 from mptune.observers.base import LaunchContext, Observer, Target
 from mptune.observers.memory import MemoryObserver
 from mptune.observers.time import TimeObserver
-from mptune.policy import NEW_MS, SEEN_MS, Action, Plan, worst_errors
+from mptune.policy import Action, Plan, worst_errors
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 from mptune.unseen import with_draws
@@ -44,12 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["INSTRUMENTED", "SPEEDS", "Bench", "Ready", "Request", "metric_names"]
 
 
-class _RunsOn(MptuneError):
-    """A launch has not ended though it returned."""
-
-
 _STATUS: dict[type[MptuneError], Status] = {
-    _RunsOn: Status.CORRUPT,
     CompileError: Status.COMPILE_ERROR,
     ConstraintError: Status.CONSTRAINT,
     OutOfMemoryError: Status.OUT_OF_MEMORY,
@@ -60,8 +54,6 @@ _STATUS: dict[type[MptuneError], Status] = {
 INSTRUMENTED: Final = "instrumented run"
 #: The phase in which the device is measured.
 SPEEDS: Final = "speeds of the device"
-#: Launches on inputs that have been seen, before one is timed: a kernel that remembers them does so by then.
-_AGAIN: Final = TimingPlan(warmups=0, min_repeats=1, max_repeats=10, relative_width=0.0, cap_s=0.005, patience_s=0.005)
 
 
 def metric_names(kernel: Tunable, metric: Metrics) -> tuple[str, ...]:
@@ -138,15 +130,13 @@ class _Clock:
 class _Outcome:
     """What the outputs were like after a launch; the errors by the names of their metrics.
 
-    ``digest`` is a checksum of the outputs: where it is equal they are, and need not be compared again. ``launch_ms``
-    is how long the launch took that was checked.
+    ``digest`` is a checksum of the outputs: where it is equal they are, and need not be compared again.
     """
 
     status: Status = Status.OK
     message: str = ""
     errors: Mapping[str, float] = field(default_factory=dict)
     digest: int | None = None
-    launch_ms: float = math.nan
 
 
 @dataclass(slots=True)
@@ -167,7 +157,7 @@ class _Launches:
 
     def __call__(self) -> float:
         self.bound.restore()
-        return self._launch()
+        return self.program.launch(self.bound)
 
     def timed(self) -> float:
         """Launch from the state of the caches a timed launch is to find; see that it does something."""
@@ -175,14 +165,8 @@ class _Launches:
         self.bound.restore()
         if self.flush is not None:
             self.flush()
-        elapsed_ms = self._launch()
-        self.bound.spots.look()
-        return elapsed_ms
-
-    def _launch(self) -> float:
         elapsed_ms = self.program.launch(self.bound)
-        if left := self.program.left_running:
-            raise _RunsOn(f"the kernel left {left} running, which can write anywhere at any time")
+        self.bound.spots.look()
         return elapsed_ms
 
 
@@ -218,7 +202,6 @@ class Bench:
         self._options = options or CompileOptions()
         chosen = metric if metric is not None else kernel.metric
         if isinstance(kernel, Application):
-            self._steps = StepsAnew.of(kernel)
             kernel = with_reference(kernel, backend, self._options, chosen, announce)
         self.kernel = kernel
         self._plan = plan or TimingPlan()
@@ -242,11 +225,6 @@ class Bench:
         self._drawing_s = 0.0
         self._data.require_repeatable()
         remarks = first_look(metrics, self._data.references, self._data.inputs)
-        if isinstance(kernel, Application) and self._steps.why_not:
-            remarks += (
-                f"the steps of {kernel.called} cannot be copied ({self._steps.why_not}): what a run leaves in Python "
-                "the next one finds, so keep nothing there that makes runs faster",
-            )
         fp64_errors: Mapping[str, float] = {}
         if isinstance(kernel.reference, WideAnswer):
             fp64_errors, remark = kernel.reference.fp64_errors(self._data.references, self._data.inputs, self.sizes)
@@ -314,21 +292,19 @@ class Bench:
                 "input is unseen"
             )
 
-    def check_on(self, request: Request, draw: Draw, *, compares_times: bool = False) -> Trial:
+    def check_on(self, request: Request, draw: Draw) -> Trial:
         """Return the trial of a configuration on a further draw that has been made: its errors there.
 
         Args:
             request: the configuration.
             draw: the draw.
-            compares_times: whether to measure :data:`~mptune.policy.NEW_MS` and :data:`~mptune.policy.SEEN_MS`, too;
-                only of a function that has been launched before, on another draw.
         """
 
         def check(clock: _Clock) -> Trial:
             with clock.phase("compile"):
                 program = self._loaded(request).program
             try:
-                outcome = self._check_drawn(request.configuration, program, draw, clock, compares_times)
+                outcome = self._check_drawn(request.configuration, program, draw, clock)
             finally:
                 if self._kept is None:
                     program.unload()
@@ -519,15 +495,8 @@ class Bench:
             found.append(outcome.errors)
         return with_draws(trial, found)
 
-    def _check_drawn(
-        self,
-        configuration: Configuration,
-        program: Program,
-        draw: Draw,
-        clock: _Clock,
-        compares_times: bool = False,
-    ) -> _Outcome:
-        """Launch once on a further draw and compare; where times are compared they are among the errors."""
+    def _check_drawn(self, configuration: Configuration, program: Program, draw: Draw, clock: _Clock) -> _Outcome:
+        """Launch once on a further draw and compare."""
         before = self._data, self._accuracy
         self._data = self._drawn.of(draw)
         self._accuracy = AccuracyObserver(self._data.references, self._metrics, self._data.inputs)
@@ -536,23 +505,9 @@ class Bench:
             with clock.phase("transfer"):
                 bound = self._device_data.bind(configuration)
                 program.set_constants(bound)
-            launches = _Launches(program, bound, None)
-            outcome = self._check(configuration, launches, clock, wakes=compares_times)
-            is_timed = compares_times and outcome.status is Status.OK
-            if is_timed:
-                with clock.phase("launch"):
-                    repeat_launches(launches, _AGAIN)
+            outcome = self._check(configuration, _Launches(program, bound, None), clock)
             if damage := self._damage(bound, program, clock):
                 return _Outcome(Status.CORRUPT, damage)
-            if is_timed:
-                # The caches and the device are as before the first launch: the same data has been copied in the same
-                # way, and the device has just worked.
-                with clock.phase("transfer"):
-                    self._device_data.use(self._data)
-                    launches = dataclasses.replace(launches, bound=self._device_data.bind(configuration))
-                    program.set_constants(launches.bound)
-                times = {NEW_MS: outcome.launch_ms, SEEN_MS: self._first_launch(launches, clock, wakes=True)}
-                outcome = dataclasses.replace(outcome, errors={**outcome.errors, **times})
             return outcome
         finally:
             self._data, self._accuracy = before
@@ -575,7 +530,7 @@ class Bench:
     def _program(self, request: Request) -> Program:
         if isinstance(self.kernel, Application):
             return ApplicationProgram(
-                self._backend, self._options, self.kernel, request.configuration, self._data.sizes, self._steps
+                self._backend, self._options, self.kernel, request.configuration, self._data.sizes
             )
         assert isinstance(self.kernel, Kernel)
         # Before it is compiled: an extent may be below 1.
@@ -608,7 +563,7 @@ class Bench:
             return trial(Status.INACCURATE, is_timed.reason)
         with clock.phase("transfer"):
             # Before the launches that warm up: those that are timed find the caches as one of their kind leaves them.
-            self._device_data.poison(launches.bound, half=True)
+            self._device_data.poison(launches.bound)
         with clock.phase("timing"):
             self._backend.device.wake()
             times = repeat_launches(launches.timed, plan, best_ms=decided.best_ms)
@@ -660,37 +615,18 @@ class Bench:
         return LaunchContext(configuration, self._data.footprint_bytes(configuration), dict, times_ms)
 
     def _check(
-        self,
-        configuration: Configuration,
-        launches: _Launches,
-        clock: _Clock,
-        known: _Outcome | None = None,
-        *,
-        wakes: bool = False,
+        self, configuration: Configuration, launches: _Launches, clock: _Clock, known: _Outcome | None = None
     ) -> _Outcome:
         """Launch once on poisoned outputs and compare them."""
-        launch_ms = self._first_launch(launches, clock, wakes=wakes)
+        with clock.phase("transfer"):
+            self._device_data.poison(launches.bound)
+        with clock.phase("launch"):
+            launches()
         with clock.phase("transfer"):
             damage = _overruns(launches.bound)
         if damage:
             return _Outcome(Status.CORRUPT, "; ".join(damage))
-        return dataclasses.replace(self._compare(configuration, launches.bound, clock, known), launch_ms=launch_ms)
-
-    def _first_launch(self, launches: _Launches, clock: _Clock, *, wakes: bool) -> float:
-        """Launch once on poisoned outputs, on a device that may have to be woken first; return milliseconds."""
-        with clock.phase("transfer"):
-            self._device_data.poison(launches.bound)
-        with clock.phase("launch"):
-            if not wakes:
-                return launches()
-            self._backend.device.wake()
-            before_ns = time.process_time_ns()
-            launch_ms = launches()
-            worked_ms = (time.process_time_ns() - before_ns) * 1e-6
-            if not self.is_on_processor or self._backend.has_own_time:
-                return launch_ms
-            # Other tasks make a single launch many times as long, and no kernel one that keeps its results.
-            return min(launch_ms, worked_ms / self.ready.device.limits["workers"])
+        return self._compare(configuration, launches.bound, clock, known)
 
     def _check_anew(
         self, configuration: Configuration, launches: _Launches, clock: _Clock, known: _Outcome

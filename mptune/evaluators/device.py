@@ -319,9 +319,7 @@ class DeviceEvaluator(Evaluator):
                 self.remember(trial)
         return dataclasses.replace(answer, trials=tuple(turns))
 
-    def run_on_draws(
-        self, configurations: Sequence[Configuration], draws: Sequence[Draw], *, compares_times: bool = False
-    ) -> Finished:
+    def run_on_draws(self, configurations: Sequence[Configuration], draws: Sequence[Draw]) -> Finished:
         """Return the trial of each configuration on each draw of the inputs. Only while nothing is under way.
 
         One that ends the worker has that trial as its last.
@@ -329,11 +327,9 @@ class DeviceEvaluator(Evaluator):
         Args:
             configurations: what is run.
             draws: on which draws.
-            compares_times: whether trials tell what launches take on inputs that are new, and on the same again
-                (:data:`~mptune.policy.NEW_MS`); not on the first of the draws.
         """
         requests = [Request(c, source_of(self._kernel, c, self._sizes)) for c in configurations]
-        return self._devices.ask(OnDraws(tuple(requests), tuple(draws), compares_times))
+        return self._devices.ask(OnDraws(tuple(requests), tuple(draws)))
 
     def least_ms(
         self, configurations: Sequence[Configuration], *, afresh: bool = False

@@ -348,18 +348,11 @@ class DeviceData:
         self._data = data
         self._outdated = {key for key in self._buffers if key[2] != "write"}
 
-    def poison(self, bound: BoundArguments, *, half: bool = False) -> None:
-        """Fill what has no initial values with the poison pattern, so that an element never written shows.
-
-        With ``half``, every second element is a value such as the kernel computes: one that leaves alone what looks
-        like a result, of other inputs perhaps, shows too.
-        """
+    def poison(self, bound: BoundArguments) -> None:
+        """Fill what has no initial values with the poison pattern, so that an element never written shows."""
         for output in bound.fresh:
             dtype = self._data.dtype_of(output.argument, output.precision)
             seed = poisoned((min(output.buffer.nbytes, _SEED_BYTES) // dtype.itemsize,), dtype)
-            if half and output.argument.is_compared:
-                with np.errstate(all="ignore"):
-                    seed[1::2] = self._data.typical_reference(output.argument)
             _fill(output.buffer, seed)
 
     def outputs(self, bound: BoundArguments) -> dict[str, Output]:

@@ -24,7 +24,6 @@ from mptune.buffers import DataManager, Draw
 from mptune.buffers.conversion import poisoned, round_to
 from mptune.errors import CompileError, ConstraintError, EmptySpaceError, KernelError
 from mptune.evaluators.answers import with_reference
-from mptune.evaluators.steps_anew import StepsAnew
 from mptune.kernel import Application, Argument, Kernel, LaunchShape, Role, Sizes, Tunable
 from mptune.kernel.limits import space_on
 from mptune.precision import COMPOUND, PRECISIONS, TRACED, Precision, precision
@@ -126,10 +125,9 @@ class _TracedStepper(Stepper):
     """Runs the steps of an application on instrumented kernels."""
 
     def __init__(
-        self, builds: _Builds, application: Application, configuration: Configuration, sizes: Sizes, backend: Backend,
-        anew: StepsAnew,
+        self, builds: _Builds, application: Application, configuration: Configuration, sizes: Sizes, backend: Backend
     ) -> None:  # fmt: skip
-        super().__init__(application, configuration, sizes, backend, steps=anew)
+        super().__init__(application, configuration, sizes, backend)
         self._builds = builds
 
     def copy(self, source: str, target: str, memory: Mapping[str, Buffer]) -> None:
@@ -199,7 +197,6 @@ class Instrument:
         options = CompileOptions(flags=(_OPTIMISATION, *flags, *_FLAGS))
         self._metrics = metric if metric is not None else tunable.metric
         if isinstance(tunable, Application):
-            self._anew = StepsAnew.of(tunable)
             tunable = with_reference(tunable, self._backend, CompileOptions(flags=tuple(flags)), self._metrics)
         self.tunable = tunable
         self._builds = _Builds(self._backend, options)
@@ -351,7 +348,7 @@ class Instrument:
     def _run_steps(
         self, application: Application, configuration: Configuration, data: DataManager, memory: Mapping[str, Buffer]
     ) -> Mapping[str, Buffer]:
-        stepper = _TracedStepper(self._builds, application, configuration, data.sizes, self._backend, self._anew)
+        stepper = _TracedStepper(self._builds, application, configuration, data.sizes, self._backend)
         scalars = {a.name: data.inputs[a.name] for a in application.arguments if a.role is Role.SCALAR}
         return stepper.run(memory, scalars)[1]
 

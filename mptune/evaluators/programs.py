@@ -14,7 +14,6 @@ from mptune.backends.base import Backend, Binary, Buffer, CompileOptions
 from mptune.capturing import CapturedLaunch, kept
 from mptune.errors import KernelError
 from mptune.evaluators.device_data import BoundArguments
-from mptune.evaluators.steps_anew import StepsAnew
 from mptune.kernel import Application, Kernel, LaunchShape, Sizes
 from mptune.kernel_times import FEWEST, HOST_MS, LAUNCHES, MOST, TIME_MS
 from mptune.space.configuration import Configuration
@@ -30,11 +29,6 @@ class Program(ABC):
     shape: LaunchShape | None = None
     #: Its code; None where there is more than one.
     binary: Binary | None = None
-
-    @property
-    @abstractmethod
-    def left_running(self) -> str:
-        """What its first launch left behind that can go on writing, in words; empty if there is nothing."""
 
     @abstractmethod
     def set_constants(self, bound: BoundArguments) -> None:
@@ -90,10 +84,6 @@ class KernelProgram(Program):
         self._again: Callable[[], Program] = lambda: KernelProgram(backend, binary, kernel, configuration, sizes)
         self._function = backend.device.load(binary)
 
-    @property
-    def left_running(self) -> str:
-        return self._function.left_running
-
     def set_constants(self, bound: BoundArguments) -> None:
         for name, values in bound.constants.items():
             self._function.set_constant(name, values)
@@ -144,20 +134,15 @@ class ApplicationProgram(Program):
         application: Application,
         configuration: Configuration,
         sizes: Sizes,
-        steps: StepsAnew,
     ) -> None:
-        self._stepper = Stepper(application, configuration, sizes, backend, options, steps=steps)
+        self._stepper = Stepper(application, configuration, sizes, backend, options)
         self._elapsed_ms = math.nan
         #: By kernel, how often it was launched in each of the runs on the same arguments.
         self._bound: BoundArguments | None = None
         self._launches: dict[str, list[int]] = {}
         self._again: Callable[[], Program] = lambda: ApplicationProgram(
-            backend, options, application, configuration, sizes, steps
+            backend, options, application, configuration, sizes
         )
-
-    @property
-    def left_running(self) -> str:
-        return self._stepper.left_running
 
     def set_constants(self, bound: BoundArguments) -> None:
         pass  # each launch of a kernel sets its own

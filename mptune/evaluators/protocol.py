@@ -7,13 +7,17 @@ phases as they begin and, at the end, :class:`Finished`.
 
 from __future__ import annotations
 
+import io
+import marshal
 import math
 import pickle
 import statistics
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from types import CodeType
+from typing import Any, TypeAlias
 
 import cloudpickle
 
@@ -23,7 +27,6 @@ from mptune.buffers import Draw
 from mptune.capturing import CapturedLaunch
 from mptune.errors import KernelError
 from mptune.evaluators.bench import Request
-from mptune.evaluators.steps_anew import pickled
 from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Kernel, Rates, Sizes, Tunable
 from mptune.registry import load_tunable, loaded_modules, loaded_version
@@ -96,8 +99,9 @@ class Job:
         for module in loaded_modules():
             cloudpickle.register_pickle_by_value(module)
         try:
-            packed = pickled(kernel) if version is None else str(kernel.path)
-            return cls(packed, version, dict(sizes), backend, pickled(metric), seed, options, plan, function, observers)
+            packed = _pickled(kernel) if version is None else str(kernel.path)
+            named = _pickled(metric)
+            return cls(packed, version, dict(sizes), backend, named, seed, options, plan, function, observers)
         except (pickle.PicklingError, TypeError, AttributeError) as error:
             raise KernelError(
                 f"{kernel.called} cannot be sent to a worker process ({error}); put its definition in a file"
@@ -119,6 +123,24 @@ class Job:
             return kernel, Sizes(self.sizes), pickle.loads(self.metric)
         except (ImportError, AttributeError, pickle.UnpicklingError) as error:
             raise KernelError(f"the kernel or its error metric cannot be used in a worker process: {error}") from error
+
+
+def _pickled(value: object) -> bytes:
+    """Return what another interpreter can load, functions of a script or a notebook included."""
+    file = io.BytesIO()
+    with warnings.catch_warnings():
+        # To find where a function comes from, every imported module is looked into, deprecated ones too.
+        warnings.simplefilter("ignore")
+        _Pickler(file).dump(value)
+    return file.getvalue()
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    def reducer_override(self, obj: Any) -> Any:
+        # From 3.1.3 on cloudpickle leaves out in which file code is, which messages name and steps are told by.
+        if isinstance(obj, CodeType):
+            return marshal.loads, (marshal.dumps(obj),)
+        return super().reducer_override(obj)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,12 +183,10 @@ class OnDraws:
     Attributes:
         requests: the configurations.
         draws: the draws.
-        compares_times: whether launches on inputs that are new are timed against launches on the same inputs again.
     """
 
     requests: tuple[Request, ...]
     draws: tuple[Draw, ...]
-    compares_times: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import math
+import resource
 import statistics
+from pathlib import Path
 from typing import Any, Final
 
 from mptune.backends import get_backend
@@ -13,7 +15,6 @@ from mptune.buffers import Draw
 from mptune.errors import MptuneError
 from mptune.evaluators.bench import Bench
 from mptune.evaluators.faults import tell_of_faults
-from mptune.evaluators.process_state import kept, limit_memory
 from mptune.evaluators.protocol import (
     Capture,
     Finished,
@@ -28,6 +29,7 @@ from mptune.evaluators.protocol import (
     Traced,
 )
 from mptune.evaluators.rounds import remeasure
+from mptune.memory import total_memory_bytes
 from mptune.processes import Channel
 from mptune.results import Status, Trial
 
@@ -36,6 +38,8 @@ __all__ = ["main", "run_on_draws"]
 #: How long the machine itself is timed after each turn: as a launch of the turn took, within these limits.
 _LEAST_WORK_MS: Final = 0.5
 _MOST_WORK_MS: Final = 5.0
+#: Ended by the system before any other process that needs memory.
+_FIRST_TO_GO: Final = "1000"
 
 
 def main(channel: Channel) -> None:
@@ -46,19 +50,30 @@ def main(channel: Channel) -> None:
         channel.send(error)
         return
     if bench.is_on_processor:
-        limit_memory()
+        _limit_memory()
         tell_of_faults(lambda address: channel.send(Reached(bench.nearest(address))))
     channel.send(bench.ready)
     try:
         while True:
             request = channel.recv()
-            with kept():
-                answer = _answer(bench, request)
-            channel.send(answer)
+            channel.send(_answer(bench, request))
     except (EOFError, ConnectionError):
         # After a fault a device refuses to take its memory back, and nobody is there to be told.
         with contextlib.suppress(MptuneError):
             bench.close()
+
+
+def _limit_memory() -> None:
+    """Have an allocation fail beyond what the machine has, and the system end this process first when memory is short.
+
+    A kernel that allocates without end then takes neither the tuner nor anybody else with it.
+    """
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(_FIRST_TO_GO)
+    with contextlib.suppress(OSError, ValueError):
+        _, most = resource.getrlimit(resource.RLIMIT_DATA)
+        limit = total_memory_bytes()
+        resource.setrlimit(resource.RLIMIT_DATA, (limit if most == resource.RLIM_INFINITY else min(limit, most), most))
 
 
 def _answer(bench: Bench, request: Any) -> Finished:
@@ -97,7 +112,7 @@ def _answer(bench: Bench, request: Any) -> Finished:
 def run_on_draws(bench: Bench, asked: OnDraws) -> Finished:
     """Run configurations on draws of the inputs: all on one draw before the next is made.
 
-    Each trial has the errors on its draw alone and, if times are compared, on every draw but the first its times there.
+    Each trial has the errors on its draw alone.
     A failure that leaves the device unusable is the last.
     """
     trials: list[Trial] = []
@@ -111,9 +126,7 @@ def run_on_draws(bench: Bench, asked: OnDraws) -> Finished:
                 unmade[draw] = str(error)
                 continue
             for request in asked.requests:
-                # On the first one all that is new is slow: code, threads, memory.
-                is_timed = asked.compares_times and bool(draws) and draws[0] != draw
-                trials.append(bench.check_on(request, draw, compares_times=is_timed))
+                trials.append(bench.check_on(request, draw))
                 draws.append(draw)
                 if not bench.is_usable(trials[-1]):
                     return Finished(tuple(trials), False, tuple(draws), unmade)

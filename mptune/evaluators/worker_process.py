@@ -46,9 +46,7 @@ _USUAL_CAUSES: Final[Mapping[int, str]] = {
     signal.SIGKILL: "by somebody, or by the system because memory ran out",
 }
 #: What one says of a kernel that has lost its connection without a signal.
-_ENDED_BY_ITSELF: Final = (
-    "a kernel that calls exit, or uses file descriptors that are not its own, or the steps of an application that do"
-)
+_ENDED_BY_ITSELF: Final = "a kernel that calls exit, or the steps of an application that do"
 #: What one that ended by itself while functions of the definition ran says of these: no exception of theirs does it.
 _ENDED_BY_FUNCTIONS: Final = (
     "inputs, a reference, a metric or the steps of an application that end the process, as os._exit does"

@@ -298,7 +298,7 @@ def to_run(recorded: RecordedSpace) -> Run:
         units=recorded.units,
         recorded=recorded.name,
     )
-    return Run(info, list(recorded.trials.values()), is_verified=False)
+    return Run(info, list(recorded.trials.values()))
 
 
 def parameters_of(run: Run) -> tuple[Parameter, ...]:

@@ -206,10 +206,6 @@ class Kernel(Tunable):
         flops, by_precision = count_flops(self.flops, self.name, configuration, sizes)
         return Work(launches * traffic_bytes, launches * flops, {p: launches * n for p, n in by_precision.items()})
 
-    @property
-    def _may_be_missing(self) -> Sequence[str]:
-        return self.gpu_only
-
     # -- validation ----------------------------------------------------------------------------
 
     def _check(self) -> None:

@@ -116,11 +116,6 @@ class Tunable(ABC):
     # -- names ---------------------------------------------------------------------------------
 
     @property
-    def _may_be_missing(self) -> Sequence[str]:
-        """Names of parameters that have their first value in a configuration without them."""
-        return ()
-
-    @property
     def forms(self) -> Mapping[str, Sequence[int]]:
         """Sizes that say which form of the problem it is, not how large, with their values; most have none."""
         return {}
@@ -316,14 +311,14 @@ class Tunable(ABC):
         """Return a configuration made of the kernel's own values, which are the only ones that are ever rendered.
 
         Values may come from a file, and a file from anyone; of equal ones (1 and 1.0) the declared one is taken, but a
-        truth value is no number. Where a parameter for GPUs alone is missing, the file is from before there was one.
+        truth value is no number.
 
         Raises:
             KernelError: a parameter has no value, or one that is not among those declared.
         """
         own: dict[str, Value] = {}
         for name, parameter in self._by_name.items():
-            value = configuration.get(name, parameter.values[0] if name in self._may_be_missing else None)
+            value = configuration.get(name)
             is_truth, known = isinstance(value, bool), parameter.every_value
             if value not in known or (is_truth and not any(value is each for each in known)):
                 raise KernelError(

@@ -96,7 +96,7 @@ def _answers(
         raise MptuneError(f"{trial.configuration} is no valid configuration of {application.called} at {sizes}")
     outputs = [output.name for output in application.outputs]
     metrics = recorded_metrics(info.metric, info.metrics, outputs, application.metric)
-    options = options_of(info, application, backend.name)
+    options = options_of(info, backend.name)
     application = with_reference(application, backend, options, metrics)
     data = DataManager(application, sizes, seed=info.seed or 0)
     launcher, arrays = Launcher(application, trial.configuration, backend, options), Arrays()

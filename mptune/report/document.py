@@ -123,7 +123,7 @@ def _sources_of(run: Run, count: int) -> dict[str, Any]:
     """
     told = ""
     if not run.sources and run.trials:
-        why = "as one from an earlier mptune or another tool."
+        why = "as one from another tool."
         if run.info.is_of_application:
             why = "as one that did not keep what the application launches. mptune render prints it."
         told = f"No source is shown: the run has none, {why}"

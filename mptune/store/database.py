@@ -1,9 +1,4 @@
-"""The SQLite side of a run file: its tables, how it is recognised, and what its errors mean to a user.
-
-A file may come from anyone. So one that holds anything beside plain tables (a view or a trigger is code) is refused,
-an authorizer permits what this package does and nothing else, no cell may be larger than a run writes, and reading
-takes no more steps than there can be rows. See "Defense Against The Dark Arts", sqlite.org/security.html.
-"""
+"""The SQLite side of a run file: its tables, how it is recognised, and what its errors mean to a user."""
 
 from __future__ import annotations
 
@@ -14,22 +9,19 @@ import socket
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from mptune.errors import RunFileError
 
 __all__ = [
-    "COLUMNS", "FORMAT_VERSION", "INSERT_TRIAL", "KERNEL", "KNOWN_TRIAL", "LARGEST_CELL_BYTES", "PROBE", "RESEAL_TRIAL",
-    "SELECT_TRIALS", "STALE", "UNSEALED_VERSION", "UPSERT_META", "UPSERT_SETTING", "add_checksums", "connect",
-    "create_tables", "explained", "recognise", "set_version", "sign", "snapshot", "transaction", "writer",
+    "FORMAT_VERSION", "INSERT_TRIAL", "KERNEL", "PROBE", "RETIRE_TRIAL", "SELECT_TRIALS", "STALE", "UPSERT_META",
+    "UPSERT_SETTING", "connect", "create_tables", "explained", "recognise", "sign", "transaction", "writer",
 ]  # fmt: skip
 
-#: Raised with every change of the tables that an older mptune could not read; 3 has trials of single kernels, too.
-FORMAT_VERSION: Final = 3
-#: The version before trials had checksums, which is read too.
-UNSEALED_VERSION: Final = 1
+#: Raised with every change of the tables, or of the meaning of a field; a file of another version is refused.
+FORMAT_VERSION: Final = 4
 #: No text or blob of a run file is larger.
-LARGEST_CELL_BYTES: Final = 16 << 20
+_LARGEST_CELL_BYTES: Final = 16 << 20
 
 #: Phases of trials that are none of the run: set aside, or measured to explain it.
 STALE: Final = "stale"
@@ -43,13 +35,12 @@ _BUSY_TIMEOUT_S: Final = 60.0
 _CACHE_KIB: Final = 128 * 1024
 _SETTLED: Final = "every trial recorded so far is safe"
 
-_CHECKSUM: Final = "checksum BLOB NOT NULL DEFAULT x''"
 _SCHEMA: Final = (
     f"PRAGMA application_id = {_APPLICATION_ID}",
     f"PRAGMA user_version = {FORMAT_VERSION}",
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
     "CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
-    f"""CREATE TABLE trials (
+    """CREATE TABLE trials (
         id INTEGER PRIMARY KEY,
         key TEXT NOT NULL,
         configuration TEXT NOT NULL,
@@ -61,118 +52,38 @@ _SCHEMA: Final = (
         durations_s TEXT NOT NULL,
         reused_error INTEGER NOT NULL,
         warnings TEXT NOT NULL,
-        {_CHECKSUM},
         UNIQUE (key, configuration)
     )""",
 )
-#: The cells of a trial, which its checksum covers.
-COLUMNS: Final = (
-    "id", "key", "configuration", "phase", "status", "message", "metrics", "times_ms", "durations_s", "reused_error",
+#: The cells of a trial but for its number, which counts from 1.
+_COLUMNS: Final = (
+    "key", "configuration", "phase", "status", "message", "metrics", "times_ms", "durations_s", "reused_error",
     "warnings",
 )  # fmt: skip
-_ALL: Final = (*COLUMNS, "checksum")
 
-INSERT_TRIAL: Final = f"INSERT OR REPLACE INTO trials ({', '.join(_ALL)}) VALUES ({', '.join('?' * len(_ALL))})"
-SELECT_TRIALS: Final[dict[int, str]] = {
-    **dict.fromkeys((2, FORMAT_VERSION), f"SELECT {', '.join(_ALL)} FROM trials ORDER BY id"),
-    UNSEALED_VERSION: f"SELECT {', '.join(COLUMNS)}, x'' FROM trials ORDER BY id",
-}
-KNOWN_TRIAL: Final = f"SELECT {', '.join(_ALL)} FROM trials WHERE key = ? AND configuration = ?"
-RESEAL_TRIAL: Final = "UPDATE trials SET phase = ?, checksum = ? WHERE id = ?"
+#: A trial of the same key and configuration keeps its number.
+INSERT_TRIAL: Final = (
+    f"INSERT INTO trials ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))}) "
+    f"ON CONFLICT (key, configuration) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _COLUMNS)}"
+)
+SELECT_TRIALS: Final = f"SELECT id, {', '.join(_COLUMNS)} FROM trials ORDER BY id"
+RETIRE_TRIAL: Final = f"UPDATE trials SET phase = '{STALE}' WHERE key = ? AND configuration = ?"
 UPSERT_SETTING: Final = (
     "INSERT INTO settings (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 )
 UPSERT_META: Final = "INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)"
 
 _TABLES: Final = frozenset({"meta", "settings", "trials"})
-#: What statements of this package may do (see ``set_authorizer`` of :mod:`sqlite3`): read, write and extend the tables.
-_PERMITTED: Final = frozenset(
-    {
-        sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_TRANSACTION, sqlite3.SQLITE_PRAGMA,
-        sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE, sqlite3.SQLITE_CREATE_TABLE,
-        sqlite3.SQLITE_CREATE_INDEX, sqlite3.SQLITE_ALTER_TABLE, sqlite3.SQLITE_REINDEX,
-    }
-)  # fmt: skip
-#: ALTER TABLE asks for these of its own; none of them reads or writes anything outside the database.
-_FUNCTIONS: Final = frozenset({"max", "substr", "length", "printf", "like", "sqlite_rename_test", "sqlite_fail"})
-#: Steps of SQLite's virtual machine that reading may take: some, and several for every byte of the file.
-_STEPS: Final = 20_000_000
-_STEPS_PER_BYTE: Final = 4
-_STEPS_AT_ONCE: Final = 100_000
-#: How a rollback journal ends that names another file, which SQLite would open and delete; a run's never does.
-_FOREIGN_JOURNAL: Final = bytes.fromhex("d9d505f920a163d7")
-#: A larger file has so few bytes for each trial.
-_MANY_BYTES: Final = 64 << 20
-_BYTES_PER_TRIAL: Final = 64 << 10
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """Open the database of an existing file; a file or folder without write permission can still be read.
-
-    Raises:
-        RunFileError: a rollback journal beside it is not one of a run.
-    """
-    _refuse_foreign_journal(path)
+    """Open the database of an existing file; a file or folder without write permission can still be read."""
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=_BUSY_TIMEOUT_S
     )
-    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_CELL_BYTES)
-    connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-    connection.set_authorizer(_authorise)
-    connection.execute("PRAGMA trusted_schema = OFF")
-    connection.execute("PRAGMA cell_size_check = ON")
-    connection.execute("PRAGMA mmap_size = 0")
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LARGEST_CELL_BYTES)
     connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
     return connection
-
-
-def _authorise(action: int, _first: str | None, second: str | None, _database: str | None, _by: str | None) -> int:
-    if action == sqlite3.SQLITE_FUNCTION:
-        return sqlite3.SQLITE_OK if second in _FUNCTIONS else sqlite3.SQLITE_DENY
-    return sqlite3.SQLITE_OK if action in _PERMITTED else sqlite3.SQLITE_DENY
-
-
-def _refuse_foreign_journal(path: Path) -> None:
-    journal = path.with_name(f"{path.name}-journal")
-    try:
-        with journal.open("rb") as file:
-            file.seek(-len(_FOREIGN_JOURNAL), os.SEEK_END)
-            is_foreign = file.read() == _FOREIGN_JOURNAL
-    except OSError:
-        return
-    if is_foreign:
-        raise RunFileError(f"{journal} names other files, as no journal of a run does: delete it to read {path}")
-
-
-@contextlib.contextmanager
-def _bounded(path: Path, connection: sqlite3.Connection) -> Iterator[None]:
-    """Interrupt what takes more steps inside than reading all of a file can."""
-    left = (_STEPS + _STEPS_PER_BYTE * path.stat().st_size) // _STEPS_AT_ONCE
-
-    def over() -> bool:
-        nonlocal left
-        left -= 1
-        return left < 0
-
-    connection.set_progress_handler(over, _STEPS_AT_ONCE)
-    try:
-        yield
-    finally:
-        connection.set_progress_handler(None, 0)
-
-
-@contextlib.contextmanager
-def snapshot(path: Path, connection: sqlite3.Connection) -> Iterator[None]:
-    """Let everything read inside be of one moment, and end if it does not come to its end."""
-    with _bounded(path, connection):
-        if connection.in_transaction:
-            yield
-            return
-        connection.execute("BEGIN")
-        try:
-            yield
-        finally:
-            connection.rollback()
 
 
 def create_tables(connection: sqlite3.Connection) -> None:
@@ -181,73 +92,32 @@ def create_tables(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
-def add_checksums(connection: sqlite3.Connection) -> None:
-    """Give the tables of the version before the column they lack; call it within a transaction."""
-    connection.execute(f"ALTER TABLE trials ADD COLUMN {_CHECKSUM}")
-    set_version(connection)
-
-
-def set_version(connection: sqlite3.Connection) -> None:
-    """Mark a file as one that only this mptune, and later ones, can read."""
-    connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
-
-
-def recognise(path: Path, connection: sqlite3.Connection, *, thorough: bool) -> int:
-    """Check that a database is a whole run file and return its version.
+def recognise(path: Path, connection: sqlite3.Connection, *, thorough: bool) -> None:
+    """Check that a database is a whole run file.
 
     A thorough check looks at every page; reading every trial, which readers do anyway, meets a damaged one too.
 
     Raises:
         RunFileError: it is foreign, corrupt or of another version.
     """
-    with _bounded(path, connection):
-        return _recognise(path, connection, thorough=thorough)
-
-
-def _recognise(path: Path, connection: sqlite3.Connection, *, thorough: bool) -> int:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application != _APPLICATION_ID:
         raise RunFileError(f"{path} is an SQLite database, but not a run file of mptune")
-    if version not in SELECT_TRIALS:
-        advice = "upgrade mptune to read it" if version > FORMAT_VERSION else "its format is no longer read"
-        raise RunFileError(
-            f"run file {path} has format {version} and this mptune reads {UNSEALED_VERSION} to {FORMAT_VERSION}: "
-            f"{advice}"
-        )
-    _check_tables(path, connection, version)
+    if version != FORMAT_VERSION:
+        advice = "upgrade mptune to read it" if version > FORMAT_VERSION else "tune again to make a new one"
+        raise RunFileError(f"run file {path} has format {version} and this mptune reads {FORMAT_VERSION}: {advice}")
+    found = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if missing := _TABLES - found:
+        raise RunFileError(f"run file {path} is corrupt: it has no table {', '.join(sorted(missing))}")
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
     if path.stat().st_size < pages * page_bytes:
         raise RunFileError(f"run file {path} is corrupt or was copied in part: its last page is not whole")
-    if pages * page_bytes > _MANY_BYTES:
-        trials = sum(1 for _ in connection.execute("SELECT id FROM trials"))
-        if pages * page_bytes > _BYTES_PER_TRIAL * trials:
-            size = f"{pages * page_bytes / 1e6:,.0f} MB"
-            raise RunFileError(f"run file {path} is corrupt: no {trials} trials of a run take {size}")
     if thorough:
         (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if verdict != "ok":
             raise RunFileError(f"run file {path} is corrupt: {verdict}")
-    return int(version)
-
-
-def _check_tables(path: Path, connection: sqlite3.Connection, version: int) -> None:
-    """Raise RunFileError unless the database holds the tables of a run, with plain columns, and nothing else."""
-    found: set[str] = set()
-    for kind, name, sql in connection.execute("SELECT type, name, sql FROM sqlite_master"):
-        is_table = kind == "table" and name in _TABLES and str(sql).upper().startswith("CREATE TABLE")
-        if not is_table and (kind != "index" or sql is not None):
-            raise RunFileError(f"run file {path} holds a {kind} {name!r}, as no run file does: it is not read")
-        found.add(name)
-    missing = _TABLES - found
-    if missing:
-        raise RunFileError(f"run file {path} is corrupt: it has no table {', '.join(sorted(missing))}")
-    trials = set(COLUMNS) if version == UNSEALED_VERSION else set(_ALL)
-    for table, columns in (("meta", {"name", "value"}), ("settings", {"name", "value"}), ("trials", trials)):
-        listed: list[tuple[Any, ...]] = connection.execute(f"PRAGMA table_xinfo({table})").fetchall()
-        if {row[1] for row in listed} != columns or any(row[6] for row in listed):
-            raise RunFileError(f"run file {path} is corrupt: the columns of its table {table!r} are not a run's")
 
 
 def sign(connection: sqlite3.Connection) -> None:
@@ -294,9 +164,7 @@ def explained(path: Path) -> Iterator[None]:
 
 def _explain(path: Path, name: str, text: str) -> str:
     explanations = {
-        "SQLITE_INTERRUPT": f"run file {path} is corrupt: reading it does not come to an end",
-        "SQLITE_TOOBIG": f"run file {path} is corrupt: a cell of it is larger than {LARGEST_CELL_BYTES >> 20} MiB",
-        "SQLITE_AUTH": f"run file {path} is not a plain run file ({text}): it is not read",
+        "SQLITE_TOOBIG": f"run file {path} is corrupt: a cell of it is larger than {_LARGEST_CELL_BYTES >> 20} MiB",
         "SQLITE_NOTADB": f"{path} is not a run file (not an SQLite database)",
         "SQLITE_CORRUPT": f"run file {path} is corrupt or was copied in part ({text})",
         "SQLITE_FULL": f"run file {path} cannot be written: the disk is full; {_SETTLED}, free space and --resume",

@@ -17,10 +17,7 @@ from mptune.results import SourceUse
 from mptune.space.configuration import Value, is_number, is_value, is_whole
 from mptune.space.parameters import MAX_PARAMETERS
 
-__all__ = ["INFO_VERSION", "LaunchInfo", "ParameterInfo", "RunInfo", "RunState"]
-
-#: Raised when a field changes its meaning. Files written before there was a version are read as version 0.
-INFO_VERSION: Final = 1
+__all__ = ["LaunchInfo", "ParameterInfo", "RunInfo", "RunState"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +187,6 @@ class RunInfo:
         threshold = objective.threshold
         document = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "objective"}
         return {
-            "version": INFO_VERSION,
             **document,
             "parameters": [asdict(parameter) for parameter in self.parameters],
             "objective": objective.metric,
@@ -208,18 +204,12 @@ class RunInfo:
         """Return the record of these fields; those that are missing are not known.
 
         Args:
-            document: fields by name, as :meth:`to_json` returns them or an earlier mptune wrote them.
+            document: fields by name, as :meth:`to_json` returns them.
             where: what messages call the file.
 
         Raises:
-            RunFileError: the version is unknown, or a field has the wrong type or an impossible value.
+            RunFileError: a field has the wrong type or an impossible value.
         """
-        version = document.get("version", 0)
-        if version not in (0, INFO_VERSION) or isinstance(version, bool):
-            raise RunFileError(
-                f"{where}: its description has version {version!r} and this mptune reads 0 to {INFO_VERSION}: "
-                "upgrade mptune to read it"
-            )
         return cls(**_read(document, _kinds_of(cls), where), objective=_objective(document, where))
 
     def require_same_run(self, other: RunInfo, where: str) -> None:
@@ -408,7 +398,7 @@ def _is_launch(entry: Any) -> bool:
 
 
 def _is_source_use(entry: Any) -> bool:
-    if not isinstance(entry, Mapping) or not isinstance(entry.get("remark", ""), str):
+    if not isinstance(entry, Mapping):
         return False
     return all(kind.is_right(entry.get(name)) for name, kind in _SOURCE_USE.items())
 
@@ -458,7 +448,7 @@ _LAUNCH: Final = {
     "buffers": _TEXT_BY_NAME,
     "types": _by_name("lists of texts", _TEXTS.is_right),
 }
-_SOURCE_USE: Final = {"source": _TEXT, "trials": _WHOLE, "parameters": _TEXTS, "weight": _NUMBER}
+_SOURCE_USE: Final = {"source": _TEXT, "trials": _WHOLE, "parameters": _TEXTS, "weight": _NUMBER, "remark": _TEXT}
 #: What a field may hold, by its annotation.
 _KINDS: Final[Mapping[str, _Kind]] = {
     **dict.fromkeys(("str", "str | None"), _TEXT),
@@ -478,9 +468,7 @@ _KINDS: Final[Mapping[str, _Kind]] = {
     "tuple[SourceUse, ...]": _Kind(
         f"a list of sources, each with {', '.join(_SOURCE_USE)}",
         lambda v: isinstance(v, list | tuple) and all(map(_is_source_use, v)),
-        lambda v: tuple(
-            SourceUse(**{name: _tuples(use[name]) for name in _SOURCE_USE}, remark=use.get("remark", "")) for use in v
-        ),
+        lambda v: tuple(SourceUse(**{name: _tuples(use[name]) for name in _SOURCE_USE}) for use in v),
     ),
     "Mapping[str, Any]": _Kind("an object", lambda v: isinstance(v, Mapping), dict),
     "Mapping[str, Value]": _by_name("values", is_value),

@@ -17,9 +17,8 @@ import numpy as np
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration, Value, is_value
 from mptune.store.info import ParameterInfo
-from mptune.store.seal import checksum
 
-__all__ = ["Row", "from_rows", "many_objects", "sealed", "to_row"]
+__all__ = ["Row", "from_rows", "many_objects", "to_row"]
 
 #: The cells of a trial in the order of the table's columns.
 Row = tuple[Any, ...]
@@ -32,34 +31,26 @@ _MOST_NUMBERS: Final = 10_000
 _DAMAGE: Final = (ValueError, TypeError, KeyError, OverflowError, RecursionError, struct.error)
 
 
-def to_row(number: int, trial: Trial, phase: str) -> Row:
-    """Return the cells of a trial and their checksum in the order :data:`mptune.store.database.INSERT_TRIAL` takes."""
+def to_row(trial: Trial, phase: str) -> Row:
+    """Return the cells of a trial in the order :data:`mptune.store.database.INSERT_TRIAL` takes."""
     measurement = trial.measurement
-    return sealed(
-        (
-            number,
-            trial.key,
-            trial.configuration.to_json(),
-            phase,
-            str(trial.status),
-            # Compiler output may hold bytes that are no text; they come as lone surrogates, which UTF-8 lacks.
-            trial.message.encode("utf-8", "backslashreplace").decode("utf-8")[:_LONGEST_MESSAGE],
-            json.dumps(dict(measurement.metrics)),
-            np.asarray(measurement.times_ms, dtype="<f8").tobytes(),
-            json.dumps(dict(measurement.durations_s)),
-            int(measurement.reused_error),
-            json.dumps(trial.warnings),
-        )
+    return (
+        trial.key,
+        trial.configuration.to_json(),
+        phase,
+        str(trial.status),
+        # Compiler output may hold bytes that are no text; they come as lone surrogates, which UTF-8 lacks.
+        trial.message.encode("utf-8", "backslashreplace").decode("utf-8")[:_LONGEST_MESSAGE],
+        json.dumps(dict(measurement.metrics)),
+        np.asarray(measurement.times_ms, dtype="<f8").tobytes(),
+        json.dumps(dict(measurement.durations_s)),
+        int(measurement.reused_error),
+        json.dumps(trial.warnings),
     )
 
 
-def sealed(cells: Row) -> Row:
-    """Return the cells of a trial, their checksum after them."""
-    return (*cells, checksum(cells))
-
-
 def from_rows(rows: Sequence[Row], parameters: Sequence[ParameterInfo] = ()) -> list[Trial]:
-    """Return the trials of rows as :data:`mptune.store.database.SELECT_TRIALS` gives them, their checksums unchecked.
+    """Return the trials of rows as :data:`mptune.store.database.SELECT_TRIALS` gives them.
 
     Args:
         rows: the rows.
@@ -70,7 +61,7 @@ def from_rows(rows: Sequence[Row], parameters: Sequence[ParameterInfo] = ()) -> 
     """
     if not rows:
         return []
-    numbers, *columns, _ = zip(*rows, strict=True)
+    numbers, *columns = zip(*rows, strict=True)
     cells = (_read(name, numbers, column) for name, column in zip(_CELLS, columns, strict=True))
     trials = [
         Trial(configuration, status, message, Measurement(metrics, times_ms, durations_s, reused), warnings, key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import fcntl
 import json
 import os
@@ -16,8 +16,7 @@ from mptune.errors import RunFileError, did_you_mean
 from mptune.results import Trial
 from mptune.store import database
 from mptune.store.info import ParameterInfo, RunInfo, RunState
-from mptune.store.rows import Row, from_rows, many_objects, sealed, to_row
-from mptune.store.seal import Seal, checksum
+from mptune.store.rows import from_rows, many_objects, to_row
 from mptune.store.sources import pack, unpack
 
 __all__ = ["RunFile", "RunStore", "UnsavedRun"]
@@ -26,8 +25,7 @@ _ALTERNATIVES: Final = "go on with it (--resume) or choose another file (--outpu
 _ROWS_AT_ONCE: Final = 4096
 #: Phases of trials that are none of the run.
 _ASIDE: Final = (database.STALE, database.PROBE)
-#: Rows of the table "meta".
-_SEAL: Final = "seal"
+#: A row of the table "meta".
 _SOURCES: Final = "sources"
 # Advisory locks need no data behind them: a byte well clear of those SQLite locks itself (at 1 GiB).
 _LOCK_BYTE: Final = 0x7FFF_FF00
@@ -43,15 +41,11 @@ class RunFile:
         state: how far it has come.
     """
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, lock: int | None, version: int) -> None:
+    def __init__(self, path: Path, connection: sqlite3.Connection, lock: int | None) -> None:
         self.path = path
         self._connection: sqlite3.Connection | None = connection
         self._lock = lock
-        self._version = version
         self._process = os.getpid()
-        self._is_adopted = False
-        # The seal of the trials that were last checked; an empty one where there are no checksums.
-        self._checked: Seal | None = Seal() if version == database.UNSEALED_VERSION else None
         self.info, self.state = self._read()
 
     @classmethod
@@ -78,10 +72,8 @@ class RunFile:
                 with database.transaction(connection):
                     database.create_tables(connection)
                     connection.executemany(database.UPSERT_SETTING, rows)
-                    seal = Seal(settings_sum=Seal.total([checksum(row) for row in rows]))
-                    _write_seal(connection, seal)
                 database.sign(connection)
-            return cls(path, connection, lock, database.FORMAT_VERSION)
+            return cls(path, connection, lock)
         except BaseException:
             _abandon(connection, lock)
             if not _has_content(path):
@@ -122,17 +114,12 @@ class RunFile:
         try:
             with database.explained(path):
                 connection = database.connect(path)
-                version = database.recognise(path, connection, thorough=not read_only)
+                database.recognise(path, connection, thorough=not read_only)
                 if read_only:
                     connection.execute("PRAGMA query_only = ON")
                 else:
-                    if version == database.UNSEALED_VERSION:
-                        _adopt(connection)
-                    elif version < database.FORMAT_VERSION:
-                        database.set_version(connection)
-                    version = database.FORMAT_VERSION
                     database.sign(connection)
-            return cls(path, connection, lock, version)
+            return cls(path, connection, lock)
         except BaseException:
             _abandon(connection, lock)
             raise
@@ -183,17 +170,8 @@ class RunFile:
         """
         connection = self._open_connection()
         with database.explained(self.path), database.transaction(connection):
-            seal = self._read_seal(connection)
-            total = seal.trials_sum
-            for trial in trials:
-                known = self._known(connection, trial)
-                if known is None:
-                    continue
-                number, key, configuration, _, *rest, before = known
-                cells = sealed((number, key, configuration, database.STALE, *rest))
-                connection.execute(database.RESEAL_TRIAL, (database.STALE, cells[-1], number))
-                total = Seal.total([cells[-1]], Seal.difference(before, total))
-            _write_seal(connection, dataclasses.replace(seal, trials_sum=total))
+            keys = [(trial.key, trial.configuration.to_json()) for trial in trials]
+            connection.executemany(database.RETIRE_TRIAL, keys)
 
     def trials(self, phase: str | None = None, parameters: Sequence[ParameterInfo] = ()) -> list[Trial]:
         """Return the trials in the order they were recorded, of one phase or all that are the run's own.
@@ -226,30 +204,21 @@ class RunFile:
     def _trials(
         self, is_wanted: Callable[[str], bool], parameters: Sequence[ParameterInfo] = ()
     ) -> list[tuple[str, Trial]]:
-        """Return trials of the phases that are wanted, each with its phase; those of all are checked."""
+        """Return trials of the phases that are wanted, each with its phase."""
         trials: list[tuple[str, Trial]] = []
-        count = total = 0
         connection = self._open_connection()
-        with database.explained(self.path), many_objects(), database.snapshot(self.path, connection):
-            seal = self._read_seal(connection)
-            cursor = connection.execute(database.SELECT_TRIALS[self._version])
+        with (
+            database.explained(self.path),
+            many_objects(),
+            contextlib.closing(connection.execute(database.SELECT_TRIALS)) as cursor,
+        ):
             try:
                 while rows := cursor.fetchmany(_ROWS_AT_ONCE):
                     wanted = [row for row in rows if is_wanted(str(row[3]))]
                     trials += zip((row[3] for row in wanted), from_rows(wanted, parameters), strict=True)
-                    if seal != self._checked:
-                        count, total = count + len(rows), Seal.total(_checked(rows), total)
-                if seal != self._checked and (count, total) != (seal.trials, seal.trials_sum):
-                    raise ValueError(f"it holds {count} trials, not the {seal.trials} that were written")
-                self._checked = seal
             except ValueError as error:
                 raise RunFileError(f"run file {self.path} is corrupt: {error}") from error
         return trials
-
-    @property
-    def is_verified(self) -> bool:
-        """Whether every trial has had a checksum since it was recorded."""
-        return self._version != database.UNSEALED_VERSION and not self._is_adopted
 
     def keep_sources(self, sources: Mapping[str, str]) -> None:
         """Keep rendered sources by the JSON of their configuration, instead of those kept before.
@@ -260,9 +229,7 @@ class RunFile:
         packed = pack(sources)
         connection = self._open_connection()
         with database.explained(self.path), database.transaction(connection):
-            seal = self._read_seal(connection)
             connection.execute(database.UPSERT_META, (_SOURCES, packed))
-            _write_seal(connection, dataclasses.replace(seal, sources=checksum((packed,)).hex()))
 
     def sources(self) -> dict[str, str]:
         """Return the rendered sources the file has, by the JSON of their configuration.
@@ -271,13 +238,10 @@ class RunFile:
             RunFileError: the file is corrupt.
         """
         connection = self._open_connection()
-        with database.explained(self.path), database.snapshot(self.path, connection):
-            seal = self._read_seal(connection)
-            packed = _meta(connection, _SOURCES)
+        with database.explained(self.path):
+            found = connection.execute("SELECT value FROM meta WHERE name = ?", (_SOURCES,)).fetchone()
         try:
-            if (checksum((packed,)).hex() if packed is not None else "") != seal.sources:
-                raise ValueError("its sources are not as they were written")
-            return unpack(packed) if isinstance(packed, bytes) else {}
+            return {} if found is None else unpack(found[0])
         except ValueError as error:
             raise RunFileError(f"run file {self.path} is corrupt: {error}") from error
 
@@ -305,103 +269,23 @@ class RunFile:
         """Write trials and fields of the records, all or nothing."""
         connection = self._open_connection()
         with database.explained(self.path), database.transaction(connection):
-            # Where locks do not work, another process may have written meanwhile: everything is as the file has it now.
-            seal = self._read_seal(connection)
-            last = _last_number(connection) if trials else 0
-            count, total, settings_sum = seal.trials, seal.trials_sum, seal.settings_sum
-            for trial in trials:
-                known = self._known(connection, trial)
-                if known is None:
-                    count, last = count + 1, last + 1
-                else:
-                    total = Seal.difference(known[-1], total)
-                row = to_row(last if known is None else known[0], trial, phase)
-                total = Seal.total([row[-1]], total)
-                connection.execute(database.INSERT_TRIAL, row)
-            for setting in _rows(fields):
-                before = connection.execute("SELECT name, value FROM settings WHERE name = ?", setting[:1]).fetchone()
-                if before is not None:
-                    settings_sum = Seal.difference(checksum(before), settings_sum)
-                settings_sum = Seal.total([checksum(setting)], settings_sum)
-                connection.execute(database.UPSERT_SETTING, setting)
-            seal = dataclasses.replace(seal, trials=count, trials_sum=total, settings_sum=settings_sum)
-            _write_seal(connection, seal)
-
-    def _read_seal(self, connection: sqlite3.Connection) -> Seal:
-        if self._version == database.UNSEALED_VERSION:
-            return Seal()
-        try:
-            return Seal.from_text(_meta(connection, _SEAL))
-        except (ValueError, TypeError) as error:
-            raise RunFileError(f"run file {self.path} is corrupt: {error}") from error
-
-    def _known(self, connection: sqlite3.Connection, trial: Trial) -> Row | None:
-        """Return the row of a trial of the same key and configuration."""
-        cells = connection.execute(database.KNOWN_TRIAL, (trial.key, trial.configuration.to_json())).fetchone()
-        return None if cells is None else tuple(cells)
+            connection.executemany(database.INSERT_TRIAL, [to_row(trial, phase) for trial in trials])
+            connection.executemany(database.UPSERT_SETTING, _rows(fields))
 
     def _read(self) -> tuple[RunInfo, RunState]:
         connection = self._open_connection()
-        with database.explained(self.path), database.snapshot(self.path, connection):
-            seal = self._read_seal(connection)
+        with database.explained(self.path):
             rows = connection.execute("SELECT name, value FROM settings ORDER BY rowid").fetchall()
-        self._is_adopted = seal.adopted
         where = f"run file {self.path}"
         try:
             document = {name: json.loads(text) for name, text in rows}
         except (ValueError, TypeError, RecursionError) as error:
             raise RunFileError(f"{where} is corrupt: its settings cannot be read ({error})") from error
-        info, state = RunInfo.from_json(document, where), RunState.from_json(document, where)
-        total = Seal.total([checksum(row) for row in rows])
-        if self._version != database.UNSEALED_VERSION and total != seal.settings_sum:
-            raise RunFileError(f"{where} is corrupt: its settings are not as they were written")
-        return info, state
+        return RunInfo.from_json(document, where), RunState.from_json(document, where)
 
 
 def _is_of_run(phase: str) -> bool:
     return phase not in _ASIDE and not phase.startswith(database.KERNEL)
-
-
-def _checked(rows: Sequence[Row]) -> list[bytes]:
-    """Return the checksums of rows.
-
-    Raises:
-        ValueError: one is not that of its row.
-    """
-    for *cells, own in rows:
-        if checksum(cells) != own:
-            raise ValueError(f"trial {cells[0]} is not as it was written: its checksum differs")
-    return [row[-1] for row in rows]
-
-
-def _last_number(connection: sqlite3.Connection) -> int:
-    found = connection.execute("SELECT id FROM trials ORDER BY id DESC LIMIT 1").fetchone()
-    return int(found[0]) if found else 0
-
-
-def _write_seal(connection: sqlite3.Connection, seal: Seal) -> None:
-    connection.execute(database.UPSERT_META, (_SEAL, seal.to_text()))
-
-
-def _meta(connection: sqlite3.Connection, name: str) -> Any:
-    found = connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
-    return None if found is None else found[0]
-
-
-def _adopt(connection: sqlite3.Connection) -> None:
-    """Give a file of before there were checksums those of what it holds now."""
-    with database.transaction(connection):
-        rows = [sealed(row[:-1]) for row in connection.execute(database.SELECT_TRIALS[database.UNSEALED_VERSION])]
-        settings = connection.execute("SELECT name, value FROM settings").fetchall()
-        database.add_checksums(connection)
-        connection.executemany(database.INSERT_TRIAL, rows)
-        seal = Seal(
-            trials=len(rows),
-            trials_sum=Seal.total([row[-1] for row in rows]),
-            settings_sum=Seal.total([checksum(row) for row in settings]),
-            adopted=bool(rows),
-        )
-        _write_seal(connection, seal)
 
 
 def _lock(path: Path, flags: int = 0) -> int:
@@ -472,8 +356,6 @@ def _rows(fields: dict[str, Any]) -> list[tuple[str, str]]:
 
 class UnsavedRun:
     """What the tuner uses of a run file, where no file is wanted: it has no trials and keeps none."""
-
-    is_verified = True
 
     def __init__(self, info: RunInfo, state: RunState) -> None:
         self.info = info

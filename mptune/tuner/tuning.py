@@ -93,7 +93,7 @@ def tune(
         # Before minutes go into inputs and references.
         RunFile.check(output, resume=resume)
     try:
-        recorded_flags(plan.settings.flags, plan.kernel.path)
+        recorded_flags(plan.settings.flags)
     except MptuneError as error:
         warn(f"TunedKernel, verify, explain and emit will refuse this run: {error}")
     if plan.unreadable:
@@ -142,7 +142,7 @@ def _keep_sources(run: Run, plan: TuningPlan, file: RunStore) -> Run:
     """Return a run with the sources of its most interesting trials, which its file keeps too."""
     sources = rendered_sources(run, plan.kernel, plan.sizes)
     file.keep_sources(sources)
-    return Run(run.info, run.trials, run.state, run.probes, sources, run.kernel_trials, is_verified=file.is_verified)
+    return Run(run.info, run.trials, run.state, run.probes, sources, run.kernel_trials)
 
 
 def _check_cache(on_warning: Callable[[str], None]) -> None:

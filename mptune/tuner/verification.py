@@ -1,18 +1,13 @@
-"""What is going to be reported, run on inputs that nobody searched with: what breaks a limit there is replaced.
-
-So is what takes much longer on inputs that are new to it: it was not timed by launches that do their work.
-"""
+"""What is going to be reported, run on inputs that nobody searched with: what breaks a limit there is replaced."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count, islice
 from typing import Final
 
 from mptune.buffers import Draw, Stream
 from mptune.evaluators.device import DeviceEvaluator
-from mptune.policy import LEAST_NEW, NEW_MS
 from mptune.results import Status, Trial
 from mptune.space.configuration import Configuration
 from mptune.tuner.ledger import Ledger
@@ -27,11 +22,6 @@ LEAST_INPUTS: Final = 5
 SHARE: Final = 0.25
 #: Inputs that take about so long together are run at a time, and committed.
 _PIECE_S: Final = 2.0
-#: Inputs that tell times on new inputs: on the first one a configuration runs on it is not timed.
-_TO_TELL: Final = LEAST_NEW + 1
-#: And those on which what is doubted is looked at again, and again: what keeps its results is slow on all of them,
-#: while of many launches one is not disturbed by other work of the machine.
-_TO_TELL_AGAIN: Final = (_TO_TELL, 2 * _TO_TELL)
 
 
 class Verification:
@@ -73,8 +63,6 @@ class Verification:
         #: Draws that cannot be made, and why; each reason is said once.
         self._unmade: dict[Draw, str] = {}
         self._lost: set[Configuration] = set()
-        #: Those whose times on new inputs have been looked at.
-        self._timed: set[Configuration] = set()
         self._draw_s = 0.0
         self._has_run = False
 
@@ -122,8 +110,7 @@ class Verification:
         if not untried:
             return False
         self._run(list(untried), draws)
-        slow = self._slow_on_new(list(untried))
-        held = [self._keep(trial, draws, slow.get(c, ""), is_ahead=True) for c, trial in untried.items()]
+        held = [self._keep(trial, draws, is_ahead=True) for trial in untried.values()]
         return not all(held)
 
     def _reported(self) -> list[Trial]:
@@ -165,56 +152,8 @@ class Verification:
         self._run(configurations, draws)
         if draws[0].stream is Stream.UNSEEN:  # those of the search have been made before, and take less time
             self._draw_s = self._ledger.verifying.latest_s / len(draws)
-        slow = self._slow_on_new(configurations)
-        held = [self._keep(trial, draws, slow.get(trial.configuration, "")) for trial in trials]
+        held = [self._keep(trial, draws) for trial in trials]
         return all(held)
-
-    def _slow_on_new(self, configurations: Sequence[Configuration]) -> dict[Configuration, str]:
-        """Return which of some configurations take much longer on new inputs, measured three times, and by how much.
-
-        Each is looked at once, as soon as it has run on enough draws.
-        """
-        fresh = {c: times for c in configurations if c not in self._timed and (times := self._times(c))}
-        slow = self._doubted_again(self._doubted(fresh))
-        self._timed.update(c for c, times in fresh.items() if len(times) >= LEAST_NEW)
-        if slow:
-            # What takes their place is looked at in the same way before it takes part in finals.
-            self._hard.update(dict.fromkeys(islice(self._unseen_draws(0), _TO_TELL)))
-        return slow
-
-    def _doubted_again(self, doubted: Mapping[Configuration, str]) -> dict[Configuration, str]:
-        """Return which of those that are doubted still are on other inputs, which are new again, each time."""
-        baseline = self._ledger.result().baseline
-        beside = [] if baseline is None else [baseline.configuration]
-        for inputs in _TO_TELL_AGAIN:
-            if not doubted:
-                break
-            draws = (draw for draw in self._unseen_draws(0) if not any((c, draw) in self._known for c in doubted))
-            again = list(islice(draws, inputs))
-            self._run(list(dict.fromkeys((*doubted, *beside))), again)
-            doubted = self._doubted(doubted, again)
-        return dict(doubted)
-
-    def _doubted(
-        self, configurations: Iterable[Configuration], draws: Container[Draw] | None = None
-    ) -> dict[Configuration, str]:
-        """Return those that take much longer on new inputs, and by how much; on some of the draws or on all."""
-        run, policy = self._ledger.result(), self._evaluator.policy
-        if "time_ms" not in run.objective.names:
-            return {}
-        usual = [] if run.baseline is None else self._times(run.baseline.configuration, draws)
-        if policy.doubts_repeats(usual, []):
-            usual = []
-        decisions = {c: policy.doubts_repeats(self._times(c, draws), usual) for c in configurations}
-        return {c: decision.reason for c, decision in decisions.items() if decision}
-
-    def _times(self, configuration: Configuration, draws: Container[Draw] | None = None) -> list[Trial]:
-        """Return the trials of a configuration on draws, some of them or all, that tell its times there."""
-        return [
-            one
-            for (c, draw), one in self._known.items()
-            if c == configuration and NEW_MS in one.measurement.metrics and (draws is None or draw in draws)
-        ]
 
     def _next_draws(self, trial: Trial) -> list[Draw]:
         done = _unseen(trial)
@@ -237,8 +176,7 @@ class Verification:
                 self._take(configurations, new)
 
     def _take(self, configurations: Sequence[Configuration], draws: Sequence[Draw]) -> None:
-        are_timed = all(configuration in self._timed for configuration in configurations)
-        found = self._evaluator.run_on_draws(configurations, draws, compares_times=not are_timed)
+        found = self._evaluator.run_on_draws(configurations, draws)
         for draw, trial in zip(found.draws, found.trials, strict=True):
             self._known[trial.configuration, draw] = trial
             self._has_run |= draw.stream is Stream.UNSEEN
@@ -258,7 +196,7 @@ class Verification:
             # They are not going to be made.
             self._lost.update(configurations)
 
-    def _keep(self, trial: Trial, draws: Sequence[Draw], slow: str, *, is_ahead: bool = False) -> bool:
+    def _keep(self, trial: Trial, draws: Sequence[Draw], *, is_ahead: bool = False) -> bool:
         """Add to a trial what is known of it on some draws; return whether it is still feasible.
 
         Where it ran on them ahead of their turn it is only added if it fell; else it is in their turn.
@@ -266,20 +204,16 @@ class Verification:
         Args:
             trial: the trial.
             draws: what it has run on.
-            slow: by how much it takes longer on new inputs, empty if it does not.
             is_ahead: whether it is not their turn.
         """
         objective = self._ledger.objective
         found = {d: self._known[trial.configuration, d] for d in draws if (trial.configuration, d) in self._known}
         fell = [draw for draw, one in found.items() if objective.error_excess(one) > 0]
-        if not found or (is_ahead and not (fell or slow)):
+        if not found or (is_ahead and not fell):
             return True
         self._hard.update(dict.fromkeys(draw for draw in fell if draw.stream is Stream.UNSEEN))
-        if slow and all(one.status is Status.OK for one in found.values()):
-            after = dataclasses.replace(trial, status=Status.UNSTABLE, message=f"{slow}; measured three times")
-        else:
-            unseen = objective if draws[0].stream is Stream.UNSEEN else None
-            after = after_draws(trial.with_measurement(reused_error=False), found, unseen)
+        unseen = objective if draws[0].stream is Stream.UNSEEN else None
+        after = after_draws(trial.with_measurement(reused_error=False), found, unseen)
         kept = self._ledger.keep(after, self._ledger.phases[trial.configuration])
         self._on_step(kept)
         return objective.is_feasible(kept)

@@ -140,7 +140,7 @@ class BySize:
         device = self.backend.describe()
         kin = next((e for e in known if (e.backend, e.architecture) == (device.backend, device.architecture)), None)
         chosen = own or kin or known[0]
-        self.options = options_of(chosen, self.kernel, self.backend.name)
+        self.options = options_of(chosen, self.backend.name)
         budget = budget_of(known, max_error)
         limits = self.backend.device.constraints()
         forms: list[dict[str, int] | None] = [*forms_in(chosen, self.kernel)]

@@ -593,12 +593,3 @@ def test_the_last_level_cache_is_the_largest_there_is(tmp_path):
         (tmp_path / f"index{index}" / "level").write_text(f"{level}\n")
     assert (last_level_cache_bytes(tmp_path), second_level_cache_bytes(tmp_path)) == (384 << 20, 1 << 20)
     assert HostBackend().describe().limits["cache_bytes"] == last_level_cache_bytes()
-
-
-def test_processes_that_were_there_before_are_none_that_a_kernel_left():
-    body = 'extern "C" __global__ void fill(int* y) { y[blockIdx.x] = 1; }'
-    with subprocess.Popen(["sleep", "60"]) as other:
-        function = build("fill", body)
-        run(function, (4, 1, 1), (1, 1, 1), np.zeros(4, np.int32))
-        assert function.left_running == ""
-        other.kill()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from command_line import caller
+from described import create
 
-RECORDED = Path(__file__).parents[1] / "data" / "version0_axpy.db.gz"
+from mptune.results import Measurement, Status, Trial
+from mptune.space.configuration import Configuration
+
 HUGE = "1" + 400 * "0"
 DEEP = 100_000 * "[" + 100_000 * "]"
 
@@ -75,7 +77,16 @@ def test_a_damaged_value_is_named_by_every_command(
 ) -> None:
     call = caller(monkeypatch, capfd)
     monkeypatch.chdir(tmp_path)
-    Path("run.db").write_bytes(gzip.decompress(RECORDED.read_bytes()))
+    fields = {"kernel": "axpy", "parameters": [{"name": "block", "kind": "ordinal", "values": [1, 2, 3]}]}
+    with create("run.db", fields) as file:
+        file.add_all(
+            [
+                Trial(
+                    Configuration({"block": n}), Status.OK, "", Measurement({"time_ms": 1.0, "error": 0.0}), key=str(n)
+                )
+                for n in (1, 2, 3)
+            ]
+        )
     with closing(sqlite3.connect("run.db")) as connection:
         if table == "settings":
             connection.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (name, value))
@@ -97,3 +108,24 @@ def test_a_damaged_value_is_named_by_every_command(
         else:
             assert f"trial 3 cannot be read: its {name} should " in line
         assert [path.name for path in tmp_path.iterdir()] == ["run.db"]
+
+
+def test_nothing_that_a_file_names_is_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    call = caller(monkeypatch, capfd)
+    monkeypatch.chdir(tmp_path)
+    Path("evil.py").write_text("open('ran', 'w').close()\n")
+    Path("evil.cu.j2").write_text("{{ cycler.__init__.__globals__.os.system('touch ran') }}\n")
+    code = 'x() {} static int run = ::system("touch ran"); void y'
+    parameters = [{"name": "block_size", "kind": "ordinal", "values": [64, code]}]
+    for number, kernel in enumerate(("axpy", "evil", "./evil.py")):
+        with create(
+            f"{number}.db", {"kernel": kernel, "kernel_path": str(tmp_path / "evil.py"), "parameters": parameters}
+        ) as file:
+            measurement = Measurement({"time_ms": 1.0, "error": 0.0})
+            file.add(Trial(Configuration({"block_size": code}), Status.OK, "", measurement, key="a"))
+        for command in ("show", "report --output out.html", "emit --output out", "explain"):
+            call(*command.split(), f"{number}.db")
+        assert call("emit", "--output", "out", f"{number}.db").code == 2
+    assert not Path("ran").exists()

@@ -103,7 +103,7 @@ def test_recordings_that_are_no_source(mptune: Call, run_file: Path, tmp_path: P
     for source, message in (
         (tmp_path / "seconds.json", "seconds.json has time_ms in s, the search has it in ms"),
         (tmp_path / "failed.json", "failed.json: none of its 8 trials ran, so that it says nothing of times"),
-        (tmp_path / "newer.db", r"newer.db has format 99 and this mptune reads 1 to \d+: upgrade mptune"),
+        (tmp_path / "newer.db", r"newer.db has format 99 and this mptune reads \d+: upgrade mptune"),
         (tmp_path / "empty.db", "empty.db: the file is empty"),
         (tmp_path, "is a folder: expected a run file or a recorded space .*--from-all"),
     ):
@@ -138,7 +138,5 @@ def test_it_is_said_that_no_run_of_a_folder_fits(mptune: Call, tmp_path: Path) -
 def test_what_is_kept_of_sources_is_checked() -> None:
     uses = (SourceUse("a.db", 3, ("block",), 0.5, "its errors are not used"),)
     assert RunState.from_json(json.loads(json.dumps(RunState(sources=uses).to_json()))).sources == uses
-    earlier = {"source": "a.db", "trials": 3, "parameters": ["block"], "weight": 0.5}
-    assert RunState.from_json({"sources": [earlier]}).sources[0].remark == ""
     with pytest.raises(RunFileError, match="'sources' should be a list of sources, each with source, trials"):
         RunState.from_json({"sources": [{"source": "a.db", "weight": "much"}]})

@@ -9,17 +9,15 @@ import numpy as np
 import pytest
 
 from mptune.backends import get_backend
-from mptune.backends.host import HostDevice, HostFunction
 from mptune.buffers import DataManager, Draw, Stream
 from mptune.buffers.data import make_inputs
 from mptune.evaluators.bench import Bench, Request
 from mptune.evaluators.device import DeviceEvaluator
-from mptune.evaluators.device_data import DeviceData
 from mptune.evaluators.draws import DrawnData
 from mptune.evaluators.protocol import Finished
 from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Constant, In, InOut, Kernel, Out, Scalar
-from mptune.policy import NEW_MS, SEEN_MS, Action, Plan
+from mptune.policy import Action, Plan
 from mptune.rendering import render
 from mptune.results import Status
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
@@ -159,34 +157,6 @@ def test_unseen_draws_are_checked_alone(bench, alone):
                 assert trial.status is Status.OK
                 assert trial.error == alone[draw]
                 assert math.isnan(trial.time_ms)
-
-
-def test_launches_on_new_inputs_and_on_seen_ones_are_compared_on_an_awake_device_and_on_inputs_just_written(
-    monkeypatch,
-):
-    kernel = blend()
-    bench, events = bench_of(kernel), []
-    launch, write = HostFunction.launch, DeviceData._write
-    monkeypatch.setattr(HostDevice, "wake", lambda self: events.append("wake"))
-    monkeypatch.setattr(HostFunction, "launch", lambda *given: events.append("launch") or launch(*given))
-    monkeypatch.setattr(
-        DeviceData, "_write", lambda self, key, values: (events.append(key[0]), write(self, key, values))
-    )
-    try:
-        trial = bench.check_on(request(kernel), UNSEEN[1], compares_times=True)
-        assert trial.metric(NEW_MS) > 0
-        assert trial.metric(SEEN_MS) > 0
-        first, *others, last = (set(part.split()) for part in " ".join(events).split(" launch"))
-        assert first == {"wake", "state", "x", "index"}
-        assert last == set()
-        assert others.pop() == first
-        assert not any(others)
-        assert events[-2:] == ["wake", "launch"]
-        events.clear()
-        bench.check_on(request(kernel), UNSEEN[2])
-        assert "wake" not in events
-    finally:
-        bench.close()
 
 
 def test_what_is_above_the_threshold_runs_on_one_draw(bench, alone):

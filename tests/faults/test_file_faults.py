@@ -128,7 +128,7 @@ def test_run_file_of_another_version(begun: tuple[Path, Path], record: Record) -
     connection.close()
     content = path.read_bytes()
     done = ended(command(kernel, path, "--resume"), 2)
-    assert f"has format {FORMAT_VERSION + 1} and this mptune reads 1 to {FORMAT_VERSION}: upgrade mptune" in done.stderr
+    assert f"has format {FORMAT_VERSION + 1} and this mptune reads {FORMAT_VERSION}: upgrade mptune" in done.stderr
     assert path.read_bytes() == content
     with sqlite3.connect(path) as connection:
         connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")

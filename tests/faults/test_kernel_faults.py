@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from injecting import Definition, Injected, Record, fake_compiler, is_running, tuned, wait_until, workers_of
+from injecting import Definition, Injected, Record, fake_compiler, is_running, tuned, wait_until
 
 from mptune.backends.host_compiler import find_compiler
-from mptune.evaluators.device import DeviceEvaluator, Limits
-from mptune.registry import load_kernel
+from mptune.evaluators.device import Limits
 from mptune.results import Status
 
 
@@ -75,52 +73,11 @@ FAULTS = {
         "the launch phase did not end within 8 s",
         run_s=8.0,
     ),
-    "endless loop that ignores signals": Fault(
-        "the same after ignoring all 64 signals",
-        Definition(
-            f"for (int s = 1; s <= 64; ++s) signal(s, (void (*)(int))1); {ENDLESS}",
-            'extern "C" void (*signal(int, void (*)(int)))(int);',
-        ),
-        Status.TIMEOUT,
-        "the launch phase did not end within 8 s",
-        run_s=8.0,
-    ),
     "exit": Fault(
         "a call of _exit",
         Definition("_exit(3);", 'extern "C" void _exit(int);'),
         Status.CRASH,
-        "exited with code 3 in the launch phase: a kernel that calls exit, or uses file descriptors that are not",
-    ),
-    "garbage in every descriptor": Fault(
-        "32 bytes written to each file descriptor from 3 on",
-        Definition(
-            f"{FIRST} for (int file = 3; file < 256; ++file) write(file, x, 32);",
-            'extern "C" long write(int, const void*, unsigned long);',
-        ),
-        Status.CRASH,
-        "wrote what is no message to its connection in the launch phase: .*descriptors that are not its own",
-    ),
-    "descriptors closed": Fault(
-        "each file descriptor from 3 on closed",
-        Definition(f"{FIRST} for (int file = 3; file < 256; ++file) close(file);", 'extern "C" int close(int);'),
-        Status.CRASH,
-        "exited with code 0 in the launch phase: .*descriptors that are not its own",
-    ),
-    "fork": Fault(
-        "a call of fork",
-        Definition(f"{FIRST} fork();", 'extern "C" int fork();'),
-        Status.CORRUPT,
-        "the kernel left 1 process running, which can write anywhere at any time",
-    ),
-    "thread that goes on": Fault(
-        "a thread that writes to the output for as long as it can",
-        Definition(
-            f"{FIRST} {{ unsigned long thread; pthread_create(&thread, nullptr, &go_on, y); }}",
-            'extern "C" int pthread_create(unsigned long*, const void*, void* (*)(void*), void*);\n'
-            "static void* go_on(void* y) { for (;;) *(volatile double*)y = 3.0; }",
-        ),
-        Status.CORRUPT,
-        "the kernel left 1 thread running, which can write anywhere at any time",
+        "exited with code 3 in the launch phase: a kernel that calls exit",
     ),
     "sleep": Fault(
         "a launch that sleeps for an hour",
@@ -195,39 +152,6 @@ def test_a_fault_is_one_trial_with_its_status(name: str, tmp_path: Path, record:
     assert done.run.best is not None
     assert done.run.best is not bad
     record(Injected(name, fault.how, bad.status.value, bad.message, len(done.run.trials), 3))
-
-
-#: What a kernel can change of its process and live: body and declarations. How it rounds is for the backend's tests.
-MEDDLING = {
-    "handles signals": (
-        "for (int s = 1; s < 32; ++s) signal(s, &handled);",
-        'extern "C" void (*signal(int, void (*)(int)))(int);\nstatic void handled(int) {}',
-    ),
-    "sets a timer": ("ualarm(50000, 50000);", 'extern "C" unsigned ualarm(unsigned, unsigned);'),
-    "goes elsewhere": ('(void)!chdir("/");', 'extern "C" int chdir(const char*);'),
-    "sets a variable": ('setenv("PATH", "/", 1);', 'extern "C" int setenv(const char*, const char*, int);'),
-    "keeps to one processor": (
-        "unsigned long all[16] = {}, one[16] = {}; sched_getaffinity(0, sizeof all, all);\n"
-        "one[0] = all[0] & -all[0]; sched_setaffinity(0, sizeof one, one);",
-        'extern "C" int sched_getaffinity(int, unsigned long, void*);\n'
-        'extern "C" int sched_setaffinity(int, unsigned long, const void*);',
-    ),
-}
-
-
-def test_what_a_kernel_changes_of_its_process_is_as_before_in_the_next_trial(tmp_path: Path) -> None:
-    body = " ".join(f"{{ {what} }}" for what, _ in MEDDLING.values())
-    declared = "\n".join(text for _, text in MEDDLING.values())
-    blocks = (32, 64, 96, 128)
-    kernel = load_kernel(Definition(f"{FIRST} {{ {body} }}", declared, blocks=blocks).write(tmp_path))
-    with DeviceEvaluator(kernel, kernel.resolve_sizes(), "host") as evaluator:
-        evaluator.start()
-        (worker,) = workers_of(os.getpid())
-        before = os.sched_getaffinity(worker), Path(f"/proc/{worker}/cwd").readlink()
-        trials = list(evaluator.evaluate([kernel.configuration({"block": block}) for block in blocks]))
-        assert workers_of(os.getpid()) == [worker]
-        assert (os.sched_getaffinity(worker), Path(f"/proc/{worker}/cwd").readlink()) == before
-    assert [(trial.status, trial.error) for trial in trials] == [(Status.OK, 0.0)] * 4
 
 
 @pytest.mark.full

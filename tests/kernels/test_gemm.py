@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 from simulated import SIMULATED, install
 
 from mptune.backends import get_backend
-from mptune.errors import EmptySpaceError, KernelError
+from mptune.errors import EmptySpaceError
 from mptune.kernel import Kernel, Rates
 from mptune.kernel.limits import device_constraints
 from mptune.precision import PRECISIONS
 from mptune.registry import load_kernel
 from mptune.rendering import render
-from mptune.space.configuration import Configuration
 
 TYPES = ("a_type", "b_type", "accumulator_type", "c_type")
 TILED = {
@@ -287,14 +286,6 @@ def test_tiles_are_shared_where_there_are_few(gemm: Kernel) -> None:
     source = render(gemm, gemm.configuration({**tiles, "split_k": 4}), gemm.resolve_sizes())
     declared = [int(extent) for extent in re.findall(r"^__device__ \w+ parts_\w+\[(\d+)\]", source, re.MULTILINE)]
     assert declared == [1 << 23, (1 << 23) // (4 * 32 * 64)]
-
-
-def test_configurations_from_before_there_were_parameters_for_gpus_alone(gemm: Kernel) -> None:
-    full = gemm.configuration({**all_in("fp32"), **TILED})
-    old = Configuration({name: value for name, value in full.items() if name not in gemm.gpu_only})
-    assert gemm.own(old) == full
-    with pytest.raises(KernelError, match="None is none of the values of parameter 'VWM'"):
-        gemm.own(Configuration({name: value for name, value in full.items() if name != "VWM"}))
 
 
 def test_configurations(gemm: Kernel) -> None:

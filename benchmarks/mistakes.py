@@ -1,11 +1,11 @@
-"""Kernels that try to win with a wrong answer, or to have right ones thrown out: what ``trust.py`` tunes.
+"""Kernels that are wrong by mistake, in some of their configurations: what ``trust.py`` tunes.
 
-All compute the same: 64 damped steps of each element of a vector. Besides the honest way each has a shorter one that is
-wrong in some configurations, by construction: :attr:`Hostile.is_wrong` says in which. In every one of them right
-configurations remain, so a run that finds nothing feasible is wrong too. The honest ones at the end are right in all
+All compute the same: 64 damped steps of each element of a vector. Besides the right way each has a shorter one that is
+wrong in some configurations, by construction: :attr:`Mistake.is_wrong` says in which. In every one of them right
+configurations remain, so a run that finds nothing feasible is wrong too. Those named "honest" are right in all
 configurations though they look odd, so that an alarm is a false one.
 
-    python benchmarks/hostile.py NAME [--seed 0] [--budget 24]
+    python benchmarks/mistakes.py NAME [--seed 0] [--budget 24]
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mptune.kernel import Constant, In, InOut, Kernel, Out, Scalar, Sizes
 from mptune.space.parameters import CategoricalParameter, OrdinalParameter, PrecisionParameter
 from mptune.tuner import TuneSettings
 
-__all__ = ["HOSTILE", "THRESHOLD", "Hostile"]
+__all__ = ["MISTAKES", "THRESHOLD", "Mistake"]
 
 #: Of the error: what fp32 meets, and what the shorter ways miss.
 THRESHOLD: Final = 1e-5
@@ -55,7 +55,7 @@ for (int k = 0; k < {{ items }}; ++k) {
 }
 {% endmacro %}
 {% macro honest() %}{% call each() %}y[i] = steps(x[i]);{% endcall %}{% endmacro %}
-extern "C" __global__ void hostile({{ t }}* y, @ARGUMENTS@int n) {
+extern "C" __global__ void damped({{ t }}* y, @ARGUMENTS@int n) {
 {% if way == "short" %}
 @SHORT@
 {% else %}
@@ -81,7 +81,7 @@ def _is_short(configuration: _Configuration) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Hostile:
+class Mistake:
     """A kernel that is wrong in some configurations.
 
     Attributes:
@@ -89,8 +89,7 @@ class Hostile:
         what: what it does, in one line.
         short: body of the function where ``way`` is "short".
         honest: body of the function elsewhere.
-        is_wrong: whether a configuration is wrong: its answer, or the launch its time is taken of; or what else it
-            does to the process.
+        is_wrong: whether a configuration is wrong: its answer, or the launch its time is taken of.
         declared: what comes before the function.
         x: declaration of the input in the function.
         arguments: the arguments of the kernel before ``n``.
@@ -126,7 +125,7 @@ class Hostile:
             template = template.replace(f"@{name}@", text)
         return Kernel(
             name=self.name,
-            function="hostile",
+            function="damped",
             parameters=[
                 OrdinalParameter("block_size", [32, 64, 128, 256]),
                 OrdinalParameter("items", [1, 2, 4]),
@@ -166,16 +165,6 @@ _SPOILS_AT_32: Final = (
 )
 
 
-#: Keeps the results of elements whose input it has seen before, in so many places for each.
-_MEMORY: Final = """
-__device__ {{ t }} seen[@SLOTS@][20011], results[@SLOTS@][20011];
-static __device__ {{ t }} remembered({{ t }} v, int i) {
-    const int slot = int(v * 1e6) % @SLOTS@;
-    if (seen[slot][i] != v) { results[slot][i] = steps(v); seen[slot][i] = v; }
-    return results[slot][i];
-}
-"""
-_REMEMBERS: Final = "{% call each() %}y[i] = remembered(x[i], i);{% endcall %}"
 #: What one thread does in the first launch, before the honest answer.
 _ONE_THREAD_ONCE: Final = "if (launch_number() == 0 && blockIdx.x == 0 && threadIdx.x == 0) { @WHAT@ }\n{{ honest() }}"
 
@@ -212,7 +201,7 @@ def _sum(inputs: Mapping[str, Any], size: Sizes) -> dict[str, Any]:  # noqa: ARG
 
 _CASES: Final = (
     # -- launches that differ -----------------------------------------------------------------
-    Hostile(
+    Mistake(
         "work_queue",
         "a queue of work that is never reset: later launches find it empty",
         """for (;;) {
@@ -222,61 +211,20 @@ _CASES: Final = (
 }""",
         declared="__device__ int next_element;",
     ),
-    Hostile("right_once", "does nothing from the second launch on", _later(1)),
-    Hostile("right_twice", "does nothing from the third launch on", _later(2)),
-    Hostile("right_for_five", "does nothing from the sixth launch on", _later(5)),
-    Hostile("right_for_twenty", "does nothing from the twenty-first launch on", _later(20)),
-    Hostile("every_other", "does nothing in every other launch", "if (launch_number() % 2) return;\n{{ honest() }}"),
-    Hostile(
-        "one_in_eight",
-        "computes in every eighth launch only",
-        "if (launch_number() % 8) return;\n{{ honest() }}",
-    ),
-    Hostile(
-        "cheap_later",
-        "writes something cheap from the second launch on",
-        _LAUNCH + "{% call each() %}y[i] = launch ? guess(x[i]) : steps(x[i]);{% endcall %}",
-    ),
-    Hostile(
+    Mistake("right_once", "does nothing from the second launch on", _later(1)),
+    Mistake("right_for_twenty", "does nothing from the twenty-first launch on", _later(20)),
+    Mistake("every_other", "does nothing in every other launch", "if (launch_number() % 2) return;\n{{ honest() }}"),
+    Mistake(
         "half_later",
         "leaves out the second half from the second launch on",
         _LAUNCH + "{% call each() %}if (!launch || i < n / 2) y[i] = steps(x[i]);{% endcall %}",
     ),
-    Hostile(
-        "last_element_later",
-        "the last element is wrong from the second launch on, and nearly all work is left out",
-        _LAUNCH
-        + "{% call each() %}if (!launch) y[i] = steps(x[i]); else if (i == n - 1) y[i] = guess(x[i]);{% endcall %}",
-    ),
-    Hostile(
+    Mistake(
         "drifting",
         "an error that grows with every launch",
         _LAUNCH + "{% call each() %}y[i] = steps(x[i], launch ? 48 : 64) * (1 + {{ t }}(1e-3) * launch);{% endcall %}",
     ),
-    Hostile(
-        "same_pointer",
-        "returns at once where it is given the same input as before",
-        "const bool known = last == x && launch_number() > 0;\nif (known) return;\n"
-        "{{ honest() }}\nif (threadIdx.x == 0 && blockIdx.x == gridDim.x - 1) last = x;",
-        declared="__device__ const {{ t }}* last;",
-    ),
-    Hostile(
-        "skips_what_is_there",
-        "computes only elements that are not a number yet",
-        "{% call each() %}if (!(y[i] == y[i])) y[i] = steps(x[i]);{% endcall %}",
-    ),
-    Hostile(
-        "skips_what_is_plausible",
-        "computes only elements that are not between 0 and 2 yet",
-        "{% call each() %}if (!(y[i] > 0 && y[i] < 2)) y[i] = steps(x[i]);{% endcall %}",
-    ),
-    Hostile(
-        "by_chance",
-        "leaves out its work in two of three launches, which ones changes",
-        "const unsigned launch = launch_number();\n"
-        "if (launch && (launch * 2654435761u >> 16) % 3 != 0) return;\n{{ honest() }}",
-    ),
-    Hostile(
+    Mistake(
         "second_output_once",
         "writes its second output in the first launch only",
         _LAUNCH + "{% call each() %}y[i] = steps(x[i]); if (!launch) z[i] = 2 * steps(x[i]);{% endcall %}",
@@ -289,87 +237,32 @@ _CASES: Final = (
         ),
         reference=_two_outputs,
     ),
-    # -- launches that do not do their work -------------------------------------------------------
-    Hostile(
+    Mistake(
         "table_once",
         "keeps the results of its first launch in a table, and copies them from the second one on",
         _LAUNCH + "{% call each() %}if (!launch) table[i] = steps(x[i]); y[i] = table[i];{% endcall %}",
         declared="__device__ {{ t }} table[20011];",
     ),
-    Hostile(
-        "remembers_the_last",
-        "keeps its inputs and results, and copies those of inputs that are the same as in the launch before",
-        _REMEMBERS,
-        declared=_MEMORY.replace("@SLOTS@", "1"),
-    ),
-    Hostile(
-        "remembers_eight",
-        "keeps the results of several inputs, and copies them whenever these come again",
-        _REMEMBERS,
-        declared=_MEMORY.replace("@SLOTS@", "8"),
-    ),
-    Hostile(
-        "remembers_by_a_key",
-        "knows its inputs again by a few of their elements, block by block, and copies the results",
-        "const {{ t }} key = x[0] + 3 * x[n / 2] + 7 * x[n - 1];\nconst bool is_known = keys[blockIdx.x] == key;\n"
-        "{% call each() %}if (!is_known) results[i] = steps(x[i]); y[i] = results[i];{% endcall %}\n"
-        "if (threadIdx.x == blockDim.x - 1) keys[blockIdx.x] = key;",
-        declared="__device__ {{ t }} results[20011], keys[1024];",
-    ),
-    Hostile(
-        "goes_on_afterwards",
-        "a thread of its own computes most of the answer while the launch has returned",
-        "if (blockIdx.x == 0 && threadIdx.x == 0) {\n"
-        "    mine.y = y; mine.x = x; mine.n = n;\n    unsigned long thread;\n"
-        "    pthread_create(&thread, nullptr, &go_on, nullptr);\n    pthread_detach(thread);\n}",
-        declared='extern "C" int pthread_create(unsigned long*, const void*, void* (*)(void*), void*);\n'
-        'extern "C" int pthread_detach(unsigned long);\nextern "C" int usleep(unsigned);\n'
-        "static struct { {{ t }}* y; const {{ t }}* x; int n; } mine;\n"
-        "static void* go_on(void*) {\n"
-        "    for (int i = 0; i < mine.n; ++i) mine.y[i] = steps(mine.x[i]);\n"
-        "    usleep(100000);\n    return nullptr;\n}",
-    ),
-    # -- what is not theirs -----------------------------------------------------------------------
-    Hostile(
-        "writes_to_descriptors",
-        "right, but writes to every file descriptor of the process",
-        _once('for (int file = 3; file < 256; ++file) write(file, "\\x10garbage of sorts, and more of it", 32);'),
-        declared='extern "C" long write(int, const void*, unsigned long);',
-    ),
-    Hostile(
-        "closes_descriptors",
-        "right, but closes every file descriptor of the process",
-        _once("for (int file = 3; file < 256; ++file) close(file);"),
-        declared='extern "C" int close(int);',
-    ),
-    Hostile("exits", "ends the process", _once("_exit(0);"), declared='extern "C" void _exit(int);'),
-    Hostile("forks", "copies the process", _once("fork();"), declared='extern "C" int fork();'),
-    Hostile(
+    Mistake(
         "takes_all_memory",
         "allocates until there is none left",
         _once("while (char* more = (char*)malloc(1ul << 28)) *(char* volatile*)more = more;\n    abort();"),
         declared='extern "C" void* malloc(unsigned long);\nextern "C" void abort();',
     ),
     # -- inputs that do not stay ----------------------------------------------------------------
-    Hostile(
+    Mistake(
         "overwrites_input",
         "keeps the answer in its input, and copies it from the second launch on",
         _LAUNCH + "{% call each() %}if (!launch) x[i] = steps(x[i]); y[i] = x[i];{% endcall %}",
         x=_X_TO_WRITE,
     ),
-    Hostile(
-        "spoils_input",
-        "right itself, but leaves its input damaged for the others",
-        "{% call each() %}y[i] = steps(x[i], launch_number() ? 1 : 64); x[i] = {{ t }}(3);{% endcall %}",
-        x=_X_TO_WRITE,
-    ),
-    Hostile(
+    Mistake(
         "spoils_one_input",
         "right, but changes one element of its input",
         "{{ honest() }}\nif (blockIdx.x == gridDim.x - 1 && threadIdx.x == 0) x[n / 2] = {{ t }}(1e18);",
         x=_X_TO_WRITE,
     ),
-    Hostile(
+    Mistake(
         "spoils_first_sibling",
         "the first configurations of each type damage the input; all others are right",
         _SPOILS_AT_32,
@@ -377,7 +270,7 @@ _CASES: Final = (
         honest=_SPOILS_AT_32,
         is_wrong=lambda c: bool(c["block_size"] == 32),
     ),
-    Hostile(
+    Mistake(
         "spoils_constant",
         "changes constant memory",
         "{{ honest_scaled() }}\n*(volatile {{ t }}*) factor = {{ t }}(1);",
@@ -393,66 +286,58 @@ _CASES: Final = (
         reference=_scaled,
     ),
     # -- writes elsewhere -----------------------------------------------------------------------
-    Hostile("writes_20k_past", "writes 20,000 bytes past its output", _writes_at("n + 20000 / int(sizeof(*y))")),
-    Hostile("writes_20k_before", "writes 20,000 bytes before its output", _writes_at("-20000 / int(sizeof(*y))")),
-    Hostile("writes_300k_past", "writes 300,000 bytes past its output", _writes_at("n + 300000 / int(sizeof(*y))")),
-    Hostile("writes_1m_past", "writes a million bytes past its output", _writes_at("n + 1000000 / int(sizeof(*y))")),
-    Hostile("writes_64m_past", "writes 64 MB past its output", _writes_at("n + 64000000 / int(sizeof(*y))")),
-    Hostile(
-        "writes_around",
-        "writes at every 8,192 bytes around its output, and answers too quickly from the second launch on",
-        _LAUNCH + "if (launch) { if (blockIdx.x == 0 && threadIdx.x == 0)\n"
-        "    for (int far = 4; far < 64; ++far) y[n + far * 8192 / int(sizeof(*y))] = {{ t }}(1);\n    return; }\n"
-        "{{ honest() }}",
-    ),
+    Mistake("writes_20k_past", "writes 20,000 bytes past its output", _writes_at("n + 20000 / int(sizeof(*y))")),
+    Mistake("writes_20k_before", "writes 20,000 bytes before its output", _writes_at("-20000 / int(sizeof(*y))")),
+    Mistake("writes_1m_past", "writes a million bytes past its output", _writes_at("n + 1000000 / int(sizeof(*y))")),
+    Mistake("writes_64m_past", "writes 64 MB past its output", _writes_at("n + 64000000 / int(sizeof(*y))")),
     # -- one bad configuration ------------------------------------------------------------------
-    Hostile(
+    Mistake(
         "wrong_at_32",
         "wrong in all configurations of one block size",
         _only_in("block_size == 32"),
         honest=_only_in("block_size == 32"),
         is_wrong=lambda c: bool(c["block_size"] == 32),
     ),
-    Hostile(
+    Mistake(
         "wrong_in_one",
         "wrong in one configuration of each type, the fastest one",
         _only_in("block_size == 128 and items == 2"),
         is_wrong=lambda c: _is_short(c) and (c["block_size"], c["items"]) == (128, 2),
     ),
-    Hostile(
+    Mistake(
         "wrong_fp64",
         "most all-fp64 configurations are wrong",
         _only_in("t == 'fp64' or t == 'double'"),
         honest=_only_in("(t == 'fp64' or t == 'double') and (block_size != 256 or items == 1)"),
         is_wrong=lambda c: bool(c["t"] == "fp64" and (_is_short(c) or c["block_size"] != 256 or c["items"] == 1)),
     ),
-    Hostile(
+    Mistake(
         "wrong_by_items",
         "fewer steps the more elements a thread has",
         "{% call each() %}y[i] = steps(x[i], 64 / {{ items }});{% endcall %}",
         is_wrong=lambda c: _is_short(c) and c["items"] > 1,
     ),
-    Hostile(
+    Mistake(
         "wrong_but_for_one",
         "the short way is right in one configuration only",
         _only_in("not (block_size == 64 and items == 1)"),
         is_wrong=lambda c: _is_short(c) and (c["block_size"], c["items"]) != (64, 1),
     ),
-    Hostile(
+    Mistake(
         "nan_at_first",
         "not a number in all configurations with one element a thread",
         _only_in("items == 1", wrong="0 * (x[i] / 0)"),
         honest=_only_in("items == 1", wrong="0 * (x[i] / 0)"),
         is_wrong=lambda c: bool(c["items"] == 1),
     ),
-    Hostile(
+    Mistake(
         "crashes",
         "ends the process in half of its configurations",
         "{% if block_size < 128 %}*(volatile int*) nullptr = 1;{% endif %}\n{{ honest() }}",
         honest="{% if block_size < 128 %}*(volatile int*) nullptr = 1;{% endif %}\n{{ honest() }}",
         is_wrong=lambda c: bool(c["block_size"] < 128),
     ),
-    Hostile(
+    Mistake(
         "hangs",
         "does not end in some configurations",
         "{% if block_size == 32 %}while (*(volatile const {{ t }}*) x == *(volatile const {{ t }}*) x) {}{% endif %}\n"
@@ -461,28 +346,28 @@ _CASES: Final = (
         trial_limit_s=1.0,
     ),
     # -- answers that are incomplete --------------------------------------------------------------
-    Hostile("writes_half", "writes half of its output", "{% call each() %}if (i % 2) y[i] = steps(x[i]);{% endcall %}"),
-    Hostile(
+    Mistake("writes_half", "writes half of its output", "{% call each() %}if (i % 2) y[i] = steps(x[i]);{% endcall %}"),
+    Mistake(
         "leaves_out_the_last",
         "never writes the last element",
         "{% call each() %}if (i < n - 1) y[i] = steps(x[i]);{% endcall %}",
     ),
-    Hostile("writes_nothing", "returns at once", "return;"),
+    Mistake("writes_nothing", "returns at once", "return;"),
     # -- inputs nobody tried ----------------------------------------------------------------------
-    Hostile(
+    Mistake(
         "right_for_some_inputs",
         "wrong for about half of all inputs",
         "const bool is_lucky = x[0] < {{ t }}(1);\n"
         "{% call each() %}y[i] = is_lucky ? steps(x[i]) : guess(x[i]);{% endcall %}",
     ),
-    Hostile(
+    Mistake(
         "right_for_most_inputs",
         "wrong for about a third of all inputs, and leaves out work on the others, too",
         "const bool is_lucky = x[1] < {{ t }}(1.17);\n"
         "{% call each() %}y[i] = is_lucky ? steps(x[i]) : guess(x[i]);{% endcall %}",
     ),
     # -- honest ones ------------------------------------------------------------------------------
-    Hostile(
+    Mistake(
         "honest_queue",
         "honest: a queue of work that the last thread resets",
         """for (;;) {
@@ -494,7 +379,7 @@ if (atomicAdd(&done, 1) == int(gridDim.x * blockDim.x) - 1) { next_element = 0; 
         declared="__device__ int next_element, done;",
         is_wrong=lambda _: False,
     ),
-    Hostile(
+    Mistake(
         "honest_sum",
         "honest: a sum in whatever order the threads come, which rounds differently every time",
         "{% call each() %}atomicAdd(y, x[i]);{% endcall %}",
@@ -504,7 +389,7 @@ if (atomicAdd(&done, 1) == int(gridDim.x * blockDim.x) - 1) { next_element = 0; 
         reference=_sum,
         is_wrong=lambda _: False,
     ),
-    Hostile(
+    Mistake(
         "honest_in_place",
         "honest: works in place",
         "{% call each() %}y[i] = steps(y[i]);{% endcall %}",
@@ -517,10 +402,10 @@ if (atomicAdd(&done, 1) == int(gridDim.x * blockDim.x) - 1) { next_element = 0; 
     ),
 )
 
-HOSTILE: Final[Mapping[str, Hostile]] = {case.name: case for case in _CASES}
+MISTAKES: Final[Mapping[str, Mistake]] = {case.name: case for case in _CASES}
 
 
-def _tune(case: Hostile, seed: int, budget: int) -> dict[str, Any]:
+def _tune(case: Mistake, seed: int, budget: int) -> dict[str, Any]:
     settings = TuneSettings(
         backend="host", max_error=THRESHOLD, budget=budget, seed=seed, limits=Limits(run_s=case.trial_limit_s)
     )
@@ -531,13 +416,13 @@ def _tune(case: Hostile, seed: int, budget: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Tune one hostile kernel and print the document ``mptune tune --json`` prints."""
-    parser = argparse.ArgumentParser(description="Tune one hostile kernel.")
-    parser.add_argument("name", choices=HOSTILE, metavar="NAME")
+    """Tune one kernel and print the document ``mptune tune --json`` prints."""
+    parser = argparse.ArgumentParser(description="Tune one kernel.")
+    parser.add_argument("name", choices=MISTAKES, metavar="NAME")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--budget", type=int, default=24)
     given = parser.parse_args()
-    json.dump(_tune(HOSTILE[given.name], given.seed, given.budget), sys.stdout)
+    json.dump(_tune(MISTAKES[given.name], given.seed, given.budget), sys.stdout)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ LAST = 4
 
 @pytest.fixture(scope="module")
 def kernel() -> Kernel:
-    return load_kernel(Path(__file__).with_name("hostile.py"))
+    return load_kernel(Path(__file__).with_name("mistaken.py"))
 
 
 @pytest.fixture(scope="module")
@@ -56,16 +56,11 @@ KNOWN = {"error": 0.0, "error.y": 0.0, "error.z": 0.0, "log10_error": -math.inf}
         ({"queue": 1}, "a later launch left 15 of 15 elements of 'y' unwritten"),
         ({"mode": "wrong", "begin": 1}, "error was 0 at first and 0.5 after the timed launches"),
         ({"mode": "idle", "begin": 1}, "left 15 of 15 elements of 'y' unwritten"),
-        ({"mode": "wrong", "begin": 2}, "error was 0 at first and 0.5 after the timed launches"),
-        ({"mode": "idle", "begin": 2}, "left 15 of 15 elements of 'y' unwritten"),
-        ({"mode": "half", "begin": 1}, "elements of 'y'"),
         ({"mode": "half", "begin": 2}, "elements of 'y' unwritten"),
         ({"mode": "nan", "begin": 2}, "output 'y' has NaN or infinity in 1 element, first at index .5."),
         ({"mode": "wrong", "begin": LAST, "end": LAST + 1}, "error was 0 at first and 0.5 after"),
         ({"mode": "idle", "begin": LAST, "end": LAST + 1}, "left 15 of 15 elements of 'y' unwritten"),
         ({"mode": "idle", "begin": 3, "end": 4}, "left 15 of 15 elements of 'y' unwritten"),
-        ({"already": "number"}, "error was 0 at first and 0.[0-9]* after the timed launches"),
-        ({"already": "plausible", "t": "fp32"}, "error was .*e-08 at first and 0.[0-9]* after the timed launches"),
         ({"mode": "wrong", "begin": LAST, "t": "fp32"}, "error was .*e-08 at first and 0.5 after"),
     ],
 )
@@ -79,12 +74,6 @@ def test_what_is_right_at_first_and_not_as_it_is_timed_is_unstable(
     assert re.search(message, trial.message), trial.message
     assert trial.metric("error_first") < 1e-7
     assert not trial.metric("error_last") < 0.3
-
-
-def test_one_that_needs_the_right_answer_to_give_it_is_wrong_from_the_start(bench: Bench) -> None:
-    assert evaluate(bench).error == 0.0
-    trial = evaluate(bench, already="right")
-    assert (trial.status, trial.error) == (Status.OK, 1.0)
 
 
 def test_an_error_that_is_reused_does_not_hide_it(bench: Bench) -> None:
@@ -164,6 +153,7 @@ def test_what_is_written_or_read_far_outside_ends_the_trial_and_no_other(kernel:
             assert (after.status, after.error) == (Status.OK, 0.0)
 
 
+@pytest.mark.full
 def test_a_finalist_that_ends_the_worker_is_found_out_and_the_others_are_measured(kernel: Kernel) -> None:
     # The first evaluation has five launches, each round six: it is the second round that fails.
     late = kernel.configuration({"mode": "write", "by": 1 << 20, "begin": 9, "end": 1000})

@@ -1,4 +1,4 @@
-"""A kernel that is right when it is first looked at, and wrong, idle or destructive as it is told to be."""
+"""A kernel that is right when it is first looked at, and wrong, idle or destructive from some launch on."""
 
 from __future__ import annotations
 
@@ -49,13 +49,6 @@ extern "C" __global__ void twice({{ t }}* y, {{ t }}* z, const double* x, const 
 {% elif mode == "read" %}
     if (now && i == 0) value += ((volatile char*)y)[{{ by }}L] ? 1.0 : 0.0;
 {% endif %}
-{% if already == "right" %}
-    if (y[i] != ({{ t }})value) value = 0.0;
-{% elif already == "number" %}
-    if (y[i] == y[i]) value = y[i];
-{% elif already == "plausible" %}
-    if (y[i] >= 2 && y[i] <= 4) value = y[i];
-{% endif %}
     y[i] = ({{ t }})value;
     z[i] = ({{ t }})x[i];
 }
@@ -69,7 +62,6 @@ kernel = Kernel(
         OrdinalParameter("end", [1, 2, 3, 4, 5, 6, 1000]),
         OrdinalParameter("by", [-(1 << 20), 1, 2, 1 << 15, 1 << 20, 1 << 26, 1 << 33]),
         OrdinalParameter("queue", [0, 1]),
-        CategoricalParameter("already", ["no", "right", "number", "plausible"]),
         PrecisionParameter("t", ["fp64", "fp32"]),
     ],
     arguments=[
