@@ -102,7 +102,7 @@ def _mutants_of(part: str, path: Path) -> Iterator[Mutant]:
 
     def at(node: ast.AST, *, end: bool = False) -> int:
         line, column = (node.end_lineno, node.end_col_offset) if end else (node.lineno, node.col_offset)  # type: ignore[attr-defined]
-        return starts[line - 1] + int(column)
+        return int(starts[line - 1] + column)
 
     def made(node: ast.AST, start: int, end: int, new: str) -> Iterator[Mutant]:
         line = node.lineno  # type: ignore[attr-defined]

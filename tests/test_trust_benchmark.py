@@ -46,8 +46,6 @@ def test_every_kernel_renders_both_ways_and_has_right_configurations(case: Any) 
         (document(RIGHT), trust.Outcome.RIGHT),
         (document(WRONG), trust.Outcome.WRONG),
         (document(None), trust.Outcome.NOTHING),
-        (document(None, undecided=[{"configuration": RIGHT}]), trust.Outcome.REFUSED),
-        (document(None, undecided=[{"configuration": RIGHT}, {"configuration": WRONG}]), trust.Outcome.WRONG),
     ],
 )
 def test_how_a_run_ended(found: dict[str, Any], outcome: trust.Outcome) -> None:
