@@ -22,8 +22,8 @@ class Status(StrEnum):
 
     An inaccurate trial's error is above the threshold; a fragile one's is so on an input nobody searched with; a
     violation is accurate enough, but breaks a constraint on what was measured (``CONSTRAINT`` is one on parameters,
-    known before running). An unstable one gave different results from launch to launch, or was fast because it keeps
-    those of earlier ones; a corrupt one changed memory it must not write to.
+    known before running). An unstable one gave different results from launch to launch; a corrupt one changed memory
+    it must not write to.
     """
 
     OK = "ok"
