@@ -22,19 +22,21 @@ from typing import Final
 
 from threadpoolctl import threadpool_limits
 
-from benchmarks.simulated_devices import SimulatedDevices
-from mptune.backends.processor import processor
-from mptune.errors import MptuneError
-from mptune.interop.recorded import RecordedSpace
-from mptune.interop.spaces import read_space
-from mptune.loop import Stopwatch, ask_and_tell
-from mptune.objective import Objective
-from mptune.results import Trial
-from mptune.strategies import make
+ROOT: Final = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.simulated_devices import SimulatedDevices  # noqa: E402
+from mptune.backends.processor import processor  # noqa: E402
+from mptune.errors import MptuneError  # noqa: E402
+from mptune.interop.recorded import RecordedSpace  # noqa: E402
+from mptune.interop.spaces import read_space  # noqa: E402
+from mptune.loop import Stopwatch, ask_and_tell  # noqa: E402
+from mptune.objective import Objective  # noqa: E402
+from mptune.results import Trial  # noqa: E402
+from mptune.strategies import make  # noqa: E402
 
 __all__ = ["Outcome", "replay"]
 
-ROOT: Final = Path(__file__).resolve().parents[1]
 WORKERS: Final = (1, 2, 4, 8, 16, 32, 64)
 #: What a device does for a trial; the rest of what Kernel Tuner records is its own.
 PHASES: Final = ("compile", "transfer", "launch", "accuracy", "timing", "observe")

@@ -1,0 +1,327 @@
+"""What benchmarks of searches replay: which evaluations count, in which order tools are told, what is kept."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.coregional import Coregional
+from benchmarks.fronts.problem import FrontProblem, FrontRecorder
+from benchmarks.search import cells, score
+from benchmarks.search.ablated import VARIANTS, make_variant
+from benchmarks.search.cells import Cache, Job
+from benchmarks.search.driving import drive
+from benchmarks.search.failing import PATTERNS, fail_share
+from benchmarks.search.peers import PEERS
+from benchmarks.search.problem import BudgetSpent, Problem, Recorder
+from benchmarks.search.tools import replay
+from mptune.evaluators.simulated import SimulatedEvaluator
+from mptune.interop.cache import write_cache
+from mptune.interop.recorded import Record, RecordedSpace, assemble
+from mptune.objective import Objective
+from mptune.results import Measurement, Status, Trial
+from mptune.space.configuration import Configuration
+from mptune.strategies import make
+from mptune.strategies.base import Source
+
+BYTES = {"fp64": 8, "fp32": 4, "fp16": 2}
+ERRORS = {"fp64": 1e-16, "fp32": 1e-7, "fp16": 1e-3}
+
+
+def measured(**metrics: float) -> Any:
+    return {"status": Status.OK, "measurement": Measurement(metrics)}
+
+
+def scattered() -> RecordedSpace:
+    """Return 96 of 120 combinations, 12 of them failing, with a category, a truth value and a constant."""
+    rng = np.random.default_rng(1)
+    rows = list(itertools.product((1, 2, 4, 8, 16), (3, 1, 2), ("row", "column"), (False, True), (7,), (10, 20)))
+    records = []
+    for number, i in enumerate(rng.permutation(len(rows))[:96]):
+        ran = Record(rows[i], **measured(time_ms=float(rng.uniform(1, 9))))
+        records.append(Record(rows[i], Status.LAUNCH_ERROR) if number < 12 else ran)
+    return assemble("toy", ("block", "tile", "order", "pad", "one", "unroll"), {}, records)
+
+
+def smooth() -> RecordedSpace:
+    """Return 360 configurations with one optimum; the twelve with the largest ``x`` and ``y`` failed."""
+    records = []
+    for row in itertools.product((1, 2, 3, 4, 5, 6), (8, 16, 24, 32, 40), (1, 2, 3, 4), (1, 2, 4)):
+        x, y, z, unroll = row
+        time_ms = 2 + (x - 3.2) ** 2 + abs(y - 23) / 9 + (z - 2.1) ** 2 + 0.01 * unroll
+        failed = x == 6 and y == 40
+        records.append(Record(row, Status.LAUNCH_ERROR) if failed else Record(row, **measured(time_ms=time_ms)))
+    return assemble("toy", ("x", "y", "z", "unroll"), {}, records)
+
+
+# -- evaluations ----------------------------------------------------------------------------------
+
+
+def test_a_problem_is_the_recording() -> None:
+    recorded = scattered()
+    problem = Problem.from_recorded(recorded, Objective())
+    assert len(problem.configurations) == 96
+    trials = {trial.configuration.subset(problem.names): trial for trial in recorded.trials.values()}
+    for configuration, cost in zip(problem.configurations, problem.costs.tolist(), strict=True):
+        trial = trials[configuration]
+        assert math.isnan(cost) if trial.status is Status.LAUNCH_ERROR else cost == trial.time_ms
+
+
+def test_repetitions_are_free_failures_are_not_and_foreign_configurations_are_refused() -> None:
+    problem = Problem.from_recorded(scattered(), Objective())
+    failing, running = (
+        [c for c, cost in zip(problem.configurations, problem.costs, strict=True) if math.isnan(cost) == failed]
+        for failed in (True, False)
+    )
+    recorder = Recorder(problem, 3, patience=50)
+    assert recorder.propose(failing[0]) is None
+    first = recorder.propose(running[0])
+    assert recorder.propose(running[0]) == first
+    with pytest.raises(KeyError):
+        recorder.propose((0, 0, "row", False, 7, 10))
+    recorder.propose(failing[1])
+    assert recorder.done
+    with pytest.raises(BudgetSpent):
+        recorder.propose(running[1])
+    assert recorder.best == [None, first, first]
+    patient = Recorder(problem, 3, patience=50)
+    for _ in range(51):
+        patient.propose(running[0])
+    with pytest.raises(BudgetSpent):  # by a tool that repeats itself
+        patient.propose(running[0])
+    assert patient.best == [first]
+
+
+def front_space() -> RecordedSpace:
+    """Return 36 of 45 combinations."""
+    rng = np.random.default_rng(1)
+    rows = list(itertools.product((1, 2, 4, 8, 16), (1, 2, 4), BYTES))
+    records = [
+        Record(row, **measured(time_ms=float(BYTES[row[2]] * rng.uniform(1.0, 2.0)), error=ERRORS[row[2]]))
+        for row in (rows[i] for i in sorted(rng.permutation(len(rows))[:36]))
+    ]
+    return assemble("toy", ("block", "tile", "type"), {}, records)
+
+
+def test_an_evaluation_of_a_front_is_a_recorded_configuration_that_is_new() -> None:
+    problem = FrontProblem.of(front_space(), ("time", "error"))
+    configurations = problem.problem.configurations
+    recorder = FrontRecorder(problem, 3, patience=5)
+    assert recorder.propose((3, 1, "fp64")) is None
+    for _ in range(3):
+        levels = recorder.propose(configurations[0])
+        assert levels is not None
+        assert levels.tolist() == problem.levels[0].tolist()
+    assert len(recorder.shares) == 1
+    for configuration in configurations[1:3]:
+        recorder.propose(configuration)
+    assert recorder.shares[-1] == pytest.approx(problem.scale.share(problem.levels[:3]))
+    with pytest.raises(BudgetSpent):
+        recorder.propose(configurations[3])
+    assert problem.scale.share(problem.levels) == pytest.approx(1.0)
+
+
+@pytest.mark.nightly
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", PEERS)
+def test_every_peer_spends_its_budget_on_recorded_configurations(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not PEERS[name].is_installed:
+        pytest.skip(PEERS[name].install)
+    monkeypatch.chdir(tmp_path)
+    write_cache(scattered(), tmp_path / "toy.json")
+    run = replay({"space": str(tmp_path / "toy.json"), "budget": 16, "tool": {"peer": name}})
+    best = run(3)["best"]
+    assert len(best) == 16
+    assert best == run(3)["best"]
+    values = [value for value in best if value is not None]
+    assert set(values) <= {t.time_ms for t in scattered().trials.values() if t.status is Status.OK}
+    assert values == sorted(values, reverse=True)
+    assert run(4)["best"] != best
+
+
+def test_the_best_from_the_start_scores_1_and_the_median_less_than_random_search() -> None:
+    pytest.importorskip("autotuning_methodology")
+    times = sorted(trial.time_ms for trial in scattered().trials.values() if trial.is_valid)
+    runs = {"best": np.full((60, 3), times[0]), "median": np.full((60, 3), times[len(times) // 2])}
+    scores = score.scores(scattered(), runs)
+    assert scores["best"] == pytest.approx(1.0)
+    assert scores["median"] < 0
+
+
+# -- order ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch", [1, 7])
+def test_driving_in_batches_spends_the_budget_and_tells_whole_batches(batch: int) -> None:
+    recorded = smooth()
+    evaluator = SimulatedEvaluator(recorded.by_configuration())
+    sizes: list[int] = []
+    values: list[float] = []
+
+    def evaluate(asked: Sequence[Configuration]) -> list[Trial]:
+        sizes.append(len(asked))
+        trials = list(evaluator.evaluate(asked))
+        values.extend(t.time_ms if t.is_valid else math.inf for t in trials)
+        return trials
+
+    driven = drive(make("random", recorded.space, Objective(), seed=1), evaluate, 20, batch)
+    assert sizes == [batch] * (20 // batch) + [20 % batch] * bool(20 % batch)
+    assert [math.inf if b is None else b for b in driven.best] == np.minimum.accumulate(values).tolist()
+    # It ends with the space.
+    whole = drive(make("random", recorded.space, Objective(), seed=1), evaluate, 1000, 16)
+    assert len(whole.best) == recorded.space.size
+
+
+def test_driving_ahead_is_told_in_order_and_late() -> None:
+    recorded = smooth()
+    evaluator = SimulatedEvaluator(recorded.by_configuration())
+    calls: list[str] = []
+
+    class Watched:
+        objective = Objective()
+        strategy = make("random", recorded.space, objective, seed=1)
+
+        def ask(self, n: int) -> list[Configuration]:
+            calls.append(f"ask {n}")
+            return self.strategy.ask(n)
+
+        def tell(self, trials: Sequence[Trial]) -> None:
+            calls.append("tell")
+            self.strategy.tell(trials)
+
+    drive(Watched(), lambda asked: list(evaluator.evaluate(asked)), 5, under_way=3)  # type: ignore[arg-type]
+    assert calls == ["ask 3"] + ["tell", "ask 1"] * 2 + ["tell"] * 3
+
+
+# -- made-up spaces -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("share", [0.1, 0.6])
+def test_the_share_fails_and_the_optimum_does_not(pattern: str, share: float) -> None:
+    plain, made = smooth(), fail_share(smooth(), pattern, share, seed=5)
+    ran, still = ({i for i, trial in space.trials.items() if trial.is_valid} for space in (plain, made))
+    assert still < ran
+    assert len(ran) - len(still) == round(share * len(ran))
+    best = min(plain.trials.values(), key=lambda trial: trial.time_ms if trial.is_valid else math.inf)
+    assert best in made.trials.values()
+    assert all(made.trials[i] == plain.trials[i] for i in still)
+    other = fail_share(plain, pattern, share, seed=6)
+    assert {i for i, trial in other.trials.items() if trial.is_valid} != still
+
+
+def test_clustered_failures_have_failing_neighbours_and_scattered_ones_do_not_more_than_others() -> None:
+    def alike(pattern: str, seed: int) -> float:
+        made = fail_share(smooth(), pattern, 0.3, seed)
+        failed = np.array([not made.trials[i].is_valid for i in range(made.space.size)])
+        around = [failed[made.space.neighbours(int(i), "adjacent")].mean() for i in np.flatnonzero(failed)]
+        return float(np.mean(around))
+
+    assert min(alike("clustered", seed) for seed in range(2)) > 0.55
+    assert max(alike("scattered", seed) for seed in range(2)) < 0.45
+
+
+# -- ablation -------------------------------------------------------------------------------------
+
+
+def mixed() -> RecordedSpace:
+    """Return 135 configurations; the error is that of the coarsest type, and the largest block fails."""
+    records = []
+    names = ("x_type", "sum_type", "policy", "block")
+    policies = {"accurate": 0.0, "fast": 1e-6, "approx": 1e-4}
+    for row in itertools.product(ERRORS, ERRORS, policies, (32, 96, 64, 160, 256)):
+        x, total, policy, block = row
+        error = ERRORS[x] + 5 * ERRORS[total] + policies[policy]
+        time_ms = BYTES[x] * (1 + abs(block - 100) / 100) + (2 if total == "fp64" else 1)
+        failed = block == 256 and x == "fp64"
+        record = Record(row, Status.LAUNCH_ERROR) if failed else Record(row, **measured(time_ms=time_ms, error=error))
+        records.append(record)
+    return assemble("axpy", names, {}, records, kernel="axpy", signature=names[:3])
+
+
+def proposals(name: str | None, recorded: RecordedSpace, threshold: float | None) -> list[Configuration]:
+    objective = Objective(threshold=threshold)
+    if name is None:
+        strategy = make("bayesian", recorded.space, objective, signature=recorded.signature, seed=0)
+    else:
+        strategy = make_variant(name, recorded.space, objective, recorded.signature, 0)
+    asked: list[Configuration] = []
+    evaluator = SimulatedEvaluator(recorded.by_configuration())
+
+    def evaluate(configurations: Sequence[Configuration]) -> list[Trial]:
+        asked.extend(configurations)
+        return list(evaluator.evaluate(configurations))
+
+    drive(strategy, evaluate, 40)
+    return asked
+
+
+@pytest.mark.nightly
+def test_every_variant_searches_otherwise_than_the_default_and_leaves_it_as_it_was() -> None:
+    recorded = mixed()
+    before = proposals(None, recorded, 1e-5)
+    without_errors = proposals(None, recorded, None)
+    for name, variant in VARIANTS.items():
+        other = proposals(name, recorded, 1e-5)
+        assert len(set(other)) == 40
+        assert other != before, name
+        if variant.errors_only:
+            assert proposals(name, recorded, None) == without_errors, name
+    assert proposals(None, recorded, 1e-5) == before
+
+
+@pytest.mark.nightly
+def test_the_model_of_all_tasks_climbs_the_gradient_of_finite_differences() -> None:
+    recorded = smooth()
+    other = [dataclasses.replace(t, measurement=Measurement({"time_ms": 5 * t.time_ms})) for t in valid(recorded)]
+    model = Coregional(recorded.space, [Source(other[::2], "other")], 0)
+    for _ in range(3):
+        index = model.ask()
+        model.tell(index, recorded.trials[index])
+    x, tasks, values = model._observations()
+    vector = model._centre + 0.1 * np.random.default_rng(1).normal(size=len(model._centre))
+    _, gradient = model._log_posterior(vector, x, tasks, values)
+    for position, slope in enumerate(gradient):
+        step = np.zeros(len(vector))
+        step[position] = 1e-5
+        up, down = (model._log_posterior(vector + sign * step, x, tasks, values)[0] for sign in (1, -1))
+        assert slope == pytest.approx((up - down) / 2e-5, rel=1e-3, abs=1e-3)
+
+
+def valid(recorded: RecordedSpace) -> list[Trial]:
+    return [trial for trial in recorded.trials.values() if trial.is_valid]
+
+
+# -- what is kept ---------------------------------------------------------------------------------
+
+
+def job(**changes: Any) -> Job:
+    made = Job("section", "space", "tool", "module:function", {}, (1, 2, 3))
+    return dataclasses.replace(made, **changes)
+
+
+def test_results_of_other_settings_files_or_versions_do_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "data"
+    file.write_text("1")
+    first = job(files=(file,))
+    cache = Cache(tmp_path / "work")
+    cache.add(first, 1, {"square": 1})
+    assert Cache(tmp_path / "work").get(first, 1) == {"square": 1}
+    assert cache.get(job(files=(file,), version="2"), 1) is None
+    assert cache.get(job(files=(file,), settings={"budget": 3}), 1) is None
+    monkeypatch.setattr(cells, "_reading", lambda: "what reads recordings is another")
+    assert cache.get(first, 1) is None
+    monkeypatch.undo()
+    file.write_text("22")
+    assert cache.get(first, 1) is None

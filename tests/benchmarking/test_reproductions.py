@@ -1,0 +1,385 @@
+"""Papers' experiments done again: what each computes of runs and recordings made by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import itertools
+import json
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.reproductions import hellsten, item, lin, willemsen
+from benchmarks.reproductions.heldens import replays, runs, searches, spaces
+from benchmarks.reproductions.item import Given
+from benchmarks.reproductions.spread import spread
+from benchmarks.search.cells import Job, Results
+from benchmarks.search.precision_cells import cells_of
+from benchmarks.search.section import Settings
+from mptune.comparison import Comparison
+from mptune.interop.recorded import Record, RecordedSpace, assemble
+from mptune.interop.recording import write_recording
+from mptune.interop.spaces import read_space
+from mptune.objective import Objective
+from mptune.registry import load_kernel
+from mptune.results import Measurement, Status, Trial
+from mptune.simulation import Simulation, SimulationRun
+from mptune.space.configuration import Configuration
+
+SHARED = Path(__file__).parents[3] / "shared"
+PUBLISHED = SHARED / "published" / "willemsen2021-runs.json.gz"
+GEMM = SHARED / "spaces" / "gemm-rtx2080ti.json.gz"
+
+
+def given_in(folder: Path, **changes: Any) -> Given:
+    of = Given(*(folder / name for name in ("data", "spaces", "published", "work")), quick=True, runs=2)
+    return dataclasses.replace(of, **changes)
+
+
+def simulated(space: str, tool: str, each: int, *of_runs: Sequence[float | None]) -> Simulation:
+    """Return runs whose best is each of the values for so many evaluations; the optimum is 10."""
+    made = tuple(
+        SimulationRun(seed, tuple(value for value in run for _ in range(each)), None, 0.0)
+        for seed, run in enumerate(of_runs)
+    )
+    return Simulation(space, tool, each * len(of_runs[0]), Objective(), 10.0, None, "ms", 100, made)
+
+
+def test_quartiles_are_of_five_runs_or_more() -> None:
+    def shown(*values: float) -> str:
+        return spread(values, lambda value: f"{value:.2f}")
+
+    assert shown(0.0, 1.0, 2.0, 3.0, 4.0) == "2.00 (1.00 to 3.00)"
+    assert shown(0.0, 1.0, 2.0, 4.0) == "1.50 [0.00 to 4.00]"
+    assert shown(0.0, 1.0, 2.0, np.inf, np.inf) == "2.00 (1.00 to inf)"
+
+
+# -- Hellsten 2023 --------------------------------------------------------------------------------
+
+REPLAYED = Comparison(
+    (
+        simulated("a", "BaCO", 10, (40.0, 20.0, 20.0, 12.5, 12.5, 10.0), (None, 20.0, 20.0, 12.5, 12.5, 10.0)),
+        simulated("a", "uniform sampling", 10, (40.0,) * 5 + (20.0,)),
+        simulated("b", "BaCO", 10, (20.0,) * 6, (20.0,) * 6),
+        simulated("b", "uniform sampling", 10, (None,) * 5 + (12.5,)),
+    )
+)
+
+
+def test_what_hellsten_s_runs_reach_and_how_much_sooner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert hellsten.reached(REPLAYED, "BaCO", 20).tolist() == [0.5, 0.5]
+    assert hellsten.reached(REPLAYED, "BaCO", 10).tolist() == [0.375, 0.25]
+    assert hellsten.reached(REPLAYED, "uniform sampling", 60).tolist() == [pytest.approx(0.65)]
+    monkeypatch.setattr(hellsten, "compared", lambda _: REPLAYED)
+    rows = {row[1]: row[2:] for row in hellsten.b_t6(given_in(tmp_path)).tables[0].rows}
+    # Of BaCO at the end, 1 and 0.5 in the mean: after a third and two thirds of the budget, and by random sampling.
+    assert (rows["BaCO"][2], rows["BaCO"][5], rows["uniform sampling"][-1]) == ("0.67", "0.87", "0.87")
+    factors = hellsten.b_t9(given_in(tmp_path)).data["factors"]
+    assert factors["a: uniform sampling"] == 60 / 11
+    assert math.isnan(factors["b: uniform sampling"])  # it is never reached
+
+
+# -- Willemsen 2021 -------------------------------------------------------------------------------
+
+
+def published(path: Path, of_runs: dict[str, list[list[float]]]) -> Path:
+    devices = {"A100": {"GEMM": {"optimum": 10.0, "strategies": of_runs}}}
+    path.write_bytes(gzip.compress(json.dumps({"evaluations": [*range(20, 221, 20)], "devices": devices}).encode()))
+    return path
+
+
+@pytest.mark.skipif(not PUBLISHED.exists(), reason="the paper's raw runs are not here")
+@pytest.mark.parametrize(("device", "better"), [("RTX2070S", 0.636), ("A100", 0.198)])
+def test_the_published_runs_have_the_published_deviation_factors(device: str, better: float) -> None:
+    comparison = willemsen.published_comparison(PUBLISHED, device)
+    assert willemsen.advantage(comparison) == pytest.approx(better, abs=0.001)
+    assert sum(willemsen.factors(comparison).values()) == pytest.approx(7.0)
+
+
+def test_deviation_factors_by_hand(tmp_path: Path) -> None:
+    # Sec. IV-A looks at evaluations from 40 on: the first value must not count.
+    advanced = [[99.0, 14.0, *[12.0] * 9], [50.0, *[12.0] * 10]]
+    genetic = [[10.0, *[16.0] * 10]]
+    path = published(tmp_path / "runs.json.gz", {"advanced multi": advanced, "genetic algorithm": genetic})
+    comparison = willemsen.published_comparison(path, "A100")
+    means = {"advanced multi": (0.4 + 9 * 0.2 + 10 * 0.2) / 20, "genetic algorithm": 0.6}
+    middle = sum(means.values()) / 2
+    assert willemsen.factors(comparison) == pytest.approx({name: mean / middle for name, mean in means.items()})
+    assert willemsen.advantage(comparison) == pytest.approx((0.6 - means["advanced multi"]) / middle)
+    best = comparison.simulation("GEMM", "genetic algorithm").runs[0].best
+    assert (best[18], best[19], best[38], best[39], best[219]) == (None, 10.0, 10.0, 16.0, 16.0)
+
+
+def test_the_default_has_a_factor_and_does_not_change_the_others() -> None:
+    tools = {"random": 16.0, "EI": 12.0, "genetic algorithm": 14.0, "advanced multi": 12.0}
+    simulations = tuple(
+        simulated(space, tool, 20, (ms,) * 11, (ms,) * 11)
+        for space, own in (("a", 11.0), ("b", 13.5))
+        for tool, ms in {**tools, "mptune bayesian": own}.items()
+    )
+    found = willemsen.factors_with_default(Comparison(simulations))
+    # The mean distance of the paper's four tools is 35%.
+    assert found.pop("mptune bayesian") == pytest.approx((0.1 + 0.35) / 2 / 0.35)
+    assert found == pytest.approx({tool: (ms - 10) / 3.5 for tool, ms in tools.items()})
+
+
+def test_when_runs_are_as_near(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def replayed(given: Given, tools: Any, files: Any, budget: int) -> Comparison:
+        if budget == willemsen.BUDGET:
+            return Comparison((simulated("gemm-rtx2080ti", "EI", 20, (12.0,) * 11, (11.0,) * 11),))
+        far = [(20.0, *(11.5,) * 10), (11.0,) * 11, (20.0,) * 11, (20.0,) * 11, (20.0,) * 11]
+        return Comparison(tuple(simulated("gemm-rtx2080ti", tool.name, 20, *far) for tool, _ in tools))
+
+    monkeypatch.setattr(willemsen, "recordings", lambda *_: {"gemm-rtx2080ti": tmp_path})
+    monkeypatch.setattr(willemsen, "replayed", replayed)
+    rows = dict(willemsen.w_f4(given_in(tmp_path, quick=False, runs=5)).tables[1].rows)
+    assert rows["random"] == "more than 1,020 (21 to more than 1,020)"
+    # One run of EI is worse than the mean of both.
+    assert rows["EI"] == "1 [1 to more than 220]"
+
+
+# -- Lin 2025 -------------------------------------------------------------------------------------
+
+
+def test_speedups_are_means_over_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tile = dict.fromkeys(lin._TILE, 1)
+    made = {
+        variant: Configuration({**tile, "double_buffer": buffered, "fine_prefetch": ahead})
+        for variant, (buffered, ahead) in lin.VARIANTS.items()
+    }
+    spread = (1.0, 0.5, 2.0, 0.8, 1.25)
+    times: dict[int, Any] = {
+        n: {v: {made[v]: [f * ms for f in spread]} for v, ms in zip(lin.VARIANTS, of_size, strict=True)}
+        | {"fixed": {made["neither"]: [f * of_size[0] for f in sorted(spread)]}}
+        for n, of_size in {128: (2.0, 4.0, 1.0, 1.6), 1024: (20.0, 20.0, 40.0, 25.0)}.items()
+    }
+    monkeypatch.setattr(lin, "measured", lambda _: times)
+    made_f8 = lin.l_f8(given_in(tmp_path))
+    rows = {row[0]: row[2:] for row in made_f8.tables[0].rows}
+    assert rows["double buffer"] == (1.25, 0.5, 2.0, "1.25 [0.50 to 2.00]")
+    assert rows["both"][:3] == (pytest.approx((1.25 + 0.8) / 2), 0.8, 1.25)
+    # 2 n^3 operations in 2 ms are 2.1 GFlop/s, in the slower quartile 0.8 of that.
+    assert made_f8.tables[1].rows[0][:2] == (128, "2.097 (1.678 to 2.621)")
+    tuned = lin.l_f15(given_in(tmp_path)).tables[0].rows
+    assert [row[3] for row in tuned] == [2.0, 1.0]
+    # Round by round: 0.5, 0.8, 1, 1.25 and 2 of the time, to 1, 0.5, 2, 0.8 and 1.25 of half of it.
+    assert tuned[0][4] == "3.12 (1.00 to 3.20)"
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(not GEMM.exists(), reason="the recorded space is not here")
+def test_balanced_configurations_satisfy_equation_8_by_hand() -> None:
+    narrowed = lin.balanced(str(GEMM), 2.0)
+    assert 0 < narrowed.space.size < 17956
+    for index in np.random.default_rng(0).integers(narrowed.space.size, size=50).tolist():
+        c = narrowed.space.configuration(index)
+        assert narrowed.trials[index].configuration.subset(narrowed.space.names) == tuple(c.values())
+        multiply = c["MWG"] * c["NWG"] / 6.7e12
+        private = 4 * (c["MWG"] * c["NDIMC"] + c["NWG"] * c["MDIMC"]) / 1.34e13
+        tile = 4 * (c["MWG"] + c["NWG"]) * (1 / 6.16e11 + 1 / 1.34e13)
+        for seconds in (private, tile):
+            assert abs(math.log2(seconds / multiply)) <= 1 + 1e-9
+
+
+# -- Heldens 2026: searches -----------------------------------------------------------------------
+
+NAMES = ("x_type", "y_type", "block", "tile")
+SIZES = {"fp64": 8, "fp32": 4, "fp16": 2}
+ERRORS = {"fp64": 0.0, "fp32": 1e-7, "fp16": 1e-3}
+
+
+def bessel() -> RecordedSpace:
+    """The best block depends on the types; blocks of 32 with tiles of 4 crash."""
+    records = []
+    for row in itertools.product(SIZES, SIZES, (32, 64, 128, 256), (1, 2, 4)):
+        x, y, block, tile = row
+        size = SIZES[x] + SIZES[y]
+        time_ms = size * (1 + math.log2(block * size / 512) ** 2) + tile
+        numbers = Measurement({"time_ms": time_ms, "error": 1e-16 + ERRORS[x] + 2 * ERRORS[y]})
+        crashed = (block, tile) == (32, 4)
+        records.append(Record(row, Status.CRASH) if crashed else Record(row, Status.OK, measurement=numbers))
+    return assemble("bessel", NAMES, {}, records, kernel="bessel", device="a processor", signature=NAMES[:2])
+
+
+@pytest.fixture
+def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Given:
+    monkeypatch.setattr(searches, "_MOST_TRIED", 10.0)
+    (tmp_path / "data").mkdir()
+    write_recording(bessel(), tmp_path / "data" / "bessel-host.json.gz")
+    return given_in(tmp_path, quick=False)
+
+
+def by_hand(given: Given, best: Callable[[str, int, float], float | None]) -> Callable[..., Results]:
+    """Return a runner whose runs end at what ``best`` says, given tool, seed and the best time there is."""
+    optima = {cell.name: cell.optimum for cell in cells_of(Settings(given.spaces, given.data))}
+
+    def run(jobs: Sequence[Job], *_: Any) -> Results:
+        found: dict[tuple[str, str], dict[int, dict[str, Any]]] = {}
+        for job in jobs:
+            optimum = optima[job.space]
+            assert optimum is not None
+            ends = {seed: best(job.tool, seed, optimum) for seed in job.seeds}
+            found[job.space, job.tool] = {seed: {"best": [None, end], "strategy_s": 0.0} for seed, end in ends.items()}
+        return Results(tuple(jobs), found)
+
+    return run
+
+
+def test_peers_are_told_a_longer_time_where_the_error_is_too_large_and_only_feasible_times_count(given: Given) -> None:
+    recorded = read_space(given.data / "bessel-host.json.gz")
+    problem, times_ms = replays.penalised(recorded, recorded.with_baseline(Objective(threshold=1e-6)))
+    assert len(problem.costs) == recorded.space.size
+    trials = recorded.by_configuration()
+    for configuration, cost, time_ms in zip(problem.configurations, problem.costs, times_ms, strict=True):
+        trial = trials[Configuration(dict(zip(NAMES, configuration, strict=True)))]
+        if trial.status is Status.CRASH:
+            assert math.isnan(cost)
+            assert math.isnan(time_ms)
+        elif trial.error <= 1e-6:
+            assert (cost, time_ms) == (pytest.approx(trial.time_ms), trial.time_ms)
+        else:
+            assert cost == pytest.approx(trial.time_ms * math.exp(math.log10(trial.error / 1e-6)))
+            assert math.isnan(time_ms)
+    recorder = replays.PenalisedRecorder(problem, times_ms, budget=4)
+    inaccurate, crashing = ("fp16", "fp16", 128, 1), ("fp64", "fp32", 32, 4)
+    wide, narrow = ("fp64", "fp64", 32, 1), ("fp32", "fp32", 64, 1)
+    for proposed in (inaccurate, wide, wide, crashing, narrow):
+        recorder.propose(proposed)
+    wide_ms, narrow_ms = (trials[Configuration(dict(zip(NAMES, c, strict=True)))].time_ms for c in (wide, narrow))
+    assert recorder.best_feasible == pytest.approx([None, wide_ms, wide_ms, narrow_ms])
+
+
+def test_shares_speedups_and_wins_of_runs(given: Given) -> None:
+    cells = tuple(cells_of(Settings(given.spaces, given.data)))
+    times = {"one": (1.0, 1.25), "two": (2.0, None), "three": (1.25, 1.25)}
+    found = {
+        (cell.name, name): {seed: {"best": [end and end * (cell.optimum or 0)]} for seed, end in enumerate(ends)}
+        for cell in cells
+        for name, ends in times.items()
+    }
+    of = searches.Runs(cells, Results((), found), dict.fromkeys(times, 2), {cell.name: 1 for cell in cells})
+    fp64_ms = min(t.time_ms for t in bessel().trials.values() if t.is_valid and t.error == 1e-16)
+    for cell in cells:
+        assert of.shares(cell, "two").tolist() == [0.5, 0.0]
+        assert cell.optimum is not None
+        assert of.speedups(cell, "two").tolist() == pytest.approx([fp64_ms / cell.optimum / 2, 0.0])
+        assert of.beaten(cell, "one", "three").tolist() == [1.0, 0.5]
+        assert of.wins(cell, list(times)).tolist() == [[0.5, 1.0, 0.75], [0.0, 0.5, 0.0], [0.25, 1.0, 0.5]]
+    assert searches.means(of, "one") == pytest.approx(0.9)
+    assert [searches.budget_of(given, cell) for cell in cells] == [250] * 3
+
+
+def test_penalties_are_better_or_on_par_beyond_chance(given: Given, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = {"GA, hard": (2.0, None), "GA, linear": (1.6, 1.6), "GA": (1.0, 1.25), "GA, decay, beta 2.3": (1.0, 1.0)}
+
+    def best(tool: str, seed: int, optimum: float) -> float | None:
+        factor = ends[tool][seed % 2]
+        return None if factor is None else factor * optimum
+
+    monkeypatch.setattr(item, "run_jobs", by_hand(given, best))
+    assert searches.h_f4(given).tables[0].rows[0][-1] == "open (too few runs)"
+    given = dataclasses.replace(given, runs=6)
+    assert searches.h_f4(given).tables[0].rows == (("Bessel", "25.0%", "62.5%", "90.0%", "100.0%", "better"),)
+    # Runs half of which reach 100% and half 80% may as well be those of something that reaches 85%.
+    ends["GA, linear"] = (1 / 0.85, 1 / 0.85)
+    assert searches.h_f4(given).tables[0].rows[0][-1] == "on par"
+
+
+def test_inaccurate_configurations_that_score_more_are_counted(given: Given) -> None:
+    """By hand: a speed that is more than e times that of the best accurate one, one digit beyond the threshold."""
+    for cell in cells_of(Settings(given.spaces, given.data)):
+        trials = [trial for trial in cell.recorded.trials.values() if trial.is_valid]
+        best = 1.0 / (cell.optimum or math.nan)
+        for searcher in searches._PENALTIES:
+            excess = [math.log10(trial.error / cell.threshold) for trial in trials]
+            scores = [
+                math.exp(-searcher.beta * over) / trial.time_ms
+                for trial, over in zip(trials, excess, strict=True)
+                if over > 0
+            ]
+            expected = sum(score > best for score in scores) if searcher.penalty == "decay" else 0
+            assert searches._rivals(cell, searcher) == expected
+
+
+# -- Heldens 2026: spaces, times and energy -------------------------------------------------------
+
+#: Time, error and footprint by the types of x and of the sum.
+MEASURED = {
+    ("fp64", "fp64"): (8.0, 1e-16, 80.0),
+    ("fp64", "fp32"): (6.0, 2e-8, 80.0),
+    ("fp32", "fp64"): (5.0, 1e-8, 40.0),
+    ("fp32", "fp32"): (4.0, 3e-8, 40.0),
+    ("fp16", "fp32"): (2.0, 1e-4, 20.0),
+    ("fp16", "fp16"): (2.5, 1e-3, 20.0),
+}
+
+
+def axpy() -> RecordedSpace:
+    """Blocks of 64 take twice as long, those of 128 crash."""
+    records = []
+    for (types, (time_ms, error, memory)), block in itertools.product(MEASURED.items(), (32, 64, 128)):
+        numbers = {"time_ms": time_ms * block / 32, "error": error, "memory_bytes": memory * 1e6}
+        ran = Record((*types, block), Status.OK, measurement=Measurement(numbers))
+        records.append(Record((*types, block), Status.CRASH) if block == 128 else ran)
+    names = ("x_type", "sum_type", "block")
+    return assemble("axpy", names, {}, records, kernel="axpy", device="a processor", signature=names[:2])
+
+
+def test_configurations_are_counted_by_kind() -> None:
+    own = spaces.counts_of(load_kernel("kmeans"))
+    types = list(itertools.product(("fp64", "fp32", "fp16", "bf16"), repeat=3))
+    launches = list(itertools.product((64, 128, 256, 512, 1024), (1, 2, 4, 8, 16), (False, True)))
+    valid = [
+        (t, launch)
+        for t, launch in itertools.product(types, launches)
+        if not launch[2] or 40 * -(-15 * SIZES.get(t[2], 2) // 16) * 16 <= 48 * 1024
+    ]
+    assert (own.total, own.parameters) == (len(valid), (3, 3))
+    assert own.optimisation == len({launch for _, launch in valid})
+    assert own.precision == len({t for t, _ in valid})
+
+
+def test_figures_of_a_recording(tmp_path: Path) -> None:
+    given = given_in(tmp_path)
+    given.data.mkdir()
+    write_recording(axpy(), given.data / "axpy-host.json.gz")
+    shares = [row[4:] for row in spaces.h_t4(given).tables[0].rows]
+    assert shares == [(f"{100 * n / 18:.1f}%", n, 18) for n in (4, 10, 12)]
+    ((name, ran, largest, at, *within, on_front, mixed),) = spaces.h_f2(given).tables[0].rows
+    assert (name, ran, largest, at, within) == ("axpy", 12, 4.0, pytest.approx(-4.0), [8 / 5, 4.0, 4.0])
+    # fp64; fp32 with sums in fp64; fp32; fp16 with sums in fp32.
+    assert (on_front, mixed) == (4, 2)
+    memory = [(row[3], row[5]) for row in spaces.h_f11(given).tables[0].rows]
+    assert memory == [("2.00×", "1.60×"), ("4.00×", "4.00×"), ("4.00×", "4.00×")]
+    assert spaces.smallest_within(axpy(), 1e-17) is None
+    assert spaces.uniform_errors(axpy()) == pytest.approx({"fp64": -16, "fp32": math.log10(3e-8), "fp16": -3})
+    points = spaces.Points.of(axpy())
+    assert (points.fastest_within(-8.0), points.fastest_within(-3.99)) == (8 / 5, 4.0)
+    assert math.isnan(points.fastest_within(-17.0))
+
+
+def test_the_time_of_a_run_is_divided_as_in_the_paper() -> None:
+    spent = {"compile": 8.0, "accuracy": 1.0, "timing": 4.0, "search": 1.0, "transfer": 1.5, "other": 0.5}
+    run: Any = SimpleNamespace(durations_s=spent)
+    expected = {"compilation": 8.0, "error": 1.0, "benchmarking": 4.0, "strategy": 1.0, "other": 2.0}
+    assert runs.parts_of(run) == pytest.approx(expected)
+
+
+def test_the_front_of_energy_and_error() -> None:
+    def trial(time_ms: float, energy_j: float, error: float = 1e-6) -> Trial:
+        numbers = {"time_ms": time_ms, "energy_j": energy_j, "error": error}
+        return Trial(Configuration({}), Status.OK, measurement=Measurement(numbers))
+
+    measured = [trial(5.0, 4.0, 0.0), trial(2.0, 1.0, 1e-6), trial(2.0, 2.0, 1e-5), trial(1.0, 0.5, 1e-3)]
+    unread = Trial(Configuration({}), Status.OK, measurement=Measurement({"time_ms": 1.0, "error": 1e-3}))
+    found = runs.Efficiencies.of([*measured, unread, Trial(Configuration({}), Status.CRASH)])
+    assert found.per_joule.tolist() == [0.25, 1.0, 0.5, 2.0]
+    # An error of 0 counts as the least other one, and then it is no better than what takes less energy.
+    assert found.errors.tolist() == pytest.approx([-6, -6, -5, -3])
+    assert found.front.tolist() == [1, 3]

@@ -1,0 +1,303 @@
+"""What benchmarks conclude of what they measured: means, shares, fronts, who is the fastest, what breaks its limit."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks import (
+    adopt,
+    applications,
+    compile_all,
+    compound,
+    kernels,
+    promise,
+    size_errors,
+    sizes,
+    timing_quality,
+    transfer,
+    unseen,
+)
+from benchmarks import instrument as instrumented
+from benchmarks.in_turn import Remeasured
+from benchmarks.unseen_kernels import KERNELS
+from mptune.backends.host_compiler import find_compiler
+from mptune.buffers import DataManager, Draw
+from mptune.objective import Objective
+from mptune.registry import load_kernel
+from mptune.results import Measurement, Status, Trial
+from mptune.space.configuration import Configuration
+
+# -- applications ---------------------------------------------------------------------------------
+
+BASELINE = Configuration(
+    {"data_type": "fp64", "sum_type": "fp64", "method": "plain", "add.block": 64, "find.block": 32, "find.t": "fp64"}
+)
+TOUCHES = {"add": {"data_type", "sum_type"}, "find": {"data_type"}}
+TAU = Objective(threshold=1e-2)
+
+
+def of_application(time_ms: float, error: float, status: Status = Status.OK, **values: Any) -> Trial:
+    named = {name.replace("__", "."): value for name, value in values.items()}
+    metrics = {"time_ms": time_ms, "error": error}
+    return Trial(Configuration({**BASELINE, **named}), status, "", Measurement(metrics, (time_ms,)))
+
+
+ADD = of_application(5.0, 4e-3, data_type="fp16", sum_type="fp32", method="refined", add__block=128)
+FIND = of_application(6.0, 1e-3, data_type="fp32", find__t="fp16", find__block=256)
+#: What the searches of both found fastest in fp64.
+WIDE = {"add": of_application(8.0, 0.0, add__block=64), "find": of_application(9.0, 0.0, find__block=128)}
+
+
+def combined(*names: str) -> Configuration:
+    winners = {"add": ADD, "find": FIND}
+    inside = {name: winners[name] for name in names}
+    return applications.combined(BASELINE, inside, WIDE, TOUCHES, {"data_type", "sum_type"})
+
+
+def test_shares_are_equal_and_none_has_more_evaluations_than_the_joint_search() -> None:
+    assert applications.share_of(1e-2, 4) == 2.5e-3
+    assert applications.share_of({"NRMSE": 3e-4, "mass_drift": 1e-6}, 2) == {"NRMSE": 1.5e-4, "mass_drift": 5e-7}
+    # With the run in fp64 and what combining takes.
+    for budget, count in ((60, 3), (60, 5), (61, 4)):
+        each = applications.evaluations_of(budget, count)
+        assert budget - count < 1 + count * each + count <= budget
+
+
+def test_what_an_error_takes_of_its_limit() -> None:
+    assert applications.used(ADD, TAU) == pytest.approx(0.4)
+    assert applications.used(of_application(1.0, math.nan), TAU) == math.inf
+    assert applications.used(of_application(1.0, 1e-9, Status.CRASH), TAU) == math.inf
+    several = Objective(threshold={"y": 1.0, "z": 1e-3})
+    errors = Measurement({"time_ms": 1.0, "error.y": 0.1, "error.z": 5e-4}, (1.0,))
+    assert applications.used(Trial(BASELINE, Status.OK, "", errors), several) == pytest.approx(0.5)
+
+
+def test_a_buffer_has_the_widest_type_that_kernels_which_touch_it_chose() -> None:
+    # Choices of the steps are those of the faster application.
+    both = {"method": "refined", "add.block": 128, "find.block": 256, "find.t": "fp16"}
+    assert dict(combined("add", "find")) == {"data_type": "fp32", "sum_type": "fp32", **both}
+    # What has no winner is as its search found it fastest in fp64.
+    alone = {"data_type": "fp32", "find.block": 256, "find.t": "fp16"}
+    assert dict(combined("find")) == {**BASELINE, **alone, "add.block": 64}
+    assert dict(combined()) == {**BASELINE, "add.block": 64, "find.block": 128}
+
+
+@pytest.mark.parametrize(("most", "left"), [(2, ["add", "find"]), (1, ["find"]), (0, [])])
+def test_the_kernel_that_costs_most_error_goes_back_first(most: int, left: list[str]) -> None:
+    winners = {"add": ADD, "find": FIND}
+    asked: list[Configuration] = []
+
+    def is_accurate(configuration: Configuration) -> bool:
+        asked.append(configuration)
+        return len(asked) > len(winners) - most
+
+    found, back = applications.fall_back(winners, TAU, lambda inside: combined(*inside), is_accurate)
+    assert found == combined(*left)
+    assert back == tuple(kernel for kernel in ("add", "find") if kernel not in left)
+    assert combined() not in asked
+
+
+def test_gains_of_applications() -> None:
+    def entry(alone: float, joint: float, fresh: float | None = 0.5) -> dict[str, Any]:
+        def way(speedup: float, **more: Any) -> dict[str, Any]:
+            times = {"speedup": [speedup] * 3, "time_ms": 10.0 / speedup, "wall_s": 10.0, "thought_s": 0.5}
+            return {**times, "fresh_used": 0.5, "is_baseline": False, **more}
+
+        # fp32 breaks its limit and stays in fp64, as fast as measured, which is not what counts.
+        ways = {"fp64": way(1.0), "fp32": way(1.02, is_baseline=True), "alone": way(alone)}
+        return {"ways": {**ways, "joint": way(joint, fresh_used=fresh)}, "joint_to_alone": [joint / alone]}
+
+    found = applications.summary([entry(1.0, 2.0), entry(2.0, 1.0, fresh=None)])
+    assert (found["fp32"], found["least"], found["broken"]) == (1.0, 0.5, 1)
+    assert found["alone"] == found["joint"] == pytest.approx(math.sqrt(2))
+    assert (found["gain"], found["overhead"]) == (pytest.approx(1.0), pytest.approx(0.05))
+    # What is slower than fp64 nobody would take.
+    assert applications.gain_over_fp64(entry(0.5, 2.0)) == pytest.approx(2.0)
+    assert applications.gain_over_fp64(entry(1.6, 2.0)) == pytest.approx(1.25)
+
+
+# -- adopted programs -----------------------------------------------------------------------------
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("types", ["double", "float"])
+def test_a_program_for_promise_computes_what_the_program_does(types: str, tmp_path: Path) -> None:
+    tagged = promise.as_cplusplus((adopt.PROGRAMS / "coulombic.cu").read_text())
+    found = tagged.replace("__PR_t2__", "double").replace("__PR_vectors__", types)
+    for variable in range(9):
+        found = found.replace(f"__PR_t{variable}__", types)
+    numbered = {f"t{variable}": "double" if variable == 2 else types for variable in range(1, 6)}
+    assert promise.types_of(tagged, found) == {"vectors": types, **numbered}
+    (tmp_path / "program.cc").write_text(found)
+    command = [*find_compiler().command, "-std=c++17", "-O1", "-w", f"-I{promise.HEADER.parent}", "-DTIMED"]
+    subprocess.run([*command, tmp_path / "program.cc", "-o", tmp_path / "program"], check=True)
+    answer = subprocess.run([tmp_path / "program", "64", "40", "100"], capture_output=True, text=True, check=False)
+    assert answer.stdout.splitlines()[-1] == "100 charges, 64 x 40 points, PASS"
+
+
+def test_compilations_beside_promise_s() -> None:
+    def peers(promise_compiled: int, until: int | None) -> dict[str, Any]:
+        theirs = {"types": {"x": "double", "y": "float"}, "time_ms": 3.0, "compilations": promise_compiled}
+        theirs |= {"variables": 6, "cpu_s": 60.0}
+        ours = {"classes": 6, "time_ms": 1.5, "compilations": 12, "variables": 6, "cpu_s": 30.0, "until_decided": 2}
+        return {"double_ms": 4.0, "promise": theirs, "mptune": {**ours, "until_as_fast": until}, "faster": 2.0}
+
+    entries = [peers(30, 3), peers(120, None)]
+    assert adopt.fewer_by(entries, "until_decided") == [15.0, 60.0]
+    assert adopt.fewer_by(entries, "until_as_fast") == [10.0]  # where it got there
+    assert adopt.mean([1.0, 4.0]) == pytest.approx(2.0)
+
+
+def test_instrumented_errors_agree_within_a_factor_of_two_or_below_roundings_of_fp64() -> None:
+    pairs = ((1e-6, 1.9e-6), (1e-6, 2.1e-6), (1e-17, 4e-16), (0.0, 0.0), (math.inf, math.inf), (math.inf, 1.0))
+    found = [instrumented.Pair(BASELINE, measured, traced, 1.0).agrees for measured, traced in pairs]
+    assert found == [True, False, True, True, True, False]
+
+
+# -- bundled kernels ------------------------------------------------------------------------------
+
+
+def of_axpy(time_ms: float, error: float, status: Status = Status.OK, **values: str) -> Trial:
+    types = dict.fromkeys(("a_type", "x_type", "y_type"), "fp64") | values
+    return Trial(Configuration(types), status, "", Measurement({"time_ms": time_ms, "error": error}))
+
+
+def test_the_best_of_each_class_of_accuracy() -> None:
+    assert all(high < medium < low for high, medium, low in kernels.THRESHOLDS.values())
+    classes = {entry.name: entry for entry in kernels.classes_of(load_kernel("axpy"))}
+    exact, mixed = of_axpy(8.0, 1e-17), of_axpy(6.0, 2e-8, x_type="fp32")
+    rough, broken = of_axpy(2.0, 1e-3, x_type="fp16", y_type="bf16"), of_axpy(1.0, 0.0, Status.CRASH, y_type="fp32")
+    trials = [rough, exact, mixed, broken, of_axpy(0.5, math.nan, a_type="bf16")]
+    expected = {"fp64": [exact], "high": [exact], "medium": [mixed, exact], "low": [rough, mixed]}
+    for name, best in expected.items():
+        fastest = kernels.fastest(trials, classes[name], len(best))
+        assert fastest == [trial.configuration for trial in best]
+    measured = [Remeasured(entry, [entry.time_ms]) for entry in (exact, mixed)]
+    assert [one.trial for one in kernels.best_of(classes.values(), measured).values()] == [exact, exact, mixed, mixed]
+    assert [one.name for one in kernels.best_of(classes.values(), [Remeasured(rough, [2.0])])] == ["low"]
+    # gemm is searched in NumPy's types, too.
+    classes = {entry.name: entry for entry in kernels.classes_of(load_kernel("gemm"))}
+    types = dict.fromkeys(("a_type", "b_type", "accumulator_type", "c_type"), "fp32")
+    assert classes["fp32"].admits(of_axpy(1.0, 1e-7, **types))
+    assert not classes["fp32"].admits(of_axpy(1.0, 1e-7, **{**types, "a_type": "fp16"}))
+
+
+def test_a_time_is_the_median_of_the_rounds() -> None:
+    measured = Remeasured(of_axpy(8.0, 0.0), [30.0, 10.0, 20.0])
+    assert (measured.time_ms, measured.spread_ms) == (20.0, 10.0)
+    assert Remeasured(of_axpy(8.0, 0.0), [8.0]).spread_ms == 0.0
+
+
+def test_the_time_of_a_compiler_that_lives_on_counts() -> None:
+    busy = "import time\nwhile time.process_time() < 0.3: pass\nprint(flush=True)\ninput()"
+    before_s = compile_all._cpu_s()
+    with subprocess.Popen([sys.executable, "-c", busy], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        assert 0.25 <= compile_all._cpu_s() - before_s < 3.0
+        child.communicate(b"\n")
+
+
+# -- compound types -------------------------------------------------------------------------------
+
+POINTS: list[dict[str, Any]] = [
+    {"stored": "fp64", "sums": "fp64", "time_ms": 10.0, "error": 1e-16},
+    {"stored": "fp64", "sums": "fp32x2", "time_ms": 100.0, "error": 1e-14},
+    {"stored": "fp32", "sums": "fp32", "time_ms": 1.0, "error": 1e-6},
+]
+
+
+def test_what_lies_on_no_front_gains_nothing_and_what_does_gains_its_part() -> None:
+    found = compound.fronts(POINTS)
+    assert found["share"] == pytest.approx(1.0)
+    assert [p["sums"] for p in found["front"]] == ["fp32", "fp64"]
+    better = compound.fronts([*POINTS, {"stored": "fp32", "sums": "fp32x2", "time_ms": 2.0, "error": 1e-11}])
+    assert [p["sums"] for p in better["front"]] == ["fp32", "fp32x2", "fp64"]
+    # Scaled to times 0, 0.5, 1 and errors 1, 0, 0.2: 1.1 x 0.1 + 0.6 x 1 without, and between the two 0.349 x 0.5 more.
+    assert better["share"] == pytest.approx(0.71 / (0.71 + (0.5 - 0.150515) * 0.5))
+    exact = {"stored": "fp64", "sums": "fp64_neumaier", "time_ms": 20.0, "error": 0.0}
+    assert compound.fronts([*POINTS, exact])["share"] < 1
+
+
+def test_operations_are_those_that_types_declare() -> None:
+    k = compound.SIZES["gemm"]["K"]
+    assert compound.operations("gemm", "fp64") == {"fp64": 2 * k}
+    assert compound.operations("gemm", "fp32x2") == {"fp32": 14 * k}
+    assert compound.operations("conjugate_gradient", "fp64_neumaier") == {"fp64": 8}
+    assert compound.gain("gemm", "fp32x2", 32) == pytest.approx(64 / 14)
+    assert compound.gain("gemm", "fp64_neumaier", 64) == 0.25
+    # Terms of coulombic are counted in the type they are computed in.
+    assert compound.operations("coulombic", "fp32x2") == {"fp32": 15 * compound.SIZES["coulombic"]["charges"]}
+
+
+# -- sizes, inputs, times -------------------------------------------------------------------------
+
+
+def test_speeds_are_beside_tuning_at_the_size_where_both_are_known() -> None:
+    def entry(own: float, wisdom: float | None) -> dict[str, Any]:
+        return {"times_ms": {"own": own, "wisdom": wisdom}}
+
+    assert sizes.speeds([entry(1.0, 1.0), entry(1.0, 1.25), entry(1.0, None)], "wisdom") == [1.0, 0.8]
+    assert sizes.speeds([{"times_ms": {"wisdom": 1.0}}], "wisdom") == []
+
+
+def test_draws_above_what_was_told_of_them_are_counted() -> None:
+    def entry(n: int, worst: float) -> dict[str, Any]:
+        return {"sizes": {"n": n}, "types": ["t"], "seen": [0.8 * worst] * 22 + [worst], "fresh": [0.9 * worst] * 10}
+
+    steady = [entry(1000 * 2**i, 1e-7) for i in range(6)]
+    wild = [entry(1000 * 2**i, 1e-3 * (1000 if i == 2 else 1)) for i in range(6)]
+    assert sum(each["broken"] for each in size_errors.breaks(steady)) == 0
+    # What is told from all but the wild size is broken there, and only there.
+    found = [*size_errors.breaks(wild)]
+    assert {each["broken"] for each in found} == {0, 10}
+    assert {each["where"] for each in found if each["broken"]} == {"between", "beyond"}
+
+
+@pytest.mark.parametrize("name", sorted(KERNELS))
+def test_unseen_inputs_differ_in_difficulty(name: str) -> None:
+    kernel = KERNELS[name]
+    of = [DataManager(kernel, kernel.resolve_sizes("smoke"), draw=Draw(number=n), caches=False) for n in range(20)]
+    assert all(np.isfinite(data.references["out"]).all() for data in of)
+    spreads = [np.abs(data.inputs["x"]).max() / np.abs(data.references["out"]).mean() for data in of]
+    assert max(spreads) > 1.5 * min(spreads)
+
+
+def test_violations_are_pooled_and_compared_with_the_bound_that_was_printed() -> None:
+    def entry(way: str, violations: int, time_ms: float, tau: float) -> dict[str, Any]:
+        verified = {"inputs": 20, "at_most": 0.14} if way == "now" else None
+        found = {"threshold": tau, "way": way, "verified": verified, "verification_s": 1.0, "wall_s": 10.0}
+        return {**found, "draws": 1000, "violations": violations, "time_ms": time_ms}
+
+    winners = [entry("before", 440, 1.0, 1e-4), entry("now", 150, 2.0, 1e-4)]
+    winners += [entry("before", 0, 1.0, 1e-2), entry("now", 0, 1.0, 1e-2)]
+    of = [{"kernel": "near_pole", "winners": winners}]
+    before, now = (unseen.summary(of, way) for way in unseen.WAYS)
+    assert (before["pooled"], now["pooled"], now["worst"]) == (0.22, 0.075, 0.15)
+    assert (now["above"], now["verified"], now["share_s"]) == (1, 2, 0.1)
+    assert unseen.speeds(of) == [1.0, 0.5]
+    assert unseen.speeds(of, held=True) == [1.0]
+
+
+def test_distances_of_searches_from_earlier_runs() -> None:
+    found = transfer.Found.of(np.array([np.nan, np.nan, 0.5, 0.2, 0.06, 0.04, 0.04, 0.02]), 0.0)
+    assert found.mean == pytest.approx(statistics.fmean([0.06, 0.04, 0.04, 0.02]))
+    assert found.within[0] == 6
+    assert found.within[1] > 8  # never
+
+
+def test_intervals_hold_and_are_narrower_of_the_shortest_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing_quality, "REPETITIONS", 40)
+    found = timing_quality.statistics_part(argparse.Namespace())
+    busy = found["always busy"]
+    assert busy["shortest"]["half_width"] < 0.6 * busy["median"]["half_width"]
+    assert all(by_name["shortest"]["coverage"] >= 0.85 for by_name in found.values())
