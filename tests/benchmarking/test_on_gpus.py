@@ -8,14 +8,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
-from benchmarks import rates, sass
-from benchmarks.gpu_sections import axpy, peer, spaces
+from benchmarks import sass
+from benchmarks.gpu_sections import axpy, spaces
 from benchmarks.gpu_sections.searching import fastest
 from mptune.registry import load_kernel
-from mptune.rendering import render
 from mptune.results import Measurement, Status, Trial
 
 #: What nvdisasm lists of coulombic: tiles of two points, approx policy, positions and charges in fp16, sums in fp32.
@@ -50,27 +48,6 @@ def test_copies_are_timed_without_what_it_takes_to_wait(monkeypatch: pytest.Monk
     monkeypatch.setattr(axpy.time, "perf_counter", lambda: now_s[0])
     backend: Any = SimpleNamespace(name="cuda", device=SimpleNamespace(allocate=Memory))
     assert axpy.copy_bytes_per_s(backend, 10**9) == pytest.approx(2e12)
-
-
-def test_the_peer_launches_the_same_sources_in_the_same_way() -> None:
-    kernel_tuner = pytest.importorskip("kernel_tuner", reason='Kernel Tuner is in the extra "benchmarks"')
-    kernel = rates.load_narrowed(peer.KERNEL, tuple(peer.TYPES))
-    sizes = kernel.resolve_sizes("default")
-    given = peer.peer_options(kernel, sizes)
-    space = kernel.search_space(sizes)
-    names = [*given["block_size_names"], "block_size_y", "block_size_z"]
-    dividers = tuple(given[f"grid_div_{axis}"] for axis in "xyz")
-    for configuration in space.configurations(space.sample(5, np.random.default_rng(1))):
-        values, shape = dict(configuration), kernel.launch_shape(configuration, sizes)
-        threads, grid = kernel_tuner.util.setup_block_and_grid(given["problem_size"], dividers, values, names)
-        assert (threads, grid) == (shape.block, shape.grid)
-        source = given["source"](values)
-        assert source == render(kernel, configuration, sizes)
-        _, prepared = kernel_tuner.util.prepare_kernel_string(
-            kernel.function, source, values, grid, threads, names, given["lang"], given["defines"]
-        )
-        assert prepared.endswith(source)
-        assert "#define" not in prepared.removesuffix(source)
 
 
 def test_the_summary_of_a_space() -> None:

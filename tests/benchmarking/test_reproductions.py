@@ -7,7 +7,7 @@ import gzip
 import itertools
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,20 +15,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.reproductions import hellsten, item, lin, willemsen
+from benchmarks.reproductions import hellsten, lin, willemsen
 from benchmarks.reproductions.heldens import replays, runs, searches, spaces
 from benchmarks.reproductions.item import Given
 from benchmarks.reproductions.spread import spread
-from benchmarks.search.cells import Job, Results
-from benchmarks.search.precision_cells import cells_of
+from benchmarks.search.cells import Results
+from benchmarks.search.precision_cells import Cell, cells_of
 from benchmarks.search.section import Settings
 from mptune.comparison import Comparison
 from mptune.interop.recorded import Record, RecordedSpace, assemble
 from mptune.interop.recording import write_recording
 from mptune.interop.spaces import read_space
 from mptune.objective import Objective
-from mptune.registry import load_kernel
-from mptune.results import Measurement, Status, Trial
+from mptune.results import Measurement, Status
 from mptune.simulation import Simulation, SimulationRun
 from mptune.space.configuration import Configuration
 
@@ -129,21 +128,6 @@ def test_the_default_has_a_factor_and_does_not_change_the_others() -> None:
     assert found == pytest.approx({tool: (ms - 10) / 3.5 for tool, ms in tools.items()})
 
 
-def test_when_runs_are_as_near(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def replayed(given: Given, tools: Any, files: Any, budget: int) -> Comparison:
-        if budget == willemsen.BUDGET:
-            return Comparison((simulated("gemm-rtx2080ti", "EI", 20, (12.0,) * 11, (11.0,) * 11),))
-        far = [(20.0, *(11.5,) * 10), (11.0,) * 11, (20.0,) * 11, (20.0,) * 11, (20.0,) * 11]
-        return Comparison(tuple(simulated("gemm-rtx2080ti", tool.name, 20, *far) for tool, _ in tools))
-
-    monkeypatch.setattr(willemsen, "recordings", lambda *_: {"gemm-rtx2080ti": tmp_path})
-    monkeypatch.setattr(willemsen, "replayed", replayed)
-    rows = dict(willemsen.w_f4(given_in(tmp_path, quick=False, runs=5)).tables[1].rows)
-    assert rows["random"] == "more than 1,020 (21 to more than 1,020)"
-    # One run of EI is worse than the mean of both.
-    assert rows["EI"] == "1 [1 to more than 220]"
-
-
 # -- Lin 2025 -------------------------------------------------------------------------------------
 
 
@@ -215,22 +199,6 @@ def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Given:
     return given_in(tmp_path, quick=False)
 
 
-def by_hand(given: Given, best: Callable[[str, int, float], float | None]) -> Callable[..., Results]:
-    """Return a runner whose runs end at what ``best`` says, given tool, seed and the best time there is."""
-    optima = {cell.name: cell.optimum for cell in cells_of(Settings(given.spaces, given.data))}
-
-    def run(jobs: Sequence[Job], *_: Any) -> Results:
-        found: dict[tuple[str, str], dict[int, dict[str, Any]]] = {}
-        for job in jobs:
-            optimum = optima[job.space]
-            assert optimum is not None
-            ends = {seed: best(job.tool, seed, optimum) for seed in job.seeds}
-            found[job.space, job.tool] = {seed: {"best": [None, end], "strategy_s": 0.0} for seed, end in ends.items()}
-        return Results(tuple(jobs), found)
-
-    return run
-
-
 def test_peers_are_told_a_longer_time_where_the_error_is_too_large_and_only_feasible_times_count(given: Given) -> None:
     recorded = read_space(given.data / "bessel-host.json.gz")
     problem, times_ms = replays.penalised(recorded, recorded.with_baseline(Objective(threshold=1e-6)))
@@ -255,40 +223,32 @@ def test_peers_are_told_a_longer_time_where_the_error_is_too_large_and_only_feas
     assert recorder.best_feasible == pytest.approx([None, wide_ms, wide_ms, narrow_ms])
 
 
-def test_shares_speedups_and_wins_of_runs(given: Given) -> None:
-    cells = tuple(cells_of(Settings(given.spaces, given.data)))
-    times = {"one": (1.0, 1.25), "two": (2.0, None), "three": (1.25, 1.25)}
+def runs_of(cells: Sequence[Cell], times: Mapping[str, Sequence[float | None]]) -> searches.Runs:
+    """Return runs that end at so many times the best time there is."""
     found = {
         (cell.name, name): {seed: {"best": [end and end * (cell.optimum or 0)]} for seed, end in enumerate(ends)}
         for cell in cells
         for name, ends in times.items()
     }
-    of = searches.Runs(cells, Results((), found), dict.fromkeys(times, 2), {cell.name: 1 for cell in cells})
+    return searches.Runs(tuple(cells), Results((), found), {}, {})
+
+
+def test_shares_speedups_and_wins_of_runs(given: Given) -> None:
+    cells = tuple(cells_of(Settings(given.spaces, given.data)))
+    of = runs_of(cells, {"one": (1.0, 1.25), "two": (2.0, None), "three": (1.25, 1.25)})
     fp64_ms = min(t.time_ms for t in bessel().trials.values() if t.is_valid and t.error == 1e-16)
     for cell in cells:
         assert of.shares(cell, "two").tolist() == [0.5, 0.0]
         assert cell.optimum is not None
         assert of.speedups(cell, "two").tolist() == pytest.approx([fp64_ms / cell.optimum / 2, 0.0])
         assert of.beaten(cell, "one", "three").tolist() == [1.0, 0.5]
-        assert of.wins(cell, list(times)).tolist() == [[0.5, 1.0, 0.75], [0.0, 0.5, 0.0], [0.25, 1.0, 0.5]]
+        assert of.wins(cell, ["one", "two", "three"]).tolist() == [[0.5, 1.0, 0.75], [0.0, 0.5, 0.0], [0.25, 1.0, 0.5]]
     assert searches.means(of, "one") == pytest.approx(0.9)
-    assert [searches.budget_of(given, cell) for cell in cells] == [250] * 3
-
-
-def test_penalties_are_better_or_on_par_beyond_chance(given: Given, monkeypatch: pytest.MonkeyPatch) -> None:
-    ends = {"GA, hard": (2.0, None), "GA, linear": (1.6, 1.6), "GA": (1.0, 1.25), "GA, decay, beta 2.3": (1.0, 1.0)}
-
-    def best(tool: str, seed: int, optimum: float) -> float | None:
-        factor = ends[tool][seed % 2]
-        return None if factor is None else factor * optimum
-
-    monkeypatch.setattr(item, "run_jobs", by_hand(given, best))
-    assert searches.h_f4(given).tables[0].rows[0][-1] == "open (too few runs)"
-    given = dataclasses.replace(given, runs=6)
-    assert searches.h_f4(given).tables[0].rows == (("Bessel", "25.0%", "62.5%", "90.0%", "100.0%", "better"),)
+    assert searches._against(of, "Bessel", "one", "two") == "open (too few runs)"
     # Runs half of which reach 100% and half 80% may as well be those of something that reaches 85%.
-    ends["GA, linear"] = (1 / 0.85, 1 / 0.85)
-    assert searches.h_f4(given).tables[0].rows[0][-1] == "on par"
+    of = runs_of(cells, {"both": (1.0, 1.25) * 3, "slow": (1.6,) * 6, "85%": (1 / 0.85,) * 6})
+    pairs = (("both", "slow"), ("slow", "both"), ("both", "85%"))
+    assert [searches._against(of, "Bessel", *pair) for pair in pairs] == ["better", "worse", "on par"]
 
 
 def test_inaccurate_configurations_that_score_more_are_counted(given: Given) -> None:
@@ -331,20 +291,6 @@ def axpy() -> RecordedSpace:
     return assemble("axpy", names, {}, records, kernel="axpy", device="a processor", signature=names[:2])
 
 
-def test_configurations_are_counted_by_kind() -> None:
-    own = spaces.counts_of(load_kernel("kmeans"))
-    types = list(itertools.product(("fp64", "fp32", "fp16", "bf16"), repeat=3))
-    launches = list(itertools.product((64, 128, 256, 512, 1024), (1, 2, 4, 8, 16), (False, True)))
-    valid = [
-        (t, launch)
-        for t, launch in itertools.product(types, launches)
-        if not launch[2] or 40 * -(-15 * SIZES.get(t[2], 2) // 16) * 16 <= 48 * 1024
-    ]
-    assert (own.total, own.parameters) == (len(valid), (3, 3))
-    assert own.optimisation == len({launch for _, launch in valid})
-    assert own.precision == len({t for t, _ in valid})
-
-
 def test_figures_of_a_recording(tmp_path: Path) -> None:
     given = given_in(tmp_path)
     given.data.mkdir()
@@ -369,17 +315,3 @@ def test_the_time_of_a_run_is_divided_as_in_the_paper() -> None:
     run: Any = SimpleNamespace(durations_s=spent)
     expected = {"compilation": 8.0, "error": 1.0, "benchmarking": 4.0, "strategy": 1.0, "other": 2.0}
     assert runs.parts_of(run) == pytest.approx(expected)
-
-
-def test_the_front_of_energy_and_error() -> None:
-    def trial(time_ms: float, energy_j: float, error: float = 1e-6) -> Trial:
-        numbers = {"time_ms": time_ms, "energy_j": energy_j, "error": error}
-        return Trial(Configuration({}), Status.OK, measurement=Measurement(numbers))
-
-    measured = [trial(5.0, 4.0, 0.0), trial(2.0, 1.0, 1e-6), trial(2.0, 2.0, 1e-5), trial(1.0, 0.5, 1e-3)]
-    unread = Trial(Configuration({}), Status.OK, measurement=Measurement({"time_ms": 1.0, "error": 1e-3}))
-    found = runs.Efficiencies.of([*measured, unread, Trial(Configuration({}), Status.CRASH)])
-    assert found.per_joule.tolist() == [0.25, 1.0, 0.5, 2.0]
-    # An error of 0 counts as the least other one, and then it is no better than what takes less energy.
-    assert found.errors.tolist() == pytest.approx([-6, -6, -5, -3])
-    assert found.front.tolist() == [1, 3]

@@ -19,11 +19,9 @@ from benchmarks.search.ranking import Ranking
 from benchmarks.search.section import Section, Settings
 from benchmarks.search.sequential import Sequential
 from benchmarks.search.significance import paired_chance, verdict, welch_chance
-from benchmarks.search.tools import simulations
 from benchmarks.search.two_stages import ORDERS, Halves, search_in_stages
 from mptune.interop.recorded import Record, RecordedSpace, assemble
 from mptune.interop.recording import write_recording
-from mptune.objective import Objective
 from mptune.precision import precision
 from mptune.results import Measurement, Status, Trial
 
@@ -147,12 +145,6 @@ def test_a_tool_without_results_on_every_cell_is_not_compared(settings: Settings
     why = {("axpy-host low", "mptune genetic (hard)"): "seed 0: it broke"}
     report = Mixed().report(settings, Results(results.jobs, found, why))
     assert "mptune genetic (hard)" not in report.data["tools"]
-    spaces = dict.fromkeys(("one", "two"), recording())
-    one = {0: {"best": [None, 3.0], "strategy_s": 0.1}}
-    missing = Results((), {("one", "a"): one, ("two", "a"): one, ("one", "b"): one})
-    made = simulations(missing, spaces, ("a", "b"), 2, Objective())
-    assert [(s.space, s.strategy) for s in made] == [("one", "a"), ("two", "a")]
-    assert made[1].optimum == min(t.time_ms for t in recording().trials.values())
 
 
 def test_who_beats_whom_adds_up(settings: Settings) -> None:
