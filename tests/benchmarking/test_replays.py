@@ -275,7 +275,7 @@ def test_every_variant_searches_otherwise_than_the_default_and_leaves_it_as_it_w
 def test_the_model_of_all_tasks_climbs_the_gradient_of_finite_differences() -> None:
     recorded = smooth()
     other = [dataclasses.replace(t, measurement=Measurement({"time_ms": 5 * t.time_ms})) for t in valid(recorded)]
-    model = Coregional(recorded.space, [Source(other[::2], "other")], 0)
+    model = Coregional(recorded.space, [Source("other", tuple(other[::2]))], 0)
     for _ in range(3):
         index = model.ask()
         model.tell(index, recorded.trials[index])

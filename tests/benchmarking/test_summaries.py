@@ -19,7 +19,6 @@ from benchmarks import (
     kernels,
     promise,
     size_errors,
-    sizes,
     timing_quality,
     transfer,
     unseen,
@@ -226,14 +225,6 @@ def test_operations_are_those_that_types_declare() -> None:
 
 
 # -- sizes, inputs, times -------------------------------------------------------------------------
-
-
-def test_speeds_are_beside_tuning_at_the_size_where_both_are_known() -> None:
-    def entry(own: float, wisdom: float | None) -> dict[str, Any]:
-        return {"times_ms": {"own": own, "wisdom": wisdom}}
-
-    assert sizes.speeds([entry(1.0, 1.0), entry(1.0, 1.25), entry(1.0, None)], "wisdom") == [1.0, 0.8]
-    assert sizes.speeds([{"times_ms": {"wisdom": 1.0}}], "wisdom") == []
 
 
 def test_draws_above_what_was_told_of_them_are_counted() -> None:
