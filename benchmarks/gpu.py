@@ -249,7 +249,7 @@ def run_device_tests(limit_s: float) -> int:
     """Run the tests that need a device; return 0 if they pass, 2 if they fail or there is not enough time."""
     print(f"device tests: for at most {limit_s:g} s", file=sys.stderr, flush=True)
     files = [str(ROOT / "tests" / name) for name in TESTS]
-    words = [sys.executable, "-m", "pytest", "-q", "-m", "gpu and not slow", "-W", "default", *files]
+    words = [sys.executable, "-m", "pytest", "-q", "-m", "gpu and not nightly", "-W", "default", *files]
     try:
         failed = subprocess.run(words, cwd=ROOT, stdout=sys.stderr, timeout=limit_s, check=False).returncode != 0
     except subprocess.TimeoutExpired:
