@@ -38,10 +38,10 @@ PROGRAMS = {
     "checking": ("--evaluations 2 --kernels axpy --output {out}/a.md", "[|] axpy [|] "),
     "compile_all": ("--kernels axpy --backends host --jobs 1 --sample 1 --output {out}/a.md", r"64 [|] 1 [|] 0 [|] "),
     "fp16": ("--configurations 1", "bessel [|] default [|] "),
-    "hostile": ("work_queue --budget 4", '"wall_s": '),
     "instrument": ("axpy --signatures 2", "axpy +2 +"),
     "kernels": ("--kernels axpy --size smoke --rounds 2 --candidates 1 --budget 3 --runs {out} --json", '"speedup": '),
     "papers": ("h-t2 l-f15 --quick --budget 4 --output {out} --work {out}", "configurations differs by "),
+    "mistakes": ("work_queue --budget 4", '"wall_s": '),
     "opencl": ("--alone --budget 3 --rounds 1 --elements 1031 --json", '"per_second": '),
     "pareto_quality": (
         "--data {data} --only axpy --tools 'mptune random' --seeds 1 --budget 6 --work {out}/w --output {out}",
