@@ -18,6 +18,7 @@ from mptune.run import Run
 from mptune.space.parameters import PrecisionParameter
 from mptune.store import RunInfo
 from mptune.tuner.findings import findings
+from tests.tiers import few
 
 Tolerance = Mapping[str, float]
 EXACT: Tolerance = {"rtol": 0.0, "atol": 0.0}
@@ -167,15 +168,21 @@ CASES = (
         error_sizes={"n": 1021},
     ),
 )
-every_kernel = pytest.mark.parametrize("case", CASES, ids=lambda case: case.kernel)
+by_kernel = {case.kernel: case for case in CASES}
+
+
+def kernels(fast: tuple[str, ...]) -> pytest.MarkDecorator:
+    """Return the marks of a test of every kernel, of which some are in the fast tier."""
+    order = [*fast, *(name for name in by_kernel if name not in fast)]
+    return pytest.mark.parametrize("case", few([by_kernel[name] for name in order], len(fast)), ids=lambda c: c.kernel)
 
 
 def test_there_is_a_case_for_every_kernel() -> None:
     assert [case.kernel for case in CASES] == sorted(bundled_kernels())
 
 
-@every_kernel
-@pytest.mark.parametrize("types", ["fp64", "mixed"])
+@kernels(("axpy",))
+@pytest.mark.parametrize("types", few(["fp64", "mixed"]))
 def test_optimisation_parameters_change_nothing(case: Case, types: str) -> None:
     kernel = load_kernel(case.kernel)
     fp64 = {p.name: "fp64" for p in kernel.parameters if isinstance(p, PrecisionParameter)}
@@ -191,7 +198,7 @@ def test_optimisation_parameters_change_nothing(case: Case, types: str) -> None:
                 np.testing.assert_allclose(output, run.data.references[name], **case.reference)
 
 
-@every_kernel
+@kernels(("coulombic",))
 def test_any_configuration_errs_by_its_narrowest_type(case: Case) -> None:
     kernel = load_kernel(case.kernel)
     run = launcher(kernel, case.error_sizes, seed=9)
@@ -205,7 +212,7 @@ def test_any_configuration_errs_by_its_narrowest_type(case: Case) -> None:
             assert low < case.error(output, run.data.references[name]) / roundoff < high, configuration
 
 
-@every_kernel
+@kernels(("axpy", "kmeans", "newton_raphson"))
 @pytest.mark.parametrize("factor", [1.0, 2.0], ids=["the reference", "twice the reference"])
 def test_the_error_in_fp64_is_told_from_what_is_no_rounding(case: Case, factor: float) -> None:
     """A run says so of a wrong reference, and raises no alarm where template and reference are right."""
