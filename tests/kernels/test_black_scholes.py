@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 from mptune.kernel import Kernel
 from mptune.precision import PRECISIONS
 from mptune.registry import load_kernel
-from tests.tiers import few
 
 OUTPUTS = ("call", "put")
 OPTIONS = ("stock", "strike", "years")
@@ -68,19 +67,6 @@ def test_options_of_all_kinds_are_quoted(black_scholes: Kernel) -> None:
     assert max(inputs[name].max() for name in OPTIONS) < PRECISIONS["fp16"].largest
 
 
-@pytest.mark.parametrize(
-    ("name", "policy"),
-    few([("fp32", "fast"), ("bf16", "approx"), ("fp32", "accurate"), ("fp16", "accurate"), ("fp16", "approx")], 2),
-)
-def test_narrow_types_err_by_their_unit_roundoff(black_scholes: Kernel, name: str, policy: str) -> None:
-    run = launcher(black_scholes, seed=4)
-    prices = run.run(black_scholes.configuration({**all_in(black_scholes, name), "policy": policy}))
-    for output in OUTPUTS:
-        error = nrmse(prices[output], run.data.references[output]) / PRECISIONS[name].unit_roundoff
-        # A handful of roundings of terms of about 110 dollars, of 0.4 unit roundoffs each, in prices of about 20.
-        assert 2 < error < 8
-
-
 def test_options_are_rounded_once_to_their_own_type(black_scholes: Kernel) -> None:
     run = launcher(black_scholes, seed=5)
     rounded = {
@@ -111,10 +97,3 @@ def test_each_kind_of_intermediate_value_has_its_own_type(black_scholes: Kernel)
         errors[narrow] = nrmse(prices["call"], run.data.references["call"]) / unit
     # Rounded inputs alone cost about one unit; d moves a price by the density at it, rounded terms go in in full.
     assert 0.5 < errors["d_type"] < errors["price_type"] < 5
-
-
-@pytest.mark.parametrize(("n", "vector_width"), few([(31, 1), (2049, 1), (1, 8), (7, 8), (64, 8), (2049, 8)], 2))
-def test_every_length(black_scholes: Kernel, n: int, vector_width: int) -> None:
-    run = launcher(black_scholes, {"n": n}, seed=n)
-    values = {**all_in(black_scholes, "fp64"), "vector_width": vector_width, "block_size": 64}
-    assert_prices(run.run(black_scholes.configuration(values)), run.data.references)

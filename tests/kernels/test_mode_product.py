@@ -65,28 +65,3 @@ def test_every_order_of_the_loops_gives_the_same_numbers(mode_product: Kernel, t
         np.testing.assert_allclose(outputs[0], expected, rtol=1e-14)
     else:
         assert 0 < nrmse(outputs[0], expected) < 4 * PRECISIONS["bf16"].unit_roundoff
-
-
-@pytest.mark.parametrize(
-    "sizes",
-    [
-        {"rows": 1, "bands": 1, "filters": 1, "columns": 1},
-        {"rows": 3, "bands": 2, "filters": 9, "columns": 5},
-        {"rows": 9, "bands": 31, "filters": 2, "columns": 65},
-    ],
-)
-def test_every_size(mode_product: Kernel, sizes: dict[str, int]) -> None:
-    run = launcher(mode_product, sizes, seed=6)
-    values = {**all_in(mode_product, "fp64"), "block_size": 32, "tile_columns": 8, "tile_filters": 4, "tile_rows": 2}
-    for order in ((0, 1, 2), (2, 1, 0)):
-        found = run.run(mode_product.configuration({**values, "loop_order": order}))["output"]
-        np.testing.assert_allclose(found, run.data.references["output"], rtol=1e-14)
-
-
-@pytest.mark.parametrize("name", few(["bf16", "fp32", "fp16"]))
-def test_narrow_types_err_by_their_unit_roundoff(mode_product: Kernel, name: str) -> None:
-    run = launcher(mode_product, {"rows": 3, "bands": 64, "filters": 5, "columns": 41}, seed=4)
-    for values in ({"loop_order": (0, 1, 2)}, {"loop_order": (2, 0, 1), "tile_columns": 4, "tile_filters": 2}):
-        found = run.run(mode_product.configuration({**all_in(mode_product, name), **values}))["output"]
-        roundoffs = nrmse(found, run.data.references["output"]) / PRECISIONS[name].unit_roundoff
-        assert 0.1 < roundoffs < 40
