@@ -100,6 +100,7 @@ def operations(types=TYPES, inputs=numbers):
 @pytest.fixture(scope="module")
 def traced():
     with Instrument(operations(), Sizes({"n": 4000}), seed=3, flags=FLAGS) as instrument:
+        instrument.outputs({})
         yield instrument
 
 
