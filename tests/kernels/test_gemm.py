@@ -330,7 +330,8 @@ def test_on_simulated_devices_and_by_opencl(
     if backend in SIMULATED:
         install(monkeypatch, backend)
     run = dataclasses.replace(launcher(gemm, {**SPLIT_SIZES[0], **form}, seed=12), backend=get_backend(backend))
-    check(run, gemm.configuration({**all_in(gemm, "fp64"), **TILED, **values}))
+    types = all_in(gemm, "fp32" if backend == "opencl" else "fp64")
+    check(run, gemm.configuration({**types, **TILED, **values}))
 
 
 def test_one_launch_leaves_nothing_to_the_next(own: Kernel) -> None:
