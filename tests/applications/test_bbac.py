@@ -15,6 +15,7 @@ from sklearn.metrics import normalized_mutual_info_score
 from mptune.kernel import Application, Sizes
 from mptune.registry import load_tunable, loaded_modules
 from mptune.space.covering import covering
+from tests.tiers import few
 
 SMALL = {"years": 9, "cells": 331, "year_clusters": 3, "cell_clusters": 5, "parts": 4}
 SIZES = [SMALL, {"years": 40, "cells": 2003, "year_clusters": 4, "cell_clusters": 8, "parts": 3}]
@@ -85,7 +86,7 @@ def same_but_for_names(one: NDArray[Any], other: NDArray[Any]) -> bool:
 
 
 @pytest.mark.parametrize("sizes", SIZES, ids=["small", "smoke"])
-@pytest.mark.parametrize("seed", [5, 6])
+@pytest.mark.parametrize("seed", few([5, 6]))
 def test_clusters_are_those_of_plain_numpy(sizes: dict[str, int], seed: int) -> None:
     size, given = made(sizes, seed)
     rows, columns, _ = coclustered(given, size, 25)
@@ -164,8 +165,8 @@ LAUNCHES = {
 OUTPUTS = {"statistics": ["sums", "counts"], "year_distances": ["distances"], "update": ["cell_cluster", "changed"]}
 
 
-@pytest.mark.parametrize("kernel", LAUNCHES)
-@pytest.mark.parametrize("sizes", AWKWARD, ids=lambda sizes: f"{sizes['cells']} cells")
+@pytest.mark.parametrize("kernel", few(reversed(LAUNCHES)))
+@pytest.mark.parametrize("sizes", few(AWKWARD), ids=lambda sizes: f"{sizes['cells']} cells")
 def test_a_kernel_is_right_at_any_size_with_any_block(kernel: str, sizes: dict[str, int]) -> None:
     size, given = made(sizes)
     rng = np.random.default_rng(7)
@@ -199,7 +200,7 @@ def test_update_says_when_nothing_changed() -> None:
 # -- metric, inputs and picture --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_nmi_is_that_of_scikit_learn(seed: int) -> None:
     rng = np.random.default_rng(seed)
     one = rng.integers(5, size=400)
@@ -225,20 +226,3 @@ def test_inputs_are_like_the_onset_of_spring() -> None:
     climate = days.mean(axis=0)
     assert np.abs(np.diff(climate)).mean() < 0.3 * climate.std()
     assert set(np.unique(given["cell_cluster"])) == set(range(size.cell_clusters))
-
-
-def test_the_picture_is_a_map_of_all_cells() -> None:
-    size, given = made(SIZES[1])
-    found, _, _ = run_once(bbac(), {}, given, size)
-    figure = module().picture(found, given, size)
-    (drawn,) = [image.get_array() for image in figure.axes[0].get_images()]
-    values = np.asarray(drawn).ravel()
-    assert np.isnan(values[size.cells :]).all()
-    # Of which cell it is in the map the colour tells: one for each cluster, later ones higher.
-    assert same_but_for_names(values[: size.cells], found["cell_cluster"])
-    lateness = given["data"].mean(axis=0)
-    means = [lateness[values[: size.cells] == rank].mean() for rank in np.unique(values[: size.cells])]
-    assert means == sorted(means)
-    renamed = {"cell_cluster": (found["cell_cluster"] + 3) % size.cell_clusters}
-    (again,) = [image.get_array() for image in module().picture(renamed, given, size).axes[0].get_images()]
-    assert np.array_equal(values, np.asarray(again).ravel(), equal_nan=True)

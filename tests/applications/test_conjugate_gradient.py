@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 import sys
 from collections.abc import Mapping
@@ -221,19 +220,6 @@ def test_scalar_products(app: Application, launch: tuple[int, int, int], extents
     values = {"dot.block_size": block_size, "dot.blocks": blocks, "dot.vector_width": vector_width}
     outputs, _, _ = run_once(app.changed(steps=products), values, given, sizes)
     assert outputs["x"] == pytest.approx(given["b"] @ given["inverse"], rel=1e-12)
-
-
-def test_the_picture(app: Application, module: ModuleType) -> None:
-    pytest.importorskip("matplotlib")
-    sizes = smoke(app)
-    given = system(app, sizes)
-    figure = module.picture({"x": np.zeros(len(given["b"]))}, given, sizes)
-    figure.savefig(io.BytesIO())
-    first, second, *_ = figure.axes
-    assert first.images[0].get_array().shape == second.images[0].get_array().shape == (sizes.ny, sizes.nx)
-    assert second.images[0].get_array().max() == pytest.approx(
-        np.abs(given["b"].reshape(sizes.nz, sizes.ny, sizes.nx)[sizes.nz // 2]).max()
-    )
 
 
 @pytest.mark.full

@@ -16,6 +16,7 @@ from mptune.errors import KernelError
 from mptune.registry import load_tunable
 from mptune.results import Status
 from mptune.space.covering import covering
+from tests.tiers import few
 
 APPLICATION = load_tunable("shallow_water")
 MODULE = sys.modules[APPLICATION.steps.__module__]
@@ -151,7 +152,7 @@ def test_narrow_fluxes_change_the_waves_but_lose_no_water(square):
 
 
 @pytest.mark.parametrize(
-    ("precision", "least", "most"), [("fp32", 1e-8, 1e-6), ("fp16", 1e-4, 1e-2), ("bf16", 1e-3, 0.1)]
+    ("precision", "least", "most"), few([("fp32", 1e-8, 1e-6), ("fp16", 1e-4, 1e-2), ("bf16", 1e-3, 0.1)])
 )
 def test_errors_are_as_large_as_the_types_are_coarse(square, precision, least, most):
     given, states = square
@@ -160,7 +161,7 @@ def test_errors_are_as_large_as_the_types_are_coarse(square, precision, least, m
     assert MODULE.mass_drift(found, None, given) < most
 
 
-@pytest.mark.parametrize("precision", ["fp64", "fp16"])
+@pytest.mark.parametrize("precision", few(["fp64", "fp16"]))
 def test_water_at_rest_stays_at_rest_over_any_bed(precision):
     size = size_of(40, 40, 20)
     bed = APPLICATION.inputs(np.random.default_rng(3), size)["bed"]

@@ -19,7 +19,7 @@ from vendor_compilers import needs, nvrtc
 from mptune.backends import get_backend
 from mptune.backends.base import Buffer, CompileOptions
 from mptune.kernel import LaunchShape
-from mptune.precision import COMPOUND, POLICIES
+from mptune.precision import COMPOUND
 from mptune.prelude import prelude
 
 OBJDUMP = shutil.which("llvm-objdump") or next(map(str, sorted(Path("/usr/lib").glob("llvm-*/bin/llvm-objdump"))), "")
@@ -65,9 +65,16 @@ def found_in(operations: list[str]) -> dict[str, int]:
     return dict(Counter(kinds[each] for each in operations if each in kinds))
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("flags", [(), ("--use_fast_math",), ("--fmad=true", "--extra-device-vectorization")])
-@pytest.mark.parametrize("architecture", [pytest.param("sm_80", marks=needs("cuda"))])
+@pytest.mark.parametrize(
+    ("flags", "policy"),
+    [
+        ((), "accurate"),
+        (("--use_fast_math",), "approx"),
+        (("--use_fast_math",), "accurate"),
+        (("--fmad=true", "--extra-device-vectorization"), "fast"),
+    ],
+)
+@pytest.mark.parametrize("architecture", [pytest.param("sm_80", marks=[*needs("cuda"), pytest.mark.full])])
 def test_nvrtc_keeps_every_operation(architecture: str, flags: tuple[str, ...], policy: str) -> None:
     source = f"{prelude()}{SOURCE}".replace("POLICY", policy)
     ptx, _ = nvrtc(source, "two_sum_float", architecture, *flags)
@@ -88,7 +95,7 @@ def test_nvrtc_keeps_every_operation(architecture: str, flags: tuple[str, ...], 
 
 @pytest.mark.skipif(not OBJDUMP, reason="llvm-objdump is not installed")
 @pytest.mark.parametrize("flags", [(), ("-ffast-math",), ("-ffp-contract=fast", "-funsafe-math-optimizations")])
-@pytest.mark.parametrize("architecture", [pytest.param("gfx90a", marks=needs("hip"))])
+@pytest.mark.parametrize("architecture", [pytest.param("gfx90a", marks=[*needs("hip"), pytest.mark.full])])
 def test_hiprtc_keeps_every_operation(architecture: str, flags: tuple[str, ...], tmp_path: Path) -> None:
     source = f"{prelude()}{SOURCE}".replace("POLICY", "accurate")
     options = CompileOptions(architecture, flags)
@@ -105,18 +112,19 @@ def test_hiprtc_keeps_every_operation(architecture: str, flags: tuple[str, ...],
     assert bool(found_in(operations["simplified"])) == (not flags), "these flags would have it all gone"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "flags",
     [
         (),
         ("-cl-mad-enable",),
         ("-cl-mad-enable", "-cl-no-signed-zeros"),
-        ("-cl-unsafe-math-optimizations",),
-        ("-cl-finite-math-only",),
         ("-cl-fast-relaxed-math",),
     ],
 )
-@pytest.mark.parametrize("sums", [pytest.param("fp32_neumaier", marks=needs("opencl")), "fp32x2", "fp64_neumaier"])
+@pytest.mark.parametrize(
+    "sums", [pytest.param("fp32_neumaier", marks=[*needs("opencl"), pytest.mark.full]), "fp32x2", "fp64_neumaier"]
+)
 def test_opencl_gives_the_same_sums_with_all_flags(sums: str, flags: tuple[str, ...]) -> None:
     backend = get_backend("opencl")
     if not backend.availability().can_run:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 from prelude_library import assert_same, awkward_values
 
 from mptune.adopt.parsing import SourceFile
@@ -13,8 +14,9 @@ from mptune.precision import PRECISIONS
 PROGRAM = Path(__file__).parents[1] / "adopt" / "programs" / "short_types.cu"
 
 
+@pytest.mark.full
 def test_all_values_and_what_lies_between_them_are_rounded_to_nearest_even(tmp_path: Path) -> None:
-    values = awkward_values(np.random.default_rng(0), 20_000)
+    values = awkward_values(np.random.default_rng(0), 5_000)
     values.tofile(tmp_path / "values.bin")
     (tmp_path / "files").mkdir()
     built = build([PROGRAM], [SourceFile.read(PROGRAM)])

@@ -41,7 +41,10 @@ def test_on_the_host(tmp_path):
 
 @pytest.mark.parametrize(
     ("backend", "architecture"),
-    [pytest.param("cuda", "sm_80", marks=needs("cuda")), pytest.param("hip", "gfx90a", marks=needs("hip"))],
+    [
+        pytest.param("cuda", "sm_80", marks=[*needs("cuda"), pytest.mark.full]),
+        pytest.param("hip", "gfx90a", marks=[*needs("hip"), pytest.mark.full]),
+    ],
 )
 def test_gpus_compile_them(backend, architecture, tmp_path):
     handle = BACKENDS[backend](cache=BinaryCache(tmp_path))

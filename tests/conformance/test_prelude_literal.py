@@ -121,7 +121,10 @@ def test_it_is_the_nearest_double(compiler):
 
 @pytest.mark.parametrize(
     ("backend", "architecture"),
-    [pytest.param("cuda", "sm_90", marks=needs("cuda")), pytest.param("hip", "gfx90a", marks=needs("hip"))],
+    [
+        pytest.param("cuda", "sm_90", marks=[*needs("cuda"), pytest.mark.full]),
+        pytest.param("hip", "gfx90a", marks=[*needs("hip"), pytest.mark.full]),
+    ],
 )
 def test_it_is_the_nearest_double_on_gpus(backend, architecture, tmp_path):
     kernel = 'extern "C" __global__ void tenth(double* x) { *x = 0.1_num; }'
@@ -137,7 +140,10 @@ def test_it_is_the_nearest_double_on_gpus(backend, architecture, tmp_path):
 
 @pytest.mark.parametrize(
     ("backend", "architecture"),
-    [pytest.param("cuda", "sm_80", marks=needs("cuda")), pytest.param("hip", "gfx90a", marks=needs("hip"))],
+    [
+        pytest.param("cuda", "sm_80", marks=[*needs("cuda"), pytest.mark.full]),
+        pytest.param("hip", "gfx90a", marks=[*needs("hip"), pytest.mark.full]),
+    ],
 )
 def test_gpus_compile_it(backend, architecture, tmp_path):
     handle = BACKENDS[backend](cache=BinaryCache(tmp_path))
@@ -146,7 +152,7 @@ def test_gpus_compile_it(backend, architecture, tmp_path):
     assert b"body_bfloat16" in binary.image
 
 
-@pytest.mark.parametrize("architecture", [pytest.param("sm_90", marks=needs("cuda"))])
+@pytest.mark.parametrize("architecture", [pytest.param("sm_90", marks=[*needs("cuda"), pytest.mark.full])])
 def test_a_gpu_has_constants_of_the_type(architecture):
     ptx, _ = nvrtc(prelude() + TEXT, "by_literal", architecture)
     bodies = dict(re.findall(r"\.entry (\w+)\((.*?)\n\}", ptx, re.DOTALL))

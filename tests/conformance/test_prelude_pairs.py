@@ -24,6 +24,7 @@ from mptune.backends.base import CompileOptions
 from mptune.backends.binary_cache import BinaryCache
 from mptune.prelude import prelude
 from mptune.testing.backends import launch_on_arrays
+from tests.tiers import few
 
 SOURCE = (Path(__file__).parent / "prelude_pairs.cu").read_text(encoding="utf-8")
 DEVICES = ("cuda", "hip")
@@ -35,8 +36,11 @@ CLOSE_QUOTIENTS = ((1503, 1583), (1556, 1675), (1678, 1711), (1618, 1739), (1412
 TYPES = ("double", "float", "half", "bfloat16", "fp8_e4m3", "fp8_e5m2")
 
 
-def cuda(*values):
-    return pytest.param(*values, marks=needs("cuda"))
+def cuda(first, *values):
+    # sm_75 has neither bf16 nor fp8, as sm_80 has no fp8.
+    return pytest.param(
+        first, *values, marks=[*needs("cuda"), pytest.mark.nightly if first == "sm_75" else pytest.mark.full]
+    )
 
 
 def on(backend, *values):
@@ -48,7 +52,11 @@ def on(backend, *values):
 def everywhere(*cases, host=()):
     """Each case in the PTX of each architecture, and on each device; on the host only those named."""
     interpreted = [cuda(architecture, *case) for architecture in ARCHITECTURES for case in cases]
-    return [*interpreted, *(on(device, *case) for device in DEVICES for case in cases), *(on("host", *c) for c in host)]
+    return [
+        *interpreted,
+        *(on(device, *case) for device in DEVICES for case in cases),
+        *few([on("host", *c) for c in host], 0),
+    ]
 
 
 @functools.cache
@@ -180,6 +188,7 @@ def test_kernels_keep_their_names_where_half_is_a_macro():
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+@pytest.mark.full
 @pytest.mark.parametrize("width", [256, 512])
 def test_gcc_writes_what_its_assembler_knows(width, tmp_path):
     # Of vectors it makes of single _Float16, g++ 12 writes "vinsert<i128vldq>".
@@ -266,7 +275,7 @@ def code_words(image):
     return np.frombuffer(image[: len(image) // 4 * 4], dtype="<u4") >> 16
 
 
-@pytest.mark.parametrize("architecture", [pytest.param("gfx90a", marks=needs("hip"))])
+@pytest.mark.parametrize("architecture", [pytest.param("gfx90a", marks=[*needs("hip"), pytest.mark.full])])
 def test_there_is_an_instruction_for_two_on_cdna(architecture, tmp_path):
     kernel = """
 extern "C" __global__ void packed(const half* x, half* y) {

@@ -43,7 +43,10 @@ def test_they_are_rows_of_an_array_and_convert(compiler, name, source, target):
 
 @pytest.mark.parametrize(
     ("backend", "architecture"),
-    [pytest.param("cuda", "sm_80", marks=needs("cuda")), pytest.param("hip", "gfx90a", marks=needs("hip"))],
+    [
+        pytest.param("cuda", "sm_80", marks=[*needs("cuda"), pytest.mark.full]),
+        pytest.param("hip", "gfx90a", marks=[*needs("hip"), pytest.mark.full]),
+    ],
 )
 def test_gpus_compile_them(backend, architecture, tmp_path):
     handle = BACKENDS[backend](cache=BinaryCache(tmp_path))
@@ -52,7 +55,7 @@ def test_gpus_compile_them(backend, architecture, tmp_path):
     assert b"bfloat16_half" in binary.image
 
 
-@pytest.mark.parametrize("architecture", [pytest.param("sm_90", marks=needs("cuda"))])
+@pytest.mark.parametrize("architecture", [pytest.param("sm_90", marks=[*needs("cuda"), pytest.mark.full])])
 def test_four_floats_are_moved_at_once(architecture):
     ptx, _ = nvrtc(prelude() + TEXT, "shared", architecture)
     body = re.search(r"\.entry shared\((.*?)\n\}", ptx, re.DOTALL)[1]

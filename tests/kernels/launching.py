@@ -15,10 +15,13 @@ from mptune.backends.base import Argument as LaunchArgument
 from mptune.backends.base import Backend, Buffer, CompileOptions, Function
 from mptune.backends.host import HostBackend
 from mptune.buffers import DataManager
+from mptune.errors import EmptySpaceError
 from mptune.kernel import Argument, Kernel, Role, Sizes
 from mptune.rendering import render
 from mptune.space.configuration import Configuration, Value
 from mptune.space.covering import covering
+from mptune.space.parameters import PrecisionParameter
+from mptune.space.search_space import SearchSpace
 
 
 @functools.cache
@@ -41,10 +44,10 @@ class Launcher:
         Outputs are poisoned before the launch, and nothing may be written past their ends.
         """
         with self.function(configuration) as function:
-            arguments = [self._argument(argument, configuration) for argument in self.kernel.arguments]
+            arguments = [self.argument(argument, configuration) for argument in self.kernel.arguments]
             function.launch(self.kernel.launch_shape(configuration, self.data.sizes), arguments)
             return {
-                argument.name: self._read(argument, configuration, buffer)
+                argument.name: self.read(argument, configuration, buffer)
                 for argument, buffer in zip(self.kernel.arguments, arguments, strict=True)
                 if argument.is_output and isinstance(buffer, Buffer)
             }
@@ -59,28 +62,21 @@ class Launcher:
         finally:
             function.unload()
 
-    def time_ms(self, configuration: Configuration, repeats: int = 5) -> float:
-        """Return the shortest of some launch times; for measurements by hand, never for an assertion."""
-        with self.function(configuration) as function:
-            arguments = [self._argument(argument, configuration) for argument in self.kernel.arguments]
-            shape = self.kernel.launch_shape(configuration, self.data.sizes)
-            return min(function.launch(shape, arguments) for _ in range(repeats))
-
-    def _initial(self, argument: Argument, configuration: Configuration) -> NDArray[Any]:
+    def initial(self, argument: Argument, configuration: Configuration) -> NDArray[Any]:
         precision = self.kernel.precision_of(argument, configuration)
         if argument.role is Role.OUT:
             return self.data.poisoned(argument, precision)
         return self.data.typed(argument, precision)
 
-    def _argument(self, argument: Argument, configuration: Configuration) -> LaunchArgument:
+    def argument(self, argument: Argument, configuration: Configuration) -> LaunchArgument:
         if argument.role is Role.SCALAR:
             return self.data.scalar(argument, self.kernel.precision_of(argument, configuration))
-        initial = np.ascontiguousarray(self._initial(argument, configuration))
+        initial = np.ascontiguousarray(self.initial(argument, configuration))
         buffer = self.backend.device.allocate(initial.nbytes + len(_GUARD))
         buffer.write(np.concatenate([initial.reshape(-1).view(np.uint8), _GUARD]))
         return buffer
 
-    def _read(self, argument: Argument, configuration: Configuration, buffer: Buffer) -> NDArray[np.float64]:
+    def read(self, argument: Argument, configuration: Configuration, buffer: Buffer) -> NDArray[np.float64]:
         content = np.empty(buffer.nbytes, dtype=np.uint8)
         buffer.read(content)
         buffer.free()
@@ -102,6 +98,21 @@ def launcher(
 ) -> Launcher:
     """Return a launcher at a preset's sizes, some of them replaced."""
     return Launcher(kernel, DataManager(kernel, kernel.resolve_sizes(preset, sizes), seed=seed))
+
+
+def all_in(kernel: Kernel, name: str) -> dict[str, Value]:
+    """Return one precision for every type of a kernel."""
+    return {p.name: name for p in kernel.parameters if isinstance(p, PrecisionParameter)}
+
+
+def is_valid(kernel: Kernel, configuration: Configuration, sizes: Sizes) -> bool:
+    """Return whether a configuration satisfies the kernel's constraints; the whole space is not built."""
+    parameters = [p.restricted([configuration[p.name]]) for p in kernel.parameters]
+    try:
+        SearchSpace(parameters, kernel.constraints, dict(sizes), explains=False)
+    except EmptySpaceError:
+        return False
+    return True
 
 
 def nrmse(output: NDArray[np.float64], reference: NDArray[np.float64]) -> float:

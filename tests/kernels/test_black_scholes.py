@@ -1,14 +1,13 @@
 import mpmath
 import numpy as np
 import pytest
-from launching import launcher, nrmse
+from launching import all_in, launcher, nrmse
 from numpy.typing import NDArray
 
 from mptune.kernel import Kernel
 from mptune.precision import PRECISIONS
 from mptune.registry import load_kernel
 
-TYPES = ("input_type", "d_type", "price_type", "output_type")
 OUTPUTS = ("call", "put")
 OPTIONS = ("stock", "strike", "years")
 
@@ -16,10 +15,6 @@ OPTIONS = ("stock", "strike", "years")
 @pytest.fixture(scope="module")
 def black_scholes() -> Kernel:
     return load_kernel("black_scholes")
-
-
-def all_in(name: str) -> dict[str, str]:
-    return dict.fromkeys(TYPES, name)
 
 
 def assert_prices(found: dict[str, NDArray[np.float64]], expected: dict[str, NDArray[np.float64]]) -> None:
@@ -72,39 +67,19 @@ def test_options_of_all_kinds_are_quoted(black_scholes: Kernel) -> None:
     assert max(inputs[name].max() for name in OPTIONS) < PRECISIONS["fp16"].largest
 
 
-@pytest.mark.parametrize(
-    ("name", "policy"),
-    [
-        ("fp32", "accurate"),
-        ("fp32", "fast"),
-        ("fp16", "accurate"),
-        ("fp16", "approx"),
-        ("bf16", "accurate"),
-        ("bf16", "approx"),
-    ],
-)
-def test_narrow_types_err_by_their_unit_roundoff(black_scholes: Kernel, name: str, policy: str) -> None:
-    run = launcher(black_scholes, seed=4)
-    prices = run.run(black_scholes.configuration({**all_in(name), "policy": policy}))
-    for output in OUTPUTS:
-        error = nrmse(prices[output], run.data.references[output]) / PRECISIONS[name].unit_roundoff
-        # A handful of roundings of terms of about 110 dollars, of 0.4 unit roundoffs each, in prices of about 20.
-        assert 2 < error < 8
-
-
 def test_options_are_rounded_once_to_their_own_type(black_scholes: Kernel) -> None:
     run = launcher(black_scholes, seed=5)
     rounded = {
         name: value.astype(np.float16).astype(np.float64) if name in OPTIONS else value
         for name, value in run.data.inputs.items()
     }
-    prices = run.run(black_scholes.configuration({**all_in("fp64"), "input_type": "fp16"}))
+    prices = run.run(black_scholes.configuration({**all_in(black_scholes, "fp64"), "input_type": "fp16"}))
     assert_prices(prices, black_scholes.reference(rounded, run.data.sizes))
 
 
 def test_prices_are_rounded_once_to_their_own_type(black_scholes: Kernel) -> None:
     run = launcher(black_scholes, seed=6)
-    prices = run.run(black_scholes.configuration({**all_in("fp64"), "output_type": "bf16"}))
+    prices = run.run(black_scholes.configuration({**all_in(black_scholes, "fp64"), "output_type": "bf16"}))
     for name in OUTPUTS:
         reference = run.data.references[name]
         worth_something = reference > 1e-3
@@ -116,25 +91,9 @@ def test_each_kind_of_intermediate_value_has_its_own_type(black_scholes: Kernel)
     run = launcher(black_scholes, seed=7)
     errors = {}
     for narrow in ("d_type", "price_type"):
-        types = {**all_in("fp64"), "input_type": "fp32", "output_type": "fp32", narrow: "fp32"}
+        types = {**all_in(black_scholes, "fp64"), "input_type": "fp32", "output_type": "fp32", narrow: "fp32"}
         prices = run.run(black_scholes.configuration(types))
         unit = PRECISIONS["fp32"].unit_roundoff
         errors[narrow] = nrmse(prices["call"], run.data.references["call"]) / unit
     # Rounded inputs alone cost about one unit; d moves a price by the density at it, rounded terms go in in full.
     assert 0.5 < errors["d_type"] < errors["price_type"] < 5
-
-
-@pytest.mark.parametrize("n", [1, 7, 31, 64, 2049])
-@pytest.mark.parametrize("vector_width", [1, 8])
-def test_every_length(black_scholes: Kernel, n: int, vector_width: int) -> None:
-    run = launcher(black_scholes, {"n": n}, seed=n)
-    values = {**all_in("fp64"), "vector_width": vector_width, "block_size": 64}
-    assert_prices(run.run(black_scholes.configuration(values)), run.data.references)
-
-
-def test_configurations(black_scholes: Kernel) -> None:
-    space = black_scholes.search_space(black_scholes.resolve_sizes())
-    # Heldens 2026, Table II: 6,383.
-    assert space.size == 20 * 308
-    signatures = {black_scholes.signature_of(c) for c in space.configurations(np.arange(space.size))}
-    assert len(signatures) == 308

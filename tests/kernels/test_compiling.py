@@ -1,7 +1,11 @@
-"""Every bundled kernel compiles for every vendor; no device is needed, only the vendor's runtime compiler."""
+"""Every bundled kernel compiles for every vendor; no device is needed, only the vendor's runtime compiler.
+
+One configuration of each in the full tier; every value and every pair of types nightly.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -14,12 +18,13 @@ from vendor_compilers import needs
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.checking import select
-from mptune.errors import CompileError
+from mptune.errors import CompileError, EmptySpaceError
 from mptune.kernel import Application, Kernel, Sizes
 from mptune.kernel.limits import device_constraints
 from mptune.registry import bundled_applications, bundled_kernels, load_kernel, load_tunable
 from mptune.rendering import render
 from mptune.space.configuration import Configuration
+from mptune.space.parameters import PrecisionParameter
 from mptune.space.search_space import SearchSpace
 
 #: Kernels that compile fast: every pair of types, too; ``benchmarks/compile_all.py`` compiles all signatures.
@@ -36,9 +41,8 @@ RUNS_HERE = ("host", "opencl")
 
 TARGETS = [
     pytest.param(name, architecture, marks=needs(name), id=f"{name}-{architecture}" if architecture else name)
-    for name, architecture in (("host", ""), ("cuda", "sm_80"), ("cuda", "sm_90"), ("hip", "gfx90a"), ("opencl", ""))
+    for name, architecture in (("host", ""), ("cuda", "sm_90"), ("hip", "gfx90a"), ("opencl", ""), ("cuda", "sm_80"))
 ]
-
 
 Choose = Callable[[SearchSpace, Sequence[str]], Iterable[Configuration]]
 
@@ -59,6 +63,15 @@ def failures(kernel: Kernel, sizes: Sizes, backend: str, architecture: str, choo
     return "\n".join(found)
 
 
+def one(space: SearchSpace, _: Sequence[str]) -> Iterable[Configuration]:
+    """Choose the first configuration in types of 16 bits, wherever there are."""
+    for parameter in space.parameters:
+        if isinstance(parameter, PrecisionParameter) and "fp16" in parameter.values:
+            with contextlib.suppress(EmptySpaceError):
+                space = space.restrict({parameter.name: ("fp16",)})
+    return [space.configuration(0)]
+
+
 def values(space: SearchSpace, signature_names: Sequence[str]) -> Iterable[Configuration]:
     return select(space, signature_names, "values")
 
@@ -74,6 +87,15 @@ def pairs(space: SearchSpace, signature_names: Sequence[str]) -> Iterable[Config
         yield offered[best]
 
 
+@pytest.mark.full
+@pytest.mark.parametrize(("backend", "architecture"), TARGETS[:4])
+@pytest.mark.parametrize("name", bundled_kernels())
+def test_one_configuration_of_a_bundled_kernel_compiles(name: str, backend: str, architecture: str) -> None:
+    kernel = load_kernel(name)
+    assert failures(kernel, kernel.resolve_sizes(), backend, architecture, one) == ""
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize(("backend", "architecture"), TARGETS)
 @pytest.mark.parametrize(
     ("name", "choose"), [*((name, values) for name in bundled_kernels()), *((name, pairs) for name in SMALL)]
@@ -97,8 +119,16 @@ def launched(name: str) -> list[tuple[Kernel, Sizes]]:
     return [(application.kernels[name], Sizes(dict(sizes))) for name, sizes in different]
 
 
-@pytest.mark.parametrize(("backend", "architecture"), TARGETS)
+@pytest.mark.parametrize(
+    ("choose", "backend", "architecture"),
+    [
+        *(pytest.param(one, *t.values, marks=[*t.marks, pytest.mark.full], id=t.id) for t in TARGETS[1:4]),
+        *(pytest.param(values, *t.values, marks=[*t.marks, pytest.mark.nightly], id=f"values-{t.id}") for t in TARGETS),
+    ],
+)
 @pytest.mark.parametrize("name", bundled_applications())
-def test_the_kernels_of_a_bundled_application_compile(name: str, backend: str, architecture: str) -> None:
+def test_the_kernels_of_a_bundled_application_compile(
+    name: str, choose: Choose, backend: str, architecture: str
+) -> None:
     for kernel, sizes in launched(name):
-        assert failures(kernel, sizes, backend, architecture, values) == "", kernel.name
+        assert failures(kernel, sizes, backend, architecture, choose) == "", kernel.name

@@ -8,17 +8,12 @@ from mptune.kernel import Kernel
 from mptune.precision import PRECISIONS
 from mptune.registry import load_kernel
 
-TYPES = ("input_type", "filter_type", "accumulator_type", "output_type")
 REUSING = {"vector_width": 8, "tile_size_x": 2, "tile_size_y": 4, "block_size_x": 16, "block_size_y": 4}
 
 
 @pytest.fixture(scope="module")
 def convolution() -> Kernel:
     return load_kernel("convolution2d")
-
-
-def all_in(name: str) -> dict[str, str]:
-    return dict.fromkeys(TYPES, name)
 
 
 def brute_force(image: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -34,7 +29,7 @@ def brute_force(image: NDArray[np.float64], weights: NDArray[np.float64]) -> NDA
 @pytest.mark.parametrize(
     "sizes",
     [
-        {"width": 23, "height": 19, "filter_width": 17, "filter_height": 17},
+        {"width": 9, "height": 6, "filter_width": 17, "filter_height": 17},
         {"width": 70, "height": 3, "filter_width": 4, "filter_height": 7},
         {"width": 1, "height": 1, "filter_width": 5, "filter_height": 2},
     ],
@@ -66,15 +61,6 @@ def test_the_image_is_a_picture(convolution: Kernel) -> None:
         assert min(image.min(), weights.min()) > PRECISIONS[name].smallest_normal
 
 
-@pytest.mark.parametrize("name", ["fp32", "fp16", "bf16"])
-def test_narrow_types_err_by_their_unit_roundoff(convolution: Kernel, name: str) -> None:
-    run = launcher(convolution, {"width": 61, "height": 47}, seed=4)
-    output = run.run(convolution.configuration({**all_in(name), **REUSING}))["output"]
-    error = nrmse(output, run.data.references["output"])
-    # 289 roundings of a growing sum: more than one of the result's, less than if all of them had one direction.
-    assert 1 < error / PRECISIONS[name].unit_roundoff < 289 / 4
-
-
 def test_a_wide_accumulator_leaves_only_the_rounding_of_the_output(convolution: Kernel) -> None:
     run = launcher(convolution, {"width": 61, "height": 47}, seed=5)
     types = {"input_type": "fp32", "filter_type": "fp32", "accumulator_type": "fp32", "output_type": "fp16"}
@@ -97,34 +83,6 @@ def test_every_argument_has_its_own_type(convolution: Kernel, use_shared: bool) 
     }
     expected = convolution.reference(rounded, run.data.sizes)["output"]
     np.testing.assert_allclose(run.run(configuration)["output"], expected, rtol=1e-13)
-
-
-@pytest.mark.parametrize("use_shared", [False, True])
-@pytest.mark.parametrize(
-    "sizes",
-    [
-        {"width": 1, "height": 1},
-        {"width": 3, "height": 131},
-        {"width": 257, "height": 2},
-        {"width": 67, "height": 37, "filter_width": 2, "filter_height": 5},
-        {"width": 16, "height": 5, "filter_width": 1, "filter_height": 1},
-    ],
-    ids=str,
-)
-def test_every_size(convolution: Kernel, sizes: dict[str, int], use_shared: bool) -> None:
-    run = launcher(convolution, sizes, seed=7)
-    values = {**all_in("fp64"), **REUSING, "use_shared": use_shared, "padding": int(use_shared)}
-    output = run.run(convolution.configuration(values))["output"]
-    np.testing.assert_allclose(output, run.data.references["output"], rtol=1e-13)
-
-
-def test_configurations(convolution: Kernel) -> None:
-    space = convolution.search_space(convolution.resolve_sizes())
-    # Heldens 2026, Table II: 864 x 112, of which the device allows 72,112.
-    assert space.size == 71_070
-    signatures = {convolution.signature_of(c) for c in space.configurations(np.arange(space.size))}
-    assert len(signatures) == 107
-    assert space.restrict({**dict.fromkeys(TYPES, ("fp16",)), "use_shared": (False,)}).size == 288
 
 
 def test_shared_memory_bounds_the_tiles(convolution: Kernel) -> None:

@@ -10,11 +10,12 @@ from mptune.evaluators.protocol import pickled
 from mptune.kernel import Kernel
 from mptune.registry import bundled_kernels, load_kernel
 from mptune.rendering import render_body
+from tests.tiers import few
 
 KERNELS = bundled_kernels()
 
 
-@pytest.fixture(params=KERNELS)
+@pytest.fixture(params=few([name for name in KERNELS if name != "gemm"] + ["gemm"], len(KERNELS) - 1))
 def kernel(request: pytest.FixtureRequest) -> Kernel:
     return load_kernel(request.param)
 

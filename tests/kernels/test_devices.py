@@ -23,6 +23,7 @@ from mptune.registry import bundled_kernels, load_kernel
 from mptune.space.configuration import Configuration
 from mptune.space.covering import covering
 from mptune.space.parameters import PolicyParameter, PrecisionParameter
+from tests.tiers import few
 
 #: Units of roundoff that the worst kernel may be off; the host needs at most 25. With far fewer than one, a narrow type
 #: was not computed in, or not even stored in.
@@ -60,7 +61,7 @@ def check(launcher: Launcher, configurations: Sequence[Configuration], precision
 
 @pytest.mark.parametrize(
     ("backend", "precision"),
-    [on("host", "fp32"), *(on(b, p) for b in DEVICES for p in ("fp64", "fp32", "fp16", "bf16"))],
+    [on("host", "fp32"), *few([on(b, p) for b in DEVICES for p in ("fp64", "fp32", "fp16", "bf16")], 0)],
 )
 @pytest.mark.parametrize("name", bundled_kernels())
 def test_errs_by_the_unit_roundoff_of_its_type(name: str, backend: str, precision: str) -> None:
@@ -68,6 +69,7 @@ def test_errs_by_the_unit_roundoff_of_its_type(name: str, backend: str, precisio
     check(launcher, [launcher.kernel.configuration(fixed(name, precision))], precision)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("backend", [on(backend) for backend in ("cuda", "hip", "host")])
 @pytest.mark.parametrize("name", bundled_kernels())
 def test_every_value_of_every_other_parameter_in_fp16(name: str, backend: str) -> None:

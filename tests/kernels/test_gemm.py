@@ -1,25 +1,45 @@
+"""gemm by threads and by matrix units, with A, B or both stored transposed (the four multiplications of Lin 2025).
+
+Products are compared with the same in longer arithmetic, of numbers as they are stored; nothing but sums and the end
+may be rounded. The host simulates matrix units from the vendors' tables of which lane holds what.
+"""
+
+from __future__ import annotations
+
 import dataclasses
 import itertools
 import re
+from collections.abc import Mapping
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from launching import Launcher, launcher, nrmse
+from launching import Launcher, all_in, is_valid, launcher
+from matrix_units import LIMITS, WAYS, counted, simulated, stored, to_tf32
 from numpy.typing import NDArray
 from simulated import SIMULATED, install
+from vendor_compilers import needs
 
-from mptune.backends import get_backend
-from mptune.errors import EmptySpaceError
-from mptune.kernel import Kernel, Rates
+from mptune.backends import BACKENDS, get_backend
+from mptune.backends.base import CompileOptions
+from mptune.backends.cuda import CudaBackend
+from mptune.backends.hip import HipBackend
+from mptune.backends.opencl import OpenclBackend
+from mptune.errors import EmptySpaceError, KernelError, UnknownNameError
+from mptune.expressions import Expression
+from mptune.kernel import Argument, Kernel, Rates, Sizes
 from mptune.kernel.limits import device_constraints
 from mptune.precision import PRECISIONS
 from mptune.registry import load_kernel
-from mptune.rendering import render
+from mptune.rendering import render, render_body
+from mptune.space.configuration import Configuration
+from mptune.space.covering import covering
+from mptune.space.search_space import SearchSpace
+from tests.tiers import few
 
-TYPES = ("a_type", "b_type", "accumulator_type", "c_type")
-TILED = {
+TILED: dict[str, Any] = {
     "MWG": 32,
     "NWG": 64,
     "KWG": 16,
@@ -32,150 +52,210 @@ TILED = {
     "VWM": 2,
     "VWN": 8,
 }
+#: Tiles for matrix units.
+TILES: dict[str, Any] = {
+    "MWG": 64,
+    "NWG": 64,
+    "KWG": 16,
+    "MDIMC": 4,
+    "NDIMC": 32,
+    "MDIMA": 4,
+    "NDIMB": 4,
+    "STRM": False,
+    "STRN": False,
+    "warps_along_n": 2,
+    "stages": 2,
+}
 SWITCHES = [
-    {"double_buffer": double_buffer, "fine_prefetch": fine_prefetch}
-    for double_buffer, fine_prefetch in itertools.product([False, True], repeat=2)
+    dict(zip(("double_buffer", "fine_prefetch"), on, strict=True)) for on in itertools.product((False, True), repeat=2)
 ]
+#: Neither transposed, A, B, and both.
+PLAIN, A, B, BOTH = FORMS = [{"transposed_a": a, "transposed_b": b} for a, b in ((0, 0), (1, 0), (0, 1), (1, 1))]
+#: Types of sums, of which bf16x3 is not among the first that a search chooses from.
+SUMS = ("fp64", "fp32", "fp16", "bf16", "bf16x3")
+
+
+def drawn(rng: np.random.Generator, size: Sizes) -> dict[str, Any]:
+    """Numbers of both signs, stored as they are asked for."""
+    a, b = rng.normal(size=(size.M, size.K)), rng.normal(size=(size.K, size.N))
+    return {
+        "A": np.ascontiguousarray(a.T if size.transposed_a else a),
+        "B": np.ascontiguousarray(b.T if size.transposed_b else b),
+        "C": rng.normal(size=(size.M, size.N)),
+        "alpha": -1.3,
+        "beta": 0.7,
+    }
 
 
 @pytest.fixture(scope="module")
-def gemm() -> Kernel:
+def own() -> Kernel:
     return load_kernel("gemm")
 
 
-def all_in(name: str) -> dict[str, str]:
-    return dict.fromkeys(TYPES, name)
+@pytest.fixture(scope="module")
+def gemm(own: Kernel) -> Kernel:
+    """The kernel with inputs of both signs: its own weights and temperatures are all positive and much alike."""
+    return own.changed(inputs=drawn)
 
 
-@pytest.mark.parametrize("sizes", [{"M": 5, "N": 3, "K": 7}, {"M": 1, "N": 1, "K": 1}, {"M": 2, "N": 9, "K": 40}])
-def test_reference_against_exact_arithmetic(gemm: Kernel, sizes: dict[str, int]) -> None:
-    size = gemm.resolve_sizes("smoke", sizes)
-    inputs = gemm.inputs(np.random.default_rng(1), size)
-    output = gemm.reference(inputs, size)["C"]
-    assert output.shape == (size.M, size.N)
-    exact = {name: np.vectorize(Fraction, otypes=[object])(value) for name, value in inputs.items()}
+def by_units(kernel: Kernel, how: str, factor: str, total: str, **values: Any) -> Configuration:
+    types = {"a_type": factor, "b_type": factor, "accumulator_type": total, "c_type": in_memory(total)}
+    return kernel.configuration({**TILES, **types, "math": how, **values})
+
+
+def in_memory(total: str) -> str:
+    return "fp32" if total == "bf16x3" else total
+
+
+def check(run: Launcher, configuration: Configuration) -> None:
+    assert is_valid(run.kernel, configuration, run.data.sizes), f"{configuration} at {run.data.sizes}"
+    total, end = (str(configuration[name]) for name in ("accumulator_type", "c_type"))
+    operands = []
+    for name, form in (("A", "transposed_a"), ("B", "transposed_b")):
+        held = stored(run.data.inputs[name], str(configuration[f"{name.lower()}_type"]))
+        held = to_tf32(held) if configuration["math"] == "tf32" else held
+        operands.append((held.T if run.data.sizes[form] else held).astype(np.longdouble))
+    a, b = operands
+    alpha, beta = (
+        stored(np.asarray(run.data.inputs[n]), in_memory(total)).astype(np.longdouble) for n in ("alpha", "beta")
+    )
+    c = stored(run.data.inputs["C"], end).astype(np.longdouble)
+    expected = alpha * (a @ b) + beta * c
+    # A sum rounds once for each of its terms at most, and so do the parts it is made of and the last operations. Six
+    # products of bfloat16 are 16 of fp32, without what would be less than two units of each.
+    roundings = 6 * -(-a.shape[1] // 16) + 3 if total == "bf16x3" else a.shape[1] + 2
+    unit = PRECISIONS[in_memory(total)].unit_roundoff
+    bound = unit * (abs(alpha) * (np.abs(a) @ np.abs(b)) * roundings + 2 * np.abs(beta * c) + np.abs(expected))
+    bound += PRECISIONS[end].unit_roundoff * (np.abs(expected) + bound)
+    wrong = ~(np.abs(run.run(configuration)["C"] - expected) <= bound * (1 + 2.0**-8))
+    assert not wrong.any(), f"{configuration} at {run.data.sizes}: {np.argwhere(wrong)[:5]} of {wrong.shape}"
+
+
+# -- the reference and the inputs ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+@pytest.mark.parametrize(
+    "sizes", [{"M": 5, "N": 3, "K": 7}, {"M": 1, "N": 1, "K": 1}, {"M": 2, "N": 9, "K": 40}], ids=str
+)
+def test_reference_against_exact_arithmetic(own: Kernel, form: dict[str, int], sizes: dict[str, int]) -> None:
+    size = own.resolve_sizes("smoke", {**sizes, **form})
+    inputs, plain = (own.inputs(np.random.default_rng(1), each) for each in (size, own.resolve_sizes("smoke", sizes)))
+    for name, is_transposed in (("A", size.transposed_a), ("B", size.transposed_b)):
+        np.testing.assert_array_equal(inputs[name].T if is_transposed else inputs[name], plain[name])
+        assert inputs[name].flags.c_contiguous
+    exact = {name: np.vectorize(Fraction, otypes=[object])(value) for name, value in plain.items()}
     expected = exact["alpha"] * exact["A"].dot(exact["B"]) + exact["beta"] * exact["C"]
-    np.testing.assert_allclose(output, expected.astype(np.float64), rtol=1e-15)
+    np.testing.assert_allclose(own.reference(inputs, size)["C"], expected.astype(np.float64), rtol=1e-15)
 
 
-def test_maps_stay_among_temperatures(gemm: Kernel) -> None:
-    data = launcher(gemm).data
+def test_maps_stay_among_temperatures(own: Kernel) -> None:
+    data = launcher(own).data
     np.testing.assert_allclose(data.inputs["A"].sum(axis=1), 1)
     for temperature in (data.inputs["B"], data.inputs["C"], data.references["C"]):
-        assert 300 * temperature.min() > 260
-        assert 300 * temperature.max() < 310
+        assert 260 < 300 * temperature.min() < 300 * temperature.max() < 310
     # A place is interpolated from stations nearby.
-    largest = np.sort(data.inputs["A"], axis=1)[:, ::-1]
-    assert np.median(largest[:, :20].sum(axis=1)) > 0.9
+    assert np.median(np.sort(data.inputs["A"], axis=1)[:, ::-1][:, :20].sum(axis=1)) > 0.9
 
 
-@pytest.mark.parametrize("name", ["fp32", "fp16", "bf16"])
-def test_narrow_types_err_by_their_unit_roundoff(gemm: Kernel, name: str) -> None:
-    run = launcher(gemm, {"M": 61, "N": 47, "K": 101}, seed=4)
-    error = nrmse(run.run(gemm.configuration({**all_in(name), **TILED}))["C"], run.data.references["C"])
-    # 101 roundings of a growing sum: more than half of one of the result's, less than if all had one direction.
-    assert 0.5 < error / PRECISIONS[name].unit_roundoff < 101 / 4
-
-
-@pytest.mark.parametrize("switches", SWITCHES[::3], ids=str)
-def test_every_matrix_has_its_own_type(gemm: Kernel, switches: dict[str, bool]) -> None:
-    """A and B are rounded once, C twice, to their own types; sums in fp64 lose nothing more."""
-    run = launcher(gemm, {"M": 37, "N": 29, "K": 23}, seed=5)
-    types = {"a_type": "fp16", "b_type": "bf16", "accumulator_type": "fp64", "c_type": "fp32"}
-    rounded = {
-        name: run.data.inputs[name].astype(PRECISIONS[types[f"{name.lower()}_type"]].dtype).astype(np.float64)
-        for name in "ABC"
-    }
-    expected = gemm.reference({**run.data.inputs, **rounded}, run.data.sizes)["C"]
-    output = run.run(gemm.configuration({**types, **TILED, **switches}))["C"]
-    np.testing.assert_allclose(output, expected, rtol=1.01 * PRECISIONS["fp32"].unit_roundoff)
-    assert not np.allclose(output, expected, rtol=1e-12)
-
-
-def test_sums_have_a_type_of_their_own(gemm: Kernel) -> None:
-    """Every product is added in one rounding to the type of the sums, by ascending k."""
-    run = launcher(gemm, {"M": 19, "N": 21, "K": 300}, seed=6)
-    a, b, c = (run.data.inputs[name].astype(np.float16).astype(np.float64) for name in "ABC")
-    total = np.zeros((19, 21))
-    for k in range(300):
-        # Exact in fp64 before it is rounded: products have 22 bits.
-        total = (total + np.outer(a[:, k], b[k])).astype(np.float32).astype(np.float64)
-    alpha, beta = (np.float64(np.float32(run.data.inputs[name])) for name in ("alpha", "beta"))
-    types = {**all_in("fp16"), "accumulator_type": "fp32"}
-    output = run.run(gemm.configuration({**types, **TILED}))["C"]
-    expected = (alpha * total + (beta * c).astype(np.float32)).astype(np.float32).astype(np.float16)
-    np.testing.assert_array_equal(output, expected)
+# -- each thread for itself ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("sizes", "switches"),
-    [
-        ({"M": 1, "N": 1, "K": 1}, SWITCHES[3]),
-        ({"M": 1, "N": 131, "K": 2}, SWITCHES[0]),
-        ({"M": 137, "N": 1, "K": 31}, SWITCHES[1]),
-        ({"M": 3, "N": 64, "K": 49}, SWITCHES[2]),
-        ({"M": 32, "N": 72, "K": 16}, SWITCHES[3]),
-        ({"M": 64, "N": 128, "K": 48}, SWITCHES[3]),
-        ({"M": 65, "N": 127, "K": 33}, SWITCHES[3]),
-    ],
+    ("sizes", "form", "switches"),
+    few(
+        [
+            ({"M": 1, "N": 131, "K": 2}, B, SWITCHES[0]),
+            ({"M": 37, "N": 67, "K": 41}, BOTH, SWITCHES[1]),
+            ({"M": 1, "N": 1, "K": 1}, A, SWITCHES[3]),
+            ({"M": 65, "N": 127, "K": 33}, PLAIN, SWITCHES[3]),
+            ({"M": 137, "N": 1, "K": 31}, A, SWITCHES[1]),
+            ({"M": 3, "N": 64, "K": 49}, PLAIN, SWITCHES[2]),
+            ({"M": 134, "N": 63, "K": 36}, A, SWITCHES[2]),
+            ({"M": 36, "N": 72, "K": 20}, B, SWITCHES[3]),
+            ({"M": 64, "N": 128, "K": 48}, BOTH, SWITCHES[0]),
+        ],
+        2,
+    ),
     ids=str,
 )
-def test_every_size(gemm: Kernel, sizes: dict[str, int], switches: dict[str, bool]) -> None:
-    run = launcher(gemm, sizes, seed=8)
-    output = run.run(gemm.configuration({**all_in("fp64"), **TILED, **switches}))["C"]
-    np.testing.assert_allclose(output, run.data.references["C"], rtol=67 * 2.0**-53)
-
-
-@pytest.mark.parametrize("sizes", [{"M": 137, "N": 131, "K": 68}, {"M": 3, "N": 64, "K": 31}], ids=str)
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"VWK": 2, "unroll": 2, "resident": 2, "raster": 4},
-        {"VWK": 4, "VWM": 4, "raster": 16},
-        {"VWK": 4, "MDIMA": 16, "unroll": 2, "KWG": 32},
-        {"MWG": 256, "MDIMC": 32, "NDIMC": 16, "MDIMA": 128, "NDIMB": 32, "VWN": 2, "VWK": 4, "large": True},
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("switches", SWITCHES[::3], ids=str)
-def test_what_is_for_gpus_alone_changes_no_number(
-    gemm: Kernel, sizes: dict[str, int], values: dict[str, int | bool], switches: dict[str, bool]
-) -> None:
-    run = launcher(gemm, sizes, seed=9)
-    plain, other = (gemm.configuration({**all_in("fp32"), **TILED, **switches, **given}) for given in ({}, values))
-    assert other in gemm.search_space(run.data.sizes)
-    np.testing.assert_array_equal(run.run(other)["C"], run.run(plain)["C"])
-
-
-@pytest.mark.parametrize("sizes", [{"M": 137, "N": 131, "K": 68}, {"M": 3, "N": 64, "K": 33}], ids=str)
-@pytest.mark.parametrize("double_buffer", [False, True])
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"MWG": 48, "VWM": 4, "STRM": False},
-        {"MWG": 96, "NWG": 32, "KWG": 8, "MDIMC": 8, "MDIMA": 32, "VWN": 4, "VWK": 4, "STRN": True, "split_k": 2},
-    ],
-    ids=str,
-)
-def test_prefetch_of_a_in_thirds_changes_no_number(
-    gemm: Kernel, sizes: dict[str, int], double_buffer: bool, values: dict[str, int | bool]
-) -> None:
-    run = launcher(gemm, sizes, seed=15)
-    thirds = {"parts_of_a": 3, "fine_prefetch": True, "double_buffer": double_buffer}
-    alike = {"split_k": values.get("split_k", 1)}
-    plain, other = (gemm.configuration({**all_in("fp32"), **TILED, **given}) for given in (alike, {**values, **thirds}))
-    assert other in gemm.search_space(run.data.sizes)
-    np.testing.assert_array_equal(run.run(other)["C"], run.run(plain)["C"])
+def test_every_size(gemm: Kernel, sizes: dict[str, int], form: dict[str, int], switches: dict[str, int]) -> None:
+    """Numbers of rows and columns that are a multiple of nothing or of everything, less than a tile and more."""
+    run = launcher(gemm, {**sizes, **form}, seed=31)
+    check(run, gemm.configuration({**all_in(gemm, "fp64"), **TILED, **switches}))
 
 
 @pytest.mark.full
-def test_tiles_of_thirds_have_three_times_as_many_rows_as_others(gemm: Kernel) -> None:
-    space = gemm.search_space(gemm.resolve_sizes())
-    for rows, parts in ((48, 3), (96, 3), (192, 3), (64, 2), (128, 2)):
-        of_tile = space.restrict({"MWG": (rows,), "math": ("simt",), **dict.fromkeys(TYPES, ("fp32",))})
-        found = of_tile.configurations(of_tile.sample(50, np.random.default_rng(16)))
-        assert {c["parts_of_a"] for c in found} == {parts}
-        assert parts == 2 or all(c["fine_prefetch"] for c in found)
+@pytest.mark.parametrize("form", [A, BOTH], ids=str)
+def test_every_type_and_every_value(gemm: Kernel, form: dict[str, int]) -> None:
+    run = launcher(gemm, {"M": 67, "N": 54, "K": 74, **form}, seed=33)
+    small = {"math": ("simt",), "MWG": (16, 48, 64), "NWG": (16, 64), "resident": (1,), "raster": (1,), "unroll": (1,)}
+    space = gemm.search_space(run.data.sizes).restrict(small)
+    chosen = space.configurations(covering(space, np.random.default_rng(34)))
+    assert {c["a_type"] for c in chosen} == {c["b_type"] for c in chosen} == {"fp64", "fp32", "fp16", "bf16"}
+    for configuration in chosen:
+        check(run, configuration)
+
+
+def test_every_matrix_has_its_own_type(gemm: Kernel) -> None:
+    run = launcher(gemm, {"M": 37, "N": 29, "K": 23}, seed=5)
+    types = {"a_type": "fp16", "b_type": "bf16", "accumulator_type": "fp64", "c_type": "fp32"}
+    check(run, gemm.configuration({**types, **TILED, **SWITCHES[3]}))
+
+
+EDGES, SMALL = {"M": 137, "N": 131, "K": 68}, {"M": 3, "N": 64, "K": 33}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "form", "switches", "values"),
+    few(
+        [
+            # What is for GPUs alone, in vectors that reach past the end, and threads beside each other.
+            (SMALL, PLAIN, SWITCHES[3], {"VWK": 4, "MDIMA": 16, "unroll": 2, "KWG": 32}),
+            (EDGES, B, SWITCHES[3], {"VWK": 2, "unroll": 2, "resident": 2, "raster": 4}),
+            (
+                EDGES,
+                PLAIN,
+                SWITCHES[0],
+                {"MWG": 256, "MDIMC": 32, "NDIMC": 16, "MDIMA": 128, "NDIMB": 32, "VWN": 2, "VWK": 4, "large": True},
+            ),
+            (SMALL, BOTH, SWITCHES[3], {"VWK": 4, "VWM": 4, "MDIMA": 8, "NDIMB": 8, "KWG": 32, "raster": 16}),
+            (EDGES, A, SWITCHES[0], {"VWM": 8, "VWN": 1, "MWG": 64, "MDIMA": 8}),
+            (EDGES, A, SWITCHES[3], {"VWM": 1, "VWN": 2, "MDIMA": 16, "NDIMB": 16, "KWG": 8}),
+            (SMALL, BOTH, SWITCHES[1], {"VWM": 4, "VWN": 4, "STRM": False, "STRN": True, "KWG": 32}),
+            # Prefetch of A in thirds.
+            (EDGES, A, SWITCHES[1], {"MWG": 48, "VWM": 4, "STRM": False, "parts_of_a": 3}),
+            (
+                EDGES,
+                PLAIN,
+                SWITCHES[3],
+                {
+                    "MWG": 96,
+                    "NWG": 32,
+                    "KWG": 8,
+                    "MDIMC": 8,
+                    "MDIMA": 32,
+                    "VWN": 4,
+                    "VWK": 4,
+                    "STRN": True,
+                    "parts_of_a": 3,
+                },
+            ),
+            (SMALL, BOTH, SWITCHES[3], {"accumulator_type": "fp32x2"}),
+        ],
+        0,
+    ),
+    ids=str,
+)
+def test_no_number_depends_on_tiles_nor_on_how_matrices_are_stored(
+    gemm: Kernel, sizes: dict[str, int], form: dict[str, int], switches: dict[str, int], values: dict[str, Any]
+) -> None:
+    """The same products are added in the same order: bit by bit."""
+    types = all_in(gemm, "fp32") | {"accumulator_type": values.get("accumulator_type", "fp32")}
+    plain, other = (gemm.configuration({**types, **TILED, **given}) for given in ({}, {**switches, **values}))
+    first, second = (launcher(gemm, {**sizes, **each}, seed=9) for each in (PLAIN, form))
+    assert is_valid(gemm, other, second.data.sizes)
+    np.testing.assert_array_equal(second.run(other)["C"], first.run(plain)["C"])
 
 
 #: Parts of unequal length, the last of one k; edges in M and N; a K of which not all blocks get a part.
@@ -187,124 +267,416 @@ SPLIT_SIZES = (
 )
 
 
-def in_parts(run: Launcher, split_k: int, total: type[np.floating[Any]]) -> NDArray[np.float64]:
-    """Return C as blocks that share a tile compute it from fp16: one rounding for each k and for each part."""
-
-    def rounded(values: Any) -> NDArray[np.float64]:
-        return np.asarray(values).astype(total).astype(np.float64)
-
+def in_parts(run: Launcher, split_k: int) -> NDArray[np.float64]:
+    """Return C as blocks that share a tile compute it from fp16 in fp32: a rounding for each k and for each part."""
     a, b, c = (run.data.inputs[name].astype(np.float16).astype(np.float64) for name in "ABC")
-    alpha, beta = (rounded(run.data.inputs[name]) for name in ("alpha", "beta"))
+    alpha, beta = (stored(np.asarray(run.data.inputs[name]), "fp32") for name in ("alpha", "beta"))
     steps = -(-a.shape[1] // 32)
     whole = np.zeros(c.shape)
     for part in range(split_k):
         first, end = (32 * (number * steps // split_k) for number in (part, part + 1))
-        # Exact in fp64 before it is rounded: products have 22 bits.
-        own = np.zeros(c.shape)
+        sums = np.zeros(c.shape)
         for k in range(first, min(end, a.shape[1])):
-            own = rounded(own + np.outer(a[:, k], b[k]))
-        whole = rounded(whole + own)
-    return rounded(alpha * whole + rounded(beta * c)).astype(np.float16).astype(np.float64)
+            # Exact in fp64 before it is rounded: products have 22 bits.
+            sums = stored(sums + np.outer(a[:, k], b[k]), "fp32")
+        whole = stored(whole + sums, "fp32")
+    return stored(stored(alpha * whole + stored(beta * c, "fp32"), "fp32"), "fp16")
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("sizes", SPLIT_SIZES, ids=str)
 @pytest.mark.parametrize(
-    ("split_k", "values"),
-    [
-        (2, {**SWITCHES[0], "raster": 4}),
-        (4, {**SWITCHES[3], "VWK": 2}),
-        (8, {**SWITCHES[1], "KWG": 32}),
-        (8, {**SWITCHES[2], "KWG": 8}),
-    ],
+    ("sizes", "split_k", "values"),
+    few(
+        [
+            (SPLIT_SIZES[0], 2, {**SWITCHES[0], "raster": 4}),
+            (SPLIT_SIZES[3], 1, {}),
+            (SPLIT_SIZES[1], 4, {**SWITCHES[3], "VWK": 2}),
+            (SPLIT_SIZES[2], 8, {**SWITCHES[1], "KWG": 32}),
+            (SPLIT_SIZES[3], 8, {**SWITCHES[2], "KWG": 8}),
+            (SPLIT_SIZES[0], 8, {**SWITCHES[3], "KWG": 8}),
+        ],
+        2,
+    ),
     ids=str,
 )
-def test_parts_are_added_in_order(
-    gemm: Kernel, sizes: dict[str, int], split_k: int, values: dict[str, int | bool]
-) -> None:
+def test_parts_are_added_in_order(own: Kernel, sizes: dict[str, int], split_k: int, values: dict[str, Any]) -> None:
     """Bit by bit, whichever block of a tile is the last to end."""
-    run = launcher(gemm, sizes, seed=11)
-    types = {**all_in("fp16"), "accumulator_type": "fp32"}
-    configuration = gemm.configuration({**types, **TILED, **values, "split_k": split_k})
-    assert configuration in gemm.search_space(run.data.sizes)
-    np.testing.assert_array_equal(run.run(configuration)["C"], in_parts(run, split_k, np.float32))
+    run = launcher(own, sizes, seed=11)
+    types = {**all_in(own, "fp16"), "accumulator_type": "fp32"}
+    configuration = own.configuration({**types, **TILED, **values, "split_k": split_k})
+    assert is_valid(own, configuration, run.data.sizes)
+    np.testing.assert_array_equal(run.run(configuration)["C"], in_parts(run, split_k))
 
 
-@pytest.mark.parametrize("backend", SIMULATED)
-@pytest.mark.parametrize(("split_k", "switches"), [(2, SWITCHES[3]), (8, SWITCHES[0])], ids=str)
-def test_parts_on_simulated_devices(
-    gemm: Kernel, monkeypatch: pytest.MonkeyPatch, backend: str, split_k: int, switches: dict[str, bool]
+@pytest.mark.parametrize(
+    ("backend", "form", "values"),
+    few(
+        [
+            ("cuda", PLAIN, {**SWITCHES[3], "split_k": 2}),
+            ("hip", BOTH, {**SWITCHES[0], "split_k": 8}),
+            ("cuda", A, SWITCHES[0]),
+            ("hip", B, SWITCHES[3]),
+            pytest.param(
+                "opencl", A, {**SWITCHES[3], "VWM": 8, "VWN": 1, "MWG": 64, "MDIMA": 8}, marks=needs("opencl")
+            ),
+            pytest.param("opencl", BOTH, {**SWITCHES[3], "VWN": 4, "KWG": 32, "split_k": 4}, marks=needs("opencl")),
+        ],
+        0,
+    ),
+    ids=str,
+)
+def test_on_simulated_devices_and_by_opencl(
+    gemm: Kernel, monkeypatch: pytest.MonkeyPatch, backend: str, form: dict[str, int], values: dict[str, Any]
 ) -> None:
-    install(monkeypatch, backend)
-    run = dataclasses.replace(launcher(gemm, SPLIT_SIZES[0], seed=12), backend=get_backend(backend))
-    output = run.run(gemm.configuration({**all_in("fp64"), **TILED, **switches, "split_k": split_k}))["C"]
-    longer = {name: np.asarray(value).astype(np.longdouble) for name, value in run.data.inputs.items()}
-    expected = longer["alpha"] * (longer["A"] @ longer["B"]) + longer["beta"] * longer["C"]
-    np.testing.assert_allclose(output, expected.astype(np.float64), rtol=241 * 2.0**-53)
+    if backend in SIMULATED:
+        install(monkeypatch, backend)
+    run = dataclasses.replace(launcher(gemm, {**SPLIT_SIZES[0], **form}, seed=12), backend=get_backend(backend))
+    types = all_in(gemm, "fp32" if backend == "opencl" else "fp64")
+    check(run, gemm.configuration({**types, **TILED, **values}))
 
 
-def test_one_launch_leaves_nothing_to_the_next(gemm: Kernel) -> None:
-    run = launcher(gemm, SPLIT_SIZES[0], seed=13)
-    configuration = gemm.configuration({**all_in("fp32"), **TILED, "split_k": 4})
-    shape, found = gemm.launch_shape(configuration, run.data.sizes), []
+def test_one_launch_leaves_nothing_to_the_next(own: Kernel) -> None:
+    run = launcher(own, SPLIT_SIZES[0], seed=13)
+    configuration = own.configuration({**all_in(own, "fp32"), **TILED, "split_k": 4})
+    shape, found = own.launch_shape(configuration, run.data.sizes), []
     with run.function(configuration) as function:
         for _ in range(3):
-            arguments = [run._argument(argument, configuration) for argument in gemm.arguments]
+            arguments = [run.argument(argument, configuration) for argument in own.arguments]
             function.launch(shape, arguments)
-            found.append(run._read(gemm.arguments[0], configuration, arguments[0]))
+            found.append(run.read(own.arguments[0], configuration, arguments[0]))
     np.testing.assert_allclose(found[0], run.data.references["C"], rtol=241 * 2.0**-24)
     assert all(np.array_equal(found[0], each) for each in found[1:])
 
 
-@pytest.mark.parametrize(("sums", "unit"), [("fp32x2", 2.0**-46), ("fp32_neumaier", 2.0**-24)])
-def test_parts_keep_all_digits(gemm: Kernel, sums: str, unit: float) -> None:
+@pytest.mark.parametrize(
+    ("sums", "narrow", "rtol"), few([("fp32_neumaier", "fp32", 2 * 2.0**-24), ("fp32x2", "fp64", 16 * 2.0**-46)])
+)
+def test_parts_keep_all_digits(own: Kernel, sums: str, narrow: str, rtol: float) -> None:
     """What blocks leave for each other is not rounded to what memory has for compound sums."""
-    run = launcher(gemm, SPLIT_SIZES[0], seed=14)
-    types = (
-        {**all_in("fp64"), "accumulator_type": sums}
-        if sums == "fp32x2"
-        else {**all_in("fp32"), "accumulator_type": sums}
-    )
-    whole, parts = (run.run(gemm.configuration({**types, **TILED, "split_k": split_k}))["C"] for split_k in (1, 8))
-    np.testing.assert_allclose(parts, whole, rtol=16 * unit if sums == "fp32x2" else 2 * unit)
+    run = launcher(own, SPLIT_SIZES[0], seed=14)
+    types = {**all_in(own, narrow), "accumulator_type": sums}
+    whole, parts = (run.run(own.configuration({**types, **TILED, "split_k": split_k}))["C"] for split_k in (1, 8))
+    np.testing.assert_allclose(parts, whole, rtol=rtol)
+
+
+# -- matrix units --------------------------------------------------------------------------------------
+
+#: Rows of whole chunks of 16 bytes and none, of each matrix; less than a tile, and more.
+SIZES = ({"M": 67, "N": 72, "K": 40}, {"M": 130, "N": 66, "K": 31}, {"M": 136, "N": 1, "K": 1})
+#: Each way of each vendor with sizes and forms, such that every vendor meets all of both.
+CASES = [
+    (unit, *way, SIZES[(i + j) % 3], FORMS[(i + 3 * j) % 4])
+    for j in range(2)
+    for unit, ways in WAYS.items()
+    for i, way in enumerate(ways)
+]
+
+
+@pytest.mark.parametrize(
+    ("unit", "how", "factor", "total", "sizes", "form"),
+    few([CASES[7], CASES[12], *CASES[:7], *CASES[8:12], *CASES[13:]], 2),
+    ids=str,
+)
+def test_every_size_by_units(
+    gemm: Kernel, unit: str, how: str, factor: str, total: str, sizes: dict[str, int], form: dict[str, int]
+) -> None:
+    check(simulated(gemm, unit, {**sizes, **form}, 21), by_units(gemm, how, factor, total))
 
 
 @pytest.mark.full
+@pytest.mark.parametrize(("unit", "form"), [("mma.sync", BOTH), ("MFMA", PLAIN), ("WMMA", A)], ids=str)
+def test_every_value_of_every_parameter_by_units(gemm: Kernel, unit: str, form: dict[str, int]) -> None:
+    run = simulated(gemm, unit, {"M": 67, "N": 72, "K": 232, **form}, 22)
+    ways = {"math": tuple(dict.fromkeys(way[0] for way in WAYS[unit])), "accumulator_type": SUMS}
+    space = gemm.search_space(run.data.sizes, device_constraints(gemm, LIMITS[unit])).restrict(ways)
+    chosen = space.configurations(covering(space, np.random.default_rng(23)))
+    assert {name: {c[name] for c in chosen} for name in ("MWG", "warps_along_n", "stages", "split_k")} == {
+        "MWG": {32, 64, 128, 256},
+        "warps_along_n": {1, 2, 4},
+        "stages": {1, 2, 3, 4},
+        "split_k": {1, 2, 4, 8},
+    }
+    assert {c["accumulator_type"] for c in chosen} == {way[2] for way in WAYS[unit]}
+    for configuration in chosen:
+        check(run, configuration)
+
+
+@dataclasses.dataclass(frozen=True)
+class Spoiled(Launcher):
+    """Has in the last column of A what is no number, in a row, and in the first row of B an infinity, in a column."""
+
+    row: int = 0
+    column: int = 0
+    bits: int = 0x7FC00000  #: those of what is no number, as fp32
+
+    def initial(self, argument: Argument, configuration: Configuration) -> NDArray[Any]:
+        initial = super().initial(argument, configuration).copy()
+        if argument.name in "AB":
+            typed = initial.view(self.data.dtype_of(argument, self.kernel.precision_of(argument, configuration)))
+            at = (self.row, -1) if argument.name == "A" else (0, self.column)
+            typed[at] = np.nan if argument.name == "A" else np.inf
+            if argument.name == "A" and typed.dtype == np.float32:
+                typed.view(np.uint32)[at] = self.bits
+        return initial
+
+
+def spoiled(kernel: Kernel, unit: str, sizes: dict[str, int], row: int, column: int, **bits: int) -> Spoiled:
+    plain = simulated(kernel, unit, sizes, 25)
+    return Spoiled(kernel, plain.data, plain.options, row=row, column=column, **bits)
+
+
+@pytest.mark.parametrize(
+    ("unit", "way", "sizes"),
+    few([("WMMA", 1, SIZES[1]), ("mma.sync", 0, SIZES[0]), ("mma.sync", 4, SIZES[1]), ("MFMA", 2, SIZES[1])]),
+    ids=str,
+)
+def test_what_is_no_number_stays_in_its_row_and_column(own: Kernel, unit: str, way: int, sizes: dict[str, int]) -> None:
+    """Neither what lies behind an edge nor what fills a tile up may spread it, and none may be lost."""
+    row, column = sizes["M"] - 1, sizes["N"] - 2
+    output = spoiled(own, unit, sizes, row, column).run(by_units(own, *WAYS[unit][way]))["C"]
+    assert np.isnan(output[row]).all()
+    assert (output[:row, column] == np.inf).all()
+    output[row], output[:, column] = 0, 0
+    assert np.isfinite(output).all()
+
+
+@pytest.mark.parametrize("bits", [0x7F800001, 0xFF800FFF, 0x7F801000, 0x7FFFFFFF, 0xFFFFF000], ids=hex)
+def test_tf32_is_no_number_whichever_bits_say_so(own: Kernel, bits: int) -> None:
+    """Units leave out the lower 13 bits of a float: without these, or rounded up, it would be an infinity or zero."""
+    output = spoiled(own, "mma.sync", SIZES[0], 3, 5, bits=bits).run(by_units(own, "tf32", "fp32", "fp32"))["C"]
+    assert np.isnan(output[3]).all()
+    assert np.isfinite(np.delete(np.delete(output, 3, axis=0), 5, axis=1)).all()
+
+
+@pytest.mark.parametrize("unit", few(WAYS))
+def test_three_parts_of_infinities_of_the_largest_floats_and_of_others(own: Kernel, unit: str) -> None:
+    way = ("mma", "fp32", "bf16x3")
+    # The second part of an infinity is no number.
+    output = spoiled(own, unit, SIZES[0], 3, 5).run(by_units(own, *way))["C"]
+    assert np.isnan(output[3]).all()
+    assert np.isnan(output[:, 5]).all()
+    assert np.isfinite(np.delete(np.delete(output, 3, axis=0), 5, axis=1)).all()
+
+    def inputs(rng: np.random.Generator, size: Sizes) -> dict[str, Any]:
+        found = own.inputs(rng, size)
+        found["A"][3, :2] = 3.4e38, -(2.0**128 - 2.0**104)
+        return {**found, "B": found["B"] * 1e-10}
+
+    # The bfloat16 that is nearest to the largest floats is infinite.
+    large = own.changed(inputs=inputs)
+    check(simulated(large, unit, SIZES[0], 31), by_units(large, *way))
+    # The error is not that of bfloat16, nor of TF32.
+    run = simulated(own, unit, {"M": 48, "N": 56, "K": 64}, 26)
+    assert np.abs(run.run(by_units(own, *way))["C"] / run.data.references["C"] - 1).max() < 2.0**-21
+
+
+def test_tf32_rounds_what_is_stored_as_fp32(own: Kernel) -> None:
+    run = simulated(own, "mma.sync", {"M": 48, "N": 56, "K": 64}, 26)
+    error = np.abs(run.run(by_units(own, "tf32", "fp32", "fp32"))["C"] / run.data.references["C"] - 1).max()
+    assert 2.0**-15 < error < 2.0**-11
+
+
+def test_signatures_tell_ways_to_multiply_apart(own: Kernel) -> None:
+    ways = [
+        by_units(own, *way) for way in (("tf32", "fp32", "fp32"), ("mma", "fp32", "fp32"), ("mma", "fp32", "bf16x3"))
+    ]
+    threads = [own.configuration({**c, "math": "simt", "warps_along_n": 1, "stages": 1}) for c in ways[1:]]
+    assert len({own.signature_of(c) for c in (*ways, *threads)}) == 5
+
+
+@pytest.mark.parametrize(
+    ("way", "tiles", "form"),
+    few(
+        [
+            (WAYS["mma.sync"][i], tiles, form)
+            for tiles, form in (((64, 32, 8), PLAIN), ((64, 64, 16), BOTH), ((128, 256, 32), A), ((128, 256, 32), BOTH))
+            for i in ({8: (3, 4, 0), 16: (1, 2, 5)}.get(tiles[2], (0, 3, 4, 5) if form == A else (1, 2)))
+        ]
+    ),
+    ids=str,
+)
+def test_no_bank_of_shared_memory_is_asked_twice(
+    gemm: Kernel, way: tuple[str, str, str], tiles: tuple[int, int, int], form: dict[str, int]
+) -> None:
+    """Of what a warp accesses at once, whether it fetches tiles or reads them; counted from the addresses."""
+    m, n, k = tiles
+    depth = 16 if way[1] in ("fp16", "bf16") or way[2] == "bf16x3" else 8
+    configuration = by_units(gemm, *way, MWG=m, NWG=n, KWG=max(k, depth), MDIMC=8, large=n > 128)
+    run = simulated(gemm, "mma.sync", {"M": 24, "N": 24, "K": 40, **form}, 27, "-DMPTUNE_COUNT_CONFLICTS")
+    assert is_valid(gemm, configuration, run.data.sizes)
+    accesses, conflicts = counted(run, configuration)
+    assert accesses > 100
+    assert conflicts == 0
+
+
+def test_conflicts_are_counted(gemm: Kernel) -> None:
+    """Without the exchange of chunks rows 64 bytes apart share banks."""
+    run = simulated(gemm, "mma.sync", {"M": 24, "N": 24, "K": 40}, 27, "-DMPTUNE_COUNT_CONFLICTS")
+    configuration = by_units(gemm, "mma", "fp16", "fp32", KWG=32)
+    accesses, conflicts = counted(run, configuration, exchange="% places", none="% places * 0")
+    assert conflicts > accesses / 4
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    few(
+        [
+            (HipBackend.matrix_limits("gfx90a"), WAYS["MFMA"]),
+            (CudaBackend.matrix_limits("sm_75"), ()),
+            (CudaBackend.matrix_limits("sm_80"), WAYS["mma.sync"]),
+            (CudaBackend.matrix_limits("sm_90a"), WAYS["mma.sync"]),
+            (HipBackend.matrix_limits("gfx942"), WAYS["MFMA"]),
+            (HipBackend.matrix_limits("gfx1100"), WAYS["WMMA"]),
+            (HipBackend.matrix_limits("gfx908"), ()),
+            (HipBackend.matrix_limits("gfx1030"), ()),
+            (OpenclBackend.matrix_limits(""), ()),
+            (BACKENDS["host"]().device.constraints(), ()),
+        ],
+        2,
+    ),
+)
+def test_a_device_offers_what_it_has_units_for(gemm: Kernel, limits: tuple[str, ...], expected: Any) -> None:
+    # Few other values, so that all can be listed.
+    simt = {"MDIMC": 16, "NDIMC": 16, "MDIMA": 16, "NDIMB": 16, "warps_along_n": 1, "stages": 1}
+    plain = {"VWM": 1, "VWN": 1, "VWK": 1, "unroll": 1, "resident": 1, "raster": 1, "large": False, "split_k": 1}
+    fixed = {name: {TILES.get(name, value), value} for name, value in {**TILES, **simt, **plain, **SWITCHES[0]}.items()}
+    offered = {"accumulator_type": SUMS, **{name: tuple(values) for name, values in fixed.items()}}
+    parameters = [p.restricted(offered[p.name]) if p.name in offered else p for p in gemm.parameters]
+    constraints = (*gemm.constraints, *device_constraints(gemm, limits))
+    space = SearchSpace(parameters, constraints, dict(gemm.resolve_sizes()))
+    found = {(c["math"], c["a_type"], c["accumulator_type"]) for c in space.configurations(np.arange(space.size))}
+    assert {way for way in found if way[0] != "simt"} == set(expected)
+    assert ("simt", "fp32", "fp32") in found
+    if not expected:
+        with pytest.raises(EmptySpaceError, match=r"\(this device has no matrix units that kernel gemm can use\)"):
+            space.restrict({"math": ("mma", "tf32")})
+
+
+def test_the_header_has_wmma_where_the_backend_does() -> None:
+    header = (Path(__file__).parents[2] / "templates" / "matrix" / "units.hpp").read_text()
+    condition = header[: header.index("#define MPTUNE_UNITS_WMMA")].splitlines()[-1]
+    architectures = [f"gfx{number:x}" for number in range(0x600, 0x1300)]
+    having = [name for name in architectures if HipBackend.matrix_limits(name) == LIMITS["WMMA"]]
+    assert re.findall(r"__(gfx\w+)__", condition) == having
+
+
+def test_wrong_declarations(gemm: Kernel) -> None:
+    with pytest.raises(UnknownNameError, match=r"in matrix_units of kernel gemm: .*did you mean 'math'"):
+        gemm.changed(matrix_units=["maths", "a_type", "accumulator_type"])
+    with pytest.raises(KernelError, match=r"matrix_units needs three parameters .* not math$"):
+        gemm.changed(matrix_units=["math"])
+    with pytest.raises(KernelError, match=r"size transposed_b=2 of kernel gemm.*expected 0 or 1$"):
+        gemm.resolve_sizes("smoke", {"transposed_b": 2})
+
+
+# -- compilers of GPUs ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("backend", "architecture", "unit", "forms"),
+    [
+        pytest.param("cuda", "sm_80", "mma.sync", [BOTH], marks=[*needs("cuda"), pytest.mark.full]),
+        pytest.param("cuda", "sm_90", "mma.sync", [A, B, BOTH], marks=[*needs("cuda"), pytest.mark.nightly]),
+        pytest.param("hip", "gfx90a", "MFMA", [A, B, BOTH], marks=[*needs("hip"), pytest.mark.nightly]),
+    ],
+)
+def test_gpu_compilers_take_transposed_matrices(
+    gemm: Kernel, backend: str, architecture: str, unit: str, forms: list[dict[str, int]]
+) -> None:
+    mixed = {"a_type": "fp16", "b_type": "bf16", "accumulator_type": "fp32", "c_type": "fp16"}
+    for form in forms:
+        size = gemm.resolve_sizes("smoke", form)
+        vectors = {"VWK": 4, "MDIMA": 8, "NDIMB": 8, "KWG": 32} if form["transposed_b"] else {"VWM": 8, "MWG": 64}
+        chosen = [
+            gemm.configuration({**mixed, **TILED, **vectors, "split_k": 2}),
+            *(by_units(gemm, *way) for way in WAYS[unit][:: 1 if form == BOTH else 5]),
+        ]
+        for configuration in chosen:
+            assert is_valid(gemm, configuration, size)
+            source = render(gemm, configuration, size)
+            options = CompileOptions(architecture=architecture)
+            assert get_backend(backend).compiler.compile(source, gemm.function, options)
+
+
+def test_neighbouring_threads_fetch_neighbouring_elements(gemm: Kernel) -> None:
+    """Along the rows of what is stored: a transposed A goes into its tile by whole vectors, without a transposition."""
+    configuration = gemm.configuration({**all_in(gemm, "fp32"), **TILED})
+    for form in FORMS:
+        source = render_body(gemm, configuration, gemm.resolve_sizes("smoke", form))
+        (m,) = set(re.findall(r"const int m = \(i \* 4 \+ thread ([^)]+)\) \* 2;", source))
+        (n,) = set(re.findall(r"const int n = \(i \* 8 \+ thread ([^)]+)\) \* 8;", source))
+        assert m == ("% 4" if form["transposed_a"] else "/ threads_along_k_of_a")
+        assert n == ("/ threads_along_k_of_b" if form["transposed_b"] else "% 8")
+        assert ("part.a[j][i] = load<2>(from + min(m, last_m))" in source) == bool(form["transposed_a"])
+
+
+# -- the search space -----------------------------------------------------------------------------------
+
+
+def offered(gemm: Kernel, name: str, values: tuple[Any, ...], given: Mapping[str, Any], **sizes: int) -> set[Any]:
+    """Return the values of one parameter that are valid with these of the others."""
+    size, fixed = gemm.resolve_sizes("smoke", sizes), {**all_in(gemm, "fp32"), **TILED, **given}
+    return {value for value in values if is_valid(gemm, gemm.configuration({**fixed, name: value}), size)}
+
+
 def test_tiles_are_shared_where_there_are_few(gemm: Kernel) -> None:
-    tiles = {**all_in("fp32"), **TILED}
-
-    def offered(**sizes: int) -> set[int]:
-        space = gemm.search_space(gemm.resolve_sizes("smoke", sizes))
-        return {split for split in (1, 2, 4, 8) if gemm.configuration({**tiles, "split_k": split}) in space}
-
-    assert offered(M=8, N=8, K=1) == {1, 2, 4, 8}
-    assert offered(M=1024, N=1024, K=512) == {1, 2, 4, 8}
-    assert offered(M=1025, N=1024, K=512) == {1, 2, 4}
-    assert offered(M=2048, N=2048, K=512) == {1, 2}
-    assert offered(M=4096, N=4096, K=512) == {1}
+    splits = (1, 2, 4, 8)
+    for (m, n, k), expected in {
+        (8, 8, 1): {1, 2, 4, 8},
+        (1024, 1024, 512): {1, 2, 4, 8},
+        (1025, 1024, 512): {1, 2, 4},
+        (2048, 2048, 512): {1, 2},
+        (4096, 4096, 512): {1},
+    }.items():
+        assert offered(gemm, "split_k", splits, {}, M=m, N=n, K=k) == expected
     # As much memory as that is what the template has.
-    source = render(gemm, gemm.configuration({**tiles, "split_k": 4}), gemm.resolve_sizes())
+    configuration = gemm.configuration({**all_in(gemm, "fp32"), **TILED, "split_k": 4})
+    source = render(gemm, configuration, gemm.resolve_sizes())
     declared = [int(extent) for extent in re.findall(r"^__device__ \w+ parts_\w+\[(\d+)\]", source, re.MULTILINE)]
     assert declared == [1 << 23, (1 << 23) // (4 * 32 * 64)]
 
 
-def test_configurations(gemm: Kernel) -> None:
-    sizes = gemm.resolve_sizes()
-    space = gemm.search_space(sizes, device_constraints(gemm, ["not gpu_only"]))
-    assert space.size == 38_391_280
-    # Lin 2025, Sec. V-D: more than 160,000 for one type.
-    in_fp32 = space.restrict({name: (value,) for name, value in all_in("fp32").items()})
-    assert in_fp32.size == 448_336
-    for switches in SWITCHES:
-        assert in_fp32.restrict({name: (value,) for name, value in switches.items()}).size > 50_000
+def test_vectors_along_k_and_thirds_of_a_tile(gemm: Kernel) -> None:
+    """Of a transposed A there are no neighbouring k, and tiles of thirds have three times as many rows as others."""
+    for form in FORMS:
+        assert offered(gemm, "VWK", (1, 2, 4), {"KWG": 32}, **form) == ({1} if form == A else {1, 2, 4})
+    for rows, expected in ((48, {3}), (64, {2})):
+        given = {"MWG": rows, "VWM": 4, "STRM": False, "fine_prefetch": True}
+        assert offered(gemm, "parts_of_a", (2, 3), given) == expected
+        assert not offered(gemm, "parts_of_a", (3,), {**given, "fine_prefetch": False})
 
 
-def test_shared_memory_bounds_the_tiles(gemm: Kernel) -> None:
-    space = gemm.search_space(gemm.resolve_sizes())
-    tiles = {"math": ("simt",), "MWG": (128,), "NWG": (128,), "KWG": (16,), "accumulator_type": ("fp64",)}
-    assert space.restrict({**tiles, "double_buffer": (False,)}).size > 0
-    with pytest.raises(EmptySpaceError, match="sizeof"):
-        space.restrict({**tiles, "double_buffer": (True,)})
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_shared_memory_is_what_the_constraint_says(gemm: Kernel, form: dict[str, int]) -> None:
+    """Rows of a tile that is transposed on its way are a vector apart."""
+    configuration, size = gemm.configuration({**all_in(gemm, "fp32"), **TILED}), gemm.resolve_sizes("smoke", form)
+    (limit,) = (text for text in map(str, gemm.constraints) if text.endswith("<= 48 * 1024"))
+    declared = re.findall(r"_factor [ab]\[(\d+)\]\[(\d+)\]", render_body(gemm, configuration, size))
+    elements = sum(int(rows) * int(columns) for rows, columns in declared)
+    assert elements == 16 * (32 + 2 + 64 + 8 * size.transposed_b)
+    stated = Expression(limit.removeprefix("math != 'simt' or ").removesuffix("<= 48 * 1024"))
+    assert stated.evaluate({**size, **configuration}) == 4 * elements
+    # With twice as many buffers there is no room for the largest tiles.
+    given = {"MWG": 128, "NWG": 128, "accumulator_type": "fp64", "MDIMC": 16, "NDIMC": 16, "MDIMA": 16, "NDIMB": 16}
+    given |= {"VWN": 2, "STRM": False}
+    assert offered(gemm, "double_buffer", (False, True), given, **form) == {False}
+
+
+def test_work_and_footprint_are_the_same_in_every_form(gemm: Kernel) -> None:
+    sizes = [gemm.resolve_sizes("smoke", form) for form in FORMS]
+    configuration = gemm.configuration({**all_in(gemm, "fp16"), **TILED, "accumulator_type": "fp64", "b_type": "fp32"})
+    first, *others = (gemm.work(configuration, size) for size in sizes)
+    assert all(other == first for other in others)
+    for size in sizes:
+        shapes = {a.name: gemm.shape_of(a, size) for a in gemm.arguments}
+        assert shapes["A"] == ((67, 131) if size.transposed_a else (131, 67))
+        assert shapes["B"] == ((101, 67) if size.transposed_b else (67, 101))
+
+
+@pytest.mark.full
+def test_as_many_configurations_of_one_type_as_in_the_paper(gemm: Kernel) -> None:
+    space = gemm.search_space(gemm.resolve_sizes(), device_constraints(gemm, ["not gpu_only"]))
+    # Lin 2025, Sec. V-D: more than 160,000.
+    assert space.restrict({name: (value,) for name, value in all_in(gemm, "fp32").items()}).size > 160_000
 
 
 @pytest.mark.full
@@ -316,9 +688,8 @@ def test_balance_is_equation_8(gemm: Kernel) -> None:
     space = gemm.search_space(gemm.resolve_sizes(), gemm.balance(speeds, 1.5))
     everything = gemm.search_space(gemm.resolve_sizes())
     assert 0 < space.size < everything.size / 4
-    rng = np.random.default_rng(10)
     kept = 0
-    for c in everything.configurations(everything.sample(2000, rng)):
+    for c in everything.configurations(everything.sample(2000, np.random.default_rng(10))):
         if c["math"] != "simt":
             assert c in space
             continue

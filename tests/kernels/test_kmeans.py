@@ -1,22 +1,15 @@
 import numpy as np
 import pytest
-from launching import launcher, mre
+from launching import all_in, launcher, mre
 
 from mptune.kernel import Kernel
-from mptune.kernel.limits import device_constraints
 from mptune.precision import PRECISIONS, precision
 from mptune.registry import load_kernel
-
-TYPES = ("point_type", "centre_type", "distance_type")
 
 
 @pytest.fixture(scope="module")
 def kmeans() -> Kernel:
     return load_kernel("kmeans")
-
-
-def all_in(name: str) -> dict[str, str]:
-    return dict.fromkeys(TYPES, name)
 
 
 @pytest.mark.parametrize(
@@ -43,14 +36,6 @@ def test_points_lie_in_clusters(kmeans: Kernel) -> None:
     assert len(chosen) == size.clusters
 
 
-@pytest.mark.parametrize("name", ["fp32", "fp16", "bf16"])
-def test_narrow_types_err_by_their_unit_roundoff(kmeans: Kernel, name: str) -> None:
-    run = launcher(kmeans, {"n": 2003}, seed=3)
-    output = run.run(kmeans.configuration({**all_in(name), "points_per_thread": 16}))["distance"]
-    # Fifteen rounded points, centres, differences and sums; most of it cancels in the mean of fifteen.
-    assert 0.5 < mre(output, run.data.references["distance"]) / PRECISIONS[name].unit_roundoff < 2
-
-
 def test_every_argument_has_its_own_type(kmeans: Kernel) -> None:
     """Points and centres are rounded once, to their own types; the distance loses nothing more."""
     run = launcher(kmeans, {"n": 509}, seed=4)
@@ -67,44 +52,7 @@ def test_every_argument_has_its_own_type(kmeans: Kernel) -> None:
 
 def test_sums_are_of_the_distances_own_type(kmeans: Kernel) -> None:
     run = launcher(kmeans, {"n": 509}, seed=5)
-    types = {**all_in("fp64"), "distance_type": "bf16"}
+    types = {**all_in(kmeans, "fp64"), "distance_type": "bf16"}
     output = run.run(kmeans.configuration(types))["distance"]
     # Rounding the result alone would give at most one unit, a third of one on average.
     assert 0.5 < mre(output, run.data.references["distance"]) / PRECISIONS["bf16"].unit_roundoff < 2
-
-
-@pytest.mark.parametrize("use_shared", [False, True])
-@pytest.mark.parametrize(
-    "sizes",
-    [
-        {"n": 1},
-        {"n": 7, "features": 1, "clusters": 1},
-        {"n": 31, "features": 3, "clusters": 41},
-        {"n": 64},
-        {"n": 1031, "features": 17, "clusters": 2},
-    ],
-    ids=str,
-)
-def test_every_size(kmeans: Kernel, sizes: dict[str, int], use_shared: bool) -> None:
-    run = launcher(kmeans, sizes, seed=7)
-    values = {**all_in("fp64"), "points_per_thread": 16, "use_shared": use_shared}
-    output = run.run(kmeans.configuration(values))["distance"]
-    np.testing.assert_allclose(output, run.data.references["distance"], rtol=1e-14)
-
-
-def test_configurations(kmeans: Kernel) -> None:
-    by_threads = device_constraints(kmeans, ["matrix_units == 'simt'"])
-    space = kmeans.search_space(kmeans.resolve_sizes(), by_threads)
-    # Heldens 2026, Table II: 52 x 64.
-    assert space.size == 50 * 64
-    # Shared memory is short only where there are far more centres.
-    many = kmeans.search_space(kmeans.resolve_sizes("default", {"clusters": 1000}), by_threads)
-    assert many.restrict({"use_shared": (True,)}).size == 25 * 2 * 16
-
-
-def test_every_size_of_a_grid_is_covered_once_or_twice(kmeans: Kernel) -> None:
-    """A block moved back writes what its neighbour wrote: the sizes around a multiple of the block."""
-    for n in (2047, 2048, 2049):
-        run = launcher(kmeans, {"n": n}, seed=n)
-        output = run.run(kmeans.configuration({**all_in("fp64"), "points_per_thread": 4, "block_size": 64}))["distance"]
-        np.testing.assert_allclose(output, run.data.references["distance"], rtol=1e-14)

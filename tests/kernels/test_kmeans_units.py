@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from launching import Launcher, launcher
+from launching import Launcher, is_valid, launcher
+from matrix_units import WAYS as EVERY_WAY
+from matrix_units import counted, simulated, stored, to_tf32
 from numpy.typing import NDArray
-from test_matrix_units import SIMULATIONS, counted, simulated, stored, to_tf32
 
 from mptune.backends.cuda import CudaBackend
 from mptune.backends.hip import HipBackend
@@ -22,10 +23,11 @@ from mptune.registry import load_kernel
 from mptune.rendering import render
 from mptune.space.configuration import Configuration
 from mptune.testing.simulator.compiler import static_shared_bytes
+from tests.tiers import few
 
 WAYS = [
     pytest.param(unit, how, factor, total, id=f"{unit}-{how}-{factor}")
-    for unit, (_, ways) in SIMULATIONS.items()
+    for unit, ways in EVERY_WAY.items()
     for how, factor, total in ways
     if total not in ("fp16", "bf16x3")
 ]
@@ -46,9 +48,9 @@ class Given(Launcher):
 
     given: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
-    def _initial(self, argument: Argument, configuration: Configuration) -> NDArray[Any]:
+    def initial(self, argument: Argument, configuration: Configuration) -> NDArray[Any]:
         if argument.name not in self.given:
-            return super()._initial(argument, configuration)
+            return super().initial(argument, configuration)
         kept = self.data.dtype_of(argument, self.kernel.precision_of(argument, configuration))
         return self.given[argument.name].astype(PRECISIONS[str(configuration["point_type"])].dtype).view(kept)
 
@@ -86,16 +88,16 @@ def check(run: Launcher, configuration: Configuration, points: NDArray[Any], cen
     assert not wrong.any(), f"{configuration}: {np.argwhere(wrong)[:5]}"
 
 
-@pytest.mark.parametrize("sizes", SIZES, ids=str)
-@pytest.mark.parametrize(("unit", "how", "factor", "total"), WAYS)
+@pytest.mark.parametrize("sizes", few(SIZES[::-1]), ids=str)
+@pytest.mark.parametrize(("unit", "how", "factor", "total"), few(WAYS, 3))
 def test_every_size(kmeans: Kernel, unit: str, how: str, factor: str, total: str, sizes: dict[str, int]) -> None:
     run = simulated(kmeans, unit, sizes, 31)
     configuration = by_units(kmeans, how, factor, total)
-    assert configuration in kmeans.search_space(run.data.sizes)
+    assert is_valid(kmeans, configuration, run.data.sizes)
     check(run, configuration, run.data.inputs["points"], run.data.inputs["centres"])
 
 
-@pytest.mark.parametrize(("unit", "how", "factor", "total"), WAYS)
+@pytest.mark.parametrize(("unit", "how", "factor", "total"), few(WAYS, 2))
 def test_far_from_the_origin_small_distances_cancel_and_none_is_negative(
     kmeans: Kernel, unit: str, how: str, factor: str, total: str
 ) -> None:

@@ -3,24 +3,20 @@ import itertools
 import mpmath
 import numpy as np
 import pytest
-from launching import launcher, nmae
+from launching import all_in, launcher, nmae
 
 from mptune.errors import EmptySpaceError
 from mptune.kernel import Kernel
 from mptune.precision import PRECISIONS
 from mptune.registry import load_kernel
+from tests.tiers import few
 
-TYPES = ("position_type", "charge_type", "distance_type", "force_type")
 TILED = {"block_size": 32, "tile_size": 8, "use_shared": True}
 
 
 @pytest.fixture(scope="module")
 def lavamd() -> Kernel:
     return load_kernel("lavamd")
-
-
-def all_in(name: str) -> dict[str, str]:
-    return dict.fromkeys(TYPES, name)
 
 
 @pytest.mark.parametrize("sizes", [{"boxes": 3, "particles": 2}, {"boxes": 1, "particles": 3}], ids=str)
@@ -66,23 +62,12 @@ def test_forces_push_outward_at_the_surface(lavamd: Kernel) -> None:
     assert abs(force[..., 1, 1, :].mean()) < 0.5
 
 
-@pytest.mark.parametrize(
-    ("name", "policy"),
-    [("fp32", "accurate"), ("fp32", "fast"), ("fp16", "accurate"), ("fp16", "approx"), ("bf16", "accurate")],
-)
-def test_narrow_types_err_by_their_unit_roundoff(lavamd: Kernel, name: str, policy: str) -> None:
-    run = launcher(lavamd, {"boxes": 2}, seed=4)
-    output = run.run(lavamd.configuration({**all_in(name), **TILED, "policy": policy}))["force"]
-    error = nmae(output, run.data.references["force"])
-    # A distance of a third is off by up to a unit, and a term by ten; some ten terms make up a sum.
-    assert 1 < error / PRECISIONS[name].unit_roundoff < 10
-
-
-@pytest.mark.parametrize(("name", "policy"), [("fp32", "fast"), ("fp16", "approx")])
+@pytest.mark.parametrize(("name", "policy"), few([("fp32", "fast"), ("fp16", "approx")]))
 def test_the_policy_is_that_of_the_exponential(lavamd: Kernel, name: str, policy: str) -> None:
     run = launcher(lavamd, {"boxes": 2}, seed=4)
     accurate, other = (
-        run.run(lavamd.configuration({**all_in(name), **TILED, "policy": p}))["force"] for p in ("accurate", policy)
+        run.run(lavamd.configuration({**all_in(lavamd, name), **TILED, "policy": p}))["force"]
+        for p in ("accurate", policy)
     )
     assert not np.array_equal(accurate, other)
 
@@ -94,7 +79,7 @@ def test_inputs_have_their_own_types(lavamd: Kernel, argument: str, use_shared: 
     run = launcher(lavamd, {"boxes": 2, "particles": 13}, seed=5)
     rounded = run.data.inputs[argument].astype(PRECISIONS["bf16"].dtype).astype(np.float64)
     expected = lavamd.reference({**run.data.inputs, argument: rounded}, run.data.sizes)["force"]
-    types = {**all_in("fp64"), f"{argument}_type": "bf16"}
+    types = {**all_in(lavamd, "fp64"), f"{argument}_type": "bf16"}
     output = run.run(lavamd.configuration({**types, **TILED, "use_shared": use_shared}))["force"]
     np.testing.assert_allclose(output, expected, rtol=0, atol=1e-13)
 
@@ -102,7 +87,7 @@ def test_inputs_have_their_own_types(lavamd: Kernel, argument: str, use_shared: 
 def test_narrow_distances_of_wide_positions_lose_little(lavamd: Kernel) -> None:
     """The difference of wide positions is right to the last bit of a narrow distance."""
     run = launcher(lavamd, {"boxes": 2}, seed=6)
-    types = {**all_in("fp32"), "distance_type": "fp16"}
+    types = {**all_in(lavamd, "fp32"), "distance_type": "fp16"}
     wide, narrow = (
         nmae(
             run.run(lavamd.configuration({**types, **TILED, "position_type": p, "policy": "accurate"}))["force"],
@@ -123,28 +108,8 @@ def test_the_sum_has_the_type_of_the_force(lavamd: Kernel) -> None:
         term = q * np.exp(-9 * (apart**2).sum(axis=0))
         total += (term * np.vstack([np.ones(40), apart])).astype(np.float16)
     total[1:] *= np.float16(18)
-    output = run.run(lavamd.configuration({**all_in("fp64"), **TILED, "force_type": "fp16"}))["force"]
+    output = run.run(lavamd.configuration({**all_in(lavamd, "fp64"), **TILED, "force_type": "fp16"}))["force"]
     np.testing.assert_array_equal(output[0], total)
-
-
-@pytest.mark.parametrize(
-    "sizes", [{"boxes": 1, "particles": 1}, {"boxes": 3, "particles": 5}, {"boxes": 2, "particles": 131}], ids=str
-)
-@pytest.mark.parametrize("use_shared", [False, True])
-def test_every_size(lavamd: Kernel, sizes: dict[str, int], use_shared: bool) -> None:
-    run = launcher(lavamd, sizes, seed=10)
-    values = {**all_in("fp64"), "block_size": 32, "tile_size": 2, "use_shared": use_shared}
-    output = run.run(lavamd.configuration(values))["force"]
-    np.testing.assert_allclose(output, run.data.references["force"], rtol=0, atol=1e-12)
-
-
-def test_configurations(lavamd: Kernel) -> None:
-    space = lavamd.search_space(lavamd.resolve_sizes())
-    # Heldens 2026, Table II: 48 x 336, of which the device allows 14,896. All types combine; a distance's type has its
-    # policies.
-    assert space.size == 48 * 448
-    signatures = {lavamd.signature_of(c) for c in space.configurations(np.arange(space.size))}
-    assert len(signatures) == 4 * 4 * 4 * (1 + 2 + 2 + 2)
 
 
 def test_shared_memory_bounds_the_particles_of_a_box(lavamd: Kernel) -> None:

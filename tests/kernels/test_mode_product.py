@@ -3,24 +3,20 @@ import itertools
 import mpmath
 import numpy as np
 import pytest
-from launching import launcher, nrmse
+from launching import all_in, launcher, nrmse
 
 from mptune.kernel import Kernel
 from mptune.precision import PRECISIONS
 from mptune.registry import load_kernel
 from mptune.space.parameters import PermutationParameter
+from tests.tiers import few
 
-TYPES = ("image_type", "response_type", "sum_type", "output_type")
 ORDERS = list(itertools.permutations(range(3)))
 
 
 @pytest.fixture(scope="module")
 def mode_product() -> Kernel:
     return load_kernel("mode_product")
-
-
-def all_in(name: str) -> dict[str, str]:
-    return dict.fromkeys(TYPES, name)
 
 
 @pytest.mark.parametrize(
@@ -50,12 +46,12 @@ def test_filters_see_a_mean_of_the_reflectances(mode_product: Kernel) -> None:
     assert np.ptp(output.mean(axis=(0, 2))) > 0.01
 
 
-@pytest.mark.parametrize("types", ["fp64", "mixed"])
+@pytest.mark.parametrize("types", few(["fp64", "mixed"], 0))
 def test_every_order_of_the_loops_gives_the_same_numbers(mode_product: Kernel, types: str) -> None:
     """The order is an optimisation: sums add the same terms one after the other in all of them."""
     run = launcher(mode_product, {"rows": 5, "bands": 17, "filters": 6, "columns": 43}, seed=2)
     mixed = {"image_type": "fp16", "response_type": "bf16", "sum_type": "fp32", "output_type": "fp16"}
-    values = {**(all_in("fp64") if types == "fp64" else mixed), "block_size": 32}
+    values = {**(all_in(mode_product, "fp64") if types == "fp64" else mixed), "block_size": 32}
     tile = {"tile_columns": 4, "tile_filters": 4, "tile_rows": 2}
     orders = next(p for p in mode_product.parameters if isinstance(p, PermutationParameter)).values
     assert sorted(orders) == ORDERS
@@ -69,28 +65,3 @@ def test_every_order_of_the_loops_gives_the_same_numbers(mode_product: Kernel, t
         np.testing.assert_allclose(outputs[0], expected, rtol=1e-14)
     else:
         assert 0 < nrmse(outputs[0], expected) < 4 * PRECISIONS["bf16"].unit_roundoff
-
-
-@pytest.mark.parametrize(
-    "sizes",
-    [
-        {"rows": 1, "bands": 1, "filters": 1, "columns": 1},
-        {"rows": 3, "bands": 2, "filters": 9, "columns": 5},
-        {"rows": 9, "bands": 31, "filters": 2, "columns": 65},
-    ],
-)
-def test_every_size(mode_product: Kernel, sizes: dict[str, int]) -> None:
-    run = launcher(mode_product, sizes, seed=6)
-    values = {**all_in("fp64"), "block_size": 32, "tile_columns": 8, "tile_filters": 4, "tile_rows": 2}
-    for order in ((0, 1, 2), (2, 1, 0)):
-        found = run.run(mode_product.configuration({**values, "loop_order": order}))["output"]
-        np.testing.assert_allclose(found, run.data.references["output"], rtol=1e-14)
-
-
-@pytest.mark.parametrize("name", ["fp32", "fp16", "bf16"])
-def test_narrow_types_err_by_their_unit_roundoff(mode_product: Kernel, name: str) -> None:
-    run = launcher(mode_product, {"rows": 3, "bands": 64, "filters": 5, "columns": 41}, seed=4)
-    for values in ({"loop_order": (0, 1, 2)}, {"loop_order": (2, 0, 1), "tile_columns": 4, "tile_filters": 2}):
-        found = run.run(mode_product.configuration({**all_in(name), **values}))["output"]
-        roundoffs = nrmse(found, run.data.references["output"]) / PRECISIONS[name].unit_roundoff
-        assert 0.1 < roundoffs < 40

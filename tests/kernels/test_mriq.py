@@ -1,28 +1,19 @@
 import mpmath
 import numpy as np
 import pytest
-from launching import launcher
-from numpy.typing import NDArray
+from launching import all_in, launcher, nrmse
 
 from mptune.kernel import Kernel
 from mptune.precision import PRECISIONS
 from mptune.registry import load_kernel
+from tests.tiers import few
 
-TYPES = ("position_type", "sample_type", "angle_type", "q_type")
 TILED = {"block_size": 64, "tile_size": 8, "unroll": 2}
 
 
 @pytest.fixture(scope="module")
 def mriq() -> Kernel:
     return load_kernel("mriq")
-
-
-def all_in(name: str) -> dict[str, str]:
-    return dict.fromkeys(TYPES, name)
-
-
-def nrmse(output: NDArray[np.float64], reference: NDArray[np.float64]) -> float:
-    return float(np.sqrt(np.mean((output - reference) ** 2)) / np.mean(reference))
 
 
 @pytest.mark.parametrize("sizes", [{"side": 3, "samples": 17}, {"side": 1, "samples": 1}], ids=str)
@@ -70,24 +61,11 @@ def test_samples_lie_on_spokes_that_fill_k_space(mriq: Kernel) -> None:
     assert 0.99 < sample[:, 3].max() <= 1
 
 
-@pytest.mark.parametrize(
-    ("name", "policy"),
-    [("fp32", "accurate"), ("fp32", "fast"), ("fp16", "accurate"), ("fp16", "approx"), ("bf16", "accurate")],
-)
-def test_narrow_types_err_by_their_unit_roundoff(mriq: Kernel, name: str, policy: str) -> None:
-    run = launcher(mriq, {"side": 9}, seed=4)
-    output = run.run(mriq.configuration({**all_in(name), **TILED, "policy": policy}))["q"]
-    error = nrmse(output, run.data.references["q"])
-    # k.r, up to 8 turns, and so an angle of up to 50 radians, is rounded several times; 101 such terms add up like
-    # random ones, to about 10 times as much, against a mean of about 10.
-    assert 2 < error / PRECISIONS[name].unit_roundoff < 30
-
-
-@pytest.mark.parametrize(("name", "policy"), [("fp32", "fast"), ("fp16", "approx")])
+@pytest.mark.parametrize(("name", "policy"), few([("fp32", "fast"), ("fp16", "approx")]))
 def test_the_policy_is_that_of_sine_and_cosine(mriq: Kernel, name: str, policy: str) -> None:
     run = launcher(mriq, {"samples": 9}, seed=4)
     accurate, other = (
-        run.run(mriq.configuration({**all_in(name), **TILED, "policy": p}))["q"] for p in ("accurate", policy)
+        run.run(mriq.configuration({**all_in(mriq, name), **TILED, "policy": p}))["q"] for p in ("accurate", policy)
     )
     assert (accurate != other).any(axis=0).all()
 
@@ -98,13 +76,13 @@ def test_inputs_have_their_own_types(mriq: Kernel, argument: str) -> None:
     run = launcher(mriq, {"side": 7}, seed=5)
     rounded = run.data.inputs[argument].astype(PRECISIONS["bf16"].dtype).astype(np.float64)
     expected = mriq.reference({**run.data.inputs, argument: rounded}, run.data.sizes)["q"]
-    types = {**all_in("fp64"), f"{argument}_type": "bf16"}
+    types = {**all_in(mriq, "fp64"), f"{argument}_type": "bf16"}
     np.testing.assert_allclose(run.run(mriq.configuration({**types, **TILED}))["q"], expected, rtol=0, atol=1e-13)
 
 
 def test_a_narrow_angle_loses_only_digits_of_the_fraction(mriq: Kernel) -> None:
     run = launcher(mriq, {"side": 9}, seed=6)
-    types = {**all_in("fp32"), "angle_type": "fp16"}
+    types = {**all_in(mriq, "fp32"), "angle_type": "fp16"}
     output = run.run(mriq.configuration({**types, **TILED, "policy": "accurate"}))["q"]
     error = nrmse(output, run.data.references["q"]) / PRECISIONS["fp16"].unit_roundoff
     # The angle of at most pi is rounded once, its sine or cosine once more: about a unit in each of 101 terms, which
@@ -119,25 +97,5 @@ def test_the_sum_has_the_type_of_q(mriq: Kernel) -> None:
     for *k, weight in run.data.inputs["sample"]:
         angle = 2 * np.pi * (k @ run.data.inputs["position"])
         total += (weight * np.column_stack([np.cos(angle), np.sin(angle)])).astype(np.float16)
-    output = run.run(mriq.configuration({**all_in("fp64"), **TILED, "q_type": "fp16"}))["q"]
+    output = run.run(mriq.configuration({**all_in(mriq, "fp64"), **TILED, "q_type": "fp16"}))["q"]
     np.testing.assert_array_equal(output, total)
-
-
-@pytest.mark.parametrize(
-    "sizes", [{"side": 1, "samples": 1}, {"side": 3, "samples": 2}, {"side": 5, "samples": 131}], ids=str
-)
-@pytest.mark.parametrize("unroll", [1, 4])
-def test_every_size(mriq: Kernel, sizes: dict[str, int], unroll: int) -> None:
-    run = launcher(mriq, sizes, seed=10)
-    values = {**all_in("fp64"), "block_size": 64, "tile_size": 16 // unroll, "unroll": unroll}
-    output = run.run(mriq.configuration(values))["q"]
-    np.testing.assert_allclose(output, run.data.references["q"], rtol=0, atol=1e-13)
-
-
-def test_configurations(mriq: Kernel) -> None:
-    space = mriq.search_space(mriq.resolve_sizes())
-    # Heldens 2026, Table II: 48 x 640, of which the device allows 29,916. All types combine; an angle's type has its
-    # policies.
-    assert space.size == 48 * 448
-    signatures = {mriq.signature_of(c) for c in space.configurations(np.arange(space.size))}
-    assert len(signatures) == 4 * 4 * 4 * (1 + 2 + 2 + 2)

@@ -40,7 +40,10 @@ def source(name: str, precision: str, values: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize(
     ("architecture", "precision"),
-    [pytest.param(*p, marks=needs("cuda")) for p in (("sm_80", "fp16"), ("sm_80", "bf16"), ("sm_90", "bf16"))],
+    [
+        pytest.param("sm_80", "fp16", marks=[*needs("cuda"), pytest.mark.full]),
+        *(pytest.param(each, "bf16", marks=[*needs("cuda"), pytest.mark.nightly]) for each in ("sm_80", "sm_90")),
+    ],
 )
 @pytest.mark.parametrize("name", KERNELS)
 def test_two_at_a_time_in_ptx(name: str, architecture: str, precision: str) -> None:
@@ -53,6 +56,7 @@ def test_two_at_a_time_in_ptx(name: str, architecture: str, precision: str) -> N
     assert single <= (2 * singles if (architecture, precision) == ("sm_80", "bf16") else singles)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", [pytest.param(name, marks=needs("hip")) for name in KERNELS])
 def test_two_at_a_time_on_cdna(name: str) -> None:
     values, pairs, singles = KERNELS[name]

@@ -67,7 +67,7 @@ def test_the_host_makes_full_vectors_of_a_phase_and_waits_for_nobody():
     assert not re.search(r"call\s.*wait_for_block", text)
 
 
-@pytest.mark.parametrize("architecture", [pytest.param("sm_80", marks=needs("cuda"))])
+@pytest.mark.parametrize("architecture", [pytest.param("sm_80", marks=[*needs("cuda"), pytest.mark.full])])
 def test_on_a_gpu_a_barrier_ends_each_phase(architecture):
     ptx, log = nvrtc(prelude() + SCAN, "scan", architecture)
     assert log == ""

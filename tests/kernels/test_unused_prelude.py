@@ -44,7 +44,13 @@ def uniform(kernel: Kernel) -> list[Configuration]:
 
 @pytest.mark.filterwarnings("ignore:Non-empty compiler output")
 @pytest.mark.skipif(not FOUND.can_run, reason=FOUND.reason or "can run")
-@pytest.mark.parametrize("name", bundled_kernels())
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("axpy", marks=pytest.mark.full),
+        *(pytest.param(name, marks=pytest.mark.nightly) for name in bundled_kernels() if name != "axpy"),
+    ],
+)
 def test_what_is_left_out_changes_no_bit(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = load_kernel(name)
     data = DataManager(kernel, kernel.resolve_sizes("smoke"))

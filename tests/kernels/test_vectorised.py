@@ -14,6 +14,7 @@ from mptune.errors import BackendUnavailableError
 from mptune.registry import load_kernel
 from mptune.rendering import render
 from mptune.space.parameters import PrecisionParameter
+from tests.tiers import few
 
 #: Processors with AVX-512 that compute in fp16 and that do not, and those without AVX-512.
 WITH_FP16, WITHOUT_FP16, AVX2 = "sapphirerapids", "icelake-server", "x86-64-v3"
@@ -84,11 +85,17 @@ def inner_loops(assembly):
     return ["\n".join(lines[first : last + 1]) for first, last in inner]
 
 
+LOOPS = [*INNER_LOOPS, *THREAD_LOOPS]
+TARGETS = ((WITHOUT_FP16, "bf16"), (AVX2, "fp16"), (WITHOUT_FP16, "fp16"), (AVX2, "bf16"), (WITH_FP16, "fp16"))
+
+
 @pytest.mark.parametrize(
-    ("architecture", "precision"),
-    [(WITH_FP16, "fp16"), (WITHOUT_FP16, "fp16"), (AVX2, "fp16"), (WITHOUT_FP16, "bf16"), (AVX2, "bf16")],
+    ("name", "loop", "values", "architecture", "precision"),
+    # Each loop for two of the other processors, and for the one with fp16.
+    few([(*loop, *TARGETS[(i + j) % 4]) for j in (0, 2) for i, loop in enumerate(LOOPS)][::-1], 2)
+    + few([(*loop, *TARGETS[4]) for loop in LOOPS], 0),
+    ids=str,
 )
-@pytest.mark.parametrize(("name", "loop", "values"), [*INNER_LOOPS, *THREAD_LOOPS], ids=str)
 def test_the_loop_is_vectorised(name, loop, values, architecture, precision):
     source, _, log = compiled(name, precision, tuple(values.items()), architecture)
     body = source.split(f'#line 1 "{name}.cu"\n')[1]
@@ -107,7 +114,7 @@ def test_the_loop_is_vectorised(name, loop, values, architecture, precision):
         assert places <= vectorised, log
 
 
-@pytest.mark.parametrize(("name", "loop", "values"), [*INNER_LOOPS, *THREAD_LOOPS], ids=str)
+@pytest.mark.parametrize(("name", "loop", "values"), few(LOOPS[::-1], 2), ids=str)
 def test_where_there_is_fp16_the_loop_computes_in_full_vectors_of_it(name, loop, values):
     _, assembly, _ = compiled(name, "fp16", tuple(values.items()), WITH_FP16)
     loops = [text for text in inner_loops(assembly) if re.search(r"ph\s.*%zmm", text)]

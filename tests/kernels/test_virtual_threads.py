@@ -18,6 +18,7 @@ from mptune.prelude import prelude
 from mptune.registry import load_kernel
 from mptune.rendering import render
 from mptune.testing.backends import launch_on_arrays
+from tests.tiers import few
 
 TEMPLATES = Path(__file__).parents[1] / "adopt" / "templates"
 
@@ -65,8 +66,9 @@ MPTUNE_HOST_ENTRY(body, 256, 1, 1)
 """
 
 
-@pytest.mark.parametrize("per_thread", [1, 3, 16])
-@pytest.mark.parametrize("block", [(4, 4), (1, 2), (32, 1)])
+@pytest.mark.parametrize(
+    ("per_thread", "block"), few([(3, (1, 2)), (1, (4, 4)), (16, (32, 1)), (16, (1, 2)), (1, (32, 1))])
+)
 def test_each_runs_once_and_what_is_beyond_the_total_stays_idle(per_thread, block, tmp_path):
     # The array is larger than the 30 by 7 threads.
     times, seen = _recorded(GRID, per_thread, (-(-30 // (block[0] * per_thread)), -(-7 // block[1])), block, tmp_path)
@@ -76,7 +78,7 @@ def test_each_runs_once_and_what_is_beyond_the_total_stays_idle(per_thread, bloc
     assert list(seen) == [1, 1, 0, 0, 30, 7, 1, 1]
 
 
-@pytest.mark.parametrize("per_thread", [1, 2, 8])
+@pytest.mark.parametrize("per_thread", few([2, 1, 8]))
 def test_a_block_of_its_own_is_seen_whole(per_thread, tmp_path):
     times, seen = _recorded(BLOCK, per_thread, (3, 5), (16 // per_thread, 2), tmp_path)
     assert times.all()
@@ -101,21 +103,24 @@ def assembly(body, cpp_type, index, size, per_thread, architecture):
     return subprocess.run(command, input=source, capture_output=True, text=True, check=True).stdout
 
 
-@pytest.mark.parametrize("per_thread", [1, 64])
+@pytest.mark.parametrize("per_thread", few([64, 1]))
 @pytest.mark.parametrize(
     ("body", "cpp_type", "index", "size", "architecture"),
-    [
-        (GUARDED, "float", "int", "int", WITH_FP16),
-        (GUARDED, "float", "unsigned", "unsigned", WITH_FP16),
-        (GUARDED, "float", "mp::count", "unsigned", WITH_FP16),
-        (GUARDED, "double", "long", "long", WITH_FP16),
-        (GUARDED, "double", "int", "int", AVX2),
-        (STENCIL, "float", "int", "int", WITH_FP16),
-        (STENCIL, "float", "mp::count", "unsigned", WITH_FP16),
-        (STENCIL, "double", "int", "int", WITH_FP16),
-        (WAVE, "float", "int", "int", WITH_FP16),
-        (WAVE, "float", "unsigned", "unsigned", AVX2),
-    ],
+    few(
+        [
+            (GUARDED, "float", "int", "int", WITH_FP16),
+            (GUARDED, "float", "unsigned", "unsigned", WITH_FP16),
+            (GUARDED, "float", "mp::count", "unsigned", WITH_FP16),
+            (GUARDED, "double", "long", "long", WITH_FP16),
+            (GUARDED, "double", "int", "int", AVX2),
+            (STENCIL, "float", "int", "int", WITH_FP16),
+            (STENCIL, "float", "mp::count", "unsigned", WITH_FP16),
+            (STENCIL, "double", "int", "int", WITH_FP16),
+            (WAVE, "float", "int", "int", WITH_FP16),
+            (WAVE, "float", "unsigned", "unsigned", AVX2),
+        ],
+        3,
+    ),
     ids=lambda value: value if len(value) < 16 else value.split("//")[1].split()[0],
 )
 def test_g_plus_plus_makes_full_vectors_of_them(body, cpp_type, index, size, architecture, per_thread):
@@ -126,6 +131,7 @@ def test_g_plus_plus_makes_full_vectors_of_them(body, cpp_type, index, size, arc
     assert "scatter" not in text
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("body", [GUARDED, STENCIL], ids=["guarded", "stencil"])
 def test_in_fp16_too(body):
     text = assembly(body, "half", "int", "int", 64, WITH_FP16)
@@ -133,7 +139,7 @@ def test_in_fp16_too(body):
     assert "vcvtph" not in text
 
 
-@pytest.mark.parametrize("architecture", [pytest.param("sm_80", marks=needs("cuda"))])
+@pytest.mark.parametrize("architecture", [pytest.param("sm_80", marks=[*needs("cuda"), pytest.mark.full])])
 def test_on_a_gpu_neighbouring_threads_have_neighbouring_ones(architecture):
     kernel = load_kernel(str(TEMPLATES / "wavelet.py"))
     types = dict.fromkeys(("x_type", "t_type", "y_type", "frequency_type"), "fp32")

@@ -1,0 +1,77 @@
+"""Matrix units as the host simulates them from the vendors' tables of which lane holds what."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+from launching import Launcher, launcher
+from numpy.typing import NDArray
+
+from mptune.backends.base import Binary, CompileOptions
+from mptune.backends.cuda import CudaBackend
+from mptune.backends.hip import HipBackend
+from mptune.kernel import Kernel
+from mptune.precision import PRECISIONS
+from mptune.rendering import render
+from mptune.space.configuration import Configuration
+
+#: What the simulation of each vendor's units is told.
+_FLAGS: Mapping[str, tuple[str, ...]] = {"mma.sync": (), "MFMA": ("-D__gfx90a__",), "WMMA": ("-D__gfx1100__",)}
+#: The ways to multiply of each vendor's units, with their types of factors and sums.
+WAYS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
+    "mma.sync": (
+        ("mma", "fp16", "fp32"),
+        ("mma", "fp16", "fp16"),
+        ("mma", "bf16", "fp32"),
+        ("tf32", "fp32", "fp32"),
+        ("mma", "fp64", "fp64"),
+        ("mma", "fp32", "bf16x3"),
+    ),
+    "MFMA": (
+        ("mma", "fp16", "fp32"),
+        ("mma", "bf16", "fp32"),
+        ("mma", "fp32", "fp32"),
+        ("mma", "fp64", "fp64"),
+        ("mma", "fp32", "bf16x3"),
+    ),
+    "WMMA": (("mma", "fp16", "fp32"), ("mma", "bf16", "fp32"), ("mma", "fp32", "bf16x3")),
+}
+LIMITS: Mapping[str, tuple[str, ...]] = {
+    "mma.sync": CudaBackend.matrix_limits("sm_80"),
+    "MFMA": HipBackend.matrix_limits("gfx90a"),
+    "WMMA": HipBackend.matrix_limits("gfx1100"),
+}
+
+
+def simulated(kernel: Kernel, unit: str, sizes: Mapping[str, int], seed: int, *flags: str) -> Launcher:
+    """Return a launcher for kernels that multiply by these units; they are compiled in a hurry."""
+    options = CompileOptions(flags=("-O1", *_FLAGS[unit], *flags))
+    return dataclasses.replace(launcher(kernel, sizes, seed=seed), options=options)
+
+
+def to_tf32(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Round to 11 binary digits, ties away from zero."""
+    mantissa, exponent = np.frexp(values.astype(np.float32).astype(np.float64))
+    return np.ldexp(np.trunc(mantissa * 2.0**11 + np.copysign(0.5, mantissa)), exponent - 11)
+
+
+def stored(values: NDArray[np.float64], name: str) -> NDArray[np.float64]:
+    """Return values as memory holds them in a precision."""
+    return values.astype(PRECISIONS[name].dtype).astype(np.float64)
+
+
+def counted(run: Launcher, configuration: Configuration, exchange: str = "", none: str = "") -> tuple[int, int]:
+    """Return the accesses to shared memory and the bank conflicts among them, by the simulation's own count."""
+    source = render(run.kernel, configuration, run.data.sizes)
+    assert exchange in source
+    binary: Binary = run.backend.compiler.compile(source.replace(exchange, none), run.kernel.function, run.options)
+    function = run.backend.device.load(binary)
+    arguments = [run.argument(argument, configuration) for argument in run.kernel.arguments]
+    function.launch(run.kernel.launch_shape(configuration, run.data.sizes), arguments)
+    counts = np.zeros((2, 1), dtype=np.uint64)
+    for count, name in zip(counts, ("mptune_accesses", "mptune_conflicts"), strict=True):
+        function.read_constant(name, count)
+    function.unload()
+    return int(counts[0, 0]), int(counts[1, 0])
