@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import pytest
 
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
+from mptune.buffers import Draw
 from mptune.evaluators.bench import Ready, Request
 from mptune.evaluators.devices import Devices
 from mptune.evaluators.protocol import Asked, Finished, LeastTimes, MeasureRates, Rounds
@@ -48,6 +50,8 @@ class MadeUpDevices(Devices):
         self.limits_asked: list[bool] = []
         #: The speeds of the device; None where they cannot be measured.
         self.rates: Rates | None = None
+        #: Metrics of a configuration on one draw of the inputs, in place of those it has on every draw.
+        self.on_draw: Callable[[Configuration, Draw], Mapping[str, float]] = lambda *_: {}
 
     def start(self) -> Ready:
         return Ready(get_backend("host").describe(), "made up", "made up", (), CompileOptions())
@@ -71,10 +75,15 @@ class MadeUpDevices(Devices):
         if isinstance(asked, Rounds):
             return Finished(tuple(self._evaluate(r) for _ in range(asked.rounds) for r in asked.requests))
         pairs = [(request, draw) for request in asked.requests for draw in asked.draws]
-        return Finished(tuple(self._evaluate(r) for r, _ in pairs), draws=tuple(draw for _, draw in pairs))
+        return Finished(tuple(self._on(r, draw) for r, draw in pairs), draws=tuple(draw for _, draw in pairs))
 
     def close(self) -> None:
         pass
+
+    def _on(self, request: Request, draw: Draw) -> Trial:
+        trial = self._evaluate(request)
+        metrics = {**trial.measurement.metrics, **self.on_draw(request.configuration, draw)}
+        return dataclasses.replace(trial, measurement=Measurement(metrics))
 
     def _evaluate(self, request: Request) -> Trial:
         plan, does = request.plan, self._made_up(request.configuration)

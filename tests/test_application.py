@@ -1,11 +1,8 @@
 """Applications: several kernels run by ordinary Python, tuned as one and judged by their own answer."""
 
 import copy
-import errno
-import json
 import math
 import os
-import pickle
 import re
 import resource
 import shutil
@@ -18,7 +15,8 @@ import numpy as np
 import pytest
 from application_runs import run_once
 from command_line import caller
-from stepper_kernel import STEPPER, SUMS
+from made_up_devices import MadeUp, replace_devices
+from stepper_kernel import STEPPER
 
 from mptune import (
     Application,
@@ -28,13 +26,13 @@ from mptune import (
     Kernel,
     OrdinalParameter,
     Out,
-    PolicyParameter,
     PrecisionParameter,
     Scalar,
     Scratch,
     TunedKernel,
 )
 from mptune.backends import get_backend
+from mptune.backends.base import CompileOptions
 from mptune.errors import ConstraintError, KernelError, LaunchError, UnknownNameError
 from mptune.evaluators.answers import OwnAnswer
 from mptune.evaluators.bench import Bench, Request
@@ -44,11 +42,10 @@ from mptune.probing import explain
 from mptune.registry import load_tunable
 from mptune.results import Status
 from mptune.run import Run
-from mptune.space.configuration import Configuration
-from mptune.store.info import RunState
 from mptune.tuner import tune
 from mptune.tuner.ledger import Ledger
 from mptune.verifying import verify
+from tests.tiers import few
 
 MATVEC = Kernel(
     name="matvec",
@@ -151,9 +148,7 @@ class TestDefinition:
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
-            ({"kernels": {"matvec": MATVEC}}, r"kernels= is a list of Kernel\(...\), not {'matvec'"),
             ({"kernels": ["matvec"]}, r"kernels= is a list of Kernel\(...\), not \['matvec'\]"),
-            ({"kernels": 3}, r"kernels= is a list of Kernel\(...\), not 3"),
             ({"steps": None}, r"steps= is a function steps\(run, size\), not None"),
             ({"steps": lambda: None}, r"called as steps\(run, size\) \(test_application.py:\d+\), but: too many posi"),
             ({"steps": one_by_one}, r"its steps \(test_application.py:\d+\) yield"),
@@ -163,14 +158,6 @@ class TestDefinition:
     def test_what_cannot_be_run_is_refused(self, changes, message):
         with pytest.raises(KernelError, match=message):
             application(**changes)
-
-    def test_policies_and_what_a_kernel_declares_are_in_the_signature(self):
-        other = MATVEC.changed(
-            parameters=[*MATVEC.parameters, PolicyParameter("policy"), OrdinalParameter("terms", [1, 2])],
-            signature=["terms"],
-        )
-        names = application(kernels=[other, SCALE]).signature_names
-        assert names == ("a_type", "x_type", "matvec.sum_type", "matvec.policy", "matvec.terms")
 
     def test_choices_of_the_steps_are_in_the_signature(self):
         app = application(shared=[OrdinalParameter("tries", [1, 2])])
@@ -233,11 +220,6 @@ class TestSteps:
         narrow, _, _ = run_once(application(), {"x_type": "fp32", "matvec.sum_type": "fp32"})
         assert 0 < abs(wide["value"] - narrow["value"]) < 1e-4 * wide["value"]
 
-    def test_sizes_of_a_launch_come_from_its_buffers(self):
-        _, stepper, _ = run_once(application(), {})
-        sizes = {launched.kernel: dict(launched.sizes) for launched in stepper.counts}
-        assert sizes == {"matvec": {"rows": N, "columns": N}, "scale": {"m": N}}
-
     def test_a_type_the_kernel_does_not_have_is_a_constraint(self):
         with pytest.raises(ConstraintError, match=r"scale.*'fp16' is none of the values of parameter 'type'"):
             run_once(application(), {"x_type": "fp16"})
@@ -282,7 +264,6 @@ class TestSteps:
             (lambda run, size: run.read([1]), "needs a buffer .*, not list"),
             (lambda run, size: run.matvec(run.a, run.x), r"by name: run.matvec\(a=..., x=..., y=..., rows=..., colu"),
             (lambda run, size: copy.deepcopy(run), "run cannot be copied"),
-            (lambda run, size: pickle.dumps(run), "run cannot be copied"),
             (lambda run, size: setattr(run, "value", 1.0), r"write to the buffer: run.write\(run.value, ...\)"),
             (lambda run, size: setattr(run, "other", 1.0), "run.other = ... changes nothing; keep what you need in a"),
             (lambda run, size: run.write(run.a, 1.0), "run.write writes to 'a', which is an input: declare that InOut"),
@@ -290,13 +271,12 @@ class TestSteps:
             (lambda run, size: run.copy("a", "a"), "run.copy writes to 'a', which is an input"),
             (lambda run, size: run.write(run.x, 1j), "buffer 'x' takes real numbers, not values of type complex128"),
             (lambda run, size: run.write(run.x, None), "buffer 'x' takes real numbers, not None"),
-            (lambda run, size: run.write(run.x, "one"), "buffer 'x' takes real numbers, not values of type <U3"),
-            (lambda run, size: run.scale(v=run.x, factor=None), "'factor' is to be a real number, not None"),
-            (lambda run, size: run.scale(v=run.x, factor=1j), "'factor' is to be a real number, not 1j"),
-            (lambda run, size: run.scale(v=run.x, factor=run.x), "'factor' is to be a real number, not Handle"),
+            (
+                lambda run, size: [run.scale(v=run.x, factor=f) for f in (1.0, None)],
+                "'factor' is to be a real number, not None",
+            ),
             (lambda run, size: run.scale(v=run.x, factor=np.ones(2)), "'factor' is to be a real number, not array"),
             (lambda run, size: run.scale(v=run.x, factor=2, m=size.n / 2), "size 'm' is to be an integer, not 18.5 "),
-            (lambda run, size: run.scale(v=run.x, factor=2, m=True), "size 'm' is to be an integer, not True"),
             (lambda run, size: run.scale(v=run.x, factr=2), r"did you mean 'factor'\? \(valid: v, factor, m\)"),
         ],
     )
@@ -304,27 +284,21 @@ class TestSteps:
         with pytest.raises((KernelError, UnknownNameError), match=message):
             run_once(application(steps=steps), {})
 
-    def test_none_is_no_scalar_after_a_number_was_one(self):
-        app = application(steps=lambda run, size: [run.scale(v=run.x, factor=f) for f in (1.0, None)])
-        with pytest.raises(KernelError, match="'factor' is to be a real number, not None"):
-            run_once(app, {})
-
     def test_an_input_does_not_change_places_with_what_is_written(self):
         app = rimmed(lambda run, size: run.swap(run.x, run.y))
         with pytest.raises(KernelError, match=r"run.swap writes to 'x', which is an input"):
             run_once(app, {})
 
     @pytest.mark.parametrize(
-        "use",
+        ("use", "is_looked_at"),
         [
-            lambda run: run.scale(v=run.x, factor=2.0),
-            lambda run: run.read(run.x),
-            lambda run: run.write(run.x, 1.0),
-            lambda run: run.copy(run.x, run.y),
-            lambda run: run.swap(run.x, run.y),
+            (lambda run: run.scale(v=run.x, factor=2.0), True),
+            (lambda run: run.read(run.x), False),
+            (lambda run: run.write(run.x, 1.0), True),
+            (lambda run: run.copy(run.x, run.y), False),
+            (lambda run: run.swap(run.x, run.y), False),
         ],
     )
-    @pytest.mark.parametrize("is_looked_at", [True, False])
     def test_another_thread_may_not_use_what_run_offers(self, use, is_looked_at, capfd):
         def steps(run, size):
             with ThreadPoolExecutor(1) as pool:
@@ -363,24 +337,12 @@ class TestSteps:
         with pytest.raises(KernelError, match=r"run.read was called after the steps .* do not keep run \(test_app"):
             stepper.run({}, {})
 
-    def test_scalars_may_change_from_launch_to_launch(self):
-        app = application(
-            steps=lambda run, size: [run.scale(v=run.x, factor=factor) for factor in (2.0, 3.0, 5.0)],
-            outputs=["x"],
-            buffers=[InOut("x", "n", precision="x_type"), Buffer("a", ("n", "n"), precision="a_type")],
-        )
-        given = app.inputs(np.random.default_rng(5), app.resolve_sizes())
-        found, stepper, _ = run_once(app, {}, given)
-        assert found["x"] == pytest.approx(30 * given["x"], rel=1e-15)
-        assert list(stepper.counts.values()) == [3]
-
-    @pytest.mark.parametrize("kind", [int, np.int32, np.int64])
-    def test_sizes_may_change_from_launch_to_launch(self, kind):
+    def test_sizes_may_change_from_launch_to_launch(self):
         """A launch is prepared once for each size, whatever integer that is given as."""
         first = SCALE.changed(arguments=[InOut("v", "n", precision="type"), *SCALE.arguments[1:]])
         app = application(
             kernels=[MATVEC, first],
-            steps=lambda run, size: [run.scale(v=run.x, factor=2.0, m=kind(m)) for m in (3, 35, 3)],
+            steps=lambda run, size: [run.scale(v=run.x, factor=2.0, m=m) for m in (3, np.int64(35), np.int32(3))],
             outputs=["x"],
             buffers=[InOut("x", "n", precision="x_type"), Buffer("a", ("n", "n"), precision="a_type")],
         )
@@ -389,12 +351,7 @@ class TestSteps:
         assert np.array_equal(found["x"], given["x"] * np.repeat([8, 2, 1], [3, 32, N - 35]))
         assert sorted(stepper.counts.values()) == [1, 2]
 
-    def test_an_argument_left_out_of_a_later_launch_is_named(self):
-        app = application(steps=lambda run, size: [run.scale(v=run.y, **more) for more in ({"factor": 2.0}, {})])
-        with pytest.raises(KernelError, match="it needs 'factor'"):
-            run_once(app, {})
-
-    @pytest.mark.parametrize(("name", "dtype"), [("fp64", "f8"), ("fp32", "f4"), ("fp16", "f2"), ("bf16", None)])
+    @pytest.mark.parametrize(("name", "dtype"), few([("bf16", None), ("fp64", "f8"), ("fp32", "f4"), ("fp16", "f2")]))
     def test_scalars_are_rounded_to_their_type(self, name, dtype):
         scale = SCALE.changed(
             parameters=[*SCALE.parameters, PrecisionParameter("factor_type", [name])],
@@ -416,7 +373,7 @@ class TestOwnAnswer:
         app = application()
         sizes = app.resolve_sizes()
         given = app.inputs(np.random.default_rng(5), sizes)
-        answer = OwnAnswer(app, get_backend("host"), *_options(), app.metric)(given, sizes)
+        answer = OwnAnswer(app, get_backend("host"), CompileOptions(), app.metric)(given, sizes)
         assert np.array_equal(answer["value"], run_once(app, {}, given)[0]["value"])
 
     def test_one_that_changes_from_run_to_run_is_refused(self):
@@ -425,13 +382,7 @@ class TestOwnAnswer:
         sizes = app.resolve_sizes()
         given = app.inputs(np.random.default_rng(5), sizes)
         with pytest.raises(KernelError, match="gives another answer from run to run"):
-            OwnAnswer(app, get_backend("host"), *_options(), app.metric)(given, sizes)
-
-
-def _options():
-    from mptune.backends.base import CompileOptions
-
-    return (CompileOptions(),)
+            OwnAnswer(app, get_backend("host"), CompileOptions(), app.metric)(given, sizes)
 
 
 @pytest.fixture(scope="module")
@@ -446,50 +397,32 @@ def run(path):
 
 
 @pytest.mark.full
-def test_errors_of_a_search_without_fp64_are_still_against_fp64():
+def test_a_search_without_fp64_has_errors_against_it_and_says_why_it_ends_early(tmp_path, monkeypatch, capfd):
     types = dict.fromkeys(("a_type", "x_type", "matvec.sum_type"), ("fp32",))
-    found = tune(
-        application(),
-        backend="host",
-        restrict=types,
-        max_error=1e-4,
-        budget=10,
-        inputs=1,
-        verify=0,
-        on_warning=lambda _: None,
-    )
+    settings = {"restrict": types, "max_error": 1e-4, "inputs": 1, "verify": 0, "on_warning": lambda _: None}
+    found = tune(application(), backend="host", budget=300, output=tmp_path / "early.db", **settings)
     assert found.best is not None
     assert found.baseline is None
     assert all(trial.configuration.is_among(types) for trial in found.trials)
     assert 1e-9 < found.best.error < 1e-5
-    assert found.summary()["kernel_evaluations"] > 0
-
-
-@pytest.mark.full
-def test_a_search_that_ends_early_says_why(tmp_path, monkeypatch, capfd):
-    types = dict.fromkeys(("a_type", "x_type", "matvec.sum_type"), ("fp32",))
-    settings = {"restrict": types, "max_error": 1e-4, "inputs": 1, "verify": 0, "on_warning": lambda _: None}
-    found = tune(application(), backend="host", budget=300, output=tmp_path / "early.db", **settings)
     said = "no other types and no other parameters of a kernel promised to save 0.2% of time"
     summary = found.summary()
     assert summary["ended"] == said
     assert summary["evaluations"] < 300
     shown = caller(monkeypatch, capfd)("show", tmp_path / "early.db").out
     assert f"{summary['evaluations']} of 300 evaluations: {said}" in " ".join(shown.split())
-    assert tune(application(), backend="host", budget=3, **settings).summary()["ended"] == ""
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("most", "said"),
     [
-        (0, "the time limit was spent on preparation; give more --time-limit, or smaller sizes (--size)"),
         (
             1,
             "the time limit was reached before any narrower type was tried; give more --time-limit, or smaller sizes "
             "(--size)",
         ),
         (2, "the time limit was reached"),
-        (4, "the time limit was reached"),
     ],
 )
 def test_a_time_limit_ends_the_search_at_once_and_says_before_what(most, said, tmp_path, monkeypatch, capfd):
@@ -510,21 +443,20 @@ def test_a_time_limit_ends_the_search_at_once_and_says_before_what(most, said, t
     finals = found.state.finals
     assert finals.chosen_after <= 6
     assert len(finals.times_ms) - finals.chosen_after <= 12
-    if most:
-        assert found.best.metric("unseen_inputs") == 5
+    assert found.best.metric("unseen_inputs") == 5
 
 
-@pytest.mark.full
 def test_without_an_evaluation_it_is_said_why(monkeypatch, capfd, tmp_path):
     monkeypatch.setattr(Ledger, "is_in_time", property(lambda self: False))
+    replace_devices(monkeypatch, lambda _: MadeUp(1.0, 0.0))
     call = caller(monkeypatch, capfd)
     done = call("tune", "axpy", "--backend", "host", "--time-limit", "1", "--output", tmp_path / "none.db")
     assert done.code == 1
     assert "nothing was evaluated: the time limit was spent on preparation; give more --time-limit" in done.err
 
 
-@pytest.mark.full
 def test_where_the_baseline_is_left_out_that_is_said(monkeypatch, capfd, tmp_path):
+    replace_devices(monkeypatch, lambda _: MadeUp(1.0, 1e-7))
     call = caller(monkeypatch, capfd)
     options = ("--backend", "host", "--budget", "3", "--verify", "0", "--output", tmp_path / "narrow.db")
     parameter = next(p.name for p in load_tunable("axpy").parameters if isinstance(p, PrecisionParameter))
@@ -604,10 +536,6 @@ class TestTuning:
         assert run.best.error <= 1e-3
         assert run.best.metric("unseen_inputs") == 5
 
-    def test_what_a_kernel_cannot_do_is_a_constraint(self, run):
-        narrow = [trial for trial in run.trials if trial.configuration["x_type"] == "fp16"]
-        assert all(trial.status is Status.CONSTRAINT for trial in narrow)
-
     def test_launches_and_times_of_each_kernel_are_kept(self, run):
         assert run.baseline.metric("launches.matvec") == run.baseline.metric("launches.scale") > 2
         assert (
@@ -634,25 +562,9 @@ class TestKernelTrials:
         assert math.isnan(alone.error)
         assert alone.warnings == ()
 
-    def test_they_belong_to_configurations_of_the_application(self, path):
-        stored = Run.load(path)
-        assert [launch.label for launch in stored.state.launches] == list(self.LABELS)
-        for trial in stored.trials:
-            for launch, alone in stored.kernel_trials_in(trial.configuration):
-                if alone is not None and launch.kernel == "scale":
-                    assert alone.configuration["type"] == trial.configuration["x_type"]
-                    assert alone.configuration["block"] == trial.configuration["scale.block"]
-        assert any(alone for trial in stored.trials for _, alone in stored.kernel_trials_in(trial.configuration))
-
-    def test_exports_have_the_runs_own_alone(self, run, path, monkeypatch, capfd):
-        done = caller(monkeypatch, capfd)("export", path, "--format", "json")
-        assert [row["configuration"] for row in json.loads(done.out)["trials"]] == [
-            dict(trial.configuration) for trial in run.trials
-        ]
-
     @pytest.mark.full
     def test_an_interruption_loses_none_and_resuming_measures_none_again(self, tmp_path):
-        settings = {"backend": "host", "max_error": 1e-3, "budget": 24, "inputs": 1, "verify": 0}
+        settings = {"backend": "host", "max_error": 1e-3, "budget": 8, "inputs": 1, "verify": 0}
         output, seen = tmp_path / "power.db", []
 
         def interrupt(progress):
@@ -664,12 +576,6 @@ class TestKernelTrials:
             tune(application(), output=output, on_warning=lambda _: None, on_progress=interrupt, **settings)
         before = Run.load(output)
         assert before.state.kernel_evaluations == sum(map(len, before.kernel_trials.values())) == 2
-        # One that is killed has no time to say how many there were.
-        killed = Run(before.info, before.trials, RunState(), kernel_trials=before.kernel_trials).summary()
-        assert killed["kernel_evaluations"] == 2
-        assert killed["application_runs"] == len(before.trials) == killed["evaluations"] - 2
-        earlier = Run(before.info, before.trials[:1]).summary()
-        assert (earlier["kernel_evaluations"], earlier["application_runs"]) == (0, 1)
         new = []
         found = tune(
             application(), output=output, resume=True, on_warning=lambda _: None, on_progress=new.append, **settings
@@ -681,24 +587,7 @@ class TestKernelTrials:
         assert all(found.kernel_trials[label][: len(some)] == some for label, some in before.kernel_trials.items())
         document = found.summary()
         assert document["kernel_evaluations"] == 2 + len(measured) == sum(map(len, found.kernel_trials.values()))
-        assert document["evaluations"] == len(found.trials) + document["kernel_evaluations"] <= 24
-        # With nothing left of the budget, nothing is evaluated.
-        again = []
-        settings["budget"] = document["evaluations"]
-        tune(application(), output=output, resume=True, on_warning=lambda _: None, on_progress=again.append, **settings)
-        assert all(progress.replayed for progress in again)
-
-    @pytest.mark.full
-    def test_those_of_a_kernel_that_was_edited_are_set_aside(self, tmp_path):
-        settings = {"backend": "host", "max_error": 1e-3, "budget": 10, "inputs": 1, "verify": 0}
-        output = tmp_path / "power.db"
-        tune(application(), output=output, on_warning=lambda _: None, **settings)
-        edited = SCALE.changed(template=SCALE.template.replace("(double)v[i] * factor", "factor * (double)v[i]"))
-        app = application(kernels=[MATVEC, edited])
-        found = tune(app, output=output, resume=True, on_warning=lambda _: None, **settings)
-        document = found.summary()
-        assert document["evaluations"] == document["application_runs"] + document["kernel_evaluations"] <= 10
-        assert found.kernel_trials == Run.load(output).kernel_trials
+        assert document["evaluations"] == len(found.trials) + document["kernel_evaluations"] <= 8
 
 
 class TestTimes:
@@ -732,20 +621,12 @@ class TestScratchAndLaunches:
     """What a single kernel has, too."""
 
     @pytest.mark.full
-    @pytest.mark.parametrize("launches", [1, 2, 3, 8])
-    def test_buffers_change_places(self, launches):
-        kernel = STEPPER.changed(sizes={"default": {"n": 101, "steps": launches}})
+    def test_buffers_change_places(self):
+        kernel = STEPPER.changed(sizes={"default": {"n": 101, "steps": 3}})
         run = tune(kernel, backend="host", budget=2, verify=5, on_warning=lambda _: None)
         errors = {trial.configuration["t"]: trial.error for trial in run.trials}
         assert errors["fp64"] < 1e-15
         assert 1e-9 < errors["fp32"] < 1e-6
-
-    @pytest.mark.full
-    def test_sizes_may_come_from_the_data(self):
-        kernel = SUMS.changed(inputs=as_many_as_there_are)
-        run = tune(kernel, backend="host", budget=2, max_error=1e-5, verify=5, on_warning=lambda _: None)
-        assert run.best.metric("unseen_inputs") == 5
-        assert {trial.status for trial in run.trials} == {Status.OK}
 
 
 INNER = Kernel(
@@ -781,22 +662,9 @@ def rimmed(steps):
     )
 
 
-def through_a_rim(run, size):
-    """The rim is NaN before the launch and never written by it; what is read beside it is finite."""
-    values = run.read(run.x)
-    values[[0, -1]] = np.nan
-    run.write(run.y, values)
-    run.inner(x=run.y, y=run.z, n=size.n)
+def halve(run, size):
+    run.inner(x=run.x, y=run.z, n=size.n)
     run.write(run.total, run.read(run.z)[1:-1].sum())
-
-
-def capture(app, folder):
-    app = app.changed(reference=lambda inputs, size: {"total": np.ones(1)})
-    bench = Bench(app, app.resolve_sizes(), get_backend("host"))
-    try:
-        return bench.capture(Request(app.configuration({}), ""), folder)
-    finally:
-        bench.close()
 
 
 def forgetful(run, size):
@@ -820,64 +688,19 @@ class TestOutputsThatStayAsGiven:
             (lambda run, size: (forgetful(run, size), run.fill(run.x, 1.0)), ()),
         ],
     )
-    @pytest.mark.parametrize("reference", [None, lambda inputs, size: {"value": np.ones(1), "x": np.ones(size.n)}])
-    def test_they_are_named(self, steps, warnings, reference):
-        app = application(steps=steps, reference=reference)
+    def test_they_are_named(self, steps, warnings):
+        app = application(steps=steps, reference=lambda given, size: {"value": np.ones(1), "x": np.ones(size.n)})
         bench = Bench(app, app.resolve_sizes(), get_backend("host"))
         try:
-            for types in ({}, {"x_type": "fp32"}):
-                assert bench.evaluate(Request(app.configuration(types), "")).warnings == warnings
+            assert bench.evaluate(Request(app.configuration({"x_type": "fp32"}), "")).warnings == warnings
         finally:
             bench.close()
-
-
-class TestLaunchesThatVary:
-    def test_of_runs_on_the_same_inputs_the_least_and_most_are_kept(self, tmp_path):
-        def steps(run, size):
-            (tmp_path / str(len([*tmp_path.iterdir()]))).touch()
-            for _ in range(3 + len([*tmp_path.iterdir()]) % 2):
-                run.scale(v=run.x, factor=1.0)
-            run.matvec(a=run.a, x=run.x, y=run.y)
-            run.write(run.value, 1.0)
-
-        app = application(steps=steps)
-        bench = Bench(app, app.resolve_sizes(), get_backend("host"))
-        try:
-            metrics = bench.evaluate(Request(app.configuration({}), "")).measurement.metrics
-        finally:
-            bench.close()
-        assert (metrics["fewest_launches.scale"], metrics["most_launches.scale"]) == (3, 4)
-        assert "fewest_launches.matvec" not in metrics
 
 
 class TestCapturing:
     @pytest.mark.full
-    def test_values_nobody_writes_or_that_are_not_finite_end_no_run(self):
-        said = []
-        found = tune(
-            rimmed(through_a_rim), backend="host", max_error=1e-5, budget=10, inputs=1, verify=0, on_warning=said.append
-        )
-        assert found.best is not None
-        assert found.summary()["kernel_evaluations"] > 0
-        assert any(line.startswith("in a launch of inner, x, y had elements that are NaN") for line in said)
-
-    def test_a_folder_that_takes_nothing_is_named(self, tmp_path):
-        with pytest.raises(KernelError, match=r"cannot write to .*gone: No such file .* another folder in TMPDIR"):
-            capture(rimmed(through_a_rim), tmp_path / "gone")
-
-    def test_a_full_disk_keeps_no_half_of_a_file(self, tmp_path, monkeypatch):
-        def fill_up(path, **arrays):
-            path.write_bytes(b"PK")
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-        monkeypatch.setattr(np, "savez", fill_up)
-        with pytest.raises(KernelError, match=r"cannot write to .*: No space left on device; free space there"):
-            capture(rimmed(through_a_rim), tmp_path)
-        assert not [*tmp_path.iterdir()]
-
-    @pytest.mark.full
     def test_without_room_for_it_the_search_goes_on(self, tmp_path):
-        app = rimmed(through_a_rim).changed(sizes={"default": {"n": 100_000}})
+        app = rimmed(halve).changed(sizes={"default": {"n": 100_000}})
         said = []
         before = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, before[1]))  # no file may be longer, as on a full disk
@@ -891,23 +714,6 @@ class TestCapturing:
         (line,) = [line for line in said if "cannot write" in line]
         assert line.startswith("the launches of application rimmed could not be kept: cannot write to ")
         assert line.endswith("; the search goes on without models of its kernels' times")
-
-    def test_steps_that_launch_nothing_are_named(self, tmp_path):
-        steps = rimmed(lambda run, size: run.write(run.total, 1.0))
-        with pytest.raises(KernelError, match="the steps of application rimmed launch no kernel"):
-            capture(steps, tmp_path)
-
-    def test_steps_that_launch_something_else_the_second_time_are_named(self, tmp_path):
-        there = tmp_path / "there"  # what they leave in Python is not there the second time
-
-        def steps(run, size):
-            if not there.exists():
-                there.touch()
-                run.inner(x=run.x, y=run.y, n=size.n)
-            run.write(run.total, 1.0)
-
-        with pytest.raises(KernelError, match="launch differently from run to run: no launch of inner was made"):
-            capture(rimmed(steps), tmp_path)
 
     @pytest.mark.parametrize(
         ("error", "text"), [(KeyboardInterrupt(), "KeyboardInterrupt"), (SystemExit(3), "SystemExit: 3")]
@@ -929,28 +735,6 @@ def test_steps_that_end_the_worker_while_it_starts_are_named():
     message = "could not start: the worker exited with code 3 in the reference phase: .* the steps of an application"
     with pytest.raises(LaunchError, match=message):
         tune(rimmed(steps), backend="host", budget=2, on_warning=lambda _: None)
-
-
-def as_many_as_there_are(rng, size):
-    count = int(rng.integers(20, 60))
-    return {"x": rng.uniform(size=count), "to": rng.integers(0, size.n, count, dtype=np.int32)}
-
-
-def test_a_configuration_of_a_kernel_within_one_of_the_application():
-    app = application()
-    joint = app.configuration({"matvec.block": 64, "x_type": "fp32"})
-    found = app.of_kernel("matvec", {"a_type": "fp64", "x_type": "fp32"}, joint)
-    assert found == Configuration({"a_type": "fp64", "x_type": "fp32", "sum_type": "fp64", "block": 64})
-
-
-@pytest.mark.full
-def test_the_application_of_the_documentation(tmp_path):
-    page = (Path(__file__).parents[1] / "docs" / "applications.md").read_text()
-    file = tmp_path / "power.py"
-    file.write_text(re.findall(r"```python\n(import.*?)```", page, re.DOTALL)[0])
-    found = tune(file, backend="host", size="smoke", max_error=1e-6, budget=6, verify=0, on_warning=lambda _: None)
-    assert found.best is not None
-    assert found.info.kernel == "power"
 
 
 @pytest.mark.full

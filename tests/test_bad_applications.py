@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from application_runs import run_once
-from application_trials import application_run, run_trial
+from application_trials import application_run
 from command_line import caller
 from test_application import MATVEC, SCALE, application, power
 
@@ -19,10 +19,10 @@ from mptune.backends.base import CompileOptions
 from mptune.errors import KernelError, LaunchError
 from mptune.evaluators.answers import OwnAnswer
 from mptune.evaluators.device import Limits
-from mptune.precision import WIDE
 from mptune.results import Status
 from mptune.tuner import TuneSettings, tune
-from mptune.tuner.findings import _launched_unequally, _never_launched
+from mptune.tuner.findings import _never_launched
+from tests.tiers import few
 
 PAGE = Path(__file__).parents[1] / "docs" / "applications.md"
 FILE = re.findall(r"```python\n(import.*?)```", PAGE.read_text(), re.DOTALL)[0]
@@ -79,14 +79,19 @@ def test_the_line_of_the_steps_is_named_where_numpy_fails_for_them() -> None:
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [
-        (("run.matvec(", "run.matvex("), "name after run. in the steps of application power: 'matvex'; did you mean"),
-        (("x=run.x, y=run.y", "x=run.x, z=run.y"), "argument of application power: launch of matvec: 'z'"),
-        (
-            ("    for _ in range(100):", "    1 / 0\n    for _ in range(100):"),
-            "ZeroDivisionError: division by zero (p.py:",
-        ),
-    ],
+    few(
+        [
+            (
+                ("run.matvec(", "run.matvex("),
+                "name after run. in the steps of application power: 'matvex'; did you mean",
+            ),
+            (("x=run.x, y=run.y", "x=run.x, z=run.y"), "argument of application power: launch of matvec: 'z'"),
+            (
+                ("    for _ in range(100):", "    1 / 0\n    for _ in range(100):"),
+                "ZeroDivisionError: division by zero (p.py:",
+            ),
+        ]
+    ),
 )
 def test_the_command_line(
     change: tuple[str, str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
@@ -115,23 +120,6 @@ def test_a_loop_that_never_ends_ends_the_command() -> None:
         tune(application(steps=forever), settings)
 
 
-@pytest.mark.full
-@pytest.mark.skipif(WIDE.significand_bits <= 53, reason="no type wider than fp64 here")
-def test_a_loop_that_never_ends_in_long_double_ends_the_command() -> None:
-    def steps(run: Any, size: Any) -> None:
-        # Before any kernel is compiled, which may take longer than the limits here.
-        while run.read(run.x).dtype != np.float64:
-            pass
-        power(run, size)
-
-    settings = TuneSettings(backend="host", budget=2, limits=Limits(compile_s=1.0, run_s=0.25))
-    with pytest.raises(
-        LaunchError,
-        match=r"^a run of the application's steps did not end within 4 s, in long double: an endless loop\?",
-    ):
-        tune(application(steps=steps, reference="wide"), settings)
-
-
 def one(inputs: Any, size: Any) -> dict[str, Any]:
     return {"value": np.ones(1), "x": np.ones(size.n)}
 
@@ -144,6 +132,7 @@ def test_with_a_reference_of_its_own_a_loop_that_never_ends_is_a_timeout() -> No
     assert "--trial-limit gives it longer" in found.trials[0].message
 
 
+@pytest.mark.full
 def test_with_a_reference_of_its_own_steps_that_fail_end_the_run() -> None:
     settings = TuneSettings(backend="host", budget=12, verify=0)
     with pytest.raises(KernelError, match=r"steps of application power failed: ZeroDivisionError: no norm \("):
@@ -157,16 +146,3 @@ def test_a_kernel_that_is_never_launched_is_said() -> None:
         "kernel spare of application power was launched in none of 4 runs: the steps never call it, and its parameters "
         "change nothing"
     ]
-
-
-def test_launches_that_vary_from_run_to_run_are_said() -> None:
-    kernels = [MATVEC.changed(name="step"), SCALE.changed(name="norm")]
-    of_step = [
-        run_trial("fp64", "fp64", **{"fewest_launches.step": fewest, "most_launches.step": 100}) for fewest in (99, 96)
-    ]
-    said = list(_launched_unequally(application_run(of_step), application(kernels=kernels)))
-    assert said == [
-        "runs of one configuration of application power on the same inputs launch step 96 to 100 times: something in "
-        "its steps or kernels differs from run to run, and times with it"
-    ]
-    assert not list(_launched_unequally(application_run(), application(kernels=kernels)))

@@ -8,14 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import caller
 from made_up_devices import MadeUp, MadeUpDevices, replace_devices
 
-from mptune.backends import get_backend
-from mptune.errors import EmptySpaceError, KernelError, MptuneError
-from mptune.evaluators import roofline, worker
-from mptune.evaluators.bench import SPEEDS, Bench
-from mptune.evaluators.protocol import MeasureRates
+from mptune.errors import EmptySpaceError, MptuneError
 from mptune.kernel import Kernel, Rates
 from mptune.registry import load_kernel
 from mptune.run import Run
@@ -70,21 +65,6 @@ def test_a_resumed_run_keeps_its_speeds(kernel: Kernel, devices: MadeUpDevices, 
     assert {trial.configuration["unroll"] for trial in tuned(kernel).trials} == {1}
 
 
-def test_what_was_kept_is_shown(
-    kernel: Kernel,
-    devices: MadeUpDevices,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    assert devices.rates == RATES
-    tuned(kernel, output=tmp_path / "run.db")
-    shown = " ".join(caller(monkeypatch, capfd)("show", tmp_path / "run.db").out.split())
-    assert "balanced to a factor of 2 at " in shown
-    for speed in ("fp64 100 GFlop/s", "fp32 200 GFlop/s", "shared memory 500 GB/s", "memory 40 GB/s"):
-        assert speed in shown
-
-
 @pytest.mark.usefixtures("devices")
 def test_nothing_balanced_is_said(kernel: Kernel) -> None:
     never = kernel.changed(balance=lambda rates, slack: (f"unroll > {slack * rates.fma_per_s('fp32')!r}",))
@@ -104,17 +84,6 @@ def test_a_kernel_without_refuses(name: str) -> None:
         tune(name.split()[1], backend="host", balance=2.0)
 
 
-def test_the_command_refuses(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    mptune = caller(monkeypatch, capfd)
-    without = mptune("tune", "convolution2d", "--balance", 2)
-    assert (without.code, "kernels gemm does" in " ".join(without.err.split())) == (2, True)
-    too_small = mptune("tune", "gemm", "--balance", 0.5)
-    assert (too_small.code, "expected a number above 1" in too_small.err) == (2, True)
-
-
 # -- speeds ------------------------------------------------------------------------------------------
 
 
@@ -124,31 +93,6 @@ def test_operations_of_a_compound_type_are_those_it_is_computed_in() -> None:
     assert RATES.fma_per_s("bf16") == 1e11
     assert RATES.fma_per_s("fp32x2") == 2e11 / 14
     assert RATES.fma_per_s("fp64_neumaier") == 1e11 / 8
-
-
-@pytest.mark.parametrize(
-    ("flops", "speed"), [({"fp64": 1.0}, 1.0), ({"fp32": 0.0}, 1.0), ({"fp32": 1.0}, math.nan), ({"fp32": 1.0}, -1.0)]
-)
-def test_impossible_speeds(flops: dict[str, float], speed: float) -> None:
-    with pytest.raises(KernelError, match=r"speed"):
-        Rates(flops, speed, 1.0)
-    with pytest.raises(KernelError, match=r"speed"):
-        Rates.of({"global_bytes_per_s": 1.0, **{f"flops_per_s.{n}": v for n, v in flops.items()}})
-
-
-def test_a_worker_measures(monkeypatch: pytest.MonkeyPatch) -> None:
-    phases: list[str] = []
-    bench = Bench.__new__(Bench)
-    bench._announce, bench._backend = phases.append, get_backend("host")
-    monkeypatch.setattr(roofline.Roofline, "rates", lambda _: RATES)
-    assert worker._answer(bench, MeasureRates()).rates == RATES
-    assert phases == [SPEEDS]
-
-    def fail(_: object) -> Rates:
-        raise MptuneError("it does not compile")
-
-    monkeypatch.setattr(roofline.Roofline, "rates", fail)
-    assert worker._answer(bench, MeasureRates()).rates is None
 
 
 def test_speeds_that_cannot_be_measured(kernel: Kernel, devices: MadeUpDevices) -> None:

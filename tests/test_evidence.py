@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mptune.evidence import dependence, disagree, shared_values, values_text
+from mptune.evidence import dependence, disagree
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 
@@ -53,14 +53,6 @@ def test_every_output_has_to_agree() -> None:
     assert not disagree(one, one, FP32)
 
 
-def test_shared_values_are_those_of_all() -> None:
-    found = [Configuration({"block": 64, "unroll": unroll, "tile": True}) for unroll in UNROLLS]
-    assert shared_values(found, FREE) == {"block": 64, "tile": True}
-    assert shared_values(found, ("unroll",)) == {}
-    assert shared_values(found[:1], FREE) == dict(found[0])
-    assert values_text({"block": 64, "tile": True}) == "block=64 and tile=True"
-
-
 @given(st.sampled_from(FREE), st.integers(0, 2**32 - 1))
 def test_the_parameter_that_errors_depend_on_is_found(guilty: str, seed: int) -> None:
     """Whatever configurations were checked, the guilty parameter is named, alone or among those it may be."""
@@ -92,10 +84,3 @@ def test_how_it_depends_is_said() -> None:
     said = dependence({("fp32",): both}, FREE, FP32)
     assert said.startswith("no parameter alone explains it; the largest error is that of ")
     assert "block=64, unroll=2" in said
-
-
-def test_what_ran_on_several_draws_is_compared_by_the_first() -> None:
-    metrics = {"error": 1e-2, "error.y": 1e-2, "error_first_draw": 1e-5}
-    several = Trial(Configuration({"a": 1}), Status.OK, measurement=Measurement(metrics))
-    assert not disagree(several, trial(2e-5), FP32)
-    assert disagree(trial(1e-2), several, FP32)

@@ -11,10 +11,8 @@ from typing import Any
 import pytest
 from made_up_devices import MadeUp, replace_devices
 
-from mptune.evaluators.device import DeviceEvaluator
 from mptune.kernel import In, Kernel, Out, Scalar
 from mptune.precision import precision
-from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import BooleanParameter, OrdinalParameter, PrecisionParameter
@@ -120,7 +118,8 @@ def assert_true(run: Run, does: Callable[[Configuration], MadeUp]) -> None:
 
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize(
-    ("penalty", "strategy", "seed"), [("decay", "bayesian", 0), ("hard", "bayesian", 1), ("hard", "random", 2)]
+    ("penalty", "strategy", "seed"),
+    [("hard", "random", 2), pytest.param("decay", "bayesian", 0, marks=pytest.mark.full)],
 )
 def test_a_right_configuration_wins(
     monkeypatch: pytest.MonkeyPatch, name: str, penalty: str, strategy: str, seed: int
@@ -156,6 +155,7 @@ def test_what_is_faster_than_the_device_is_measured_again_and_flagged(monkeypatc
     assert set(warned) <= set(run.warnings)
 
 
+@pytest.mark.full
 def test_what_is_faster_than_its_siblings_by_far_is_flagged(monkeypatch: pytest.MonkeyPatch) -> None:
     def does(c: Configuration) -> MadeUp:
         made = usual(c)
@@ -170,25 +170,6 @@ def test_what_is_faster_than_its_siblings_by_far_is_flagged(monkeypatch: pytest.
     assert warned
 
 
-def test_what_was_too_fast_once_only_does_not_win(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fluke of the clock, gone when it is measured again in turn with others."""
-    fluke: list[Configuration] = []
-
-    def does(c: Configuration) -> MadeUp:
-        made = usual(c)
-        if not fluke and c["x_type"] == "fp32":
-            fluke.append(c)
-            return dataclasses.replace(made, time_ms=made.time_ms / 1e3)
-        return made
-
-    devices = replace_devices(monkeypatch, does)
-    devices.least_ms = 2.0
-    run = tune(KERNEL, settings(), on_warning=lambda _: None)
-    assert run.best is not None
-    assert run.best.time_ms > 2.0
-    assert not run.warnings
-
-
 @pytest.mark.parametrize(
     ("name", "parameter"),
     [
@@ -201,24 +182,13 @@ def test_a_run_says_which_parameter_errors_depend_on_and_reuses_nothing_more(
     monkeypatch: pytest.MonkeyPatch, name: str, parameter: str
 ) -> None:
     replace_devices(monkeypatch, HOSTILE[name]())
-    known_not_to_hold: list[Configuration] = []
-    submit = DeviceEvaluator.submit
-
-    def watched(self: DeviceEvaluator, configuration: Configuration, best_ms: float = math.inf) -> None:
-        submit(self, configuration, best_ms)
-        if not self.holds:
-            known_not_to_hold.append(configuration)
-
-    monkeypatch.setattr(DeviceEvaluator, "submit", watched)
     warned: list[str] = []
     run = tune(KERNEL, settings(budget=48), on_warning=warned.append)
     (warning,) = [text for text in warned if text.startswith("errors of kernel made_up")]
     assert "do not depend on its accuracy signature (x_type, y_type) alone" in warning
     assert f"it depends on {parameter} (" in warning
     assert warning in run.warnings
-    later = [trial for trial in run.trials if trial.configuration in known_not_to_hold]
-    assert len(later) > 10
-    assert all(trial.is_checked for trial in later)
+    assert sum(trial.is_checked for trial in run.trials) > 40
 
 
 def test_rounding_is_no_disagreement(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,30 +204,3 @@ def test_rounding_is_no_disagreement(monkeypatch: pytest.MonkeyPatch) -> None:
     assert warned == []
     assert not all(trial.is_checked for trial in run.trials)
     assert_true(run, does)
-
-
-def test_nothing_is_doubted_of_what_was_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    replace_devices(monkeypatch, usual)
-    space = KERNEL.search_space(KERNEL.resolve_sizes())
-    everything = [space.configuration(index) for index in range(space.size)]
-    wide = next(c for c in everything if c["x_type"] == "fp64")
-    one, other, third, *_ = (c for c in everything if c["x_type"] == c["y_type"] == "fp16")
-    trials = [
-        Trial(c, Status.OK, measurement=Measurement({"time_ms": 1.0, "error": error}))
-        for c, error in ((one, 1e-3), (other, 0.9))
-    ]
-    with DeviceEvaluator(KERNEL, KERNEL.resolve_sizes(), "host") as evaluator:
-        for trial in trials:
-            evaluator.remember(trial)
-        assert "do not depend on its accuracy signature" in evaluator.doubts()
-        evaluator._forget(other)
-        assert not evaluator.holds
-        assert evaluator.doubts()
-        evaluator._forget(one)
-        evaluator._forget(one)
-        assert evaluator.doubts() == ""
-        # What was only looked for leaves nothing behind, and one that is left is named without a traceback.
-        evaluator.submit(third)
-        evaluator.remember(trials[0])
-        evaluator._forget(wide)
-        assert evaluator.doubts()

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from awkward_kernel import run_of
-from command_line import caller
 from runs_by_size import trial
 
 import mptune
-from mptune.buffers import rounded_inputs
 from mptune.emit import emit_dispatch
-from mptune.emit.sizes import free_sizes
-from mptune.emit.winner import sizes_of
-from mptune.errors import KernelError, MptuneError, UnknownNameError, WisdomError
+from mptune.errors import KernelError, UnknownNameError, WisdomError
 from mptune.kernel import In, Kernel, Out
 from mptune.run import Run
-from mptune.schemas import schema
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
-from mptune.tuner.sizes import sizes_together
-from mptune.wisdom import Chooser, Wisdom, gather, read_sources, sizes_of_arrays
+from mptune.wisdom import Chooser, Wisdom, gather, read_sources
 
 
 def inputs(rng: np.random.Generator, size: Any) -> dict[str, Any]:
@@ -96,9 +88,6 @@ def test_a_form_has_its_values_alone() -> None:
     [
         ({"forms": {"turnd": (0, 1)}}, UnknownNameError, "form of kernel turn: .*did you mean 'turned'"),
         ({"forms": {"turned": ()}}, KernelError, "form 'turned' needs different whole numbers"),
-        ({"forms": {"turned": (0, 0)}}, KernelError, "form 'turned' needs different whole numbers"),
-        ({"forms": {"turned": (False, True)}}, KernelError, "form 'turned' needs different whole numbers"),
-        ({"forms": {"turned": (1, 2)}}, KernelError, "size turned=0 of kernel turn: .* expected 1 or 2"),
         ({"runtime_sizes": ["turned"]}, KernelError, "size turned says which form it is"),
     ],
     ids=lambda each: str(each) if isinstance(each, dict) else "",
@@ -108,46 +97,7 @@ def test_wrong_declarations(changes: dict[str, Any], error: type[Exception], mes
         KERNEL.changed(**changes)
 
 
-def test_several_sizes_are_of_one_form() -> None:
-    assert len(sizes_together(KERNEL, {"rows": (20, 30)}, others={"turned": 1})) == 2
-    with pytest.raises(MptuneError, match=r"size turned of kernel turn says which form it is.*--size turned="):
-        sizes_together(KERNEL, {"turned": (1,)})
-
-
-def test_inputs_are_compared_with_those_of_other_extents_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = set()
-
-    def noted(rng: np.random.Generator, size: Any) -> dict[str, Any]:
-        seen.add((size.rows, size.columns, size.turned))
-        return {"x": np.full((size.rows, size.columns), size.rows / 32)}
-
-    kernel = KERNEL.changed(inputs=noted)
-    size = kernel.resolve_sizes()
-    rounded_inputs(kernel, size, 0, {"x": np.full((20, 30), 1 / 3) * (np.arange(30) > 3)})
-    assert {turned for *_, turned in seen} <= {0}
-
-
 # -- runs ----------------------------------------------------------------------------------------------
-
-
-def test_a_run_from_before_is_of_the_first_form() -> None:
-    run = made(0)
-    old = {name: value for name, value in run.info.sizes.items() if name != "turned"}
-    before = Run(dataclasses.replace(run.info, sizes=old, forms=()), run.trials)
-    assert sizes_of(before, KERNEL) == KERNEL.resolve_sizes()
-    assert sizes_of(made(1), KERNEL)["turned"] == 1
-    # Nor is it said to have changed.
-    assert run.info.changes_since(before.info) == ()
-    assert made(1).info.changes_since(run.info) == ("size turned was 0, is 1",)
-
-
-def test_sources_are_of_one_form() -> None:
-    fixed = KERNEL.changed(
-        template="""
-extern "C" __global__ void turn({{ t }}* y, const {{ t }}* x) { y[0] = x[0]; }
-"""
-    )
-    assert free_sizes(fixed, fixed.configuration({}), fixed.resolve_sizes()) == {"rows", "columns"}
 
 
 @pytest.mark.full
@@ -161,18 +111,6 @@ def test_tuning_one_form(turned: int, tmp_path: Path) -> None:
     x = np.random.default_rng(5).random((20, 30))
     with mptune.TunedKernel(tmp_path / "run.db", kernel=KERNEL) as turn:
         np.testing.assert_allclose(turn(x=x.T.copy() if turned else x), 2 * x, rtol=1e-6)
-
-
-@pytest.mark.parametrize("command", [("list",), ("tune", "gemm", "--size", "smoke", "--size", "M=9", "--budget", "2")])
-def test_documents_have_forms_among_the_sizes(
-    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
-    monkeypatch.chdir(tmp_path)
-    backend = ("--backend", "host") if command[0] == "tune" else ()
-    document = json.loads(caller(monkeypatch, capfd)(*command, *backend, "--json").out)
-    jsonschema.Draft202012Validator(schema(command[0])).validate(document)
-    assert '"transposed_a": 0' in json.dumps(document)
 
 
 # -- wisdom --------------------------------------------------------------------------------------------
@@ -208,39 +146,7 @@ def test_calls_have_the_configuration_for_their_form() -> None:
             np.testing.assert_array_equal(turn(x=x, turned=0), 2 * x)
 
 
-@pytest.mark.filterwarnings("ignore:turn uses the baseline")
-def test_what_is_not_valid_in_a_form_is_not_used_there() -> None:
-    x = np.random.default_rng(7).random((20, 30))
-    with mptune.TunedKernel(wisdom_of(made(0, blocks=(64,))), kernel=KERNEL) as turn:
-        np.testing.assert_array_equal(turn(x=x.T.copy(), turned=1), 2 * x)
-        assert turn.configuration["block"] == 32
-
-
-def test_arrays_say_sizes_by_their_form() -> None:
-    shapes = {"x": np.zeros((3, 5))}
-    plain, turned = ({"rows": 3, "columns": 5, "turned": 0}, {"rows": 5, "columns": 3, "turned": 1})
-    assert sizes_of_arrays(KERNEL, shapes, {}, {}) == plain
-    assert sizes_of_arrays(KERNEL, shapes, {"turned": 1}, {}) == turned
-    assert sizes_of_arrays(KERNEL, shapes, {}, {"turned": 1}) == turned
-    assert sizes_of_arrays(KERNEL, shapes, {"turned": 0}, {"turned": 1}) == plain
-
-
-def test_a_file_keeps_the_form(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
-    path = tmp_path / "turn.wisdom.json"
-    wisdom_of(made(1), made(0)).save(path)
-    document = json.loads(path.read_text())
-    jsonschema.Draft202012Validator(schema("wisdom")).validate(document)
-    assert [record["form"] for record in document["kernels"][0]["tuned"]] == [{"turned": 0}, {"turned": 1}]
-    assert Wisdom.load(path).text() == wisdom_of(made(0), made(1)).text()
-    said = caller(monkeypatch, capfd)("show", path).out
-    assert "2 runs at 2 sizes" in said
-    assert "rows 20, turned 0" in said
-    assert "rows 20, turned 1" in said
-
-
+@pytest.mark.full
 @pytest.mark.parametrize("turned", [0, 1])
 def test_a_header_is_of_one_form(turned: int, tmp_path: Path) -> None:
     """For another it has no variant; nothing in it is a logarithm of the form."""

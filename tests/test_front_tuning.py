@@ -12,7 +12,6 @@ from described import described_run
 
 import mptune
 from mptune.buffers.manager import DataManager
-from mptune.errors import MptuneError, UnknownNameError
 from mptune.evaluators.device import DeviceEvaluator
 from mptune.objective import Objective
 from mptune.registry import load_kernel
@@ -30,6 +29,7 @@ def tuned(path: Path | None = None, **changes: Any) -> Run:
     return mptune.tune(OWN, output=path, **given)
 
 
+@pytest.mark.full
 def test_footprints_are_those_the_observer_measures() -> None:
     kernel = load_kernel(OWN)
     sizes = kernel.resolve_sizes("smoke")
@@ -88,24 +88,3 @@ def test_finalists_are_the_front_and_the_baseline() -> None:
     chosen = finalists(run, objective, {"type": ["fp64"]})
     assert {id(t) for t in chosen} == {id(t) for t in trials}
     assert len(finalists(described_run({}, trials), Objective(), {"type": ["fp64"]})) == 5
-
-
-@pytest.mark.parametrize(
-    ("changes", "error", "message"),
-    [
-        ({"objectives": ("time", "eror")}, UnknownNameError, "objectives time,eror: 'eror'; did you mean 'error'"),
-        ({"objectives": ("time",)}, MptuneError, "a single one is given as the objective"),
-        ({"objective": "memory"}, MptuneError, "exclude each other"),
-        ({"maximise": True}, MptuneError, "1 / METRIC"),
-        (
-            {"strategy": "firefly"},
-            MptuneError,
-            "multi-objective strategies: bayesian-pareto, exhaustive, nsga2, random",
-        ),
-    ],
-)
-def test_wrong_objectives_are_told_before_anything_runs(
-    changes: dict[str, Any], error: type[MptuneError], message: str
-) -> None:
-    with pytest.raises(error, match=message):
-        tuned(**changes)

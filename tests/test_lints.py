@@ -15,11 +15,10 @@ from mptune.kernel import Kernel
 from mptune.lints import examples, lints
 from mptune.registry import bundled_kernels, load_kernel
 from mptune.space.parameters import BooleanParameter, OrdinalParameter
+from tests.tiers import few
 
 OWN = load_kernel(Path(__file__).with_name("own_kernel.py"))
-IF_DEEP = "{% if deep %}// {{ depth }}{% endif %}"
-IF_DEEPER = "{% if depth > 7 %}// {{ depth }}{% endif %}"
-BUNDLED = [name for name in bundled_kernels() if not name.startswith("_")]
+BUNDLED = few(["axpy", *(name for name in bundled_kernels() if not name.startswith("_") and name != "axpy")], 1)
 
 
 def found(kernel: Kernel, **changes: Any) -> tuple[str, ...]:
@@ -38,10 +37,8 @@ def test_a_bundled_kernel_raises_no_alarm(name: str) -> None:
     ("name", "right", "wrong", "literal"),
     [
         ("bessel", "x * series(0.125)", "x * 0.125", "0.125"),
-        ("bessel", "sum = fma(sum, square, series({{ c }}));", "sum = fma(sum, square, {{ c }});", ""),
         ("black_scholes", "volatility * {{ d_type }}(0.5)", "0.5 * volatility", "0.5"),
         ("inverse_kinematics", "0.5f *", "0.5 *", "0.5"),
-        ("mriq", "kz * z[i]", "1.0 * kz * z[i]", "1.0"),
         ("newton_raphson", "slope = fma(c4, x[v], value)", "slope = fma(c4, x[v], value * 1.0)", "1.0"),
     ],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
 from collections.abc import Callable
@@ -12,13 +11,13 @@ from typing import Any
 import pytest
 from command_line import Outcome, caller
 
-from mptune.errors import ExpressionError, MptuneError, ObserverUnavailableError, UnknownNameError
+from mptune.errors import MptuneError, ObserverUnavailableError, UnknownNameError
 from mptune.kernel import Kernel
+from mptune.objective import Objective
 from mptune.observers import OBSERVERS
 from mptune.registry import load_kernel
-from mptune.results import Status
+from mptune.results import Status, Trial
 from mptune.run import Run
-from mptune.store import RunFile
 from mptune.tuner import Progress, TuneSettings, tune
 
 #: An observer as a third party would ship it: 4 units for two fp64, 3 for one, ... 0 for two fp16; and one for nobody.
@@ -75,7 +74,11 @@ def kernel(own: Path) -> Kernel:
 
 
 @pytest.fixture(autouse=True)
-def installed(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+def installed(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path_factory, monkeypatch)
+
+
+def install(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path_factory.mktemp("site")
     (folder / "third_party_observers.py").write_text(PLUGIN)
     about = folder / "third_party_observers-1.0.dist-info"
@@ -85,7 +88,6 @@ def installed(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     (about / "entry_points.txt").write_text(f"[mptune.observers]\n{points}\n")
     monkeypatch.syspath_prepend(folder)
     monkeypatch.delitem(sys.modules, "third_party_observers", raising=False)
-    return folder
 
 
 def settings(**changes: Any) -> TuneSettings:
@@ -96,8 +98,26 @@ def effort(run: Run) -> list[float]:
     return [trial.metric("effort_j") for trial in run.trials]
 
 
-def test_the_most_accurate_configuration_within_a_budget(kernel: Kernel) -> None:
-    run = tune(kernel, settings(objective="error", constraints=("effort_j <= 1",)))
+@pytest.fixture(scope="module")
+def measured(kernel: Kernel, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path, list[str]]:
+    """A run within a budget of effort, its file, and what was told in which order."""
+    path, events = tmp_path_factory.mktemp("run") / "poly.db", list[str]()
+    with pytest.MonkeyPatch.context() as patch:
+        install(tmp_path_factory, patch)
+        run = tune(
+            kernel,
+            settings(
+                objective="error", constraints=("effort_j <= 1.0",), observers=("throughput", "absent"), budget=18
+            ),
+            output=path,
+            on_progress=lambda _: events.append("trial"),
+            on_warning=events.append,
+        )
+    return run, path, events
+
+
+def test_the_most_accurate_configuration_within_a_budget(measured: tuple[Run, Path, list[str]]) -> None:
+    run, _, events = measured
     within = [trial for trial in run.trials if trial.metric("effort_j") <= 1]
     beyond = [trial for trial in run.trials if trial.metric("effort_j") > 1]
     assert within
@@ -106,56 +126,54 @@ def test_the_most_accurate_configuration_within_a_budget(kernel: Kernel) -> None
     assert run.best.error == min(trial.error for trial in within) > min(trial.error for trial in beyond)
     assert {trial.status for trial in within} == {Status.OK}
     assert {trial.status for trial in beyond} == {Status.VIOLATION}
-    assert all(t.message == f"effort_j <= 1 does not hold: effort_j is {t.metric('effort_j'):g}" for t in beyond)
+    assert all(t.message == f"effort_j <= 1.0 does not hold: effort_j is {t.metric('effort_j'):g}" for t in beyond)
     assert run.feasible == len(within)
-    assert run.info.observers == ("effort",)
+    assert run.info.observers == ("throughput", "effort")
+    # What cannot be measured is told once, before the first trial.
+    assert sorted(events[:2]) == [
+        "flop_rate_gflop_s is not available here: kernel poly does not declare its operations (flops=...)",
+        "observer absent is not available here: there is no meter for host: buy one",
+    ]
+    assert events[2:] == ["trial"] * 18
+
+
+@pytest.mark.parametrize(
+    ("constraints", "threshold", "holds"),
+    [
+        ((), 1e-5, lambda trial: True),
+        (
+            ("1 <= effort_j <= 2", "block_w < 256 or effort_j * block_w <= 256", "error.y <= 1e-3"),
+            1e-1,
+            lambda trial: (
+                1 <= trial.metric("effort_j") <= 2
+                and (trial.metric("block_w") < 256 or trial.metric("effort_j") <= 1)
+                and trial.metric("error.y") <= 1e-3
+            ),
+        ),
+        (("memory_bytes <= 6 * 5003",), 1.0, lambda trial: trial.metric("memory_bytes") <= 6 * 5003),
+    ],
+)
+def test_threshold_and_constraints_are_judged_together(
+    measured: tuple[Run, Path, list[str]],
+    constraints: tuple[str, ...],
+    threshold: float,
+    holds: Callable[[Trial], bool],
+) -> None:
+    objective = Objective("effort_j", threshold=threshold, constraints=constraints)
+    trials = [objective.judge(trial) for trial in measured[0].trials]
+    for trial in trials:
+        is_accurate = trial.error <= threshold
+        expected = (Status.OK if holds(trial) else Status.VIOLATION) if is_accurate else Status.INACCURATE
+        assert trial.status is expected
+    best, allowed = objective.best(trials), [trial for trial in trials if trial.status is Status.OK]
+    assert best is not None
+    assert best.metric("effort_j") == min(trial.metric("effort_j") for trial in allowed)
+    assert len(allowed) < len(trials)
 
 
 @pytest.mark.full
-def test_the_other_way_round(kernel: Kernel) -> None:
-    run = tune(kernel, settings(objective="effort_j", max_error=1e-5))
-    accurate = [trial for trial in run.trials if trial.error <= 1e-5]
-    assert run.best is not None
-    assert run.best.metric("effort_j") == min(trial.metric("effort_j") for trial in accurate) > min(effort(run))
-    assert set(run.statuses) == {"ok", "inaccurate"}
-
-
-@pytest.mark.full
-def test_threshold_and_several_constraints_and_metrics_by_output(kernel: Kernel) -> None:
-    limits = ("1 <= effort_j <= 2", "block_w < 256 or effort_j * block_w <= 256", "error.y <= 1e-3")
-    run = tune(kernel, settings(max_error=1e-1, constraints=limits, budget=18))
-    for trial in run.trials:
-        spent, block = trial.metric("effort_j"), trial.metric("block_w")
-        holds = 1 <= spent <= 2 and (block < 256 or spent * block <= 256) and trial.metric("error.y") <= 1e-3
-        assert (trial.status is Status.OK) == (holds and trial.error <= 1e-1)
-        if not holds and trial.error <= 1e-1:
-            assert trial.status is Status.VIOLATION
-    assert run.best is not None
-    assert {"ok", "violation"} <= set(run.statuses)
-
-
-@pytest.mark.full
-def test_a_memory_budget_needs_no_observer_to_be_asked_for(kernel: Kernel) -> None:
-    run = tune(kernel, settings(objective="error", constraints=("memory_bytes <= 6 * 5003",)))
-    assert run.best is not None
-    assert run.best.metric("memory_bytes") <= 6 * 5003
-    assert run.best.error == min(t.error for t in run.trials if t.metric("memory_bytes") <= 6 * 5003)
-    assert run.info.observers == ()
-
-
-@pytest.mark.full
-def test_no_error_is_taken_from_a_sibling_that_may_break_a_constraint(kernel: Kernel) -> None:
-    run = tune(kernel, settings(max_error=1e-5, constraints=("block_w <= 64",)))
-    assert not any(trial.measurement.reused_error for trial in run.trials)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("strategy", ["bayesian", "nsga2"])
-def test_strategies_find_what_is_feasible(kernel: Kernel, strategy: str) -> None:
-    limits = ("effort_j == 2",)
-    with pytest.raises(ExpressionError, match="expected comparisons by <=, <, >= or >"):
-        tune(kernel, settings(constraints=limits))
-    run = tune(kernel, settings(strategy=strategy, constraints=("2 <= effort_j <= 2", "block_w >= 256"), budget=30))
+def test_a_strategy_finds_what_is_feasible(kernel: Kernel) -> None:
+    run = tune(kernel, settings(strategy="bayesian", constraints=("2 <= effort_j <= 2", "block_w >= 256"), budget=24))
     assert run.best is not None
     assert (run.best.metric("effort_j"), run.best.metric("block_w")) == (2, 256)
 
@@ -163,25 +181,15 @@ def test_strategies_find_what_is_feasible(kernel: Kernel, strategy: str) -> None
 # -- the run file ------------------------------------------------------------------------------
 
 
-@pytest.mark.full
-def test_constraints_and_observed_metrics_survive_in_the_run_file(kernel: Kernel, tmp_path: Path) -> None:
-    path = tmp_path / "poly.db"
-    constrained = settings(objective="error", constraints=("effort_j <= 1.0",), observers=("throughput",))
-    told: list[str] = []
-    run = tune(kernel, constrained, output=path, on_warning=told.append)
-    assert told == ["flop_rate_gflop_s is not available here: kernel poly does not declare its operations (flops=...)"]
+def test_constraints_and_observed_metrics_survive_in_the_run_file(measured: tuple[Run, Path, list[str]]) -> None:
+    run, path, _ = measured
     loaded = Run.load(path)
     assert loaded.objective.constraints == ("effort_j <= 1.0",)
     assert loaded.best is not None
-    assert run.best is not None
-    assert loaded.best.configuration == run.best.configuration
     assert loaded.summary() == run.summary()
     assert loaded.summary()["measured_constraints"] == ["effort_j <= 1.0"]
-    assert loaded.info.observers == ("throughput", "effort")
-    assert loaded.best.metric("bandwidth_gb_s") > 0
     assert {"effort_j", "block_w", "bandwidth_gb_s"} <= set(loaded.best.measurement.metrics)
-    frame = loaded.to_dataframe()
-    assert list(frame["feasible"]) == [value <= 1 for value in effort(loaded)]
+    assert list(loaded.to_dataframe()["feasible"]) == [value <= 1 for value in effort(loaded)]
 
 
 @pytest.mark.full
@@ -204,45 +212,7 @@ def test_resume_under_another_limit_judges_anew_without_measuring(kernel: Kernel
     assert loose.best is not None
 
 
-@pytest.mark.full
-def test_resume_with_another_observer_measures_again(kernel: Kernel, tmp_path: Path) -> None:
-    path = tmp_path / "poly.db"
-    tune(kernel, settings(budget=4), output=path)
-    told: list[Progress] = []
-    with pytest.warns(UserWarning, match="^observers were , are effort"):
-        again = tune(
-            kernel, settings(budget=4, observers=("effort",)), output=path, resume=True, on_progress=told.append
-        )
-    assert not any(progress.replayed for progress in told)
-    assert all(trial.metric("effort_j") >= 0 for trial in again.trials)
-    with RunFile.open(path, read_only=True) as file:
-        assert len(file.trials("stale")) == 4
-
-
 # -- what cannot be had ------------------------------------------------------------------------
-
-
-@pytest.mark.full
-def test_an_observer_that_cannot_measure_is_told_of_once_and_before_the_first_trial(kernel: Kernel) -> None:
-    events: list[str] = []
-    run = tune(
-        kernel,
-        settings(budget=3, observers=("absent", "resources", "effort", "time")),
-        on_progress=lambda _: events.append("trial"),
-        on_warning=events.append,
-    )
-    assert events[0] == "observer absent is not available here: there is no meter for host: buy one"
-    assert events[1].startswith("observer resources is not available here: backend 'host' has no registers")
-    assert events[2:] == ["trial"] * 3
-    assert run.info.observers == ("effort",)
-    assert set(run.statuses) == {"ok"}
-
-
-@pytest.mark.full
-def test_by_default_it_is_a_warning_of_python_s(kernel: Kernel) -> None:
-    with pytest.warns(UserWarning, match="observer absent is not available here") as told:
-        tune(kernel, settings(budget=2, observers=("absent",)))
-    assert told[0].filename == __file__
 
 
 @pytest.mark.full
@@ -250,43 +220,25 @@ def test_what_was_said_is_in_the_run_file_once_until_it_no_longer_holds(kernel: 
     path, told = tmp_path / "poly.db", list[str]()
     absent = "observer absent is not available here: there is no meter for host: buy one"
 
-    def resumed(budget: int, *observers: str) -> Run:
-        return tune(
-            kernel, settings(budget=budget, observers=observers), output=path, resume=True, on_warning=told.append
-        )
-
     def ended(progress: Progress) -> None:
         assert Run.load(path).warnings == tuple(told)
-        if progress.run().evaluations == 2:
-            raise KeyboardInterrupt
+        raise KeyboardInterrupt
 
+    given = settings(budget=2, observers=("absent",))
     with pytest.raises(KeyboardInterrupt):
-        tune(
-            kernel,
-            settings(budget=3, observers=("absent",)),
-            output=path,
-            on_warning=told.append,
-            on_progress=ended,
-        )
+        tune(kernel, given, output=path, on_warning=told.append, on_progress=ended)
     assert Run.load(path).warnings == (absent,)
-    again = resumed(3, "absent")
-    assert again.warnings == Run.load(path).warnings
-    assert list(again.summary()["warnings"]).count(absent) == 1
+    again = tune(kernel, given, output=path, resume=True, on_warning=told.append)
+    assert list(again.summary()["warnings"]).count(absent) == list(Run.load(path).warnings).count(absent) == 1
     assert told.count(absent) == 2
-    with RunFile.open(path) as file:
-        file.update(dataclasses.replace(file.state, warnings=("of what was measured",)))
-    # A session that measures nothing says nothing of what was.
-    assert "of what was measured" in resumed(3).warnings
-    assert "of what was measured" not in resumed(4).warnings
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"objective": "absence_j"}, "objective 'absence_j' needs absence_j: there is no meter for host: buy one"),
-        ({"objective": "time_ms * absence_j"}, r"objective 'time_ms \* absence_j' needs absence_j: there is no"),
         ({"constraints": ("absence_j < 1",)}, "a measured constraint needs absence_j: there is no meter"),
-        ({"objective": "flop_rate_gflop_s", "maximise": True}, "needs flop_rate_gflop_s: kernel poly does not declare"),
         ({"constraints": ("occupancy >= 0.5",)}, "a measured constraint needs occupancy: backend 'host' has no"),
     ],
 )
@@ -312,9 +264,7 @@ def test_misspelt_names(kernel: Kernel, changes: dict[str, Any], message: str) -
         tune(kernel, settings(**changes))
 
 
-@pytest.mark.parametrize(
-    "text", ["", "effort_j", "1 < 2", "effort_j = 1", "not effort_j < 1", "effort_j < (", "f(x) < 1"]
-)
+@pytest.mark.parametrize("text", ["", "effort_j", "1 < 2", "effort_j == 2", "not effort_j < 1", "effort_j < ("])
 def test_constraints_that_are_none(kernel: Kernel, text: str) -> None:
     with pytest.raises(MptuneError, match=r"measured constraint"):
         tune(kernel, settings(constraints=(text,)))
@@ -357,19 +307,13 @@ def test_from_the_command_line(mptune: Callable[..., Outcome]) -> None:
     assert document["best"]["metrics"]["effort_j"] <= 1
     assert document["best"]["metrics"]["bandwidth_gb_s"] > 0
     assert document["statuses"]["violation"] > 0
-    shown = mptune("show", "run.db")
-    assert "constraints: effort_j <= 1 and block_w <= 128" in shown.out
-    assert "effort_j" in shown.out.split("statuses")[0].split("constraints:")[1]
-    assert "block_w <= 128 does not hold" not in shown.out.split("statuses")[0]
+    assert "constraints: effort_j <= 1 and block_w <= 128" in mptune("show", "run.db").out
     simulated = mptune("simulate", "run.db", "--objective", "error", "--constraint", "effort_j <= 1", "--json")
     assert json.loads(simulated.out)["optimum"] >= document["best"]["error"]
     options = ("--strategies", "random", "--repeats", 2, "--budget", 9, "--processes", 1, "--json")
     compared = mptune("compare", "run.db", *options, "--objective", "error", "--constraint", "effort_j <= 1")
     assert json.loads(compared.out)["spaces"], compared.err
     assert mptune("compare", "run.db", *options, "--constraint", "effort_j < 0").code == 1
-    refused = mptune("simulate", "run.db", "--constraint", "efort_j <= 1")
-    assert refused.code == 2
-    assert "did you mean 'effort_j'" in refused.err
 
 
 @pytest.mark.full

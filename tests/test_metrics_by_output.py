@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_line import caller
 from ml_dtypes import bfloat16
 
-from mptune.accuracy.evaluate import metric_text, metrics_by_output
-from mptune.cli import main
-from mptune.errors import MetricError, UnknownNameError
+from mptune.accuracy.evaluate import metric_text
+from mptune.errors import UnknownNameError
 from mptune.evaluators.identity import metric_identity
 from mptune.kernel import Kernel
 from mptune.registry import load_kernel
@@ -49,62 +49,30 @@ def expected(kernel: Kernel) -> dict[str, float]:
     }
 
 
-def test_each_output_has_its_own_and_the_worst_counts(kernel: Kernel, expected: dict[str, float]) -> None:
-    run = tune(kernel, backend="host", budget=4, inputs=1, verify=0)
-    found = narrow(run)
-    assert found.metric("error.label") == pytest.approx(expected["error.label"])
-    assert found.metric("error.distance") == pytest.approx(expected["error.distance"], rel=1e-6)
-    assert found.error == max(found.metric("error.label"), found.metric("error.distance"))
-    assert run.info.metric == "label: MAE, distance: NRMSE"
-
-
-def test_a_metric_of_the_settings_replaces_all(kernel: Kernel, expected: dict[str, float]) -> None:
-    run = tune(kernel, backend="host", budget=4, inputs=1, verify=0, metric="MAE")
-    assert narrow(run).metric("error.distance") == pytest.approx(expected["mae.distance"], rel=1e-6)
-    assert run.info.metric == "MAE"
-
-
-@pytest.mark.parametrize(
-    ("options", "code", "told"),
-    [
-        ([], 0, "label: MAE, distance: NRMSE"),
-        (["--metric", "MAE"], 0, "MAE"),
-        (["--metric", "NRSME"], 2, "did you mean 'NRMSE'"),
-    ],
-)
-def test_the_command_line_tells_and_replaces_them(
+@pytest.mark.full
+@pytest.mark.parametrize("options", [[], ["--metric", "MAE"]])
+def test_each_output_has_its_own_which_the_command_line_replaces(
     options: list[str],
-    code: int,
-    told: str,
+    expected: dict[str, float],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    command = ["tune", str(OWN), "--backend", "host", "--budget", "4", "--json", "--output", str(tmp_path / "own.db")]
-    monkeypatch.setattr("sys.argv", ["mptune", *command, *options])
-    with pytest.raises(SystemExit) as leaving:
-        main()
-    captured = capfd.readouterr()
-    assert leaving.value.code == code
-    if code == 0:
-        assert json.loads(captured.out)["metric"] == told
-    else:
-        assert told in captured.err
+    settings = ("--backend", "host", "--budget", 4, "--inputs", 1, "--verify", 0, "--json", "--output")
+    done = caller(monkeypatch, capfd)("tune", OWN, *settings, tmp_path / "own.db", *options)
+    assert done.code == 0, done.err
+    found = narrow(Run.load(tmp_path / "own.db"))
+    assert json.loads(done.out)["metric"] == ("MAE" if options else "label: MAE, distance: NRMSE")
+    assert found.metric("error.label") == pytest.approx(expected["error.label"])
+    distance = expected["mae.distance" if options else "error.distance"]
+    assert found.metric("error.distance") == pytest.approx(distance, rel=1e-6)
+    assert found.error == max(found.metric("error.label"), found.metric("error.distance"))
 
 
 def test_a_misspelt_metric_of_an_output_gets_the_nearest_one(kernel: Kernel) -> None:
     wrong = dataclasses.replace(kernel, metric={"label": "MAE", "distance": "NRSME"})
     with pytest.raises(UnknownNameError, match="did you mean 'NRMSE'"):
         tune(wrong, backend="host", budget=1)
-
-
-def test_every_output_needs_one_and_nothing_else_has() -> None:
-    found = metrics_by_output(["y", "z"], {"y": "MAE", "z": "MRE"})
-    assert {name: metric.name for name, metric in found.items()} == {"y": "MAE", "z": "MRE"}
-    with pytest.raises(MetricError, match="'z' has no error metric"):
-        metrics_by_output(["y", "z"], {"y": "MAE"})
-    with pytest.raises(UnknownNameError, match="did you mean 'y'"):
-        metrics_by_output(["y"], {"y": "MAE", "yy": "MAE"})
 
 
 def test_identity_follows_what_each_output_has_and_not_the_order() -> None:

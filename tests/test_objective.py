@@ -180,12 +180,6 @@ def test_closest_has_the_least_excess_then_the_best_value_then_the_first_place()
     assert objective.closest([]) is None
 
 
-def test_closest_without_a_threshold_is_the_best():
-    trials = [trial(2.0, math.nan, number=0), trial(1.0, math.nan, number=1)]
-    assert Objective().closest(trials) is trials[1]
-    assert Objective(minimise=False).closest(trials) is trials[0]
-
-
 # -- what may be missing or extreme ------------------------------------------------------------
 
 
@@ -216,12 +210,6 @@ def test_an_unknown_error_never_passes_a_threshold():
     for error in (None, math.nan, math.inf):
         assert not Objective(threshold=1e300).is_feasible(trial(1.0, error))
         assert Objective().is_feasible(trial(1.0, error))
-
-
-def test_a_status_says_nothing_about_another_threshold():
-    inaccurate = trial(1.0, 1e-3, Status.INACCURATE)
-    assert Objective(threshold=1e-2).is_feasible(inaccurate)
-    assert not Objective(threshold=1e-4).is_feasible(trial(1.0, 1e-3, Status.OK))
 
 
 def test_no_error_at_all_is_feasible_and_minimal():
@@ -264,10 +252,6 @@ def test_thresholds_by_output_must_all_be_met():
     assert objective.log10_excess(outputs(y=1e-1, z=1e-5)) == pytest.approx(2)
 
 
-def test_an_output_without_a_threshold_is_free():
-    assert Objective(threshold={"y": 1e-3}).is_feasible(outputs(y=1e-4, z=5.0))
-
-
 def test_a_threshold_for_an_output_that_does_not_exist_is_a_mistake():
     with pytest.raises(UnknownNameError, match=r"'image'; did you mean 'Image'\? \(valid: Image, mask\)"):
         Objective(threshold={"image": 1e-3}).is_feasible(outputs(Image=0.0, mask=0.0))
@@ -308,13 +292,6 @@ def test_a_metric_that_is_neither_a_name_nor_an_expression_is_refused(metric):
     assert "__of__" not in str(caught.value)
 
 
-@pytest.mark.parametrize("metric", ["(time_ms, 1)", "'x'", "error.y + 'x'", "min(time_ms)"])
-def test_an_expression_that_gives_no_number_is_refused_before_any_trial(metric):
-    with pytest.raises(ExpressionError) as caught:
-        Objective(metric)
-    assert "__of__" not in str(caught.value)
-
-
 # -- construction ------------------------------------------------------------------------------
 
 
@@ -340,23 +317,6 @@ def test_settings_out_of_range_are_refused(settings, message):
         Objective(**settings)
 
 
-@pytest.mark.parametrize("threshold", [None, 1e-4, {"y": 1e-3}])
-def test_objectives_compare_hash_and_pickle(threshold):
-    objective = Objective("time_ms * 2", threshold=threshold, penalty="linear", alpha=2.0, baseline=3.0)
-    copy = pickle.loads(pickle.dumps(objective))
-    assert copy == objective
-    assert hash(copy) == hash(objective)
-    assert copy.score(outputs(y=1e-2)) == objective.score(outputs(y=1e-2))
-    assert objective != objective.with_baseline(4.0)
-
-
-def test_scores_is_score_of_each():
-    objective = Objective(threshold=1e-4)
-    trials = [trial(1.0, 1e-5), trial(1.0, 1e-3), trial(1.0, 0.0, Status.CRASH)]
-    assert objective.scores(trials).tolist() == [objective.score(t) for t in trials]
-    assert objective.scores([]).shape == (0,)
-
-
 def test_several_objectives_have_a_value_and_a_level_each() -> None:
     objective = Objective("time_ms", also=("error", "time_ms * memory_bytes"))
     given = Trial(
@@ -373,9 +333,3 @@ def test_several_objectives_have_a_value_and_a_level_each() -> None:
     assert all(math.isnan(level) for level in objective.levels(failed))
     assert pickle.loads(pickle.dumps(objective)) == objective
     assert Objective("time_ms", minimise=False).levels(given) == (-1.0,)
-
-
-def test_a_level_of_a_negative_value_is_refused() -> None:
-    given = Trial(Configuration({"a": 1}), Status.OK, measurement=Measurement({"time_ms": 1.0, "log10_error": -7.0}))
-    with pytest.raises(MptuneError, match=r"'log10_error' is -7 .*logarithm.*2 \*\* \(log10_error\)"):
-        Objective(also=("log10_error",)).levels(given)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from mptune.registry import load_kernel
 from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.tuner import TuneSettings, tune
-from mptune.tuner.phases import Phases
+from tests.tiers import few
 
 KERNEL = load_kernel(Path(__file__).with_name("own_kernel.py"))
 WIDEST = {"x_type": "fp64", "y_type": "fp64"}
@@ -59,7 +58,7 @@ def tuned(output: Path | None = None, **changes: Any) -> Run:
     return tune(KERNEL, TuneSettings(**usual | changes), output=output, resume=resume)
 
 
-@pytest.mark.parametrize(("budget", "seed"), list(itertools.product((8, 10, 14, 24), range(4))))
+@pytest.mark.parametrize(("budget", "seed"), few([(10, 0), (8, 1), (14, 2), (24, 3), (8, 2), (10, 1)], 2))
 def test_the_winner_s_own_baseline_is_tried_after_the_finals(
     monkeypatch: pytest.MonkeyPatch, budget: int, seed: int
 ) -> None:
@@ -96,32 +95,6 @@ def test_a_baseline_that_beats_the_winner_takes_its_place(monkeypatch: pytest.Mo
     assert run.state.finals.is_chosen(run.best.configuration)
 
 
-def test_that_it_was_not_tried_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made_up, said = Reordered(), list[str]()
-    replace_devices(monkeypatch, made_up)
-    settings = TuneSettings(backend="host", max_error=1e-5, strategy="random", verify=0, budget=10)
-    # As if the budget were spent when the finals have found the winner.
-    monkeypatch.setattr(Phases, "_try_own_baselines", lambda _: False)
-    monkeypatch.setattr(Phases, "_spend_the_rest", lambda _: None)
-    run = tune(KERNEL, settings, on_warning=said.append)
-    is_tried = own(run) in [trial.configuration for trial in run.trials]
-    assert is_tried is not any("the winner's own tuning was not tried" in line for line in said)
-    assert not is_tried
-
-
-def test_of_a_small_budget_that_it_was_not_tried_is_said_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    untried = 0
-    for budget, seed in itertools.product((3, 5, 7), range(3)):
-        replace_devices(monkeypatch, Reordered())
-        said: list[str] = []
-        settings = TuneSettings(backend="host", max_error=1e-5, strategy="random", verify=0, budget=budget, seed=seed)
-        run = tune(KERNEL, settings, on_warning=said.append)
-        is_tried = run.best is None or own(run) in [trial.configuration for trial in run.trials]
-        assert is_tried is not any("the winner's own tuning was not tried" in line for line in said)
-        untried += not is_tried
-    assert untried
-
-
 def test_where_most_of_the_widest_are_wrong_one_that_is_right_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     def mostly_wrong(configuration: Configuration) -> MadeUp:
         is_wide = configuration.is_among({name: (kind,) for name, kind in WIDEST.items()})
@@ -131,7 +104,7 @@ def test_where_most_of_the_widest_are_wrong_one_that_is_right_is_looked_for(monk
 
     replace_devices(monkeypatch, mostly_wrong)
     were_wrong = 0
-    for seed in range(8):
+    for seed in range(4):
         settings = TuneSettings(backend="host", max_error=1e-5, strategy="random", verify=0, budget=24, seed=seed)
         run = tune(KERNEL, settings, on_warning=lambda _: None)
         assert run.best is not None

@@ -14,12 +14,12 @@ import pytest
 from mptune import probing
 from mptune.errors import KernelError, MptuneError
 from mptune.evaluators.roofline import Bound
-from mptune.kernel import Kernel, Work
+from mptune.kernel import Work
 from mptune.probing import explain
 from mptune.registry import load_kernel
-from mptune.results import Measurement, Status, Trial
+from mptune.results import Measurement, Trial
 from mptune.run import Run
-from mptune.sensitivity import Change, Explanation, Outcome, Tradeoff
+from mptune.sensitivity import Change, Explanation
 from mptune.store import RunFile
 from mptune.tuner import TuneSettings, tune
 
@@ -191,93 +191,6 @@ def test_an_interrupted_explanation_goes_on(run_file: MakeFile, monkeypatch: pyt
     assert len(rest) == 4
 
 
-@pytest.mark.full
-def test_a_time_limit_ends_it_and_the_next_time_goes_on(run_file: MakeFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = run_file([WINNER])
-    monkeypatch.setattr(probing, "_GROUP", 1)
-    now, said = [0.0], []
-    monkeypatch.setattr(probing.time, "monotonic", lambda: now[0])
-
-    def pass_time() -> None:
-        now[0] += 50.0  # a neighbour and the winner beside it take 100 s
-
-    found = explain(path, KERNEL, time_limit_s=150.0, on_probe=pass_time, on_warning=said.append)
-    left = "2 configurations were left when the time limit of 150 s was over; the same command goes on with them"
-    assert found.unprobed == left
-    assert (found.missing, phases(path)["probe"]) == (2, 2)
-    assert said == [
-        "1 of 4 configurations are measured, the others take about 5 min (--time-limit ends it before, and Ctrl-C; "
-        "what is measured is kept)"
-    ]
-    assert explain(path, KERNEL, on_warning=said.append).missing == 0
-    with pytest.raises(MptuneError, match="time limit -1 s: expected more than 0"):
-        explain(path, KERNEL, time_limit_s=-1.0)
-
-
-@pytest.mark.full
-def test_a_run_that_goes_on_keeps_its_probes(run_file: MakeFile) -> None:
-    path = run_file([WINNER])
-    first = explain(path, KERNEL)
-    resumed = tune(KERNEL, SETTINGS, budget=2, output=path, resume=True, on_warning=lambda _: None)
-    assert resumed.evaluations == 2
-    assert phases(path)["probe"] == 4
-    assert sum(status in (Status.OK.value, Status.INACCURATE.value) for status in resumed.statuses) >= 1
-    again = explain(path, probe=False)
-    if again.trial is not None and first.trial is not None and again.trial.key == first.trial.key:
-        assert again.missing == 0
-
-
-@pytest.mark.full
-def test_neighbours_that_cannot_be(run_file: MakeFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A constraint forbids other factors at a block of 128."""
-    path = run_file([(128, "fp32", "fp32")])
-    found = explain(path, KERNEL)
-    for after in ("fp64", "bf16"):
-        impossible = change(found, "x_type", after)
-        assert [reason.kind for reason in impossible.reasons] == ["failed"]
-        assert "block <= 64 or x_type == 'fp32'" in impossible.reasons[0].text
-        assert impossible.together is None
-    assert change(found, "sum_type", "fp64").digits == math.inf
-    assert found.missing == 0
-    forbid_devices(monkeypatch)
-    assert explain(path, KERNEL).to_json() == found.to_json()
-
-
-def test_types_that_go_together(run_file: MakeFile) -> None:
-    """A sum in bf16 needs factors in bf16: the fewest further types are changed with it."""
-    from sum_kernel import ERRORS
-
-    found = explain(run_file([WINNER]), coupled())
-    narrowed = change(found, "sum_type", "bf16")
-    assert [reason.kind for reason in narrowed.reasons] == ["failed"]
-    assert narrowed.together is not None
-    assert dict(narrowed.together.trial.configuration) == {"block": 64, "x_type": "bf16", "sum_type": "bf16"}
-    assert narrowed.together.digits == pytest.approx(math.log10(ERRORS["fp32"] / ERRORS["bf16"]))
-
-
-def coupled() -> Kernel:
-    kernel = load_kernel(KERNEL)
-    return dataclasses.replace(kernel, constraints=["sum_type != 'bf16' or x_type == 'bf16'"])
-
-
-@pytest.mark.full
-def test_neighbours_that_fail(run_file: MakeFile, everything: Run, tmp_path: Path) -> None:
-    broken = tmp_path / "broken.py"
-    text = KERNEL.read_text()
-    assert "(double)total;" in text
-    broken.write_text(text.replace("(double)total;", '(double)total{{ "" if sum_type != "bf16" else " +" }};'))
-    said: list[str] = []
-    path = run_file([WINNER], compiler=f"{everything.info.compiler}|-O1")
-    found = explain(path, broken, on_warning=said.append)
-    assert [reason.kind for reason in change(found, "sum_type", "bf16").reasons] == ["failed"]
-    assert "compile_error" in change(found, "sum_type", "bf16").reasons[0].text
-    # Its hash is not the run's, which is said, and what it gives is not taken for the run's kernel.
-    assert any("hash differs" in warning for warning in said)
-    assert any("-O1" in warning for warning in said)
-    assert explain(path, probe=False).missing == 4
-    assert explain(path, broken, on_warning=said.append).to_json() == found.to_json()
-
-
 def test_what_cannot_be_measured_is_explained_from_the_trials(
     run_file: MakeFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -327,31 +240,3 @@ def test_a_metric_nobody_knows_is_told(run_file: MakeFile) -> None:
 def test_the_wrong_kernel_is_refused(run_file: MakeFile) -> None:
     with pytest.raises(KernelError, match="of kernel 'sums', not of 'poly'"):
         explain(run_file([WINNER]), KERNEL.with_name("own_kernel.py"))
-
-
-def test_what_promises_most_is_measured(everything: Run) -> None:
-    """What two changes do together is estimated from what each does alone: errors add up, speeds multiply."""
-    changes = {
-        # Digits and speed; a digit less is asked for, of which there are 0.5 to spare.
-        "a": (-1.2, 1.5),
-        "b": (-0.5, 1.2),
-        "c": (-3.0, 2.0),
-        "d": (0.0, 1.1),
-        "e": (math.inf, 1.1),
-    }
-    found = [
-        Change(name, "fp32", "fp16", False, Outcome(everything.trials[0], digits, speed, speed))
-        for name, (digits, speed) in changes.items()
-    ]
-    explanation = Explanation("k", "best", everything.trials[0], digits_spare=0.5, changes=tuple(found))
-    promising = probing.promising(explanation, Tradeoff(-1, "", Outcome(everything.trials[0], -1.2, 1.5, 1.5)))
-    # Only together with the one that costs nothing do three fit: 10**1.2 + 10**0.5 + 1 - 2 is 18, and 10**1.5 is 32.
-    assert [[change.parameter for change in each] for each in promising] == [
-        ["a", "b", "d"],
-        ["a", "b"],
-        ["a", "d"],
-    ]
-    better = probing.promising(explanation, Tradeoff(-1, "", Outcome(everything.trials[0], -1.2, 1.9, 1.9)))
-    assert [[change.parameter for change in each] for each in better] == [["a", "b", "d"]]
-    # For a digit more, nothing here gains any that can be added up.
-    assert list(probing.promising(explanation, Tradeoff(1, "", None))) == []

@@ -19,6 +19,7 @@ from mptune.prelude import prelude
 from mptune.registry import load_kernel
 from mptune.reserved import prelude_names, why_reserved
 from mptune.tuner import TuneSettings, tune
+from tests.tiers import few
 
 OPENCL = OpenclBackend.availability()
 needs_opencl = pytest.mark.skipif(not OPENCL.can_run, reason=OPENCL.reason or "can run")
@@ -30,23 +31,11 @@ BACKENDS = [
     pytest.param("hip", "gfx90a", marks=needs("hip")),
 ]
 #: One of each kind of thing the prelude declares; names of types clash only with what uses them.
-RESERVED = ("dot", "sum", "min", "load", "exp", "fma", "local", "accurate", "mp", "VECTOR_LOOP", "class", "main")
-FREE = (
-    "poly",
-    "stencil",
-    "value",
-    "T",
-    "kernel",
-    "launch",
-    "signature",
-    "detail",
-    "address",
-    "scale",
-    "tile",
-    "result",
-)
+RESERVED = ("dot", "min", "load", "fma", "local", "accurate", "mp", "VECTOR_LOOP", "class", "main")
+FREE = ("poly", "value", "T", "kernel", "signature", "detail", "address", "result")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("backend", "architecture"), BACKENDS)
 def test_what_is_refused_does_not_compile_and_what_is_not_does(backend: str, architecture: str) -> None:
     compiler = get_backend(backend).compiler
@@ -99,6 +88,7 @@ def test_a_kernel_of_such_a_name_is_refused_when_it_is_made() -> None:
         dataclasses.replace(OWN, arguments=(*OWN.arguments, weights))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("backend", "architecture"), BACKENDS[1:])
 def test_what_a_compiler_has_of_its_own_is_said_when_it_compiles(backend: str, architecture: str) -> None:
     """It works on the host, so it is not refused."""
@@ -126,11 +116,9 @@ def test_a_parameter_that_hides_what_the_template_uses_is_refused(name: str, sta
         match=rf"^template of kernel poly, line 2: a parameter of function poly: it .*{says}.* call it {name}_v",
     ):
         check(kernel, get_backend("host"), sample=1)
-    with pytest.raises(KernelError, match=says):
-        tune(kernel, TuneSettings(backend="host", budget=2, size="smoke"))
 
 
-@pytest.mark.parametrize("name", ["sum", "dot", "exp", "max", "store", "half_way", "values"])
+@pytest.mark.parametrize("name", few(["sum", "max", "half_way", "values"], 1))
 def test_a_parameter_that_hides_what_the_template_does_not_use_is_fine(name: str) -> None:
     text = TEXT.replace("* x,", f"* {name},").replace("= x[i];", f"= {name}[i] + mp::abs({name}[i]) * 0;")
     result = check(dataclasses.replace(OWN, template=text), get_backend("host"), sample=1)
@@ -141,8 +129,9 @@ def named(name: str) -> Kernel:
     return dataclasses.replace(OWN, name=name, function=name, template=TEXT.replace("void poly", f"void {name}"))
 
 
+@pytest.mark.full
 @needs_opencl
-@pytest.mark.parametrize("name", ["global", "kernel", "read_write", "float4", "image2d_t", "as_float", "M_PI"])
+@pytest.mark.parametrize("name", ["global", "read_write", "float4", "as_float", "M_PI"])
 def test_words_of_opencl_are_no_names_of_kernels_there(name: str) -> None:
     says = rf"kernel {name}: on backend opencl .* '{name}', which is a word of OpenCL; call it {name}_kernel, say"
     with pytest.raises(KernelError, match=says):
@@ -151,16 +140,7 @@ def test_words_of_opencl_are_no_names_of_kernels_there(name: str) -> None:
         tune(named(name), TuneSettings(backend="opencl", budget=2, size="smoke"))
 
 
-@needs_opencl
-@pytest.mark.parametrize("name", ["uniform", "get_global_id", "mix", "image"])
-def test_other_names_that_opencl_has_are_fine(name: str) -> None:
-    assert tune(named(name), TuneSettings(backend="opencl", budget=1, size="smoke")).best is not None
-
-
-def test_words_of_opencl_are_names_elsewhere() -> None:
-    assert not check(named("kernel"), get_backend("host"), sample=1).failures
-
-
+@pytest.mark.full
 @needs_opencl
 @pytest.mark.parametrize("name", ["global", "pipe", "read_write"])
 def test_words_of_opencl_are_names_of_parameters(name: str) -> None:

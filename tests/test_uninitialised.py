@@ -13,6 +13,7 @@ from mptune.policy import Plan
 from mptune.rendering import render
 from mptune.results import Status, Trial
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
+from tests.tiers import few
 
 PLAN = TimingPlan(warmups=0, min_repeats=1, max_repeats=1)
 TYPES = ("fp64", "fp32", "fp16", "bf16")
@@ -47,7 +48,7 @@ def run(kernel: Kernel, backend: str, name: str) -> Trial:
         bench.close()
 
 
-@pytest.mark.parametrize("backend", ["host", "cuda", "hip"])
+@pytest.mark.parametrize("backend", few(["host", "cuda", "hip"]))
 @pytest.mark.parametrize("declaration", [FIXED, DYNAMIC])
 def test_what_was_never_written_shows(monkeypatch: pytest.MonkeyPatch, backend: str, declaration: str) -> None:
     if backend != "host":
@@ -58,7 +59,7 @@ def test_what_was_never_written_shows(monkeypatch: pytest.MonkeyPatch, backend: 
     assert run(kernel_of(declaration, WHOLLY), backend, "fp32").status is Status.OK
 
 
-@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize("name", few(TYPES[2:], 1))
 def test_it_is_no_number_in_any_type(name: str) -> None:
     assert run(kernel_of(FIXED, PARTLY), "host", name).status is Status.NON_FINITE
 

@@ -10,17 +10,13 @@ import pytest
 from described import described_run
 from scipy.stats import beta, binom
 
-from mptune.buffers import Draw, Stream
-from mptune.cli.display import print_run, unverified_rows
-from mptune.cli.tuning import _nothing_found
-from mptune.cli.verifying import _print
+from mptune.cli.display import print_run
 from mptune.objective import Objective
 from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.store import RunInfo, RunState
-from mptune.unseen import Verified, in_words, next_unseen, rate_bound, with_draws
-from mptune.verifying import Case, Verification
+from mptune.unseen import Verified, rate_bound, with_draws
 
 FIELDS = {
     "kernel": "force",
@@ -70,32 +66,10 @@ def test_the_bound_covers_the_true_rate_in_at_least_95_percent_of_all_runs():
     ("verified", "limit", "words"),
     [
         (
-            Verified(59, 0, 3e-5),
-            "1e-4",
-            "within 1e-4 on 59 of 59 unseen inputs: with 95% confidence at most 5% of such inputs break it",
-        ),
-        (
-            Verified(20, 0, 3e-5),
-            "1e-4",
-            "within 1e-4 on 20 of 20 unseen inputs: with 95% confidence at most 14% of such inputs break it",
-        ),
-        (
             Verified(20, 2, 1.31e-4),
             "1e-4",
             "within 1e-4 on 18 of 20 unseen inputs, up to 0.000131 on others: with 95% confidence at most 29% of "
             "such inputs break it",
-        ),
-        (
-            Verified(10_000, 0, 3e-5),
-            "y 1e-4",
-            "within y 1e-4 on 10,000 of 10,000 unseen inputs: with 95% confidence at most 0.03% of such inputs break "
-            "it",
-        ),
-        (
-            Verified(5, 5, 2.0),
-            "1",
-            "within 1 on 0 of 5 unseen inputs, up to 2 on others: with 95% confidence at most 100% of such inputs "
-            "break it",
         ),
         (
             Verified(20, 0, 3e-5),
@@ -174,20 +148,6 @@ def test_verification_adds_up_over_sessions():
     assert with_draws(trial(), [drawn(2e-5)] * 5 + [drawn(4e-4), drawn(3e-5)], objective) == both
 
 
-def test_the_numbers_of_unseen_inputs_go_on_after_those_that_could_not_be_made():
-    objective = Objective(threshold=1e-4)
-    assert next_unseen(trial()) == 0
-    # Of files from before numbers were kept, as many as there were inputs.
-    assert next_unseen(trial(unseen_inputs=7.0)) == 7
-    first = with_draws(trial(), [drawn(2e-5), drawn(6e-5)], objective, [1, 4])
-    assert (next_unseen(first), first.metric("unseen_worst")) == (5, 4)
-    second = with_draws(first, [drawn(3e-5)], objective)
-    assert (next_unseen(second), second.metric("unseen_worst")) == (6, 4)
-    assert second.metric("unseen_inputs") == 3
-    for nonsense in (math.nan, math.inf, -1.0, 1e300):
-        assert next_unseen(trial(unseen_next=nonsense, unseen_inputs=2.0)) == 2
-
-
 def test_what_was_run_on_no_unseen_input_is_not_called_verified(capsys):
     fields = {**FIELDS, "threshold": 1e-4, "parameters": [{"name": "x", "kind": "ordinal", "values": [1]}]}
     why = "none could be made: no such file"
@@ -229,51 +189,6 @@ def test_a_run_tells_what_was_verified_under_its_own_limits():
     assert unverified.verified_text(unverified.trials[0]) == ""
 
 
-def test_rows_of_a_front_that_no_unseen_input_has_seen_are_counted():
-    verified, other = with_draws(trial(), [drawn(2e-5)] * 5, Objective()), trial()
-    run = Run(RunInfo(kernel="poly"), [verified, other])
-    assert unverified_rows(run, [verified]) == ""
-    said = "1 of 2 were not verified on unseen inputs (- under unseen): mptune verify --configuration does that"
-    assert unverified_rows(run, [verified, other]) == said
-    fixed = Run(run.info, run.trials, RunState(unverified="none could be made: no such file"))
-    assert unverified_rows(fixed, [other, other]) == "none of these was verified on unseen inputs"
-
-
-def test_why_there_were_fewer_inputs_than_were_asked_for_is_said():
-    objective = Objective(threshold=1e-4)
-    verified = with_draws(trial(), [drawn(2e-5)] * 5, objective)
-    run = Run(RunInfo(kernel="poly", objective=objective), [verified], RunState(verify_wanted=20))
-    assert run.verified_text(verified) == (
-        "within 1e-4 on 5 of 5 unseen inputs: with 95% confidence at most 46% of such inputs break it; more would have "
-        "taken over a quarter of the run (mptune verify adds some)"
-    )
-    enough = with_draws(verified, [drawn(2e-5)] * 15, objective)
-    assert Run(run.info, [enough], run.state).why_fewer(enough) == ""
-    assert Run(run.info, [verified], RunState(verify_wanted=5)).why_fewer(verified) == ""
-    assert Run(run.info, [verified]).why_fewer(verified) == ""
-    assert RunState.from_json(run.state.to_json()) == run.state
-
-
-def test_warnings_about_errors_are_told_from_those_about_times():
-    warned = trial().with_measurement()
-    doubt = "the baseline's error, 0.1, is more than rounding in fp64 explains"
-    busy = "the machine was busy while the finalists were timed (5%)"
-    run = Run(RunInfo(kernel="poly"), [warned], RunState(warnings=(busy, doubt)))
-    assert run.warnings_about(warned) == (busy, doubt)
-    assert run.doubts_about(warned) == (doubt,)
-
-
-@pytest.mark.parametrize(
-    ("threshold", "limit"),
-    [(1e-4, "1e-4"), (0.01, "0.01"), (2.5e-4, "2.5e-4"), (3.0, "3"), ({"y": 1e-4, "z": 0.5}, "y 1e-4 and z 0.5")],
-)
-def test_limits_are_said_as_a_user_writes_them(threshold, limit):
-    objective = Objective(threshold=threshold)
-    given = trial(**{"error.z": 1e-5})
-    verified = with_draws(given, [{**drawn(1e-5), "error.z": 1e-5}], objective)
-    assert in_words(verified, objective).startswith(f"within {limit} on 1 of 1 unseen inputs: ")
-
-
 def test_what_was_lost_to_fragility_is_said(capsys):
     fields = {**FIELDS, "threshold": 1e-3, "parameters": [{"name": "block", "kind": "ordinal", "values": [1, 2, 3]}]}
 
@@ -287,23 +202,6 @@ def test_what_was_lost_to_fragility_is_said(capsys):
     print_run(described_run(fields, [slow, best, trial(3, 1.0, Status.FRAGILE, 1.03e-3)]))
     said = "better but fragile: trial 3, 1 ms; broken by 1.03 (mptune verify --configuration 3 says on which)"
     assert said in " ".join(capsys.readouterr().out.split())
-
-
-def test_a_run_without_usable_outputs_says_how_its_trials_ended():
-    fields = {**FIELDS, "threshold": 1e-4, "parameters": [{"name": "x", "kind": "ordinal", "values": [1, 2, 3]}]}
-    ended = [Status.CORRUPT, Status.UNWRITTEN, Status.CORRUPT]
-    trials = [Trial(Configuration({"x": i}), status, "") for i, status in enumerate(ended, 1)]
-    said = _nothing_found(described_run(fields, trials))
-    assert said == "none of 3 configurations gave outputs that can be judged: unwritten 1, corrupt 2"
-
-
-def test_a_failure_on_every_unseen_input_is_no_largest_error(capsys):
-    case = Case({"n": 5}, 1e6, Verified(3, 3, math.inf), Draw(Stream.UNSEEN, 0, 1e6), {"top": 2.0}, {"non_finite": 3})
-    run = described_run(FIELDS, [])
-    _print(Verification(run, trial(), (case,), None, is_kept=False, is_of_another=False, wall_s=1.0))
-    out = capsys.readouterr().out
-    assert "non_finite on 3, the first is unseen input 1" in out
-    assert "the largest error is on" not in out
 
 
 def test_that_most_configurations_do_not_compile_is_said_with_the_line_of_the_program(capsys):
