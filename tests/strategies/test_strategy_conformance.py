@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from mptune.objective import Objective
 from mptune.space.search_space import SearchSpace
@@ -12,7 +15,13 @@ from mptune.strategies.base import Strategy
 from mptune.testing.strategies import StrategyConformance
 
 #: Where the defaults take most of the time and change nothing here.
-QUICK = {"bayesian-baco": {"trees": 4, "fit_samples": 3, "fit_starts": 1, "iterations": 15}}
+QUICK = {"bayesian-baco": {"trees": 4, "fit_samples": 3, "fit_starts": 1, "iterations": 15, "points": 2000}}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _imported() -> None:
+    """Import what takes a second before the first test that needs it."""
+    importlib.import_module("sklearn.ensemble")
 
 
 class _WithSeveralObjectives(StrategyConformance):

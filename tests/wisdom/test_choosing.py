@@ -85,13 +85,6 @@ def test_beyond_reach_it_is_the_baseline_of_the_nearest_size(n: int, side: str) 
     assert choice.speedup == pytest.approx(1)
 
 
-def test_in_a_gap_between_tuned_sizes_it_is_the_baseline() -> None:
-    wide = chooser(at_size(1000), at_size(100_000))
-    choice = wide.choose({"n": 10_000})
-    assert types(choice.configuration)[0] == "fp64"
-    assert choice.reason == "errors cannot be told: nothing within 4 times of n=10000 was tuned"
-
-
 def test_without_an_error_limit_any_size_has_the_fastest() -> None:
     free = chooser(at_size(1000, threshold=None), at_size(100_000, threshold=None))
     assert types(free.choose({"n": 10**7}).configuration) == ("fp16", 256)
@@ -132,15 +125,6 @@ def test_of_types_that_cannot_be_told_apart_by_their_times_it_is_the_most_accura
     open_ = with_intervals(wisdom_of(at_size(1000), at_size(4000)), {"fp16": half, "fp32": single})
     found = Chooser(open_.kernels[0], POLY)
     assert [types(found.choose({"n": n}).configuration)[0] for n in (1000, 2000, 4000)] == [chosen] * 3
-
-
-def test_of_equals_without_errors_it_is_the_baseline() -> None:
-    def run(n: int) -> Run:
-        trials = [trial(4, 0.0), trial(1, 0.0, **HALF)]
-        return run_of(POLY, trials, sizes=POLY.resolve_sizes("default", {"n": n}), threshold=1e-3)
-
-    found = Chooser(undecided(wisdom_of(run(1000), run(4000)), 4000, (0.9, 1.1)).kernels[0], POLY)
-    assert [found.choose({"n": n}).configuration["x_type"] for n in (1000, 4000)] == ["fp16", "fp64"]
 
 
 # -- errors --------------------------------------------------------------------------------------
@@ -380,10 +364,6 @@ def test_an_error_limit_is_a_number_above_zero(limit: Any) -> None:
         mptune.TunedKernel(at_size(1000), at_size(4000), kernel=POLY, max_error=limit)
 
 
-def test_confidence_is_told_with_its_digits() -> None:
-    assert "with 99.9% confidence" in chooser(at_size(1000), at_size(100_000), confidence=0.999).choose({"n": 2000}).why
-
-
 def test_what_cannot_be_asked_is_refused_in_words() -> None:
     found = wisdom_of(at_size(1000), at_size(4000))
     tuned = mptune.TunedKernel(found, kernel=POLY)
@@ -440,12 +420,6 @@ def test_wisdom_of_several_kernels_or_metrics_is_asked_which(tmp_path: Path) -> 
         mptune.TunedKernel(wisdom_of(at_size(1000)))
     with pytest.raises(WisdomError, match="the wisdom is of no kernel"):
         mptune.TunedKernel(Wisdom(()))
-
-
-def test_a_definition_that_has_changed_is_told(tmp_path: Path) -> None:
-    runs = [at_size(n, template_hash="0") for n in (1000, 4000)]
-    with pytest.warns(UserWarning, match="the template of kernel poly is not what the run was made with"):
-        mptune.TunedKernel(*runs, kernel=POLY)
 
 
 def test_compilers_that_were_chosen_among_are_parameters_again(tmp_path: Path) -> None:

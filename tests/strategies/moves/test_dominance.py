@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -43,6 +43,7 @@ def _peeled(costs: Rows, violations: list[float]) -> list[int]:
     return [ranks[i] for i in range(len(rows))]
 
 
+@settings(max_examples=50)
 @given(_rows(st.one_of(FEW, MANY)), st.data())
 def test_ranks_are_those_of_peeling(costs: Rows, data: st.DataObject) -> None:
     violation = st.sampled_from([0.0, 0.0, 0.5, 2.0, math.inf])
@@ -78,6 +79,7 @@ def _exact_crowding(costs: Rows) -> list[Fraction | float]:
     return distances
 
 
+@settings(max_examples=50)
 @given(_rows(st.one_of(FEW, st.floats(-1.7e308, 1.7e308), st.integers(-5, 5).map(float))))
 def test_crowding_is_the_relative_gap_between_neighbours(costs: Rows) -> None:
     expected = [float(value) for value in _exact_crowding(costs)]
