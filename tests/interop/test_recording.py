@@ -23,7 +23,7 @@ from mptune.results import Measurement, Status
 from tests.tiers import few
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(made=records, zipped=st.booleans())
 def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, made: list[Record], zipped: bool) -> None:
     path = tmp_path_factory.mktemp("recording") / f"space.json{'.gz' * zipped}"

@@ -162,7 +162,7 @@ SETTINGS = settings(deadline=None, derandomize=True, suppress_health_check=list(
 Definition = tuple[list[Parameter], list[Any]]
 
 
-@settings(SETTINGS, max_examples=25)
+@settings(SETTINGS, max_examples=12)
 @given(**ANY)
 def test_random_spaces_are_what_brute_force_finds(definition: Definition, seed: int, large: int) -> None:
     check_random_space(definition, seed, large)
@@ -205,6 +205,7 @@ def check_random_space(definition: Definition, seed: int, large: int) -> None:
     assert again.codes(every).tolist() == space.codes(every).tolist()
 
 
+@pytest.mark.full
 @settings(SETTINGS, max_examples=30)
 @given(definition=definitions(), seed=st.integers(0, 2**32))
 def test_a_restricted_space_is_what_brute_force_finds(definition: tuple[list[Parameter], list[Any]], seed: int) -> None:

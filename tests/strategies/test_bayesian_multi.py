@@ -242,7 +242,7 @@ def test_a_batch_spreads_out() -> None:
 
 
 @pytest.mark.parametrize("penalty", ["hard", "linear", "decay"])
-@pytest.mark.parametrize(("name", "budget"), [("bayesian-multi", 60), ("bayesian-baco", 30)])
+@pytest.mark.parametrize(("name", "budget"), few([("bayesian-multi", 60), ("bayesian-baco", 30)]))
 def test_every_penalty_can_be_searched(name: str, budget: int, penalty: str) -> None:
     kernel = Kernel(3e-6, types=("fp32", "fp16"))
     objective = Objective(threshold=3e-6, penalty=penalty)
@@ -263,7 +263,7 @@ def test_observations_beyond_the_limit_are_thinned() -> None:
 
 
 @pytest.mark.parametrize("seeds", [1, pytest.param(6, marks=pytest.mark.nightly)])
-@pytest.mark.parametrize("method", few(METHODS, 2))
+@pytest.mark.parametrize("method", few(METHODS))
 def test_beats_random_in_the_mean(method: str, seeds: int) -> None:
     kernel = Kernel(None)
     ours = [kernel.regret(kernel.search("bayesian-multi", 60, seed, method=method)) for seed in range(seeds)]

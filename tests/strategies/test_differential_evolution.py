@@ -31,19 +31,19 @@ def test_crossover_takes_some_coordinates_of_the_mutant() -> None:
     assert found.tolist() == [[1, 0, 1, 1], [0, 1, 0, 0]]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("base", BASES)
 def test_donors_differ_from_each_other(base: str, seed: int) -> None:
-    space = SearchSpace([OrdinalParameter("a", range(100_001))])
+    space = SearchSpace([OrdinalParameter("a", range(10_001))])
     options = DifferentialEvolutionOptions(population=4, base=base, weight=0.5, crossover=1.0)
     strategy = DifferentialEvolutionStrategy(space, Objective(), seed=seed, options=options)
 
     def tell(numbers: list[int]) -> None:
-        trials = [(space.configuration(a), Measurement({"time_ms": 100_001.0 - a})) for a in numbers]
+        trials = [(space.configuration(a), Measurement({"time_ms": 10_001.0 - a})) for a in numbers]
         strategy.tell([Trial(c, Status.OK, measurement=m) for c, m in trials])
 
     # Half of the first generation are the best that were told.
-    told = [40_000, 60_000]
+    told = [4_000, 6_000]
     tell(told)
     members = [*told, *(int(c["a"]) for c in strategy.ask(2))]  # type: ignore[call-overload]
     tell(members[2:])
@@ -51,4 +51,4 @@ def test_donors_differ_from_each_other(base: str, seed: int) -> None:
     donors = [(b, f, s) for f, s in itertools.permutations(members, 2) for b in bases]
     allowed = [b + 0.5 * (f - s) for b, f, s in donors if base == "best" or b not in (f, s)]
     for c in strategy.ask(4):
-        assert min(abs(int(c["a"]) - min(max(x, 0), 100_000)) for x in allowed) <= 1  # type: ignore[call-overload]
+        assert min(abs(int(c["a"]) - min(max(x, 0), 10_000)) for x in allowed) <= 1  # type: ignore[call-overload]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import replace
 from typing import Any
 
@@ -16,12 +15,8 @@ from mptune.testing.strategies import StrategyConformance
 
 #: Where the defaults take most of the time and change nothing here.
 QUICK = {"bayesian-baco": {"trees": 4, "fit_samples": 3, "fit_starts": 1, "iterations": 15, "points": 2000}}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _imported() -> None:
-    """Import what takes a second before the first test that needs it."""
-    importlib.import_module("sklearn.ensemble")
+#: Those whose models take most of the time.
+SLOW = ("bayesian-baco", "bayesian-pareto")
 
 
 class _WithSeveralObjectives(StrategyConformance):
@@ -30,7 +25,9 @@ class _WithSeveralObjectives(StrategyConformance):
 
 
 for _name, _class in STRATEGIES.items():
-    _attributes = {"strategy": _class, "options": QUICK.get(_name, {}), "__module__": __name__}
+    _attributes: dict[str, Any] = {"strategy": _class, "options": QUICK.get(_name, {}), "__module__": __name__}
+    if _name in SLOW:
+        _attributes["pytestmark"] = pytest.mark.full
     for _base, _prefix in ((StrategyConformance, "Test"), (_WithSeveralObjectives, "TestSeveral")):
         if _base is StrategyConformance or _class.optimises_several:
             _test = f"{_prefix}{_name.title().replace('-', '')}"

@@ -85,6 +85,12 @@ def test_beyond_reach_it_is_the_baseline_of_the_nearest_size(n: int, side: str) 
     assert choice.speedup == pytest.approx(1)
 
 
+def test_in_a_gap_between_tuned_sizes_it_is_the_baseline() -> None:
+    choice = TWO.choose({"n": 10_000})
+    assert types(choice.configuration)[0] == "fp64"
+    assert choice.reason == "errors cannot be told: nothing within 4 times of n=10000 was tuned"
+
+
 def test_without_an_error_limit_any_size_has_the_fastest() -> None:
     free = chooser(at_size(1000, threshold=None), at_size(100_000, threshold=None))
     assert types(free.choose({"n": 10**7}).configuration) == ("fp16", 256)
@@ -333,6 +339,7 @@ def x() -> Any:
     return np.random.default_rng(5).uniform(0.5, 1, 20_000)
 
 
+@pytest.mark.full
 def test_calls_have_the_configuration_for_their_sizes(x: Any, tmp_path: Path) -> None:
     wisdom_of(at_size(1000), at_size(4000)).save(tmp_path / "poly.wisdom.json")
     with mptune.TunedKernel(tmp_path / "poly.wisdom.json", kernel=POLY, max_error=1.5e-4) as tuned:

@@ -58,12 +58,6 @@ def test_the_first_front_is_the_pareto_front(columns: int) -> None:
     assert np.flatnonzero(ranks == 0).tolist() == front(costs, [True] * columns).tolist()
 
 
-def test_feasibility_comes_before_everything() -> None:
-    costs = np.array([[9.0, 9.0], [1.0, 1.0], [0.0, 0.0], [5.0, 1.0], [0.0, 0.0]])
-    violations = np.array([0.0, 0.1, 0.2, 0.1, math.inf])
-    assert non_dominated_ranks(costs, violations).tolist() == [0, 1, 3, 2, 4]
-
-
 def _exact_crowding(costs: Rows) -> list[Fraction | float]:
     distances: list[Fraction | float] = [Fraction(0)] * len(costs)
     for m in range(len(costs[0])):
@@ -84,12 +78,6 @@ def _exact_crowding(costs: Rows) -> list[Fraction | float]:
 def test_crowding_is_the_relative_gap_between_neighbours(costs: Rows) -> None:
     expected = [float(value) for value in _exact_crowding(costs)]
     assert crowding_distances(np.array(costs)).tolist() == pytest.approx(expected, rel=1e-9, abs=1e-12)
-
-
-def test_crowding_of_an_even_front() -> None:
-    steps = np.arange(6.0)
-    distances = crowding_distances(np.stack([steps, -1e-9 * steps], axis=1))
-    assert distances.tolist() == pytest.approx([math.inf, 0.8, 0.8, 0.8, 0.8, math.inf])
 
 
 def test_an_objective_that_is_the_same_everywhere_says_nothing() -> None:

@@ -164,7 +164,7 @@ def test_a_batch_of_many_generations_is_filled(name: str) -> None:
     ("name", "population"),
     [("particle-swarm", 1), ("firefly", 1), ("firefly", 2), ("differential-evolution", 4), ("particle-swarm", 1000)],
 )
-@pytest.mark.parametrize("values", [1, 2, 3, 40])
+@pytest.mark.parametrize("values", [1, 3, 40])
 def test_any_population_searches_any_space_to_its_end(name: str, population: int, values: int) -> None:
     space = SearchSpace([OrdinalParameter("tile_x", range(values)), OrdinalParameter("only", [1])])
     strategy = _strategy(name, space, options={"population": population})
