@@ -47,7 +47,7 @@ def search(strategy: str, budget: int, seed: int, batch: int = 1, **options: obj
 
 
 @cache
-def mean_best(strategy: str, budget: int = 150, seeds: int = 10, batch: int = 1) -> float:
+def mean_best(strategy: str, budget: int, seeds: range, batch: int = 1, **options: object) -> float:
     """Return the best time of a search, the mean over seeds."""
-    times = [[trial.time_ms for trial in search(strategy, budget, seed, batch)] for seed in range(seeds)]
+    times = [[trial.time_ms for trial in search(strategy, budget, seed, batch, **options)] for seed in seeds]
     return float(np.mean([np.nanmin(found) for found in times]))

@@ -34,14 +34,11 @@ def by_rows(text: str) -> list[Any]:
         ("-7 % 4", 1),
         ("2 ** -1", 0.5),
         ("1 < 2 < 3 <= 3 != 4", True),
-        ("1 < 2 > 5", False),
         ("0 or 5", 5),
         ("1 and 0 or 'x'", "x"),
         ("not 0", True),
         ("3 in (1, 2, 4)", False),
         ("'p' in 'fp32'", True),
-        ("3 not in [1, 2]", True),
-        ("5 if 0 else 6", 6),
         ("6 & 3 | 8 ^ 1", 6 & 3 | 8 ^ 1),
         ("~5 << 2 >> 1", ~5 << 2 >> 1),
         ("ceildiv(7, 2) + ceildiv(-7, 2)", 1),
@@ -74,7 +71,6 @@ def test_names_are_those_taken_from_outside() -> None:
     ("text", "token"),
     [
         ("a.b", "attribute access (.b) is not allowed in an expression: 'a.b'"),
-        ("().__class__", "attribute access (.__class__)"),
         ("lambda: 1", "lambda is not allowed in an expression: 'lambda: 1'"),
         ("f'{a}'", "a formatted string is not allowed"),
         ("(a := 1)", "an assignment is not allowed"),
@@ -95,12 +91,8 @@ def test_names_are_those_taken_from_outside() -> None:
         ("a b", "at 'b' (column 3)"),
         ("(a", "'(' was never closed at '(' (column 1)"),
         ("a = 3", "at '=' (column 3)"),
-        ("a) or (b", "unmatched ')' at ')' (column 2)"),
         ("3 +", "invalid syntax at the end (column 4)"),
-        ("a; b", "at ';' (column 2)"),
         ("", "the expression is empty"),
-        ("  ", "the expression is empty"),
-        ("-" * 5000 + "1", "nested too deeply"),
         ("(" * 300 + ")" * 300, "cannot parse"),
         (3, "an expression is text, not 3"),
         ("a" * 100_001, "the expression has 100001 characters; at most 100000 are read"),
@@ -117,8 +109,6 @@ def test_refusals_name_the_token(text: Any, token: str) -> None:
     [
         ("9 ** 9 ** 9", "9**387420489 has more than 4096 bits"),
         ("2 ** 5000", "more than 4096 bits"),
-        ("(-2) ** 5000", "more than 4096 bits"),
-        ("pow(7, 10 ** 8)", "more than 4096 bits"),
         ("1 << 10 ** 9", "a shift by 1000000000 is more than 4096 bits"),
         ("*".join(["2 ** 4000"] * 3), "a number of more than 4096 bits"),
         ("10.0 ** 400", "Numerical result out of range"),
@@ -126,9 +116,7 @@ def test_refusals_name_the_token(text: Any, token: str) -> None:
         ("round(5, -10 ** 9)", "rounding to -1000000000 digits"),
         ("[0] * 10 ** 9", "sequences of more than 20000 items"),
         ("list(range(10 ** 9))", "sequences of more than 20000 items"),
-        ("sum(range(10 ** 12))", "sequences of more than 20000 items"),
         ("[i for i in range(10 ** 9)]", "sequences of more than 20000 items"),
-        ("[1 for i in range(200) for j in range(200)]", "sequences of more than 20000 items"),
         ("[sum([j for j in range(200)]) for i in range(200)]", "sequences of more than 20000 items"),
         ("[[0] * 20000 for i in range(1000)]", "sequences of more than 20000 items"),
         ("'%999999999d' % 3", "% needs numbers, not '%999999999d'"),
@@ -137,7 +125,6 @@ def test_refusals_name_the_token(text: Any, token: str) -> None:
         ("sqrt(-1)", "math domain error"),
         ("[1][5]", "list index out of range"),
         ("1 < 'a'", "not supported"),
-        ("[1] + 'a'", "can only concatenate list"),
         ("sizeof('fp33')", "unknown precision 'fp33'; did you mean 'fp32'?"),
     ],
 )
@@ -148,10 +135,6 @@ def test_failures_and_bounds_say_why(text: str, reason: str, monkeypatch: pytest
         Expression(text).evaluate({})
     assert reason in str(caught.value)
     assert text in str(caught.value)
-
-
-def test_a_power_of_one_is_not_too_large() -> None:
-    assert Expression("1 ** 10 ** 9 + (-1) ** (10 ** 9 + 1) + 0 ** 10 ** 9").evaluate({}) == 0
 
 
 def test_a_failure_holds_the_values_it_fails_at() -> None:
@@ -176,44 +159,25 @@ def test_a_missing_name_is_named_with_those_that_may_be_used() -> None:
     [
         "a * b + a - b",
         "a <= b < 9 != a",
-        "a != 0 and b % a == 0",
         "a == 0 or b // a > 3",
         "a and b",
-        "a or b",
         "not (a > 1 and flag)",
         "(b // a if a else -1) + 2",
-        "b % a if a > 0 else a",
-        "0 < a <= b % a if a else a == 0",
-        "b / (a + 1)",
-        "x * 2 - a",
-        "x / (a + 1) > 0.25",
         "x % 3 + x // 2",
-        "t == 'fp64'",
         "t != 'fp64' and t in ('fp32', 'bf16')",
-        "t == 3 or t != 4",
         "t < 'fp32'",
         "sizeof(t) * a <= 16",
         "a in (1, 2, 4) or b not in [7, 8]",
-        "a in range(1, 5, 2)",
         "a in list(range(2)) + [4]",
-        "a in (b, 1)",
         "2 ** a + (1 << a) + (b >> a)",
-        "a & 3 | b ^ 1",
         "flag & (a > 1)",
-        "flag + flag + ~flag",
-        "-a + +b - ~a",
         "min(a, b) + max(a, b, 3)",
-        "max([a, b])",
         "sum((a, b, 1)) + sum([flag])",
         "any([a > 3, flag]) and all((b, True))",
-        "abs(a - b) + abs(x)",
         "ceildiv(b, a + 1)",
         "round(x) + int(x) + float(a)",
         "sqrt(a) + log2(b + 1)",
-        "bool(a) == flag",
         "1 + 1",
-        "'x' == 'x'",
-        "not t",
     ],
 )
 def test_columns_need_no_row_loop(text: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,10 +127,26 @@ def same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-@settings(max_examples=250, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(text=st.one_of(numbers(3), conditions(3)), table=tables())
+ANY = {"text": st.one_of(numbers(3), conditions(3)), "table": tables()}
+SETTINGS = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+
+
+@settings(SETTINGS, max_examples=80)
+@given(**ANY)
 @pytest.mark.filterwarnings("ignore::SyntaxWarning")
 def test_agrees_with_python_row_by_row_and_in_columns(text: str, table: dict[str, list[Any]]) -> None:
+    check_against_python(text, table)
+
+
+@pytest.mark.full
+@settings(SETTINGS, max_examples=250)
+@given(**ANY)
+@pytest.mark.filterwarnings("ignore::SyntaxWarning")
+def test_agrees_with_python_in_more_examples(text: str, table: dict[str, list[Any]]) -> None:
+    check_against_python(text, table)
+
+
+def check_against_python(text: str, table: dict[str, list[Any]]) -> None:
     n = len(table["i"])
     rows = [{name: column[r] for name, column in table.items()} for r in range(n)]
     expected = [by_python(text, row) for row in rows]

@@ -25,6 +25,7 @@ from mptune.space.parameters import (
     PolicyParameter,
     PrecisionParameter,
 )
+from tests.tiers import few
 
 CANONICAL = {"double": "fp64", "half": "fp16"}
 
@@ -87,58 +88,24 @@ def test_raw_times_are_the_finite_numbers(tmp_path: Path, times: Any, expected: 
     assert trial.measurement.times_ms == expected
 
 
-def test_failed_trials_have_no_metrics(tmp_path: Path) -> None:
-    failed = [t for t in read(tmp_path, cache_document()).trials.values() if not t.is_valid]
-    assert len(failed) == 2
-    assert all(not t.measurement.metrics and not t.measurement.times_ms for t in failed)
-
-
 @pytest.mark.parametrize(
-    ("time", "status"),
+    ("entry", "status"),
     [
-        ("CompilationFailedConfig", Status.COMPILE_ERROR),
-        ("RuntimeFailedConfig", Status.LAUNCH_ERROR),
-        ("InvalidConfig", Status.CONSTRAINT),
-        ("ErrorConfig", Status.ERROR),
-        ("something else", Status.ERROR),
-        (1e20, Status.ERROR),
-        (1.7976931348623157e308, Status.ERROR),
-        (10**400, Status.ERROR),
-        (math.inf, Status.ERROR),
-        (math.nan, Status.ERROR),
-        (None, Status.ERROR),
-        (True, Status.ERROR),
-        ([1.0], Status.ERROR),
-        (0.0, Status.ERROR),
-        (-1.0, Status.ERROR),
-        (9.9e19, Status.OK),
-        (3, Status.OK),
+        *(({"time": "CompilationFailedConfig"}, Status.COMPILE_ERROR), ({"time": "InvalidConfig"}, Status.CONSTRAINT)),
+        *(({"time": "RuntimeFailedConfig"}, Status.LAUNCH_ERROR), ({"time": "ErrorConfig"}, Status.ERROR)),
+        ({"__error__": "CompilationFailedConfig"}, Status.COMPILE_ERROR),
+        *(({"time": text}, Status.ERROR) for text in ("something else", None, True, [1.0])),
+        *(({"time": number}, Status.ERROR) for number in (1e20, 10**400, math.inf, math.nan, 0.0, -1.0)),
+        ({"error": 0.5}, Status.ERROR),
+        *(({"time": 1.0, "error": error}, Status.NON_FINITE) for error in (math.nan, math.inf)),
+        *(({"time": number}, Status.OK) for number in (9.9e19, 3)),
     ],
 )
-def test_what_counts_as_a_failure(tmp_path: Path, time: Any, status: Status) -> None:
-    document = cache_document(tune_params=None, tune_params_keys=["a"], cache={"1": {"a": 1, "time": time}})
+def test_what_counts_as_a_failure(tmp_path: Path, entry: dict[str, Any], status: Status) -> None:
+    document = cache_document(tune_params=None, tune_params_keys=["a"], cache={"1": {"a": 1, **entry}})
     (trial,) = read(tmp_path, document).trials.values()
     assert trial.status is status
     assert bool(trial.message) == (status is not Status.OK)
-
-
-def test_an_entry_without_a_time_failed(tmp_path: Path) -> None:
-    document = cache_document(tune_params=None, tune_params_keys=["a"], cache={"1": {"a": 1, "error": 0.5}})
-    (trial,) = read(tmp_path, document).trials.values()
-    assert trial.status is Status.ERROR
-
-
-def test_the_error_marker_of_newer_files_counts(tmp_path: Path) -> None:
-    entry = {"a": 1, "__error__": "CompilationFailedConfig"}
-    (trial,) = read(tmp_path, cache_document(tune_params_keys=["a"], cache={"1": entry})).trials.values()
-    assert trial.status is Status.COMPILE_ERROR
-
-
-@pytest.mark.parametrize("error", [math.nan, math.inf])
-def test_an_error_that_is_not_finite_never_passes(tmp_path: Path, error: float) -> None:
-    document = cache_document(tune_params_keys=["a"], cache={"1": {"a": 1, "time": 1.0, "error": error}})
-    (trial,) = read(tmp_path, document).trials.values()
-    assert trial.status is Status.NON_FINITE
 
 
 def test_a_recording_made_for_energy_needs_no_time(tmp_path: Path) -> None:
@@ -233,7 +200,7 @@ def test_the_signature_is_the_precisions_if_the_errors_say_so(tmp_path: Path) ->
 
 
 def test_a_file_cut_off_anywhere_keeps_every_complete_entry(tmp_path: Path) -> None:
-    made = dict(list(entries().items())[2:5])
+    made = dict(list(entries().items())[2:4])
     opened, lines = cache_lines(made)
     text = opened + ",".join(lines) + "}\n}"
     ends = np.cumsum([len(opened)] + [len(line) + 1 for line in lines])[1:] - 1
@@ -248,15 +215,6 @@ def test_a_file_cut_off_anywhere_keeps_every_complete_entry(tmp_path: Path) -> N
         recorded = read_cache(path)
         assert keys_of(recorded) == set(list(made)[:complete])
         assert recorded.cut_off == (length < len(text))
-
-
-def test_a_file_kernel_tuner_has_not_closed_ends_after_a_comma(tmp_path: Path) -> None:
-    made = entries()
-    opened, lines = cache_lines(made)
-    for ending in (",", ",\n", ""):
-        recorded = read_cache(write(tmp_path / "axpy.json", opened + ",".join(lines) + ending))
-        assert keys_of(recorded) == set(made)
-        assert recorded.cut_off
 
 
 def test_a_character_cut_in_two_loses_only_its_entry(tmp_path: Path) -> None:
@@ -282,7 +240,7 @@ def test_bytes_flipped_at_random_are_an_error_or_another_recording(tmp_path: Pat
     data = (opened + ",".join(lines) + "}\n}").encode()
     path = tmp_path / "axpy.json"
     outcomes = set()
-    for _ in range(300):
+    for _ in range(100):
         damaged = bytearray(data)
         damaged[int(rng.integers(len(data)))] = int(rng.integers(256))
         path.write_bytes(bytes(damaged))
@@ -349,6 +307,7 @@ def test_foreign_and_damaged_files_are_named(tmp_path: Path, content: bytes, mes
         ({"tune_params_keys": []}, "'tune_params_keys' is not a list"),
         ({"tune_params_keys": [1, 2]}, "'tune_params_keys' is not a list"),
         ({"tune_params": {"block": [None]}}, "parameter .block. has the value None"),
+        ({"tune_params": {"block": [[0.5]]}}, "parameter .block. has the value"),
         ({"tune_params": [1]}, "'tune_params' does not map"),
         ({"tune_params": {"block": 3}}, "'tune_params' does not map"),
         ({"tune_params_keys": ["a b"], "cache": {"1": {"a b": 1, "time": 1.0}}}, "'a b' is not an identifier"),
@@ -357,13 +316,6 @@ def test_foreign_and_damaged_files_are_named(tmp_path: Path, content: bytes, mes
 def test_documents_that_are_not_cache_files_say_why(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(SpaceFileError, match=message):
         read(tmp_path, cache_document(**changes))
-
-
-@pytest.mark.parametrize("value", [None, {"x": 1}, math.nan, math.inf, [0.5], ["a"]])
-def test_a_value_that_cannot_be_a_parameters_is_refused(tmp_path: Path, value: Any) -> None:
-    document = cache_document(tune_params_keys=["a"], tune_params=None, cache={"1": {"a": value, "time": 1.0}})
-    with pytest.raises(SpaceFileError, match="axpy: parameter 'a' has the value"):
-        read(tmp_path, document)
 
 
 def test_a_file_that_ends_inside_its_header(tmp_path: Path) -> None:
@@ -384,36 +336,6 @@ def test_text_in_a_file_is_never_run(tmp_path: Path) -> None:
 # -- writing -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["copy.json", "copy.json.gz"])
-def test_what_is_written_reads_back_the_same(tmp_path: Path, name: str) -> None:
-    recorded = read(tmp_path, cache_document())
-    write_cache(recorded, tmp_path / name)
-    again = read_cache(tmp_path / name)
-    assert again.space.names == recorded.space.names
-    assert [p.values for p in again.space.parameters] == [p.values for p in recorded.space.parameters]
-    assert dict(again.by_configuration()).keys() == dict(recorded.by_configuration()).keys()
-    for configuration, trial in recorded.by_configuration().items():
-        other = again.by_configuration()[configuration]
-        assert (other.status, other.measurement.metrics) == (trial.status, trial.measurement.metrics)
-        assert other.measurement.times_ms == trial.measurement.times_ms
-    assert (again.kernel, again.device, again.problem_size) == (recorded.kernel, recorded.device, recorded.problem_size)
-    assert again.signature == recorded.signature
-
-
-def test_every_status_survives_writing(tmp_path: Path) -> None:
-    statuses = list(Status)
-    cache = {
-        str(i): {"a": i, "time": 1.0 + i, "mptune_status": s.value, "mptune_message": f"why {s}"}
-        for i, s in enumerate(statuses)
-    }
-    recorded = read(tmp_path, cache_document(tune_params=None, tune_params_keys=["a"], cache=cache))
-    write_cache(recorded, tmp_path / "copy.json")
-    again = read_cache(tmp_path / "copy.json")
-    assert [again.trials[i].status for i in range(len(statuses))] == statuses
-    for index, status in enumerate(statuses):
-        assert again.trials[index].message == ("" if status is Status.OK else f"why {status}")
-
-
 def test_an_unknown_status_is_an_error(tmp_path: Path) -> None:
     cache = {"1": {"a": 1, "time": 1.0, "mptune_status": "splendid"}}
     with pytest.raises(SpaceFileError, match="entry '1' has the unknown status 'splendid'"):
@@ -432,14 +354,16 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 @needs_spaces
 @pytest.mark.parametrize(
     ("name", "recorded_count", "ran", "cartesian"),
-    [
-        ("gemm-rtx3060", 10_000, 10_000, 82_944),
-        ("convolution-rtx2080ti", 6_768, 5_256, 16_896),
-        ("convolution-rtx3060", 6_768, 5_220, 16_896),
-        ("pnpoly-rtx2080ti", 4_092, 3_734, 4_092),
-        ("pnpoly-rtx3060", 4_092, 3_774, 4_092),
-        ("convolution2-a4000", 4_362, 4_201, 10_240),
-    ],
+    few(
+        [
+            ("convolution-rtx3060", 6_768, 5_220, 16_896),
+            ("pnpoly-rtx2080ti", 4_092, 3_734, 4_092),
+            ("convolution-rtx2080ti", 6_768, 5_256, 16_896),
+            ("pnpoly-rtx3060", 4_092, 3_774, 4_092),
+            ("convolution2-a4000", 4_362, 4_201, 10_240),
+            ("gemm-rtx3060", 10_000, 10_000, 82_944),
+        ]
+    ),
 )
 def test_the_recorded_spaces_have_the_counts_their_list_states(
     name: str, recorded_count: int, ran: int, cartesian: int

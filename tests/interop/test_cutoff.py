@@ -26,14 +26,14 @@ documents = st.fixed_dictionaries(
 
 
 @given(documents, st.sampled_from([None, 0, 2]), st.booleans())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_a_whole_document_is_what_json_says(document: dict[str, Any], indent: int | None, ascii_only: bool) -> None:
     text = json.dumps(document, indent=indent, ensure_ascii=ascii_only)
     assert read_cut_off(PATH, text, "cache") == json.loads(text)
 
 
 @given(documents, st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_a_part_of_a_document_gives_its_first_entries(document: dict[str, Any], data: st.DataObject) -> None:
     text = json.dumps(document)
     found = read_cut_off(PATH, text[: data.draw(st.integers(1, len(text)))], "cache")

@@ -35,7 +35,7 @@ def assert_same_numbers(after: Trial, before: Trial) -> None:
         assert after.measurement.durations_s[phase] == pytest.approx(seconds, rel=1e-14, abs=1e-320)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(made=records, zipped=st.booleans())
 def test_a_cache_file_says_all_of_it(
     tmp_path_factory: pytest.TempPathFactory, made: list[Record], zipped: bool
@@ -57,8 +57,7 @@ def test_a_cache_file_says_all_of_it(
             assert_same_numbers(found[configuration], trial)
 
 
-@pytest.mark.full
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(made=records, zipped=st.booleans())
 def test_t4_says_what_it_can(tmp_path_factory: pytest.TempPathFactory, made: list[Record], zipped: bool) -> None:
     path = tmp_path_factory.mktemp("t4") / f"space.json{'.gz' * zipped}"
@@ -73,7 +72,7 @@ def test_t4_says_what_it_can(tmp_path_factory: pytest.TempPathFactory, made: lis
             assert_same_numbers(found[configuration], trial)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(made=records)
 def test_no_format_lets_an_invalid_trial_win(made: list[Record]) -> None:
     """Another tool's best is the fastest entry that it takes for correct."""

@@ -82,17 +82,6 @@ def test_a_run_file_is_a_recording(tmp_path: Path) -> None:
         assert (other.status, other.message, other.measurement) == (trial.status, trial.message, trial.measurement)
 
 
-def test_a_run_without_described_parameters_takes_them_from_its_trials() -> None:
-    recorded = from_run(described_run({"kernel": "axpy"}, trials()), "axpy")
-    assert recorded.space.names == ("block", "layout", "order", "type")
-    assert recorded.space.size == 3
-
-
-def test_a_run_without_trials_cannot_be_replayed() -> None:
-    with pytest.raises(SpaceFileError, match="axpy: the file records no configuration"):
-        from_run(described_run(SETTINGS, []), "axpy")
-
-
 def test_a_trial_of_another_space_is_refused() -> None:
     foreign = Trial(Configuration({"block": 32}), Status.OK)
     with pytest.raises(SpaceFileError, match="not of the run's search space"):
@@ -110,11 +99,6 @@ def test_a_trial_of_another_space_is_refused() -> None:
         (b"[]", "none of these: a Kernel Tuner cache file, a recorded space, T4 results"),
         (b"{}", "none of these: a Kernel Tuner cache file, a recorded space, T4 results"),
         (b'{"ConfigurationSpace": {"TuningParameters": []}}', "a T1 file describes a search space without"),
-        (b'{"results": [{"configuration": {"a', "not valid JSON at line 1, column"),
-        (b'{"tune_params_keys": ["a"], "cache": {"1": {"a": 1, ', "the file records no configuration"),
-        (b'{"cache": {"1": {"a": 1}} "b": 2}', "not valid JSON at line 1, column 27"),
-        (b'{"cache": {}} trailing', "text after the end of the document"),
-        (b'{"a": 1, 2: 3}', "expected a name in double quotes"),
     ],
 )
 def test_foreign_and_damaged_files_say_what_is_wrong(tmp_path: Path, content: bytes, message: str) -> None:
@@ -122,12 +106,6 @@ def test_foreign_and_damaged_files_say_what_is_wrong(tmp_path: Path, content: by
     path.write_bytes(content)
     with pytest.raises(SpaceFileError, match=message):
         read_space(path)
-
-
-def test_a_missing_file_suggests_its_neighbour(tmp_path: Path) -> None:
-    write(tmp_path / "convolution.json.gz", "{}")
-    with pytest.raises(SpaceFileError, match=r"did you mean '.*/convolution\.json\.gz'"):
-        read_space(tmp_path / "convolutoin.json.gz")
 
 
 def test_a_foreign_database_is_not_a_run_file(tmp_path: Path) -> None:

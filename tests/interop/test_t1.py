@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from recordings import SPACES, needs_spaces, write
+from recordings import write
 
 from mptune.errors import EmptySpaceError, SpaceFileError
 from mptune.interop import read_t1
@@ -74,10 +74,6 @@ def test_types_choose_the_parameter(tmp_path: Path) -> None:
         ("fp32", "fp16"),
     ]
     assert type(space.parameters[1].values[0]) is float
-
-
-def test_values_may_be_a_list(tmp_path: Path) -> None:
-    assert read(tmp_path, document([("x", "int", [1, 2])])).size == 2
 
 
 @pytest.mark.parametrize(
@@ -169,18 +165,3 @@ def test_text_in_a_file_is_never_run(tmp_path: Path, where: str, template: str) 
     with pytest.raises(SpaceFileError):
         read(tmp_path, content)
     assert not marker.exists()
-
-
-@needs_spaces
-@pytest.mark.parametrize(
-    ("name", "valid", "cartesian"),
-    [
-        ("convolution_milo", 4_362, 10_240),
-        ("dedispersion_milo", 11_130, 22_272),
-        ("gemm_milo", 116_928, 663_552),
-        ("hotspot_milo", 82_984, 4_440_000),
-    ],
-)
-def test_a_published_space_has_the_recorded_configurations(name: str, valid: int, cartesian: int) -> None:
-    space = read_t1(SPACES / "t1" / f"{name}.json")
-    assert (space.size, space.cartesian_size) == (valid, cartesian)

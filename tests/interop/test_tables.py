@@ -157,11 +157,6 @@ def test_without_pyarrow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
         to_parquet(run())
 
 
-def test_a_run_without_trials_is_an_empty_table() -> None:
-    assert json.loads(to_json(described_run(SETTINGS, [])))["trials"] == []
-    assert to_csv(described_run(SETTINGS, [])).startswith("block,type,status")
-
-
 def test_no_cell_of_a_csv_is_a_formula() -> None:
     texts = ("=1+1", "+1", "-x", "@SUM(1)", "\t=1", "\r=1", " =1", "plain", "-")
     trials = [

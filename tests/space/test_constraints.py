@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import pickle
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -61,15 +60,6 @@ def test_a_callable_may_take_everything() -> None:
     assert constraint.names == set(NAMES)
     assert constraint.holds({"block": 1, "tile": 2, "t": "fp64"})
     assert constraint.text == "small(values)"
-
-
-def test_other_callables() -> None:
-    class Limit:
-        def __call__(self, block: int) -> bool:
-            return block < 3
-
-    assert compile_constraint(Limit(), NAMES).text == "Limit(block)"
-    assert compile_constraint(partial(fits, n=32), NAMES).names == {"block", "tile"}
 
 
 def test_a_callable_sees_plain_python_values() -> None:
@@ -173,12 +163,6 @@ def test_a_conjunction_is_split_where_that_cannot_fail(text: str, pieces: list[s
     found = constraint.split(FACTS)
     assert [ast.unparse(piece.predicate.tree) for piece in found] == pieces  # type: ignore[union-attr]
     assert all(piece.text == text for piece in found)
-
-
-def test_a_callable_is_one_piece() -> None:
-    constraint = compile_constraint(lambda a: a > 1, ("a",))
-    assert constraint.split(FACTS) == [constraint]
-    assert not constraint.is_total(FACTS)
 
 
 def test_constraints_can_be_pickled() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mptune.errors import EmptySpaceError, UnknownNameError
+from mptune.errors import EmptySpaceError
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import BooleanParameter, CategoricalParameter, OrdinalParameter, Parameter
 from mptune.space.search_space import SearchSpace
@@ -82,11 +82,6 @@ def test_a_restriction_keeps_the_rows_with_those_values(
     assert set(restricted.configurations(range(restricted.size))) == wanted
     again = restricted.restrict({"padding": (False, True)})
     assert again.size == restricted.size
-
-
-def test_a_restriction_of_an_unknown_name_is_an_error() -> None:
-    with pytest.raises(UnknownNameError, match="'bock'; did you mean 'block'"):
-        SearchSpace.from_codes(PARAMETERS, np.zeros((1, 4), dtype=np.int32)).restrict({"bock": (32,)})
 
 
 def test_few_rows_of_a_huge_product_are_no_trouble() -> None:

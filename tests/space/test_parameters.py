@@ -183,12 +183,6 @@ def test_an_unknown_value_is_refused_with_the_valid_ones(parameter: Parameter, r
     assert all(str(value) in str(caught.value) for value in parameter.values)
 
 
-def test_only_quantities_are_numeric() -> None:
-    assert [p.kind for p in ALL if p.is_numeric] == ["ordinal", "integer", "real"]
-    assert [p.kind for p in ALL if not p.is_ordered] == ["categorical", "permutation"]
-    assert not OrdinalParameter("o", ["a", "b"]).is_numeric
-
-
 # -- one type for everything -------------------------------------------------------------------------
 
 BLOCK = OrdinalParameter("block", [32, 64])

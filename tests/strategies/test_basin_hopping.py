@@ -1,17 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from landscape import SPACE, best_ms, expected_random_ms, is_local_optimum, run, score
+from landscape import SPACE, is_local_optimum, run, score
 
 from mptune.objective import Objective
-from mptune.strategies import make
 from mptune.strategies.basin_hopping import BasinHoppingOptions, BasinHoppingStrategy
-
-
-def _hopping(seed: int = 0, **options: object) -> BasinHoppingStrategy:
-    strategy = make("basin-hopping", SPACE, Objective(), seed=seed, options=options)
-    assert isinstance(strategy, BasinHoppingStrategy)
-    return strategy
 
 
 class Recording(BasinHoppingStrategy):
@@ -26,15 +19,6 @@ class Recording(BasinHoppingStrategy):
         super()._reached(optimum)
         self.optima.append(optimum)
         self.basins.append(self._basin)
-
-
-@pytest.mark.parametrize("improvement", ["first", "best"])
-def test_it_beats_random(improvement: str) -> None:
-    assert best_ms("basin-hopping", 120, range(20), improvement=improvement) < expected_random_ms(120)
-
-
-def test_batches_beat_random_too() -> None:
-    assert best_ms("basin-hopping", 120, range(20), batch=8) < expected_random_ms(120)
 
 
 def test_a_cold_search_hops_only_to_better_optima() -> None:
@@ -55,27 +39,13 @@ def test_a_hot_search_hops_to_every_optimum() -> None:
     assert heights != sorted(heights)
 
 
-@pytest.mark.parametrize("perturbation", [1, 2, 4, 99])
-def test_a_hop_draws_some_parameters_anew(perturbation: int) -> None:
-    strategy = _hopping(perturbation=perturbation)
-    home = SPACE.codes([0])[0]
-    changes = set()
-    for _ in range(300):
-        index = strategy._perturbed(0)
-        assert 0 <= index < SPACE.size
-        changes.add(int((SPACE.codes([index])[0] != home).sum()))
-    # Where the result is not valid, the nearest configuration that is differs in other parameters too.
-    assert min(perturbation, len(SPACE.names)) in changes
-    if perturbation <= 2:
-        assert max(changes) <= perturbation + 1
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_the_next_climb_starts_near_the_optimum(seed: int) -> None:
-    strategy = Recording(seed, BasinHoppingOptions("adjacent", perturbation=1))
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("perturbation", "least", "most"), [(1, 1, 2), (99, 4, 5)])
+def test_the_next_climb_starts_near_the_optimum(seed: int, perturbation: int, least: int, most: int) -> None:
+    strategy = Recording(seed, BasinHoppingOptions("adjacent", perturbation=perturbation))
     proposed = []
     while not strategy.optima:
         proposed = run(strategy, 1)
-    assert strategy._basin is not None
-    start, basin = proposed[0], SPACE.configuration(strategy._basin)
-    assert 1 <= sum(start[name] != basin[name] for name in SPACE.names) <= 2
+    start, optimum = proposed[0], SPACE.configuration(strategy.optima[0])
+    # Where the result is not valid, the nearest configuration that is differs in other parameters too.
+    assert least <= sum(start[name] != optimum[name] for name in SPACE.names) <= most

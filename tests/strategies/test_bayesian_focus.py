@@ -10,6 +10,7 @@ from mptune.registry import load_kernel
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 from mptune.strategies.bayesian import BayesianOptions, BayesianStrategy
+from tests.tiers import few
 
 KERNEL = load_kernel("convolution2d")
 SPACE = KERNEL.search_space(KERNEL.resolve_sizes("default"))
@@ -38,7 +39,7 @@ def focused(seed: int, told: list[Trial]) -> BayesianStrategy:
     return strategy
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", few(range(3)))
 def test_trials_of_other_types_teach_which_tuning_is_fast(seed: int) -> None:
     rng = np.random.default_rng(seed)
     only = SPACE.restrict(BASELINE)

@@ -18,8 +18,9 @@ from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
 from mptune.space.search_space import SearchSpace
-from mptune.strategies import STRATEGIES, chosen_name, make
+from mptune.strategies import chosen_name, make
 from mptune.strategies.bayesian_pareto import BayesianParetoStrategy
+from tests.tiers import few
 
 KERNEL = Kernel(None)
 BYTES = {"fp64": 8, "fp32": 4, "fp16": 2}
@@ -61,7 +62,7 @@ def _share(objective: Objective, trials: list[Trial]) -> float:
     return _scale(objective).share(np.array([objective.levels(t) for t in trials if objective.is_feasible(t)]))
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.parametrize(("batch", "least"), [(1, 0.97), (4, 0.95)])
 def test_it_finds_nearly_the_whole_front(batch: int, least: float) -> None:
     shares = [_share(TIME_AND_ERROR, _search("bayesian-pareto", TIME_AND_ERROR, 60, s, batch=batch)) for s in range(2)]
@@ -70,6 +71,7 @@ def test_it_finds_nearly_the_whole_front(batch: int, least: float) -> None:
     assert min(shares) > max(others)
 
 
+@pytest.mark.full
 def test_under_a_threshold_it_spends_nothing_on_signatures_known_to_exceed_it() -> None:
     objective = Objective(threshold=1e-6, also=("error",))
     trials = _search("bayesian-pareto", objective, 50)
@@ -106,7 +108,7 @@ def _toy(seed: int) -> tuple[SearchSpace, dict[Configuration, Trial]]:
     return space, trials
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", few(range(3)))
 def test_it_finds_the_exact_front_of_a_small_space(seed: int) -> None:
     space, trials = _toy(seed)
     levels = np.array([TIME_AND_ERROR.levels(t) for t in trials.values()])
@@ -126,10 +128,8 @@ def test_the_default_strategy_makes_way_for_several_objectives() -> None:
     assert chosen_name("nsga2", TIME_AND_ERROR) == "nsga2"
 
 
-@pytest.mark.parametrize("name", [name for name in STRATEGIES if not STRATEGIES[name].optimises_several])
+@pytest.mark.parametrize("name", ["genetic", "bayesian-baco"])
 def test_a_strategy_of_one_objective_says_which_can_have_several(name: str) -> None:
-    if name == "bayesian":
-        return
     message = rf"{name} supports one objective.*time_ms, error.*: bayesian-pareto, exhaustive, nsga2, random"
     with pytest.raises(MptuneError, match=message):
         make(name, KERNEL.space, TIME_AND_ERROR)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +15,11 @@ from mptune.errors import UnknownNameError
 from mptune.objective import Objective
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
+from mptune.space.parameters import OrdinalParameter
+from mptune.space.search_space import SearchSpace
 from mptune.strategies import make
+from mptune.strategies.base import Strategy
 from mptune.strategies.moves.population import CROSSOVERS
-from mptune.strategies.nsga2 import Nsga2Strategy
 
 
 def _error(c: Configuration) -> float:
@@ -31,12 +34,6 @@ def _evaluate(c: Configuration) -> Trial:
     energy_j = 1.0 + abs(float(c["a"]) - 1.0) + abs(float(c["b"]) - 16.0)  # type: ignore[arg-type]
     metrics = {"time_ms": time_ms(c), "error": _error(c), "energy_j": energy_j}
     return Trial(c, Status.OK, measurement=Measurement(metrics))
-
-
-def _nsga2(seed: int = 0, objective: Objective | None = None, **options: object) -> Nsga2Strategy:
-    strategy = make("nsga2", SPACE, objective or Objective(), seed=seed, options=options)
-    assert isinstance(strategy, Nsga2Strategy)
-    return strategy
 
 
 def _search(
@@ -57,74 +54,63 @@ def _hypervolume(trials: Sequence[Trial], second: str = "error") -> float:
 
 
 @cache
-def _mean_hypervolume(
-    name: str, second: str = "error", batch: int = 1, objective: Objective | None = None, **options: object
-) -> float:
-    found = [_search(name, seed, 150, batch, objective, **options) for seed in range(20)]
+def _mean_hypervolume(name: str, seeds: int, second: str = "error", batch: int = 1, **options: object) -> float:
+    objective = Objective() if second == "error" else Objective(also=(second,))
+    found = [_search(name, seed, 150, batch, objective, **options) for seed in range(seeds)]
     return float(np.mean([_hypervolume(trials, second) for trials in found]))
 
 
-@pytest.mark.parametrize("crossover", CROSSOVERS)
-def test_it_covers_more_than_random(crossover: str) -> None:
-    assert _mean_hypervolume("nsga2", crossover=crossover) > 1.02 * _mean_hypervolume("random")
-
-
-def test_batches_cover_more_than_random_too() -> None:
-    assert _mean_hypervolume("nsga2", batch=16) > 1.02 * _mean_hypervolume("random")
+@pytest.mark.parametrize(
+    ("crossover", "batch", "seeds"),
+    [
+        ("two_point", 1, 4),
+        *(pytest.param(name, 1, 20, marks=pytest.mark.nightly) for name in CROSSOVERS),
+        pytest.param("uniform", 16, 20, marks=pytest.mark.nightly),
+    ],
+)
+def test_it_covers_more_than_random(crossover: str, batch: int, seeds: int) -> None:
+    found = _mean_hypervolume("nsga2", seeds, batch=batch, crossover=crossover)
+    assert found > 1.02 * _mean_hypervolume("random", 8)
 
 
 def test_any_metric_can_be_an_objective() -> None:
-    found = _mean_hypervolume("nsga2", "energy_j", objective=Objective(also=("energy_j",)))
-    assert found > _mean_hypervolume("random", "energy_j")
-    assert found > _mean_hypervolume("nsga2", "energy_j")
+    assert _mean_hypervolume("nsga2", 4, "energy_j") > _mean_hypervolume("random", 8, "energy_j")
 
 
-def test_three_objectives_are_compared_by_their_logarithms() -> None:
-    objective = Objective(also=("error", "energy_j"))
-    strategy = _nsga2(objective=objective)
-    trials = [
-        _trial(0, time_ms=1.0, error=1e-3, energy_j=9.0),
-        _trial(1, time_ms=2.0, error=1e-6, energy_j=9.0),
-        _trial(2, time_ms=3.0, error=1e-9, energy_j=1.0),
-        _trial(3, time_ms=3.0, error=1e-8, energy_j=1.0),
-    ]
-    assert _ranked(strategy, trials)[-1] == 3
-    assert strategy._costs[1] == pytest.approx((math.log10(2.0), -6.0, math.log10(9.0)))
+# -- who has children --------------------------------------------------------------------------------
+
+#: Trial i has the value i of every parameter: the genes of a child say who its parents are.
+GENES = SearchSpace([OrdinalParameter(name, range(10)) for name in "abcdefgh"])
 
 
-def test_error_alone_is_minimised() -> None:
-    trials = [_trial(i, time_ms=1.0, error=10.0**-i) for i in range(4)]
-    assert _ranked(_nsga2(objective=Objective("error")), trials) == [3, 2, 1, 0]
+def _trial(index: int, status: Status = Status.OK, **metrics: float) -> Trial:
+    return Trial(Configuration(dict.fromkeys(GENES.names, index)), status, measurement=Measurement(metrics))
 
 
-def _trial(index: int, **metrics: float) -> Trial:
-    return Trial(SPACE.configuration(index), Status.OK, measurement=Measurement(metrics))
-
-
-def _ranked(strategy: Nsga2Strategy, trials: Sequence[Trial]) -> list[int | None]:
-    """Return the indices of trials from the fittest to the least fit."""
+def _told(trials: Sequence[Trial], objective: Objective | None = None, **options: object) -> Strategy:
+    """Return a search whose first generation is known: the best half was told, the others are drawn and fail."""
+    strategy = make("nsga2", GENES, objective or Objective(), options={"mutations": 0.0} | options)
     strategy.tell(trials)
-    strategy._select(strategy._arrived)
-    return list(strategy._parents)
+    population = strategy.options.population  # type: ignore[attr-defined]
+    strategy.tell([Trial(c, Status.CRASH) for c in strategy.ask(population - min(population // 2, len(trials)))])
+    return strategy
+
+
+def _fittest(n: int, trials: Sequence[Trial], objective: Objective | None = None) -> set[object]:
+    """Return which n trials are the parents of the next generation."""
+    strategy = _told(trials, objective, population=n, crossover="uniform", crossover_probability=1.0)
+    children = [set(c.values()) for c in strategy.ask(30 * n)]
+    # What has more values than parents is a random configuration, in place of children that were proposed before.
+    return {value for child in children if len(child) <= 2 for value in child}
 
 
 def test_the_fittest_are_on_the_front_and_far_apart() -> None:
     times_and_errors = [(1.0, 1e-1), (2.0, 1e-2), (2.1, 1e-3), (5.0, 1e-9), (5.0, 1e-8), (9.0, 1e-1)]
     trials = [_trial(i, time_ms=time, error=error) for i, (time, error) in enumerate(times_and_errors)]
     # The ends of the front, of the rest the one with more space around it in time and decades, then the dominated.
-    assert _ranked(_nsga2(), trials) == [0, 3, 2, 1, 4, 5]
-
-
-def test_the_population_keeps_its_size() -> None:
-    trials = [_trial(i, time_ms=1.0 + i, error=1e-3) for i in range(30)]
-    assert _ranked(_nsga2(population=7), trials) == list(range(7))
-
-
-def test_a_metric_a_trial_lacks_makes_it_worst() -> None:
-    trials = [_trial(0, time_ms=5.0), _trial(1, time_ms=5.0, error=math.nan), _trial(2, time_ms=5.0, error=1e3)]
-    assert _ranked(_nsga2(), trials)[0] == 2
-    better_elsewhere = [*trials, _trial(3, time_ms=1.0)]
-    assert set(_ranked(_nsga2(), better_elsewhere)[:2]) == {2, 3}
+    order = [0, 3, 2, 1, 4, 5]
+    for n in range(2, 7):
+        assert _fittest(n, trials) == set(order[:n])
 
 
 def test_feasible_beats_infeasible_by_excess() -> None:
@@ -133,51 +119,50 @@ def test_feasible_beats_infeasible_by_excess() -> None:
         _trial(1, time_ms=2.0, error=1e-3),
         _trial(2, time_ms=9.0, error=1e-5),
         _trial(3, time_ms=8.0, error=1e-4),
-        Trial(SPACE.configuration(4), Status.CRASH),
+        _trial(4, Status.CRASH),
     ]
-    strategy = _nsga2(objective=Objective(threshold=1e-4))
-    ranked = _ranked(strategy, trials)
-    assert set(ranked[:2]) == {2, 3}
-    assert ranked[2:] == [1, 0, 4]
+    for n, expected in ((2, {2, 3}), (3, {1, 2, 3}), (4, {0, 1, 2, 3})):
+        assert _fittest(n, trials, Objective(threshold=1e-4)) == expected
 
 
-def test_the_direction_is_that_of_the_objective() -> None:
-    trials = [_trial(i, throughput=float(i), error=1e-3) for i in range(4)]
-    assert _ranked(_nsga2(objective=Objective("throughput", minimise=False)), trials) == [3, 2, 1, 0]
-    trials = [_trial(i, throughput=1.0, error=10.0**i) for i in range(4)]
-    assert _ranked(_nsga2(objective=Objective("throughput", minimise=False)), trials) == [0, 1, 2, 3]
+def test_a_metric_a_trial_lacks_makes_it_worst() -> None:
+    trials = [_trial(0, time_ms=5.0), _trial(1, time_ms=5.0, error=math.nan), _trial(2, time_ms=5.0, error=1e3)]
+    assert _fittest(2, [*trials, _trial(3, time_ms=1.0)]) == {2, 3}
 
 
-def test_an_error_of_zero_is_the_best() -> None:
-    trials = [_trial(0, time_ms=3.0, error=1e-300), _trial(1, time_ms=3.0, error=0.0)]
-    assert _ranked(_nsga2(), trials) == [1, 0]
+RATE = Objective("throughput", minimise=False)
 
 
-def test_winners_of_tournaments_are_fit() -> None:
-    strategy = _nsga2(population=10)
-    _ranked(strategy, [_trial(i, time_ms=1.0 + i, error=1e-3) for i in range(10)])
-    drawn = np.array([strategy._winner() for _ in range(4000)])
-    # The smaller of two uniform draws from ten is k with probability (19 - 2k) / 100.
-    expected = np.array([(19 - 2 * k) / 100 for k in range(10)])
-    assert np.abs(np.bincount(drawn, minlength=10) / 4000 - expected).max() < 0.03
+@pytest.mark.parametrize(
+    ("objective", "trials", "expected"),
+    [
+        (Objective("error"), [{"time_ms": 1.0, "error": 10.0**-i} for i in range(4)], {2, 3}),
+        (RATE, [{"throughput": float(i), "error": 1e-3} for i in range(4)], {2, 3}),
+        (RATE, [{"throughput": 1.0, "error": 10.0**i} for i in range(4)], {0, 1}),
+        # An error of zero is the best.
+        (Objective(), [{"time_ms": 3.0, "error": error} for error in (1e-300, 0.0, 1e-200)], {0, 1}),
+    ],
+)
+def test_objectives_have_their_directions(objective: Objective, trials: list[Any], expected: set[int]) -> None:
+    assert _fittest(2, [_trial(i, **metrics) for i, metrics in enumerate(trials)], objective) == expected
 
 
-def test_mutation_changes_as_many_genes_as_it_should() -> None:
-    strategy = _nsga2(mutations=1.5)
-    before = SPACE.codes(np.arange(1000))
-    after = strategy._mutated(before)
-    sizes = np.array([len(p.values) for p in SPACE.parameters])
-    assert ((after >= 0) & (after < sizes)).all()
-    assert (after != before).sum(axis=1).mean() == pytest.approx(1.5, abs=0.15)
-    assert (_nsga2(mutations=0.0)._mutated(before) == before).all()
+def test_three_objectives_are_compared() -> None:
+    numbers = [(1.0, 1e-3, 9.0), (2.0, 1e-6, 9.0), (3.0, 1e-9, 1.0), (3.0, 1e-8, 1.0)]
+    trials = [_trial(i, time_ms=t, error=e, energy_j=j) for i, (t, e, j) in enumerate(numbers)]
+    assert _fittest(3, trials, Objective(also=("error", "energy_j"))) == {0, 1, 2}
 
 
-def test_told_trials_are_parents_of_the_first_children() -> None:
-    told = _search("random", 5, 60)
-    strategy = _nsga2(population=10, mutations=0.0)
-    strategy.tell(told)
-    strategy.ask(10)
-    assert strategy._parents == _ranked(_nsga2(population=10), told)
+def test_parents_are_winners_of_tournaments_and_their_genes_mutate_as_often_as_they_should() -> None:
+    parents = [_trial(i, time_ms=1.0 + i, error=1e-3) for i in range(10)]
+    strategy = _told(parents, population=10, crossover_probability=0.0, mutations=1.5)
+    children = [list(c.values()) for c in strategy.ask(600)]
+    parent_of = [max(child, key=child.count) for child in children]
+    # The smaller of two uniform draws from ten is below five with a probability of 0.75.
+    assert np.mean([parent < 5 for parent in parent_of]) == pytest.approx(0.75, abs=0.05)  # type: ignore[operator]
+    changed = [len(child) - child.count(parent) for child, parent in zip(children, parent_of, strict=True)]
+    # Of eight genes; a child without any mutation is not proposed again.
+    assert np.mean(changed) == pytest.approx(1.5 / (1 - (1 - 1.5 / 8) ** 8), abs=0.15)
 
 
 def test_a_metric_no_trial_has_is_named_with_those_there_are() -> None:

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from landscape import EVERY, SPACE, best_ms, evaluate, expected_random_ms, neighbours, run, score
+from landscape import EVERY, SPACE, evaluate, neighbours, score
 
 from mptune.objective import Objective
 from mptune.results import Measurement, Status, Trial
@@ -19,16 +19,6 @@ def _annealing(seed: int = 0, **options: object) -> SimulatedAnnealingStrategy:
     strategy = make("simulated-annealing", SPACE, Objective(), seed=seed, options=options)
     assert isinstance(strategy, SimulatedAnnealingStrategy)
     return strategy
-
-
-@pytest.mark.parametrize("neighbourhood", ["hamming", "adjacent"])
-def test_it_beats_random(neighbourhood: str) -> None:
-    found = best_ms("simulated-annealing", 100, range(20), neighbourhood=neighbourhood)
-    assert found < expected_random_ms(100)
-
-
-def test_batches_beat_random_too() -> None:
-    assert best_ms("simulated-annealing", 100, range(20), batch=8) < expected_random_ms(100)
 
 
 def test_the_temperature_falls_geometrically_with_unique_evaluations_and_starts_again() -> None:
@@ -63,7 +53,7 @@ def test_a_worse_neighbour_is_moved_to_as_often_as_the_temperature_says() -> Non
         return Trial(c, Status.OK, measurement=Measurement({"time_ms": times[int(str(c["line"]))]}))
 
     options = SimulatedAnnealingOptions("adjacent", start_temperature=0.1, end_temperature=0.1)
-    moved, runs = 0, 2000
+    moved, runs = 0, 1000
     for seed in range(runs):
         strategy = SimulatedAnnealingStrategy(space, Objective(), seed=seed, options=options)
         strategy.tell([trial(space.configuration(0))])
@@ -96,11 +86,6 @@ def test_a_cold_walk_never_leaves_for_a_worse_neighbour() -> None:
         strategy.tell([evaluate(c)])
         here = max(here, c, key=score)
         untried = any(SPACE.index(n) not in strategy.seen for n in neighbours(here, "adjacent"))
-
-
-def test_a_stuck_walk_goes_on_elsewhere() -> None:
-    strategy = _annealing(start_temperature=1e-9, end_temperature=1e-9)
-    assert len(set(run(strategy, SPACE.size))) == SPACE.size
 
 
 def test_a_batch_is_made_of_neighbours_as_long_as_there_are_enough() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from mptune.objective import Objective
 from mptune.space.search_space import SearchSpace
 from mptune.strategies import STRATEGIES
@@ -12,7 +14,9 @@ from mptune.strategies.base import Strategy
 from mptune.testing.strategies import StrategyConformance
 
 #: Where the defaults take most of the time and change nothing here.
-QUICK = {"bayesian-baco": {"trees": 4, "fit_samples": 3, "fit_starts": 1, "iterations": 15}}
+QUICK = {"bayesian-baco": {"trees": 4, "fit_samples": 3, "fit_starts": 1, "iterations": 15, "points": 2000}}
+#: Those whose models take most of the time.
+SLOW = ("bayesian-baco", "bayesian-pareto")
 
 
 class _WithSeveralObjectives(StrategyConformance):
@@ -21,7 +25,9 @@ class _WithSeveralObjectives(StrategyConformance):
 
 
 for _name, _class in STRATEGIES.items():
-    _attributes = {"strategy": _class, "options": QUICK.get(_name, {}), "__module__": __name__}
+    _attributes: dict[str, Any] = {"strategy": _class, "options": QUICK.get(_name, {}), "__module__": __name__}
+    if _name in SLOW:
+        _attributes["pytestmark"] = pytest.mark.full
     for _base, _prefix in ((StrategyConformance, "Test"), (_WithSeveralObjectives, "TestSeveral")):
         if _base is StrategyConformance or _class.optimises_several:
             _test = f"{_prefix}{_name.title().replace('-', '')}"

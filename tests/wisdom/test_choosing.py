@@ -86,8 +86,7 @@ def test_beyond_reach_it_is_the_baseline_of_the_nearest_size(n: int, side: str) 
 
 
 def test_in_a_gap_between_tuned_sizes_it_is_the_baseline() -> None:
-    wide = chooser(at_size(1000), at_size(100_000))
-    choice = wide.choose({"n": 10_000})
+    choice = TWO.choose({"n": 10_000})
     assert types(choice.configuration)[0] == "fp64"
     assert choice.reason == "errors cannot be told: nothing within 4 times of n=10000 was tuned"
 
@@ -132,15 +131,6 @@ def test_of_types_that_cannot_be_told_apart_by_their_times_it_is_the_most_accura
     open_ = with_intervals(wisdom_of(at_size(1000), at_size(4000)), {"fp16": half, "fp32": single})
     found = Chooser(open_.kernels[0], POLY)
     assert [types(found.choose({"n": n}).configuration)[0] for n in (1000, 2000, 4000)] == [chosen] * 3
-
-
-def test_of_equals_without_errors_it_is_the_baseline() -> None:
-    def run(n: int) -> Run:
-        trials = [trial(4, 0.0), trial(1, 0.0, **HALF)]
-        return run_of(POLY, trials, sizes=POLY.resolve_sizes("default", {"n": n}), threshold=1e-3)
-
-    found = Chooser(undecided(wisdom_of(run(1000), run(4000)), 4000, (0.9, 1.1)).kernels[0], POLY)
-    assert [found.choose({"n": n}).configuration["x_type"] for n in (1000, 4000)] == ["fp16", "fp64"]
 
 
 # -- errors --------------------------------------------------------------------------------------
@@ -349,6 +339,7 @@ def x() -> Any:
     return np.random.default_rng(5).uniform(0.5, 1, 20_000)
 
 
+@pytest.mark.full
 def test_calls_have_the_configuration_for_their_sizes(x: Any, tmp_path: Path) -> None:
     wisdom_of(at_size(1000), at_size(4000)).save(tmp_path / "poly.wisdom.json")
     with mptune.TunedKernel(tmp_path / "poly.wisdom.json", kernel=POLY, max_error=1.5e-4) as tuned:
@@ -378,10 +369,6 @@ def test_calls_have_the_configuration_for_their_sizes(x: Any, tmp_path: Path) ->
 def test_an_error_limit_is_a_number_above_zero(limit: Any) -> None:
     with pytest.raises(MptuneError, match="an error limit is a number above 0, not "):
         mptune.TunedKernel(at_size(1000), at_size(4000), kernel=POLY, max_error=limit)
-
-
-def test_confidence_is_told_with_its_digits() -> None:
-    assert "with 99.9% confidence" in chooser(at_size(1000), at_size(100_000), confidence=0.999).choose({"n": 2000}).why
 
 
 def test_what_cannot_be_asked_is_refused_in_words() -> None:
@@ -440,12 +427,6 @@ def test_wisdom_of_several_kernels_or_metrics_is_asked_which(tmp_path: Path) -> 
         mptune.TunedKernel(wisdom_of(at_size(1000)))
     with pytest.raises(WisdomError, match="the wisdom is of no kernel"):
         mptune.TunedKernel(Wisdom(()))
-
-
-def test_a_definition_that_has_changed_is_told(tmp_path: Path) -> None:
-    runs = [at_size(n, template_hash="0") for n in (1000, 4000)]
-    with pytest.warns(UserWarning, match="the template of kernel poly is not what the run was made with"):
-        mptune.TunedKernel(*runs, kernel=POLY)
 
 
 def test_compilers_that_were_chosen_among_are_parameters_again(tmp_path: Path) -> None:

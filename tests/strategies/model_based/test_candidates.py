@@ -5,12 +5,12 @@ import pytest
 
 from mptune.space.parameters import OrdinalParameter
 from mptune.space.search_space import SearchSpace
-from mptune.strategies.model_based.candidates import ascend
+from mptune.strategies.model_based.candidates import ascend, best_and_others
 
 SPACE = SearchSpace([OrdinalParameter(name, range(6)) for name in "abcd"], ["a + b <= 7", "c != d"])
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("kind", ["hamming", "adjacent"])
 def test_ends_at_the_best_of_the_local_maxima(seed: int, kind: str) -> None:
     rng = np.random.default_rng(seed)
@@ -52,3 +52,10 @@ def test_stays_where_it_is_on_a_plain() -> None:
 def test_without_neighbours_the_best_start_is_all_there_is() -> None:
     none = np.empty(0, dtype=np.int64)
     assert ascend({1: 1.0, 2: 2.0}, lambda _: none, lambda indices: indices.astype(float)) == (2, 2.0)
+
+
+def test_of_too_many_observations_the_best_half_and_some_others_are_held() -> None:
+    ranked = list(range(60, 0, -1))
+    held = best_and_others(ranked, 20, np.random.default_rng(0))
+    assert len(held) == len(set(held)) == 20
+    assert set(ranked[:10]) <= set(held) <= set(ranked)

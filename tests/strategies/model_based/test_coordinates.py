@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 from scipy.stats import kendalltau, spearmanr
@@ -92,20 +90,6 @@ def test_permutations_against_rank_correlations(n: int) -> None:
         assert kendall[a, b] == pytest.approx((1.0 - kendalltau(first, second).statistic) / 2.0, abs=1e-12)
 
 
-@pytest.mark.parametrize("n", [2, 4])
-def test_permutations_against_counts(n: int) -> None:
-    parameter = PermutationParameter("p", n)
-    hamming, kendall = _table(parameter, "hamming"), _table(parameter, "kendall")
-    for (a, first), (b, second) in itertools.product(enumerate(parameter.values), repeat=2):
-        moved = sum(x != y for x, y in zip(first, second, strict=True))  # type: ignore[arg-type]
-        assert hamming[a, b] == pytest.approx(moved / n)
-        swapped = sum(
-            (first.index(x) < first.index(y)) != (second.index(x) < second.index(y))  # type: ignore[union-attr]
-            for x, y in itertools.combinations(range(n), 2)
-        )
-        assert kendall[a, b] == pytest.approx(swapped / (n * (n - 1) / 2))
-
-
 def test_the_papers_own_example() -> None:
     # Loops 1, 2, 3, 4 to 4, 1, 3, 2 (Hellsten 2023, Fig. 3): the sum of squared movements is 14 of at most 20,
     # four of six pairs are discordant, three of four elements have moved.
@@ -121,12 +105,6 @@ def test_covariances_of_permutations_are_positive_definite(permutation: str) -> 
     assert table.max() == pytest.approx(1.0)
     for length in (0.2, 1.0, 5.0):
         assert np.linalg.eigvalsh(matern52(table / length**2)).min() > 0
-
-
-def test_naive_permutations_are_all_equally_far_apart() -> None:
-    distances = Distances([PermutationParameter("p", 4)], "naive")
-    rows = distances.coordinates(np.arange(24)[:, None])
-    np.testing.assert_allclose(distances.squared(rows, *np.tril_indices(24, -1)), 1.0)
 
 
 def test_without_logarithms_numbers_are_as_far_apart_as_they_differ() -> None:
@@ -150,11 +128,6 @@ def test_distances_add_up_by_parameter() -> None:
     for row, column in zip(found, [0, 2, 3], strict=True):
         table = _table(parameters[column], "kendall")
         np.testing.assert_allclose(row, table[codes[first, column], codes[second, column]], atol=1e-14)
-
-
-def test_eight_loops_fit_in_memory() -> None:
-    distances = Distances([PermutationParameter("p", 8)])
-    assert distances.coordinates(np.zeros((3, 1), dtype=np.int32)).shape == (3, 8)
 
 
 def test_an_unknown_distance_suggests_the_nearest() -> None:
@@ -199,15 +172,3 @@ def test_precisions_are_placed_by_what_they_are_not_by_their_order(order: list[s
     at = {name: order.index(name) for name in order}
     assert distances[at["fp16"], at["bf16"]] < distances[at["fp32"], at["fp16"]] < distances[at["fp64"], at["fp16"]]
     assert distances.max() == pytest.approx(1.0)
-
-
-def test_no_two_configurations_coincide() -> None:
-    space = SearchSpace(
-        [
-            PermutationParameter("p", 3),
-            PolicyParameter("policy"),
-            PrecisionParameter("t", ["fp8_e4m3", "fp8_e5m2", "fp16", "bf16"]),
-        ]
-    )
-    distances = _apart(space)
-    assert distances[~np.eye(space.size, dtype=bool)].min() > 0.01

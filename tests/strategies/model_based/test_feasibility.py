@@ -26,14 +26,6 @@ def test_learns_a_constraint_that_only_shows_as_failures() -> None:
     assert ((probability > 0.5) == _runs(other)).mean() > 0.85
 
 
-def test_probability_is_that_of_scikit_learn() -> None:
-    x, other = _points(60), _points(50, seed=1)
-    forest = FeasibilityForest(20, 1.25, np.random.default_rng(0))
-    forest.learn(x, _runs(x))
-    assert forest._forest is not None
-    np.testing.assert_allclose(forest.probability(other), forest._forest.predict_proba(other)[:, 1], atol=1e-12)
-
-
 @pytest.mark.parametrize("ran", [True, False])
 def test_everything_may_run_while_there_is_nothing_to_tell_apart(ran: bool) -> None:
     forest = FeasibilityForest(5, 1.25, np.random.default_rng(0))
@@ -73,33 +65,12 @@ def test_what_might_have_run_and_failed_is_learnt(
     assert forest.learn(x, told) is grows
 
 
-def test_at_every_step_with_a_factor_of_one() -> None:
-    x = _points(30)
-    ran = _runs(x)
-    forest = FeasibilityForest(5, 1.0, np.random.default_rng(0))
-    first = int(np.flatnonzero(ran != ran[0])[0])
-    assert [forest.learn(x[:n], ran[:n]) for n in range(1, 31)] == [n > first for n in range(1, 31)]
-
-
-def test_the_same_seed_gives_the_same_forest() -> None:
-    x = _points(50)
-    found = []
-    for _ in range(2):
-        forest = FeasibilityForest(10, 1.25, np.random.default_rng(7))
-        forest.learn(x, _runs(x))
-        found.append(forest.probability(_points(30, seed=2)))
-    np.testing.assert_array_equal(found[0], found[1])
-
-
 def test_the_least_probability_is_drawn_from_equal_steps() -> None:
     rng = np.random.default_rng(0)
     drawn = np.array([least_probability(0.1, 11, rng) for _ in range(4000)])
     np.testing.assert_allclose(np.unique(drawn), np.linspace(0.0, 0.1, 11))
     assert (drawn == 0.0).mean() == pytest.approx(1 / 11, abs=0.02)
-
-
-def test_one_step_is_always_nothing() -> None:
-    assert {least_probability(0.5, 1, np.random.default_rng(s)) for s in range(9)} == {0.0}
+    assert {least_probability(0.5, 1, rng) for _ in range(9)} == {0.0}
 
 
 def test_a_process_learns_a_constraint_that_only_shows_as_failures() -> None:

@@ -92,15 +92,6 @@ def test_what_is_imagined_is_expected_and_can_be_forgotten() -> None:
     assert len(posterior) == 31
 
 
-def test_without_observations_it_is_the_prior() -> None:
-    posterior = Posterior(HYPERPARAMETERS, np.random.default_rng(1).random((4, 3)))
-    assert not posterior.mean.any()
-    np.testing.assert_allclose(posterior.deviation, 1.3)
-    mean, deviation = posterior.predict(np.zeros((2, 3)))
-    assert not mean.any()
-    np.testing.assert_allclose(deviation, 1.3)
-
-
 def test_log_posterior_is_likelihood_times_prior() -> None:
     x, y = _data(25)
     rng = np.random.default_rng(3)

@@ -7,7 +7,6 @@ import pytest
 from mptune.strategies.model_based.portfolio import (
     AdvancedMulti,
     Multi,
-    Turns,
     confidence_bound,
     contextual_variance,
     expected_improvement,
@@ -61,13 +60,6 @@ def test_multi_counts_duplicates_within_its_window_alone() -> None:
         assert portfolio.active == left
 
 
-def test_turns_keep_everything_in_use() -> None:
-    portfolio = Turns(NAMES, threshold=1, discount=0.65)
-    for _ in range(20):
-        portfolio.close({"ei": 1, "poi": 1, "lcb": 2}, {"ei": 1.0, "poi": 3.0, "lcb": 9.0})
-    assert portfolio.active == NAMES
-
-
 def test_multi_keeps_the_best_of_those_that_duplicate_too_often() -> None:
     portfolio = Multi(NAMES, threshold=2, discount=0.65)
     observed = {"ei": 1.0, "poi": 3.0, "lcb": 9.0}
@@ -94,13 +86,6 @@ def test_multi_gives_the_one_it_keeps_a_clean_slate_and_ends_with_one() -> None:
     assert portfolio.active == ("lcb",)
 
 
-def test_multi_drops_none_that_has_no_conflict() -> None:
-    portfolio = Multi(NAMES, threshold=1, discount=0.65)
-    for _ in range(20):
-        portfolio.close(DISTINCT, {"ei": 0.0, "poi": 5.0, "lcb": 9.0})
-    assert portfolio.active == NAMES
-
-
 def test_advanced_multi_drops_what_is_worse_and_resets_the_counts() -> None:
     portfolio = AdvancedMulti(NAMES, threshold=3, discount=0.75, required=0.1)
     observed = {"ei": 1.04, "poi": 1.04, "lcb": 0.8}
@@ -123,13 +108,6 @@ def test_advanced_multi_promotes_what_is_better() -> None:
     assert portfolio.active == NAMES
     portfolio.close(DISTINCT, observed)
     assert portfolio.active == ("poi",)
-
-
-def test_advanced_multi_requires_the_improvement() -> None:
-    portfolio = AdvancedMulti(NAMES, threshold=1, discount=0.75, required=0.25)
-    for _ in range(50):
-        portfolio.close(DISTINCT, {"ei": 0.8, "poi": 1.2, "lcb": 1.0})
-    assert portfolio.active == NAMES
 
 
 def test_the_worst_goes_before_the_best_is_promoted_and_the_score_breaks_ties() -> None:

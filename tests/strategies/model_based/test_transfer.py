@@ -11,7 +11,6 @@ import pytest
 import smooth
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from searches import drive
 
 from mptune.errors import MptuneError
@@ -25,7 +24,6 @@ from mptune.strategies.base import Source, Strategy
 from mptune.strategies.model_based.candidates import Candidates
 from mptune.strategies.model_based.coordinates import Features
 from mptune.strategies.model_based.error_model import Signatures
-from mptune.strategies.model_based.gaussian_process import MeanFunction
 from mptune.strategies.model_based.transfer import Sources, judged, shared, weigh
 
 SPACE = smooth.SPACE
@@ -108,6 +106,7 @@ def best_after(strategy: Strategy, budget: int) -> float:
     return min(t.time_ms for t in drive(strategy, smooth.evaluate, budget) if t.is_valid)
 
 
+@pytest.mark.full
 def test_a_source_is_worth_many_evaluations_and_the_seed_repeats_it(other: Source) -> None:
     warm, again = (drive(started(other, seed=4), smooth.evaluate, 12) for _ in range(2))
     assert warm == again
@@ -139,20 +138,6 @@ def test_it_is_said_why_a_source_is_of_no_use(other: Source) -> None:
     ]
 
 
-def test_a_search_asks_a_source_once_for_each_candidate(other: Source, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-    at = MeanFunction.at
-
-    def counted(self: MeanFunction, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        asked.append(len(x))
-        return at(self, x)
-
-    monkeypatch.setattr(MeanFunction, "at", counted)
-    strategy = make("bayesian", SPACE, Objective(), sources=[other], options={"max_candidates": SPACE.size})
-    drive(strategy, smooth.evaluate, 30)
-    assert set(asked) == {SPACE.size}
-
-
 def test_a_source_says_the_same_of_few_configurations_as_of_all(other: Source) -> None:
     features = Features(SPACE)
     everything = Candidates(
@@ -166,6 +151,7 @@ def test_a_source_says_the_same_of_few_configurations_as_of_all(other: Source) -
     assert (kept.levels(everything.features[40:60]) == expected).all()
 
 
+@pytest.mark.full
 def test_a_source_that_is_the_contrary_is_dropped_on_the_way() -> None:
     strategy = started(elsewhere(lambda _, t: 10.0 / t), seed=3)
     best = best_after(strategy, 60)
@@ -207,11 +193,6 @@ def test_what_failed_elsewhere_is_improbable_but_not_ruled_out(other: Source) ->
     assert not any(fails(t.configuration) for t in first)
     found = drive(started(failing), smooth.evaluate, 60)
     assert any(fails(t.configuration) for t in found)
-
-
-def test_a_batch_before_the_first_trial_has_no_configuration_twice(other: Source) -> None:
-    asked = started(other).ask(8)
-    assert len(set(asked)) == 8
 
 
 def test_only_a_strategy_that_can_takes_sources(other: Source) -> None:

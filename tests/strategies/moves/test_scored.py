@@ -21,11 +21,6 @@ def test_probability_between_performances(current: float, score: float, temperat
     assert acceptance_probability(current, score, temperature) == pytest.approx(float(expected), rel=1e-9, abs=1e-300)
 
 
-def test_a_slowdown_of_the_temperature_is_accepted_once_in_e() -> None:
-    assert acceptance_probability(2.0, 1.8, 0.1) == pytest.approx(math.exp(-1))
-    assert acceptance_probability(2e-9, 1.8e-9, 0.1) == pytest.approx(math.exp(-1))
-
-
 @given(ANY, ANY, st.integers(-60, 60))
 def test_the_scale_of_scores_has_no_influence(current: float, score: float, exponent: int) -> None:
     # Away from the subnormal numbers a power of two changes nothing at all.
@@ -39,12 +34,6 @@ def test_the_loss_is_between_0_and_1_and_0_for_an_improvement(current: float, sc
     loss = relative_loss(current, score)
     assert 0.0 <= loss <= 1.0
     assert (loss == 0.0) == (score >= current)
-
-
-@given(ANY, ANY, ANY)
-def test_less_is_never_accepted_more_often(current: float, one: float, other: float) -> None:
-    worse, better = sorted((one, other))
-    assert acceptance_probability(current, worse, 0.3) <= acceptance_probability(current, better, 0.3)
 
 
 def test_penalties_lose_by_their_magnitude_and_all_of_a_performance() -> None:
