@@ -2,11 +2,11 @@
 
 import pickle
 
+import cloudpickle
 import numpy as np
 import pytest
 
 from mptune.checking import select
-from mptune.evaluators.protocol import pickled
 from mptune.kernel import Kernel
 from mptune.registry import bundled_kernels, load_kernel
 from mptune.rendering import render_body
@@ -50,7 +50,7 @@ def test_inputs_follow_the_seed(kernel: Kernel) -> None:
 
 
 def test_a_definition_survives_a_process_boundary(kernel: Kernel) -> None:
-    copy = pickle.loads(pickled(kernel))
+    copy = pickle.loads(cloudpickle.dumps(kernel))
     sizes = copy.resolve_sizes("smoke")
     configuration = kernel.configuration({})
     assert render_body(copy, configuration, sizes) == render_body(kernel, configuration, sizes)

@@ -59,6 +59,7 @@ def test_each_term_is_rounded_as_often_as_pairs_are_nested(name: str, backend: s
         assert abs(Fraction(result) - sum(terms)) <= bound * sum(map(abs, terms))
 
 
+@pytest.mark.full
 def test_small_terms_are_not_lost_as_in_a_loop() -> None:
     """After 2048 a sum in fp16 takes no 1 any more: one after the other stays there, pairs do not."""
     terms = 64
