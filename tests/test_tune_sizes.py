@@ -169,7 +169,7 @@ def test_what_was_broken_off_goes_on_and_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_no_file_is_needed_and_time_is_that_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    replace_devices(monkeypatch, lambda _: MadeUp(1.0, 1e-7))
+    replace_devices(monkeypatch, lambda c: MadeUp(1.0, 1e-16 if c["x_type"] == "fp64" else 1e-4))
     settings = TuneSettings(backend="host", budget=8, verify=0, time_limit_s=1e-6)
     assert tune_sizes(OWN, {"n": (40, 400)}, settings) == []
     runs = tune_sizes(OWN, {"n": (40,)}, dataclasses.replace(settings, budget=4, time_limit_s=60.0))
@@ -218,17 +218,16 @@ def test_applications_have_a_range_of_sizes_and_wisdom_of_it(mptune: Call, tmp_p
     power = application()
     runs = tune_sizes(power, {"n": [20, 40]}, backend="host", max_error=1e-3, budget=10, verify=3, seed=1)
     assert [run.info.sizes["n"] for run in runs] == [20, 40]
-    winner = runs[0].best or runs[0].undecided[0]
+    winner = runs[0].best
     assert winner.configuration in {trial.configuration for run in runs[1:] for trial in run.trials}
     path = tmp_path / "power.wisdom.json"
     gather(read_sources(runs)).save(path)
     with TunedApplication(path, power) as tuned:
         for n, run in ((20, runs[0]), (40, runs[1])):
-            may_be = [run.best] if run.best else [*run.undecided, run.baseline]
             sizes = power.resolve_sizes("default", {"n": n})
             found = tuned(size=sizes, **inputs(np.random.default_rng(3), sizes))
             assert found["x"].shape == (n,)
-            assert tuned.configuration in [power.own(trial.configuration) for trial in may_be if trial is not None]
+            assert tuned.configuration == power.own(run.best.configuration)
             assert tuned.choose(sizes).configuration == tuned.configuration
         # Between them it is what keeps the limit there.
         sizes = power.resolve_sizes("default", {"n": 30})
