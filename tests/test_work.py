@@ -9,9 +9,9 @@ import pickle
 from typing import Any
 
 import pytest
+from cloudpickle import dumps
 
 from mptune.errors import KernelError, MptuneError, UnknownNameError
-from mptune.evaluators.protocol import pickled
 from mptune.kernel import In, InOut, Kernel, Out, Scalar, Sizes, Work
 from mptune.precision import PRECISIONS, promoted
 from mptune.registry import bundled_kernels, load_kernel
@@ -78,7 +78,7 @@ def test_counts_by_precision_add_up_in_the_types_of_a_configuration() -> None:
 
 def test_a_kernel_with_counts_and_metrics_by_name_crosses_a_process_boundary() -> None:
     kernel = dataclasses.replace(make({("x_type", "y_type"): "2 * rows"}), metric={"y": "MRE", "counts": "MAE"})
-    copy = pickle.loads(pickled(kernel))
+    copy = pickle.loads(dumps(kernel))
     assert copy.metric == {"y": "MRE", "counts": "MAE"}
     configuration, sizes = kernel.configuration({}), kernel.resolve_sizes()
     assert copy.work(configuration, sizes) == kernel.work(configuration, sizes)
