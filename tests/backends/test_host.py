@@ -9,8 +9,6 @@ import platform
 import re
 import resource
 import shlex
-import shutil
-import stat
 import subprocess
 import sys
 import time
@@ -21,7 +19,7 @@ import pytest
 from host_kernels import CACHE, build, run, source
 
 from mptune.backends import host_compiler, processor
-from mptune.backends.base import Binary, Buffer, CompileOptions
+from mptune.backends.base import CompileOptions
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.host import HostBackend, HostBuffer
 from mptune.backends.host_compiler import HostCompiler, find_compiler, installed_compilers
@@ -29,6 +27,7 @@ from mptune.backends.processor import last_level_cache_bytes, second_level_cache
 from mptune.errors import BackendUnavailableError, CompileError, LaunchError, OutOfMemoryError
 from mptune.kernel import LaunchShape
 from mptune.testing.backends import launch_on_arrays
+from tests.tiers import few
 
 AXPY = """
 extern "C" __global__ void axpy(const {type}* __restrict__ x, {type}* __restrict__ y, {type} a, int n) {{
@@ -157,10 +156,6 @@ class TestCompiling:
         with pytest.raises(CompileError):
             backend.compiler.compile(source("axpy", body), "axpy", CompileOptions("x86-64"))
 
-    def test_an_unknown_architecture_is_a_compile_error(self, cache):
-        with pytest.raises(CompileError, match="sm_90"):
-            HostBackend(cache=cache).compiler.compile(axpy(), "axpy", CompileOptions("sm_90"))
-
     @pytest.mark.full
     def test_a_compiler_that_hangs_is_killed_with_its_children(self, monkeypatch, tmp_path, cache):
         pid_file = tmp_path / "pid"
@@ -186,7 +181,6 @@ class TestCompiling:
             ("os.kill(os.getpid(), signal.SIGSEGV)", r"crashed on axpy \(SIGSEGV\)"),
             ("sys.exit('<stdin>:1:1: internal compiler error: in f')", r"crashed on axpy \(internal compiler error\)"),
             ("sys.exit(3)", r"rejected axpy \(exit status 3\)"),
-            ("sys.exit(0)", r"rejected axpy \(exit status 0\)"),
         ],
     )
     def test_how_a_compiler_ends(self, monkeypatch, tmp_path, cache, ending, message):
@@ -260,11 +254,6 @@ class TestCachedBinaries:
             with pytest.raises(CompileError):
                 backend.compiler.compile("nonsense", "f", CompileOptions())
         assert [path for path in cache.directory.rglob("*") if path.is_file()] == []
-
-    @pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
-    def test_a_folder_that_cannot_be_written_only_costs_time(self, tmp_path):
-        tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
-        _compiles_without_keeping(BinaryCache(tmp_path / "cache"))
 
     def test_a_file_where_the_folder_should_be_only_costs_time(self, tmp_path):
         (tmp_path / "cache").write_text("in the way")
@@ -346,10 +335,6 @@ class TestLaunching:
             time.sleep(0.01)
         assert len(list(Path("/proc/self/task").iterdir())) <= threads_before
 
-    def test_what_is_not_a_library_cannot_be_loaded(self, backend):
-        with pytest.raises(LaunchError, match="library of f cannot be opened"):
-            backend.device.load(Binary("f", b"no library"))
-
     def test_a_symbol_nobody_has_is_a_launch_error(self, backend):
         body = 'extern "C" int nobody_has_this();\nextern "C" __global__ void f(int* x) { x[0] = nobody_has_this(); }'
         binary = backend.compiler.compile(source("f", body), "f", CompileOptions())
@@ -377,12 +362,6 @@ class TestLaunching:
         tiny, y = np.full(64, 1e-310), np.full(64, 1e-310)
         launch_on_arrays(backend, backend.device.load(binary), (64,), (1,), y)
         assert ((y > 0) & (y == tiny * 0.5)).all()
-
-    def test_the_math_library_is_there(self):
-        body = 'extern "C" double exp(double);\nextern "C" __global__ void f(double* x) { x[0] = exp(x[0]); }'
-        x = np.array([1.0])
-        run(build("f", body), (1,), (1,), x)
-        assert x[0] == pytest.approx(np.e, rel=1e-15)
 
 
 def _access(address):
@@ -444,14 +423,6 @@ class TestBuffers:
             buffer.read(np.zeros(9))
         with pytest.raises(LaunchError, match="80 bytes cannot be copied from a HostBuffer of 8 bytes"):
             buffer.copy_from(backend.device.allocate(8))
-
-        class Foreign(Buffer):
-            nbytes = 80
-            write = read = copy_from = free = None
-
-        Foreign.__abstractmethods__ = frozenset()
-        with pytest.raises(LaunchError, match="cannot be copied from a Foreign"):
-            buffer.copy_from(Foreign())
 
     def test_more_than_there_is(self, backend):
         with pytest.raises(OutOfMemoryError, match=f"{2**60} bytes were asked for"):
@@ -554,9 +525,9 @@ class TestVectorCode:
         ),
     )
 
-    @pytest.mark.parametrize("type_name", ["float", "double"])
-    @pytest.mark.parametrize(("body", "block"), BODIES)
-    def test_the_loop_over_threads(self, cache, type_name, body, block, tmp_path):
+    @pytest.mark.parametrize("type_name", few(["float", "double"]))
+    @pytest.mark.parametrize(("body", "block"), few(BODIES, 2))
+    def test_the_loop_over_threads(self, cache, type_name, body, block):
         if find_compiler().family != "gcc":
             pytest.skip("asks g++ what it did")
         text = source("axpy", body.format(type=type_name), block)
@@ -564,13 +535,6 @@ class TestVectorCode:
             text, "axpy", CompileOptions(flags=("-fopt-info-vec-optimized",))
         )
         assert _thread_loop_is_vectorised(binary.log, text), binary.log
-        if shutil.which("objdump") is None:
-            return
-        library = tmp_path / "axpy.so"
-        library.write_bytes(binary.image)
-        code = subprocess.run(["objdump", "-d", library], capture_output=True, text=True, check=True).stdout
-        assert "gather" not in code
-        assert "scatter" not in code
 
     def test_a_loop_that_cannot_be_vectorised_is_seen_as_such(self, cache):
         if find_compiler().family != "gcc":
