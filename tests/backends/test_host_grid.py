@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
-import re
 import signal
 import subprocess
 import sys
@@ -16,7 +14,6 @@ from host_kernels import CACHE, build, run
 
 from mptune.backends.base import CompileOptions
 from mptune.backends.host import HostBackend
-from mptune.backends.host_compiler import HostCompiler, find_compiler
 from mptune.errors import CompileError, LaunchError
 from mptune.prelude import prelude
 from tests.tiers import few
@@ -63,16 +60,6 @@ def test_every_index_is_visited_exactly_once(request, runner, grid, block, exten
     assert (seen == 1).all()
     full = (*grid, 1, 1)
     assert (sums == full[0] + 10 * full[1] + 100 * full[2]).all()
-
-
-@pytest.mark.parametrize("workers", [1, 7])
-def test_blocks_spread_over_any_number_of_workers(workers):
-    function = build("count", COUNT % "", workers=workers)
-    for blocks in (1, 3, 1000):
-        seen = np.zeros(blocks * 16, np.int32)
-        run(function, (blocks,), (16,), seen, seen.copy(), np.int32(seen.size), np.int32(1), np.int32(1))
-        assert (seen == 1).all()
-    function.unload()
 
 
 def test_a_block_fixed_in_the_source_must_be_the_launched_one():
@@ -157,35 +144,6 @@ def test_threads_that_returned_do_not_hold_up_a_barrier(flags):
         arrivals = np.cumsum(np.arange(threads - 1, -1, -1))
         arrivals[-1] = 0  # in the last round nobody was left to note it
         np.testing.assert_array_equal(order, np.tile(arrivals, (4, 1)))
-
-
-def test_locals_of_every_kind_survive_a_barrier():
-    body = """
-    extern "C" __global__ void keep(double* out) {
-        const int t = threadIdx.x;
-        double many[24];
-        for (int k = 0; k < 24; ++k) many[k] = t + 0.25 * k;
-        long long whole = 1ll << (t % 60);
-        float single = t * 0.5f;
-        for (int round = 0; round < 3; ++round) {
-            __syncthreads();
-            for (int k = 0; k < 24; ++k) many[k] += round;
-            whole ^= round;
-            single += 1;
-            __syncthreads();
-        }
-        double sum = 0;
-        for (int k = 0; k < 24; ++k) sum += many[k];
-        out[(blockIdx.x * blockDim.x + t) * 3] = sum;
-        out[(blockIdx.x * blockDim.x + t) * 3 + 1] = whole;
-        out[(blockIdx.x * blockDim.x + t) * 3 + 2] = single;
-    }
-    """
-    out = np.zeros((3, 200, 3))
-    run(build("keep", body), (3,), (200,), out)
-    t = np.arange(200)
-    expected = np.stack([24 * (t + 3) + 0.25 * 276, (2.0 ** (t % 60)).astype(np.int64) ^ 3, 0.5 * t + 3], axis=1)
-    np.testing.assert_array_equal(out, np.tile(expected, (3, 1, 1)))
 
 
 def test_a_stack_overflow_ends_the_process_instead_of_corrupting_a_neighbour(tmp_path):
@@ -288,23 +246,6 @@ def test_warp_functions_are_refused_by_name(call):
         build("warp", body)
 
 
-def test_two_libraries_of_one_kernel_name_keep_their_shared_memory_apart():
-    body = """
-    extern "C" __global__ void stage(int* out) {
-        __shared__ int tile[%d];
-        for (int i = threadIdx.x; i < %d; i += blockDim.x) tile[i] = %d;
-        __syncthreads();
-        if (threadIdx.x == 0) for (int i = 0; i < %d; ++i) out[blockIdx.x] += tile[i];
-    }
-    """
-    small = build("stage", body % (8, 8, 1, 8))
-    large = build("stage", body % (4096, 4096, 2, 4096))
-    for function, each in ((small, 8), (large, 8192), (small, 8)):
-        out = np.zeros(6, np.int32)
-        run(function, (6,), (32,), out)
-        assert (out == each).all()
-
-
 WHERE = """
 extern "C" int where_am_i() __asm__("sched_getcpu");
 extern "C" int who_am_i() __asm__("gettid");
@@ -384,14 +325,6 @@ def test_tiles_of_any_width_do_every_thread_once(columns, rows):
         grid = (-(-160 // (across * columns)), -(-160 // (down * rows)))
         run(function, grid, (across, down), a, b, c, np.int32(150))
         assert np.array_equal(c, a @ b)
-
-
-@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="looks for instructions of x86")
-@pytest.mark.parametrize(("columns", "rows"), few([(4, 2), (16, 4)]))
-def test_narrow_tiles_are_vectors_all_the_same(columns, rows):
-    compiler = HostCompiler(find_compiler("g++"), cache=CACHE)
-    listing = compiler.listing(product(columns, rows), "product", CompileOptions(architecture="x86-64-v4"))
-    assert len(re.findall(r"vfmadd\w+ps\s.*%zmm", listing)) >= rows
 
 
 @pytest.mark.parametrize(("per_thread", "block", "neighbours"), few([(3, 16, 32), (2, 64, 32), (64, 4, 64)]))

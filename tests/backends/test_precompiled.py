@@ -76,26 +76,6 @@ def test_header_that_is_gone_or_damaged_is_not_needed(tmp_path: Path) -> None:
             shutil.rmtree(tmp_path / "headers")
 
 
-def test_memory_sized_at_launch_is_shared_with_the_runtime(tmp_path: Path) -> None:
-    body = """
-#line 1 "dynamic.cu"
-extern "C" __global__ void reverse(float* y, const half* x) {
-    SHARED_DYNAMIC(float, tile);
-    tile[threadIdx.x] = x[blockIdx.x * 64 + threadIdx.x];
-    __syncthreads();
-    y[blockIdx.x * 64 + threadIdx.x] = tile[63 - threadIdx.x];
-}
-MPTUNE_HOST_ENTRY(reverse, 64)
-"""
-    x = np.arange(192, dtype=np.float16)
-    y = np.full(192, np.nan, np.float32)
-    backend = HostBackend(workers=2)
-    launch_on_arrays(
-        backend, backend.device.load(compiled(BinaryCache(tmp_path), body)), (3,), (64,), y, x, shared_bytes=256
-    )
-    assert (y.reshape(3, 64) == x.reshape(3, 64)[:, ::-1]).all()
-
-
 def test_cache_that_cannot_be_written_is_not_needed(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     assert_reverses(compiled(BinaryCache(tmp_path / "file")))

@@ -3,27 +3,7 @@
 from __future__ import annotations
 
 from mptune.backends.opencl_dialect import as_opencl, without_unused
-from mptune.backends.pruning import pruned
 from mptune.prelude import prelude
-
-
-def left(text: str, user: str, **known: bool) -> list[str]:
-    """Return the lines that stay, without what lies between them."""
-    return [" ".join(line.split()) for line in pruned(text, user, known).splitlines() if line.strip()]
-
-
-def test_what_is_named_stays_with_all_it_names() -> None:
-    text = """
-    // twice: not in a comment
-    template <class T> constexpr bool is_any = true;
-    inline int once(int x) { return x; }
-    inline int twice(int x) { return once(x) + once(x); }
-    inline int other(int x) { return x; }
-    """
-    assert left(text, "twice(3); // other") == [
-        "inline int once(int x) { return x; }",
-        "inline int twice(int x) { return once(x) + once(x); }",
-    ]
 
 
 def test_the_prelude_gets_short_and_a_header_keeps_it_whole() -> None:

@@ -138,16 +138,6 @@ def test_a_compiler_that_fails_is_replaced(compiler, source, message):
     assert process_of(compiler.compile("a", "f", [], 30)[0]) != before
 
 
-def test_idle_process_that_was_killed_is_replaced(compiler):
-    before = process_of(compiler.compile("a", "f", [], 30)[0])
-    os.kill(before, signal.SIGKILL)
-    # Its main thread may have ended before its others: only then does the system tell of its end.
-    deadline = time.monotonic() + 120
-    while compiler._idle[0].poll() is None and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert process_of(compiler.compile("a", "f", [], 30)[0]) != before
-
-
 @pytest.mark.full
 def test_a_pause_holds_up_compilations_and_does_not_count(compiler):
     compiler.expect(1)

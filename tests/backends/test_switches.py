@@ -95,19 +95,6 @@ def test_results_are_the_same_with_each_switched_off(
 
 
 @X86
-def test_an_architecture_limits_the_prelude_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MPTUNE_HOST_ARCH", "x86-64-v3")
-    check = "#if defined(__AVX512F__) || !defined(__AVX2__)\n#error another processor\n#endif\n"
-    backend = HostBackend()
-    binary = backend.compiler.compile(f"{check}{prelude()}{BODY}", "reverse", CompileOptions())
-    y = np.zeros(192)
-    launch_on_arrays(backend, backend.device.load(binary), (3,), (64,), y, X)
-    assert y.any()
-    assert backend.describe().architecture == "x86-64-v3"
-    assert "-march=x86-64-v3" in backend.identity(CompileOptions()).split("|")
-
-
-@X86
 def test_an_unknown_architecture_is_said_once_before_anything_is_compiled(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
