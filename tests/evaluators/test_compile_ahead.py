@@ -134,6 +134,7 @@ def test_compilers_are_paused_for_each_timing_and_for_nothing_else(
     assert pauses == ["begin", "end"] * 2
 
 
+@pytest.mark.full
 def test_worker_finds_what_was_compiled_ahead(kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MPTUNE_CACHE_DIR", str(tmp_path))
     compiled = []

@@ -222,14 +222,14 @@ def dask_setup(worker):
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Any]:
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     from distributed import LocalCluster
 
-    # Nothing comes from a cache: what is under way when a worker is killed takes a compiler's time.
+    # Nothing comes from a cache: a trial under way when its worker is killed takes a compiler's time.
     monkeypatch.setenv("MPTUNE_CACHE_DIR", str(tmp_path))
     with LocalCluster(
         n_workers=2,
-        threads_per_worker=request.param,
+        threads_per_worker=2,
         processes=True,
         dashboard_address=None,
         preload=PINNED,
@@ -262,7 +262,6 @@ def benches_of(parent: int, program: bytes = b"mptune.evaluators.worker") -> lis
 @needs_dask
 @needs_cores
 @pytest.mark.filterwarnings("default")
-@pytest.mark.parametrize("cluster", [2], indirect=True, ids=["compiling ahead"])
 def test_a_run_on_a_cluster_is_a_run_like_any_other(kernel: Kernel, cluster: Any) -> None:
     killed = []
 

@@ -10,9 +10,9 @@ import pytest
 from mptune.backends.base import DeviceInfo
 from mptune.backends.host import HostBackend, HostBuffer, HostDevice
 from mptune.buffers import DataManager
-from mptune.errors import MptuneError, OutOfMemoryError
+from mptune.errors import MptuneError
 from mptune.evaluators.bench import Bench, Request
-from mptune.evaluators.timing import CacheFlush, TimingPlan, wants_flush
+from mptune.evaluators.timing import TimingPlan, wants_flush
 from mptune.kernel import InOut, Kernel, Scalar
 from mptune.policy import Action, Plan
 from mptune.rendering import render
@@ -132,8 +132,3 @@ def test_on_where_nothing_is_known_of_the_cache_is_told_of(tmp_path: Any) -> Non
     with pytest.raises(MptuneError, match=r"how large the last-level cache of .* is not known"):
         wants_flush(TimingPlan(flush_cache="on"), Cached(0), KERNEL, sizes, data)
     assert not wants_flush(TimingPlan(), Cached(0), KERNEL, sizes, data)
-
-
-def test_no_room_to_flush_with_is_told_of() -> None:
-    with pytest.raises(OutOfMemoryError, match=r"no room to flush the cache of .* \(flush_cache=.off.\)"):
-        CacheFlush(HostBackend(), 1 << 50)

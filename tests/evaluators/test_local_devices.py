@@ -81,6 +81,7 @@ def test_two_workers_with_a_device_each_give_trials_as_they_end_or_as_asked_for(
     assert [trial.status for trial in trials] == [Status.OK] * 3
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("three_devices")
 def test_closing_ends_what_is_under_way_at_once(kernel: Kernel) -> None:
     with evaluator(kernel, 2, limits=Limits(run_s=100.0)) as two:
