@@ -50,9 +50,7 @@ class LimitedCompiler(Compiler):
         body = source.removeprefix(prelude())
         constants = _CONSTANT.findall(body)
         # What is said of an array that is a parameter now does not hold.
-        body = re.sub(
-            r"static_assert\(mptune_declared::(holds|fits)<.*?\);", "", _CONSTANT.sub("", body), flags=re.DOTALL
-        )
+        body = _DECLARED.sub("", _CONSTANT.sub("", body))
         parameters = ""
         for type_name, name, extents in constants:
             rest = extents.partition("]")[2]

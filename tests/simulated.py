@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pytest
 
 from mptune.backends import BACKENDS, cuda, hip
-from mptune.testing.simulator import SimulatedDevice
+from mptune.testing.simulator import SimulatedDevice, compiler_version
 from mptune.testing.simulator.compiler import compile_source
 from mptune.testing.simulator.cupy import SimulatedCupy
 from mptune.testing.simulator.hip import SimulatedHip
@@ -20,12 +21,21 @@ SIMULATED: Mapping[str, Any] = {"cuda": SimulatedCupy, "hip": SimulatedHip}
 
 
 class Compiler:
-    """A runtime compiler that is in this process."""
+    """The runtime compiler of :func:`mptune.testing.simulator.environment` in this process: both share a cache."""
 
-    name, version, trouble = "simulated", "1.0", ""
+    trouble = ""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.version = name, compiler_version()
 
     def compile(self, source: str, function: str, flags: tuple[str, ...], timeout_s: float) -> tuple[bytes, str]:
         return compile_source(source, flags), ""
+
+    def expect(self, compilations: int) -> None:
+        pass
+
+    def paused(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def close(self) -> None:
         pass
@@ -37,7 +47,8 @@ def install(monkeypatch: pytest.MonkeyPatch, backend: str, simulated: Any = None
     for name, module in simulated.modules.items():
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(BACKENDS[backend], "require_device", staticmethod(lambda: None))
-    monkeypatch.setattr(*((cuda, "_nvrtc") if backend == "cuda" else (hip, "_hiprtc")), Compiler)
+    module, function, name = (cuda, "_nvrtc", "NVRTC") if backend == "cuda" else (hip, "_hiprtc", "hiprtc")
+    monkeypatch.setattr(module, function, lambda: Compiler(name))
     device: SimulatedDevice = simulated.device
     return device
 

@@ -21,6 +21,7 @@ class Absent:
         raise LaunchError("there is no GPU")
 
 
+@pytest.mark.full
 @pytest.mark.nvrtc
 def test_registers_conversions_and_bytes() -> None:
     kernel = load_kernel("axpy")

@@ -1,4 +1,4 @@
-"""What the CUDA backend asks of CuPy, in which order."""
+"""What the CUDA backend asks of CuPy, and the HIP backend of HIP Python, in which order."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from simulated import install, named
 
+from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.backends.cuda import CudaBackend
-from mptune.errors import LaunchError, OutOfMemoryError
+from mptune.errors import OutOfMemoryError
 from mptune.kernel import LaunchShape
 from mptune.testing.backends import source_of
 from mptune.testing.simulator.cupy import SimulatedCupy
@@ -37,18 +38,6 @@ def function_of(backend):
     return backend.device.load(backend.compiler.compile(source, "nothing", CompileOptions()))
 
 
-def test_constructing_one_touches_no_device(device):
-    CudaBackend()
-    assert device.calls == []
-
-
-def test_the_device_is_opened_once_with_a_stream_that_arrays_use_too(backend, device, cupy):
-    backend.describe()
-    backend.device.allocate(8)
-    assert named(device, "new") == [("new", "Stream"), ("new", "Event"), ("new", "Event")]
-    assert cupy.stream.ptr == backend.device._driver._stream.ptr
-
-
 def test_it_describes_the_device(backend):
     info = backend.describe()
     assert (info.name, info.architecture, info.memory_bytes) == (
@@ -65,27 +54,24 @@ def test_it_describes_the_device(backend):
     assert {"threads_per_block <= 1024", "shared_bytes <= 232448", "grid_y <= 65535", "block_z <= 64"} <= found
 
 
-def test_a_launch_is_one_kernel_between_two_events_on_the_stream(backend, device):
+@pytest.mark.parametrize(("name", "shared_bytes"), [("cuda", 100_000), ("hip", 60_000)])
+def test_a_launch_is_one_kernel_between_two_events_on_the_stream(monkeypatch, name, shared_bytes):
+    device, backend = install(monkeypatch, name), get_backend(name)
     function = function_of(backend)
     buffer = backend.device.allocate(16)
     device.calls.clear()
-    # More than 48 KiB of dynamic shared memory has to be asked for.
-    assert function.launch(LaunchShape((5, 2, 1), (32, 4, 1), 100_000), [buffer]) > 0
+    assert function.launch(LaunchShape((5, 2, 1), (32, 4, 1), shared_bytes), [buffer]) > 0
     # The device is at work when the event is queued, so that no time of the host's lies between it and the kernel.
     names = [call[0] for call in device.calls]
-    assert names == ["allow_shared", "fill", "record", "launch", "record", "wait", "elapsed"]
-    assert named(device, "launch")[0][2] == ("nothing", (5, 2, 1), (32, 4, 1), 100_000)
+    # CUDA has to be asked for more than 48 KiB of dynamic shared memory.
+    asked = ["allow_shared"] if name == "cuda" else []
+    assert names == [*asked, "fill", "record", "launch", "record", "wait", "elapsed"]
+    assert named(device, "launch")[0][2] == ("nothing", (5, 2, 1), (32, 4, 1), shared_bytes)
 
 
-def test_a_block_beyond_the_registers_is_not_launched(backend, device, monkeypatch):
-    monkeypatch.setattr(device, "max_threads", lambda function: 640)
-    function = function_of(backend)
-    with pytest.raises(LaunchError, match="at most 640 threads in a block"):
-        function.launch(LaunchShape((1, 1, 1), (1024, 1, 1)), [])
-    assert not named(device, "launch")
-
-
-def test_copies_go_through_the_stream_and_only_those_with_the_host_are_waited_for(backend, device):
+@pytest.mark.parametrize("name", ["cuda", "hip"])
+def test_copies_go_through_the_stream_and_only_those_with_the_host_are_waited_for(monkeypatch, name):
+    device, backend = install(monkeypatch, name), get_backend(name)
     data = np.arange(8.0)
     first, second = backend.device.allocate(64), backend.device.allocate(64)
     device.calls.clear()
@@ -112,21 +98,6 @@ def test_memory_cupy_keeps_for_itself_is_taken_back_before_there_is_none(monkeyp
         OutOfMemoryError, match=r"500000 bytes were asked for and 388608 bytes are free: .*out of memory"
     ):
         backend.device.allocate(500_000)
-
-
-class TestArrays:
-    def test_they_are_views_of_the_memory(self, backend):
-        buffer = backend.device.allocate(64)
-        buffer.part(16, 32).write(np.arange(4, dtype=np.uint64))
-        array = backend.device.array(buffer.part(16, 32), np.dtype(np.uint64))
-        assert array.tolist() == [0, 1, 2, 3]
-        array[0] = 9
-        read = np.empty(4, np.uint64)
-        buffer.part(16, 32).read(read)
-        assert read[0] == 9
-
-    def test_they_are_cupy_s(self, backend):
-        assert backend.device.array_namespace().__name__ == "cupy"
 
 
 def test_the_architecture_is_the_device_s_where_none_is_given(backend, monkeypatch, tmp_path):

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
-import re
-import sys
-from pathlib import Path
-from types import SimpleNamespace
-
 import ml_dtypes
 import numpy as np
 import pytest
 
-from mptune.backends import BACKENDS, hip
+from mptune.backends import hip
 from mptune.backends.base import CompileOptions
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.hip import HipBackend
@@ -87,35 +81,6 @@ def test_missing_library_says_what_to_install(monkeypatch):
 class TestLibraries:
     """Parts of two installations of ROCm do not fit: where HIP Python loads a library from comes first."""
 
-    @pytest.fixture(autouse=True)
-    def packages(self, monkeypatch, tmp_path):
-        (tmp_path / "lib").mkdir()
-        (tmp_path / "lib" / "libhiprtc.so").touch()
-        monkeypatch.setenv("ROCM_PATH", str(tmp_path))
-        monkeypatch.setattr(hip, "system_libraries", lambda name: [f"/usr/lib/lib{name}.so.5"])
-        for name in ("rocm.bindings.util.paths", "rocm_sdk"):
-            monkeypatch.setitem(sys.modules, name, None)
-        monkeypatch.setattr(hip.importlib.util, "find_spec", lambda name: None)
-        return [str(tmp_path / "lib" / "libhiprtc.so")]
-
-    def test_hip_python_10_tells(self, monkeypatch, packages):
-        paths = SimpleNamespace(get_library_path=lambda name: f"/wheel/lib{name}.so".encode())
-        monkeypatch.setitem(sys.modules, "rocm.bindings.util.paths", paths)
-        assert hip._library_paths("hiprtc")[:2] == ["/wheel/libhiprtc.so", *packages]
-
-    def test_up_to_7_it_leaves_the_search_to_the_loader(self, monkeypatch, packages):
-        monkeypatch.setattr(hip.importlib.util, "find_spec", lambda name: name == "hip" or None)
-        assert hip._library_paths("hiprtc")[:2] == ["libhiprtc.so", *packages]
-
-    def test_the_wheels_of_rocm_do_without_hip_python(self, monkeypatch, packages):
-        wheels = SimpleNamespace(find_libraries=lambda name: [Path(f"/sdk/lib{name}.so.7")])
-        monkeypatch.setitem(sys.modules, "rocm_sdk", wheels)
-        assert hip._library_paths("hiprtc")[:2] == ["/sdk/libhiprtc.so.7", *packages]
-
-    def test_without_packages_it_is_the_system_s(self, packages):
-        assert hip._library_paths("hiprtc")[:1] == packages
-        assert hip._library_paths("hiprtc")[-1] == "/usr/lib/libhiprtc.so.5"
-
     def test_one_that_cannot_be_loaded_leaves_the_device_to_the_next(self, monkeypatch):
         class Library:
             @staticmethod
@@ -153,17 +118,6 @@ def test_missing_hip_python_says_what_to_install(monkeypatch):
         HipBackend.require_device()
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_hip_python_has_the_calls_the_driver_makes():
-    try:
-        from hip import hip as module
-    except (ImportError, RuntimeError) as error:
-        pytest.skip(f'HIP Python is not installed: pip install "mptune[hip]" ({error})')
-    names = set(re.findall(r"hip\.(hip\w+)", inspect.getsource(hip._HipPythonDriver)))
-    assert len(names) > 10
-    assert [name for name in names if not hasattr(module, name)] == []
-
-
 @pytest.mark.gpu
 @pytest.mark.skipif(not HipBackend.availability().can_run, reason=HipBackend.availability().reason or "can run")
 def test_runs_a_mixed_precision_kernel(backend):
@@ -178,7 +132,3 @@ def test_runs_a_mixed_precision_kernel(backend):
     result = np.empty_like(y)
     buffers[1].read(result)
     assert np.array_equal(result, (1.5 * x.astype(np.float64) + y).astype(np.float32))
-
-
-def test_registry_knows_it():
-    assert BACKENDS["hip"] is HipBackend

@@ -12,6 +12,7 @@ from mptune.backends.host_compiler import HostCompiler, installed_compilers
 from mptune.precision import PRECISIONS
 from mptune.prelude import prelude
 from mptune.testing.backends import launch_on_arrays
+from tests.tiers import few
 
 PAIRS = [(wide, narrow) for wide in ("fp64", "fp32") for narrow in ("fp32", "fp16", "bf16") if wide != narrow]
 
@@ -40,9 +41,9 @@ MPTUNE_HOST_ENTRY(side_by_side)
 """
 
 
-@pytest.mark.parametrize("program", installed_compilers(), ids=lambda program: program.label)
-@pytest.mark.parametrize("count", [2, 4, 8, 16])
-@pytest.mark.parametrize(("wide", "narrow"), PAIRS)
+@pytest.mark.parametrize("program", few(installed_compilers()), ids=lambda program: program.label)
+@pytest.mark.parametrize("count", few([4, 2, 16]))
+@pytest.mark.parametrize(("wide", "narrow"), few(PAIRS, 2))
 def test_statements_side_by_side_round_to_their_type(program, wide, narrow, count):
     backend = HostBackend(workers=1, cache=CACHE)
     compiler = HostCompiler(program, cache=CACHE)

@@ -103,6 +103,7 @@ print("done")
 """
 
 
+@pytest.mark.full
 def test_a_library_is_closed_while_others_go_on(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent), "TMPDIR": str(tmp_path)}
     ended = subprocess.run([sys.executable, "-c", CLOSING], capture_output=True, text=True, env=environment)

@@ -25,15 +25,11 @@ from mptune.backends.opencl import OpenclBackend
 from mptune.backends.opencl_dialect import as_opencl
 from mptune.backends.opencl_offline import TOOLS, Offline, find_offline
 from mptune.errors import BackendUnavailableError, CompileError, LaunchError, OutOfMemoryError
-from mptune.evaluators.bench import Bench, Request
-from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import LaunchShape
-from mptune.observers import sensors
 from mptune.prelude import prelude
-from mptune.registry import load_kernel
-from mptune.rendering import render
 from mptune.results import Status
 from mptune.tuner import tune
+from tests.tiers import few
 
 FOUND = OpenclBackend.availability()
 needs_device = pytest.mark.skipif(not FOUND.can_run, reason=FOUND.reason or "can run")
@@ -67,14 +63,6 @@ def test_dynamic_shared_memory_becomes_the_last_parameter() -> None:
     assert "mptune_dynamic_shared" not in body_of(source.replace("SHARED_DYNAMIC(float, part)", "// SHARED_DYNAMIC"))
 
 
-def test_each_array_in_constant_memory_gets_a_kernel_that_copies_it() -> None:
-    source = (
-        "__constant__ double factor[2][3];\n// __constant__ int no[1];\n__constant__ unsigned char first = 7;\n"
-        'extern "C" __global__ void f(float* y) {}\n'
-    )
-    assert re.findall(r"MPTUNE_CONSTANT\((\w+)\)", body_of(source)) == ["factor", "first"]
-
-
 def test_integers_of_64_bits_have_64_bits() -> None:
     source = "unsigned long long a = 0xffull, b = 12ll; long  long c = 1'000LL; float d = 1.5f; int ull = 3;"
     assert body_of(source) == "unsigned long a = 0xfful, b = 12l; long c = 1'000l; float d = 1.5f; int ull = 3;"
@@ -86,13 +74,6 @@ def test_lines_keep_their_numbers_and_the_prelude_comes_along() -> None:
     assert translated.endswith('\n#line 1 "f.cu"\n\nextern "C" __global__ void f(__global float* y) {}\n')
     assert not re.search(r"\blong long\b", translated)
     assert "#define local mptune_local" in translated
-
-
-def test_functions_of_16_bits_come_along_where_they_are_used() -> None:
-    source = f'{prelude()}\n#line 1 "f.cu"\nextern "C" __global__ void f(half* y) {{ y[0] = 1; }}\n'
-    assert "__hfma" not in as_opencl(source)
-    assert "__hfma" in as_opencl(source.replace("= 1;", "= mp::__hmul(y[0], y[0]);"))
-    assert "mptune_short" in as_opencl(source.replace("= 1;", "= mp::half2{y[0], y[1]}.x;"))
 
 
 # -- the device ----------------------------------------------------------------------------------
@@ -125,12 +106,10 @@ def fake(*devices: tuple[str, int, str], il: str = "") -> Any:
 class TestChoosing:
     """Which device it is."""
 
-    def test_a_gpu_before_a_processor(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(opencl, "_pyopencl", lambda: fake(("CPU", 2, ""), ("GPU", 4, "")))
-        assert opencl._find_device().name == "GPU"
-
-    def test_the_one_that_is_asked_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_gpu_before_a_processor_or_the_one_that_is_asked_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(opencl, "_pyopencl", lambda: fake(("Fast CPU", 2, ""), ("GPU", 4, "")))
+        assert opencl._find_device().name == "GPU"
+        opencl._find_device.cache_clear()
         monkeypatch.setenv("MPTUNE_OPENCL_DEVICE", "fast cpu")
         assert opencl._find_device().name == "Fast CPU"
 
@@ -189,13 +168,6 @@ class TestChoosing:
         with pytest.raises(BackendUnavailableError, match=r"arc pro#1: expected a number below 1"):
             opencl._find_device()
 
-    def test_a_gpu_shares_no_memory(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(opencl, "_pyopencl", lambda: fake(("GPU", 4, "")))
-        assert not OpenclBackend().shares_memory
-        opencl._find_device.cache_clear()
-        monkeypatch.setattr(opencl, "_pyopencl", lambda: fake(("CPU", 2, "")))
-        assert OpenclBackend().shares_memory
-
     def test_without_pyopencl(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(opencl.importlib.util, "find_spec", lambda name: None)
         assert OpenclBackend.availability().reason == 'PyOpenCL is not installed: pip install "mptune[opencl]"'
@@ -215,81 +187,6 @@ extern "C" __global__ void axpy(const half a, const bfloat16* __restrict__ x, fl
 @pytest.fixture
 def backend(tmp_path: Path) -> OpenclBackend:
     return OpenclBackend(cache=BinaryCache(tmp_path))
-
-
-class Queried:
-    """A device that answers some queries of its place, and refuses the others as a driver does."""
-
-    type = 4
-
-    def __init__(self, vendor: str, extensions: str = "", **answers: Any) -> None:
-        self.vendor, self.name, self.extensions = vendor, "Some Device", extensions
-        self._answers = answers
-
-    def __getattr__(self, name: str) -> Any:
-        if name in self._answers:
-            return self._answers[name]
-        raise RuntimeError("clGetDeviceInfo failed: INVALID_VALUE")
-
-
-class TestPlaces:
-    """What tells the energy of a device, and by which PCI bus id it is found."""
-
-    @pytest.fixture(autouse=True)
-    def stand_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(opencl, "_pyopencl", fake)
-
-    def test_an_nvidia_gpu(self) -> None:
-        # The function is in the last three bits of the slot.
-        answers = {"pci_bus_id_nv": 0x65, "pci_slot_id_nv": 0b1001}
-        device = Queried("NVIDIA Corporation", "cl_khr_fp64 cl_nv_device_attribute_query", **answers)
-        assert (opencl._sensors(device), opencl._pci_bus_id(device)) == ("nvml", "0000:65:01.1")
-        device = Queried("NVIDIA Corporation", "cl_nv_device_attribute_query", pci_domain_id_nv=2, **answers)
-        assert opencl._pci_bus_id(device) == "0002:65:01.1"
-
-    @pytest.mark.parametrize("vendor", ["Advanced Micro Devices, Inc.", "AMD"])
-    def test_an_amd_gpu(self, vendor: str) -> None:
-        topology = SimpleNamespace(type=1, bus=0xC1 - 256, device=3, function=0)
-        device = Queried(vendor, "cl_amd_device_attribute_query", topology_amd=topology)
-        assert (opencl._sensors(device), opencl._pci_bus_id(device)) == ("amd-smi", "0000:c1:03.0")
-
-    def test_a_driver_that_does_not_tell(self) -> None:
-        for extensions in ("cl_khr_fp64", "cl_nv_device_attribute_query", "cl_amd_device_attribute_query"):
-            device = Queried("NVIDIA Corporation", extensions)
-            assert (opencl._sensors(device), opencl._pci_bus_id(device)) == ("nvml", "")
-
-    def test_a_gpu_of_whose_energy_nothing_is_known_and_a_processor(self) -> None:
-        device = Queried("Intel(R) Corporation")
-        assert (opencl._sensors(device), opencl._pci_bus_id(device)) == ("", "")
-        device.type = 2
-        assert (opencl._sensors(device), opencl._pci_bus_id(device)) == ("processor", "")
-
-    def test_the_queries_are_those_of_pyopencl(self) -> None:
-        cl = pytest.importorskip("pyopencl", reason='PyOpenCL is not installed: pip install "mptune[opencl]"')
-        assert {"PCI_BUS_ID_NV", "PCI_SLOT_ID_NV", "TOPOLOGY_AMD"} <= set(vars(cl.device_info))
-        assert {"bus", "device", "function"} <= set(vars(cl.DeviceTopologyAmd))
-
-
-@needs_device
-def test_energy_of_a_processor_is_observed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    if not OpenclBackend().shares_memory:
-        pytest.skip("the OpenCL device is no processor")
-    domain = tmp_path / "class/powercap/intel-rapl:0"
-    domain.mkdir(parents=True)
-    for name, text in (("name", "package-0"), ("energy_uj", "0"), ("max_energy_range_uj", "1000000")):
-        (domain / name).write_text(text)
-    monkeypatch.setattr(sensors.Processor.__init__, "__defaults__", (tmp_path,))
-    monkeypatch.setattr(sensors._Domain, "joules", lambda _: 50 * time.perf_counter())
-    definition = load_kernel("axpy")
-    sizes = definition.resolve_sizes("smoke")
-    bench = Bench(definition, sizes, OpenclBackend(), observers=["energy"])
-    configuration = definition.search_space(sizes).configuration(0)
-    trial = bench.evaluate(Request(configuration, render(definition, configuration, sizes)))
-    bench.close()
-    assert not bench.ready.unavailable.get("energy")
-    assert trial.status is Status.OK, trial.message
-    assert trial.metric("power_w") == pytest.approx(50, rel=0.01)
-    assert trial.metric("energy_j") > 0
 
 
 @needs_device
@@ -336,23 +233,11 @@ def test_enqueued_launches_run_one_after_the_other(backend: OpenclBackend) -> No
 
 
 @needs_device
+@pytest.mark.full
 def test_a_kernel_is_tuned_from_the_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    words = (
-        "tune",
-        "axpy",
-        "--backend",
-        "opencl",
-        "--size",
-        "smoke",
-        "--max-error",
-        "1e-3",
-        "--budget",
-        6,
-        "--seed",
-        0,
-    )
+    words = ("tune", "axpy", "--backend", "opencl", "--size", "smoke", "--max-error", 1e-3, "--budget", 4, "--seed", 0)
     done = caller(monkeypatch, capfd)(*words, "--inputs", 1, "--verify", 0, "--json", "--output", tmp_path / "axpy.db")
     assert done.code == 0, done.err
     found = json.loads(done.out)
@@ -362,6 +247,7 @@ def test_a_kernel_is_tuned_from_the_command_line(
 
 
 @needs_device
+@pytest.mark.full
 def test_a_fault_in_a_kernel_becomes_a_trial() -> None:
     template = str(own_kernel.kernel.template)
     wild = "if ({{ block }} == 64) reinterpret_cast<int*>(16ul)[threadIdx.x] = 1;\n        int i ="
@@ -378,21 +264,7 @@ def test_a_fault_in_a_kernel_becomes_a_trial() -> None:
 
 
 @needs_device
-def test_what_is_far_beside_a_buffer_ends_the_process() -> None:
-    """Behind the zones that are looked at, as on the host: before, it depended on what lay there."""
-    template = str(own_kernel.kernel.template)
-    far = "if (threadIdx.x == 0 && blockIdx.x == 0) y[{{ {32: 5000000, 64: -5000000}[block] }}] = 1;\n        int i ="
-    kernel = own_kernel.kernel.changed(
-        template=template.replace("int i =", far),
-        constraints=["unroll == 1", "block <= 64", "x_type == 'fp64'", "y_type == 'fp64'"],
-    )
-    run = tune(
-        kernel, backend="opencl", size="smoke", strategy="exhaustive", inputs=1, verify=0, on_warning=lambda _: None
-    )
-    assert [trial.status for trial in run.trials] == [Status.CRASH, Status.CRASH]
-
-
-@needs_device
+@pytest.mark.full
 def test_compilers_rest_while_a_processor_is_timed(backend: OpenclBackend) -> None:
     if not backend.shares_memory:
         pytest.skip("the device is no processor")
@@ -403,24 +275,6 @@ def test_compilers_rest_while_a_processor_is_timed(backend: OpenclBackend) -> No
             time.sleep(1.0)
             assert not compiling.done()
         assert compiling.result().image
-
-
-@needs_device
-def test_narrow_variables_are_assigned_and_compared_like_any(backend: OpenclBackend) -> None:
-    body = """
-    extern "C" __global__ void narrow(bfloat16* x) {
-        local<bfloat16> sum = x[0];
-        sum += x[1];
-        x[0] = mp::abs(sum);
-        x[1] -= 1.5_num;
-    }
-    """
-    function = backend.device.load(backend.compiler.compile(prelude() + body, "narrow", CompileOptions()))
-    buffer, x = backend.device.allocate(4), np.array([1.0, -3.0], ml_dtypes.bfloat16)
-    buffer.write(x)
-    function.launch(LaunchShape((1, 1, 1), (1, 1, 1)), [buffer])
-    buffer.read(x)
-    assert x.astype(float).tolist() == [2.0, -4.5]
 
 
 def exactly_rounded(value: Fraction) -> np.ndarray:
@@ -437,25 +291,7 @@ def exactly_rounded(value: Fraction) -> np.ndarray:
     return np.array(-result if value < 0 else result).astype(ml_dtypes.bfloat16)
 
 
-@needs_device
-def test_a_device_of_its_own_memory_is_tuned_as_one(backend: OpenclBackend, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The processor's, taken for a GPU's."""
-    monkeypatch.setattr(opencl, "_is_processor", lambda device: False)
-    kernel = own_kernel.kernel
-    bench = Bench(kernel, kernel.resolve_sizes("smoke"), backend, plan=TimingPlan(max_repeats=6, flush_cache="on"))
-    limits = bench.ready.device.limits
-    assert not bench.is_on_processor
-    assert "multiprocessors" in limits
-    assert "workers" not in limits
-    configuration = kernel.configuration({})
-    source = render(kernel, configuration, bench.sizes)
-    trial = bench.evaluate(Request(configuration, source))
-    assert trial.status is Status.OK, trial.message
-    assert trial.time_ms > 0
-    bench.close()
-
-
-@pytest.fixture(params=["driver", "clang"])
+@pytest.fixture(params=few(["driver", "clang"]))
 def compiled_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Have templates compiled by one of the two."""
     if request.param == "clang" and find_offline() is None:
@@ -562,31 +398,6 @@ def test_sums_and_fused_products_in_bf16_are_rounded_once(backend: OpenclBackend
         assert float(got) == float(expected)
 
 
-@needs_device
-@pytest.mark.parametrize("kind", ["half", "bfloat16", "fp8_e4m3"])
-def test_a_long_chain_of_roundings_in_a_loop_compiles(backend: OpenclBackend, kind: str) -> None:
-    steps = "sum = fma(x[i + k], y, sum); sum = sum * y + x[k];\n" * 40
-    body = f"""
-    extern "C" __global__ void chain(const {kind}* x, {kind}* z, {kind} y, int n) {{
-        const int i = threadIdx.x;
-        {kind} sum = x[i];
-        for (int k = 0; k < n; ++k) {{ {steps} }}
-        z[i] = sum;
-    }}
-    """
-    assert backend.compiler.compile(prelude() + body, "chain", CompileOptions()).image
-
-
-@needs_device
-def test_a_device_is_woken_without_a_word_and_soon(recwarn: pytest.WarningsRecorder) -> None:
-    device = OpenclBackend().device
-    device.wake()
-    start = time.monotonic()
-    device.wake()
-    assert time.monotonic() - start < 2
-    assert not recwarn.list
-
-
 # -- functions that OpenCL has, too --------------------------------------------------------------
 
 
@@ -603,7 +414,7 @@ def ran(backend: OpenclBackend, text: str, inputs: list[np.ndarray[Any, Any]], o
 
 @needs_device
 @pytest.mark.usefixtures("compiled_by")
-@pytest.mark.parametrize("kind", ["float", "double"])
+@pytest.mark.parametrize("kind", few(["float", "double"]))
 def test_the_lesser_and_the_larger_of_nan_and_of_zeros_are_those_of_other_backends(
     backend: OpenclBackend, kind: str
 ) -> None:
@@ -623,8 +434,8 @@ def test_the_lesser_and_the_larger_of_nan_and_of_zeros_are_those_of_other_backen
 
 
 @needs_device
-@pytest.mark.parametrize("kind", ["float", "double", "half"])
-@pytest.mark.parametrize("name", ["step", "select", "clamp", "mix", "distance", "mad"])
+@pytest.mark.parametrize("kind", few(["float", "half"]))
+@pytest.mark.parametrize("name", few(["step", "clamp", "mad"]))
 def test_a_function_of_ones_own_is_that_whatever_opencl_calls_so(backend: OpenclBackend, name: str, kind: str) -> None:
     dtype = {"float": np.float32, "double": np.float64, "half": np.float16}[kind]
     text = (
@@ -638,9 +449,3 @@ def test_a_function_of_ones_own_is_that_whatever_opencl_calls_so(backend: Opencl
     out = np.full_like(x, -1)
     ran(backend, text, [x], out)
     np.testing.assert_array_equal(out, (3 * x + 2 + 4) + (3 * x + 2 + 4 * x))
-
-
-def test_a_kernel_keeps_the_name_by_which_it_is_launched() -> None:
-    source = f'{prelude()}\nextern "C" __global__ void mix(float* y) {{ y[0] = 1; }}\n'
-    assert "#define mix " not in as_opencl(source)
-    assert "#define step mptune_step\n" in as_opencl(source)

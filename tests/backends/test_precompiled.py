@@ -64,14 +64,6 @@ def test_prelude_is_precompiled_once_and_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_other_flags_have_a_header_of_their_own(tmp_path: Path) -> None:
-    cache = BinaryCache(tmp_path)
-    assert_reverses(compiled(cache))
-    assert_reverses(compiled(cache, BODY, "-O1"))
-    assert len(precompiled(cache)) == 2
-
-
-@pytest.mark.full
 def test_header_that_is_gone_or_damaged_is_not_needed(tmp_path: Path) -> None:
     cache = BinaryCache(tmp_path)
     backend = HostBackend(workers=2, cache=cache)
@@ -84,36 +76,6 @@ def test_header_that_is_gone_or_damaged_is_not_needed(tmp_path: Path) -> None:
             shutil.rmtree(tmp_path / "headers")
 
 
-@pytest.mark.full
-def test_runtime_that_is_damaged_is_not_needed(tmp_path: Path) -> None:
-    cache = BinaryCache(tmp_path)
-    backend = HostBackend(workers=2, cache=cache)
-    backend.compiler.compile(prelude() + BODY, "reverse", CompileOptions())
-    (runtime,) = (tmp_path / "headers").glob("*.o")
-    runtime.write_bytes(b"damaged")
-    assert_reverses(backend.compiler.compile(prelude() + BODY.replace("63 -", "62 + 1 -"), "reverse", CompileOptions()))
-
-
-def test_memory_sized_at_launch_is_shared_with_the_runtime(tmp_path: Path) -> None:
-    body = """
-#line 1 "dynamic.cu"
-extern "C" __global__ void reverse(float* y, const half* x) {
-    SHARED_DYNAMIC(float, tile);
-    tile[threadIdx.x] = x[blockIdx.x * 64 + threadIdx.x];
-    __syncthreads();
-    y[blockIdx.x * 64 + threadIdx.x] = tile[63 - threadIdx.x];
-}
-MPTUNE_HOST_ENTRY(reverse, 64)
-"""
-    x = np.arange(192, dtype=np.float16)
-    y = np.full(192, np.nan, np.float32)
-    backend = HostBackend(workers=2)
-    launch_on_arrays(
-        backend, backend.device.load(compiled(BinaryCache(tmp_path), body)), (3,), (64,), y, x, shared_bytes=256
-    )
-    assert (y.reshape(3, 64) == x.reshape(3, 64)[:, ::-1]).all()
-
-
 def test_cache_that_cannot_be_written_is_not_needed(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     assert_reverses(compiled(BinaryCache(tmp_path / "file")))
@@ -124,13 +86,6 @@ def test_sources_that_begin_otherwise_are_compiled_whole(tmp_path: Path) -> None
     source = "// mine\n" + prelude() + BODY
     assert_reverses(HostBackend(workers=2, cache=cache).compiler.compile(source, "reverse", CompileOptions()))
     assert precompiled(cache) == []
-
-
-def test_messages_name_the_prelude_s_lines_alike(tmp_path: Path) -> None:
-    body = BODY.replace("__syncthreads();", "__syncthreads_count(1);")
-    with pytest.raises(CompileError, match=r"prelude\.hpp:\d+:.*error") as caught:
-        compiled(BinaryCache(tmp_path), body)
-    assert str(tmp_path) not in str(caught.value)
 
 
 def test_errors_name_the_template_s_lines(tmp_path: Path) -> None:

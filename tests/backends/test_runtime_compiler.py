@@ -103,11 +103,6 @@ def test_code_and_log_come_from_another_process(compiler):
     assert compiler.version == "1.2"
 
 
-def test_what_launches_and_times_goes_first(compiler):
-    pid = process_of(compiler.compile("a", "f", [], 30)[0])
-    assert os.getpriority(os.PRIO_PROCESS, pid) == min(19, os.getpriority(os.PRIO_PROCESS, 0) + 10)
-
-
 def test_one_process_serves_one_caller(compiler):
     assert len({process_of(compiler.compile(str(i), "f", [], 30)[0]) for i in range(5)}) == 1
 
@@ -141,32 +136,6 @@ def test_a_compiler_that_fails_is_replaced(compiler, source, message):
     assert str(caught.value) == message
     assert wait_for_end(before)
     assert process_of(compiler.compile("a", "f", [], 30)[0]) != before
-
-
-def test_idle_process_that_was_killed_is_replaced(compiler):
-    before = process_of(compiler.compile("a", "f", [], 30)[0])
-    os.kill(before, signal.SIGKILL)
-    # Its main thread may have ended before its others: only then does the system tell of its end.
-    deadline = time.monotonic() + 120
-    while compiler._idle[0].poll() is None and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert process_of(compiler.compile("a", "f", [], 30)[0]) != before
-
-
-def test_processes_that_are_expected_start_before_they_are_needed(compiler):
-    compiler.expect(2)
-    expected = {child.process_id for child in compiler._starting}
-    with ThreadPoolExecutor(2) as pool:
-        codes = list(pool.map(lambda i: compiler.compile(str(i), "f", [], 30)[0], range(8)))
-    assert len(expected) == 2
-    assert set(map(process_of, codes)) <= expected
-    compiler.expect(2)
-    assert not {child.process_id for child in compiler._starting} - expected
-    compiler.expect(3)
-    (third,) = {child.process_id for child in compiler._starting} - expected
-    compiler.close()
-    assert not any(map(is_running, {*expected, third}))
-    assert process_of(compiler.compile("a", "f", [], 30)[0]) not in expected
 
 
 @pytest.mark.full

@@ -64,12 +64,6 @@ def test_a_device_is_measured_once_for_every_power_of_two(known: type[Known], tm
     assert known.measured == [MEGABYTE, MEGABYTE, 64 * MEGABYTE]
 
 
-def test_arithmetic_is_measured_once_for_all_sizes(known: type[Known], tmp_path: Path) -> None:
-    for size in (MEGABYTE, 2 * MEGABYTE, MEGABYTE):
-        made(tmp_path).least_ms(Work(1, 1.0), size)
-    assert known.measured == [MEGABYTE, "flops", 2 * MEGABYTE]
-
-
 @pytest.mark.parametrize(("speed", "least_ms"), [(2.0, 0.5), (0.5, 1.0)])
 def test_measured_afresh_the_faster_counts(
     known: type[Known], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, speed: float, least_ms: float

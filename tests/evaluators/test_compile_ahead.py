@@ -77,11 +77,6 @@ def test_as_many_at_a_time_as_there_are_compilers_in_the_order_given(compiler: C
     assert len(compiler.begun) == 4
 
 
-def test_taking_what_was_not_submitted_compiles_it(compiler: Compiling, ahead: CompileAhead) -> None:
-    compiler.may_end.release()
-    assert ahead.take("a") == 0.25
-
-
 def test_refusal_is_told_when_taken(compiler: Compiling, ahead: CompileAhead) -> None:
     ahead.submit("wrong")
     ahead.submit("a")
@@ -139,6 +134,7 @@ def test_compilers_are_paused_for_each_timing_and_for_nothing_else(
     assert pauses == ["begin", "end"] * 2
 
 
+@pytest.mark.full
 def test_worker_finds_what_was_compiled_ahead(kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MPTUNE_CACHE_DIR", str(tmp_path))
     compiled = []

@@ -17,12 +17,11 @@ import pytest
 
 from mptune import __version__
 from mptune.backends.base import CompileOptions, DeviceInfo
-from mptune.errors import BackendUnavailableError, LaunchError, MptuneError
+from mptune.errors import MptuneError
 from mptune.evaluators.bench import Ready, Request
 from mptune.evaluators.dask import Cluster, DaskDevices, Description, Lease
-from mptune.evaluators.device import DeviceEvaluator, Limits
-from mptune.evaluators.protocol import Job, Rounds
-from mptune.evaluators.rounds import VISIT
+from mptune.evaluators.device import Limits
+from mptune.evaluators.protocol import Job
 from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Kernel
 from mptune.registry import load_kernel
@@ -141,17 +140,6 @@ def test_trials_come_back_in_the_order_in_which_they_end(job: Job) -> None:
     assert sorted(numbers(search.devices.finished())) == [1, 3]
 
 
-def test_a_worker_s_threads_are_its_room(job: Job) -> None:
-    cluster = FakeCluster(a=description())
-    cluster.width = 3
-    search = Search(job, cluster)
-    search.devices.start()
-    assert search.devices.capacity == 3
-    for number in range(3):
-        search.devices.submit(request(number))
-    assert len(cluster.asked) == 3
-
-
 def test_unlike_devices_are_refused_by_name(job: Job) -> None:
     search = Search(job, FakeCluster(a=description(), b=description("H100", "0000:02:00.0")))
     with pytest.raises(MptuneError, match=r"worker a has A100 .* worker b has H100 .*'A100' is not 'H100'"):
@@ -170,14 +158,6 @@ def test_unlike_device_that_joins_later_gets_nothing_to_do(job: Job) -> None:
     assert "H100" in warning
 
 
-def test_unlike_device_is_refused_though_all_others_have_left(job: Job) -> None:
-    search = Search(job, FakeCluster(a=description()))
-    search.devices.start()
-    search.cluster.workers = {"late": description("H100", "0000:02:00.0")}
-    search.look()
-    assert "the search has A100" in search.warnings[0]
-
-
 REFUSED = {
     "device": ({"host": "node1"}, "on GPU 0000:01:00.0 of node1 together with a; start one worker per GPU"),
     "version": ({"version": "0.0.1"}, f"it has mptune 0.0.1, and this is {__version__}"),
@@ -190,32 +170,6 @@ def test_worker_that_would_disturb_or_differ_is_refused(job: Job, case: str) -> 
     search = Search(job, FakeCluster(a=description(), b=description(**changes)))
     with pytest.raises(MptuneError, match=message):
         search.devices.start()
-
-
-def test_same_bus_of_another_machine_is_another_device(job: Job) -> None:
-    search = Search(job, FakeCluster(a=description(), b=description(host="node2")))
-    search.devices.start()
-    assert search.devices.capacity == 2
-
-
-@pytest.mark.parametrize("error", [BackendUnavailableError("no CUDA device"), ImportError("no module 'mptune'")])
-def test_worker_that_cannot_start_is_named(job: Job, error: Exception) -> None:
-    search = Search(job, FakeCluster(a=error))
-    with pytest.raises(MptuneError, match=f"Dask worker a cannot take part: .*{error}"):
-        search.devices.start()
-
-
-def test_worker_that_is_lost_before_it_is_ready_is_forgotten(job: Job) -> None:
-    search = Search(job, FakeCluster(a=description()))
-    search.devices.start()
-    search.cluster.workers["late"] = OSError("connection reset")
-    search.devices._look()
-    del search.cluster.workers["late"]
-    search.look()
-    assert not search.warnings
-    search.cluster.workers["late"] = description(host="node2")
-    search.look()
-    assert search.devices.capacity == 2
 
 
 def test_trial_of_a_lost_worker_is_run_elsewhere(job: Job) -> None:
@@ -235,19 +189,6 @@ def test_trial_of_a_lost_worker_is_run_elsewhere(job: Job) -> None:
     assert search.devices._events.empty()
 
 
-def test_trial_of_the_only_worker_waits_for_the_next(job: Job) -> None:
-    search = Search(job, FakeCluster(a=description()))
-    search.devices.start()
-    search.devices.submit(request(1))
-    search.cluster.workers = {}
-    search.look()
-    assert search.devices.capacity == 1
-    search.cluster.workers = {"b": description()}
-    search.look()
-    search.cluster.answer("b")
-    assert numbers(search.devices.finished()) == [1]
-
-
 def test_trial_that_ends_worker_after_worker_is_a_crash(job: Job) -> None:
     search = Search(job, FakeCluster(a=description()))
     search.devices.start()
@@ -259,38 +200,6 @@ def test_trial_that_ends_worker_after_worker_is_a_crash(job: Job) -> None:
     assert trial.status is Status.CRASH
     assert trial.message.startswith("lost with 3 Dask workers that evaluated it: OSError: connection reset")
     assert not search.cluster.asked
-
-
-def test_mistake_found_while_evaluating_ends_the_search(job: Job) -> None:
-    search = Search(job, FakeCluster(a=description()))
-    search.devices.start()
-    search.devices.submit(request(1))
-    search.cluster.answer("a", LaunchError("the worker process could not start: no file"))
-    with pytest.raises(LaunchError, match="no file"):
-        search.devices.finished()
-
-
-def test_no_worker_for_too_long_ends_the_search(job: Job) -> None:
-    search = Search(job, FakeCluster(), Limits(start_s=-1.0))
-    with pytest.raises(MptuneError, match="'tcp://here:8786' has had no worker for -1 s"):
-        search.devices.start()
-
-
-def test_remeasuring_is_given_up_with_its_worker(job: Job) -> None:
-    search = Search(job, FakeCluster(a=description()))
-    search.devices.start()
-    search.cluster.workers = {}
-    assert search.devices.ask(Rounds((request(1),), 2, VISIT)).trials == ()
-
-
-def test_closing_lets_go_of_everything(job: Job) -> None:
-    search = Search(job, FakeCluster(a=description()))
-    search.devices.start()
-    search.devices.submit(request(1))
-    ((_, future, _),) = search.cluster.asked
-    search.devices.close()
-    search.devices.close()
-    assert future.is_released
 
 
 # -- with Dask: real workers, some of them killed ------------------------------------------------------
@@ -313,14 +222,14 @@ def dask_setup(worker):
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Any]:
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     from distributed import LocalCluster
 
-    # Nothing comes from a cache: what is under way when a worker is killed takes a compiler's time.
+    # Nothing comes from a cache: a trial under way when its worker is killed takes a compiler's time.
     monkeypatch.setenv("MPTUNE_CACHE_DIR", str(tmp_path))
     with LocalCluster(
         n_workers=2,
-        threads_per_worker=request.param,
+        threads_per_worker=2,
         processes=True,
         dashboard_address=None,
         preload=PINNED,
@@ -349,56 +258,10 @@ def benches_of(parent: int, program: bytes = b"mptune.evaluators.worker") -> lis
     return found
 
 
-@needs_dask
-@needs_cores
-@pytest.mark.filterwarnings("default")  # those of Dask itself, about processes that were killed
-@pytest.mark.parametrize("cluster", [1], indirect=True, ids=["one thread"])
-def test_killed_workers_lose_no_trial_and_new_ones_join(kernel: Kernel, cluster: Any) -> None:
-    with (
-        Cluster(cluster.scheduler_address) as connection,
-        DeviceEvaluator(
-            kernel,
-            kernel.resolve_sizes(),
-            connection.backend("auto", 10.0),
-            plan=PLAN,
-            devices=lambda job, limits: DaskDevices(connection, job, limits, pytest.fail),
-        ) as evaluator,
-    ):
-        evaluator.start()
-        devices = evaluator._devices
-        assert isinstance(devices, DaskDevices)
-        first = set(devices._seats)
-        assert len(first) == evaluator.capacity == 2
-        under_way = [kernel.configuration({"block": block}) for block in (32, 64)]
-        for configuration in under_way:
-            evaluator.submit(configuration)
-        losses: list[str] = []
-        lose = devices._lose
-        devices._lose = lambda task, reason: (losses.append(reason), lose(task, reason))[1]  # type: ignore[method-assign, assignment]
-        os.kill(cluster.workers[0].pid, signal.SIGKILL)
-        trials = []
-        while evaluator.under_way:
-            trials += evaluator.finished()
-        assert {trial.configuration for trial in trials} == set(under_way)
-        assert [trial.status for trial in trials] == [Status.OK] * 2
-        assert len(losses) == 1
-        # Dask starts another in place of the one that was killed.
-        wait_until(lambda: (devices._look(), len(connection.threads()))[1] == 2)
-        while evaluator.capacity < 2:
-            devices._take_event()
-        assert len(set(devices._seats) - first) == 1
-        more = [kernel.configuration({"block": block, "x_type": "fp32"}) for block in (32, 64, 128)]
-        assert [trial.status for trial in evaluator.evaluate(more)] == [Status.OK] * 3
-        benches = [process for worker in cluster.workers.values() for process in benches_of(worker.pid)]
-        assert len(benches) == 2
-    # Devices are free again when the tuner has let go of them.
-    wait_until(lambda: not any(benches_of(worker.pid) for worker in cluster.workers.values()))
-
-
+@pytest.mark.full
 @needs_dask
 @needs_cores
 @pytest.mark.filterwarnings("default")
-@pytest.mark.parametrize("cluster", [2], indirect=True, ids=["compiling ahead"])
 def test_a_run_on_a_cluster_is_a_run_like_any_other(kernel: Kernel, cluster: Any) -> None:
     killed = []
 

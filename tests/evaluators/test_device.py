@@ -12,19 +12,18 @@ import signal
 import subprocess
 import sys
 import time
-import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from mptune.backends.host import HostBackend, HostBuffer, HostDevice
-from mptune.errors import KernelError
+from mptune.errors import KernelError, MptuneError
 from mptune.evaluators.bench import Bench, Request
 from mptune.evaluators.device import DeviceEvaluator, Limits
 from mptune.evaluators.devices import LocalDevices
-from mptune.evaluators.protocol import Finished
 from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Kernel
 from mptune.objective import Objective
@@ -33,6 +32,8 @@ from mptune.registry import load_kernel
 from mptune.rendering import render
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
+from mptune.space.parameters import CategoricalParameter
+from tests.tiers import few
 
 PLAN = TimingPlan(warmups=1, min_repeats=3, max_repeats=5, cap_s=0.05)
 LIMITS = Limits(compile_s=120, run_s=8)
@@ -43,7 +44,7 @@ def kernel() -> Kernel:
     return load_kernel(Path(__file__).with_name("faulty.py"))
 
 
-WAYS = {"params": [0, 2], "ids": ["compiling in turn", "compiling ahead"]}
+WAYS = {"params": few([2, 0])}
 
 
 @pytest.fixture(**WAYS)
@@ -59,6 +60,7 @@ def seasoned(kernel: Kernel, request: pytest.FixtureRequest) -> Iterator[DeviceE
     """One for many tests: it has had faults before, and checks every configuration."""
     options = {"plan": PLAN, "limits": LIMITS, "policy": MeasurementPolicy(may_reuse_errors=False)}
     with DeviceEvaluator(kernel, kernel.resolve_sizes(), "host", compilers=request.param, **options) as made:
+        assert next(iter(made.evaluate([kernel.configuration({})]))).status is Status.OK
         yield made
 
 
@@ -133,6 +135,7 @@ def test_error_of_a_signature_is_measured_once(kernel: Kernel, evaluator: Device
     assert "accuracy" not in two.measurement.durations_s
 
 
+@pytest.mark.full
 def test_a_leader_s_error_is_its_own(kernel: Kernel, evaluator: DeviceEvaluator) -> None:
     evaluator.remember(made_up(kernel.configuration({"block": 32}), 1e9))
     # Same signature, but this one writes too little: reusing the sibling's error would crown it.
@@ -140,14 +143,68 @@ def test_a_leader_s_error_is_its_own(kernel: Kernel, evaluator: DeviceEvaluator)
     assert trial.status is Status.UNWRITTEN
 
 
-@pytest.mark.full
-def test_killed_worker_is_replaced(kernel: Kernel, evaluator: DeviceEvaluator) -> None:
-    evaluator.start()
-    os.kill(process_of(evaluator), signal.SIGKILL)
-    lost, good = evaluate(evaluator, kernel.configuration({}), kernel.configuration({"block": 64}))
+@pytest.mark.parametrize(("number", "said"), few([(signal.SIGKILL, "SIGKILL"), (signal.SIGRTMIN + 3, "signal 37")]))
+def test_killed_worker_is_replaced(kernel: Kernel, seasoned: DeviceEvaluator, number: int, said: str) -> None:
+    seasoned.start()
+    os.kill(process_of(seasoned), number)
+    lost, good = evaluate(seasoned, kernel.configuration({}), kernel.configuration({"block": 64}))
     assert lost.status is Status.CRASH
-    assert "SIGKILL" in lost.message
+    assert said in lost.message
     assert good.status is Status.OK
+
+
+#: What a kernel does to the process it runs in: its code, and the trial of that.
+DEEDS = {
+    "prints": ('puts("\\x80\\x05 what a kernel prints");', Status.OK, ""),
+    "exits": ("_exit(0);", Status.CRASH, "a kernel that calls exit"),
+    "hangs": ("sleep(600);", Status.TIMEOUT, "did not end within 2 s"),
+    "closes": ("for (int k = 0; k < 99; ++k) close(k);", Status.CRASH, "a kernel that calls exit"),
+    "nothing": ("", Status.OK, ""),
+}
+DECLARED = """
+extern "C" int puts(const char*), close(int);
+extern "C" unsigned sleep(unsigned);
+extern "C" void _exit(int);
+"""
+
+
+@pytest.fixture(scope="module")
+def troubled(kernel: Kernel) -> Iterator[tuple[DeviceEvaluator, Kernel]]:
+    """A kernel whose faults are the deeds, and its evaluator."""
+    branches = "".join(f'{{% if fault == "{name}" %}} {code} {{% endif %}}\n' for name, (code, *_) in DEEDS.items())
+    template = DECLARED + str(kernel.template).replace("double value", f"{branches} double value")
+    deeds = [CategoricalParameter("fault", list(DEEDS)), *kernel.parameters[1:]]
+    other = dataclasses.replace(kernel, path=None, template=template, parameters=deeds)
+    with DeviceEvaluator(other, other.resolve_sizes(), "host", plan=PLAN, limits=Limits(run_s=2)) as made:
+        assert next(iter(made.evaluate([other.configuration({"fault": "nothing"})]))).status is Status.OK
+        yield made, other
+
+
+@pytest.mark.parametrize("deed", [name for name in DEEDS if name != "nothing"])
+def test_what_a_kernel_does_to_its_worker_is_one_trial(troubled: tuple[DeviceEvaluator, Kernel], deed: str) -> None:
+    evaluator, kernel = troubled
+    _, status, message = DEEDS[deed]
+    bad, good = evaluate(evaluator, *(kernel.configuration({"fault": fault}) for fault in (deed, "nothing")))
+    assert bad.status is status
+    assert message in bad.message
+    assert good.status is Status.OK
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        (lambda rng, size: {"x": np.empty(1 << 48)}, "making the inputs of twice ran out of memory"),
+        (lambda rng, size: os._exit(3), "end the process, as os._exit does"),
+    ],
+    ids=["memory", "exit"],
+)
+def test_inputs_that_end_a_worker_are_an_error(kernel: Kernel, inputs: Any, message: str) -> None:
+    other = dataclasses.replace(kernel, path=None, inputs=inputs)
+    with (
+        DeviceEvaluator(other, other.resolve_sizes(), "host", plan=PLAN, limits=LIMITS) as evaluator,
+        pytest.raises(MptuneError, match=message),
+    ):
+        evaluator.start()
 
 
 def is_running(process: int) -> bool:
@@ -179,66 +236,6 @@ def test_worker_does_not_outlive_its_parent(tmp_path: Path) -> None:
         time.sleep(0.02)
 
 
-def test_kernel_made_in_memory_is_evaluated_too(kernel: Kernel) -> None:
-    factor = 2.0
-    local = dataclasses.replace(kernel, path=None, reference=lambda inputs, size: factor * inputs["x"])
-    with DeviceEvaluator(local, local.resolve_sizes(), "host", plan=PLAN, limits=LIMITS) as evaluator:
-        (trial,) = evaluate(evaluator, local.configuration({}))
-    assert trial.status is Status.OK
-    assert trial.error == 0.0
-
-
-@pytest.mark.full
-def test_key_changes_with_everything_the_numbers_depend_on(kernel: Kernel, evaluator: DeviceEvaluator) -> None:
-    configuration = kernel.configuration({})
-    keys = {evaluator.key_of(configuration), evaluator.key_of(kernel.configuration({"y_type": "fp32"}))}
-    for changes in ({"seed": 1}, {"metric": "MAE"}, {"flags": ["-DX=1"]}):
-        with DeviceEvaluator(kernel, kernel.resolve_sizes(), "host", **changes) as other:  # type: ignore[arg-type]
-            keys.add(other.key_of(configuration))
-    with DeviceEvaluator(kernel, kernel.resolve_sizes("default", {"n": 1002}), "host") as other:
-        keys.add(other.key_of(configuration))
-    assert len(keys) == 6
-
-
-class _Faulted:
-    """A worker process whose kernel faulted on a GPU: it answers, and can do nothing more."""
-
-    is_usable = False
-    killed = False
-
-    def ask(self, request: Request, quiet: object) -> Finished:
-        return Finished((Trial(request.configuration, Status.LAUNCH_ERROR, "illegal address"),), is_usable=False)
-
-    def kill(self) -> None:
-        self.killed = True
-
-
-@pytest.mark.full
-def test_worker_whose_device_is_unusable_is_replaced(kernel: Kernel, evaluator: DeviceEvaluator) -> None:
-    faulted = _Faulted()
-    evaluator.start()
-    assert isinstance(evaluator._devices, LocalDevices)
-    (worker,) = evaluator._devices._workers
-    worker._kill()
-    worker._process = faulted  # type: ignore[assignment]
-    bad, good = evaluate(evaluator, kernel.configuration({}), kernel.configuration({"block": 64}))
-    assert bad.status is Status.LAUNCH_ERROR
-    assert faulted.killed
-    assert good.status is Status.OK
-
-
-@pytest.mark.parametrize(("status", "usable"), [(Status.LAUNCH_ERROR, False), (Status.COMPILE_ERROR, True)])
-def test_device_is_looked_at_after_a_launch_error_only(kernel: Kernel, status: Status, usable: bool) -> None:
-    class Broken(HostDevice):
-        def is_usable(self) -> bool:
-            return False
-
-    backend = HostBackend()
-    backend.device = Broken(1)
-    bench = Bench(kernel, kernel.resolve_sizes(), backend)
-    assert bench.is_usable(Trial(kernel.configuration({}), status)) is usable
-
-
 def test_memory_that_runs_out_is_a_status(kernel: Kernel) -> None:
     class Greedy(HostDevice):
         def allocate(self, nbytes: int) -> HostBuffer:
@@ -251,25 +248,6 @@ def test_memory_that_runs_out_is_a_status(kernel: Kernel) -> None:
     trial = bench.evaluate(Request(configuration, render(kernel, configuration, kernel.resolve_sizes())))
     assert trial.status is Status.OUT_OF_MEMORY
     assert "host memory ran out" in trial.message
-
-
-def test_worker_ended_by_a_signal_without_a_name(kernel: Kernel, evaluator: DeviceEvaluator) -> None:
-    evaluator.start()
-    os.kill(process_of(evaluator), signal.SIGRTMIN + 3)
-    (lost,) = evaluate(evaluator, kernel.configuration({}))
-    assert lost.status is Status.CRASH
-    assert f"signal {signal.SIGRTMIN + 3}" in lost.message
-
-
-def test_metric_a_worker_cannot_import_is_named(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = types.ModuleType("not_on_any_path")
-    exec("def worst(output, reference): return 0.0", module.__dict__)
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    with (
-        DeviceEvaluator(kernel, kernel.resolve_sizes(), "host", metric=module.worst) as evaluator,
-        pytest.raises(KernelError, match="not_on_any_path"),
-    ):
-        evaluator.start()
 
 
 UNEVEN = """
@@ -300,15 +278,6 @@ def test_a_configuration_that_cannot_be_rendered_is_one_trial(
         assert fine.key == evaluator.key_of(good) != failed.key
 
 
-def test_a_kernel_changed_after_loading_is_what_the_worker_runs(kernel: Kernel) -> None:
-    factor = 4.0
-    changed = dataclasses.replace(kernel, metric="MAE", reference=lambda inputs, size: factor * inputs["x"])
-    assert changed.path == kernel.path
-    with DeviceEvaluator(changed, changed.resolve_sizes(), "host", plan=PLAN, limits=LIMITS) as evaluator:
-        (trial,) = evaluate(evaluator, changed.configuration({}))
-    assert 2.0 < trial.error < 4.0
-
-
 def test_functions_of_a_definition_file_reach_the_worker_by_value(tmp_path: Path) -> None:
     text = Path(__file__).with_name("faulty.py").read_text()
     named = text.replace(
@@ -334,6 +303,7 @@ def test_definition_edited_under_a_run_ends_it(tmp_path: Path) -> None:
         evaluator.start()
 
 
+@pytest.mark.full
 def test_files_beside_the_kernel_do_not_stand_in_for_modules_of_python(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

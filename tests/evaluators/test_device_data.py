@@ -85,35 +85,6 @@ def test_restore_undoes_what_a_launch_did(data: DataManager) -> None:
     device.free()
 
 
-def test_budget_lets_go_of_the_least_recently_used(data: DataManager) -> None:
-    backend = HostBackend()
-    roomy = DeviceData(backend, data, budget_bytes=10**9)
-    bind_all(roomy, data)
-    assert len(roomy._buffers) == 5 * 4
-    tight = DeviceData(backend, data, budget_bytes=3 * N * 8)
-    bind_all(tight, data)
-    held = sum(b.data.nbytes for b in tight._buffers.values())
-    assert held <= 4 * N * 8
-    assert all(key[1] != "fp64" for key in tight._buffers)
-    # What left comes back with the same values.
-    bound = tight.bind(data.kernel.configuration({"t": "fp64"}))
-    bound.restore()
-    np.testing.assert_array_equal(tight.read_outputs(bound)["z"], data.inputs["z"])
-    roomy.free()
-    tight.free()
-    assert not roomy._buffers
-
-
-def test_scalars_come_in_the_precision(data: DataManager) -> None:
-    device = DeviceData(HostBackend(), data, budget_bytes=10**9)
-    for name, size in (("fp64", 8), ("fp32", 4), ("fp16", 2), ("bf16", 2)):
-        scalar = device.bind(data.kernel.configuration({"t": name})).launch[3]
-        assert isinstance(scalar, np.generic)
-        assert scalar.nbytes == size
-        assert float(scalar) == pytest.approx(0.3, rel=2.0**-8)
-    device.free()
-
-
 def test_buffers_of_other_configurations_make_room_when_the_device_is_full(data: DataManager) -> None:
     class Small(HostDevice):
         """A device that holds what one configuration in fp64 needs, and no more."""

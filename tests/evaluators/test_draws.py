@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from mptune.backends import get_backend
-from mptune.buffers import DataManager, Draw, Stream
+from mptune.buffers import Draw, Stream
 from mptune.buffers.data import make_inputs
 from mptune.evaluators.bench import Bench, Request
 from mptune.evaluators.device import DeviceEvaluator
-from mptune.evaluators.draws import DrawnData
 from mptune.evaluators.protocol import Finished
 from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Constant, In, InOut, Kernel, Out, Scalar
@@ -129,13 +128,6 @@ def test_the_error_is_the_worst_over_the_draws_and_the_first_draw_comes_back(ben
     assert "error_draws" not in one.measurement.metrics
 
 
-def test_draws_that_took_long_to_make_are_no_more_made_for_the_search(bench):
-    bench._drawn.making_s = 1e6
-    trial = bench.evaluate(request(bench.kernel, Plan(draws=3)))
-    assert trial.status is Status.OK
-    assert "error_draws" not in trial.measurement.metrics
-
-
 def test_an_error_that_is_measured_after_all_is_that_of_its_own_draws(bench, alone):
     sibling = {"error": 1.0, "log10_error": 0.0, "error.y": 1.0, "error.state": 1.0}
     sibling |= {"error_draws": 3.0, "error_mean": 1.0, "error_first_draw": 1.0, "error_spread": 0.5}
@@ -238,39 +230,3 @@ def test_draws_that_cannot_be_made_are_named(tmp_path):
         draws=(UNSEEN[0], *UNSEEN[2:]),
         unmade={UNSEEN[1]: "inputs of kernel blend failed: ValueError: no such case"},
     )
-
-
-def test_data_of_the_search_are_kept_while_they_fit_and_others_come_and_go(monkeypatch):
-    calls = []
-    kernel = blend(inputs=lambda rng, size: calls.append(1) or inputs(rng, size))
-    data = DrawnData(kernel, kernel.resolve_sizes(), 0)
-    first = data.of(Draw(number=1))
-    assert isinstance(first, DataManager)
-    data.of(UNSEEN[0])
-    assert data.of(Draw(number=1)) is first
-    assert len(calls) == 2
-    assert data.holds(UNSEEN[0])
-    data.of(UNSEEN[1])
-    assert not data.holds(UNSEEN[0])
-    monkeypatch.setattr("mptune.evaluators.draws.available_memory_bytes", lambda: 0)
-    data.of(Draw(number=2))
-    assert data.of(Draw(number=1)) is first
-    data.of(UNSEEN[0])
-    assert not data.holds(Draw(number=2))
-
-
-def test_slow_references_are_kept_on_disk_and_quick_ones_are_not(monkeypatch):
-    asked = []
-    manager = DataManager
-
-    def spy(*arguments, caches, **options):
-        asked.append(caches)
-        return manager(*arguments, caches=caches, **options)
-
-    monkeypatch.setattr("mptune.evaluators.draws.DataManager", spy)
-    ticks = iter([0.0, 0.1, 0.2, 1.0, 1.1, 2.0, 3.0, 3.1, 3.2])
-    data = DrawnData(blend(), blend().resolve_sizes(), 0, clock=lambda: next(ticks))
-    for draw in UNSEEN[:3]:
-        data.of(draw)
-    # The first may be there; then the time the one before took decides.
-    assert asked == [True, False, True]

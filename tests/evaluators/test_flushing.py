@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from typing import Any
 
 import pytest
@@ -11,9 +10,9 @@ import pytest
 from mptune.backends.base import DeviceInfo
 from mptune.backends.host import HostBackend, HostBuffer, HostDevice
 from mptune.buffers import DataManager
-from mptune.errors import MptuneError, OutOfMemoryError
+from mptune.errors import MptuneError
 from mptune.evaluators.bench import Bench, Request
-from mptune.evaluators.timing import CacheFlush, TimingPlan, wants_flush
+from mptune.evaluators.timing import TimingPlan, wants_flush
 from mptune.kernel import InOut, Kernel, Scalar
 from mptune.policy import Action, Plan
 from mptune.rendering import render
@@ -112,10 +111,6 @@ def test_the_launch_that_is_checked_is_not_flushed_for(told: Cached) -> None:
     assert events(told, "auto") == ["restore", "launch"] + ["restore", "flush", "launch"] * 3
 
 
-def test_off_is_off(told: Cached) -> None:
-    assert events(told, "off") == ["restore", "launch"] * 4
-
-
 @pytest.mark.parametrize(
     ("preset", "intensity", "expected"),
     [("default", 1, True), ("default", 10**4, False), ("tiny", 1, False), ("huge", 1, False)],
@@ -131,76 +126,9 @@ def test_auto_looks_at_the_sizes_and_the_declared_work(
     assert wants_flush(TimingPlan(), Cached(), unknown, sizes, data) is (preset == "default")
 
 
-def test_auto_leaves_the_host_s_caches_alone(tmp_path: Any) -> None:
-    class Host(Cached):
-        shares_memory = True
-
-    sizes = KERNEL.resolve_sizes()
-    data = DataManager(KERNEL, sizes, cache_dir=tmp_path)
-    assert not wants_flush(TimingPlan(), Host(), KERNEL, sizes, data)
-    assert wants_flush(TimingPlan(flush_cache="on"), Host(), KERNEL, sizes, data)
-
-
 def test_on_where_nothing_is_known_of_the_cache_is_told_of(tmp_path: Any) -> None:
     sizes = KERNEL.resolve_sizes()
     data = DataManager(KERNEL, sizes, cache_dir=tmp_path)
     with pytest.raises(MptuneError, match=r"how large the last-level cache of .* is not known"):
         wants_flush(TimingPlan(flush_cache="on"), Cached(0), KERNEL, sizes, data)
     assert not wants_flush(TimingPlan(), Cached(0), KERNEL, sizes, data)
-
-
-def test_no_room_to_flush_with_is_told_of() -> None:
-    with pytest.raises(OutOfMemoryError, match=r"no room to flush the cache of .* \(flush_cache=.off.\)"):
-        CacheFlush(HostBackend(), 1 << 50)
-
-
-def test_a_device_reads_more_than_its_cache_and_leaves_next_to_nothing_there_to_be_written_back(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    copied: list[tuple[int, int, int]] = []
-    monkeypatch.setattr(HostBuffer, "fill", lambda self, byte: pytest.fail("what is filled has to be written back"))
-    monkeypatch.setattr(
-        HostBuffer, "copy_from", lambda self, other: copied.append((self.address, other.address, self.nbytes))
-    )
-    flush = CacheFlush(Cached(), CACHE)
-    flush()
-    (nbytes,) = {nbytes for _, _, nbytes in copied}
-    assert len({target for target, _, _ in copied}) == 1
-    assert nbytes <= CACHE / 16
-    assert len({source for _, source, _ in copied}) * nbytes > 1.9 * CACHE
-    flush.free()
-
-
-def test_on_the_host_every_core_moves_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    moved: list[tuple[set[int], int, int]] = []
-    copy = HostBuffer.copy_from
-
-    def copied(self: HostBuffer, other: Any) -> None:
-        moved.append((os.sched_getaffinity(0), self.address, self.nbytes))
-        copy(self, other)
-
-    monkeypatch.setattr(HostBuffer, "copy_from", copied)
-    cores = os.sched_getaffinity(0)
-    flush = CacheFlush(HostBackend(), CACHE)
-    flush()
-    assert os.sched_getaffinity(0) == cores
-    assert {core for affinity, _, _ in moved for core in affinity} == cores
-    assert all(len(affinity) == 1 for affinity, _, _ in moved)
-    # All of it, each byte once from one place and once to it.
-    assert len({address for _, address, _ in moved}) == len(moved) == 2 * len(cores)
-    assert sum(nbytes for _, _, nbytes in moved) >= 2 * CACHE - 2 * len(cores)
-    flush.free()
-
-
-def test_a_visit_may_ask_for_empty_caches(told: Cached) -> None:
-    bench = Bench(KERNEL, KERNEL.resolve_sizes(), told, plan=TimingPlan(flush_cache="off"))
-    configuration = KERNEL.configuration({})
-    request = Request(configuration, render(KERNEL, configuration, bench.sizes))
-    visit = TimingPlan(warmups=0, min_repeats=2, max_repeats=2, flush_cache="on")
-    told.events.clear()
-    bench.evaluate(request, visit)
-    assert told.events.count("flush") == 2
-    told.events.clear()
-    bench.evaluate(request, dataclasses.replace(visit, flush_cache="auto"))
-    assert "flush" not in told.events
-    bench.close()

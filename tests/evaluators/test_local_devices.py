@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
 import time
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +11,11 @@ import pytest
 
 from mptune.backends.base import CompileOptions, DeviceInfo
 from mptune.backends.host import HostDevice
-from mptune.errors import LaunchError, MptuneError
-from mptune.evaluators import devices, worker_process
+from mptune.errors import MptuneError
 from mptune.evaluators.bench import Ready
 from mptune.evaluators.device import DeviceEvaluator, Limits
 from mptune.evaluators.devices import LocalDevices, check_alike
 from mptune.evaluators.timing import TimingPlan
-from mptune.evaluators.worker_process import WorkerProcess
 from mptune.kernel import Kernel
 from mptune.policy import MeasurementPolicy
 from mptune.registry import load_kernel
@@ -67,19 +61,11 @@ def is_running(process: int) -> bool:
 
 @pytest.mark.full
 @pytest.mark.usefixtures("three_devices")
-def test_each_worker_sees_a_device_of_its_own(kernel: Kernel) -> None:
-    with evaluator(kernel, 2) as two:
-        two.start()
-        assert two.capacity == 2
-        assert [environment(process)["MPTUNE_TEST_DEVICE"] for process in processes(two)] == ["0", "1"]
-
-
-@pytest.mark.full
-@pytest.mark.usefixtures("three_devices")
-def test_trials_come_in_the_order_in_which_they_end_or_as_asked_for(kernel: Kernel) -> None:
+def test_two_workers_with_a_device_each_give_trials_as_they_end_or_as_asked_for(kernel: Kernel) -> None:
     endless, quick = (kernel.configuration({"fault": fault}) for fault in ("endless", "none"))
-    with evaluator(kernel, 2, limits=Limits(run_s=15.0), policy=MeasurementPolicy(may_reuse_errors=False)) as two:
+    with evaluator(kernel, 2, limits=Limits(run_s=4.0), policy=MeasurementPolicy(may_reuse_errors=False)) as two:
         list(two.evaluate([quick]))  # compiled by now
+        assert [environment(process)["MPTUNE_TEST_DEVICE"] for process in processes(two)] == ["0", "1"]
         two.submit(endless)
         two.submit(quick)
         (first,) = two.finished()
@@ -88,12 +74,13 @@ def test_trials_come_in_the_order_in_which_they_end_or_as_asked_for(kernel: Kern
         (second,) = two.finished()
         assert (second.configuration, second.status) == (endless, Status.TIMEOUT)
         assert first.key == two.key_of(quick)
-        asked = [endless, quick, quick, kernel.configuration({"block": 64})]
+        asked = [kernel.configuration({"block": 64}), quick, quick]
         trials = list(two.evaluate(asked))
     assert [trial.configuration for trial in trials] == asked
-    assert [trial.status for trial in trials] == [Status.TIMEOUT, *[Status.OK] * 3]
+    assert [trial.status for trial in trials] == [Status.OK] * 3
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("three_devices")
 def test_closing_ends_what_is_under_way_at_once(kernel: Kernel) -> None:
     with evaluator(kernel, 2, limits=Limits(run_s=100.0)) as two:
@@ -103,45 +90,6 @@ def test_closing_ends_what_is_under_way_at_once(kernel: Kernel) -> None:
         start = time.monotonic()
     assert time.monotonic() - start < 30.0
     assert not any(map(is_running, running))
-
-
-def test_closing_ends_a_worker_that_has_not_started_yet(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun = threading.Event()
-    begin = WorkerProcess.start
-
-    def slow(self: WorkerProcess) -> None:
-        os.kill(self.process_id, signal.SIGSTOP)
-        begun.set()
-        begin(self)
-
-    class Held(ThreadPoolExecutor):
-        """Lets what is submitted begin before the one that submits it goes on."""
-
-        def submit(self, *arguments: Any, **more: Any) -> Future[Any]:
-            future = super().submit(*arguments, **more)
-            if not begun.is_set():
-                begun.wait(30)
-                time.sleep(0.2)
-            return future
-
-    monkeypatch.setattr(worker_process, "ThreadPoolExecutor", Held)
-    monkeypatch.setattr(WorkerProcess, "start", slow)
-    made = evaluator(kernel, 1)
-    failures: list[Exception] = []
-
-    def start() -> None:
-        try:
-            made.start()
-        except LaunchError as error:
-            failures.append(error)
-
-    starting = threading.Thread(target=start)
-    starting.start()
-    assert begun.wait(30)
-    made.close()
-    starting.join(30)
-    assert not starting.is_alive()
-    assert len(failures) == 1
 
 
 def test_more_workers_than_devices_are_refused(kernel: Kernel) -> None:
@@ -185,14 +133,6 @@ def test_unlike_devices_are_refused(case: str) -> None:
         check_alike({"worker 0": ready(), "worker 1": ready(), "worker 2": ready(**changes)})
 
 
-@pytest.mark.usefixtures("three_devices")
-def test_unlike_devices_of_one_machine_end_the_run(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = [ready(identity=f"cuda|{name}") for name in ("A100", "H100")]
-    monkeypatch.setattr("mptune.evaluators.devices.DeviceWorker.start", lambda _: answers.pop())
-    with evaluator(kernel, 2) as two, pytest.raises(MptuneError, match="is not"):
-        two.start()
-
-
 @pytest.mark.full
 @pytest.mark.usefixtures("three_devices")
 def test_a_run_on_three_devices_has_every_trial_once() -> None:
@@ -214,11 +154,3 @@ def test_a_run_on_three_devices_is_resumed(tmp_path: Path) -> None:
     more = tune(OWN, budget=9, workers=2, resume=True, **options)
     assert {trial.configuration for trial in first.trials} <= {trial.configuration for trial in more.trials}
     assert more.evaluations == 9
-
-
-@pytest.mark.parametrize(
-    ("backend", "cores", "expected"), [("host", 8, 8), ("cuda", 8, 6), ("hip", 16, 14), ("cuda", 2, 1)]
-)
-def test_cores_are_spared_beside_a_gpu(monkeypatch, backend, cores, expected):
-    monkeypatch.setattr(devices, "usable_cores", lambda: cores)
-    assert devices.compilers_ahead(backend) == expected

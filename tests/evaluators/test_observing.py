@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 
 from mptune.backends.base import Binary
-from mptune.errors import LaunchError, ObserverUnavailableError, UnknownNameError
+from mptune.errors import LaunchError, ObserverUnavailableError
 from mptune.evaluators import observing
 from mptune.evaluators.observing import Observation, always_on, observers_for
 from mptune.kernel import InOut, Kernel, LaunchShape
 from mptune.observers.base import LaunchContext, Observer, Target
-from mptune.observers.energy import EnergyObserver
-from mptune.observers.sensors import EnergySource
 from mptune.resources import Resources
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import OrdinalParameter
@@ -217,16 +215,6 @@ def test_each_is_opened_once_and_one_that_is_always_on_not_here():
     assert metrics == {"seen_ms": 2.0}
 
 
-def test_it_sees_the_launch_times_the_shape_and_the_resources():
-    observation, _, log = measured(["seen"], times_ms=(3.0, 4.0))
-    assert log == []  # nothing more is launched
-    for context in observation._observers[0].contexts:
-        assert context.times_ms == (3.0, 4.0)
-        assert context.shape == SHAPE
-        assert context.resources is RESOURCES
-        assert context.steady_launches == 0
-
-
 def test_launches_follow_on_one_another_for_as_long_as_the_neediest_needs():
     _, metrics, log = measured(["steady", "brief"])
     # 10 ms each: batches double until one lasts 0.1 s; 0.5 s before anything is measured, then 1 s.
@@ -234,19 +222,6 @@ def test_launches_follow_on_one_another_for_as_long_as_the_neediest_needs():
     assert lead == [entry for n in (1, 2, 4, 8, 16, 16, 16) for entry in (*["launch"] * n, "wait")]
     assert rest == ["before"] * 2 + (["launch"] * 16 + ["wait"]) * 7 + ["after"] * 2
     assert metrics == {"steady_ms": 112.0, "brief_ms": 112.0}
-
-
-def test_long_launches_run_once():
-    _, metrics, log = measured(["steady"], Device(5.0))
-    assert metrics == {"steady_ms": 1}
-    assert [entry for entry in log if entry != "wait"] == ["launch", "before", "launch", "after"]
-
-
-@pytest.mark.parametrize("launch_s", [1e-5, 3e-3])
-def test_short_launches_take_no_longer(launch_s):
-    device = Device(launch_s)
-    measured(["steady"], device)
-    assert 1.3 <= device.now_s <= 1.3 + 2 * 2 * 0.1
 
 
 def test_restorations_are_measured_alone():
@@ -258,46 +233,6 @@ def test_restorations_are_measured_alone():
     batches = [entry for n in (1, 2, 4, 4, 4, 4, 4, 4) for entry in (*["restore"] * n, "wait")]
     assert alone == ["after", "before", *batches, "discount"]
     assert metrics["steady_ms"] == around[: around.index("after")].count("launch") == 10
-
-
-def test_energy_of_an_in_place_kernel_is_that_of_its_launches():
-    device = Device(0.06, 0.04)
-
-    class Energy(EnergyObserver):
-        name = "energy"
-
-        @classmethod
-        def open(cls, target):
-            source = EnergySource("test", lambda: device.energy_j, is_counter=True, lead_s=0.1)
-            return cls(source, interval_s=3600.0, clock=device.clock)
-
-    observing.OBSERVERS["energy"] = Energy
-    # Every wait is a moment at which the counter is read.
-    program: Any = Program(device)
-    observation = Observation(["energy"], TARGET, device.clock)
-    (observer,) = observation._observers
-    restoring = []
-
-    def wait():
-        if observer._sampler is not None:
-            observer._sampler._take()
-
-    bound: Any = Bound(device, True)
-    plain = bound.restore
-
-    def restore():
-        plain()
-        restoring.append(1)
-        if observer._sampler is not None and len(device.log) > 1 and device.log[-2] == "restore":
-            observer._sampler._take()
-
-    program.wait = wait
-    bound.restore = restore
-    backend: Any = Backend()
-    context = LaunchContext(Configuration({"block": 32}), 80, dict, (60.0,))
-    found = observation.measure(context, backend, program, bound)
-    assert found == pytest.approx({"energy_j": 0.06 * 300.0, "power_w": 300.0})
-    assert len(restoring) > 10
 
 
 def test_what_cannot_be_had_is_told_by_observer_and_by_metric():
@@ -330,9 +265,3 @@ def test_a_fault_in_steady_launches_is_a_launch_error():
     program.fault = "illegal address"
     with pytest.raises(LaunchError, match="illegal address"):
         measured(["steady"], device, program=program)
-
-
-def test_unknown_observer(monkeypatch):
-    monkeypatch.undo()
-    with pytest.raises(UnknownNameError, match="'enrgy'; did you mean 'energy'"):
-        Observation(["enrgy"], TARGET)

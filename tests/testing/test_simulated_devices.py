@@ -1,9 +1,10 @@
-"""mptune on the simulated devices: processes that find them by their environment, and by nothing else."""
+"""mptune on the simulated devices, which workers find by their environment, and by nothing else."""
 
 from __future__ import annotations
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -11,178 +12,161 @@ from pathlib import Path
 import numpy as np
 import pytest
 from awkward_kernel import AWKWARD, data_folder
+from simulated import install
 
+import mptune
+from mptune.accuracy.evaluate import evaluate_outputs
+from mptune.backends import BACKENDS, get_backend
+from mptune.backends.base import CompileOptions
+from mptune.backends.cuda import CudaBackend
+from mptune.backends.hip import HipBackend
 from mptune.buffers import DataManager
+from mptune.emit import emit, winner_of
+from mptune.evaluators.ceilings import Ceilings
+from mptune.evaluators.device import Limits
+from mptune.kernel import Work
+from mptune.testing.backends import BackendConformance
 from mptune.testing.simulator import environment
-from mptune.tuner.joint import NOTHING_LEFT
+from mptune.tuner import tune
 
 TESTS = Path(__file__).resolve().parents[1]
-BACKENDS = ("cuda", "hip")
-#: The tests for devices that benchmarks/gpu.py runs, and which of them: those that show as much as all, in little time.
-DEVICE_TESTS = {
-    "conformance/test_backend.py": "",
-    "backends/test_cuda.py": "",
-    "backends/test_hip.py": "",
-    "evaluators/test_outputs_on_device.py": "",
-    "kernels/test_devices.py": "axpy or convolution2d",
-    "conformance/test_prelude_pairs.py": "half-3-1 or fp8_e4m3-half or comparisons or together",
-    # It has no registers, and writing what a kernel computes in place takes it as long as computing that does.
-    "observers/test_on_device.py": "(energy and mriq) or clocks",
-}
-#: Libraries of sensors: of a device that takes 250 W.
-SENSORS = {
-    "pynvml": "nvml(nvmlDeviceGetTotalEnergyConsumption=lambda _: 250e3 * time.perf_counter())",
-    "amdsmi": """amd_smi(
-        amdsmi_get_energy_count=lambda _: {"energy_accumulator": 250e6 * time.perf_counter(), "counter_resolution": 1.0}
-    )""",
-}
-SCRIPT = """
-import sys
-import numpy as np
-import mptune
-from awkward_kernel import AWKWARD
-from mptune.buffers import DataManager
-from mptune.accuracy.evaluate import evaluate_outputs
-
-data = DataManager(AWKWARD, AWKWARD.resolve_sizes())
-with mptune.TunedKernel(sys.argv[1], kernel=sys.argv[3]) as tuned:
-    assert tuned.reason == "", tuned.reason
-    given = dict(data.inputs)
-    if sys.argv[2] == "cupy":
-        import cupy
-
-        given = {name: cupy.asarray(values) if np.ndim(values) else values for name, values in given.items()}
-    print(evaluate_outputs({name: np.asarray(v) for name, v in tuned(**given).items()}, data.references, "NRMSE").error)
-"""
+#: The second device needs all that the first does.
+MORE = [pytest.param("cuda", marks=pytest.mark.full), pytest.param("hip", marks=pytest.mark.nightly)]
+AWKWARD_FILE = TESTS / "awkward_kernel.py"
 
 
 @pytest.fixture(scope="module")
 def variables(tmp_path_factory):
-    found = environment(tmp_path_factory.mktemp("simulated"))
-    path = f"{found['PYTHONPATH']}:{TESTS}:{TESTS / 'evaluators'}"
-    return {**os.environ, **found, "PYTHONPATH": path, "MPTUNE_SIMULATED_DEVICES": "2"}
+    return environment(tmp_path_factory.mktemp("simulated"))
 
 
-@pytest.fixture
-def mptune(variables, tmp_path):
-    """Run a command, in an empty folder."""
-
-    def run(*words, codes=(0,)):
-        command = [sys.executable, "-m", "mptune", *map(str, words)]
-        done = subprocess.run(command, env=variables, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode in codes, done.stderr
-        assert "Traceback" not in done.stderr
-        return done.stdout
-
-    return run
+@pytest.fixture(scope="module", params=["cuda", "hip"])
+def backend(request, variables):
+    """The name of a backend with two simulated devices for workers, and one in this process, which compiles."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {**variables, "MPTUNE_SIMULATED_DEVICES": "2"}.items():
+            patch.setenv(name, value)
+        patch.syspath_prepend(variables["ROCM_PATH"])
+        install(patch, request.param)
+        patch.setattr(BACKENDS[request.param], "device_count", staticmethod(lambda: 2))
+        yield request.param
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("tests", DEVICE_TESTS)
-def test_the_tests_for_devices(variables, tmp_path, tests):
-    """They need the environment from the start, so they run in a process of their own."""
-    for name, made in SENSORS.items():
-        (tmp_path / f"{name}.py").write_text(
-            f"import sys, time\nimport fake_devices\nsys.modules[__name__] = fake_devices.{made}\n"
-        )
-    # Before the real ones.
-    path = f"{tmp_path}:{variables['PYTHONPATH']}:{TESTS / 'observers'}"
-    options = ("-q", "-m", "gpu and not slow", "-p", "no:cacheprovider", "-k", DEVICE_TESTS[tests])
-    command = [sys.executable, "-m", "pytest", *options, str(TESTS / tests)]
-    found = {**variables, "PYTHONPATH": path}
-    done = subprocess.run(command, env=found, cwd=TESTS.parent, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
-    assert "deselected" in done.stdout.splitlines()[-1] or not DEVICE_TESTS[tests]
-    assert "skipped" not in done.stdout.splitlines()[-1], done.stdout
+@pytest.fixture(scope="module")
+def runs(backend, tmp_path_factory):
+    """A run of one trial, the same run resumed for another one, and its file; the speed of the device is known."""
+    made, options = get_backend(backend), CompileOptions()
+    footprint_bytes = DataManager(AWKWARD, AWKWARD.resolve_sizes()).footprint_bytes(AWKWARD.configuration({}))
+    Ceilings(made, made.identity(made.compiler.resolved(options))).least_ms(Work(1), footprint_bytes)
+    file = tmp_path_factory.mktemp("run") / "run.db"
+    first = tune(AWKWARD_FILE, **settings(backend, file), budget=1)
+    return first, tune(AWKWARD_FILE, **settings(backend, file), budget=2, resume=True), file
 
 
-def test_they_are_those_of_the_benchmark():
-    sys.path.insert(0, str(TESTS.parent / "benchmarks"))
-    try:
-        import gpu
-    finally:
-        sys.path.pop(0)
-    assert set(DEVICE_TESTS) == set(gpu.TESTS)
+def settings(backend, file, **more):
+    return {
+        "backend": backend,
+        "max_error": 0.05,
+        "seed": 1,
+        "strategy": "random",
+        "output": file,
+        "inputs": 1,
+        "verify": 1,
+        "on_warning": print,
+    } | more
 
 
-def test_both_can_compile_and_run(mptune):
-    found = {row["backend"]: row for row in json.loads(mptune("backends", "--json"))["backends"]}
-    for name in BACKENDS:
+def test_a_run_is_resumed(runs):
+    first, second, _ = runs
+    assert (first.statuses, second.statuses) == ({"ok": 1}, {"ok": 2})
+    assert {trial.configuration for trial in first.trials} < {trial.configuration for trial in second.trials}
+    assert second.best is not None
+    assert second.baseline is not None
+
+
+def test_the_winner_is_used_and_emitted(backend, runs, tmp_path, monkeypatch):
+    _, run, file = runs
+    data = DataManager(AWKWARD, AWKWARD.resolve_sizes())
+    with mptune.TunedKernel(file, kernel=AWKWARD_FILE) as tuned:
+        assert tuned.reason == ""
+        kinds = [np.asarray, sys.modules["cupy"].asarray] if backend == "cuda" else [np.asarray]
+        for kind in kinds:
+            given = {name: kind(values) if np.ndim(values) else values for name, values in data.inputs.items()}
+            found = {name: np.asarray(values) for name, values in tuned(**given).items()}
+            error = evaluate_outputs(found, data.references, "NRMSE").error
+            assert error == pytest.approx(run.best.error, rel=1e-6)
+    winner = winner_of(run, kernel=AWKWARD_FILE)
+    assert winner is not None
+    emit(winner, tmp_path / "tuned")
+    if backend == "cuda":
+        (tmp_path / "out").mkdir()
+        script, inputs = tmp_path / "tuned" / "tuned_awkward_cupy.py", data_folder(data, tmp_path / "in")
+        monkeypatch.setattr(sys, "argv", list(map(str, (script, inputs, tmp_path / "out"))))
+        runpy.run_path(str(script), run_name="__main__")
+        off = np.fromfile(tmp_path / "out" / "y.f64") - data.references["y"]
+        assert np.sqrt(np.mean(off**2)) / np.ptp(data.references["y"]) <= 2 * max(run.best.error, 1e-16)
+
+
+def test_commands_find_both(variables, tmp_path):
+    command = [sys.executable, "-m", "mptune", "backends", "--json"]
+    done = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
+    found = {row["backend"]: row for row in json.loads(done.stdout)["backends"]}
+    for name, compiler in (("cuda", "nvrtc"), ("hip", "hiprtc")):
         assert (found[name]["can_compile"], found[name]["can_run"]) == (True, True), found[name]
         # What they compile must not be found in the cache by a real compiler.
-        assert found[name]["versions"][{"cuda": "nvrtc", "hip": "hiprtc"}[name]].startswith("0.")
+        assert found[name]["versions"][compiler].startswith("0.")
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_faults_become_trials_and_the_search_goes_on_in_a_new_worker(mptune, backend):
-    file = TESTS / "testing" / "faulty_once.py"
-    options = ("--strategy", "exhaustive", "--budget", 100, "--trial-limit", 10, "--max-error", 1e-3, "--workers", 2)
-    found = json.loads(mptune("tune", file, "--backend", backend, *options, "--json"))
-    assert found["best"]["configuration"]["fault"] == "none"
+@pytest.mark.parametrize("backend", MORE, indirect=True)
+def test_faults_become_trials_and_the_search_goes_on_in_a_new_worker(backend, tmp_path):
+    each_once = {"strategy": "exhaustive", "restrict": {"block": [64], "y_type": ["fp32"]}}
+    given = settings(backend, None, **each_once, workers=2, limits=Limits(run_s=10.0), max_error=1e-3)
+    run = tune(TESTS / "evaluators" / "faulty.py", **given)
+    assert run.best.configuration["fault"] == "none"
     failed = {"launch_error": 2, "timeout": 1, "compile_error": 1, "unwritten": 1, "non_finite": 2}
-    assert found["statuses"] == {"ok": 1, **failed, "inaccurate": 1}
+    assert run.statuses == {"ok": 1, **failed, "inaccurate": 1}
 
 
 @pytest.mark.full
-def test_matrix_units_are_those_of_the_architecture(mptune):
+@pytest.mark.parametrize("backend", ["hip"], indirect=True)
+def test_matrix_units_are_those_of_the_architecture(backend):
     """AMD's take fp32 as it is; NVIDIA's would round it to eleven digits."""
     tile = {"MWG": 32, "NWG": 32, "KWG": 16, "MDIMC": 4, "warps_along_n": 2, "stages": 2, "resident": 1, "raster": 1}
     types = dict.fromkeys(("a_type", "accumulator_type", "c_type"), "fp32")
-    words = [word for name, value in {"math": "mma", **tile, **types}.items() for word in ("-p", f"{name}={value}")]
-    options = ("--size", "smoke", "--budget", 1, "--inputs", 1, "--verify", 1, "--max-error", 1e-5, "--json")
-    found = json.loads(mptune("tune", "gemm", "--backend", "hip", *words, *options))
-    assert found["statuses"] == {"ok": 1}
-    assert 0 < found["best"]["error"] < 1e-6
+    fixed = {name: [value] for name, value in {"math": "mma", **tile, **types}.items()}
+    run = tune("gemm", **settings(backend, None, size="smoke", budget=1, max_error=1e-5, restrict=fixed))
+    assert run.statuses == {"ok": 1}
+    assert 0 < run.best.error < 1e-6
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_an_application_is_tuned_and_resumed_by_two_workers(mptune, backend):
-    file = TESTS / "awkward_application.py"
-    options = ("--backend", backend, "--max-error", 0.05, "--seed", 1, "--output", "run.db", "--verify", 2, "--json")
-    # Most of its time is the host's, which is not made up: which of two is faster may stay open, and whether anything
-    # is worth another evaluation.
-    found = [
-        json.loads(mptune("tune", file, *options, "--budget", budget, *more, codes=(0, 1)))
-        for budget, more in ((4, ()), (10, ("--resume", "--workers", 2)))
-    ]
-    for document in found:
-        assert set(document["statuses"]) <= {"ok", "inaccurate"}
-        assert document["baseline"]["error"] < 1e-15
-        launches = {name: kernel["launches"] for name, kernel in document["baseline"]["kernels"].items()}
+@pytest.mark.parametrize("backend", MORE, indirect=True)
+def test_an_application_is_tuned_and_resumed_by_two_workers(backend, tmp_path):
+    file, given = TESTS / "awkward_application.py", settings(backend, tmp_path / "run.db")
+    first, second = (
+        tune(file, **given, budget=budget, **more) for budget, more in ((2, {}), (4, {"resume": True, "workers": 2}))
+    )
+    for run in (first, second):
+        assert set(run.statuses) <= {"ok", "inaccurate"}
+        assert run.baseline.error < 1e-15
+        launches = {name: run.baseline.metric(f"launches.{name}") for name in ("smooth", "counts")}
         assert launches == {"smooth": 4, "counts": 1}
-    first, second = found
-    assert 1 <= first["evaluations"] <= 4
-    assert first["evaluations"] <= second["evaluations"] <= 10
-    assert second["evaluations"] > 4 or second["ended"] == NOTHING_LEFT
+    assert 1 <= first.evaluations <= 2
+    assert first.evaluations <= second.evaluations <= 4
+
+
+@pytest.fixture(scope="class")
+def conformance_device(request):
+    with pytest.MonkeyPatch.context() as patch:
+        install(patch, request.cls.backend_class.name)
+        yield
+
+
+@pytest.mark.usefixtures("conformance_device")
+class TestCuda(BackendConformance):
+    backend_class = CudaBackend
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_run_is_resumed_emitted_and_used(mptune, variables, tmp_path, backend):
-    file = TESTS / "awkward_kernel.py"
-    options = ("--backend", backend, "--max-error", 0.05, "--seed", 1, "--output", "run.db", "--json")
-    first = json.loads(mptune("tune", file, *options, "--budget", 3))
-    second = json.loads(mptune("tune", file, *options, "--budget", 6, "--resume"))
-    assert (first["evaluations"], second["evaluations"]) == (3, 6)
-    assert second["statuses"] == {"ok": 6}
-    best = second["best"]
-    mptune("emit", "run.db", "--kernel", file, "-o", "tuned")
-
-    def error(*words):
-        done = subprocess.run(
-            [sys.executable, *map(str, words)], env=variables, cwd=tmp_path, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    for arrays in ("numpy", *(["cupy"] if backend == "cuda" else [])):
-        assert float(error("-c", SCRIPT, "run.db", arrays, file)) == pytest.approx(best["error"], rel=1e-6)
-    if backend == "cuda":
-        data = DataManager(AWKWARD, AWKWARD.resolve_sizes())
-        inputs = data_folder(data, tmp_path / "in")
-        (tmp_path / "out").mkdir()
-        error("tuned/tuned_awkward_cupy.py", inputs, tmp_path / "out")
-        off = np.fromfile(tmp_path / "out" / "y.f64") - data.references["y"]
-        assert np.sqrt(np.mean(off**2)) / np.ptp(data.references["y"]) <= 2 * best["error"]
+@pytest.mark.usefixtures("conformance_device")
+class TestHip(BackendConformance):
+    backend_class = HipBackend

@@ -15,14 +15,15 @@ from mptune.backends.base import Binary
 from mptune.backends.cuda import CudaBackend
 from mptune.backends.gpu import GpuBuffer
 from mptune.backends.hip import HipBackend
-from mptune.errors import CompileError, LaunchError, MptuneError, OutOfMemoryError
+from mptune.errors import CompileError, LaunchError
 from mptune.kernel import LaunchShape
 from mptune.testing.backends import source_of
 from mptune.testing.simulator import Misuse
 from mptune.testing.simulator.compiler import compile_source, static_shared_bytes
 from mptune.testing.simulator.cuda import Driver, Runtime
-from mptune.testing.simulator.cupy import CupyEvent, CupyStream, SimulatedCupy, _RawKernel
+from mptune.testing.simulator.cupy import SimulatedCupy
 from mptune.testing.simulator.hip import SimulatedHip
+from tests.tiers import few
 
 SHAPE = LaunchShape((1, 1, 1), (64, 1, 1))
 BODY = """
@@ -47,7 +48,7 @@ def image():
     return compile_source(source_of("axpy", BODY), ("--gpu-architecture=sm_90", "--std=c++17"))
 
 
-@pytest.fixture(params=["cuda", "hip"])
+@pytest.fixture(params=few(["cuda", "hip"]))
 def backend(request, monkeypatch):
     simulated, kind = {"cuda": (SimulatedCupy(), CudaBackend), "hip": (SimulatedHip(), HipBackend)}[request.param]
     for name, module in simulated.modules.items():
@@ -92,21 +93,8 @@ def test_variables_of_a_module_outlive_launches_and_are_as_large_as_declared(bac
         function.set_constant("factors", np.zeros(3))
 
 
-def test_nothing_happens_before_somebody_waits(backend, driver):
-    data = np.ones(4)
-    buffer = buffer_of(backend, data)
-    found = np.zeros(4)
-    if isinstance(backend, CudaBackend):
-        driver._copy(found.ctypes.data, buffer.address, 32, 2)
-    else:
-        driver._copy(found.ctypes.data, buffer.address, 32, driver._hip.hipMemcpyKind.hipMemcpyDeviceToHost)
-    assert not found.any()
-    driver.synchronize()
-    assert found.all()
-
-
 class TestBrokenCalls:
-    @pytest.mark.parametrize(("more", "past"), [(8, 8), (1 << 30, 1 << 30)])
+    @pytest.mark.parametrize(("more", "past"), [(8, 8)])
     def test_a_copy_of_a_wrong_size(self, backend, driver, more, past):
         data = np.zeros(1 << 12)
         buffer = buffer_of(backend, data)
@@ -144,9 +132,7 @@ class TestBrokenCalls:
         ("order", "message"),
         [
             ((0, 2, 1, 3), "argument 1 of axpy at 0x3f800000, which is no memory"),
-            ((2, 1, 0, 3), "argument 0 of axpy at 0x3f800000, which is no memory"),
             ((0, 1, 4, 3), "argument 2 of axpy has 4 bytes, and was given more"),
-            ((0, 1, 1, 3), "argument 2 of axpy has 4 bytes, and was given more"),
         ],
     )
     def test_arguments_in_a_wrong_order_or_size(self, backend, function, order, message):
@@ -225,20 +211,6 @@ class TestRefusals:
         with pytest.raises(LaunchError, match=r"CUDA_ERROR_INVALID_VALUE|hipErrorInvalidValue"):
             function.launch(LaunchShape((1, 1, 1), (64, 1, 1), most + 1), arguments)
 
-    def test_registers_cannot_be_asked_for(self, backend, driver, function):
-        asked = (
-            lambda: driver._driver.funcGetAttribute(4, function._function),
-            lambda: driver._hip.hipFuncGetAttribute(4, function._function),
-        )
-        with pytest.raises(Misuse, match="a simulated one has no registers and no local memory"):
-            asked[isinstance(backend, HipBackend)]()
-        with pytest.raises(MptuneError, match=r"does not say how many registers|has no metadata"):
-            backend.compiler.resources(Binary("axpy", compile_source(source_of("axpy", BODY), ())))
-
-    def test_more_memory_than_there_is(self, backend):
-        with pytest.raises(OutOfMemoryError, match="2147483648 bytes were asked for"):
-            backend.device.allocate(1 << 31)
-
     def test_what_a_module_does_not_have(self, backend, function, image):
         with pytest.raises(LaunchError, match=r"CUDA_ERROR_NOT_FOUND|hipErrorNotFound"):
             function.set_constant("axpy", np.zeros(1))
@@ -248,7 +220,7 @@ class TestRefusals:
             backend.device.load(Binary("axpy", image[:1000]))
 
 
-@pytest.mark.parametrize("n", [50, 51, 63, 64, 2**31 - 1])
+@pytest.mark.parametrize("n", [50, 51, 2**31 - 1])
 def test_a_kernel_that_leaves_its_memory_ends_all(backend, function, n):
     """By four bytes or by gigabytes: 50 elements are no multiple of what allocations are aligned to."""
     x, y = (buffer_of(backend, np.zeros(50, np.float32)) for _ in range(2))
@@ -322,18 +294,13 @@ class TestWritesBeside:
         ("kind", "at", "told"),
         [
             (0, -1, "4 bytes before argument 0, 200 bytes at 0x"),
-            (0, -64, "256 bytes before argument 0, 200 bytes at 0x"),
             (0, -900, "3600 bytes before argument 0, 200 bytes at 0x"),
             (0, 50, "4 bytes past the end of argument 0, 200 bytes at 0x"),
-            (0, 63, "56 bytes past the end of argument 0, 200 bytes at 0x"),
             (1, 64, "4 bytes past the end of the shared variable tile"),
-            (1, 64 + 40, "164 bytes past the end of the shared variable tile"),
             (1, 64 + 100, "404 bytes past the end of the shared variable tile"),
             (1, -1, "4 bytes before the shared variable tile"),
-            (2, 8 + 100, "808 bytes past the end of the shared variable sums"),
             (2, -100, "800 bytes before the shared variable sums"),
             (6, 3, "1 bytes past the end of the shared variable is_last"),
-            (3, 64, "4 bytes past the end of its 256 bytes of dynamic shared memory"),
             (3, 64 + 900, "3604 bytes past the end of its 256 bytes of dynamic shared memory"),
         ],
     )
@@ -344,7 +311,7 @@ class TestWritesBeside:
         with pytest.raises(LaunchError, match=rf"(?i)illegal_?address.*{re.escape(told)}"):
             backend.device.allocate(8)
 
-    @pytest.mark.parametrize(("kind", "at"), [(7, -1), (7, -2), (7, 50), (7, 51), (8, -1), (8, -2), (8, 25), (8, 26)])
+    @pytest.mark.parametrize(("kind", "at"), [(7, -1), (7, 51), (8, -2), (8, 25)])
     def test_what_is_added_to_a_number_there_is_noticed_in_two_launches(self, launch, kind, at):
         def twice():
             launch(kind, at)
@@ -394,26 +361,6 @@ class TestSignatures:
         for name, value in vars(stand_in).items():
             if isinstance(value, int):
                 assert getattr(real, name) == value
-
-    @pytest.mark.filterwarnings("ignore")
-    def test_those_of_cupy_s_classes(self):
-        cupy = pytest.importorskip("cupy", reason='CuPy is not installed: pip install "mptune[cuda]"')
-        ours = SimulatedCupy().modules["cupy"]
-        classes = ("Device", "Stream", "Event", "UnownedMemory", "MemoryPointer", "get_elapsed_time")
-        pairs = [(getattr(ours.cuda, name), getattr(cupy.cuda, name)) for name in classes]
-        pairs += [(ours.RawModule, cupy.RawModule), (_RawKernel.__call__, cupy.RawKernel.__call__)]
-        pairs += [(getattr(CupyEvent, name), getattr(cupy.cuda.Event, name)) for name in ("record", "synchronize")]
-        pairs += [(getattr(CupyStream, name), getattr(cupy.cuda.Stream, name)) for name in ("use", "synchronize")]
-        for stand_in, real in pairs:
-            documented = [text.splitlines()[0] for text in (real.__init__.__doc__, real.__doc__)]
-            declared = next(line for line in documented if "(" in line and not line.startswith("Initialize"))
-            words = [
-                part.partition("=")[0].split()[-1] for part in re.search(r"\((.*)\)", declared)[1].split(", ") if part
-            ]
-            taken = [p for p in inspect.signature(stand_in).parameters.values() if p.name not in ("self", "shared_mem")]
-            known = [word for word in words if word != "self"]
-            assert {p.name for p in taken} <= set(known), declared
-            assert known[: len(taken)] == [p.name for p in taken] or any(p.kind is p.KEYWORD_ONLY for p in taken)
 
     def test_those_of_hip_python(self):
         try:

@@ -20,6 +20,7 @@ so (:data:`MADE_UP`).
 
 from __future__ import annotations
 
+import importlib
 import os
 import shlex
 import shutil
@@ -28,13 +29,12 @@ import sys
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
-from mptune.backends.host_compiler import find_compiler
-from mptune.backends.processor import processor
-from mptune.testing.simulator.device import MADE_UP, Failure, Misuse, SimulatedDevice
+if TYPE_CHECKING:
+    from mptune.testing.simulator.device import MADE_UP, Failure, Misuse, SimulatedDevice
 
-__all__ = ["MADE_UP", "Failure", "Misuse", "SimulatedDevice", "environment"]
+__all__ = ["MADE_UP", "Failure", "Misuse", "SimulatedDevice", "compiler_version", "environment"]
 
 #: Where the libraries are looked for.
 _LIBRARIES: Final = (
@@ -51,6 +51,21 @@ _MODULES: Final = {
 }
 
 
+def __getattr__(name: str) -> Any:
+    # The process of a device imports this package too, and needs none of these names.
+    if name in __all__:
+        return getattr(importlib.import_module("mptune.testing.simulator.device"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def compiler_version() -> str:
+    """Return the version of the runtime compilers: of no real one, of their source, and for this processor."""
+    from mptune.backends.processor import processor
+
+    ours = Path(__file__).with_name("compiler.py").read_bytes()
+    return f"0.{zlib.crc32(ours + processor().fingerprint.encode()) >> 16}"
+
+
 def environment(folder: Path) -> Mapping[str, str]:
     """Return the variables with which processes find the simulated devices, of which there is one of each kind.
 
@@ -63,14 +78,15 @@ def environment(folder: Path) -> Mapping[str, str]:
         BackendUnavailableError: there is no C++ compiler.
         subprocess.CalledProcessError: it fails.
     """
+    from mptune.backends.host_compiler import find_compiler
+
     command = f"{shlex.quote(sys.executable)} -m mptune.testing.simulator.compiler"
-    # Binaries are kept by the compiler's version: of no real one, of this text, and for this processor.
-    ours = Path(__file__).with_name("compiler.py").read_bytes()
-    version = zlib.crc32(ours + processor().fingerprint.encode()) >> 16
+    # Binaries are kept by the compiler's version.
+    version = compiler_version().removeprefix("0.")
     defines = (f'-DCOMPILE="{command}"', f"-DVERSION={version}")
     built = folder / "libsimulated.so"
     source = Path(__file__).with_name("libraries.cpp")
-    build = [*find_compiler().command, "-std=c++17", "-O1", "-shared", "-fPIC"]
+    build = [*find_compiler().command, "-std=c++17", "-shared", "-fPIC"]
     subprocess.run([*build, *defines, str(source), "-o", str(built)], check=True)
     for name in (library.format(version=version) for library in _LIBRARIES):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

@@ -28,10 +28,10 @@ _ALIGNMENT: Final = 256
 _GARBAGE: Final = b"\xde"
 #: Scalars are packed in so many bytes, zeros behind them: of a larger one than the parameter's, something is left.
 _SLOT: Final = 16
-#: What a launch takes on the device's clock: the same each time, and less of it with smaller types.
-_LAUNCH_MS: Final = 1e-3
-_BYTES_PER_MS: Final = 1e7
-_THREADS_PER_MS: Final = 1e7
+#: What a launch takes on the device's clock: the same each time, less with smaller types, and too long for many.
+_LAUNCH_MS: Final = 10.0
+_BYTES_PER_MS: Final = 1e3
+_THREADS_PER_MS: Final = 1e3
 
 
 class Misuse(AssertionError):
@@ -181,6 +181,8 @@ class SimulatedDevice:
         self._numbers = itertools.count(0x1001, 0x10)
         self._memory: dict[int, _Memory] = {}
         self._freed: list[_Memory] = []
+        #: What each allocation was filled with last: address, byte and count, if nothing may have written to it since.
+        self._filled: dict[int, tuple[int, int, int]] = {}
         self._next = ARENA
 
     # -- memory --------------------------------------------------------------------------------
@@ -233,6 +235,7 @@ class SimulatedDevice:
         if address not in self._memory:
             self._refuse_memory("free", address, 0)
         memory = self._memory.pop(address)
+        self._filled.pop(address, None)
         self._freed.append(memory)
         assert memory.pages is not None
         self._ask("unmap", memory.address // mmap.PAGESIZE * mmap.PAGESIZE, len(memory.pages))
@@ -283,10 +286,18 @@ class SimulatedDevice:
         memory = self._inside(target, nbytes, "a fill")
         if not 0 <= byte < 256:
             raise Misuse(f"{byte} is no value of a byte")
-        if memory.pages is None:
-            self._enqueue("fill", stream, nbytes, lambda: self._write(memory, target, bytes([byte]) * nbytes))
-        else:
-            self._enqueue("fill", stream, nbytes, lambda: ctypes.memset(memory.part(target, nbytes), byte, nbytes))
+
+        def fill() -> None:
+            # What keeps a device busy before a launch fills the same bytes over and over.
+            if self._filled.get(memory.address) == (target, byte, nbytes):
+                return
+            if memory.pages is None:
+                self._write(memory, target, bytes([byte]) * nbytes)
+                return
+            ctypes.memset(memory.part(target, nbytes), byte, nbytes)
+            self._filled[memory.address] = target, byte, nbytes
+
+        self._enqueue("fill", stream, nbytes, fill)
 
     def address_of(self, here: int) -> int:
         """Return the device's address of an allocation's byte in this process.
@@ -312,6 +323,7 @@ class SimulatedDevice:
             if other.pending and other is not stream:
                 raise Misuse("an array is computed with on another stream than writes it")
         self.drain()
+        self._filled.pop(memory.address, None)
         return memory.part(address, nbytes)
 
     # -- modules -------------------------------------------------------------------------------
@@ -421,10 +433,15 @@ class SimulatedDevice:
             self._begin("launch", found.name, grid, block, shared_bytes)
             raise Failure("invalid value")
         values, nbytes = self._values(found, arguments)
+        pointers = [
+            int.from_bytes(value, "little") for value, code in zip(values, found.codes, strict=True) if code < 0
+        ]
+        given = {self._inside(address, 1, "an argument").address for address in pointers if address}
 
         def run() -> None:
             number = self._launches
             self._launches += 1
+            self._filled = {at: what for at, what in self._filled.items() if at not in given}
             for memory in self._memory.values():
                 memory.surround(number)
             what = found.module.number, found.name, grid, block, shared_bytes, values, number
@@ -652,4 +669,5 @@ class SimulatedDevice:
         if memory.pages is None:
             self._ask("write", address, data)
         else:
+            self._filled.pop(memory.address, None)
             ctypes.memmove(memory.part(address, len(data)), data, len(data))

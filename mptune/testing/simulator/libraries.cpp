@@ -2,11 +2,9 @@
 // the command COMPILE with a folder: it reads "source" and "options" there, writes "image", and prints the log. Their
 // version is 0.VERSION.
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <string>
 
 namespace {
@@ -17,25 +15,35 @@ struct program {
     std::string source, log, image;
 };
 
-std::string content(const std::filesystem::path& path) {
-    std::ostringstream text;
-    text << std::ifstream(path, std::ios::binary).rdbuf();
-    return text.str();
+std::string content(const std::string& path) {
+    std::string text;
+    if (FILE* file = std::fopen(path.c_str(), "rb")) {
+        char part[1 << 16];
+        while (const size_t bytes = std::fread(part, 1, sizeof part, file)) text.append(part, bytes);
+        std::fclose(file);
+    }
+    return text;
+}
+
+bool write(const std::string& path, const std::string& text) {
+    FILE* file = std::fopen(path.c_str(), "wb");
+    if (!file) return false;
+    const bool is_whole = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+    return std::fclose(file) == 0 && is_whole;
 }
 
 int compile(program& given, int count, const char* const* options) {
-    std::string folder = (std::filesystem::temp_directory_path() / "mptune-simulated-XXXXXX").string();
+    const char* temporary = std::getenv("TMPDIR");
+    std::string folder = std::string(temporary ? temporary : "/tmp") + "/mptune-simulated-XXXXXX";
     if (!mkdtemp(folder.data())) return not_compiled;
-    std::ofstream(folder + "/source", std::ios::binary) << given.source;
-    {
-        std::ofstream lines(folder + "/options");
-        for (int i = 0; i < count; ++i) lines << options[i] << '\n';
-    }
+    std::string lines;
+    for (int i = 0; i < count; ++i) lines += std::string(options[i]) + '\n';
+    const bool is_written = write(folder + "/source", given.source) && write(folder + "/options", lines);
     const std::string command = COMPILE " '" + folder + "' > '" + folder + "/log' 2>&1";
-    const int failed = std::system(command.c_str());
+    const int failed = is_written ? std::system(command.c_str()) : 1;
     given.log = content(folder + "/log");
     given.image = content(folder + "/image");
-    std::filesystem::remove_all(folder);
+    std::system(("rm -rf '" + folder + "'").c_str());
     return failed ? not_compiled : done;
 }
 

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from mptune.processes import Channel
-from mptune.resources.elf import STT_OBJECT
 
 __all__ = ["ARENA", "GUARD_BYTES", "SHARED_GUARD_BYTES", "changed", "serve", "slack"]
 
@@ -26,6 +25,7 @@ SHARED_GUARD_BYTES: Final = 4096
 _MAP_FIXED_NOREPLACE: Final = 0x100000
 _MOST_PARAMETERS: Final = 256
 _RTLD_DL_SYMENT: Final = 1
+_STT_OBJECT: Final = 1
 #: What shared memory is full of before it is written.
 _UNWRITTEN: Final = b"\xff"
 #: What memory of no one is full of, in turn: signalling NaNs of fp64 and of fp32, which arithmetic changes. The second
@@ -118,7 +118,7 @@ class _Device:
             return None
         origin, symbol = _Origin(), ctypes.POINTER(_Symbol)()
         self._c.dladdr1(ctypes.c_void_p(address), ctypes.byref(origin), ctypes.byref(symbol), _RTLD_DL_SYMENT)
-        is_variable = symbol.contents.info % 16 == STT_OBJECT
+        is_variable = symbol.contents.info % 16 == _STT_OBJECT
         return (address, int(symbol.contents.size)) if is_variable else None
 
     def read(self, address: int, nbytes: int) -> bytes:
