@@ -8,6 +8,7 @@ from mptune.adopt.classes import TypeClasses
 from mptune.adopt.classing import type_classes
 from mptune.adopt.parsing import Edits
 from mptune.adopt.reading import Program, read
+from tests.tiers import few
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -350,7 +351,7 @@ def test_copies_name_the_class_of_the_device_side(rod: Program, classes: TypeCla
     ]
 
 
-@pytest.mark.parametrize("parity", [0, 1])
+@pytest.mark.parametrize("parity", few([0, 1]))
 @pytest.mark.parametrize(
     "names",
     [

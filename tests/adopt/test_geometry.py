@@ -9,6 +9,7 @@ import pytest
 from mptune.adopt.geometry import geometry
 from mptune.adopt.parsing import Edits
 from mptune.adopt.reading import read
+from tests.tiers import few
 
 PROGRAM = """\
 #include <cmath>
@@ -107,7 +108,7 @@ def changed(folder: Path, text: str, wanted: dict[str, tuple[int, ...]]) -> tupl
     return edits.file(program.files[0].path), set(found)
 
 
-@pytest.mark.parametrize("launch", CHANGED)
+@pytest.mark.parametrize("launch", few(CHANGED, 14))
 def test_another_block_is_written_only_where_as_many_threads_are_launched(launch: str, tmp_path: Path) -> None:
     text = PROGRAM.format(header="cuda_runtime.h", launch=launch)
     new, found = changed(tmp_path, text, {"one": (64,)})

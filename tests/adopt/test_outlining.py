@@ -156,6 +156,7 @@ def test_the_program_does_the_same_with_kernels(loops: Program, tmp_path: Path) 
 # -- adopted -------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_a_program_of_loops_is_adopted(stencil: Path) -> None:
     record: dict[str, Any] = json.loads((stencil / "adopted.json").read_text())
     assert record["program"]["check"] == "passed"
@@ -167,6 +168,7 @@ def test_a_program_of_loops_is_adopted(stencil: Path) -> None:
     assert {"step_loop.now", "step_loop.next", "main_loop.now"} <= set(now["members"])  # they change places
 
 
+@pytest.mark.full
 def test_what_is_written_of_it_reads_like_the_program(stencil: Path) -> None:
     text = (stencil / "step_loop.cu.j2").read_text()
     assert "#line" not in text

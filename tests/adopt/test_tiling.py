@@ -59,6 +59,7 @@ int main() {
 """
 
 
+@pytest.mark.full
 def test_programs_compute_the_same_in_tiles_to_the_last_bit(tmp_path: Path) -> None:
     source = tmp_path / "printing.cu"
     source.write_text(PROGRAM.read_text().partition("int main")[0] + PRINTING)
@@ -114,6 +115,7 @@ def test_what_is_computed_of_a_thread_s_own_number_stays_behind_it(tmp_path: Pat
     assert places == sorted(places)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("columns", "rows", "unroll"), [(1, 1, 1), (4, 2, 2), (16, 1, 16), (8, 8, 1), (64, 4, 1)])
 def test_any_tile_gives_the_same_answer(application, bench, columns, rows, unroll):
     # 45 by 21 threads of 48 by 24 are meant to work, and every third of them is not.
@@ -126,6 +128,7 @@ def test_any_tile_gives_the_same_answer(application, bench, columns, rows, unrol
     assert trial.error < 1e-14
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("architecture", [pytest.param("sm_80", marks=needs("cuda"))])
 def test_it_compiles_for_a_gpu(application, architecture):
     kernel = application.kernels["shifted"]
@@ -135,6 +138,7 @@ def test_it_compiles_for_a_gpu(application, architecture):
     assert ".local" not in ptx  # what threads keep is in registers
 
 
+@pytest.mark.full
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="looks for instructions of x86")
 def test_whether_a_tile_is_whole_is_asked_for_many_threads_at_once(application):
     """One by one it takes as long as the work of a light kernel."""

@@ -405,7 +405,7 @@ def test_hiprtc_compiles_the_variants(awkward: Path) -> None:
     assert HipBackend().compiler.compile(whole, "tuned_awkward_1_function", CompileOptions("gfx90a")).image
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.skipif(NVCC is None, reason="nvcc is not installed")
 def test_nvcc_compiles_the_variants_and_the_header(awkward: Path, tmp_path: Path) -> None:
     (awkward / "use.cu").write_text(

@@ -350,7 +350,7 @@ int main(void) {
     ]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.skipif(NVCC is None, reason="nvcc is not installed")
 def test_nvcc_compiles_it(folder: Path, tmp_path: Path) -> None:
     for source in (f"{NAME}.cu", f"{NAME}_kernel_smooth_1.cu"):

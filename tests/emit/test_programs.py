@@ -370,7 +370,7 @@ def test_hiprtc_compiles_the_source(awkward: Path) -> None:
     assert b"gfx90a" in backend.compiler.compile(source, "awkward", CompileOptions("gfx90a")).image
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.skipif(NVCC is None, reason="nvcc is not installed")
 def test_nvcc_compiles_the_cuda_example(awkward: Path, tmp_path: Path) -> None:
     command = ["nvcc", "-std=c++17", "-O0", "-arch=sm_80", "-c", "tuned_awkward_cuda.cu", "-o", tmp_path / "awkward.o"]
