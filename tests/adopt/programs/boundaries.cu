@@ -1,4 +1,5 @@
-// What types lead to that is easily left out: vectors in constant memory, sizes that are sums, copies on the device.
+// Vectors in constant memory, sizes that are sums, copies on the device, and a struct whose numbers the host reads.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <vector>
@@ -6,6 +7,10 @@
 
 __constant__ double2 table[4];
 __constant__ double weights[3];
+
+struct Law {
+  double share, least;
+};
 
 __device__ double mixed(double a, double b) { return a * b + 0.1; }
 
@@ -18,9 +23,9 @@ __global__ void move(const double3* at, double3* moved, double* sums, int n) {
   sums[i] += mixed(position.x, position.y) + pair.x;
 }
 
-__global__ void halve(const double* from, double* to, int n) {
+__global__ void halve(const double* from, double* to, int n, const Law law) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) to[i] = 0.5 * from[i] + 1.0 / 3;
+  if (i < n) to[i] = law.share * from[i] + law.least;
 }
 
 int main() {
@@ -30,6 +35,8 @@ int main() {
   for (int i = 0; i < n; ++i) at[i] = make_double3(1.0 + 0.01 * i, std::cos(0.3 * i), 2.0 / (i + 1));
   const double2 pairs[4] = {{0.1, 1.1}, {0.7, 1.3}, {1.9, 0.4}, {0.3, 0.9}};
   const double third[3] = {1.0 / 3, 2.0 / 3, 0.1};
+  Law law{0.5, 1.0 / 3};
+  sums[1] = std::max(law.least, 0.2);
   double3 *d_at, *d_moved;
   double *d_sums, *d_copy, *d_halves;
   const size_t bytes = n * sizeof(double);
@@ -45,7 +52,7 @@ int main() {
   cudaMemset(d_copy, 0, bytes + 48);
   move<<<(n + 31) / 32, 32>>>(d_at, d_moved, d_sums, n);
   cudaMemcpy(d_copy, d_sums, bytes + 16, cudaMemcpyDeviceToDevice);
-  halve<<<(n + 31) / 32, 32>>>(d_copy, d_halves, n);
+  halve<<<(n + 31) / 32, 32>>>(d_copy, d_halves, n, law);
   cudaMemcpy(moved.data(), d_moved, n * sizeof(double3), cudaMemcpyDeviceToHost);
   cudaMemcpy(sums.data(), d_sums, (n + rest) * sizeof(double), cudaMemcpyDeviceToHost);
   cudaMemcpy(halves.data(), d_halves, bytes, cudaMemcpyDeviceToHost);
