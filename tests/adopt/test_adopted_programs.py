@@ -77,7 +77,7 @@ def programs() -> Iterator[Any]:
             yield pytest.param(path.name, marks=() if path.name in FAST else tier)
 
 
-@pytest.mark.parametrize("name", programs())
+@pytest.mark.parametrize("name", list(programs()))
 def test_a_program_runs_as_it_stands_and_passes_its_own_check(name: str, tmp_path: Path) -> None:
     program = read(sources(name))
     assert program.refusals == ()

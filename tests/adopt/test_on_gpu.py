@@ -137,6 +137,7 @@ def test_programs_of_other_kinds_are_recorded_on_the_processor(tmp_path: Path) -
         adopt(AdoptSettings((PROGRAMS / "hip_spelling.hip",), backend="cuda"), tmp_path / "adopted")
 
 
+@pytest.mark.full
 def test_a_gpu_that_is_asked_for_has_to_be_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def none() -> int:
         raise BackendUnavailableError("no CUDA device: the NVIDIA driver finds none")

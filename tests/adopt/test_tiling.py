@@ -25,6 +25,7 @@ from mptune.registry import load_tunable
 from mptune.rendering import render
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import baseline_values
+from tests.tiers import few
 
 PROGRAM = Path(__file__).parent / "programs" / "tiled_threads.cu"
 START = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
@@ -198,23 +199,26 @@ def test_what_is_the_same_for_all_threads_is_done_once(tmp_path):
 
 @pytest.mark.parametrize(
     "body",
-    [
-        "for (int k = first[i]; k < n; k++) out[i] += in[k];",  # rounds of its own
-        "for (int k = 0; k < n; k++) { if (in[k] > in[i]) break; out[i] += in[k]; }",
-        "for (int k = 0; k < n; k++) { if (in[k] > in[i]) return; out[i] += in[k]; }",
-        "for (int k = 0; k < n; k++) { if (in[i] > k) k++; out[i] += in[k]; }",  # each counts for itself
-        "for (int k = 0; k < n; k++) { if (in[i] > k) continue; out[i] += 1; m++; }",
-        "int last = m; if (in[i] > 0) last++; for (int k = 0; k < last; k++) out[i] += in[k];",
-        "int last = m; int* p = &last; *p = i; for (int k = 0; k < last; k++) out[i] += in[k];",
-        "int last = m; int& one = last; one = i; for (int k = 0; k < last; k++) out[i] += in[k];",
-        "int both[2] = {0, m}; int* p = both; p[1] = i; for (int k = 0; k < both[1]; k++) out[i] += in[k];",
-        "int last = m; set(last, i); for (int k = 0; k < last; k++) out[i] += in[k];",
-        "for (int k = 0; k < int(out[0]); k++) out[i] += in[k];",  # what threads write
-        "if (first[i]) return; for (int k = 0; k < n; k++) out[i] += in[k];",  # memory decides who works
-        "double last[2] = {in[i], 1}; for (int k = 0; k < n; k++) last[k % 2] += in[k]; out[i] = last[0];",
-        "static int calls = 0; for (int k = 0; k < n; k++) out[i] += in[k];",
-        "for (int k = 0; k < n; k++) atomicAdd(out, in[k]);",
-    ],
+    few(
+        [
+            "for (int k = first[i]; k < n; k++) out[i] += in[k];",  # rounds of its own
+            "for (int k = 0; k < n; k++) { if (in[k] > in[i]) break; out[i] += in[k]; }",
+            "for (int k = 0; k < n; k++) { if (in[k] > in[i]) return; out[i] += in[k]; }",
+            "for (int k = 0; k < n; k++) { if (in[i] > k) k++; out[i] += in[k]; }",  # each counts for itself
+            "for (int k = 0; k < n; k++) { if (in[i] > k) continue; out[i] += 1; m++; }",
+            "int last = m; if (in[i] > 0) last++; for (int k = 0; k < last; k++) out[i] += in[k];",
+            "int last = m; int* p = &last; *p = i; for (int k = 0; k < last; k++) out[i] += in[k];",
+            "int last = m; int& one = last; one = i; for (int k = 0; k < last; k++) out[i] += in[k];",
+            "int both[2] = {0, m}; int* p = both; p[1] = i; for (int k = 0; k < both[1]; k++) out[i] += in[k];",
+            "int last = m; set(last, i); for (int k = 0; k < last; k++) out[i] += in[k];",
+            "for (int k = 0; k < int(out[0]); k++) out[i] += in[k];",  # what threads write
+            "if (first[i]) return; for (int k = 0; k < n; k++) out[i] += in[k];",  # memory decides who works
+            "double last[2] = {in[i], 1}; for (int k = 0; k < n; k++) last[k % 2] += in[k]; out[i] = last[0];",
+            "static int calls = 0; for (int k = 0; k < n; k++) out[i] += in[k];",
+            "for (int k = 0; k < n; k++) atomicAdd(out, in[k]);",
+        ],
+        6,
+    ),
 )
 def test_what_is_not_known_to_be_right_is_left_as_it_is(tmp_path, body):
     assert of_body(tmp_path, START + "\n" + body, "__device__ void set(int& x, int y) { x = y; }") is None
