@@ -70,9 +70,9 @@ def test_those_whose_sides_may_differ_are_found_also_in_macros() -> None:
     ("backend", "architecture"),
     [
         pytest.param("host", "", marks=needs("host")),
-        pytest.param("cuda", "sm_80", marks=(needs("cuda"), pytest.mark.nightly)),
-        pytest.param("cuda", "sm_90", marks=(needs("cuda"), pytest.mark.nightly)),
-        pytest.param("hip", "gfx90a", marks=(needs("hip"), pytest.mark.nightly)),
+        pytest.param("cuda", "sm_80", marks=[*needs("cuda"), pytest.mark.nightly]),
+        pytest.param("cuda", "sm_90", marks=[*needs("cuda"), pytest.mark.nightly]),
+        pytest.param("hip", "gfx90a", marks=[*needs("hip"), pytest.mark.nightly]),
     ],
 )
 def test_any_types_compile(

@@ -43,9 +43,9 @@ def test_namespaces_limits_and_copies_of_bytes_are_understood(adopted: tuple[Pat
     ("backend", "architecture"),
     [
         ("host", ""),
-        pytest.param("cuda", "sm_80", marks=(needs("cuda"), pytest.mark.nightly)),
-        pytest.param("cuda", "sm_90", marks=(needs("cuda"), pytest.mark.nightly)),
-        pytest.param("hip", "gfx90a", marks=(needs("hip"), pytest.mark.nightly)),
+        pytest.param("cuda", "sm_80", marks=[*needs("cuda"), pytest.mark.nightly]),
+        pytest.param("cuda", "sm_90", marks=[*needs("cuda"), pytest.mark.nightly]),
+        pytest.param("hip", "gfx90a", marks=[*needs("hip"), pytest.mark.nightly]),
     ],
 )
 def test_they_compile_in_every_type(adopted: tuple[Path, dict[str, Any]], backend: str, architecture: str) -> None:

@@ -111,8 +111,8 @@ def refusals_of(name: str) -> str:
             ),
             (
                 "namespaces",
-                r"namespaces.cu:9: kernel both cannot be adopted: it uses a struct Law beside another one of that name at "
-                r"namespaces.cu:6; give one of the two another name",
+                r"namespaces.cu:9: kernel both cannot be adopted: it uses a struct Law beside another one of that name "
+                r"at namespaces.cu:6; give one of the two another name",
             ),
             (
                 "cub_include",
