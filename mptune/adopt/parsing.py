@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from mptune.adopt.first_header import first_header
 from mptune.adopt.rewriting import without_definitions
 from mptune.errors import MptuneError, did_you_mean
 from mptune.prelude import prelude_folder, shared_intrinsics
@@ -741,12 +742,17 @@ def parse(
             "-D__NVCC__",
             "-ferror-limit=0",
         ),
-        *("-include", str(_files() / "reading.hpp"), f"-I{stub}", *shared_intrinsics()),
+        *(f"-I{stub}", *shared_intrinsics()),
         *(f"-isystem{folder}" for folder in _compiler_headers()),
-        *(f"-D{name}={value}" if value else f"-D{name}" for name, value in (defines or {}).items()),
-        *(f"-I{folder}" for folder in includes),
     ]
     options = cindex.TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD | 0x200  # keep going after a missing header
+    header = _files() / "reading.hpp"
+    if defines or includes:  # the header may be another one then
+        arguments += ["-include", str(header)]
+        arguments += [f"-D{name}={value}" if value else f"-D{name}" for name, value in (defines or {}).items()]
+        arguments += [f"-I{folder}" for folder in includes]
+    else:
+        arguments += first_header(cindex, header, tuple(arguments), options)
     units = []
     for path in (file.resolve() for file in files):
         SourceFile.read(path)

@@ -658,7 +658,9 @@ class Patcher:
         helper = "copy_to_symbol" if to_symbol else "copy_converted"
         called = copy.call
         length = len(_spelled(copy.name, self._is_hip))
-        self._edits.replace(Extent(called.file, called.start, called.start + length, called.line), helper)
+        # The type of a symbol is a vector's, and numbers are converted one by one.
+        written = f"{helper}<{new}>" if to_symbol and re.search(r"\d$", copy.elements[1]) else helper
+        self._edits.replace(Extent(called.file, called.start, called.start + length, called.line), written)
         self._helpers.setdefault(called.file, set()).add(helper)
         device = self._device_side(copy)
         for index, place in enumerate(copy.arguments[:2]):
@@ -727,10 +729,11 @@ static cudaError_t copy_converted(To* to, const From* from, size_t bytes, cudaMe
 """,
     "copy_to_symbol": """\
 // Copies an array of the host to a variable of another type on the device; bytes and offset are those of the host's.
-template <class Symbol, class From>
+template <class Number = void, class Symbol, class From>
 static cudaError_t copy_to_symbol(const Symbol& symbol, const From* from, size_t bytes, size_t offset = 0,
                                   cudaMemcpyKind kind = cudaMemcpyHostToDevice) {
-    typedef typename std::remove_cv<typename std::remove_all_extents<Symbol>::type>::type To;
+    typedef typename std::remove_cv<typename std::remove_all_extents<Symbol>::type>::type Element;
+    typedef typename std::conditional<std::is_void<Number>::value, Element, Number>::type To;
     const std::vector<To> converted(from, from + bytes / sizeof(From));
     return cudaMemcpyToSymbol(symbol, converted.data(), converted.size() * sizeof(To),
                               offset / sizeof(From) * sizeof(To), kind);

@@ -7,6 +7,7 @@ by a library with the whole of it, or with its numbers by other names, ends that
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -190,6 +191,11 @@ class _Finder:
             variable = bare(node.children[0]).referenced
             if variable is not None and variable.kind.name in _VARIABLES and _kind_of(variable.type) == "array":
                 self._given(self._key(variable), node.children[1])
+        elif node.kind == "CONSTRUCTOR":
+            for member, value in itertools.pairwise(node.children):
+                variable = member.referenced if member.kind == "MEMBER_REF" else None
+                if variable is not None and value.kind != "MEMBER_REF" and _kind_of(variable.type) == "array":
+                    self._given(self._key(variable), value)
         self._visit_all(node.children, (*above, node))
 
     def _declare(self, node: Node, start: int) -> None:

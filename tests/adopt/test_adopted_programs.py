@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mptune.adopt import running
 from mptune.adopt.adopting import AdoptSettings, adopt
 from mptune.adopt.reading import read
+from tests.tiers import few
 
 PROGRAMS = Path(__file__).parent / "programs"
 #: Line, kernel, what and remedy; without a kernel the program as a whole.
@@ -24,7 +27,15 @@ REFUSED = {
 }
 #: Programs that print no check of their own; other tests know what they are to do.
 NO_CHECK = (
-    *("batches.cu", "computed_start.cu", "gives_up.cu", "host_fields.cu", "led_astray.cu", "left_behind.cu"),
+    *(
+        "batches.cu",
+        "boundaries.cu",
+        "computed_start.cu",
+        "gives_up.cu",
+        "host_fields.cu",
+        "led_astray.cu",
+        "left_behind.cu",
+    ),
     *("library_words.cu", "misbehaving.cu", "options.cu", "vectors_in_structs.cu"),
     *(
         "odd_names.cu",
@@ -44,15 +55,29 @@ def sources(name: str) -> list[Path]:
     return sorted(path.glob("*.cu")) if path.is_dir() else [path]
 
 
-@pytest.mark.parametrize(
-    "name",
-    sorted(
-        path.name
-        for path in PROGRAMS.iterdir()
-        if path.suffix in (".cu", ".hip") or path.name == "several_files"
-        if path.name not in NO_CHECK
-    ),
+#: Those of the fast tier: each has much in it that the others have not.
+FAST = (
+    *("constant_tables.cu", "hip_spelling.hip", "shared_reduction.cu", "struct_by_value.cu"),
+    *("structs_in_structs.cu", "template_kernel.cu"),
 )
+#: Those of the full tier that no other test compiles, or that are unlike the others.
+FULL = (
+    *("array_of_structs.cu", "caught.cu", "closed_class.cu", "colliding_names.cu", "conversions.cu", "functors.cu"),
+    *("half_steps.cu", "kernels_of_the_library.cu", "macro_types.cu", "managed_memory.cu", "not_finite.cu"),
+    *("pointers_that_meet.cu", "several_files", "short_pairs.cu", "side_by_side.cu", "tables_in_one.cu"),
+    *("tiled_threads.cu", "typedefs.cu", "union_in_struct.cu"),
+)
+
+
+def programs() -> Iterator[Any]:
+    """Yield the programs that check themselves, each in its tier."""
+    for path in sorted(PROGRAMS.iterdir()):
+        if (path.suffix in (".cu", ".hip") or path.name == "several_files") and path.name not in NO_CHECK:
+            tier = pytest.mark.full if path.name in FULL else pytest.mark.nightly
+            yield pytest.param(path.name, marks=() if path.name in FAST else tier)
+
+
+@pytest.mark.parametrize("name", list(programs()))
 def test_a_program_runs_as_it_stands_and_passes_its_own_check(name: str, tmp_path: Path) -> None:
     program = read(sources(name))
     assert program.refusals == ()
@@ -79,7 +104,7 @@ def test_what_a_program_without_a_check_prints_and_writes_is_its_arithmetic(tmp_
     assert written == pytest.approx(rod, rel=1e-11)
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", few(REFUSED, 3))
 def test_what_cannot_be_done_is_refused_with_its_line_and_a_remedy(name: str) -> None:
     line, kernel, what, remedy = REFUSED[name]
     program = read([PROGRAMS / "refused" / name])

@@ -88,6 +88,7 @@ def loaded(folder: Path) -> Application:
     return found
 
 
+@pytest.mark.full
 def test_the_record_is_as_its_schema_says(folder: Path) -> None:
     for name in ("waves", "sums"):
         jsonschema.Draft202012Validator(schema("adopt")).validate(record(folder / name))
@@ -138,6 +139,7 @@ def test_a_program_all_of_whose_launched_kernels_are_refused_is(tmp_path: Path) 
         adopt(AdoptSettings((tmp_path / "all.cu",), ("3",)), tmp_path / "all")
 
 
+@pytest.mark.full
 def test_the_answer_is_the_programs(folder: Path) -> None:
     assert max(record(folder / "waves")["errors"].values()) < 1e-14
     assert max(record(folder / "sums")["errors"].values()) < 1e-14
@@ -160,6 +162,7 @@ def test_what_has_either_sign_is_compared_with_its_mean_magnitude(tmp_path: Path
     assert loaded(tmp_path / "waves").metric == "NMAE"
 
 
+@pytest.mark.full
 def test_the_steps_read_like_the_program(folder: Path) -> None:
     text = (folder / "waves" / "waves.py").read_text()
     assert "for _ in range(size.steps):" in text
@@ -168,6 +171,7 @@ def test_the_steps_read_like_the_program(folder: Path) -> None:
     assert 'sizes={"default": {"n": 200, "steps": 51}}' in text
 
 
+@pytest.mark.full
 def test_types_and_literals_became_parameters(folder: Path) -> None:
     application = loaded(folder / "waves")
     kernel = application.kernels["step"]
@@ -195,12 +199,14 @@ def test_pointers_that_never_meet_are_restricted(tmp_path: Path) -> None:
     assert restricted("square") == ["out", "a", "b", "pair_first", "pair_second"]
 
 
+@pytest.mark.full
 def test_a_kernel_with_shared_memory_keeps_its_blocks(folder: Path) -> None:
     sums = loaded(folder / "sums")
     assert "block" not in {parameter.name for parameter in sums.kernels["squares"].parameters}
     assert "block" in {p.name for p in loaded(folder / "waves").kernels["step"].parameters}
 
 
+@pytest.mark.full
 def test_as_many_types_as_asked_for(folder: Path) -> None:
     assert len(record(folder / "sums")["parameters"]) <= 4
     members = [member for parameter in record(folder / "waves")["parameters"] for member in parameter["members"]]
@@ -208,6 +214,7 @@ def test_as_many_types_as_asked_for(folder: Path) -> None:
     assert not any(member.endswith(".double") for member in members)
 
 
+@pytest.mark.full
 def test_draws_differ_but_the_first_is_the_programs(folder: Path) -> None:
     sums = loaded(folder / "sums")
     sequence = np.random.SeedSequence(0)
@@ -221,6 +228,7 @@ def test_draws_differ_but_the_first_is_the_programs(folder: Path) -> None:
             assert 0 < np.abs(change).max() <= 0.1
 
 
+@pytest.mark.full
 def test_the_sources_are_kept(folder: Path) -> None:
     kept = (folder / "waves" / "program" / "swapped_buffers.cu").read_text()
     assert kept == (PROGRAMS / "swapped_buffers.cu").read_text()

@@ -63,15 +63,16 @@ def test_those_whose_sides_may_differ_are_found_also_in_macros() -> None:
     }  # (but not one with a literal, which becomes what the other side is)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("program", ["application", "vectors"])
 @pytest.mark.parametrize("types", TYPES, ids="-".join)
 @pytest.mark.parametrize(
     ("backend", "architecture"),
     [
         pytest.param("host", "", marks=needs("host")),
-        pytest.param("cuda", "sm_80", marks=needs("cuda")),
-        pytest.param("cuda", "sm_90", marks=needs("cuda")),
-        pytest.param("hip", "gfx90a", marks=needs("hip")),
+        pytest.param("cuda", "sm_80", marks=[*needs("cuda"), pytest.mark.nightly]),
+        pytest.param("cuda", "sm_90", marks=[*needs("cuda"), pytest.mark.nightly]),
+        pytest.param("hip", "gfx90a", marks=[*needs("hip"), pytest.mark.nightly]),
     ],
 )
 def test_any_types_compile(
@@ -84,6 +85,7 @@ def test_any_types_compile(
     assert get_backend(backend).compiler.compile(source, kernel.function, options).image
 
 
+@pytest.mark.full
 def test_vectors_of_literals_are_of_the_type_of_the_other_side(vectors: Application) -> None:
     (kernel,) = vectors.kernels.values()
     text = render(kernel, kernel.configuration(mixed(vectors, ("fp32",))), vectors.resolve_sizes())
@@ -94,6 +96,7 @@ def test_vectors_of_literals_are_of_the_type_of_the_other_side(vectors: Applicat
         assert 1e-9 < instrument.errors(mixed(vectors, ("fp32",)))["error"] < 1e-5
 
 
+@pytest.mark.full
 def test_instrumented_builds_round_them_to_the_wider_type(application: Application) -> None:
     with Instrument(application, application.resolve_sizes()) as instrument:
         errors = [instrument.errors(mixed(application, types))["error"] for types in (("fp64",), *TYPES)]

@@ -8,6 +8,7 @@ from mptune.adopt.classes import TypeClasses
 from mptune.adopt.classing import type_classes
 from mptune.adopt.parsing import Edits
 from mptune.adopt.reading import Program, read
+from tests.tiers import few
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -86,20 +87,23 @@ def classes_of(folder: Path, text: str) -> TypeClasses:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "array_of_structs.cu",
-        "colliding_names.cu",
-        "constant_tables.cu",
-        "hip_spelling.hip",
-        "macro_types.cu",
-        "managed_memory.cu",
-        "shared_reduction.cu",
-        "struct_by_value.cu",
-        "swapped_buffers.cu",
-        "template_kernel.cu",
-        "typedefs.cu",
-        "until_converged.cu",
-    ],
+    few(
+        [
+            "array_of_structs.cu",
+            "colliding_names.cu",
+            "constant_tables.cu",
+            "hip_spelling.hip",
+            "macro_types.cu",
+            "managed_memory.cu",
+            "shared_reduction.cu",
+            "struct_by_value.cu",
+            "swapped_buffers.cu",
+            "template_kernel.cu",
+            "typedefs.cu",
+            "until_converged.cu",
+        ],
+        5,
+    ),
 )
 def test_slots_literals_and_calls_are_where_they_are_written(name: str) -> None:
     program = read([PROGRAMS / name])
@@ -350,16 +354,19 @@ def test_copies_name_the_class_of_the_device_side(rod: Program, classes: TypeCla
     ]
 
 
-@pytest.mark.parametrize("parity", [0, 1])
+@pytest.mark.parametrize("parity", few([0, 1]))
 @pytest.mark.parametrize(
     "names",
-    [
-        ["constant_tables.cu"],
-        ["shared_reduction.cu"],
-        ["struct_by_value.cu"],
-        ["swapped_buffers.cu"],
-        ["several_files/main.cu", "several_files/physics.cu"],
-    ],
+    few(
+        [
+            ["constant_tables.cu"],
+            ["shared_reduction.cu"],
+            ["struct_by_value.cu"],
+            ["swapped_buffers.cu"],
+            ["several_files/main.cu", "several_files/physics.cu"],
+        ],
+        2,
+    ),
 )
 def test_every_second_class_may_change_and_the_program_is_still_right(
     tmp_path: Path, names: list[str], parity: int

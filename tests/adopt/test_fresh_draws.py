@@ -63,6 +63,7 @@ def spread(height: np.ndarray, turns: int) -> np.ndarray:
     return height
 
 
+@pytest.mark.full
 def test_what_the_first_launches_compute_is_changed(folder: Path) -> None:
     assert json.loads((folder / "spread" / "adopted.json").read_text())["draws"] == {"of": "computed", "by": 0.1}
     assert answer(folder / "spread", FIRST) == pytest.approx(spread(bump(), 12), rel=1e-12)
@@ -74,6 +75,7 @@ def test_what_the_first_launches_compute_is_changed(folder: Path) -> None:
     assert np.array_equal(one, answer(folder / "spread", Draw(Stream.UNSEEN)))
 
 
+@pytest.mark.full
 def test_numbers_of_kernels_that_read_nothing_are_changed(folder: Path) -> None:
     assert json.loads((folder / "bump" / "adopted.json").read_text())["draws"] == {"of": "numbers", "by": 0.1}
     assert answer(folder / "bump", FIRST) == pytest.approx(bump(), rel=1e-12)
@@ -172,6 +174,7 @@ def test_data_change_by_less_where_the_answer_would_be_of_another_size(
         assert not np.array_equal(own, changed)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("share", [0.05, 0.0])
 def test_how_much_data_change_may_be_given(share: float, tmp_path: Path) -> None:
     _, document = adopt(AdoptSettings((PROGRAM.with_name("repelling.cu"),), vary=share), tmp_path / "chain")

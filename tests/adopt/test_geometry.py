@@ -9,6 +9,7 @@ import pytest
 from mptune.adopt.geometry import geometry
 from mptune.adopt.parsing import Edits
 from mptune.adopt.reading import read
+from tests.tiers import few
 
 PROGRAM = """\
 #include <cmath>
@@ -107,7 +108,7 @@ def changed(folder: Path, text: str, wanted: dict[str, tuple[int, ...]]) -> tupl
     return edits.file(program.files[0].path), set(found)
 
 
-@pytest.mark.parametrize("launch", CHANGED)
+@pytest.mark.parametrize("launch", few(CHANGED, 14))
 def test_another_block_is_written_only_where_as_many_threads_are_launched(launch: str, tmp_path: Path) -> None:
     text = PROGRAM.format(header="cuda_runtime.h", launch=launch)
     new, found = changed(tmp_path, text, {"one": (64,)})
@@ -117,34 +118,37 @@ def test_another_block_is_written_only_where_as_many_threads_are_launched(launch
 
 @pytest.mark.parametrize(
     ("launch", "wanted", "expected"),
-    [
-        (
-            "dim3 b(BLOCK / 16, 16); plane<<<dim3(DIVUP(n, 16), DIVUP(m, 16)), b>>>(x, n, m);",
-            {"plane": (64, 4)},
-            "",
-        ),
-        (
-            "dim3 b(16, 16), g((n + b.x - 1) / b.x, (m + b.y - 1) / b.y); plane<<<g, b>>>(x, n, m);",
-            {"plane": (64, 4)},
-            "dim3 b(64, 4), g((n + b.x - 1) / b.x, (m + b.y - 1) / b.y); plane<<<g, b>>>(x, n, m);",
-        ),
-        (
-            "dim3 b(16, 16); plane<<<dim3(divup(n, b.x), DIVUP(m, 16)), b>>>(x, n, m);",
-            {"plane": (0, 4)},
-            "dim3 b(16, 4); plane<<<dim3(divup(n, b.x), DIVUP(m, 4)), b>>>(x, n, m);",
-        ),
-        ("dim3 b(16, 16); plane<<<dim3(divup(n, b.y), DIVUP(m, b.y)), b>>>(x, n, m);", {"plane": (64, 4)}, ""),
-        (
-            "dim3 b(256); one<<<divup(n, b.x), b>>>(x, n); other<<<divup(n, b.x), b>>>(x, n);",
-            {"one": (64,), "other": (64,)},
-            "dim3 b(64); one<<<divup(n, b.x), b>>>(x, n); other<<<divup(n, b.x), b>>>(x, n);",
-        ),
-        (
-            "dim3 b(256); one<<<divup(n, b.x), b>>>(x, n); other<<<divup(n, b.x), b>>>(x, n);",
-            {"one": (64,), "other": (32,)},
-            "",
-        ),
-    ],
+    few(
+        [
+            (
+                "dim3 b(BLOCK / 16, 16); plane<<<dim3(DIVUP(n, 16), DIVUP(m, 16)), b>>>(x, n, m);",
+                {"plane": (64, 4)},
+                "",
+            ),
+            (
+                "dim3 b(16, 16), g((n + b.x - 1) / b.x, (m + b.y - 1) / b.y); plane<<<g, b>>>(x, n, m);",
+                {"plane": (64, 4)},
+                "dim3 b(64, 4), g((n + b.x - 1) / b.x, (m + b.y - 1) / b.y); plane<<<g, b>>>(x, n, m);",
+            ),
+            (
+                "dim3 b(16, 16); plane<<<dim3(divup(n, b.x), DIVUP(m, 16)), b>>>(x, n, m);",
+                {"plane": (0, 4)},
+                "dim3 b(16, 4); plane<<<dim3(divup(n, b.x), DIVUP(m, 4)), b>>>(x, n, m);",
+            ),
+            ("dim3 b(16, 16); plane<<<dim3(divup(n, b.y), DIVUP(m, b.y)), b>>>(x, n, m);", {"plane": (64, 4)}, ""),
+            (
+                "dim3 b(256); one<<<divup(n, b.x), b>>>(x, n); other<<<divup(n, b.x), b>>>(x, n);",
+                {"one": (64,), "other": (64,)},
+                "dim3 b(64); one<<<divup(n, b.x), b>>>(x, n); other<<<divup(n, b.x), b>>>(x, n);",
+            ),
+            (
+                "dim3 b(256); one<<<divup(n, b.x), b>>>(x, n); other<<<divup(n, b.x), b>>>(x, n);",
+                {"one": (64,), "other": (32,)},
+                "",
+            ),
+        ],
+        3,
+    ),
 )
 def test_planes_and_variables_that_kernels_share(
     launch: str, wanted: dict[str, tuple[int, ...]], expected: str, tmp_path: Path

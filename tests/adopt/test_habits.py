@@ -60,6 +60,7 @@ def test_half_is_a_name_like_any_other_without_the_header_of_16_bit_types(tmp_pa
         get_backend("host").compiler.compile(source, kernel.function, CompileOptions())
 
 
+@pytest.mark.full
 def test_a_launch_that_leaves_out_a_parameter_with_a_default_is_told(tmp_path: Path) -> None:
     for file in (PROGRAMS / "habits").iterdir():
         (tmp_path / file.name).write_text(file.read_text().replace("d_out, n, false)", "d_out, n)"))

@@ -16,6 +16,7 @@ from mptune.adopt.parsing import ProgramError
 from mptune.adopt.patching import Patch, own_types
 from mptune.adopt.patching_loops import patch_loops
 from mptune.adopt.reading import read
+from mptune.adopt.running import build, run
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 
@@ -35,38 +36,29 @@ def changes(made: Patch) -> list[str]:
     return [line[1:].strip() for line in lines if line.startswith("+") and not line.startswith("+++")]
 
 
-def test_declarations_of_what_loops_use_follow_their_types() -> None:
-    made = narrowed(PROGRAMS / "loops_in_place.cpp")
-    lines = changes(made)
-    assert lines == [
-        "const float STIFFNESS = 0.2;",
-        "void pluck(float* height, int n);",
-        "double energy(const float* height, const float* speed, int n);",
-        "static float tension(float left, float middle, float right) "
-        "{ return STIFFNESS * (left - 2.0f * middle + right); }",
-        "void move(float* speed) {",
-        "float change;",
-        "speed[i] = float(damping) * (speed[i] + change);",
-        "double damping; float *height;",
-        "std::vector<float> next;",
-        "float *speed = (float*)std::malloc(n * sizeof(float)); double before = 0.0;",
-        "std::memset(speed, 0, n * sizeof(float));",
-        "const float* shape = string.height;",
-        "for (int i = 0; i < n; ++i) square[i] = std::sqrt(1.0f + shape[i] * shape[i]);",
-        "void pluck(float* height, int n) {",
-        "for (int i = 0; i < n; ++i) height[i] = std::min(i, n - 1 - i) * 2.0f / n;",
-        "double energy(const float* height, const float* speed, int n) {",
-        "const float slope = height[i] - height[i - 1];",
-    ]
-    assert made.types["square"] == "fp64"
-    (new,) = made.changed  # loops may be named by their lines
+@pytest.fixture(scope="module")
+def plucked() -> Patch:
+    return narrowed(PROGRAMS / "loops_in_place.cpp")
+
+
+def test_declarations_of_what_loops_use_follow_their_types(plucked: Patch) -> None:
+    assert plucked.types["square"] == "fp64"
+    (new,) = plucked.changed  # loops may be named by their lines
     assert new.text.count("\n") == new.path.read_text().count("\n")
-    assert made.notes == (
+    assert plucked.notes == (
         "total_parts, total_shared, total: double instead, since a loop reduces all of its numbers to one total, "
         "a kernel those of a block",
         "square: still double in memory, and made float where loops use it, since more than its numbers are used at "
         "loops_in_place.cpp:46",
     )
+
+
+def test_a_program_of_loops_prints_what_it_did(plucked: Patch, tmp_path: Path) -> None:
+    built = build([PROGRAMS / "loops_in_place.cpp"], plucked.files, optimisation="-O0")
+    largest, energy, check = run(built, writes=tmp_path).output.split()
+    assert (float(largest), float(energy), check) == (pytest.approx(1.39758, abs=2e-5), 0.001, "PASSED")
+    named = {name for name, precision in plucked.types.items() if precision == "fp32"}
+    assert {"height", "speed", "change", "slope"} <= named
 
 
 USES = {
@@ -166,7 +158,6 @@ def test_short_types_and_vectors_of_its_own() -> None:
     program = read([PROGRAMS / "stencil.cpp"])
     classes = type_classes(program)
     made = patch_loops(program, classes, dict.fromkeys(own_types(classes), "bf16"))
-    assert "float neighbours = now[at - 1] + now[at + 1] + now[at - side] + now[at + side];" in changes(made)
     assert any("plain C++ has no type of 16 bits" in note for note in made.notes)
     with pytest.raises(ProgramError, match="give them other names yourself"):
         narrowed(PROGRAMS / "own_vectors.cpp")
@@ -175,11 +166,6 @@ def test_short_types_and_vectors_of_its_own() -> None:
 @pytest.mark.full
 def test_sums_of_loops_keep_their_type() -> None:
     made = narrowed(PROGRAMS / "long_sums.cpp")
-    assert changes(made)[:3] == [
-        "std::vector<float> signal(n);",
-        "double power = 0.0, drift = 0.0, balance = 0.0; float largest = 0.0;",
-        "const float square = signal[i] * signal[i];",
-    ]
     assert [made.types[name] for name in ("power", "balance", "largest")] == ["fp64", "fp64", "fp32"]
     assert (
         "power_parts, power_shared, power: double instead, since a loop reduces all of its numbers to one power, "
@@ -235,8 +221,4 @@ def test_a_program_of_loops_is_patched_run_and_compared(tmp_path: Path) -> None:
     assert (document["within"], document["printed"], document["compiled"]) == (True, None, {"host": "compiles"})
     assert 0 < document["error"] < 1e-4
     assert "not in the text, where loops have nothing like it: gravity_loop.block=64" in document["notes"]
-    lines = new.read_text().splitlines()
-    assert "void gravity(const float* x, const float* y, const float* mass, float* potential, int n) {" in lines
-    assert any("values[r * columns + c] *= float(factor) / (1.0f + r);" in line for line in lines)
-    assert "#pragma omp parallel for" in lines
     assert source.read_text() == (PROGRAMS / "openmp.cpp").read_text()

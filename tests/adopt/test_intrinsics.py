@@ -25,6 +25,7 @@ from mptune.backends.base import CompileOptions
 from mptune.checking import check_application
 from mptune.prelude import prelude, shared_intrinsics, short_intrinsics
 from mptune.registry import load_tunable
+from tests.tiers import few
 
 PROGRAMS = Path(__file__).parent / "programs"
 #: Of the layer's and the prelude's own.
@@ -91,7 +92,7 @@ def test_templates_have_them(backend: str, architecture: str) -> None:
     get_backend(backend).compiler.compile(source, "all", CompileOptions(architecture=architecture))
 
 
-@pytest.mark.parametrize("name", ["__fadd_rz", "__dmul_ru", "__fmaf_rd", "normcdfinvf", "clock64"])
+@pytest.mark.parametrize("name", few(["__fadd_rz", "__dmul_ru", "__fmaf_rd", "normcdfinvf", "clock64"], 2))
 def test_others_are_refused_by_name(name: str, tmp_path: Path) -> None:
     arguments = {"__fmaf_rd": "x[0], x[1], x[2]", "normcdfinvf": "x[0]", "clock64": ""}.get(name, "x[0], x[1]")
     program = tmp_path / "refused.cu"
@@ -202,7 +203,7 @@ def printed_by(calls: list[str], where: str, tmp_path: Path) -> list[str]:
     return subprocess.run([tmp_path / "bits"], capture_output=True, text=True, check=True).stdout.split()
 
 
-@pytest.mark.parametrize("where", ["layer", "templates"])
+@pytest.mark.parametrize("where", few(["layer", "templates"], 1))
 def test_conversions_round_as_ieee_754_says(where: str, tmp_path: Path) -> None:
     wanted, calls = [], []
     for name, of, to in CONVERSIONS:
@@ -220,7 +221,7 @@ def test_conversions_round_as_ieee_754_says(where: str, tmp_path: Path) -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("where", ["layer", "templates"])
+@pytest.mark.parametrize("where", few(["layer", "templates"], 1))
 @pytest.mark.parametrize("to", ["half", "bfloat16"])
 def test_a_product_and_a_sum_of_16_bits_round_once(where: str, to: str, tmp_path: Path) -> None:
     rng = random.Random(3)
@@ -235,7 +236,7 @@ def test_a_product_and_a_sum_of_16_bits_round_once(where: str, to: str, tmp_path
 
 
 @pytest.mark.parametrize(
-    "statement", ["p[1] = p[0] * p[1]", "p[1] += p[0]", "p[1] = -p[0]", "if (p[0] == p[1]) p[1] = p[2]"]
+    "statement", few(["p[1] = p[0] * p[1]", "p[1] += p[0]", "p[1] = -p[0]", "if (p[0] == p[1]) p[1] = p[2]"], 1)
 )
 def test_operators_of_pairs_are_refused_with_what_to_write(statement: str, tmp_path: Path) -> None:
     program = tmp_path / "pairs.cu"

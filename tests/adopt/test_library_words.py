@@ -23,6 +23,7 @@ def adopted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, A
     return folder, document
 
 
+@pytest.mark.full
 def test_namespaces_limits_and_copies_of_bytes_are_understood(adopted: tuple[Path, dict[str, Any]]) -> None:
     folder, document = adopted
     assert [kernel["name"] for kernel in document["kernels"]] == ["span_double", "weigh"]
@@ -37,13 +38,14 @@ def test_namespaces_limits_and_copies_of_bytes_are_understood(adopted: tuple[Pat
     assert "its bytes are counted for memcpy" in document["kept"]["counted"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("backend", "architecture"),
     [
         ("host", ""),
-        pytest.param("cuda", "sm_80", marks=needs("cuda")),
-        pytest.param("cuda", "sm_90", marks=needs("cuda")),
-        pytest.param("hip", "gfx90a", marks=needs("hip")),
+        pytest.param("cuda", "sm_80", marks=[*needs("cuda"), pytest.mark.nightly]),
+        pytest.param("cuda", "sm_90", marks=[*needs("cuda"), pytest.mark.nightly]),
+        pytest.param("hip", "gfx90a", marks=[*needs("hip"), pytest.mark.nightly]),
     ],
 )
 def test_they_compile_in_every_type(adopted: tuple[Path, dict[str, Any]], backend: str, architecture: str) -> None:
@@ -51,6 +53,7 @@ def test_they_compile_in_every_type(adopted: tuple[Path, dict[str, Any]], backen
     assert [compilation.message for kernel in checked for compilation in kernel.compilations] == [""] * 4
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "backend", [pytest.param("cuda", marks=needs("cuda")), pytest.param("hip", marks=needs("hip"))]
 )

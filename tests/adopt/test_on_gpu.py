@@ -49,6 +49,7 @@ def gpu_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(on_a_gpu, "find_nvcc", lambda: NVCC or "nvcc")
 
 
+@pytest.mark.full
 @needs_nvcc
 def test_the_record_is_the_same_on_a_gpu(on_gpu: Capture, on_processor: Capture) -> None:
     # The stand-in's memory is out of the host's reach, and not zero at first.
@@ -65,13 +66,14 @@ def test_the_record_is_the_same_on_a_gpu(on_gpu: Capture, on_processor: Capture)
         np.testing.assert_array_equal(on_gpu.contents(key), on_processor.contents(key))
 
 
+@pytest.mark.full
 @needs_nvcc
 def test_a_record_says_what_it_was_made_on(on_gpu: Capture, on_processor: Capture) -> None:
     assert on_gpu.device == "a stand-in"
     assert on_processor.device == "this machine's processor"
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @needs_nvcc
 def test_files_find_each_others_device_functions_and_headers_of_samples(tmp_path: Path) -> None:
     main = tmp_path / "main.cu"
@@ -92,7 +94,7 @@ def test_files_find_each_others_device_functions_and_headers_of_samples(tmp_path
         build_for_gpu(NVCC, files, [SourceFile.read(file) for file in files], flags=("-arch=sm_90",))
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @needs_nvcc
 def test_programs_are_recorded_on_the_gpu_that_is_here(
     gpu_here: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -135,6 +137,7 @@ def test_programs_of_other_kinds_are_recorded_on_the_processor(tmp_path: Path) -
         adopt(AdoptSettings((PROGRAMS / "hip_spelling.hip",), backend="cuda"), tmp_path / "adopted")
 
 
+@pytest.mark.full
 def test_a_gpu_that_is_asked_for_has_to_be_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def none() -> int:
         raise BackendUnavailableError("no CUDA device: the NVIDIA driver finds none")

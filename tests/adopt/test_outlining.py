@@ -14,6 +14,7 @@ from mptune.adopt.parsing import ProgramError
 from mptune.adopt.reading import Program, read
 from mptune.adopt.running import build, run
 from mptune.registry import load_tunable
+from tests.tiers import few
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -156,6 +157,7 @@ def test_the_program_does_the_same_with_kernels(loops: Program, tmp_path: Path) 
 # -- adopted -------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_a_program_of_loops_is_adopted(stencil: Path) -> None:
     record: dict[str, Any] = json.loads((stencil / "adopted.json").read_text())
     assert record["program"]["check"] == "passed"
@@ -167,6 +169,7 @@ def test_a_program_of_loops_is_adopted(stencil: Path) -> None:
     assert {"step_loop.now", "step_loop.next", "main_loop.now"} <= set(now["members"])  # they change places
 
 
+@pytest.mark.full
 def test_what_is_written_of_it_reads_like_the_program(stencil: Path) -> None:
     text = (stencil / "step_loop.cu.j2").read_text()
     assert "#line" not in text
@@ -203,7 +206,7 @@ COUNTS = "for (int i = 0; i < n; i++) "
 
 @pytest.mark.parametrize(
     ("body", "reason"),
-    [
+    few([
         (COUNTS + "{ if (a[i] > 1.0) break; a[i] = 1.0; }", r"some\.cpp:5: .* ends before its last iteration"),
         (COUNTS + "{ if (a[i] > 1.0) return; a[i] = 1.0; }", "returns from the function"),
         (COUNTS + "{\na[i] = 1.0;\nstd::printf(\"%d\", i); }", r"some\.cpp:7: .* calls printf, which may do more"),
@@ -221,7 +224,7 @@ COUNTS = "for (int i = 0; i < n; i++) "
         ("for (double x = 0; x < n; x += 1.0) a[int(x)] = x;", "does not count in whole numbers"),
         ("for (int i = 0; i < n && b[i] > 0; i++) a[i] = 1.0;", "does not count up or down to a bound"),
         ("for (int i = 1; i < n; i *= 2) a[i] = 1.0;", "does not count up or down to a bound"),
-    ],
+    ], 8),
 )  # fmt: skip
 def test_a_loop_that_may_not_be_parallel_is_refused_with_its_line(tmp_path: Path, body: str, reason: str) -> None:
     before = "int calls = 0; double counts(double x) { return x * ++calls; } double elsewhere(double); double** rows;"
@@ -325,6 +328,7 @@ def test_results_that_depend_on_the_order_of_iterations_are_found_out(tmp_path: 
         adopt(AdoptSettings((path,)), tmp_path / "adopted")
 
 
+@pytest.mark.full
 def test_memory_whose_end_is_not_known_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "within.cpp"
     path.write_text(

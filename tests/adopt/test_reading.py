@@ -9,6 +9,7 @@ import pytest
 from mptune.adopt.parsing import Edits, ProgramError
 from mptune.adopt.reading import Program, read
 from mptune.adopt.template import fields_of
+from tests.tiers import few
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -85,35 +86,41 @@ def refusals_of(name: str) -> str:
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [
-        (
-            "inline_assembly",
-            r"inline_assembly.cu:\d+: kernel multiply cannot be adopted: it uses inline assembly; write",
-        ),
-        (
-            "recursion",
-            r"recursion.cu:\d+: kernel evaluate cannot be adopted: it calls chebyshev recursively; write it as",
-        ),
-        (
-            "texture",
-            r"texture.cu:\d+: kernel sample cannot be adopted: it uses textures or surfaces; read from a buffer",
-        ),
-        (
-            "warp_shuffle",
-            r"warp_shuffle.cu:\d+: kernel sum_warps cannot be adopted: it uses warp intrinsics; let threads",
-        ),
-        ("cooperative_groups", r"kernel twice cannot be adopted: it uses cooperative groups; use threadIdx"),
-        ("dynamic_parallelism", r"kernel outer cannot be adopted: it launches a kernel itself; launch from the host"),
-        (
-            "namespaces",
-            r"namespaces.cu:9: kernel both cannot be adopted: it uses a struct Law beside another one of that name at "
-            r"namespaces.cu:6; give one of the two another name",
-        ),
-        (
-            "cub_include",
-            r"cub_include.cu:2: the program cannot be adopted: it includes cub/cub.cuh, which is not there; wr",
-        ),
-    ],
+    few(
+        [
+            (
+                "inline_assembly",
+                r"inline_assembly.cu:\d+: kernel multiply cannot be adopted: it uses inline assembly; write",
+            ),
+            (
+                "recursion",
+                r"recursion.cu:\d+: kernel evaluate cannot be adopted: it calls chebyshev recursively; write it as",
+            ),
+            (
+                "texture",
+                r"texture.cu:\d+: kernel sample cannot be adopted: it uses textures or surfaces; read from a buffer",
+            ),
+            (
+                "warp_shuffle",
+                r"warp_shuffle.cu:\d+: kernel sum_warps cannot be adopted: it uses warp intrinsics; let threads",
+            ),
+            ("cooperative_groups", r"kernel twice cannot be adopted: it uses cooperative groups; use threadIdx"),
+            (
+                "dynamic_parallelism",
+                r"kernel outer cannot be adopted: it launches a kernel itself; launch from the host",
+            ),
+            (
+                "namespaces",
+                r"namespaces.cu:9: kernel both cannot be adopted: it uses a struct Law beside another one of that name "
+                r"at namespaces.cu:6; give one of the two another name",
+            ),
+            (
+                "cub_include",
+                r"cub_include.cu:2: the program cannot be adopted: it includes cub/cub.cuh, which is not there; wr",
+            ),
+        ],
+        4,
+    ),
 )
 def test_what_cannot_be_adopted_is_refused_with_its_place_and_a_remedy(name: str, expected: str) -> None:
     assert re.search(expected, refusals_of(name))
@@ -298,18 +305,21 @@ int main() { View v; step<<<1, 1>>>(nullptr, nullptr, nullptr, nullptr, v); }
 
 @pytest.mark.parametrize(
     ("index", "is_flat"),
-    [
-        ("blockIdx.x * blockDim.x + threadIdx.x", True),
-        ("threadIdx.x + (blockDim.x * blockIdx.x)", True),
-        ("(blockIdx.y * blockDim.y) + threadIdx.y", True),
-        ("blockDim.x * (size_t)blockIdx.x + threadIdx.x", True),
-        ("(unsigned)threadIdx.x + static_cast<unsigned>(blockIdx.x) * blockDim.x", True),
-        ("blockDim.x * (unsigned char)blockIdx.x + threadIdx.x", False),
-        ("blockIdx.x * blockDim.y + threadIdx.x", False),
-        ("threadIdx.x", False),
-        ("blockIdx.x * 64 + threadIdx.x", False),
-        ("blockIdx.x * blockDim.x + threadIdx.x /* of all */; i < 9; i += gridDim.x * blockDim.x", True),
-    ],
+    few(
+        [
+            ("blockIdx.x * blockDim.x + threadIdx.x", True),
+            ("threadIdx.x + (blockDim.x * blockIdx.x)", True),
+            ("(blockIdx.y * blockDim.y) + threadIdx.y", True),
+            ("blockDim.x * (size_t)blockIdx.x + threadIdx.x", True),
+            ("(unsigned)threadIdx.x + static_cast<unsigned>(blockIdx.x) * blockDim.x", True),
+            ("blockDim.x * (unsigned char)blockIdx.x + threadIdx.x", False),
+            ("blockIdx.x * blockDim.y + threadIdx.x", False),
+            ("threadIdx.x", False),
+            ("blockIdx.x * 64 + threadIdx.x", False),
+            ("blockIdx.x * blockDim.x + threadIdx.x /* of all */; i < 9; i += gridDim.x * blockDim.x", True),
+        ],
+        5,
+    ),
 )
 def test_a_kernel_is_flat_if_only_the_index_among_all_threads_enters(tmp_path: Path, index: str, is_flat: bool) -> None:
     loop = index if ";" in index else f"{index}; i < 9; i += 9"

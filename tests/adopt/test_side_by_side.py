@@ -109,6 +109,7 @@ ARRAYS = {
 }  # fmt: skip
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("per_thread", "vector_width", "offsets"), [(2, 2, (0, 407)), (16, 4, (4, 8))])
 @pytest.mark.parametrize("name", ARRAYS)
 def test_vectors_give_the_same_answer(application, tmp_path, name, per_thread, vector_width, offsets):
@@ -136,6 +137,7 @@ def test_vectors_give_the_same_answer(application, tmp_path, name, per_thread, v
         assert np.array_equal(one, other)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "precision", "vector_width", "loads", "stores"),
     [
@@ -147,7 +149,7 @@ def test_vectors_give_the_same_answer(application, tmp_path, name, per_thread, v
         )
     ],
 )
-@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("architecture", ["sm_80", pytest.param("sm_90", marks=pytest.mark.nightly)])
 def test_a_gpu_moves_16_bytes_at_once(application, name, architecture, precision, vector_width, loads, stores):
     kernel = application.kernels[name]
     types = {parameter.name: precision for parameter in kernel.parameters if parameter.kind == "precision"}
@@ -159,6 +161,7 @@ def test_a_gpu_moves_16_bytes_at_once(application, name, architecture, precision
     assert ".local" not in ptx  # it is in registers in between
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", [pytest.param("split", marks=needs("hip"))])
 def test_hiprtc_compiles_it(application, name):
     kernel = application.kernels[name]
@@ -168,6 +171,7 @@ def test_hiprtc_compiles_it(application, name):
     assert HipBackend().compiler.compile(source, kernel.function, CompileOptions(architecture="gfx90a")).image
 
 
+@pytest.mark.full
 def test_a_processor_is_not_asked_for_vectors(application):
     sizes = application.resolve_sizes("default")
     for kernel in application.kernels.values():

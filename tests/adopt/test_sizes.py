@@ -217,6 +217,7 @@ def answer(folder: Path, **sizes: int) -> np.ndarray:
     return np.asarray(found)
 
 
+@pytest.mark.full
 def test_arguments_are_sizes_by_the_programs_names_for_them(waves: Path) -> None:
     record = json.loads((waves / "adopted.json").read_text())
     assert record["sizes"] == {"n": 200, "steps": 51}
@@ -226,6 +227,7 @@ def test_arguments_are_sizes_by_the_programs_names_for_them(waves: Path) -> None
     assert "for _ in range(size.steps):" in (waves / "waves.py").read_text()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("n", "steps"), [(200, 51), (131, 8), (64, 31)])
 def test_at_other_sizes_the_answer_is_the_programs(waves: Path, n: int, steps: int) -> None:
     assert answer(waves, n=n, steps=steps) == pytest.approx(rod_after(n, steps), rel=1e-12)
@@ -248,6 +250,7 @@ def test_a_run_is_kept_until_the_program_changes(waves: Path, tmp_path: Path) ->
         assert found["now"].tolist() == [i // 10 % 2 for i in range(90)]
 
 
+@pytest.mark.full
 def test_sizes_that_cannot_be_had_are_one_line(waves: Path, tmp_path: Path) -> None:
     with pytest.raises(KernelError, match=r"waves cannot be had at n=90, steps=2: .*; adopt the program again with"):
         run_at(waves, {"n": 90, "steps": 2})
@@ -258,6 +261,7 @@ def test_sizes_that_cannot_be_had_are_one_line(waves: Path, tmp_path: Path) -> N
         run_at(tmp_path, {"n": 90})
 
 
+@pytest.mark.full
 def test_commands_say_that_they_run_the_program(waves: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert parse_sizes(load_tunable(waves), ["n=70"]) == ("default", {"n": 70})
     told = capsys.readouterr().err

@@ -69,6 +69,7 @@ def expected(n: int, steps: int) -> np.ndarray:
     return u.astype(np.float64)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("precision", "least", "most"), [("fp64", 0, 1e-14), ("fp32", 1e-9, 1e-5), ("fp16", 1e-5, 0.1)]
 )
@@ -81,6 +82,7 @@ def test_the_answer_is_that_of_the_arithmetic(
     assert least <= np.linalg.norm(found - exact) / np.linalg.norm(exact) < most
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("precision", "most"), [("fp64", 1e-15), ("fp32", 1e-6), ("fp16", 1e-2), ("bf16", 1e-1)])
 def test_classes_are_made_by_constructors_and_have_private_numbers(
     precision: str, most: float, closed: Application
@@ -116,6 +118,7 @@ def test_fields_of_structs_without_names_are_there_once(tmp_path: Path) -> None:
     np.testing.assert_allclose(answer.reshape(-1), np.clip(2 * x - 0.5, 0, 1.5), rtol=1e-6)
 
 
+@pytest.mark.full
 def test_what_the_answer_does_not_need_is_left_out(folder: Path, application: Application) -> None:
     record = json.loads((folder / "adopted.json").read_text())
     assert {k["name"]: k["launches"] for k in record["kernels"]} == {"begin": 1, "step_1": 42}
@@ -163,6 +166,7 @@ def test_two_runs_are_the_same_whatever_is_in_fields_that_nobody_set(tmp_path: P
     ]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("vendor", [pytest.param(name, marks=needs(name)) for name in ARCHITECTURES])
 @pytest.mark.parametrize("narrow", ["fp64", "fp16", "bf16"])
 def test_templates_compile_for_both_vendors(application: Application, vendor: str, narrow: str) -> None:

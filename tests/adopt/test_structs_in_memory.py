@@ -35,6 +35,7 @@ def application(folder: Path) -> Application:
     return found
 
 
+@pytest.mark.full
 def test_the_answer_is_the_programs_in_every_field(folder: Path, application: Application) -> None:
     record = json.loads((folder / "adopted.json").read_text())
     fields = {f"d_beads_{field}" for field in ("place", "charge", "neighbour", "is_fixed")}
@@ -43,6 +44,7 @@ def test_the_answer_is_the_programs_in_every_field(folder: Path, application: Ap
     assert {o.name for o in application.outputs if o.name.startswith("d_beads")} == fields
 
 
+@pytest.mark.full
 def test_structs_of_one_type_may_change_and_others_say_why_not(folder: Path) -> None:
     record = json.loads((folder / "adopted.json").read_text())
     members = {member: p for p in record["parameters"] for member in p["members"]}
@@ -52,6 +54,7 @@ def test_structs_of_one_type_may_change_and_others_say_why_not(folder: Path) -> 
     assert record["kept"]["stiffness"] == "an array of Law has other things in it, too"
 
 
+@pytest.mark.full
 def test_each_instantiation_is_a_kernel(folder: Path) -> None:
     record = json.loads((folder / "adopted.json").read_text())
     assert {k["name"]: k["launches"] for k in record["kernels"]} == {
@@ -60,6 +63,7 @@ def test_each_instantiation_is_a_kernel(folder: Path) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.full
 def test_narrower_types_are_further_off(application: Application) -> None:
     exact = adopted_answer(application, "fp64")
     errors = []
@@ -70,6 +74,7 @@ def test_narrower_types_are_further_off(application: Application) -> None:
     assert 1e-9 < errors[0] < 1e-6 < errors[1] < 1e-2
 
 
+@pytest.mark.full
 def test_draws_change_the_numbers_in_structs_and_nothing_else(folder: Path, application: Application) -> None:
     record = np.dtype({"names": ["place", "charge", "neighbour"], "formats": ["3f8", "f4", "i4"],
                        "offsets": [0, 24, 28], "itemsize": 40})  # fmt: skip
@@ -82,6 +87,7 @@ def test_draws_change_the_numbers_in_structs_and_nothing_else(folder: Path, appl
     assert np.abs(other["place"] - mine["place"]).max() > 0
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("vendor", [pytest.param(name, marks=needs(name)) for name in ARCHITECTURES])
 @pytest.mark.parametrize("narrow", ["fp64", "fp16"])
 def test_templates_compile_for_both_vendors(application: Application, vendor: str, narrow: str) -> None:

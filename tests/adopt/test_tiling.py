@@ -25,6 +25,7 @@ from mptune.registry import load_tunable
 from mptune.rendering import render
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import baseline_values
+from tests.tiers import few
 
 PROGRAM = Path(__file__).parent / "programs" / "tiled_threads.cu"
 START = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
@@ -59,6 +60,7 @@ int main() {
 """
 
 
+@pytest.mark.full
 def test_programs_compute_the_same_in_tiles_to_the_last_bit(tmp_path: Path) -> None:
     source = tmp_path / "printing.cu"
     source.write_text(PROGRAM.read_text().partition("int main")[0] + PRINTING)
@@ -114,6 +116,7 @@ def test_what_is_computed_of_a_thread_s_own_number_stays_behind_it(tmp_path: Pat
     assert places == sorted(places)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("columns", "rows", "unroll"), [(1, 1, 1), (4, 2, 2), (16, 1, 16), (8, 8, 1), (64, 4, 1)])
 def test_any_tile_gives_the_same_answer(application, bench, columns, rows, unroll):
     # 45 by 21 threads of 48 by 24 are meant to work, and every third of them is not.
@@ -126,6 +129,7 @@ def test_any_tile_gives_the_same_answer(application, bench, columns, rows, unrol
     assert trial.error < 1e-14
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("architecture", [pytest.param("sm_80", marks=needs("cuda"))])
 def test_it_compiles_for_a_gpu(application, architecture):
     kernel = application.kernels["shifted"]
@@ -135,6 +139,7 @@ def test_it_compiles_for_a_gpu(application, architecture):
     assert ".local" not in ptx  # what threads keep is in registers
 
 
+@pytest.mark.full
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="looks for instructions of x86")
 def test_whether_a_tile_is_whole_is_asked_for_many_threads_at_once(application):
     """One by one it takes as long as the work of a light kernel."""
@@ -194,23 +199,26 @@ def test_what_is_the_same_for_all_threads_is_done_once(tmp_path):
 
 @pytest.mark.parametrize(
     "body",
-    [
-        "for (int k = first[i]; k < n; k++) out[i] += in[k];",  # rounds of its own
-        "for (int k = 0; k < n; k++) { if (in[k] > in[i]) break; out[i] += in[k]; }",
-        "for (int k = 0; k < n; k++) { if (in[k] > in[i]) return; out[i] += in[k]; }",
-        "for (int k = 0; k < n; k++) { if (in[i] > k) k++; out[i] += in[k]; }",  # each counts for itself
-        "for (int k = 0; k < n; k++) { if (in[i] > k) continue; out[i] += 1; m++; }",
-        "int last = m; if (in[i] > 0) last++; for (int k = 0; k < last; k++) out[i] += in[k];",
-        "int last = m; int* p = &last; *p = i; for (int k = 0; k < last; k++) out[i] += in[k];",
-        "int last = m; int& one = last; one = i; for (int k = 0; k < last; k++) out[i] += in[k];",
-        "int both[2] = {0, m}; int* p = both; p[1] = i; for (int k = 0; k < both[1]; k++) out[i] += in[k];",
-        "int last = m; set(last, i); for (int k = 0; k < last; k++) out[i] += in[k];",
-        "for (int k = 0; k < int(out[0]); k++) out[i] += in[k];",  # what threads write
-        "if (first[i]) return; for (int k = 0; k < n; k++) out[i] += in[k];",  # memory decides who works
-        "double last[2] = {in[i], 1}; for (int k = 0; k < n; k++) last[k % 2] += in[k]; out[i] = last[0];",
-        "static int calls = 0; for (int k = 0; k < n; k++) out[i] += in[k];",
-        "for (int k = 0; k < n; k++) atomicAdd(out, in[k]);",
-    ],
+    few(
+        [
+            "for (int k = first[i]; k < n; k++) out[i] += in[k];",  # rounds of its own
+            "for (int k = 0; k < n; k++) { if (in[k] > in[i]) break; out[i] += in[k]; }",
+            "for (int k = 0; k < n; k++) { if (in[k] > in[i]) return; out[i] += in[k]; }",
+            "for (int k = 0; k < n; k++) { if (in[i] > k) k++; out[i] += in[k]; }",  # each counts for itself
+            "for (int k = 0; k < n; k++) { if (in[i] > k) continue; out[i] += 1; m++; }",
+            "int last = m; if (in[i] > 0) last++; for (int k = 0; k < last; k++) out[i] += in[k];",
+            "int last = m; int* p = &last; *p = i; for (int k = 0; k < last; k++) out[i] += in[k];",
+            "int last = m; int& one = last; one = i; for (int k = 0; k < last; k++) out[i] += in[k];",
+            "int both[2] = {0, m}; int* p = both; p[1] = i; for (int k = 0; k < both[1]; k++) out[i] += in[k];",
+            "int last = m; set(last, i); for (int k = 0; k < last; k++) out[i] += in[k];",
+            "for (int k = 0; k < int(out[0]); k++) out[i] += in[k];",  # what threads write
+            "if (first[i]) return; for (int k = 0; k < n; k++) out[i] += in[k];",  # memory decides who works
+            "double last[2] = {in[i], 1}; for (int k = 0; k < n; k++) last[k % 2] += in[k]; out[i] = last[0];",
+            "static int calls = 0; for (int k = 0; k < n; k++) out[i] += in[k];",
+            "for (int k = 0; k < n; k++) atomicAdd(out, in[k]);",
+        ],
+        6,
+    ),
 )
 def test_what_is_not_known_to_be_right_is_left_as_it_is(tmp_path, body):
     assert of_body(tmp_path, START + "\n" + body, "__device__ void set(int& x, int y) { x = y; }") is None

@@ -1,17 +1,77 @@
-"""``mptune tune PROGRAM``: it is adopted as ``mptune adopt`` does, with the same options."""
+"""``mptune tune PROGRAM`` adopts it as ``mptune adopt`` does; a whole way from a program to one with other types."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from command_line import caller
 
+from mptune import cli
+
 PROGRAMS = Path(__file__).parent / "programs"
 
 
+class Flow(NamedTuple):
+    """A program that was adopted, tuned and written with other types by the commands: what each of them said."""
+
+    folder: Path
+    adopted: Any
+    tuned: Any
+    emitted: Any
+
+
+@pytest.fixture(scope="module")
+def flow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flow]:
+    folder, which = tmp_path_factory.mktemp("flow"), shutil.which
+    shutil.copy(PROGRAMS / "rod.cu", folder)
+
+    def called(*words: str) -> Any:
+        monkeypatch.setattr("sys.argv", ["mptune", words[0], "--json", *words[1:]])
+        with contextlib.redirect_stdout(io.StringIO()) as out, pytest.raises(SystemExit) as leaving:
+            cli.main()
+        assert leaving.value.code == 0
+        return json.loads(out.getvalue())
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.chdir(folder)
+        monkeypatch.setattr("shutil.which", lambda name, *given: None if name == "nvcc" else which(name, *given))
+        adopted = called("adopt", "rod.cu", "--types", "1", "-o", "adopted/rod", "--", "60", "4")
+        how = ("--max-error", "1e-4", "--budget", "4", "--inputs", "1", "--verify", "0", "--backend", "host")
+        tuned = called("tune", "./adopted/rod", *how, "--output", "rod.db")
+        (parameter,) = adopted["parameters"]
+        chosen = f"{parameter['name']}=fp32"
+        emitted = called("emit", "rod.db", "--into", "rod.cu", "-o", "new.cu", "--configuration", chosen)
+        yield Flow(folder, adopted, tuned, emitted)
+
+
+def test_a_program_is_adopted_and_its_answer_is_that_of_the_program(flow: Flow) -> None:
+    assert [kernel["name"] for kernel in flow.adopted["kernels"]] == ["warm", "diffuse"]
+    assert max(flow.adopted["errors"].values()) < 1e-14
+
+
+def test_what_was_adopted_is_tuned_within_the_threshold(flow: Flow) -> None:
+    assert flow.tuned["best"]["error"] <= 1e-4
+
+
+def test_a_program_with_the_types_found_is_compiled_run_and_compared(flow: Flow) -> None:
+    said = flow.emitted
+    assert {each["to"] for each in said["types"]} == {"fp32"}
+    assert (said["within"], said["not_judged"]) == (True, "")
+    assert 1e-10 < said["error"] < 1e-5
+    assert said["check"] == {"original": "passed", "patched": "passed"}
+    assert said["arguments"] == ["60", "4"]
+    assert (flow.folder / "rod.cu").read_text() == (PROGRAMS / "rod.cu").read_text()
+    assert "double" not in (flow.folder / "new.cu").read_text().split("diffuse(int n", 1)[1].split("{")[0]
+
+
+@pytest.mark.full
 def test_a_program_is_adopted_with_the_options_of_adopt_and_tuned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

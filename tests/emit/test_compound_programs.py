@@ -38,7 +38,7 @@ SUMS = {"kmeans": "distance_type", "gemm": "accumulator_type"}
 #: The most that a sum errs by in each type, of numbers that are doubles or floats.
 MOST = {"fp32x2": 2.0**-42, "fp64_neumaier": 2.0**-50, "fp32_neumaier": 2.0**-21, "bf16x3": 2.0**-18}
 EVERY = pytest.mark.parametrize("sums", COMPOUND)
-NAMES = pytest.mark.parametrize("name", SMALL)
+NAMES = pytest.mark.parametrize("name", ["kmeans", pytest.param("gemm", marks=pytest.mark.nightly)])
 
 
 def values_of(name: str, sums: str) -> dict[str, object]:
@@ -62,6 +62,7 @@ def emitted(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], t
     return found
 
 
+@pytest.mark.full
 @needs_gxx
 @NAMES
 @EVERY
@@ -78,6 +79,7 @@ def test_the_host_program_has_the_measured_error(name: str, sums: str, emitted: 
     assert error_of(kernel, data, tmp_path / "out") == pytest.approx(error, rel=1e-9)
 
 
+@pytest.mark.full
 @pytest.mark.skipif(bool(NO_OPENCL), reason=NO_OPENCL or "all is there")
 @pytest.mark.parametrize("sums", ["fp32x2"])
 def test_the_opencl_program_has_the_measured_error(sums: str, tmp_path: Path) -> None:
@@ -89,6 +91,7 @@ def test_the_opencl_program_has_the_measured_error(sums: str, tmp_path: Path) ->
     assert error_of(kernel, data, tmp_path / "out") == pytest.approx(error, rel=1e-9)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("backend", "architecture"),
     [pytest.param("cuda", "sm_80", marks=needs("cuda")), pytest.param("hip", "gfx90a", marks=needs("hip"))],
@@ -112,7 +115,7 @@ def test_runtime_compilers_take_the_source_and_what_the_cupy_example_adds(
         assert get_backend(backend).compiler.compile(source, function, options).image
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.skipif(NVCC is None, reason="nvcc is not installed")
 @pytest.mark.parametrize(("name", "sums"), [("kmeans", "fp32x2"), ("gemm", "fp64_neumaier")])
 def test_nvcc_compiles_the_cuda_example(name: str, sums: str, emitted: dict, tmp_path: Path) -> None:
@@ -122,6 +125,7 @@ def test_nvcc_compiles_the_cuda_example(name: str, sums: str, emitted: dict, tmp
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.full
 @pytest.mark.skipif(CLANG is None or HIP_HEADERS is None, reason="clang++ or the HIP headers are not installed")
 @pytest.mark.parametrize("side", ["host", "device"])
 @pytest.mark.parametrize(("name", "sums"), [("kmeans", "fp32x2"), ("gemm", "bf16x3")])

@@ -353,6 +353,7 @@ def test_sizes_that_are_written_into_sources_have_variants_of_their_own(awkward:
     np.testing.assert_allclose(np.fromfile(tmp_path / "out"), data.references["y"], rtol=1e-14)
 
 
+@pytest.mark.full
 @needs_gxx
 def test_runs_of_several_launches_say_how_many(tmp_path: Path) -> None:
     def run(steps: int) -> Run:
@@ -388,6 +389,7 @@ def test_runs_of_several_launches_say_how_many(tmp_path: Path) -> None:
 # -- other compilers -----------------------------------------------------------------------------
 
 
+@pytest.mark.full
 @pytest.mark.nvrtc
 @pytest.mark.skipif(bool(_missing(CudaBackend)), reason=_missing(CudaBackend) or "NVRTC is there")
 def test_nvrtc_compiles_the_variants(awkward: Path) -> None:
@@ -397,6 +399,7 @@ def test_nvrtc_compiles_the_variants(awkward: Path) -> None:
     assert CudaBackend().compiler.compile(whole, "tuned_awkward_1_function", options).image
 
 
+@pytest.mark.nightly
 @pytest.mark.hiprtc
 @pytest.mark.skipif(bool(_missing(HipBackend)), reason=_missing(HipBackend) or "hiprtc is there")
 def test_hiprtc_compiles_the_variants(awkward: Path) -> None:
@@ -405,7 +408,7 @@ def test_hiprtc_compiles_the_variants(awkward: Path) -> None:
     assert HipBackend().compiler.compile(whole, "tuned_awkward_1_function", CompileOptions("gfx90a")).image
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.skipif(NVCC is None, reason="nvcc is not installed")
 def test_nvcc_compiles_the_variants_and_the_header(awkward: Path, tmp_path: Path) -> None:
     (awkward / "use.cu").write_text(
@@ -418,6 +421,7 @@ def test_nvcc_compiles_the_variants_and_the_header(awkward: Path, tmp_path: Path
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.full
 @pytest.mark.skipif(CLANG is None or HIP_HEADERS is None, reason="clang++ or the HIP headers are not installed")
 def test_clang_accepts_the_variants_for_hip_and_warns_of_nothing_in_the_header(awkward: Path, tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()

@@ -296,6 +296,7 @@ def test_the_library_rounds_once_as_mptune_does(program: ModuleType, name: str) 
         application.close()
 
 
+@pytest.mark.full
 @pytest.mark.skipif(CLANG is None, reason="clang++ is not installed")
 def test_clang_links_all_kernels_without_a_warning(folder: Path, tmp_path: Path) -> None:
     sources = [str(source) for source in folder.glob("*.cu")]
@@ -350,7 +351,7 @@ int main(void) {
     ]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.skipif(NVCC is None, reason="nvcc is not installed")
 def test_nvcc_compiles_it(folder: Path, tmp_path: Path) -> None:
     for source in (f"{NAME}.cu", f"{NAME}_kernel_smooth_1.cu"):
@@ -361,6 +362,7 @@ def test_nvcc_compiles_it(folder: Path, tmp_path: Path) -> None:
         assert done.stderr == ""
 
 
+@pytest.mark.nightly
 @pytest.mark.hiprtc
 @pytest.mark.skipif(bool(_missing(HipBackend)), reason=_missing(HipBackend) or "hiprtc is there")
 def test_hiprtc_compiles_each_kernel(folder: Path) -> None:
@@ -371,6 +373,7 @@ def test_hiprtc_compiles_each_kernel(folder: Path) -> None:
         assert b"gfx90a" in HipBackend().compiler.compile(text, function, CompileOptions("gfx90a")).image
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(CLANG is None or HIP_HEADERS is None, reason="clang++ or the HIP headers are not installed")
 @pytest.mark.parametrize("side", ["host", "device"])
 def test_clang_accepts_it_as_hip(side: str, folder: Path, tmp_path: Path) -> None:

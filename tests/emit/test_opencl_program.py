@@ -63,6 +63,7 @@ def run_program(program: Path, given: Path, answers: Path) -> None:
     assert float(done.stdout.removesuffix(" ms\n")) > 0
 
 
+@pytest.mark.full
 def test_narrow_types_constants_and_dynamic_shared_memory(tmp_path: Path) -> None:
     narrow = {"register": NASTY, "order": (2, 0, 1), "x_type": "bf16", "a_type": "fp16", "w_type": "fp8_e4m3"}
     program, error = program_of(AWKWARD, narrow, tmp_path)
@@ -76,6 +77,7 @@ def test_narrow_types_constants_and_dynamic_shared_memory(tmp_path: Path) -> Non
     assert evaluate_outputs(outputs, data.references, AWKWARD.metric).error == pytest.approx(error, rel=1e-9)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("steps", [4, 5])
 def test_all_launches_of_a_run(steps: int, tmp_path: Path) -> None:
     program, _ = program_of(STEPPER, {}, tmp_path, STEPPER.resolve_sizes("default", {"steps": steps}))
@@ -87,6 +89,7 @@ def test_all_launches_of_a_run(steps: int, tmp_path: Path) -> None:
     np.testing.assert_allclose(np.fromfile(tmp_path / "out" / "v.f64"), stepped(u, steps), rtol=1e-14)
 
 
+@pytest.mark.full
 @pytest.mark.skipif(any(Path("/etc/OpenCL/vendors").glob("*.icd")), reason="the system has drivers of its own")
 def test_without_a_driver_it_says_how_one_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program, _ = program_of(STEPPER, {}, tmp_path, STEPPER.resolve_sizes("default", {"steps": 4}))
@@ -118,6 +121,7 @@ def test_without_a_driver_it_says_how_one_is_found(tmp_path: Path, monkeypatch: 
     )
 
 
+@pytest.mark.full
 def test_an_error_of_the_driver_has_its_number_and_name(tmp_path: Path) -> None:
     program, _ = program_of(STEPPER, {}, tmp_path, STEPPER.resolve_sizes("default", {"steps": 4}))
     source = next(tmp_path.glob("*.cl"))

@@ -27,6 +27,7 @@ from mptune.errors import BackendUnavailableError, KernelError
 from mptune.kernel import In, Kernel, Out, Scalar
 from mptune.run import Run
 from mptune.space.parameters import PrecisionParameter
+from tests.tiers import few
 
 POLY = own_kernel.kernel
 GXX = shutil.which("g++")
@@ -123,6 +124,7 @@ UNROLLED = POLY.changed(
 )
 
 
+@pytest.mark.full
 @pytest.mark.skipif(GXX is None or CLANG is None, reason="g++ or clang++ is not installed")
 def test_nothing_that_is_emitted_makes_a_compiler_warn_and_constraints_are_kept(tmp_path: Path) -> None:
     run = run_of(UNROLLED, measured(UNROLLED, {"unroll": 2}), threshold=1.0)
@@ -160,15 +162,21 @@ int main(int, char** words) {
     }
 
 
-@pytest.mark.full
+@pytest.fixture(scope="module")
+def poly_program(poly: tuple[Run, Path]) -> Path:
+    return build(poly[1], "tuned_poly_host.cpp")
+
+
 @needs_gxx
-@pytest.mark.parametrize("which", ["poly", "awkward"])
-def test_host_program_gets_the_reported_error(
-    which: str, poly: tuple[Run, Path], awkward: Path, awkward_run: Run, tmp_path: Path
-) -> None:
-    kernel, run, folder = (POLY, *poly) if which == "poly" else (AWKWARD, awkward_run, awkward)
+@pytest.mark.parametrize("which", few(["poly", "awkward"]))
+def test_host_program_gets_the_reported_error(which: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    if which == "poly":
+        kernel, run = POLY, request.getfixturevalue("poly")[0]
+        program = request.getfixturevalue("poly_program")
+    else:
+        kernel, run = AWKWARD, request.getfixturevalue("awkward_run")
+        program = build(request.getfixturevalue("awkward"), "tuned_awkward_host.cpp")
     data = DataManager(kernel, kernel.resolve_sizes())
-    program = build(folder, f"tuned_{kernel.name}_host.cpp")
     inputs = data_folder(data, tmp_path / "in")
     (tmp_path / "out").mkdir()
     done = run_program(program, inputs, tmp_path / "out", 3)
@@ -288,11 +296,9 @@ def test_host_program_keeps_denormals_as_they_were_when_measured(tmp_path: Path)
     np.testing.assert_allclose(np.fromfile(tmp_path / "y.f64"), 0.5e-310, rtol=1e-9)
 
 
-@pytest.mark.full
 @needs_gxx
-def test_host_program_refuses_arrays_of_another_size(poly: tuple[Run, Path], tmp_path: Path) -> None:
-    _, folder = poly
-    program = build(folder, "tuned_poly_host.cpp", flags="-std=c++17 -O0")
+def test_host_program_refuses_arrays_of_another_size(poly_program: Path, tmp_path: Path) -> None:
+    program = poly_program
     np.ones(5002).tofile(tmp_path / "x.f64")
     short = run_program(program, tmp_path, tmp_path)
     assert short.returncode == 1
@@ -370,7 +376,7 @@ def test_hiprtc_compiles_the_source(awkward: Path) -> None:
     assert b"gfx90a" in backend.compiler.compile(source, "awkward", CompileOptions("gfx90a")).image
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.skipif(NVCC is None, reason="nvcc is not installed")
 def test_nvcc_compiles_the_cuda_example(awkward: Path, tmp_path: Path) -> None:
     command = ["nvcc", "-std=c++17", "-O0", "-arch=sm_80", "-c", "tuned_awkward_cuda.cu", "-o", tmp_path / "awkward.o"]
@@ -382,6 +388,7 @@ def test_nvcc_compiles_the_cuda_example(awkward: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.full
 @pytest.mark.skipif(CLANG is None or HIP_HEADERS is None, reason="clang++ or the HIP headers are not installed")
 @pytest.mark.parametrize("side", ["host", "device"])
 def test_clang_accepts_the_hip_example(side: str, awkward: Path, tmp_path: Path) -> None:
@@ -396,6 +403,7 @@ def test_clang_accepts_the_hip_example(side: str, awkward: Path, tmp_path: Path)
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "compiler",
     [
@@ -456,6 +464,7 @@ def test_header_of_all_devices_selects_and_both_link_into_one_program(tmp_path: 
     assert int(narrow_y, 16) == np.float16(np.polyval([0.5, -1.0, 2.0, 1.0], 0.5)).view(np.uint16)
 
 
+@pytest.mark.full
 @needs_gxx
 def test_threads_that_launch_at_once_take_turns(tmp_path: Path) -> None:
     winner = winner_of(run_of(POLY, measured(POLY, {}, {"block": 64})), kernel=POLY)

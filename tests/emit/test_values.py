@@ -68,6 +68,7 @@ def test_comments_end_where_they_should(tmp_path: Path) -> None:
     assert _printed(tmp_path, f'{lines}\nint main() {{ std::fputs("end", stdout); }}') == b"end"
 
 
+@pytest.mark.full
 @given(st.text())
 def test_comments_fit_a_docstring_and_show_nothing_invisible(text: str) -> None:
     shown = comment(text)
