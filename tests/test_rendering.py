@@ -238,7 +238,7 @@ def taking(types, backend="host"):
     return get_backend(backend).compiler.compile(source, "take", CompileOptions())
 
 
-READERS = ["host", pytest.param("opencl", marks=[needs("opencl"), pytest.mark.full])]
+READERS = ["host", pytest.param("opencl", marks=[*needs("opencl"), pytest.mark.full])]
 
 
 @pytest.mark.parametrize("backend", READERS)
@@ -343,7 +343,7 @@ def test_a_message_without_a_line_or_of_another_file_stays(several):
     [
         ("host", ""),
         pytest.param("cuda", "sm_80", marks=needs("cuda")),
-        pytest.param("hip", "gfx90a", marks=[needs("hip"), pytest.mark.full]),
+        pytest.param("hip", "gfx90a", marks=[*needs("hip"), pytest.mark.full]),
     ],
 )
 def test_a_compiler_s_message_names_the_line_of_the_template(several, name, architecture):
