@@ -24,11 +24,6 @@ def test_trials_come_in_the_order_asked_for_and_as_often() -> None:
         assert list(evaluator.evaluate([])) == []
 
 
-def test_parameters_in_another_order_are_the_same_configuration() -> None:
-    evaluator = SimulatedEvaluator(RECORDED)
-    assert list(evaluator.evaluate([Configuration({"b": "x", "a": 1})])) == [TRIALS[0]]
-
-
 def test_what_was_not_recorded_is_an_error_that_names_it() -> None:
     evaluator = SimulatedEvaluator(RECORDED, "gemm-a100")
     found = evaluator.evaluate([TRIALS[0].configuration, Configuration({"a": 4, "b": "x"})])
