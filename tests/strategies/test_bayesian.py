@@ -154,6 +154,7 @@ def test_batches_cost_little() -> None:
     assert np.mean(regrets) < 0.05
 
 
+@pytest.mark.full
 def test_inaccurate_trials_teach_the_time() -> None:
     kernel = Kernel(STRICT)
     fp16 = [c for c in kernel.space.configurations(range(0, kernel.space.size, 7)) if c["x_type"] == "fp16"][:60]

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mptune.strategies.model_based.branching import Term, ascending
@@ -39,6 +39,7 @@ def listed(radices, terms):
     return sorted(found)
 
 
+@settings(max_examples=50)
 @given(problems())
 def test_all_come_and_the_least_first(problem):
     radices, terms = problem

@@ -90,7 +90,7 @@ def _exact(points: Array, mean: Array, deviation: Array, reference: list[float])
         return float(total)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(problems())
 def test_it_is_exact(problem: tuple[Array, Array, Array]) -> None:
     points, mean, deviation = problem
@@ -106,7 +106,7 @@ def test_the_gain_is_the_mean_of_the_improvement(m: int) -> None:
     points, reference = _front(rng.random((6, m))), [1.2] * m
     mean, deviation = np.full(m, 0.4), np.linspace(0.2, 0.4, m)
     before = hypervolume(points, reference)
-    drawn = mean + deviation * rng.standard_normal((3000, m))
+    drawn = mean + deviation * rng.standard_normal((1000, m))
     gains = np.array([hypervolume(np.vstack([points, y]), reference) - before for y in drawn])
     boxes = Boxes.around(points, reference)
     assert boxes.gains(drawn) == pytest.approx(gains, abs=1e-12)

@@ -128,7 +128,9 @@ def test_with_shuffled_sources_the_search_is_the_one_without(other: Source) -> N
 
 def test_it_is_said_why_a_source_is_of_no_use(other: Source) -> None:
     few = dataclasses.replace(other, trials=tuple(t for t in other.trials if t.is_valid)[:7], remark="not its errors")
-    same = elsewhere(lambda c, t: 1.0)
+    same = dataclasses.replace(
+        other, trials=tuple(t.with_measurement(metrics={"time_ms": 1.0}) for t in other.trials if t.is_valid)
+    )
     strategy = started(few, same, other)
     strategy.ask(1)
     assert [use.remark for use in strategy.sources] == [
@@ -176,6 +178,7 @@ def test_common_parameters_are_used_and_unknown_values_are_left_out(other: Sourc
     assert 0 < strategy.sources[0].trials <= len(other.trials)
 
 
+@pytest.mark.full
 def test_what_failed_elsewhere_is_improbable_but_not_ruled_out(other: Source) -> None:
     """The fastest of the source fail here or there: what is expected to run comes first, what is not comes too."""
 
