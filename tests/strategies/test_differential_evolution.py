@@ -33,7 +33,7 @@ def test_crossover_takes_some_coordinates_of_the_mutant() -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("base", BASES)
-def test_donors_differ_from_each_other(base: str, seed: int) -> None:
+def test_donors_differ_from_each_other_and_from_the_target(base: str, seed: int) -> None:
     space = SearchSpace([OrdinalParameter("a", range(10_001))])
     options = DifferentialEvolutionOptions(population=4, base=base, weight=0.5, crossover=1.0)
     strategy = DifferentialEvolutionStrategy(space, Objective(), seed=seed, options=options)
@@ -43,12 +43,11 @@ def test_donors_differ_from_each_other(base: str, seed: int) -> None:
         strategy.tell([Trial(c, Status.OK, measurement=m) for c, m in trials])
 
     # Half of the first generation are the best that were told.
-    told = [4_000, 6_000]
+    told = [6_000, 4_000]
     tell(told)
     members = [*told, *(int(c["a"]) for c in strategy.ask(2))]  # type: ignore[call-overload]
     tell(members[2:])
-    bases = {max(members)} if base == "best" else set(members)
-    donors = [(b, f, s) for f, s in itertools.permutations(members, 2) for b in bases]
-    allowed = [b + 0.5 * (f - s) for b, f, s in donors if base == "best" or b not in (f, s)]
-    for c in strategy.ask(4):
+    for target, c in zip(members, strategy.ask(4), strict=True):
+        triples = list(itertools.permutations([a for a in members if a != target], 3))
+        allowed = [(max(members) if base == "best" else b) + 0.5 * (f - s) for b, f, s in triples]
         assert min(abs(int(c["a"]) - min(max(x, 0), 10_000)) for x in allowed) <= 1  # type: ignore[call-overload]
