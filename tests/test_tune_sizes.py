@@ -22,6 +22,7 @@ from mptune.emit import emit_dispatch
 from mptune.errors import KernelError, MptuneError
 from mptune.run import Run
 from mptune.schemas import schema
+from mptune.space.configuration import Configuration
 from mptune.tuner import Progress, TuneSettings
 from mptune.tuner.sizes import _Range, sizes_together
 from mptune.wisdom import gather, read_sources
@@ -110,8 +111,12 @@ def test_neighbours_try_what_was_found() -> None:
 # -- runs ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.full
-def test_a_run_for_each_size_under_one_budget(mptune: Call) -> None:
+def made_up(configuration: Configuration) -> MadeUp:
+    return MadeUp(1.0, 1e-16) if configuration["x_type"] == "fp64" else MadeUp(0.5, 1e-7)
+
+
+def test_a_run_for_each_size_under_one_budget(mptune: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace_devices(monkeypatch, made_up)
     jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
     done = mptune(*TUNE, "--sizes", "n=500:8000:2", "--budget", 10, "--output", "my.db", "--json")
     document = json.loads(done.out)
@@ -126,7 +131,7 @@ def test_a_run_for_each_size_under_one_budget(mptune: Call) -> None:
     runs = [Run.load(file) for file in files]
     assert [Path(source).name for source in runs[0].info.started_from] == ["my-n8000.db"]
     assert {t.configuration for t in runs[0].trials} & {t.configuration for t in runs[1].trials}
-    assert done.code == (0 if all(run.best is not None for run in runs) else 1)
+    assert done.code == 0
 
     shown = mptune(*TUNE, "--sizes", "n=500:8000:2", "--budget", 11, "--output", "my.db", "--resume")
     assert re.search(r"n +baseline time_ms +best time_ms +speedup +error +evaluations +configuration\n", shown.out)
@@ -139,8 +144,8 @@ def test_a_run_for_each_size_under_one_budget(mptune: Call) -> None:
     assert "my-n500.db" in again.err
 
 
-@pytest.mark.full
-def test_what_was_broken_off_goes_on_and_loses_nothing(tmp_path: Path) -> None:
+def test_what_was_broken_off_goes_on_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace_devices(monkeypatch, made_up)
     settings = TuneSettings(backend="host", max_error=1e-5, budget=10, verify=0, strategy="random")
     told: list[tuple[Mapping[str, int], int]] = []
     trials = 0
@@ -169,7 +174,7 @@ def test_what_was_broken_off_goes_on_and_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_no_file_is_needed_and_time_is_that_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    replace_devices(monkeypatch, lambda _: MadeUp(1.0, 1e-7))
+    replace_devices(monkeypatch, made_up)
     settings = TuneSettings(backend="host", budget=8, verify=0, time_limit_s=1e-6)
     assert tune_sizes(OWN, {"n": (40, 400)}, settings) == []
     runs = tune_sizes(OWN, {"n": (40,)}, dataclasses.replace(settings, budget=4, time_limit_s=60.0))
@@ -216,7 +221,8 @@ def test_kernels_that_have_no_such_range(mptune: Call) -> None:
 @pytest.mark.full
 def test_applications_have_a_range_of_sizes_and_wisdom_of_it(mptune: Call, tmp_path: Path) -> None:
     power = application()
-    runs = tune_sizes(power, {"n": [20, 40]}, backend="host", max_error=1e-3, budget=10, verify=3, seed=1)
+    settings = {"backend": "host", "max_error": 1e-3, "budget": 10, "verify": 3, "seed": 1}
+    runs = tune_sizes(power, {"n": [20, 40]}, on_warning=lambda _: None, **settings)
     assert [run.info.sizes["n"] for run in runs] == [20, 40]
     assert runs[0].best is not None
     assert runs[0].best.configuration in {trial.configuration for run in runs[1:] for trial in run.trials}
@@ -224,12 +230,10 @@ def test_applications_have_a_range_of_sizes_and_wisdom_of_it(mptune: Call, tmp_p
     gather(read_sources(runs)).save(path)
     with TunedApplication(path, power) as tuned:
         for n, run in ((20, runs[0]), (40, runs[1])):
-            # Where no types are surely faster than the baseline, it is the baseline.
-            may_be = [run.best, run.baseline]
             sizes = power.resolve_sizes("default", {"n": n})
             found = tuned(size=sizes, **inputs(np.random.default_rng(3), sizes))
             assert found["x"].shape == (n,)
-            assert tuned.configuration in [power.own(trial.configuration) for trial in may_be if trial is not None]
+            assert tuned.configuration == power.own(run.best.configuration)
             assert tuned.choose(sizes).configuration == tuned.configuration
         # Between them it is what keeps the limit there.
         sizes = power.resolve_sizes("default", {"n": 30})
