@@ -88,9 +88,14 @@ def test_where_fp64_is_not_accurate_enough_what_is_on_request_is_offered(
     mptune: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replace_devices(monkeypatch, lambda _: MadeUp(1.0, 1e-16))
-    done = mptune("tune", "coulombic", "--backend", "host", "--size", "smoke", "--max-error", 1e-30, "--budget", 2)
+    tune = ("tune", "coulombic", "--backend", "host", "--size", "smoke", "--max-error", 1e-30, "--budget", 4)
+    done = mptune(*tune)
     assert done.code == 1
     assert "searched on request alone: -p potential_type=fp64,fp64_neumaier" in " ".join(done.err.split())
+    assert "the widest types themselves do not meet it, at best with error 1e-16: no types are more exact" in done.err
+    done = mptune(*tune, "-p", "potential_type=fp64,fp64_neumaier")
+    assert done.code == 1
+    assert "; plain types do not meet it, at best with error 1e-16\n" in done.err
 
 
 def test_a_recorded_parameter_has_what_was_asked_for() -> None:

@@ -172,6 +172,9 @@ def test_several_objectives_end_with_their_front(mptune: Call) -> None:
     # In the fastest block, nothing is as accurate as fp64 and as fast as fp32.
     assert {trial.configuration["block"] for trial in run.front} == {64}
     assert {"fp64", "fp32", "fp16"} <= {trial.configuration["x_type"] for trial in run.front}
+    assert run.best is not None
+    assert run.best.configuration == run.front[0].configuration
+    assert dict(run.best.configuration) == {**BEST, "x_type": "fp16", "y_type": "fp16"}
     shown = mptune("pareto", "x.db")
     assert shown.out.split()[:2] == ["time_ms", "error"]
     assert f"\n{len(run.front)} on the front, " in shown.out
