@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -26,8 +27,12 @@ def caller(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -
     def call(*arguments: object) -> Outcome:
         monkeypatch.setattr("sys.argv", ["mptune", *map(str, arguments)])
         capfd.readouterr()
-        with pytest.raises(SystemExit) as leaving:
-            cli.main()
+        before = signal.getsignal(signal.SIGINT)
+        try:
+            with pytest.raises(SystemExit) as leaving:
+                cli.main()
+        finally:
+            signal.signal(signal.SIGINT, before)  # which a command that was interrupted ignores from then on
         captured = capfd.readouterr()
         assert isinstance(leaving.value.code, int)
         assert "Traceback" not in captured.err

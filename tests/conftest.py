@@ -56,18 +56,30 @@ def _patient() -> Iterator[None]:
 _shared_s, _began_s = pytest.StashKey[float](), pytest.StashKey[float]()
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest) -> Iterator[None]:
-    """Note the processor time of fixtures that several tests share: it is not the time of the test that came first."""
-    if fixturedef.scope == "function":
-        return (yield)
-    stash = request.config.stash
-    began, before_s = processor_s(), stash.get(_shared_s, 0.0)
-    try:
-        return (yield)
-    finally:
-        # Fixtures that this one asked for have been counted since, and are part of the difference.
-        stash[_shared_s] = before_s + processor_s() - began
+class _SharedFixtures:
+    """Notes the processor time of fixtures that several tests share: it is not the time of the test that came first.
+
+    A plugin of its own, since hooks of this file are not called for fixtures of the whole session.
+    """
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(
+        self, fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest
+    ) -> Iterator[None]:
+        if fixturedef.scope == "function":
+            return (yield)
+        stash = request.config.stash
+        began, before_s = processor_s(), stash.get(_shared_s, 0.0)
+        try:
+            return (yield)
+        finally:
+            # Fixtures that this one asked for have been counted since, and are part of the difference.
+            stash[_shared_s] = before_s + processor_s() - began
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have the time of shared fixtures noted."""
+    config.pluginmanager.register(_SharedFixtures())
 
 
 @pytest.hookimpl(wrapper=True)

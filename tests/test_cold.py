@@ -104,12 +104,6 @@ def test_where_a_cache_makes_no_difference_nothing_is_measured(settings: dict[st
     assert not stage.visits
 
 
-def test_where_empty_caches_change_nothing_nothing_is_said() -> None:
-    said, cold = told(Stage({"cache_bytes": 60 * MB}, cold_ms=27.0))
-    assert said == []
-    assert cold == {"fp64": 27.0, "fp32": 4.0}
-
-
 def test_without_room_to_empty_caches_it_is_said_all_the_same() -> None:
     (said,), cold = told(Stage({"cache_bytes": 60 * MB}, room=False))
     assert "the speedup is 6.9; tune at the size" in said

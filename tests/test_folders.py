@@ -25,6 +25,9 @@ def test_where_caches_lie(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cache_folder("references") == Path("/home/someone/.cache/mptune/references")
 
 
+# -- folders and files of the user's own ---------------------------------------------------------
+
+
 def test_without_a_home_directory_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     def homeless() -> Path:
         raise RuntimeError("Could not determine home directory.")
@@ -37,9 +40,6 @@ def test_without_a_home_directory_nothing_is_kept(monkeypatch: pytest.MonkeyPatc
     cache.put("0" * 64, b"code")
     assert cache.get("0" * 64) is None
     HostBackend()
-
-
-# -- folders and files of the user's own ---------------------------------------------------------
 
 
 def test_a_folder_is_made_for_the_user_alone(tmp_path: Path) -> None:
@@ -138,11 +138,3 @@ def test_a_file_is_there_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.
         write_whole(file, b"third")
     assert file.read_bytes() == b"second"
     assert {path.name for path in tmp_path.iterdir()} == {"file", "link"}
-
-
-def test_what_is_no_regular_file_is_written_to(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
-    write_whole(tmp_path / "pipe", b"through")
-    assert os.read(reader, 100) == b"through"
-    os.close(reader)

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import pytest
 
-from mptune.errors import KernelError, MptuneError, UnknownNameError
+from mptune.errors import KernelError, MptuneError
 from mptune.kernel import In, InOut, Kernel, LaunchShape, Out, Range, Scalar, Sizes
 from mptune.kernel.limits import widest
 from mptune.space.parameters import OrdinalParameter, PolicyParameter, PrecisionParameter
@@ -113,37 +113,26 @@ def test_a_wrong_definition_says_what_is_wrong(case: str) -> None:
         make(**changes)
 
 
-def test_wrong_arguments_say_what_is_wrong() -> None:
-    with pytest.raises(KernelError, match="either precision= or dtype="):
-        In("x", "n")
-    with pytest.raises(KernelError, match="'y': fp64 is a precision: precision='fp64', not dtype="):
-        Out("y", "n", dtype="fp64")
-    with pytest.raises(KernelError, match="either precision= or dtype="):
-        InOut("x", "n", precision="fp32", dtype="int32")
-    with pytest.raises(UnknownNameError, match="did you mean 'int32'"):
-        Scalar("n", dtype="int23")
-    with pytest.raises(KernelError, match="not an identifier"):
-        Scalar("1n", dtype="int32")
+KERNEL = make()
+WRONG_CALLS: dict[str, tuple[Callable[[], object], str]] = {
+    "neither type": (lambda: In("x", "n"), "either precision= or dtype="),
+    "a precision as dtype": (lambda: Out("y", "n", dtype="fp64"), "precision='fp64', not dtype="),
+    "both types": (lambda: InOut("x", "n", precision="fp32", dtype="int32"), "either precision= or dtype="),
+    "dtype": (lambda: Scalar("n", dtype="int23"), "did you mean 'int32'"),
+    "argument name": (lambda: Scalar("1n", dtype="int32"), "not an identifier"),
+    "preset": (lambda: KERNEL.resolve_sizes("papre"), "did you mean 'paper'"),
+    "size": (lambda: KERNEL.resolve_sizes("default", {"row": 3}), "did you mean 'rows'"),
+    "size of none": (lambda: KERNEL.resolve_sizes("default", {"rows": 0}), "rows=0"),
+    "parameter": (lambda: KERNEL.configuration({"blok": 3}), "did you mean 'block'"),
+    "value": (lambda: KERNEL.configuration({"block": 48}), "48"),
+}
 
 
-def test_wrong_sizes_and_parameters_say_what_is_wrong() -> None:
-    kernel = make()
-    with pytest.raises(UnknownNameError, match="did you mean 'paper'"):
-        kernel.resolve_sizes("papre")
-    with pytest.raises(UnknownNameError, match="did you mean 'rows'"):
-        kernel.resolve_sizes("default", {"row": 3})
-    with pytest.raises(KernelError, match="rows=0"):
-        kernel.resolve_sizes("default", {"rows": 0})
-    with pytest.raises(UnknownNameError, match="did you mean 'block'"):
-        kernel.configuration({"blok": 3})
-    with pytest.raises(UnknownNameError):
-        kernel.configuration({"block": 48})
-
-
-def test_inputs_are_the_users_own() -> None:
-    kernel = make()
-    size = kernel.resolve_sizes()
-    assert kernel.inputs(np.random.default_rng(0), size)["x"].shape == (10, 6)
+@pytest.mark.parametrize("case", WRONG_CALLS)
+def test_a_wrong_argument_size_or_value_says_what_is_wrong(case: str) -> None:
+    call, message = WRONG_CALLS[case]
+    with pytest.raises(MptuneError, match=message):
+        call()
 
 
 @pytest.mark.parametrize(

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from benchmarks.scaling import Row, duration_s, markdown, replay
 from benchmarks.simulated_devices import SimulatedDevices
-from mptune.errors import MptuneError, SpaceFileError
-from mptune.interop.recorded import RecordedSpace
 from mptune.loop import Stopwatch, ask_and_tell
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
-from mptune.space.parameters import OrdinalParameter
-from mptune.space.search_space import SearchSpace
 
 #: Seconds each configuration takes.
 SECONDS = (5.0, 1.0, 1.0, 1.0, 1.0, 2.0, 3.0, 2.0)
@@ -110,76 +104,3 @@ def test_ends_when_nothing_may_begin_though_more_was_asked_for() -> None:
     search = run(2, ahead=3, budget=3)
     assert [number for number, _ in search.begun] == [0, 1, 2]
     assert sorted(number for batch in search.told for number in batch) == [0, 1, 2]
-
-
-def test_simulated_devices_refuse_what_they_cannot_replay() -> None:
-    with pytest.raises(MptuneError, match="workers 0: expected at least 1"):
-        SimulatedDevices(TRIALS, seconds, 0)
-    with pytest.raises(SpaceFileError, match="does not hold the configuration"):
-        SimulatedDevices(TRIALS, seconds, 1).submit(Configuration({"number": 99}))
-
-
-# -- the benchmark -------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def space() -> RecordedSpace:
-    """Return a space of 400 trials that take a second or two each."""
-    numbers = SearchSpace([OrdinalParameter("x", range(20)), OrdinalParameter("y", range(20))])
-    trials = {}
-    for index in range(numbers.size):
-        configuration = numbers.configuration(index)
-        x, y = int(configuration["x"]), int(configuration["y"])
-        measurement = Measurement(
-            {"time_ms": 1.0 + (x - 7) ** 2 + (y - 3) ** 2},
-            durations_s={"compile": 0.5, "timing": 0.5 + (x * y % 20) / 20, "strategy": 99.0},
-        )
-        trials[index] = Trial(configuration, Status.OK, measurement=measurement)
-    return RecordedSpace("made-up", numbers, trials, "ms")
-
-
-def test_only_what_a_device_does_counts(space: RecordedSpace) -> None:
-    assert duration_s(space.trials[0]) == 1.0
-
-
-def test_random_search_scales(space: RecordedSpace) -> None:
-    alone, many = (replay(space, "random", workers, 200, 0, clock=lambda: 0.0) for workers in (1, 16))
-    assert alone.evaluations == many.evaluations == 200
-    assert alone.wall_s == pytest.approx(alone.busy_s)
-    # The same seed asks for the same configurations, whatever the order in which they end.
-    assert many.busy_s == pytest.approx(alone.busy_s)
-    assert many.distance == alone.distance
-    assert 0.9 * 16 < alone.wall_s / many.wall_s <= 16
-
-
-def test_a_strategy_that_is_slow_holds_up_one_device_not_all(space: RecordedSpace) -> None:
-    ticks = iter(range(10**6))
-    # Every ask and every tell takes a tenth of a second: two tenths an evaluation, against 1.5 s of a device.
-    slow = replay(space, "random", 4, 100, 0, clock=lambda: 0.1 * next(ticks))
-    quick = replay(space, "random", 4, 100, 0, clock=lambda: 0.0)
-    assert slow.strategy_s > 10.0
-    assert slow.wall_s < quick.wall_s + 0.2 * slow.strategy_s
-
-
-def test_report_says_what_was_reached(space: RecordedSpace) -> None:
-    one = replay(space, "random", 1, 50, 0, clock=lambda: 0.0)
-    many = replay(space, "random", 16, 50, 0, clock=lambda: 0.0)
-    rows = [Row("made-up", "random", workers, (each,), (one,)) for workers, each in ((1, one), (16, many))]
-    page = markdown(rows, [space], 50, 1, "python benchmarks/scaling.py")
-    assert f"Reached: {rows[1].efficiency:.0%} (random on made-up)" in page
-    assert math.isclose(rows[1].speedup, one.wall_s / many.wall_s)
-    assert "| random | 16 |" in page
-
-
-def test_a_recording_without_durations_is_named(space: RecordedSpace) -> None:
-    bare = {i: Trial(t.configuration, t.status) for i, t in space.trials.items()}
-    with pytest.raises(MptuneError, match="recording bare does not say how long"):
-        replay(RecordedSpace("bare", space.space, bare, "ms"), "random", 2, 10, 0)
-
-
-def test_idle_time_at_the_end_is_told_apart(space: RecordedSpace) -> None:
-    alone, many = (replay(space, "random", workers, 33, 0, clock=lambda: 0.0) for workers in (1, 32))
-    assert alone.tail_s == pytest.approx(0.0)
-    # One is left when 32 have begun, so that all idle time is at the end.
-    assert many.tail_s == pytest.approx(32 * many.wall_s - many.busy_s)
-    assert many.tail_s > 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html.parser
-import math
 import sys
 import types
 from typing import Any
@@ -11,11 +10,10 @@ from typing import Any
 import own_kernel
 import pytest
 from awkward_kernel import AWKWARD, NASTY, run_of
-from described import described_run
+from made_up_devices import MadeUp, replace_devices
 
 import mptune
 from mptune import notebook, tuner
-from mptune.markup import heading, table
 from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
 
@@ -70,13 +68,6 @@ def test_a_run_without_a_feasible_or_valid_trial_is_shown_as_that() -> None:
     assert "no valid trial" in run_of(AWKWARD, [])._repr_html_()
 
 
-def test_tables_escape_names_and_cells() -> None:
-    text = heading("<&>") + table(["<a>"], [["<b>"], [math.nan]])
-    assert "<a>" not in text
-    assert Reader(text).cells == ["<&>", "<a>", "<b>", "nan"]
-    assert "<thead>" not in table((), [["x"]])
-
-
 class Handle:
     def __init__(self, shown: list[str]) -> None:
         self.update = shown.append
@@ -101,6 +92,11 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setitem(sys.modules, "IPython.display", display)
     monkeypatch.setattr(notebook, "_REFRESH_S", 0.0)
     return texts
+
+
+@pytest.fixture(autouse=True)
+def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    replace_devices(monkeypatch, lambda configuration: MadeUp(1.0, 1e-16))
 
 
 OPTIONS: dict[str, Any] = {"backend": "host", "size": "smoke", "strategy": "random", "budget": 3}
@@ -132,14 +128,3 @@ def test_outside_a_notebook_nothing_is_shown(shown: list[str], monkeypatch: pyte
     monkeypatch.delitem(sys.modules, "IPython")
     assert not notebook.in_notebook()
     assert mptune.tune.__doc__ == tuner.tune.__doc__
-
-
-def test_a_run_with_several_objectives_shows_its_front() -> None:
-    trials = [
-        Trial(configuration, Status.OK, measurement=Measurement({"time_ms": 2.0 + i, "error": 10.0**-i}))
-        for i, configuration in enumerate(POLY.search_space(POLY.resolve_sizes("smoke")).configurations(range(3)))
-    ]
-    reader = Reader(described_run({"objectives": ["time_ms", "error"]}, trials)._repr_html_())
-    assert "configuration of the front" in reader.cells
-    assert all(str(trial.configuration) in reader.cells for trial in trials)
-    assert "configuration of the front" not in Reader(described_run({}, trials)._repr_html_()).cells

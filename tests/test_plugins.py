@@ -52,13 +52,6 @@ def test_a_member_is_found_however_its_name_is_written(tmp_path: Path, monkeypat
     assert [found[name].name for name in found] == list(found)  # type: ignore[attr-defined]
 
 
-def test_a_broken_third_party_takes_nothing_else_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    point = EntryPoint("broken", "no_such_module:thing", "mptune.strategies")
-    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **which: EntryPoints([point]).select(**which))
-    assert "broken" in STRATEGIES
-    assert STRATEGIES["random"].name == "random"
-
-
 def test_what_an_entry_point_says_itself_is_kept() -> None:
     class Refusing:
         name, value = "mine", "mine:kernel"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import signal
@@ -16,6 +17,7 @@ from types import SimpleNamespace
 import pytest
 
 from mptune.processes import Child, ChildEnded, ChildGroup, Ended, PythonChild, in_words
+from tests.tiers import few
 
 #: Starts a child that appends to a file for as long as it runs, as a compiler's driver starts the compiler.
 TICKING = """
@@ -79,6 +81,14 @@ def members(group: int) -> list[str]:
     return found
 
 
+def command_lines() -> list[str]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found.append(path.read_text(errors="replace"))
+    return found
+
+
 def wait_until_stopped(group: ChildGroup) -> None:
     """Wait until the signal has come to every process: each may still end what it was doing in the kernel."""
     for child in group._running:
@@ -88,23 +98,13 @@ def wait_until_stopped(group: ChildGroup) -> None:
 def test_nothing_runs_during_a_pause(ticking):
     group, ticks = ticking
     with group.paused():
+        with group.paused():
+            pass  # the outermost counts
         wait_until_stopped(group)
         before = size(ticks)
         time.sleep(0.2)
         assert size(ticks) == before
     wait_until(lambda: size(ticks) > before + 3)
-
-
-def test_pauses_within_pauses_end_with_the_outermost(ticking):
-    group, ticks = ticking
-    with group.paused():
-        with group.paused():
-            pass
-        wait_until_stopped(group)
-        before = size(ticks)
-        time.sleep(0.1)
-        assert size(ticks) == before
-    wait_until(lambda: size(ticks) > before)
 
 
 def test_nothing_starts_during_a_pause():
@@ -117,19 +117,6 @@ def test_nothing_starts_during_a_pause():
         assert not group._running
     thread.join()
     assert ended == [Ended(0, "ran\n")]
-
-
-@pytest.mark.full
-def test_pause_does_not_count_as_time_taken():
-    group, ended = ChildGroup(), []
-    sleeping = {"text": "", "environment": dict(os.environ), "folder": "/", "timeout_s": 5.0}
-    thread = threading.Thread(target=lambda: ended.append(group.run(["sleep", "0.1"], **sleeping)))
-    thread.start()
-    wait_until(lambda: group._running)
-    with group.paused():
-        time.sleep(5.1)
-    thread.join()
-    assert ended == [Ended(0, "")]
 
 
 def test_pauses_before_and_after_do_not_count_either(monkeypatch):
@@ -155,12 +142,10 @@ def test_pauses_before_and_after_do_not_count_either(monkeypatch):
 
 
 def test_process_that_takes_too_long_is_ended_with_what_it_started(tmp_path):
-    group, ticks, started = ChildGroup(), tmp_path / "ticks", []
-    start = group.start
-    group.start = lambda *given, **more: started.append(start(*given, **more)) or started[0]
+    ticks = tmp_path / "ticks"
     with pytest.raises(subprocess.TimeoutExpired):
-        run(group, TICKING, ticks, timeout_s=0.5)
-    wait_until(lambda: not members(started[0].process_id))
+        run(ChildGroup(), TICKING, ticks, timeout_s=0.5)
+    wait_until(lambda: not [line for line in command_lines() if str(ticks) in line])
 
 
 def test_closed_group_ends_its_processes_and_starts_no_more(ticking):
@@ -184,15 +169,9 @@ def echo(connection) -> None:
         if message == "exit":
             print("last words", flush=True)
             os._exit(3)
-        if message == "say half":
-            os.write(connection._socket.fileno(), b"\xff\0\0")
-            time.sleep(60)
         if message == "leave a copy":
             if os.fork():
                 os._exit(4)
-            time.sleep(60)
-        if message == "hang up":
-            connection.close()
             time.sleep(60)
         if message != "say nothing":
             connection.send((os.getpid(), os.environ.get("ADDED"), message))
@@ -227,29 +206,9 @@ def test_a_child_that_ends_says_how_and_what_it_printed(child):
         child.send("a")
 
 
-def test_a_child_that_closes_its_connection(child, monkeypatch):
-    monkeypatch.setattr("mptune.processes._LEAVING_S", 0.2)
-    child.send("hang up")
-    with pytest.raises(ChildEnded, match="closed its connection without ending"):
-        child.receive(60.0)
-
-
-def test_a_message_that_does_not_come_to_its_end_in_time(child):
-    child.send("say half")
-    with pytest.raises(TimeoutError):
-        child.receive(0.3)
-
-
 def test_a_child_that_ends_is_seen_though_a_copy_of_it_holds_the_connection(child):
     child.send("leave a copy")
     with pytest.raises(ChildEnded, match="exited with code 4"):
-        child.receive(60.0)
-
-
-def test_another_thread_can_end_a_child_that_is_waited_for(child):
-    child.send("say nothing")
-    threading.Timer(0.2, child.signal, (signal.SIGKILL,)).start()
-    with pytest.raises(ChildEnded, match=r"was ended by SIGKILL \(killed\)"):
         child.receive(60.0)
 
 
@@ -283,9 +242,17 @@ def is_gone(pid: int) -> bool:
         return True
 
 
-@pytest.mark.parametrize("is_paused", [False, True], ids=["running", "paused"])
-@pytest.mark.parametrize("hangup", [signal.SIG_DFL, signal.SIG_IGN], ids=["", "nohup"])
-@pytest.mark.parametrize("keeper", ["kept", "keeper killed before"])
+@pytest.mark.parametrize(
+    ("is_paused", "hangup", "keeper"),
+    few(
+        [
+            (False, signal.SIG_DFL, "kept"),
+            (True, signal.SIG_IGN, "kept"),
+            (True, signal.SIG_DFL, "keeper killed before"),
+            (False, signal.SIG_IGN, "keeper killed before"),
+        ]
+    ),
+)
 def test_children_end_with_a_parent_that_is_killed(is_paused, hangup, keeper):
     script = f"""
         import os, signal, sys
@@ -316,26 +283,6 @@ def test_children_end_with_a_parent_that_is_killed(is_paused, hangup, keeper):
     assert done.returncode == -signal.SIGKILL, done.stderr
     for pid in map(int, done.stdout.split()):
         wait_until(lambda pid=pid: is_gone(pid))
-
-
-def test_a_fork_does_not_hold_up_the_keeper_of_its_parent():
-    script = """
-        import os, subprocess, sys, time
-        from mptune.processes import Child
-        child = Child(["sleep", "60"], stdout=subprocess.DEVNULL)
-        if os.fork() == 0:
-            inner = Child(["sleep", "60"], stdout=subprocess.DEVNULL)  # has a keeper of its own
-            os.close(1)
-            time.sleep(200)
-            os._exit(0)
-        print(child.process_id, flush=True)
-        time.sleep(0.5)
-        os.kill(os.getpid(), 9)
-    """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, check=False)
-    pid, start = int(done.stdout), time.monotonic()
-    wait_until(lambda: is_gone(pid))
-    assert time.monotonic() - start < 100.0
 
 
 def test_what_a_child_started_ends_with_it(tmp_path):

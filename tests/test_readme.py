@@ -17,6 +17,7 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 
 
+@pytest.mark.full
 def test_own_kernel_has_thirty_lines_and_tunes_outside_the_project(tmp_path: Path) -> None:
     (code,) = (block for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "kernel = Kernel(" in block)
     assert len(code.splitlines()) <= 30
@@ -29,19 +30,10 @@ def test_own_kernel_has_thirty_lines_and_tunes_outside_the_project(tmp_path: Pat
     assert run.statuses.keys() <= {"ok", "inaccurate"}
 
 
-def test_both_commands_are_targets_of_the_makefile() -> None:
-    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert {"demo", "test"} <= set(targets)
-    assert "make demo" in README
-    assert "make test" in README
-
-
-@pytest.mark.parametrize("command", sorted(set(re.findall(r"^    mptune (\w+)", README, re.MULTILINE))))
-def test_every_command_shown_exists(monkeypatch: pytest.MonkeyPatch, command: str) -> None:
-    monkeypatch.setattr("sys.argv", ["mptune", command, "--help"])
-    with pytest.raises(SystemExit) as leaving:
-        cli.main()
-    assert leaving.value.code == 0
+def test_every_command_shown_exists() -> None:
+    shown = set(re.findall(r"^    mptune (\w+)", README, re.MULTILINE))
+    assert len(shown) > 5
+    assert shown <= set(cli.app.commands)
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-import math
 import pickle
 
 import pytest
 
-from mptune.results import Measurement, Status, Trial
+from mptune.results import Measurement
 from mptune.space.configuration import Configuration
 
 
@@ -23,17 +22,6 @@ def test_configuration_is_a_value() -> None:
 def test_configuration_as_json_keeps_order_and_types() -> None:
     one = Configuration({"i": 1, "f": 1.5, "s": "x", "t": True, "p": (2, 0, 1)})
     assert one.to_json() == '{"i":1,"f":1.5,"s":"x","t":true,"p":[2,0,1]}'
-
-
-def test_only_trials_with_numbers_that_mean_something_are_valid() -> None:
-    valid = {Status.OK, Status.INACCURATE, Status.FRAGILE, Status.VIOLATION}
-    assert {s for s in Status if s.is_valid} == valid
-
-
-def test_trial_metrics_are_nan_where_there_is_none() -> None:
-    trial = Trial(Configuration({"a": 1}), Status.CRASH, "boom")
-    assert math.isnan(trial.time_ms)
-    assert math.isnan(trial.error)
 
 
 def test_measurement_cannot_be_changed_and_pickles() -> None:

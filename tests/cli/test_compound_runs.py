@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import Call, caller
+from command_line import Call
+from made_up_devices import MadeUp, replace_devices
 
 from mptune.errors import MptuneError
 from mptune.interop.recorded import parameter_of
@@ -41,11 +42,6 @@ extern "C" __global__ void sums_of_rows(const float* x, double* y) {
 """,
 )
 '''
-
-
-@pytest.fixture
-def mptune(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Call:
-    return caller(monkeypatch, capfd)
 
 
 @pytest.fixture
@@ -88,18 +84,24 @@ def test_it_is_explained(mptune: Call, run_file: Path, tmp_path: Path) -> None:
     assert any(after in ("fp32x2", "fp32_neumaier") for _, after in changes)
 
 
-def test_a_recorded_parameter_has_what_was_asked_for() -> None:
-    for values in (["fp32x2", "fp64", "fp32"], ["fp32x2"], ["half", "bf16x3"]):
-        found = parameter_of("t", values)
-        assert isinstance(found, PrecisionParameter)
-        assert found.values == tuple({"half": "fp16"}.get(value, value) for value in values)
-        assert set(found.every_value) == set(found.values)
-    with pytest.raises(MptuneError, match=r"declare it by on_request=\['fp32x2', 'bf16x3'\]$"):
-        PrecisionParameter("t", ["fp64", "fp32x2", "bf16x3"])
-
-
-def test_where_fp64_is_not_accurate_enough_what_is_on_request_is_offered(mptune: Call, tmp_path: Path) -> None:
-    options = ("--backend", "host", "--size", "smoke", "--max-error", 1e-30, "--budget", 2, "-o", tmp_path / "c.db")
-    done = mptune("tune", "coulombic", *options)
+def test_where_fp64_is_not_accurate_enough_what_is_on_request_is_offered(
+    mptune: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace_devices(monkeypatch, lambda _: MadeUp(1.0, 1e-16))
+    tune = ("tune", "coulombic", "--backend", "host", "--size", "smoke", "--max-error", 1e-30, "--budget", 4)
+    done = mptune(*tune)
     assert done.code == 1
     assert "searched on request alone: -p potential_type=fp64,fp64_neumaier" in " ".join(done.err.split())
+    assert "the widest types themselves do not meet it, at best with error 1e-16: no types are more exact" in done.err
+    done = mptune(*tune, "-p", "potential_type=fp64,fp64_neumaier")
+    assert done.code == 1
+    assert "; plain types do not meet it, at best with error 1e-16\n" in done.err
+
+
+def test_a_recorded_parameter_has_what_was_asked_for() -> None:
+    for values in (["fp32x2", "fp64", "fp32"], ["half", "bf16x3"]):
+        found = parameter_of("t", values)
+        assert isinstance(found, PrecisionParameter)
+        assert found.values == found.every_value == tuple({"half": "fp16"}.get(value, value) for value in values)
+    with pytest.raises(MptuneError, match=r"declare it by on_request=\['fp32x2', 'bf16x3'\]$"):
+        PrecisionParameter("t", ["fp64", "fp32x2", "bf16x3"])

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import caller
+from command_line import Call
 
 from mptune.errors import UnknownNameError
 from mptune.results import Status
@@ -19,37 +18,22 @@ jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not install
 
 OWN = Path(__file__).parent.parent / "own_kernel.py"
 
-Call = Callable[..., Any]
-
 
 @pytest.fixture
-def document(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Call:
+def document(mptune: Call) -> Call:
     """Run a command; return what it printed, parsed as JSON without NaN and infinities."""
-    run = caller(monkeypatch, capfd)
 
     def call(*arguments: object, code: int = 0) -> Any:
-        outcome = run(*arguments)
+        outcome = mptune(*arguments)
         assert outcome.code == code, outcome.err
         return json.loads(outcome.out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
 
     return call
 
 
-def tuned(document: Call, path: Path, *options: object, code: int = 0) -> Any:
-    arguments = (
-        "tune",
-        OWN,
-        "--backend",
-        "host",
-        "--size",
-        "smoke",
-        "--strategy",
-        "random",
-        "--output",
-        path,
-        "--json",
-    )
-    return document(*arguments, *options, code=code)
+def tune(document: Call, path: Path, *options: object, code: int = 0) -> Any:
+    usual = ("--backend", "host", "--size", "smoke", "--strategy", "random", "--output", path, "--json")
+    return document("tune", OWN, *usual, *options, code=code)
 
 
 def closed(node: Any) -> Any:
@@ -93,8 +77,6 @@ def test_documents_of_a_run(document: Call, run_file: Path, tmp_path: Path) -> N
     check("pareto", document("pareto", run_file, "--json"))
     check("pareto", document("pareto", run_file, "--metrics", "speedup,memory_bytes,error", "--json"))
     check("explain", document("explain", run_file, "--json"))
-    hunted = ("--inputs", 6, "--scale", "0.5,1", "--hunt", 0.1)
-    check("verify", document("verify", run_file, "--kernel", OWN, *hunted, "--json"))
     exported = document("export", run_file, "--format", "json")
     check("export", exported)
     check("tune", exported["summary"])
@@ -104,21 +86,28 @@ def test_documents_of_a_run(document: Call, run_file: Path, tmp_path: Path) -> N
     check("emit", document(*emit, "--all-devices", "-o", tmp_path / "all"))
 
 
-@pytest.mark.full
+def test_the_document_of_verifying(document: Call, run_file: Path) -> None:
+    hunted = ("--inputs", 6, "--scale", "0.5,1", "--hunt", 0.1)
+    found = document("verify", run_file, "--kernel", OWN, *hunted, "--json")
+    check("verify", found)
+    assert [case["scale"] for case in found["cases"]] == [0.5, 1.0]
+
+
+@pytest.mark.usefixtures("made_up")
 def test_documents_of_tuning(document: Call, tmp_path: Path) -> None:
-    check("tune", tuned(document, tmp_path / "a.db", "--budget", 3))
-    nothing = tuned(document, tmp_path / "b.db", "--budget", 3, "--max-error", "1e-40", code=1)
+    check("tune", tune(document, tmp_path / "a.db", "--budget", 3))
+    nothing = tune(document, tmp_path / "b.db", "--budget", 3, "--max-error", "1e-40", code=1)
     check("tune", nothing)
     assert nothing["best"] is None
-    check("tune", tuned(document, tmp_path / "c.db", "--budget", 3, "--max-error", "y=1"))
+    check("tune", tune(document, tmp_path / "c.db", "--budget", 3, "--max-error", "y=1"))
     constrained = ("--constraint", "memory_bytes <= 1", "--objective", "memory")
-    check("tune", tuned(document, tmp_path / "d.db", "--budget", 2, *constrained, code=1))
+    check("tune", tune(document, tmp_path / "d.db", "--budget", 2, *constrained, code=1))
     several = ("--budget", 4, "--objectives", "time,error,memory")
-    found = tuned(document, tmp_path / "e.db", *several)
+    found = tune(document, tmp_path / "e.db", *several)
     check("tune", found)
     assert found["front"]
     check("pareto", document("pareto", tmp_path / "e.db", "--json"))
-    check("tune", tuned(document, tmp_path / "f.db", *several, "--max-error", "1e-40", code=1))
+    check("tune", tune(document, tmp_path / "f.db", *several, "--max-error", "1e-40", code=1))
 
 
 def test_documents_of_failures(document: Call, tmp_path: Path) -> None:
@@ -134,11 +123,16 @@ def test_documents_of_failures(document: Call, tmp_path: Path) -> None:
 
 
 def test_documents_without_a_run(document: Call) -> None:
-    for options in ((), ("--strategies",), ("--observers",)):
-        check("list", document("list", *options, "--json"))
+    for option in ("--strategies", "--observers"):
+        check("list", document("list", option, "--json"))
     check("backends", document("backends", "--json"))
-    check("backends", document("backends", "--check", "--json"))
     check("check", document("check", OWN, "--backend", "host", "--size", "smoke", "--sample", 1, "--json"))
+
+
+@pytest.mark.full
+def test_documents_that_take_long(document: Call) -> None:
+    check("list", document("list", "--json"))
+    check("backends", document("backends", "--check", "--json"))
 
 
 def test_documents_of_simulations(document: Call, run_file: Path) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from command_line import Call, caller
+from command_line import Call
 
 from mptune import probing
 from mptune.evaluators.roofline import Bound, Roofline
@@ -23,9 +23,9 @@ SPACE = Path(__file__).parents[2] / "benchmarks" / "data" / "axpy-host.json.gz"
 
 
 @pytest.fixture
-def explain(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Call:
+def explain(mptune: Call, monkeypatch: pytest.MonkeyPatch) -> Call:
     monkeypatch.setattr(Roofline, "bound", lambda *_: Bound(1e-3, 1e-3))
-    return partial(caller(monkeypatch, capfd), "explain")
+    return partial(mptune, "explain")
 
 
 @pytest.mark.full
@@ -52,11 +52,8 @@ def test_a_table_and_sentences(explain: Call, run_file: Path) -> None:
         assert sentence in first.out
 
 
-def test_show_repeats_what_was_found_to_be_faster(
-    run_file: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    show = partial(caller(monkeypatch, capfd), "show")
-    assert "is against a baseline that is slower than this" not in show(run_file).out
+def test_show_repeats_what_was_found_to_be_faster(mptune: Call, run_file: Path) -> None:
+    assert "is against a baseline that is slower than this" not in mptune("show", run_file).out
     run = Run.load(run_file)
     assert run.best is not None
     configuration = Configuration({**run.best.configuration, "x_type": "fp64", "y_type": "fp64", "block": 32})
@@ -65,7 +62,7 @@ def test_show_repeats_what_was_found_to_be_faster(
     key = probe_key(run.best, run.info.template_hash, run.info.definition_hash)
     with RunFile.open(run_file) as file:
         file.add_all([Trial(configuration, Status.OK, measurement=Measurement({**theirs, **ours}), key=key)], PROBE)
-    shown = " ".join(show(run_file).out.split())
+    shown = " ".join(mptune("show", run_file).out.split())
     assert "it takes 0.5 times as long as the winner" in shown
     assert "is against a baseline that is slower than this; tune again with a larger --budget." in shown
 
@@ -75,6 +72,10 @@ def test_without_the_kernel(explain: Call, run_file: Path) -> None:
     assert outcome.code == 0
     assert "Not measured: " in outcome.out
     assert "give its definition with --kernel" in outcome.out
+    found = json.loads(explain(run_file, "--json").out)
+    assert "--kernel" in found["unprobed"]
+    # Two types of three values: two others for each.
+    assert sorted(change["parameter"] for change in found["changes"]) == ["x_type"] * 2 + ["y_type"] * 2
 
 
 def test_recorded_spaces(explain: Call) -> None:
@@ -88,21 +89,15 @@ def test_recorded_spaces(explain: Call) -> None:
     [
         (("missing.db",), "no file missing.db"),
         ((OWN,), "not a run file"),
+        (("run.db", "--kernel", "axpy"), "the run is of kernel 'poly', not of 'axpy'"),
+        (("run.db", "--kernel", "axpi"), "did you mean 'axpy'"),
     ],
 )
-def test_wrong_files(explain: Call, arguments: tuple[object, ...], message: str) -> None:
+@pytest.mark.usefixtures("run_file")
+def test_wrong_files_and_kernels(explain: Call, arguments: tuple[object, ...], message: str) -> None:
     outcome = explain(*arguments)
-    assert outcome.code == 2
+    assert (outcome.code, outcome.out) == (2, "")
     assert message in outcome.err
-
-
-def test_wrong_kernels(explain: Call, run_file: Path) -> None:
-    other = explain(run_file, "--kernel", "axpy")
-    assert other.code == 2
-    assert "the run is of kernel 'poly', not of 'axpy'" in other.err
-    misspelt = explain(run_file, "--kernel", "axpi")
-    assert misspelt.code == 2
-    assert "did you mean 'axpy'" in misspelt.err
 
 
 def test_an_interrupt_says_how_to_go_on(explain: Call, run_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

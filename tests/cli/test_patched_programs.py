@@ -35,9 +35,8 @@ def test_blocks_are_told_along_the_axes_that_are_tuned(capsys: pytest.CaptureFix
     last = printed.err.splitlines()[-1]
     assert last.endswith("warning: NOT compared with the original's: u.bin (other bytes)")
     lines = printed.out.splitlines()
-    assert "blocks of flat: 256 threads" in lines
-    assert "blocks of plane: 16 x 4 threads" in lines
-    assert "blocks of column: (as it was) x 8 threads" in lines
+    blocks = {"flat": "256", "plane": "16 x 4", "column": "(as it was) x 8"}
+    assert {f"blocks of {name}: {threads} threads" for name, threads in blocks.items()} <= set(lines)
     assert "its own check: passed as it was, FAILED now" in lines
     assert any(line.split("  ")[0] == "u.csv" and line.endswith("0.0002") for line in lines)
     assert lines[-1] == "new.cu"

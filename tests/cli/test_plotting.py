@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
-from command_line import caller
+from command_line import Call
 from described import create, described_run
 
 from mptune.interop import from_run, write_recording
@@ -17,7 +19,7 @@ from mptune.results import Measurement, Status, Trial
 from mptune.schemas import schema
 from mptune.space.configuration import Configuration
 
-pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+figure = pytest.importorskip("matplotlib.figure", reason="matplotlib is not installed")
 
 SETTINGS = {
     "kernel": "axpy",
@@ -35,17 +37,21 @@ SIGNATURES = {"fp64": 1e-16, "fp32": 1e-7, "fp16": 1e-3}
 
 
 @pytest.fixture
-def plot(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., Any]:
-    """Run ``mptune plot`` in an empty folder; return exit code, standard output and error."""
-    monkeypatch.chdir(tmp_path)
-
-    run = caller(monkeypatch, capfd)
+def plot(mptune: Call) -> Callable[..., tuple[int, str, str]]:
+    """Run ``mptune plot``; return exit code, standard output and error."""
 
     def call(*arguments: object) -> tuple[int, str, str]:
-        code, out, err = run("plot", *arguments)
+        code, out, err = mptune("plot", *arguments)
         return code, out, " ".join(err.split())
 
     return call
+
+
+@pytest.fixture(scope="module", autouse=True)
+def loaded() -> None:
+    """Let what matplotlib loads not be the time of the test that draws first."""
+    for suffix in ("png", "svg", "pdf"):
+        figure.Figure().add_subplot().figure.savefig(io.BytesIO(), format=suffix)
 
 
 def trials() -> list[Trial]:
@@ -80,7 +86,12 @@ def test_several_kinds_share_a_name(plot: Callable[..., Any], run_file: Path, tm
     code, out, _ = plot(run_file, "--kind", "time", "--kind", "progress", "-o", "fig.svg")
     assert code == 0
     assert out.split() == ["fig-time.svg", "fig-progress.svg"]
-    assert {path.name for path in tmp_path.glob("*.svg")} == {"fig-time.svg", "fig-progress.svg"}
+    assert all(ElementTree.parse(tmp_path / name).getroot().tag.endswith("svg") for name in out.split())
+
+
+def test_the_suffix_chooses_the_format(plot: Callable[..., Any], run_file: Path, tmp_path: Path) -> None:
+    assert plot(run_file, "-o", "fig.pdf", "--width", "page", "--no-title")[:2] == (0, "fig.pdf\n")
+    assert (tmp_path / "fig.pdf").read_bytes().startswith(b"%PDF")
 
 
 @pytest.mark.full
@@ -95,6 +106,7 @@ def test_all_kinds_and_the_document(plot: Callable[..., Any], run_file: Path, tm
     assert document["left_out"] == {}
 
 
+@pytest.mark.full
 def test_a_recorded_space_is_drawn_and_all_leaves_out_what_it_lacks(plot: Callable[..., Any], tmp_path: Path) -> None:
     write_recording(from_run(described_run(SETTINGS, trials()), "axpy"), tmp_path / "space.json.gz")
     code, out, err = plot("space.json.gz", "--kind", "all", "--max-error", "1e-5")
@@ -111,12 +123,9 @@ def test_a_recorded_space_is_drawn_and_all_leaves_out_what_it_lacks(plot: Callab
     [
         (("--kind", "paretto"), "unknown kind of plot 'paretto'; did you mean 'pareto'?"),
         (("-o", "fig.jpg"), "a plot is written as .png, .pdf, .svg by its suffix, not .jpg"),
-        (("-o", "fig"), "by its suffix, and this name has none"),
         (("-o", "there/fig.png"), "there is no folder there"),
         (("--metrics", "time_ms,eror"), "unknown metric 'eror'; did you mean 'error'?"),
-        (("--metrics", "time_ms"), "two metrics, not 1"),
         (("--kind", "time", "--metrics", "time_ms,error"), "--metrics chooses the axes of a pareto plot, not of time"),
-        (("--max-error", "-1"), "expected a positive number"),
         (("--width", "wide"), "unknown width of a plot 'wide' (valid: column, page)"),
     ],
 )
@@ -135,14 +144,3 @@ def test_a_file_that_is_no_run_is_told(plot: Callable[..., Any], run_file: Path)
     code, _, err = plot("notes.txt")
     assert code == 2
     assert "not a run file of mptune, and none of these" in err
-
-
-@pytest.mark.parametrize("kind", ["pareto", "progress", "parameters", "all"])
-def test_a_run_where_everything_failed_is_told(plot: Callable[..., Any], tmp_path: Path, kind: str) -> None:
-    failed = [Trial(t.configuration, Status.CRASH, "signal 11", key=t.key) for t in trials()]
-    with create(tmp_path / "failed.db", {**SETTINGS, "wall_s": 0.0}) as file:
-        file.add_all(failed)
-    code, out, err = plot("failed.db", "--kind", kind)
-    assert (code, out) == (2, "")
-    assert "none of 6 trials ran to its end" in err or kind == "all"
-    assert not list(tmp_path.glob("*.png"))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import own_kernel
 import pytest
 from awkward_kernel import run_of
-from command_line import caller
+from command_line import Call
 from described import create
 
 from mptune.kernel import Sizes
@@ -23,11 +21,8 @@ POLY = own_kernel.kernel
 
 
 @pytest.fixture
-def report(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., Any]:
-    """Run ``mptune report`` in a folder of its own; return exit code, standard output and error."""
-    monkeypatch.chdir(tmp_path)
-
-    return partial(caller(monkeypatch, capfd), "report")
+def report(mptune: Call) -> Call:
+    return partial(mptune, "report")
 
 
 @pytest.fixture
@@ -42,7 +37,7 @@ def run_file(tmp_path: Path) -> Path:
     return tmp_path / "run.db"
 
 
-def test_a_report_has_a_name_unless_it_is_given_one(report: Callable[..., Any], run_file: Path, tmp_path: Path) -> None:
+def test_a_report_has_a_name_unless_it_is_given_one(report: Call, run_file: Path, tmp_path: Path) -> None:
     code, out, err = report("run.db")
     assert code == 0
     assert out.startswith("report.html (")
@@ -54,7 +49,8 @@ def test_a_report_has_a_name_unless_it_is_given_one(report: Callable[..., Any], 
     assert "poly(double* y, const double* x, int n)" in text
 
 
-def test_what_a_user_gets_wrong_is_told(report: Callable[..., Any], run_file: Path) -> None:
+def test_what_a_user_gets_wrong_is_told(report: Call, run_file: Path) -> None:
+    before = run_file.read_bytes()
     for arguments, message in (
         (("rum.db",), "did you mean 'run.db'"),
         ((run_file, "-o", run_file), "is a run file: give the report another name"),
@@ -65,3 +61,4 @@ def test_what_a_user_gets_wrong_is_told(report: Callable[..., Any], run_file: Pa
         code, out, err = report(*arguments)
         assert (code, out) == (2, "")
         assert message in err
+    assert run_file.read_bytes() == before

@@ -11,7 +11,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from command_line import Call, caller
+from command_line import Call
 
 from mptune.errors import RunFileError
 from mptune.interop.recording import write_recording
@@ -22,20 +22,16 @@ from mptune.store import RunState
 OWN = Path(__file__).parent.parent / "own_kernel.py"
 TUNE = ("tune", OWN, "--backend", "host", "--size", "smoke", "--max-error", "1e-5", "--verify", 0)
 
-
-@pytest.fixture
-def mptune(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Call:
-    return caller(monkeypatch, capfd)
+pytestmark = pytest.mark.usefixtures("made_up")
 
 
-@pytest.mark.full
 def test_a_run_starts_from_earlier_ones_and_keeps_them_when_it_is_resumed(
     mptune: Call, tuned: Path, tmp_path: Path
 ) -> None:
     shutil.copy(tuned, tmp_path / "earlier.db")
     path = tmp_path / "run.db"
     begun = mptune(*TUNE, "--from", tmp_path / "earlier.db", "--budget", 4, "--output", path)
-    assert begun.code in (0, 1), begun.err
+    assert begun.code == 0, begun.err
     assert re.search(r"earlier\.db +8 +\d\.\d\d +block, unroll, x_type, y_type\n", begun.out)
     resumed = mptune(*TUNE, "--budget", 6, "--output", path, "--resume", "--json")
     (use,) = json.loads(resumed.out)["sources"]
@@ -128,11 +124,6 @@ def test_it_is_said_what_of_a_source_cannot_be_used(mptune: Call, run_file: Path
     assert remarks[1] == errors + "it is not known to be of kernel 'poly'"
     assert errors not in remarks[2]
     assert f"{metric}: {remarks[0]}" in mptune(*replay, "--from", metric).out
-
-
-def test_it_is_said_that_no_run_of_a_folder_fits(mptune: Call, tmp_path: Path) -> None:
-    done = mptune(*TUNE, "--from-all", "--budget", 2, "--output", tmp_path / "first.db")
-    assert f"no run in {tmp_path} fits this search, which starts without any" in done.err
 
 
 def test_what_is_kept_of_sources_is_checked() -> None:

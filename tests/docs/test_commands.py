@@ -41,24 +41,28 @@ def known_speeds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Roofline, "bound", lambda *_: Bound(1e-3, 1e-3))
 
 
-def test_there_are_pages_with_commands() -> None:
-    counts = {page.stem: sum(len(list(block.commands())) for block in blocks(page)) for page in PAGES}
-    assert {name for name, count in counts.items() if count} >= {
-        "accuracy",
-        "backends",
-        "clusters",
-        "commands",
-        "files",
-        "index",
-        "seeing",
-        "strategies",
-        "templates",
-        "tutorial",
-    }
-    assert sum(counts.values()) > 40
+#: Pages with something to run.
+SHOWN = [page for page in (*PAGES, CONTRIBUTING) if blocks(page)]
 
 
-@pytest.mark.parametrize("page", [*PAGES, CONTRIBUTING], ids=lambda page: page.stem)
+def test_every_command_has_options_that_exist() -> None:
+    commands = [command for page in SHOWN for block in blocks(page) for command in block.commands()]
+    lines = re.findall(r"^    (mptune .*)$", (DOCS.parent / "README.md").read_text(), re.MULTILINE)
+    assert len(commands) > 40
+    assert len(lines) >= 10
+    for command in (*commands, *(Command(line, ()) for line in lines)):
+        check_options(command)
+
+
+#: Short pages: every other one takes much longer.
+SHORT = ("index", "templates")
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=pytest.mark.full if page.stem in SHORT else pytest.mark.nightly) for page in SHOWN],
+    ids=lambda page: page.stem,
+)
 def test_a_page_runs_from_top_to_bottom(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -67,12 +71,9 @@ def test_a_page_runs_from_top_to_bottom(
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     for block in blocks(page):
-        if block.marker == "not run":
-            for command in block.commands():
-                check_options(command)
-        elif block.marker == "extra" and importlib.util.find_spec(block.detail) is None:
+        if block.marker == "extra" and importlib.util.find_spec(block.detail) is None:
             continue
-        elif block.marker != "not yet":
+        if block.marker not in ("not run", "not yet"):
             run_block(block, names, monkeypatch, capfd)
 
 
@@ -192,13 +193,6 @@ def options_of(name: str) -> set[str]:
     """Return the options of a command."""
     declared = (param for param in cli.app.commands[name].params if isinstance(param, click.Option))
     return {spelling for param in declared for spelling in (*param.opts, *param.secondary_opts)}
-
-
-def test_the_commands_of_the_readme_have_options_that_exist() -> None:
-    lines = re.findall(r"^    (mptune .*)$", (DOCS.parent / "README.md").read_text(), re.MULTILINE)
-    assert len(lines) >= 10
-    for line in lines:
-        check_options(Command(line, ()))
 
 
 COMMANDS = sorted(set(re.findall(r"^## (\w+)$", (DOCS / "commands.md").read_text(), re.MULTILINE)))

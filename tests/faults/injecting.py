@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 import shlex
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 
 from mptune.evaluators.device import Limits
 from mptune.results import Trial
-from mptune.run import Run, in_short
+from mptune.run import Run
 from mptune.store import RunFile
 from mptune.tuner import Progress, TuneSettings, tune
 
@@ -54,34 +53,6 @@ kernel = Kernel(
     template=TEMPLATE,
 )
 """
-
-
-@dataclass(frozen=True)
-class Injected:
-    """What went wrong, what brought it about, how the trial or the command ended, and what the user was told.
-
-    ``kept`` of the ``finished`` trials were on disk afterwards.
-    """
-
-    fault: str
-    how: str
-    status: str
-    message: str
-    kept: int
-    finished: int
-
-    def row(self) -> str:
-        """Return a line of a table, without what differs from machine to machine and run to run."""
-        text = re.sub(r"(?<![\w.])(?:/[\w.+-]+)+/(?=[\w.+-])", "", in_short(self.message))
-        text = re.sub(r"\b(process) \d+ on [\w.-]+", r"\1 …", text)
-        text = re.sub(r"/proc/self/fd/\d+: |fd/\d+: |\d+: (?=undefined)", "", text)
-        text = text if len(text) <= 200 else f"{text[:198]} …"
-        text = text.replace("|", "\\|").replace("<", "&lt;")
-        return f"| {self.fault} | {self.how} | {self.status} | {text} | {self.kept} of {self.finished} |"
-
-
-#: Puts a fault into the table.
-Record = Callable[[Injected], None]
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from injecting import Definition, Injected, Record, command, exact, recorded, running, tuned, wait_until, waiting
+from injecting import Definition, command, exact, recorded, running, tuned, wait_until, waiting
 
 from mptune.errors import RunFileError
 from mptune.results import Status
 from mptune.run import Run
-from mptune.store import FORMAT_VERSION, RunFile, database
+from mptune.store import RunFile, database
 
 ENDLESS = "for (volatile int k = 0; k >= 0; k = k % 7) { }"
 
@@ -59,7 +59,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.full
-def test_disk_full_while_writing(small_disk: Path, tmp_path: Path, record: Record) -> None:
+def test_disk_full_while_writing(small_disk: Path, tmp_path: Path) -> None:
     path = small_disk / "run.db"
     kernel = Definition(blocks=BLOCKS).write(tmp_path)
     # Room for the run file to begin, and no more than a few trials.
@@ -80,12 +80,10 @@ def test_disk_full_while_writing(small_disk: Path, tmp_path: Path, record: Recor
     after = {exact(trial) for trial in Run.load(path).trials}
     assert {exact(trial) for trial in before} <= after
     assert len(after) == len(BLOCKS)
-    how = "a tmpfs of a few kilobytes, then `--resume`"
-    record(Injected("disk full while writing", how, "exit code 2", message_of(done), len(before), len(told)))
 
 
 @pytest.mark.full
-def test_database_that_may_not_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: Record) -> None:
+def test_database_that_may_not_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "run.db"
     kernel = Definition(blocks=BLOCKS).write(tmp_path)
     connect = database.connect
@@ -96,7 +94,7 @@ def test_database_that_may_not_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         return connection
 
     monkeypatch.setattr(database, "connect", bounded)
-    with pytest.raises(RunFileError, match="the disk is full; every trial recorded so far is safe") as told:
+    with pytest.raises(RunFileError, match="the disk is full; every trial recorded so far is safe"):
         tuned(kernel, path, budget=len(BLOCKS))
     before = recorded(path)
     assert 1 <= len(before) < len(BLOCKS)
@@ -104,8 +102,6 @@ def test_database_that_may_not_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     done = tuned(kernel, path, budget=len(BLOCKS), resume=True)
     assert {exact(trial) for trial in before} <= {exact(trial) for trial in done.run.trials}
     assert done.run.evaluations == len(BLOCKS)
-    how = "SQLite's own limit of pages, then resumed"
-    record(Injected("database full", how, "RunFileError", str(told.value), len(before), len(before)))
 
 
 # -- run files ------------------------------------------------------------------------------------
@@ -120,26 +116,7 @@ def begun(tmp_path: Path) -> tuple[Path, Path]:
 
 
 @pytest.mark.full
-def test_run_file_of_another_version(begun: tuple[Path, Path], record: Record) -> None:
-    kernel, path = begun
-    before = recorded(path)
-    with sqlite3.connect(path) as connection:
-        connection.execute(f"PRAGMA user_version = {FORMAT_VERSION + 1}")
-    connection.close()
-    content = path.read_bytes()
-    done = ended(command(kernel, path, "--resume"), 2)
-    assert f"has format {FORMAT_VERSION + 1} and this mptune reads {FORMAT_VERSION}: upgrade mptune" in done.stderr
-    assert path.read_bytes() == content
-    with sqlite3.connect(path) as connection:
-        connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
-    connection.close()
-    assert recorded(path) == before
-    how = "the version in the file raised by one"
-    record(Injected("run file from another version", how, "exit code 2", message_of(done), len(before), 2))
-
-
-@pytest.mark.full
-def test_two_tuners_on_one_run_file(tmp_path: Path, record: Record) -> None:
+def test_two_tuners_on_one_run_file(tmp_path: Path) -> None:
     path = tmp_path / "run.db"
     kernel = waiting(tmp_path, BLOCKS).write(tmp_path)
     with running(command(kernel, path, "--budget", len(BLOCKS))) as first:
@@ -152,8 +129,6 @@ def test_two_tuners_on_one_run_file(tmp_path: Path, record: Record) -> None:
     assert "exists already: go on with it (--resume) or choose another file (--output)" in third.stderr
     kept = recorded(path)
     assert len(kept) == len({trial.configuration for trial in kept}) == len(BLOCKS)
-    how = "a second `mptune tune --resume` meanwhile"
-    record(Injected("two tuners on one run file", how, "exit code 2", message_of(second), len(kept), len(BLOCKS)))
 
 
 def test_run_file_is_looked_at_before_anything_takes_long(begun: tuple[Path, Path], tmp_path: Path) -> None:
@@ -185,43 +160,20 @@ def hold(path: Path, seconds: float) -> subprocess.Popen[str]:
     return holder
 
 
-def test_run_file_locked_by_another_process(
-    begun: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, record: Record
-) -> None:
+def test_run_file_locked_by_another_process(begun: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     kernel, path = begun
     before = recorded(path)
     monkeypatch.setattr(database, "_BUSY_TIMEOUT_S", 0.3)
     with hold(path, 600.0) as holder:
         try:
-            with pytest.raises(RunFileError, match=r"was kept busy by another process for .* s; every trial") as told:
+            with pytest.raises(RunFileError, match=r"was kept busy by another process for .* s; every trial"):
                 tuned(kernel, path, resume=True)
         finally:
             holder.kill()
     assert recorded(path) == before
-    how = "another program's exclusive transaction"
-    record(Injected("run file locked by another process", how, "RunFileError", str(told.value), len(before), 2))
-
-
-@pytest.mark.full
-def test_run_file_locked_for_a_while_is_waited_for(begun: tuple[Path, Path]) -> None:
-    kernel, path = begun
-    with hold(path, 1.5):
-        done = tuned(kernel, path, resume=True)
-    assert done.run.evaluations == 3
 
 
 # -- memory and clock -----------------------------------------------------------------------------
-
-
-@pytest.mark.full
-def test_size_that_never_fits(tmp_path: Path, record: Record) -> None:
-    kernel, path = Definition().write(tmp_path), tmp_path / "run.db"
-    done = ended([*command(kernel, path), "--size", "n=1000000000000"], 2)
-    assert "n=1000000000000" in done.stderr
-    assert "choose smaller sizes" in done.stderr
-    assert not path.exists()
-    how = "arrays of terabytes (`--size`)"
-    record(Injected("out of memory (host), any configuration", how, "exit code 2", message_of(done), 0, 0))
 
 
 LIMITED = """\
@@ -241,7 +193,7 @@ def inputs(rng, size):
 
 
 @pytest.mark.full
-def test_memory_one_configuration_lacks(tmp_path: Path, record: Record) -> None:
+def test_memory_one_configuration_lacks(tmp_path: Path) -> None:
     # For y as fp64 that is too little, as fp16 enough, on any number of cores: a thread on each converts arrays, for
     # whose stack 8 MiB of addresses are taken.
     preamble = LIMITED.replace("MARGIN", "(175 + 8 * len(os.sched_getaffinity(0)))")
@@ -251,8 +203,6 @@ def test_memory_one_configuration_lacks(tmp_path: Path, record: Record) -> None:
     assert bad.status is Status.OUT_OF_MEMORY, bad.message
     assert "could not be allocated on the host" in bad.message or "host memory ran out" in bad.message
     assert good.status is Status.OK
-    how = "a limit on the process's memory (RLIMIT_DATA)"
-    record(Injected("out of memory (host)", how, bad.status.value, bad.message, len(done.run.trials), 2))
 
 
 SMALL_DEVICE = """\
@@ -291,7 +241,7 @@ CAPACITY = 3_000_000
 """
 
 
-def test_device_memory_one_configuration_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: Record) -> None:
+def test_device_memory_one_configuration_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "small_device.py").write_text(SMALL_DEVICE)
     described = tmp_path / "small_device-1.dist-info"
     described.mkdir()
@@ -304,8 +254,6 @@ def test_device_memory_one_configuration_lacks(tmp_path: Path, monkeypatch: pyte
     assert bad.status is Status.OUT_OF_MEMORY, bad.message
     assert "and the device has" in bad.message
     assert done.run.statuses == {"ok": 2, "out_of_memory": 1}
-    how = "a device of 3 MB (a backend by entry point)"
-    record(Injected("out of memory (device)", how, bad.status.value, bad.message, len(done.run.trials), 3))
 
 
 STEPPING = """\
@@ -322,7 +270,7 @@ time.time_ns = lambda: of_day_ns() + int(next(steps) * 1e9)
 
 
 @pytest.mark.full
-def test_clock_that_is_stepped(tmp_path: Path, record: Record) -> None:
+def test_clock_that_is_stepped(tmp_path: Path) -> None:
     path = tmp_path / "run.db"
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(STEPPING)
@@ -338,5 +286,3 @@ def test_clock_that_is_stepped(tmp_path: Path, record: Record) -> None:
     assert 0.0 < run.state.wall_s <= took_s
     for trial in run.trials:
         assert all(0.0 <= seconds <= took_s for seconds in trial.measurement.durations_s.values())
-    how = "the time of day set a year forward or back at each look, in every process"
-    record(Injected("machine clock stepped", how, "exit code 0", "(limits and times as ever)", len(run.trials), 6))

@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 from fake_devices import Ticking
 
-from mptune.accuracy import METRICS
-from mptune.accuracy.pairs import HostPairs
 from mptune.errors import MptuneError, UnknownNameError
 from mptune.kernel import In, Kernel, Out
 from mptune.observers import OBSERVERS
@@ -68,20 +66,6 @@ for _name, _made in MAKE.items():
     globals()[_title] = type(_title, (ObserverConformance,), {"make": lambda self, _made=_made: _made()})
 
 
-def test_what_depends_on_the_reference_alone_is_computed_once_for_each_type(monkeypatch):
-    walked = []
-    references = HostPairs.references
-    monkeypatch.setattr(HostPairs, "references", lambda pairs: walked.append(pairs.working_type) or references(pairs))
-    observer = AccuracyObserver({"y": REFERENCES["y"]}, "NRMSE")
-    counts = []
-    for output in ([1.5, 2.0], [1.0, 2.25], [3.0, 3.0], np.array([1.5, 2.5], np.longdouble), [1.0, 1.0]):
-        walked.clear()
-        errors = observe(observer, context_of({"y": np.asarray(output)}))
-        counts.append(len(walked))
-        assert errors["error.y"] == METRICS["NRMSE"](output, REFERENCES["y"])
-    assert [count > 0 for count in counts] == [True, False, False, True, False]
-
-
 def test_accuracy_reports_the_worst_and_each_output():
     outputs = {"y": np.array([1.0, 2.5], dtype=np.float16), "z": np.array([4.001])}
     observer = AccuracyObserver(REFERENCES, {"y": "MAE", "z": "MaxAE"})
@@ -101,18 +85,6 @@ def test_accuracy_never_loses_a_nan():
         assert math.isnan(results["log10_error"])
         assert observer.result is not None
         assert observer.result.non_finite == {bad: 1}
-
-
-def test_accuracy_forgets_when_the_next_configuration_fails():
-    observer = AccuracyObserver(REFERENCES, "MAE")
-    observe(observer, context())
-    observer.before(context())
-    assert observer.result is None
-    assert observer.results() == {}
-
-
-def test_memory_is_the_footprint():
-    assert observe(MemoryObserver(), context(footprint_bytes=3 * 2**30)) == {"memory_bytes": 3 * 2**30}
 
 
 def test_names_of_a_registry():

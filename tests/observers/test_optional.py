@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-import sys
-
-import fake_devices
 import pytest
 
 from mptune.backends import BACKENDS
 from mptune.errors import ObserverUnavailableError
-from mptune.interop.recorded import unit_of
 from mptune.kernel import In, Kernel, LaunchShape, Out
-from mptune.observers import OBSERVERS
 from mptune.observers.base import LaunchContext, Target
 from mptune.observers.clocks import ClocksObserver
 from mptune.observers.resources import ResourcesObserver
 from mptune.observers.throughput import ThroughputObserver
-from mptune.registry import load_tunable
 from mptune.resources import Resources
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import PrecisionParameter
@@ -96,22 +89,9 @@ def test_resources_of_the_binary_and_the_launch():
     assert observe(observer, context()) == {}
 
 
-def test_an_architecture_whose_multiprocessor_is_not_known():
-    observer = ResourcesObserver.open(target("hip", "gfx803"))
-    assert "multiprocessor of architecture 'gfx803' is not known" in observer.missing["occupancy"]
-    around = context(resources=Resources(40, 0, 0, warp_threads=64), shape=LaunchShape((9, 1, 1), (64, 1, 1)))
-    assert "occupancy" not in observe(observer, around)
-
-
 def test_a_processor_has_none_to_share_out():
     with pytest.raises(ObserverUnavailableError, match="backend 'host' has no registers and shared memory to share"):
         ResourcesObserver.open(target())
-
-
-def test_an_application_has_none_of_its_own():
-    made = dataclasses.replace(target("cuda", "sm_80"), kernel=load_tunable("conjugate_gradient"))
-    with pytest.raises(ObserverUnavailableError, match="an application is of several kernels"):
-        ResourcesObserver.open(made)
 
 
 # -- clocks ------------------------------------------------------------------------------------
@@ -137,33 +117,4 @@ def test_restorations_do_not_change_what_was_seen():
     assert set(observer.missing) == {"memory_clock_mhz", "temperature_c"}
 
 
-def test_opening_finds_the_device(monkeypatch):
-    module = fake_devices.nvml()
-    monkeypatch.setitem(sys.modules, "pynvml", module)
-    assert not ClocksObserver.open(target("cuda", "sm_90")).missing
-    assert ("nvmlDeviceGetHandleByPciBusId", BUS) in module.calls
-    assert OBSERVERS["energy"].open(target("cuda", "sm_90")).lead_s < 1.0
-    assert module.calls.count(("nvmlDeviceGetHandleByPciBusId", BUS)) == 2
-
-
 # -- all of them -------------------------------------------------------------------------------
-
-
-def test_metrics_have_their_unit_in_the_name_and_one_observer():
-    names = [name for kind in OBSERVERS.values() for name in kind.metrics]
-    assert len(names) == len(set(names))
-    units = ("_ms", "_bytes", "_j", "_w", "_mhz", "_c", "_gb_s", "_gflop_s")
-    plain = {"error", "log10_error", "registers", "occupancy"}
-    assert [name for name in names if not name.endswith(units) and name not in plain] == []
-
-
-def test_the_unit_of_every_metric_is_known_to_reports():
-    found = {name: unit_of(name) for kind in OBSERVERS.values() for name in kind.metrics}
-    assert found["bandwidth_gb_s"] == "GB/s"
-    assert found["flop_rate_gflop_s"] == "GFLOP/s"
-    assert (found["energy_j"], found["power_w"], found["clock_mhz"]) == ("J", "W", "MHz")
-    assert (found["time_ms"], found["shared_bytes"], found["registers"]) == ("ms", "bytes", "")
-
-
-def test_three_observers_are_always_on():
-    assert {name for name in OBSERVERS if not OBSERVERS[name].is_optional} == {"accuracy", "memory", "time"}

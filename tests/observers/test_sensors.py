@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import builtins
-import inspect
 import os
-import re
 import sys
 from pathlib import Path
 
@@ -13,140 +10,107 @@ import fake_devices
 import pytest
 
 from mptune.errors import ObserverUnavailableError
-from mptune.observers.sensors import AmdSmi, Nvml, Processor, clock_readers, energy_source
+from mptune.observers.sensors import Processor, clock_readers, energy_source
 
 BUS = "0000:65:00.0"
 
 
-def without(monkeypatch, name):
-    """Make a module impossible to import."""
-    monkeypatch.delitem(sys.modules, name, raising=False)
-    plain = builtins.__import__
-
-    def refusing(wanted, *arguments, **more):
-        if wanted == name:
-            raise ImportError(f"No module named {wanted!r}")
-        return plain(wanted, *arguments, **more)
-
-    monkeypatch.setattr(builtins, "__import__", refusing)
+LIBRARIES = {"nvml": ("pynvml", fake_devices.nvml), "amd-smi": ("amdsmi", fake_devices.amd_smi)}
 
 
-class TestNvml:
-    """NVIDIA."""
+@pytest.fixture
+def library(monkeypatch):
+    """Return a function that puts a stand-in, which refuses unknown names, in the place of a vendor's library."""
 
-    @pytest.fixture
-    def library(self, monkeypatch):
-        def install(**changes):
-            module = fake_devices.nvml(**changes)
-            monkeypatch.setitem(sys.modules, "pynvml", module)
-            return module
+    def install(sensors, **changes):
+        name, make = LIBRARIES[sensors]
+        module = make(**changes)
+        monkeypatch.setitem(sys.modules, name, module)
+        return module
 
-        return install
-
-    def test_the_counter_in_joules(self, library):
-        module = library()
-        source = energy_source("nvml", BUS)
-        assert source.is_counter
-        assert source.read() == pytest.approx(5.0)
-        assert ("nvmlDeviceGetHandleByPciBusId", BUS) in module.calls
-        assert ("nvmlDeviceGetTotalEnergyConsumption", f"handle {BUS}") in module.calls
-
-    def test_power_in_watts_where_there_is_no_counter(self, library):
-        library(nvmlDeviceGetTotalEnergyConsumption="Not Supported")
-        source = energy_source("nvml", BUS)
-        assert not source.is_counter
-        assert source.read() == pytest.approx(250.0)
-        assert source.lead_s >= 1.0
-
-    def test_a_device_with_neither(self, library):
-        library(nvmlDeviceGetTotalEnergyConsumption="Not Supported", nvmlDeviceGetPowerUsage="Not Supported")
-        with pytest.raises(ObserverUnavailableError, match="does not report this through NVML: Not Supported"):
-            energy_source("nvml", BUS)
-
-    def test_clocks_and_temperature(self, library):
-        library()
-        readers = clock_readers("nvml", BUS)
-        found = {metric: read() for metric, read in readers.items()}
-        assert found == {"clock_mhz": 1500, "memory_clock_mhz": 2600, "temperature_c": 61}
-
-    def test_only_what_the_device_tells(self, library):
-        library(nvmlDeviceGetClockInfo="Not Supported")
-        assert list(clock_readers("nvml", BUS)) == ["temperature_c"]
-        library(nvmlDeviceGetClockInfo="Not Supported", nvmlDeviceGetTemperature="No Permission")
-        with pytest.raises(ObserverUnavailableError, match="Not Supported"):
-            clock_readers("nvml", BUS)
-
-    @pytest.mark.parametrize("call", ["nvmlInit", "nvmlDeviceGetHandleByPciBusId"])
-    def test_no_driver_or_no_such_device(self, library, call):
-        library(**{call: "Driver Not Loaded"})
-        with pytest.raises(ObserverUnavailableError, match=r"a part of the NVIDIA driver\) cannot .*Driver Not Loaded"):
-            energy_source("nvml", BUS)
-
-    def test_no_binding(self, monkeypatch):
-        without(monkeypatch, "pynvml")
-        with pytest.raises(ObserverUnavailableError, match=r'not installed: pip install "mptune\[cuda\]"'):
-            energy_source("nvml", BUS)
-
-    def test_the_binding_has_the_calls(self):
-        module = pytest.importorskip("pynvml", reason='pynvml is not installed: pip install "mptune[cuda]"')
-        names = set(re.findall(r"\bnvml\.(\w+)", inspect.getsource(Nvml)))
-        assert len(names) > 8
-        assert [name for name in names if not hasattr(module, name)] == []
+    return install
 
 
-class TestAmdSmi:
-    """AMD."""
+@pytest.mark.parametrize(
+    ("sensors", "changes", "is_counter", "reads"),
+    [
+        ("nvml", {}, True, 5.0),
+        ("nvml", {"nvmlDeviceGetTotalEnergyConsumption": "Not Supported"}, False, 250.0),
+        ("amd-smi", {}, True, 2e6 * 15.3e-6),
+        ("amd-smi", {"amdsmi_get_energy_count": {"power": 1000, "counter_resolution": 20.0}}, True, 0.02),
+        ("amd-smi", {"amdsmi_get_energy_count": "NOT_SUPPORTED"}, False, 300.0),
+    ],
+)
+def test_a_counter_in_joules_or_power_in_watts(library, sensors, changes, is_counter, reads):
+    library(sensors, **changes)
+    source = energy_source(sensors, BUS)
+    assert source.is_counter is is_counter
+    assert source.read() == pytest.approx(reads)
 
-    @pytest.fixture
-    def library(self, monkeypatch):
-        def install(**changes):
-            module = fake_devices.amd_smi(**changes)
-            monkeypatch.setitem(sys.modules, "amdsmi", module)
-            return module
 
-        return install
+@pytest.mark.parametrize(
+    ("sensors", "changes", "found"),
+    [
+        ("nvml", {}, {"clock_mhz": 1500, "memory_clock_mhz": 2600, "temperature_c": 61}),
+        ("nvml", {"nvmlDeviceGetClockInfo": "Not Supported"}, {"temperature_c": 61}),
+        ("amd-smi", {"amdsmi_get_temp_metric": "NOT_SUPPORTED"}, {"clock_mhz": 1700, "memory_clock_mhz": 1600}),
+        ("amd-smi", {"amdsmi_get_clock_info": {"clk": "N/A"}}, {"temperature_c": 55}),
+    ],
+)
+def test_clocks_and_temperature_as_far_as_the_device_tells(library, sensors, changes, found):
+    library(sensors, **changes)
+    assert {metric: read() for metric, read in clock_readers(sensors, BUS).items()} == found
 
-    def test_the_accumulator_in_joules(self, library):
-        library()
-        source = energy_source("amd-smi", BUS)
-        assert source.is_counter
-        assert source.read() == pytest.approx(2e6 * 15.3e-6)
 
-    def test_the_accumulator_by_its_older_name(self, library):
-        library(amdsmi_get_energy_count={"power": 1000, "counter_resolution": 20.0})
-        assert energy_source("amd-smi", BUS).read() == pytest.approx(0.02)
+def test_the_device_is_found_by_its_bus(library):
+    module = library("nvml")
+    energy_source("nvml", BUS).read()
+    assert ("nvmlDeviceGetHandleByPciBusId", BUS) in module.calls
+    assert ("nvmlDeviceGetTotalEnergyConsumption", f"handle {BUS}") in module.calls
 
-    def test_power_where_there_is_no_accumulator(self, library):
-        library(amdsmi_get_energy_count="NOT_SUPPORTED")
-        source = energy_source("amd-smi", BUS)
-        assert not source.is_counter
-        assert source.read() == 300
 
-    def test_a_device_with_neither(self, library):
-        library(amdsmi_get_energy_count="NOT_SUPPORTED", amdsmi_get_power_info={"socket_power": "N/A"})
-        with pytest.raises(ObserverUnavailableError, match="does not report this through AMD SMI"):
-            energy_source("amd-smi", BUS)
+@pytest.mark.parametrize(
+    ("sensors", "changes", "message"),
+    [
+        (
+            "nvml",
+            {"nvmlDeviceGetTotalEnergyConsumption": "Not Supported", "nvmlDeviceGetPowerUsage": "Not Supported"},
+            "does not report this through NVML: Not Supported",
+        ),
+        ("nvml", {"nvmlInit": "Driver Not Loaded"}, r"a part of the NVIDIA driver\) cannot .*Driver Not Loaded"),
+        ("nvml", {"nvmlDeviceGetHandleByPciBusId": "Not Found"}, r"a part of the NVIDIA driver\) cannot .*Not Found"),
+        (
+            "amd-smi",
+            {"amdsmi_get_energy_count": "NOT_SUPPORTED", "amdsmi_get_power_info": {"socket_power": "N/A"}},
+            "does not report this through AMD SMI",
+        ),
+        ("amd-smi", {"amdsmi_init": "AMDSMI_STATUS_NO_PERM"}, "AMD SMI cannot be used: AMDSMI_STATUS_NO_PERM"),
+    ],
+)
+def test_what_cannot_be_read_says_why(library, sensors, changes, message):
+    library(sensors, **changes)
+    with pytest.raises(ObserverUnavailableError, match=message):
+        energy_source(sensors, BUS)
 
-    def test_clocks_and_temperature(self, library):
-        library(amdsmi_get_temp_metric="NOT_SUPPORTED")
-        found = {metric: read() for metric, read in clock_readers("amd-smi", BUS).items()}
-        assert found == {"clock_mhz": 1700, "memory_clock_mhz": 1600}
-        library(amdsmi_get_clock_info={"clk": "N/A"})
-        assert {metric: read() for metric, read in clock_readers("amd-smi", BUS).items()} == {"temperature_c": 55}
 
-    def test_no_permission(self, library):
-        library(amdsmi_init="AMDSMI_STATUS_NO_PERM")
-        with pytest.raises(ObserverUnavailableError, match="AMD SMI cannot be used: AMDSMI_STATUS_NO_PERM"):
-            clock_readers("amd-smi", BUS)
+@pytest.mark.parametrize(
+    ("sensors", "message"),
+    [
+        ("nvml", r'not installed: pip install "mptune\[cuda\]"'),
+        ("amd-smi", r'pip install "mptune\[hip\]", and install ROCm'),
+    ],
+)
+def test_a_library_that_is_missing(monkeypatch, sensors, message):
+    monkeypatch.setitem(sys.modules, LIBRARIES[sensors][0], None)
+    with pytest.raises(ObserverUnavailableError, match=message):
+        energy_source(sensors, BUS)
 
-    def test_no_binding(self, monkeypatch):
-        without(monkeypatch, "amdsmi")
-        with pytest.raises(ObserverUnavailableError, match=r'pip install "mptune\[hip\]", and install ROCm'):
-            energy_source("amd-smi", BUS)
 
-    def test_nothing_is_asked_of_it_that_the_stand_in_lacks(self):
-        names = set(re.findall(r"\bsmi\.(\w+)", inspect.getsource(AmdSmi)))
-        assert [name for name in names if not hasattr(fake_devices.amd_smi(), name)] == []
+def test_the_binding_has_the_calls_of_the_stand_in():
+    module = pytest.importorskip("pynvml", reason='pynvml is not installed: pip install "mptune[cuda]"')
+    names = [name for name in vars(fake_devices.nvml()) if name.upper().startswith("NVML")]
+    assert len(names) > 8
+    assert [name for name in names if not hasattr(module, name)] == []
 
 
 class TestEnergyOfTheProcessor:
@@ -208,19 +172,6 @@ class TestEnergyOfTheProcessor:
             monkeypatch.setattr(Path, "read_text", refuse)
         with pytest.raises(ObserverUnavailableError, match=r"sudo chmod a\+r .*energy_uj.*Permission denied"):
             Processor(tmp_path).energy()
-
-    def test_nonsense_at_first_or_later(self, tmp_path):
-        root = fake_devices.powercap(tmp_path, {"intel-rapl:0": ("package-0", 1, 100)})
-        source = Processor(tmp_path).energy()
-        (root / "intel-rapl:0" / "energy_uj").write_text("")
-        for attempt in (source.read, lambda: Processor(tmp_path).energy()):
-            with pytest.raises(ObserverUnavailableError, match="energy counter cannot be read"):
-                attempt()
-
-    def test_it_is_what_the_host_has(self, monkeypatch, tmp_path):
-        fake_devices.powercap(tmp_path, {"intel-rapl:0": ("package-0", 1, 100)})
-        monkeypatch.setattr(Processor.__init__, "__defaults__", (tmp_path,))
-        assert energy_source("processor").name == "RAPL"
 
 
 class TestClocksOfTheProcessor:

@@ -18,15 +18,11 @@ pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     ("metric", "label"),
     [
         ("time_ms", "time (ms)"),
-        ("time_min_ms", "time min (ms)"),
         ("energy_j", "energy (J)"),
-        ("memory_bytes", "memory (MB)"),
         ("throughput_gb_s", "throughput (GB/s)"),
         ("speedup", "speedup over the fp64 baseline"),
         ("error", "error (NRMSE)"),
         ("error.y", "error of y (NRMSE)"),
-        ("registers", "registers"),
-        ("GFLOP/s", "GFLOP/s"),
         ("time_ms * energy_j", "time_ms * energy_j"),
         ("wait", "wait (us)"),
     ],
@@ -47,8 +43,6 @@ def test_an_error_without_a_metric_is_an_error() -> None:
         ("speedup", [0.01, 11.0], "linear"),
         ("error", [1e-3, 1.1e-3], "log"),
         ("error", [0.0, 1e-3], "symlog"),
-        ("error", [0.0, 0.0], "linear"),
-        ("log10_error", [-16.0, -2.0], "linear"),
         ("energy_j", [0.0, 0.1, 5.0], "symlog"),
     ],
 )
@@ -62,15 +56,3 @@ def test_scales_show_every_number(metric: str, values: list[float], scale: str) 
     axes.get_xlim()  # autoscaling is lazy
     places = axes.transAxes.inverted().transform(axes.transData.transform([(v, 0) for v in values if v == v]))
     assert ((places[:, 0] >= 0) & (places[:, 0] <= 1)).all()
-
-
-def test_close_numbers_have_ticks_that_are_written_out() -> None:
-    from matplotlib.figure import Figure
-
-    figure = Figure()
-    axes = figure.add_subplot()
-    set_scale(axes, "y", metric_axis(run_of([trial()]), "time_ms"), np.array([1.0, 30.0]))
-    axes.set_ylim(1.0, 30.0)
-    figure.draw_without_rendering()
-    ticks = {label.get_text() for label in axes.get_yticklabels()}
-    assert {"1", "2", "5", "10", "20"} <= ticks

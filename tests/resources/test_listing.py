@@ -98,7 +98,7 @@ def counted(backend: str, architecture: str = "", name: str = "axpy", **types: s
     return count_instructions(listing)
 
 
-def check_axpy(backend: str, architecture: str) -> None:
+def check_known(backend: str, architecture: str) -> None:
     """In one type there is nothing to convert; y = a x + y in two converts, each operand once more than before."""
     one = counted(backend, architecture, a_type="fp64", x_type="fp64", y_type="fp64")
     two = counted(backend, architecture, a_type="fp64", x_type="fp32", y_type="fp64")
@@ -106,27 +106,24 @@ def check_axpy(backend: str, architecture: str) -> None:
     assert two.conversions > 0
     for found in (one, two):
         assert found.vector_operations + found.scalar_operations > 0
+    if backend == "host":
+        # In fp32, accurate functions are computed in fp64, and fast ones are not.
+        types = dict.fromkeys(("input_type", "d_type", "price_type", "output_type"), "fp32")
+        accurate, fast = (counted("host", "", "black_scholes", **types, policy=each) for each in ("accurate", "fast"))
+        assert accurate.fp64_calls > 0
+        assert (fast.fp64_calls, fast.single_calls) == (0, 0)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("program", installed_compilers(), ids=lambda program: program.label)
 def test_compilers_of_the_host(program: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(HostCompiler, "program", program)
-    check_axpy("host", "")
-
-
-@pytest.mark.parametrize("program", installed_compilers(), ids=lambda program: program.label)
-def test_accurate_functions_of_fp32_are_computed_in_fp64(program: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That is what the accurate policy costs in fp32 on the host, and what a listing says of it."""
-    monkeypatch.setattr(HostCompiler, "program", program)
-    types = dict.fromkeys(("input_type", "d_type", "price_type", "output_type"), "fp32")
-    accurate, fast = (counted("host", "", "black_scholes", **types, policy=policy) for policy in ("accurate", "fast"))
-    assert accurate.fp64_calls > 0
-    assert (fast.fp64_calls, fast.single_calls) == (0, 0)
+    check_known("host", "")
 
 
 @pytest.mark.nvrtc
 def test_nvrtc() -> None:
-    check_axpy("cuda", "sm_90")
+    check_known("cuda", "sm_90")
 
 
 def test_a_compiler_without_listings() -> None:

@@ -25,7 +25,6 @@ def of(architecture, registers, shared, threads, dynamic=0, **more):
         # sm_80 has 64 warps, 32 blocks, 65536 registers in 4 parts, 164 KiB, of which each block costs 1 KiB more.
         (("sm_80", 32, 0, 256), 64 / 64),  # 32 registers: 2048 threads have just enough
         (("sm_80", 33, 0, 256), 48 / 64),  # 33 count as 40: 12 warps fit each part, 48 warps are 6 blocks of 8
-        (("sm_80", 40, 0, 256), 48 / 64),
         (("sm_80", 128, 0, 1024), 0.0),  # 4 warps fit each part: 16, and a block has 32
         (("sm_80", 64, 0, 1024), 32 / 64),  # 8 fit each part: 32, one block
         (("sm_80", 255, 0, 32), 8 / 64),  # 256: 2 fit each part
@@ -34,19 +33,15 @@ def of(architecture, registers, shared, threads, dynamic=0, **more):
         (("sm_80", 16, 40960, 128), 16 / 64),  # 41 KiB each: 4 blocks of 4 warps
         (("sm_80", 16, 40961, 128), 12 / 64),  # beyond that, a multiple of 128: only 3 fit
         (("sm_80", 16, 0, 128, 40960), 16 / 64),  # dynamic shared memory counts alike
-        (("sm_80", 16, 20480, 128, 20480), 16 / 64),
         # sm_86 has 48 warps, 16 blocks and 100 KiB; sm_75 32 warps, 16 blocks, 64 KiB, nothing reserved, units of 256.
         (("sm_86", 32, 0, 64), 32 / 48),  # 16 blocks of 2 warps
-        (("sm_86", 40, 0, 128), 48 / 48),
         (("sm_86", 32, 50176, 256), 16 / 48),  # 49 + 1 KiB: two blocks
         (("sm_86", 32, 50177, 256), 8 / 48),
-        (("sm_75", 64, 0, 256), 32 / 32),
         (("sm_75", 32, 32768, 128), 8 / 32),
         (("sm_75", 32, 32769, 128), 4 / 32),
         # sm_90 has 228 KiB: with 1 KiB each, two blocks of 113 KiB, not of more.
         (("sm_90", 32, 0, 256, 113 * 1024), 16 / 64),
         (("sm_90", 32, 0, 256, 113 * 1024 + 1), 8 / 64),
-        (("sm_90", 32, 0, 256, 228 * 1024), 0.0),
         # gfx90a has 4 SIMDs of 8 wavefronts and 512 vector registers, in eights.
         (("gfx90a", 64, 0, 256), 1.0),
         (("gfx90a", 65, 0, 256), 28 / 32),  # 72: 7 fit each SIMD
@@ -55,22 +50,11 @@ def of(architecture, registers, shared, threads, dynamic=0, **more):
         # gfx906 has 4 SIMDs of 10 wavefronts and 256 registers in fours; 64 KiB, 40 blocks.
         (("gfx906", 24, 0, 64), 1.0),
         (("gfx906", 25, 0, 64), 36 / 40),  # 28: 9 fit
-        (("gfx906", 84, 0, 64), 12 / 40),
     ],
 )
 def test_cases_worked_by_hand(case, share):
     wide = {"warp_threads": 64} if case[0].startswith("gfx9") else {}
     assert of(*case, **wide) == share
-
-
-def test_scalar_registers_limit_wavefronts_up_to_cdna():
-    def with_scalars(architecture, scalars):
-        return of(architecture, 16, 0, 64, scalar_registers=scalars, warp_threads=64)
-
-    # Of 800 scalar registers 80 are enough for ten wavefronts on a SIMD, 88 for nine, 100 for eight, more for seven.
-    assert [with_scalars("gfx906", n) * 10 for n in (80, 81, 88, 89, 100, 101)] == [10, 9, 9, 8, 8, 7]
-    assert [with_scalars("gfx90a", n) * 8 for n in (80, 100, 101)] == [8, 8, 7]
-    assert of("gfx1030", 16, 0, 64, scalar_registers=106) == 1.0
 
 
 def test_spellings_of_an_architecture():

@@ -1,0 +1,325 @@
+"""``mptune tune``: what it finds, what it prints, its exit codes, and how it goes on; on a made-up device."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import Call
+from made_up_devices import MadeUp, MadeUpDevices, replace_devices
+
+from mptune.adopt.adopting import AdoptSettings
+from mptune.precision import precision
+from mptune.results import Status
+from mptune.run import Run
+from mptune.space.configuration import Configuration
+
+OWN = Path(__file__).parent.parent / "own_kernel.py"
+TUNE = ("tune", OWN, "--backend", "host", "--strategy", "exhaustive", "-p", "unroll=1")
+BEST = {"block": 64, "unroll": 1, "x_type": "fp32", "y_type": "fp32"}
+WIDEST = {**BEST, "x_type": "fp64", "y_type": "fp64"}
+
+pytestmark = pytest.mark.usefixtures("made_up")
+
+
+def test_the_document_has_the_best_and_what_it_is_compared_with(mptune: Call) -> None:
+    done = mptune(*TUNE, "--max-error", "1e-5", "--budget", 36, "--json")
+    assert done.code == 0, done.err
+    document = json.loads(done.out)
+    described = {name: document[name] for name in ("kernel", "backend", "threshold", "metric", "evaluations")}
+    assert described == {"kernel": "poly", "backend": "host", "threshold": 1e-5, "metric": "NRMSE", "evaluations": 36}
+    # Of nine pairs of types four are accurate enough, in each of four blocks.
+    assert document["statuses"] == {"ok": 16, "inaccurate": 20}
+    best, baseline = document["best"], document["baseline"]
+    assert (best["configuration"], baseline["configuration"]) == (BEST, WIDEST)
+    assert (best["time_ms"], baseline["time_ms"]) == pytest.approx((0.505, 1.01))
+    assert best["speedup"] == pytest.approx(2.0)
+    assert best["error"] == precision("fp32").unit_roundoff
+    assert document["wall_s"] > 0
+    run = Run.load(Path("runs/poly.db"))
+    assert run.best is not None
+    assert (dict(run.best.configuration), run.evaluations) == (BEST, 36)
+
+
+def test_a_second_run_leaves_the_first_alone_and_resume_takes_the_latest(mptune: Call, made_up: MadeUpDevices) -> None:
+    assert mptune(*TUNE, "--budget", 2).code == 0
+    assert mptune(*TUNE, "--budget", 3).code == 0
+    assert sorted(p.name for p in Path("runs").iterdir()) == ["poly-2.db", "poly.db"]
+    measured = set(made_up.checks)
+    made_up.checks.clear()
+    again = mptune(*TUNE, "--budget", 4, "--resume", "--verify", 0, "--json")
+    assert json.loads(again.out)["evaluations"] == 4
+    assert "poly-2.db" in again.err
+    assert "does not exist" not in again.err
+    assert len(set(made_up.checks) - measured) == 1
+    missing = mptune(*TUNE, "--budget", 1, "--resume", "-o", "nosuch.db")
+    assert missing.code == 0
+    assert "nosuch.db does not exist: starting a new run\n" in missing.err
+
+
+def test_output_that_exists_is_kept(mptune: Call, run_file: Path) -> None:
+    before = run_file.read_bytes()
+    done = mptune(*TUNE, "--output", run_file)
+    assert done.code == 2
+    assert "--resume" in done.err
+    assert run_file.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            ("--max-error", "1e-40"),
+            (
+                # Before the search and at its end.
+                "warning: the widest types themselves do not meet the threshold: their ",
+                "no configuration meets the threshold; the closest has error ",
+                "the widest types themselves do not meet it, at best with error ",
+            ),
+        ),
+        (("--max-error", "y=1e-40"), ("exceeds its limit of 1e-40 most",)),
+        (
+            ("--constraint", "memory_bytes <= 1"),
+            ("no configuration satisfies every constraint; the closest: memory_bytes <= 1 does not hold",),
+        ),
+        (
+            ("--objectives", "time,memory", "--strategy", "nsga2", "--max-error", "1e-40"),
+            ("no configuration meets the threshold",),
+        ),
+        (("--time-limit", "1e-9"), ("nothing was evaluated: ",)),
+    ],
+    ids=["threshold", "of an output", "constraint", "front", "no time"],
+)
+def test_exit_code_one_where_nothing_is_good_enough(
+    mptune: Call, options: tuple[str, ...], said: tuple[str, ...]
+) -> None:
+    done = mptune(*TUNE, *options, "--budget", 6, "--json")
+    assert done.code == 1, done.err
+    for text in said:
+        assert text in done.err
+    document = json.loads(done.out)
+    assert document["best"] is None
+    if document["evaluations"]:
+        assert document["closest"]["configuration"]
+    assert Run.load(Path("runs/poly.db")).evaluations == document["evaluations"]
+
+
+def test_where_everything_fails_the_failures_are_counted(mptune: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace_devices(monkeypatch, lambda _: MadeUp(1.0, 0.0, Status.CRASH))
+    done = mptune(*TUNE, "--budget", 3)
+    assert done.code == 1
+    assert "none of 3 configurations gave outputs that can be judged: crash 3" in done.err
+    assert "closest" not in done.out
+
+
+def test_a_table_and_nothing_that_moves_where_there_is_no_terminal(mptune: Call) -> None:
+    done = mptune(*TUNE, "--budget", 36, "--max-error", "1e-5")
+    assert done.code == 0
+    assert "\x1b" not in done.err + done.out
+    assert "evaluations" not in done.err
+    for word in ("baseline", "best", "speedup", "block", "statuses"):
+        assert word in done.out
+
+
+def test_on_a_terminal_one_sees_where_it_stands(mptune: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    seen: list[Any] = []
+    monkeypatch.setattr("rich.live.Live.update", lambda _, view, **__: seen.append(view))
+    clock = iter(range(10**9))
+    monkeypatch.setattr("mptune.cli.tuning.time.monotonic", lambda: float(next(clock)))
+    assert mptune(*TUNE, "--budget", 36, "--max-error", "1e-5").code == 0
+    views = ["\n".join(str(part) for part in view.renderables) for view in seen if hasattr(view, "renderables")]
+    first, last = views[0], views[-1]
+    assert re.search(r"^(baseline|search): 1/36 evaluations, ", first)
+    done = re.search(r"(\d+)/36 evaluations, (\d+) feasible, about \d+ s left", last)
+    assert done
+    assert 1 < int(done[1]) <= 36
+    assert re.search(r"best \S+ ms, speedup \S+, error ", last)
+    assert any("unseen inputs" in str(view) for view in seen)
+
+
+def test_log_has_one_line_for_each_trial(mptune: Call) -> None:
+    options = (*TUNE, "--max-error", "1e-5", "--output", "run.db")
+    done = mptune(*options, "--budget", 4, "--log", "--json")
+    assert done.code == 0
+    json.loads(done.out)
+    lines = [line for line in done.err.splitlines() if line[:1].isdigit()]
+    trials = Run.load("run.db").trials
+    assert [line.split()[0] for line in lines] == [f"{i}/4" for i in range(1, 5)]
+    for line, trial in zip(lines, trials, strict=True):
+        assert f"{trial.status}; " in line
+        assert str(trial.configuration) in line
+    again = mptune(*options, "--budget", 4, "--log", "--resume")
+    assert sum("; from the run file; " in line for line in again.err.splitlines()) >= 1
+    assert not [line for line in mptune(*options, "--budget", 5, "--resume").err.splitlines() if line[:1].isdigit()]
+
+
+def test_several_objectives_end_with_their_front(mptune: Call) -> None:
+    options = ("--budget", 36, "--objectives", "time,error", "--max-error", "1e-2", "--output", "x.db")
+    done = mptune(*TUNE, *options)
+    assert done.code == 0, done.err
+    assert "objectives time_ms, error, all minimised; best has the lowest time_ms (of ties, the simplest)" in done.out
+    run = Run.load("x.db")
+    assert f"front: {len(run.front)} of {run.feasible} feasible configurations" in done.out
+    # In the fastest block, nothing is as accurate as fp64 and as fast as fp32.
+    assert {trial.configuration["block"] for trial in run.front} == {64}
+    assert {"fp64", "fp32", "fp16"} <= {trial.configuration["x_type"] for trial in run.front}
+    assert run.best is not None
+    assert run.best.configuration == run.front[0].configuration
+    assert dict(run.best.configuration) == {**BEST, "x_type": "fp16", "y_type": "fp16"}
+    shown = mptune("pareto", "x.db")
+    assert shown.out.split()[:2] == ["time_ms", "error"]
+    assert f"\n{len(run.front)} on the front, " in shown.out
+    assert mptune("pareto", "x.db", "--metrics", "memory,error").out.split()[0] == "memory_bytes"
+
+
+def test_an_objective_other_than_time_is_named_with_its_values(mptune: Call) -> None:
+    done = mptune(*TUNE, "--budget", 36, "--objective", "memory_bytes / time_ms", "--maximise", "--max-error", "1e-5")
+    assert done.code == 0
+    assert "objective memory_bytes / time_ms, maximised" in done.out
+    assert done.out.count("memory_bytes / time_ms") == 2
+    run = Run.load("runs/poly.db")
+    assert run.best is not None
+    assert dict(run.best.configuration) == BEST  # of equal memory, the fastest
+
+
+def test_only_what_was_asked_for_is_searched(mptune: Call) -> None:
+    done = mptune(*TUNE, "-p", "block=32,128", "-p", "x_type=fp64", "--budget", 36, "--max-error", "1", "--json")
+    document = json.loads(done.out)
+    assert (done.code, document["evaluations"]) == (0, 2 * 3)
+    assert document["best"]["configuration"] == {"block": 128, "unroll": 1, "x_type": "fp64", "y_type": "fp16"}
+
+
+def test_a_run_for_each_size_with_the_exit_code_of_all(mptune: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = ("--sizes", "n=40,60", "--budget", 8, "--max-error", "1e-5", "--output", "x.db")
+    done = mptune(*TUNE, *sizes)
+    assert done.code == 0, done.err
+    assert "n 60: up to " in done.err
+    assert "for any size: mptune wisdom x-n40.db x-n60.db -o poly.wisdom.json" in done.err
+    document = json.loads(mptune(*TUNE, *sizes, "--resume", "--json").out)
+    assert document["sizes"] == {"n": [40, 60]}
+    assert [entry["run_file"] for entry in document["runs"]] == ["x-n40.db", "x-n60.db"]
+    assert document["evaluations"] == sum(entry["result"]["evaluations"] for entry in document["runs"]) == 8
+    replace_devices(monkeypatch, lambda _: MadeUp(1.0, 1.0))
+    nothing = mptune(*TUNE, *sizes[:-1], "y.db")
+    assert nothing.code == 1
+    assert nothing.err.count("no configuration meets the threshold") == 2
+    assert "error: n40: no configuration" in nothing.err
+    assert "wisdom" not in nothing.err
+
+
+def test_ctrl_c_ends_after_the_trial_with_what_was_found_and_how_to_go_on(
+    mptune: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluated = []
+
+    def interrupted(configuration: Configuration) -> MadeUp:
+        evaluated.append(configuration)
+        if len(evaluated) == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        return MadeUp(1.0, 1e-7)
+
+    replace_devices(monkeypatch, interrupted)
+    done = mptune(*TUNE, "--budget", 9, "--max-error", "1e-5", "--json")
+    assert done.code == 130
+    assert "finishing the current trial; Ctrl-C again stops at once" in done.err
+    assert done.err.endswith("error: interrupted\n")
+    assert json.loads(done.out)["evaluations"] == Run.load("runs/poly.db").evaluations == len(evaluated) == 3
+    (line,) = (line for line in done.err.splitlines() if line.startswith("to go on: "))
+    assert shlex.split(line)[-3:] == ["--resume", "--output", "runs/poly.db"]
+    assert mptune(*shlex.split(line)[4:]).code == 0
+    assert Run.load("runs/poly.db").evaluations == 9
+
+
+# -- programs ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def adopted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[AdoptSettings, Path | None]]:
+    """Let adopting a program write the tests' own kernel; return with what it was called."""
+    calls: list[tuple[AdoptSettings, Path | None]] = []
+
+    def adopt(
+        settings: AdoptSettings, folder: Path | None, *, on_progress: Callable[[str], None]
+    ) -> tuple[object, Mapping[str, Any]]:
+        calls.append((settings, folder))
+        on_progress("reading")
+        Path("mine").mkdir(exist_ok=True)
+        Path("mine/kernel.py").write_text(OWN.read_text())
+        told = {"kernels": [{"name": "poly"}], "refused": ["k: a reason"], "notes": ["b"], "caveats": ["c"]}
+        return None, {"folder": "mine/kernel.py", **told}
+
+    monkeypatch.setattr("mptune.adopt.adopting.adopt", adopt)
+    return calls
+
+
+OF_PROGRAMS = ("-D", "N=3", "-D", "FAST", "-I", "include", "--types", 2, "--kernel", "k", "--loop", "f", "--vary", 0.5)
+
+
+def test_a_program_is_adopted_with_its_options_then_tuned(
+    mptune: Call, adopted: list[tuple[AdoptSettings, Path | None]]
+) -> None:
+    Path("a.cu").touch()
+    options = ("--backend", "host", "--budget", 3, "--strategy", "random", "--json")
+    done = mptune("tune", "a.cu", *options, *OF_PROGRAMS, "--", "64", "--steps", "5")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["kernel"] == "poly"
+    told = ("adopted a.cu into mine/kernel.py: 1 kernel", "not adopted: k: a reason", "note: b")
+    assert [line for line in done.err.splitlines() if line in told] == list(told)
+    assert "note: c" not in done.err  # the run itself warns of it
+    ((settings, folder),) = adopted
+    assert folder is None
+    assert settings == AdoptSettings(
+        files=(Path("a.cu"),),
+        arguments=("64", "--steps", "5"),
+        defines={"N": "3", "FAST": ""},
+        includes=(Path("include"),),
+        types=2,
+        kernels=("k",),
+        loops=("f",),
+        vary=0.5,
+        backend="host",
+    )
+
+
+def test_adopt_has_the_same_options_and_prints_one_document(
+    mptune: Call, adopted: list[tuple[AdoptSettings, Path | None]]
+) -> None:
+    done = mptune("adopt", "a.cu", "b.cu", *OF_PROGRAMS, "--metric", "MRE", "--time-limit", 9, "-o", "x", "--json")
+    assert (done.code, json.loads(done.out)["folder"]) == (0, "mine/kernel.py")
+    ((settings, folder),) = adopted
+    assert (folder, settings.files, settings.metric) == (Path("x"), (Path("a.cu"), Path("b.cu")), "MRE")
+    assert (settings.time_limit_s, settings.backend, settings.types) == (9.0, "auto", 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("axpy", "gemm"), "expected one kernel, not axpy, gemm"),
+        (("axpy", "--", "3"), "axpy takes no arguments behind --: it is no program"),
+        (("axpy", "-D", "N=3"), "axpy takes no -D: it is no program"),
+        (("axpy", "--types", 3), "axpy takes no --types: it is no program"),
+        (("axpy", "--loop", "f"), "axpy takes no --loop: it is no program"),
+        ((OWN, "--vary", 0), "own_kernel.py takes no --vary: it is no program"),
+    ],
+)
+def test_a_kernel_takes_nothing_that_is_for_programs(mptune: Call, words: tuple[object, ...], message: str) -> None:
+    done = mptune("tune", *words)
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err
+    assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["tune", "adopt"])
+def test_a_file_that_is_not_there_is_named(mptune: Call, command: str) -> None:
+    done = mptune(command, "nothing.cu")
+    assert (done.code, done.out) == (2, "")
+    assert "nothing.cu" in done.err
