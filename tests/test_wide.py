@@ -116,7 +116,8 @@ def run(path, warnings):
 class TestRuns:
     def test_the_error_of_fp64_is_known(self, run, path, monkeypatch, capfd):
         assert 1e-14 < run.info.fp64_errors["error"] < 1e-9
-        assert run.baseline is None or run.baseline.error == pytest.approx(run.info.fp64_errors["error"], rel=0.5)
+        assert run.baseline is not None
+        assert run.baseline.error == pytest.approx(run.info.fp64_errors["error"], rel=0.5)
         done = caller(monkeypatch, capfd)("show", path)
         assert f"fp64 itself: {run.info.fp64_errors['error']:.2g} against long double\n" in done.out
         document = json.loads(caller(monkeypatch, capfd)("show", path, "--json").out)
