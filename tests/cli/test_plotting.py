@@ -90,7 +90,7 @@ def test_several_kinds_share_a_name(plot: Callable[..., Any], run_file: Path, tm
 
 
 def test_the_suffix_chooses_the_format(plot: Callable[..., Any], run_file: Path, tmp_path: Path) -> None:
-    assert plot(run_file, "-o", "fig.pdf", "--width", "page", "--no-title")[:2] == (0, "fig.pdf\n")
+    assert plot(run_file, "--kind", "time", "-o", "fig.pdf", "--width", "page", "--no-title")[:2] == (0, "fig.pdf\n")
     assert (tmp_path / "fig.pdf").read_bytes().startswith(b"%PDF")
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import re
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Mapping
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ import pytest
 from command_line import Call
 from made_up_devices import MadeUp, MadeUpDevices, replace_devices
 
+from mptune import cli
 from mptune.adopt.adopting import AdoptSettings
 from mptune.precision import precision
 from mptune.results import Status
@@ -237,6 +241,44 @@ def test_ctrl_c_ends_after_the_trial_with_what_was_found_and_how_to_go_on(
     assert shlex.split(line)[-3:] == ["--resume", "--output", "runs/poly.db"]
     assert mptune(*shlex.split(line)[4:]).code == 0
     assert Run.load("runs/poly.db").evaluations == 9
+
+
+def tune_without_end(words: Sequence[object]) -> None:
+    """Run the command on a made-up device whose third evaluation does not end."""
+    evaluated = []
+
+    def does(configuration: Configuration) -> MadeUp:
+        evaluated.append(configuration)
+        if len(evaluated) == 3:
+            Path("running").touch()
+            time.sleep(600)
+        return MadeUp(7.0, 1e-7)
+
+    replace_devices(pytest.MonkeyPatch(), does)
+    sys.argv[:] = ["mptune", *map(str, words)]
+    cli.main()
+
+
+def test_a_process_that_is_killed_loses_no_trial_and_resume_goes_on(mptune: Call, made_up: MadeUpDevices) -> None:
+    words = (*TUNE, "--budget", 5, "--verify", 0)
+    with warnings.catch_warnings(action="ignore"):  # this process may have threads
+        process = multiprocessing.get_context("fork").Process(target=tune_without_end, args=(words,))
+        process.start()
+    while not Path("running").exists():
+        assert process.is_alive()
+        time.sleep(0.01)
+    process.kill()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    left = Run.load("runs/poly.db").trials
+    assert [trial.time_ms for trial in left] == [7.0, 7.0]
+    assert json.loads(mptune("show", "runs/poly.db", "--json").out)["evaluations"] == 2
+    assert mptune(*words, "--resume").code == 0
+    finished = Run.load("runs/poly.db")
+    assert finished.evaluations == 5
+    known = {trial.configuration for trial in left}
+    assert known <= {trial.configuration for trial in finished.trials}
+    assert len(set(made_up.checks) - known) == 3
 
 
 # -- programs ------------------------------------------------------------------------------------

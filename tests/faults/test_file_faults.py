@@ -131,6 +131,7 @@ def test_two_tuners_on_one_run_file(tmp_path: Path) -> None:
     assert len(kept) == len({trial.configuration for trial in kept}) == len(BLOCKS)
 
 
+@pytest.mark.full
 def test_run_file_is_looked_at_before_anything_takes_long(begun: tuple[Path, Path], tmp_path: Path) -> None:
     _, path = begun
     before = [exact(trial) for trial in recorded(path)]
@@ -160,6 +161,7 @@ def hold(path: Path, seconds: float) -> subprocess.Popen[str]:
     return holder
 
 
+@pytest.mark.full
 def test_run_file_locked_by_another_process(begun: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     kernel, path = begun
     before = recorded(path)
@@ -241,6 +243,7 @@ CAPACITY = 3_000_000
 """
 
 
+@pytest.mark.full
 def test_device_memory_one_configuration_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "small_device.py").write_text(SMALL_DEVICE)
     described = tmp_path / "small_device-1.dist-info"

@@ -52,6 +52,7 @@ def test_worker_killed_with_nine(tmp_path: Path) -> None:
     assert done.run.statuses == {"ok": len(BLOCKS) - 1, "crash": 1}
 
 
+@pytest.mark.full
 def test_tuner_killed_with_nine_and_resumed(tmp_path: Path) -> None:
     kernel = waiting(tmp_path, BLOCKS).write(tmp_path)
     path = tmp_path / "run.db"
