@@ -1,4 +1,4 @@
-// A program that starts another process in a session of its own, and does not end if it is told to wait.
+// A program that starts another process and does not wait for it; it waits if it is told to.
 #include <cstdio>
 #include <cstdlib>
 #include <unistd.h>
@@ -10,7 +10,6 @@ __global__ void fill(double* values, int n) {
 
 int main(int argc, char** argv) {
     if (fork() == 0) {
-        setsid();
         sleep(600);
         _exit(0);
     }
