@@ -131,7 +131,7 @@ def test_speeds_of_a_device_together() -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", ["host", pytest.param("opencl", marks=needs("opencl"))])
+@pytest.mark.parametrize("name", ["host", pytest.param("opencl", marks=[*needs("opencl"), pytest.mark.nightly])])
 def test_a_processor_has_speeds(name: str) -> None:
     roofline = Roofline(get_backend(name))
     peaks = roofline.flops_per_s

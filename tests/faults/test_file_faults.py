@@ -65,7 +65,7 @@ def test_disk_full_while_writing(small_disk: Path, tmp_path: Path) -> None:
     # Room for the run file to begin, and no more than a few trials.
     tuned(kernel, path, budget=2)
     filler = small_disk / "filler"
-    filler.write_bytes(b"x" * (shutil.disk_usage(small_disk).free - 28 * 1024))
+    filler.write_bytes(b"x" * (shutil.disk_usage(small_disk).free - 16 * 1024))
     done = ended([*command(kernel, path, "--budget", len(BLOCKS), "--resume", "--log")], 2)
     assert (
         "cannot be written: the disk is full; every trial recorded so far is safe, free space and --resume"
