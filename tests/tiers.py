@@ -19,16 +19,26 @@ _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 _USUAL_S: Final = 0.07
 
 
-def few(values: Iterable[Any], fast: int = 1) -> list[Any]:
-    """Return the values of a parameter, the first ``fast`` in the fast tier and all others in the full one."""
-    return [each if i < fast else _full(each) for i, each in enumerate(values)]
+def few(values: Iterable[Any], fast: int = 1, full: int | None = None) -> list[Any]:
+    """Return the values of a parameter, each in a tier.
+
+    Args:
+        values: the values.
+        fast: how many of them are in the fast tier: the first ones.
+        full: how many are in the full tier or the fast one; all others are nightly. By default all are.
+    """
+    found = []
+    for number, value in enumerate(values):
+        tier = pytest.mark.full if full is None or number < full else pytest.mark.nightly
+        found.append(value if number < fast else _in(tier, value))
+    return found
 
 
-def _full(value: Any) -> Any:
+def _in(tier: pytest.MarkDecorator, value: Any) -> Any:
     if hasattr(value, "marks"):
-        return pytest.param(*value.values, id=value.id, marks=[*value.marks, pytest.mark.full])
+        return pytest.param(*value.values, id=value.id, marks=[*value.marks, tier])
     # Several parameters at once are a tuple of their values.
-    return pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.full)
+    return pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=tier)
 
 
 def processor_s() -> float:

@@ -85,7 +85,7 @@ def test_a_program_runs_as_it_stands_and_passes_its_own_check(name: str, tmp_pat
     assert ran.check == "passed", ran.output + ran.errors
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_templates_convert_and_round_as_the_program_does(tmp_path: Path) -> None:
     _, document = adopt(AdoptSettings((PROGRAMS / "conversions.cu",)), tmp_path / "conversions")
     assert set(document["errors"].values()) == {0.0}

@@ -452,7 +452,7 @@ def test_arguments_of_a_compilation_database_are_texts(tmp_path: Path) -> None:
         adopt(AdoptSettings((), compile_commands=database), tmp_path / "out")
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_what_makes_much_of_the_last_digit_is_compared_with_literals_of_the_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ from mptune.evaluators.instrument import Instrument
 from mptune.kernel import Application
 from mptune.registry import load_tunable
 from mptune.rendering import render
+from tests.tiers import few
 
 PROGRAM = Path(__file__).parent / "programs" / "choices.cu"
 VECTORS = PROGRAM.with_name("vector_choices.cu")
@@ -65,7 +66,7 @@ def test_those_whose_sides_may_differ_are_found_also_in_macros() -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("program", ["application", "vectors"])
-@pytest.mark.parametrize("types", TYPES, ids="-".join)
+@pytest.mark.parametrize("types", few(map(pytest.param, TYPES), 1, 3), ids="-".join)
 @pytest.mark.parametrize(
     ("backend", "architecture"),
     [

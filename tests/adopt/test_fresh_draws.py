@@ -138,7 +138,7 @@ def test_what_is_copied_to_variables_of_the_device_counts_and_is_changed(tmp_pat
     assert not np.array_equal(fresh, other)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_what_stays_where_data_change_and_answers_of_zeros_are_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -157,7 +157,7 @@ def test_what_stays_where_data_change_and_answers_of_zeros_are_told(
     assert f"the search has not seen; {zero} is all zero" in " ".join(capsys.readouterr().out.split())
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_data_change_by_less_where_the_answer_would_be_of_another_size(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -191,7 +191,7 @@ ANY = [
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("known", ANY, indirect=True, ids=lambda given: given[0])
+@pytest.mark.parametrize("known", few(map(pytest.param, ANY), 5, 5), indirect=True, ids=lambda given: given[0])
 def test_any_types_compile_and_give_about_the_answer(known: tuple[str, Capture], tmp_path: Path) -> None:
     _any_types(known, tmp_path)
 
@@ -451,10 +451,14 @@ def test_variables_that_are_copied_to_the_host_are_compared(batches: Path) -> No
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "changed", "wide"),
-    [
-        ("structs_in_memory", ("Force.x", "d_forces"), {"d_beads_place", "d_beads_charge", "sums", "sums_2"}),
-        ("structs_in_structs", ("Pair.x", "crowd_bodies"), {"crowd_tags_weight", "crowd_tags_kind"}),
-    ],
+    few(
+        [
+            ("structs_in_memory", ("Force.x", "d_forces"), {"d_beads_place", "d_beads_charge", "sums", "sums_2"}),
+            ("structs_in_structs", ("Pair.x", "crowd_bodies"), {"crowd_tags_weight", "crowd_tags_kind"}),
+        ],
+        1,
+        1,
+    ),
 )
 def test_structs_that_are_copied_to_the_host_are_compared(
     name: str, changed: tuple[str, str], wide: set[str], tmp_path: Path
@@ -722,7 +726,7 @@ def test_classes_without_a_name_are_told_by_their_place() -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("are_buffers", [True, False])
+@pytest.mark.parametrize("are_buffers", few([True, False], 1, 1))
 def test_a_mixture_of_types_in_templates_has_the_error_that_was_found(
     mixed: tuple[Application, Mapping[str, list[str]]], are_buffers: bool, tmp_path: Path
 ) -> None:

@@ -19,6 +19,7 @@ from mptune.adopt.reading import read
 from mptune.adopt.running import build, run
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
+from tests.tiers import few
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -102,7 +103,7 @@ LISTS = {
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("declared", LISTS)
+@pytest.mark.parametrize("declared", few(LISTS, 2, 2))
 def test_lists_of_arrays_are_split_where_some_keep_their_type(tmp_path: Path, declared: str) -> None:
     path = tmp_path / "lists.cpp"
     pointer = "&a[0]" if "unique" in declared else "a.data()"

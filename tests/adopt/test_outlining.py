@@ -76,7 +76,7 @@ def test_loops_that_are_told_to_be_one_have_an_axis_each(loops: Program) -> None
     assert "int c = 1 + (int)(blockIdx.x * blockDim.x + threadIdx.x);" in text
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_an_inner_loop_is_an_axis_only_if_its_iterations_write_to_elements_of_their_own(tmp_path: Path) -> None:
     before = "#pragma omp parallel for\nfor (int i = 0; i < n; i++)\nfor (int j = 0; j < n; j++) "
     for body, is_axis in (

@@ -25,6 +25,7 @@ from mptune.kernel.limits import space_on
 from mptune.registry import load_tunable
 from mptune.rendering import render
 from mptune.testing.backends import launch_on_arrays
+from tests.tiers import few
 
 PROGRAM = Path(__file__).parent / "programs" / "side_by_side.cu"
 START = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
@@ -110,7 +111,7 @@ ARRAYS = {
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("per_thread", "vector_width", "offsets"), [(2, 2, (0, 407)), (16, 4, (4, 8))])
+@pytest.mark.parametrize(("per_thread", "vector_width", "offsets"), few([(2, 2, (0, 407)), (16, 4, (4, 8))], 1, 1))
 @pytest.mark.parametrize("name", ARRAYS)
 def test_vectors_give_the_same_answer(application, tmp_path, name, per_thread, vector_width, offsets):
     """What GPUs are given runs on the processor here: at edges, from unaligned elements on, in rows of odd length."""

@@ -24,6 +24,7 @@ from mptune.kernel import Application
 from mptune.kernel.limits import widest
 from mptune.launching import ApplicationLauncher, Arrays, inputs_from
 from mptune.registry import load_tunable
+from tests.tiers import few
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -166,11 +167,18 @@ def test_a_size_times_a_constant_is_found_beside_one_that_no_expression_gives(
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("arguments", "names"),
-    [
-        (("--steps=120", "--cells", "120"), {"steps": 1, "cells": 3}),
-        (("120", "120"), {"argument_1": 1, "argument_2": 2}),  # which one a kernel is passed as cells is not certain
-        (("120", "57"), {"cells": 1, "argument_2": 2}),
-    ],
+    few(
+        [
+            (("--steps=120", "--cells", "120"), {"steps": 1, "cells": 3}),
+            (
+                ("120", "120"),
+                {"argument_1": 1, "argument_2": 2},
+            ),  # which one a kernel is passed as cells is not certain
+            (("120", "57"), {"cells": 1, "argument_2": 2}),
+        ],
+        1,
+        1,
+    ),
 )
 def test_a_size_has_the_name_of_its_option_and_never_that_of_an_equal_number(
     tmp_path: Path, arguments: tuple[str, ...], names: dict[str, int]

@@ -8,13 +8,14 @@ import pytest
 
 from mptune.registry import load_kernel
 from mptune.tuner import TuneSettings, tune
+from tests.tiers import few
 
 TEMPLATES = sorted((Path(__file__).parent / "templates").glob("*.py"))
 
 
 @pytest.mark.full
 @pytest.mark.filterwarnings("ignore::UserWarning")  # of times that were noisy
-@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", few(TEMPLATES, 1, 1), ids=lambda path: path.stem)
 def test_they_are_accurate(path):
     run = tune(
         load_kernel(str(path)),

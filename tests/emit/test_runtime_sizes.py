@@ -28,6 +28,7 @@ from mptune.rendering import with_parameters
 from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
+from tests.tiers import few
 
 SINGLE = "fp32"
 
@@ -151,7 +152,7 @@ def launched(kernel: Kernel, folder: Path, backend: str, sizes: Sizes) -> tuple[
 
 @pytest.mark.full
 @needs_gxx
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", few(CASES, 3, 3))
 def test_dispatch_computes_at_sizes_that_were_never_tuned(name: str, tmp_path: Path) -> None:
     kernel = emitted(name, tmp_path)
     sizes = kernel.resolve_sizes("default", CASES[name][2])

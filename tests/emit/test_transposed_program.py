@@ -11,11 +11,12 @@ from test_programs import build, error_of, needs_gxx, run_program
 from mptune.buffers import DataManager
 from mptune.emit import emit, winner_of
 from mptune.registry import load_kernel
+from tests.tiers import few
 
 
 @pytest.mark.full
 @needs_gxx
-@pytest.mark.parametrize(("a", "b"), [(1, 0), (0, 1), (1, 1)])
+@pytest.mark.parametrize(("a", "b"), few([(1, 0), (0, 1), (1, 1)], 1, 1))
 def test_the_program_takes_transposed_matrices(a: int, b: int, tmp_path: Path) -> None:
     gemm = load_kernel("gemm")
     size = gemm.resolve_sizes("smoke", {"M": 37, "N": 29, "K": 23, "transposed_a": a, "transposed_b": b})
