@@ -116,6 +116,7 @@ def measured(kernel: Kernel, tmp_path_factory: pytest.TempPathFactory) -> tuple[
     return run, path, events
 
 
+@pytest.mark.full
 def test_the_most_accurate_configuration_within_a_budget(measured: tuple[Run, Path, list[str]]) -> None:
     run, _, events = measured
     within = [trial for trial in run.trials if trial.metric("effort_j") <= 1]

@@ -130,6 +130,7 @@ def test_every_spelling(given: dict[str, Any], settings: dict[str, Any], name: s
     assert metric_text(["y"], plan.metric) == name
 
 
+@pytest.mark.full
 def test_several_thresholds(several: tuple[Run, Path]) -> None:
     run, path = several
     assert run.info.objective.threshold == {"NRMSE": 1e-4, "y.MaxRE_block_8x8_0_5": 1e-3, "MRE_columns_max": 0.5}

@@ -155,6 +155,7 @@ def test_digits_are_those_of_the_analysis(run_file: MakeFile, monkeypatch: pytes
     assert explain(path, KERNEL).to_json() == found.to_json()
 
 
+@pytest.mark.full
 def test_what_was_measured_is_not_measured_again(
     run_file: MakeFile, everything: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -420,6 +420,7 @@ def test_baseline_is_measured_in_every_narrower_type(kernel: Kernel) -> None:
         assert dict(progress.trial.configuration) == {**fastest, "x_type": name, "y_type": name}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("penalty", ["hard", "linear", "decay"])
 def test_inaccurate_are_timed_only_where_their_speed_matters(few: Kernel, penalty: str) -> None:
     run = tune(few, settings(budget=24, max_error=1e-5, penalty=penalty))

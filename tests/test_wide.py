@@ -113,6 +113,7 @@ def run(path, warnings):
     return tune(recurrence(), output=path, on_warning=warnings.append, **settings)
 
 
+@pytest.mark.full
 class TestRuns:
     def test_the_error_of_fp64_is_known(self, run, path, monkeypatch, capfd):
         assert 1e-14 < run.info.fp64_errors["error"] < 1e-9

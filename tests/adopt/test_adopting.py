@@ -367,6 +367,7 @@ def test_large_answers_are_compared_without_warnings() -> None:
     assert _error(np.array([1.0, 2e200]), np.array([1.0, 1e200])) == math.inf
 
 
+@pytest.mark.full
 def test_a_program_with_nothing_to_tune_says_so(tmp_path: Path) -> None:
     with pytest.raises(ProgramError, match="counted has nothing to tune: no floating-point type that may change"):
         adopt(AdoptSettings((PROGRAMS / "counted.cu",)), tmp_path / "counted")

@@ -99,6 +99,7 @@ def test_vectors_have_one_type_of_32_bits() -> None:
     assert any("no type of 16 bits" in note for note in made.notes)
 
 
+@pytest.mark.full
 def test_the_host_fills_structs_of_other_types_without_narrowing_in_braces() -> None:
     made = patched("owned_arrays.cu", {"at": "fp32", "stiffness": "fp32"})
     assert made.notes == ()
@@ -299,6 +300,7 @@ def test_a_program_is_patched_run_and_compared(folder: Path) -> None:
     assert (folder / "rod.cu").read_text() == (PROGRAMS / "rod.cu").read_text()
 
 
+@pytest.mark.full
 def test_what_kernels_share_in_different_types_is_told(folder: Path) -> None:
     run = run_of(folder)
     record = module._Record.of(run, IntoSettings(folder / "rod.cu", folder / "new.cu"))

@@ -203,6 +203,7 @@ def printed_by(calls: list[str], where: str, tmp_path: Path) -> list[str]:
     return subprocess.run([tmp_path / "bits"], capture_output=True, text=True, check=True).stdout.split()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("where", few(["layer", "templates"], 1))
 def test_conversions_round_as_ieee_754_says(where: str, tmp_path: Path) -> None:
     wanted, calls = [], []

@@ -349,6 +349,7 @@ def test_hip_is_read_as_cuda() -> None:
     assert [program.text(part) for part in parts] == ["scale", "dim3((n + 255) / 256)", "dim3(256)"]
 
 
+@pytest.mark.full
 def test_defines_choose_the_types() -> None:
     double, single = (read_program("macro_types.cu", defines=given) for given in ({}, {"SINGLE": ""}))
     assert double.kernels[0].parameters[0].element == "double"

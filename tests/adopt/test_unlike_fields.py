@@ -39,6 +39,7 @@ def application_in(folder: Path) -> Application:
     return found
 
 
+@pytest.mark.full
 def test_a_small_field_is_not_hidden_by_a_large_one(folder: Path) -> None:
     application = application_in(folder / "adopted")
     assert application.metric == APART

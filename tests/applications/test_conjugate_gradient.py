@@ -173,6 +173,7 @@ class TestTypes:
         assert error <= 1e-10
         assert iterations > solve(app, {}, sizes)[2]
 
+    @pytest.mark.full
     def test_types_that_do_not_converge_end_with_an_honest_error(self, app: Application) -> None:
         sizes = smoke(app, iterations=10_000)
         x, error, iterations = solve(app, inner("bf16"), sizes)

@@ -218,6 +218,7 @@ def test_a_breaking_dam_converges_to_the_exact_solution():
     assert errors[0] / errors[1] > 1.6  # first order, as a bore is a jump
 
 
+@pytest.mark.full
 def test_what_blows_up_is_never_within_a_threshold(square):
     size = size_of(40, 40, 1)
     given, _ = square

@@ -315,6 +315,7 @@ def product(columns, rows):
     return f"{prelude()}\n{PRODUCT % (columns, rows)}\nMPTUNE_HOST_ENTRY(product)\n"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("columns", "rows"), few([(4, 2), (1, 1)]))
 def test_tiles_of_any_width_do_every_thread_once(columns, rows):
     backend = HostBackend(workers=3, cache=CACHE)

@@ -70,6 +70,7 @@ def operands() -> tuple[Doubles, Doubles, Doubles]:
     return a, b, c
 
 
+@pytest.mark.full
 @EVERY
 @pytest.mark.parametrize("name", few(["bf16x3", "fp32_neumaier", "fp32x2", "fp64_neumaier"], 2))
 @COMPILED

@@ -114,6 +114,7 @@ def checks_of(numbers):
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_it_is_the_nearest_double(compiler):
     assert assembly(compiler, checks_of(spelled()))

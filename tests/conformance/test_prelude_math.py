@@ -102,6 +102,7 @@ CIRCULAR_IN_HALF = 0.8 * 2.0**-10
 ONCE = 0.51
 
 pytestmark = [
+    pytest.mark.full,  # compiling every function in every type takes seven seconds
     pytest.mark.skipif(not COMPILERS, reason="no C++ compiler: install g++ or clang++"),
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),
 ]
@@ -176,6 +177,7 @@ def float_arguments(name, n=60_000):
     return np.concatenate(parts).astype(np.float32)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", REFERENCE)
 @pytest.mark.parametrize("policy", ["accurate", "fast"])
 def test_float(cpp, name, policy):
@@ -413,6 +415,7 @@ def test_functions_of_vectors_go_element_by_element(cpp):
     assert np.allclose(out, x + x + np.sqrt(2) * x, rtol=1e-6)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("compiler", COMPILERS)
 @pytest.mark.parametrize("name", ["erf", "erfc", "asin", "atan", "sinh", "cosh", "tanh"])
 def test_an_argument_and_its_negative_share_the_work(compiler, name):

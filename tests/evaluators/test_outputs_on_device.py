@@ -150,6 +150,7 @@ def test_a_namespace_that_does_not_work_here_is_told_of_and_not_used(
     assert backend.device.views == 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("is_simulated", [True, pytest.param(False, marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("name", ["cuda", "hip"])
 def test_errors_guards_and_poison_on_a_device(

@@ -25,6 +25,7 @@ documents = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.full
 @given(documents, st.sampled_from([None, 0, 2]), st.booleans())
 @settings(max_examples=40, deadline=None)
 def test_a_whole_document_is_what_json_says(document: dict[str, Any], indent: int | None, ascii_only: bool) -> None:

@@ -202,6 +202,7 @@ def test_optimisation_parameters_change_nothing(case: Case, types: str) -> None:
                 np.testing.assert_allclose(output, run.data.references[name], **case.reference)
 
 
+@pytest.mark.full
 @kernels(("coulombic",))
 def test_any_configuration_errs_by_its_narrowest_type(case: Case) -> None:
     kernel = load_kernel(case.kernel)

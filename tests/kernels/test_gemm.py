@@ -197,6 +197,7 @@ def test_every_type_and_every_value(gemm: Kernel, form: dict[str, int]) -> None:
         check(run, configuration)
 
 
+@pytest.mark.full
 def test_every_matrix_has_its_own_type(gemm: Kernel) -> None:
     run = launcher(gemm, {"M": 37, "N": 29, "K": 23}, seed=5)
     types = {"a_type": "fp16", "b_type": "bf16", "accumulator_type": "fp64", "c_type": "fp32"}
@@ -447,6 +448,7 @@ def test_tf32_is_no_number_whichever_bits_say_so(own: Kernel, bits: int) -> None
     assert np.isfinite(np.delete(np.delete(output, 3, axis=0), 5, axis=1)).all()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("unit", few(WAYS))
 def test_three_parts_of_infinities_of_the_largest_floats_and_of_others(own: Kernel, unit: str) -> None:
     way = ("mma", "fp32", "bf16x3")
@@ -483,6 +485,7 @@ def test_signatures_tell_ways_to_multiply_apart(own: Kernel) -> None:
     assert len({own.signature_of(c) for c in (*ways, *threads)}) == 5
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("way", "tiles", "form"),
     few(

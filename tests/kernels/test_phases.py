@@ -42,6 +42,7 @@ extern "C" __global__ void scan(float* x, int rows) {
 """
 
 
+@pytest.mark.full
 def test_threads_see_what_others_wrote_before_and_keep_their_own(tmp_path):
     backend = HostBackend(workers=2, cache=BinaryCache(tmp_path))
     source = f"{prelude()}\n{SCAN}\nMPTUNE_HOST_ENTRY(scan, 8, 4, 1)\n"

@@ -75,6 +75,7 @@ def test_what_is_left_out_changes_no_bit(name: str, tmp_path: Path, monkeypatch:
             assert values.tobytes() == short[output].tobytes(), (configuration, output)
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore:Non-empty compiler output")
 @pytest.mark.skipif(not FOUND.can_run, reason=FOUND.reason or "can run")
 def test_where_something_is_missing_the_whole_prelude_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ pytest.importorskip("matplotlib.image")
 pytestmark = pytest.mark.usefixtures("quick_forest")
 
 
+@pytest.mark.full
 def test_each_format_opens(tmp_path: Path) -> None:
     figure = plot_run(whole_space(), "progress")
     pixels = matplotlib.image.imread(save(figure, tmp_path / "a.png"))

@@ -39,6 +39,7 @@ def listed(radices, terms):
     return sorted(found)
 
 
+@pytest.mark.full
 @settings(max_examples=50)
 @given(problems())
 def test_all_come_and_the_least_first(problem):
