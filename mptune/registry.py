@@ -371,7 +371,7 @@ class _FromSource(SourceFileLoader):
     """Runs a file without its byte code, which is taken for that of an edit in the same second at the same length."""
 
     def get_code(self, fullname: str) -> CodeType:
-        return self.source_to_code(self.get_data(self.path), self.path)
+        return self.source_to_code(self.get_data(self.get_filename(fullname)), self.path)
 
 
 def _run_file(path: Path) -> ModuleType:
