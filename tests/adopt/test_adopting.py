@@ -475,7 +475,7 @@ def test_what_makes_much_of_the_last_digit_is_compared_with_literals_of_the_prog
         adopt(settings, tmp_path / "wrong")
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_search_begins_with_what_adoption_has_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MPTUNE_CACHE_DIR", str(tmp_path / "cache"))
     adopt(AdoptSettings((PROGRAMS / "vector_choices.cu",)), tmp_path / "made")

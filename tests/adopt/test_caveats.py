@@ -101,7 +101,7 @@ def test_kernels_that_see_the_same_in_every_draw_are_found() -> None:
     assert same_in_all_draws(with_number, roles, (), has_varied_numbers=True) == ()
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_run_says_what_its_errors_leave_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -169,7 +169,7 @@ def test_threads_that_count_on_running_in_step_are_told_where_a_barrier_is_missi
     assert second.endswith("__syncthreads() has to stand between, in turned (out_of_step.cu:7)")
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_types_that_lead_out_of_an_array_are_hopeless_and_the_rest_goes_on(tmp_path: Path) -> None:
     adopt(AdoptSettings((PROGRAMS / "led_astray.cu",), types=1), tmp_path / "together")
     record = json.loads((tmp_path / "together" / "adopted.json").read_text())

@@ -450,7 +450,7 @@ def test_variables_that_are_copied_to_the_host_are_compared(batches: Path) -> No
     )
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "changed", "wide"),
     few(
@@ -475,7 +475,7 @@ def test_structs_that_are_copied_to_the_host_are_compared(
     assert {f"error.{each}" for each in wide} <= document["errors"].keys()
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_how_far_a_loop_has_come_is_no_answer(tmp_path: Path) -> None:
     name = "conjugate_gradients"
     shutil.copy(PROGRAMS / f"{name}.cu", tmp_path / f"{name}.cu")
@@ -727,7 +727,7 @@ def test_classes_without_a_name_are_told_by_their_place() -> None:
     assert told([unnamed]) == [f"a parameter at {slot.extent}"]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.parametrize("are_buffers", few([True, False], 1, 1))
 def test_a_mixture_of_types_in_templates_has_the_error_that_was_found(
     mixed: tuple[Application, Mapping[str, list[str]]], are_buffers: bool, tmp_path: Path

@@ -184,7 +184,7 @@ def test_integers_made_of_narrower_numbers_are_told() -> None:
     ]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_sums_are_compared_as_loops_leave_them(tmp_path: Path) -> None:
     source = PROGRAMS / "long_sums.cpp"
     _, said = adopt(AdoptSettings((source,)), tmp_path / "adopted")

@@ -102,7 +102,7 @@ def test_others_are_refused_by_name(name: str, tmp_path: Path) -> None:
     assert "does not compile" not in str(refusal)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_pairs_of_16_bits_are_adopted(tmp_path: Path) -> None:
     _, document = adopt(AdoptSettings((PROGRAMS / "short_pairs.cu",)), tmp_path / "pairs")
     assert max(document["errors"].values()) < 1e-6

@@ -66,7 +66,7 @@ def test_rows_in_memory_of_bytes_keep_their_type(tmp_path: Path, backend: str) -
     assert not any(compilation.message for kernel in checked for compilation in kernel.compilations)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_unsigned_indices_are_computed_where_they_do_not_wrap(tmp_path: Path) -> None:
     _, document = adopt(AdoptSettings((PROGRAMS / "unsigned_indices.cu",)), tmp_path / "spread")
     assert max(document["errors"].values()) < 1e-15

@@ -110,7 +110,7 @@ ARRAYS = {
 }  # fmt: skip
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.parametrize(("per_thread", "vector_width", "offsets"), few([(2, 2, (0, 407)), (16, 4, (4, 8))], 1, 1))
 @pytest.mark.parametrize("name", ARRAYS)
 def test_vectors_give_the_same_answer(application, tmp_path, name, per_thread, vector_width, offsets):

@@ -116,7 +116,7 @@ def test_what_is_computed_of_a_thread_s_own_number_stays_behind_it(tmp_path: Pat
     assert places == sorted(places)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("columns", "rows", "unroll"), few([(1, 1, 1), (4, 2, 2), (16, 1, 16), (8, 8, 1), (64, 4, 1)], 2, 2)
 )

@@ -44,7 +44,7 @@ def exact_bodies() -> tuple[NDArray[np.longdouble], NDArray[np.longdouble]]:
     return np.stack([*place, mass], 1), speeds.T
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_all_numbers_of_structs_of_vectors_have_one_type(folder: Path, application: Application) -> None:
     record = json.loads((folder / "adopted.json").read_text())
     members = {member: each["name"] for each in record["parameters"] for member in each["members"]}

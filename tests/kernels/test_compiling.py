@@ -119,6 +119,7 @@ def launched(name: str) -> list[tuple[Kernel, Sizes]]:
     return [(application.kernels[name], Sizes(dict(sizes))) for name, sizes in different]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("choose", "backend", "architecture"),
     [

@@ -69,7 +69,7 @@ def test_errs_by_the_unit_roundoff_of_its_type(name: str, backend: str, precisio
     check(launcher, [launcher.kernel.configuration(fixed(name, precision))], precision)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.parametrize("backend", [on(backend) for backend in ("cuda", "hip", "host")])
 @pytest.mark.parametrize("name", bundled_kernels())
 def test_every_value_of_every_other_parameter_in_fp16(name: str, backend: str) -> None:

@@ -175,17 +175,18 @@ def has_policy(name: str) -> bool:
     return "policy" in load_kernel(name).parameter_names
 
 
-def kernels(fast: tuple[str, ...]) -> pytest.MarkDecorator:
-    """Return the marks of a test of every kernel, of which some are in the fast tier."""
-    order = [*fast, *(name for name in by_kernel if name not in fast)]
-    return pytest.mark.parametrize("case", few([by_kernel[name] for name in order], len(fast)), ids=lambda c: c.kernel)
+def kernels(fast: tuple[str, ...], nightly: tuple[str, ...] = ()) -> pytest.MarkDecorator:
+    """Return the marks of a test of every kernel, of which some are in the fast tier, and some nightly."""
+    order = [*fast, *(name for name in by_kernel if name not in (*fast, *nightly)), *nightly]
+    cases = few([by_kernel[name] for name in order], len(fast), len(order) - len(nightly))
+    return pytest.mark.parametrize("case", cases, ids=lambda c: c.kernel)
 
 
 def test_there_is_a_case_for_every_kernel() -> None:
     assert [case.kernel for case in CASES] == sorted(bundled_kernels())
 
 
-@kernels(("axpy",))
+@kernels(("axpy",), nightly=("gemm",))
 @pytest.mark.parametrize("types", few(["fp64", "mixed"]))
 def test_optimisation_parameters_change_nothing(case: Case, types: str) -> None:
     kernel = load_kernel(case.kernel)

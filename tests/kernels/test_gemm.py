@@ -185,7 +185,7 @@ def test_every_size(gemm: Kernel, sizes: dict[str, int], form: dict[str, int], s
     check(run, gemm.configuration({**all_in(gemm, "fp64"), **TILED, **switches}))
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.parametrize("form", [A, BOTH], ids=str)
 def test_every_type_and_every_value(gemm: Kernel, form: dict[str, int]) -> None:
     run = launcher(gemm, {"M": 67, "N": 54, "K": 74, **form}, seed=33)
@@ -308,6 +308,7 @@ def test_parts_are_added_in_order(own: Kernel, sizes: dict[str, int], split_k: i
     np.testing.assert_array_equal(run.run(configuration)["C"], in_parts(run, split_k))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("backend", "form", "values"),
     few(
@@ -383,7 +384,7 @@ def test_every_size_by_units(
     check(simulated(gemm, unit, {**sizes, **form}, 21), by_units(gemm, how, factor, total))
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.parametrize(("unit", "form"), [("mma.sync", BOTH), ("MFMA", PLAIN), ("WMMA", A)], ids=str)
 def test_every_value_of_every_parameter_by_units(gemm: Kernel, unit: str, form: dict[str, int]) -> None:
     run = simulated(gemm, unit, {"M": 67, "N": 72, "K": 232, **form}, 22)

@@ -156,7 +156,7 @@ def test_a_build_that_runs_a_few_times_is_not_optimised_for_long_unless_asked(mo
     assert [each[-1] for each in levels] == ["-O1", "-O2"]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_fp8_is_stored_and_computed_in_fp32(traced):
     del traced
     kernel = operations(

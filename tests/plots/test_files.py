@@ -35,7 +35,7 @@ def test_each_format_opens(tmp_path: Path) -> None:
     assert pdf.rstrip().endswith(b"%%EOF")
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.parametrize("suffix", [".png", ".pdf", ".svg"])
 def test_the_same_run_gives_the_same_bytes_whatever_matplotlib_was_told(tmp_path: Path, suffix: str) -> None:
     first = save(plot_run(whole_space()), tmp_path / f"a{suffix}")
@@ -45,6 +45,7 @@ def test_the_same_run_gives_the_same_bytes_whatever_matplotlib_was_told(tmp_path
     assert first.read_bytes() == second.read_bytes()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", few(sorted(KINDS, key="progress".__ne__)))
 def test_text_stays_text(tmp_path: Path, kind: str) -> None:
     figure = plot_run(whole_space(), kind)

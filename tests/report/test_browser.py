@@ -110,6 +110,7 @@ RUNS: dict[str, Callable[[], list[Run]]] = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", RUNS)
 def test_every_run_is_shown_at_every_width(show: Open, name: str) -> None:
     for size, scheme in ((LAPTOP, "light"), (PHONE, "dark")):
