@@ -35,7 +35,7 @@ RESERVED = ("dot", "min", "load", "fma", "local", "accurate", "mp", "VECTOR_LOOP
 FREE = ("poly", "value", "T", "kernel", "signature", "detail", "address", "result")
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.parametrize(("backend", "architecture"), BACKENDS)
 def test_what_is_refused_does_not_compile_and_what_is_not_does(backend: str, architecture: str) -> None:
     compiler = get_backend(backend).compiler
@@ -129,7 +129,7 @@ def named(name: str) -> Kernel:
     return dataclasses.replace(OWN, name=name, function=name, template=TEXT.replace("void poly", f"void {name}"))
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @needs_opencl
 @pytest.mark.parametrize("name", ["global", "read_write", "float4", "as_float", "M_PI"])
 def test_words_of_opencl_are_no_names_of_kernels_there(name: str) -> None:

@@ -16,6 +16,7 @@ from mptune.prelude import prelude
 SOURCE = (Path(__file__).parent / "prelude_gpu.cu").read_text(encoding="utf-8")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("backend", "architecture"),
     [

@@ -62,7 +62,7 @@ def emitted(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], t
     return found
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @needs_gxx
 @NAMES
 @EVERY

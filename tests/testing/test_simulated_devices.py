@@ -127,7 +127,7 @@ def test_faults_become_trials_and_the_search_goes_on_in_a_new_worker(backend, tm
     assert run.statuses == {"ok": 1, **failed, "inaccurate": 1}
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.parametrize("backend", ["hip"], indirect=True)
 def test_matrix_units_are_those_of_the_architecture(backend):
     """AMD's take fp32 as it is; NVIDIA's would round it to eleven digits."""
