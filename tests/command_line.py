@@ -27,7 +27,8 @@ def caller(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -
     def call(*arguments: object) -> Outcome:
         monkeypatch.setattr("sys.argv", ["mptune", *map(str, arguments)])
         capfd.readouterr()
-        before = signal.getsignal(signal.SIGINT)
+        # As at a terminal: where the tests run in the background, Ctrl-C is ignored.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             with pytest.raises(SystemExit) as leaving:
                 cli.main()

@@ -183,6 +183,7 @@ def test_trials_added_together_are_added_all_or_none(path):
         assert (file.info.seed, file.state) == (0, RunState(wall_s=2.5))
 
 
+@pytest.mark.full
 def test_more_trials_than_are_read_at_once(path):
     recorded = [trial(number, message="m" * (number % 3)) for number in range(9000)]
     with create(path, {}) as file:

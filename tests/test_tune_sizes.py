@@ -115,6 +115,7 @@ def made_up(configuration: Configuration) -> MadeUp:
     return MadeUp(1.0, 1e-16) if configuration["x_type"] == "fp64" else MadeUp(0.5, 1e-7)
 
 
+@pytest.mark.full
 def test_a_run_for_each_size_under_one_budget(mptune: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     replace_devices(monkeypatch, made_up)
     jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")

@@ -256,6 +256,7 @@ def test_without_threshold_the_fastest_wins(kernel: Kernel) -> None:
     assert run.best.time_ms == min(trial.time_ms for trial in run.trials)
 
 
+@pytest.mark.full
 def test_memory_as_objective(few: Kernel) -> None:
     run = tune(few, settings(max_error=1e-2, objective="memory", budget=8))
     assert run.best is not None

@@ -241,6 +241,7 @@ def test_negative_data_are_refused_with_their_place():
         resolve("MALE over rows")(np.ones((3, 4)), reference)
 
 
+@pytest.mark.full
 @settings(deadline=None)
 @given(
     shape=hnp.array_shapes(min_dims=2, max_dims=4, min_side=2, max_side=9),

@@ -88,6 +88,7 @@ def test_templates_convert_and_round_as_the_program_does(tmp_path: Path) -> None
     assert set(document["errors"].values()) == {0.0}
 
 
+@pytest.mark.full
 def test_what_a_program_without_a_check_prints_and_writes_is_its_arithmetic(tmp_path: Path) -> None:
     program = read(sources("swapped_buffers.cu"))
     built = running.build(program.sources, program.files, optimisation="-O1")

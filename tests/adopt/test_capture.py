@@ -174,6 +174,7 @@ def test_a_host_that_reads_the_device_s_memory_does_not_get_far_where_that_is_ap
         run(built, writes=tmp_path)
 
 
+@pytest.mark.full
 def test_several_files_are_compiled_and_linked(tmp_path: Path) -> None:
     files = [f"several_files/{name}" for name in ("main.cu", "physics.cu", "physics.h")]
     assert run(compiled(*files), writes=tmp_path).check == "passed"
@@ -191,11 +192,12 @@ def misbehaving() -> Built:
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        (
+        pytest.param(
             "hang",
             r"with arguments hang, did not end within 2 s and was ended: "
             r"(fill, launched at misbehaving\.cu:\d+, had been running for \d\.\d s; )?"
             r"[\d,]+ launches of fill took \d\.\d s",
+            marks=pytest.mark.full,
         ),
         ("stray", r"SIGSEGV \(segmentation fault\) in stray, launched at misbehaving\.cu:16"),
         ("code", r"run with arguments code, exited with code 3; the last it printed: no file named data\.txt"),
@@ -369,6 +371,7 @@ def test_what_the_linker_rejects_is_named(tmp_path: Path) -> None:
         build([file.path for file in files], files)
 
 
+@pytest.mark.full
 def test_dynamic_shared_memory_is_found_in_vectors_too(tmp_path: Path) -> None:
     source = tmp_path / "line.cu"
     source.write_text("""#include <cstdio>

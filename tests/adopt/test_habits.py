@@ -78,6 +78,7 @@ def test_macros_that_a_makefile_gives_are_named(tmp_path: Path) -> None:
         adopt(AdoptSettings((tmp_path / "lacking.cu",)), tmp_path / "lacking")
 
 
+@pytest.mark.full
 def test_files_that_were_not_given_are_named(tmp_path: Path) -> None:
     text = (PROGRAMS / "led_astray.cu").read_text().replace("int main() {", "int cells();\nint main() {")
     (tmp_path / "alone.cu").write_text(text.replace("int n = 1000;", "int n = cells();"))

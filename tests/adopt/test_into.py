@@ -88,6 +88,7 @@ def test_constants_with_values_have_32_bits() -> None:
     assert made.types["legendre"] == "fp32"
 
 
+@pytest.mark.full
 def test_files_without_a_type_that_changes_stay() -> None:
     made = patched("several_files", {"temperature": "fp32", "EMISSIVITY": "fp32"})
     assert [file.path.name for file in made.changed] == ["physics.cu"]
@@ -696,6 +697,7 @@ def test_what_the_host_adds_up_in_keeps_its_type() -> None:
     ]
 
 
+@pytest.mark.full
 def test_structs_that_the_host_counts_the_numbers_of_or_computes_with_keep_their_types() -> None:
     names = [one.name for one in understood("host_fields.cu")[1].classes]
     made = patched("host_fields.cu", dict.fromkeys(names, "fp32"))

@@ -133,6 +133,7 @@ def test_a_sequence_without_pattern_stays_as_it_is() -> None:
     check(calls, lines=len(found.lines))
 
 
+@pytest.mark.full
 def test_tens_of_thousands_of_calls_are_short() -> None:
     calls = []
     for step in range(2000):

@@ -154,6 +154,7 @@ def test_launches_whose_parts_are_the_answer_stay(tmp_path: Path) -> None:
     assert document["errors"] == {"d_x": 0.0}
 
 
+@pytest.mark.full
 def test_two_runs_are_the_same_whatever_is_in_fields_that_nobody_set(tmp_path: Path) -> None:
     program = read([PROGRAM])
     found = capture(build(program.sources, program.files, optimisation="-O1"), ("64", "2"), tmp_path)

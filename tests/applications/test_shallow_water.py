@@ -151,6 +151,7 @@ def test_narrow_fluxes_change_the_waves_but_lose_no_water(square):
     assert MODULE.mass_drift(narrow, None, given) < 1e-14
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("precision", "least", "most"), few([("fp32", 1e-8, 1e-6), ("fp16", 1e-4, 1e-2), ("bf16", 1e-3, 0.1)])
 )

@@ -110,6 +110,7 @@ def test_documents_of_tuning(document: Call, tmp_path: Path) -> None:
     check("tune", tune(document, tmp_path / "f.db", *several, "--max-error", "1e-40", code=1))
 
 
+@pytest.mark.full
 def test_documents_of_failures(document: Call, tmp_path: Path) -> None:
     broken = tmp_path / "broken.py"
     broken.write_text(OWN.read_text().replace("p = p * t - ", "p = q * t - "))

@@ -20,6 +20,7 @@ TEXT = Path(__file__).with_name("prelude_atomics.cu").read_text(encoding="utf-8"
 THREADS = 64
 
 
+@pytest.mark.full
 def test_on_the_host(tmp_path):
     backend = HostBackend(workers=3, cache=BinaryCache(tmp_path))
     function = backend.device.load(backend.compiler.compile(prelude() + TEXT, "atomics", CompileOptions()))

@@ -16,6 +16,8 @@ from prelude_library import COMPILERS, assembly, library, pointer
 from mptune.precision import COMPOUND, precision
 from tests.tiers import few
 
+pytestmark = pytest.mark.full  # compiling every function takes two seconds for each compiler, type and set of flags
+
 SOURCE = "prelude_compound.cpp"
 #: With start files of its own a library made with -ffast-math would have the whole process flush subnormals.
 FLAGS = [

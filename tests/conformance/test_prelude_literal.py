@@ -65,6 +65,7 @@ def test_it_becomes_an_integer_where_one_is_asked_for(cpp):
     assert cpp.integers(2) == -1
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_the_machine_code_is_that_of_a_constant_in_the_type(compiler):
     text = assembly(compiler, SOURCE)

@@ -76,6 +76,7 @@ def evaluate(kernel: Kernel, w_type: str, backend: Backend | None = None) -> Tri
     return trial
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("w_type", "low", "high"),
     few([("bf16", 1e-5, 4e-3), ("fp64", 1e-9, 1e-6), ("fp8_e4m3", 1e-3, 6e-2)]),

@@ -123,6 +123,7 @@ def made_up(configuration: Configuration, time_ms: float) -> Trial:
     return Trial(configuration, Status.OK, measurement=Measurement(metrics))
 
 
+@pytest.mark.full
 def test_error_of_a_signature_is_measured_once(kernel: Kernel, evaluator: DeviceEvaluator) -> None:
     first, second = (kernel.configuration({"block": block}) for block in (32, 64))
     (one,) = evaluate(evaluator, first)
@@ -158,11 +159,10 @@ DEEDS = {
     "prints": ('puts("\\x80\\x05 what a kernel prints");', Status.OK, ""),
     "exits": ("_exit(0);", Status.CRASH, "a kernel that calls exit"),
     "hangs": ("sleep(600);", Status.TIMEOUT, "did not end within 2 s"),
-    "closes": ("for (int k = 0; k < 99; ++k) close(k);", Status.CRASH, "a kernel that calls exit"),
     "nothing": ("", Status.OK, ""),
 }
 DECLARED = """
-extern "C" int puts(const char*), close(int);
+extern "C" int puts(const char*);
 extern "C" unsigned sleep(unsigned);
 extern "C" void _exit(int);
 """
@@ -291,6 +291,7 @@ def test_functions_of_a_definition_file_reach_the_worker_by_value(tmp_path: Path
     assert trial.status is Status.OK
 
 
+@pytest.mark.full
 def test_definition_edited_under_a_run_ends_it(tmp_path: Path) -> None:
     own = tmp_path / "mine.py"
     shutil.copy(Path(__file__).with_name("faulty.py"), own)

@@ -101,6 +101,7 @@ class TestRemeasuring:
         assert trials[0].measurement.times_ms == (100, 101, 102)
 
 
+@pytest.mark.full
 def test_a_worker_measures_in_turn_when_it_is_asked_to() -> None:
     sizes = AXPY.resolve_sizes("smoke")
     job = Job.of(AXPY, sizes, "host", None, 0, CompileOptions(), TimingPlan())

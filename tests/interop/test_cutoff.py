@@ -34,7 +34,7 @@ def test_a_whole_document_is_what_json_says(document: dict[str, Any], indent: in
 
 
 @given(documents, st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_a_part_of_a_document_gives_its_first_entries(document: dict[str, Any], data: st.DataObject) -> None:
     text = json.dumps(document)
     found = read_cut_off(PATH, text[: data.draw(st.integers(1, len(text)))], "cache")

@@ -349,6 +349,7 @@ def test_one_launch_leaves_nothing_to_the_next(own: Kernel) -> None:
     assert all(np.array_equal(found[0], each) for each in found[1:])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("sums", "narrow", "rtol"), few([("fp32_neumaier", "fp32", 2 * 2.0**-24), ("fp32x2", "fp64", 16 * 2.0**-46)])
 )

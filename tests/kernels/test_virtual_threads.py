@@ -66,6 +66,7 @@ MPTUNE_HOST_ENTRY(body, 256, 1, 1)
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("per_thread", "block"), few([(3, (1, 2)), (1, (4, 4)), (16, (32, 1)), (16, (1, 2)), (1, (32, 1))])
 )
@@ -78,6 +79,7 @@ def test_each_runs_once_and_what_is_beyond_the_total_stays_idle(per_thread, bloc
     assert list(seen) == [1, 1, 0, 0, 30, 7, 1, 1]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("per_thread", few([2, 1, 8]))
 def test_a_block_of_its_own_is_seen_whole(per_thread, tmp_path):
     times, seen = _recorded(BLOCK, per_thread, (3, 5), (16 // per_thread, 2), tmp_path)

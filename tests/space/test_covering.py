@@ -97,6 +97,7 @@ def test_independent_values_are_covered_by_as_many_configurations_as_the_longest
     assert len(covering(space, np.random.default_rng(1))) == 12
 
 
+@pytest.mark.full
 def test_spaces_too_large_to_list_are_covered() -> None:
     parameters = [CategoricalParameter(f"p{i}", [f"v{j}" for j in range(20)]) for i in range(8)]
     space = SearchSpace(
