@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import ast
 import json
+import os
 import random
 import subprocess
 import sys
@@ -68,7 +69,7 @@ class Mutant:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a case ended: the tier that found it, "" if none did, and the tests that failed."""
+    """The result of one case: the tier that found it (empty if none did) and the first test that failed."""
 
     name: str
     part: str
@@ -194,8 +195,6 @@ def tests_of(known: dict[str, Any], mutant: Mutant) -> list[str]:
 
 
 def _pytest(arguments: Sequence[str], timeout_s: float | None = None, **environment: str) -> tuple[int, str]:
-    import os
-
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--no-header", *arguments]
     settings = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", **environment}
     try:

@@ -38,7 +38,7 @@ def wisdom(files: Sequence[Path], output: Path, json: bool) -> None:
         return
     for known in found.kernels:
         echo(f"{output}: {_of(known)}: {len(known.tuned)} {_runs(known)} at {_count(known)}")
-        if note := _undecided(known):
+        if note := _without_winner(known):
             print_note(note)
 
 
@@ -55,8 +55,8 @@ def _count(known: KernelWisdom) -> str:
     return "one size" if len(sizes) == 1 else f"{len(sizes)} sizes"
 
 
-def _undecided(known: KernelWisdom) -> str:
-    """Say at which sizes runs named no winner; empty if all did."""
+def _without_winner(known: KernelWisdom) -> str:
+    """Return a note on the sizes whose runs have no winner, empty if all have one."""
     sizes = dict.fromkeys(pairs(record.place) for record in known.tuned if record.best is None)
     if not sizes:
         return ""
@@ -73,7 +73,7 @@ def print_wisdom(found: Wisdom) -> None:
         rows = [row for record in known.tuned for row in _rows(record)]
         columns = ("sizes", "error limit", "", "time (ms)", "speedup", "error", "unseen", "kept", "configuration")
         echo(table(columns, rows, right=("time (ms)", "speedup", "error", "unseen", "kept")))
-        if note := _undecided(known):
+        if note := _without_winner(known):
             echo(f"\n{note}")
         if errors := _errors_by_size(known):
             echo("\n" + errors)
