@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, settings, strategies
 from hypothesis.internal.conjecture import providers
 
 from mptune.backends.base import CompileOptions
@@ -86,6 +86,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
     """Skip what cannot be compiled here; note the processor time before a test's own fixtures."""
     skip_where_missing(item)
+    if getattr(item.obj, "is_hypothesis_test", False):  # type: ignore[attr-defined]
+        # In a fresh clone Hypothesis first builds its tables of characters, which takes seconds.
+        strategies.text().validate()
     item.stash[_began_s] = processor_s() - item.config.stash.get(_shared_s, 0.0)
     return (yield)
 

@@ -161,6 +161,7 @@ def test_a_t4_file_cut_off_is_damaged(tmp_path: Path) -> None:
 
 
 @needs_spaces
+@pytest.mark.full
 def test_one_recording_in_two_formats_is_the_same() -> None:
     one_way = read_t4(SPACES / "dedispersion-w6600.t4.json.gz")
     other_way = read_cache(SPACES / "dedispersion-w6600.json.gz")
