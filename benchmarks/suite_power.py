@@ -206,12 +206,16 @@ def _pytest(arguments: Sequence[str], timeout_s: float | None = None, **environm
     return done.returncode, done.stdout
 
 
-def found_in(tier: str, tests: Sequence[str], timeout_s: float) -> str | None:
-    """Return which tests fail, None if none does."""
+def found_in(tier: str, tests: Sequence[str], timeout_s: float, usual_s: float | None = None) -> str | None:
+    """Return which tests fail, None if none does. Tests that hang are found if they usually take a sixth of that."""
     if not tests:
         return None
+    if usual_s is not None:
+        timeout_s = max(timeout_s, 6 * usual_s)
     # Exit code 5: none of the tests is in the tier.
     code, said = _pytest(["-x", "-m", tier, *tests], timeout_s)
+    if code == -1 and usual_s is not None:
+        return f"more than {timeout_s:.0f} s"
     if code in (0, 5, -1):
         return None
     failed = [line for line in said.splitlines() if line.startswith(("FAILED", "ERROR"))]
@@ -229,7 +233,8 @@ def try_mutant(known: dict[str, Any], mutant: Mutant, timeout_s: float, *, full:
     path.write_text(before[: mutant.start] + mutant.new + before[mutant.end :])
     try:
         fast = tests_of(known, mutant)
-        failed, tier = found_in(FAST, fast or PARTS[mutant.part][1], timeout_s), "fast"
+        usual_s = sum(known["took_s"].get(test, 1.0) for test in fast) if fast else None
+        failed, tier = found_in(FAST, fast or PARTS[mutant.part][1], timeout_s, usual_s), "fast"
         if failed is None and full:
             files = list(dict.fromkeys(test.partition("::")[0] for test in fast)) or PARTS[mutant.part][1]
             failed, tier = found_in(FULL, files, 4 * timeout_s), "full"
