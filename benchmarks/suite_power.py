@@ -37,7 +37,7 @@ PARTS: Final[dict[str, tuple[Sequence[str], Sequence[str]]]] = {
     "objective": (("mptune/objective.py", "mptune/pareto.py"), ("tests/test_objective.py",)),
     "policy": (("mptune/policy.py", "mptune/evidence.py", "mptune/unseen.py"), ("tests/test_policy.py",)),
     "finals": (("mptune/finals.py", "mptune/run.py", "mptune/tuner"), ("tests/test_finals.py", "tests/test_tuner.py")),
-    "space": (("mptune/space", "mptune/expressions"), ("tests/space",)),
+    "space": (("mptune/space",), ("tests/space", "tests/expressions")),
     "conversion": (("mptune/buffers", "mptune/precision.py"), ("tests/buffers",)),
     "store": (("mptune/store",), ("tests/test_store.py",)),
     "evaluators": (("mptune/evaluators",), ("tests/evaluators", "tests/faults")),

@@ -10,13 +10,13 @@ import numpy as np
 
 from mptune.dialect import cite
 from mptune.errors import EmptySpaceError, KernelError, MptuneError
-from mptune.expressions import Expression
 from mptune.kernel import Kernel, Sizes
 from mptune.literals import widening_literals
 from mptune.rendering import render_body, template_lines
 from mptune.reserved import WORDS_OF_OPENCL, clash, parameter_names
 from mptune.space.configuration import Configuration
 from mptune.space.covering import covering
+from mptune.space.expressions import Expression
 from mptune.space.parameters import Parameter, uniform_types
 from mptune.space.search_space import SearchSpace
 

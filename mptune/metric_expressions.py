@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 from mptune.errors import ExpressionError, MptuneError, UnknownNameError
-from mptune.expressions import Expression
+from mptune.space.expressions import Expression
 
 __all__ = [
     "LEAST_EXCESS",
@@ -135,7 +135,7 @@ class MetricExpression:
             self._expression = Expression.from_tree(self.text, ast.Name(self.text, ast.Load()))
         else:
             try:
-                self._expression = Expression.with_dotted_names(self.text)
+                self._expression = Expression(self.text)
             except ExpressionError as error:
                 raise ExpressionError(f"{what} {self.text!r}: {error}") from error
         self.names = self._expression.names

@@ -40,7 +40,6 @@ from mptune.evaluators.bench import Bench, Request
 from mptune.evaluators.identity import source_of
 from mptune.evaluators.rounds import remeasure
 from mptune.evaluators.timing import TimingPlan
-from mptune.expressions import Expression
 from mptune.interop.recorded import RecordedSpace
 from mptune.interop.spaces import read_space
 from mptune.kernel import Kernel, Rates, Sizes
@@ -48,6 +47,7 @@ from mptune.objective import Objective
 from mptune.registry import load_kernel
 from mptune.rendering import render
 from mptune.space.configuration import Configuration
+from mptune.space.expressions import Expression
 from mptune.space.parameters import PrecisionParameter
 from mptune.space.search_space import SearchSpace
 from mptune.tuner import device_constraints

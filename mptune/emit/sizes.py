@@ -12,12 +12,11 @@ from itertools import pairwise
 from typing import Any, Final
 
 from mptune.errors import ExpressionError, MptuneError
-from mptune.expressions import Expression
-from mptune.expressions.syntax import free_names
 from mptune.kernel import Kernel, Sizes
 from mptune.rendering import render_body, with_parameters
 from mptune.space.configuration import Configuration
 from mptune.space.constraints import compile_constraint, with_canonical_precisions
+from mptune.space.expressions import Expression, free_names
 from mptune.space.parameters import PrecisionParameter
 
 __all__ = [

@@ -20,10 +20,10 @@ from mptune.backends.base import Backend, CompileOptions
 from mptune.buffers import DataManager
 from mptune.evaluators.device_data import DeviceData
 from mptune.evaluators.timing import TimingPlan, repeat_launches
-from mptune.expressions import Expression
 from mptune.kernel import Argument, In, InOut, Kernel, Out, Rates, Scalar, Sizes, Work
 from mptune.precision import ARITHMETIC, precision
 from mptune.rendering import render
+from mptune.space.expressions import Expression
 from mptune.space.parameters import BooleanParameter, OrdinalParameter, Parameter, PrecisionParameter
 
 __all__ = ["Bound", "Roofline"]

@@ -9,9 +9,9 @@ from enum import StrEnum
 from typing import Final
 
 from mptune.errors import KernelError, MptuneError, UnknownNameError
-from mptune.expressions import Expression
 from mptune.precision import PRECISIONS, precision
 from mptune.space.configuration import NamedValues
+from mptune.space.expressions import Expression
 from mptune.space.parameters import is_identifier
 
 __all__ = [

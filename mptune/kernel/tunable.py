@@ -16,13 +16,13 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 
 from mptune.errors import KernelError, UnknownNameError
-from mptune.expressions import Expression
 from mptune.kernel.declarations import Argument, Range, Role, Sizes, check_precision
 from mptune.kernel.work import Work
 from mptune.precision import Precision, precision
 from mptune.regions import Over, Reduce, RegionalMetric, over_regions
 from mptune.space.configuration import Configuration, NamedValues, Value
 from mptune.space.constraints import Constraint as Compiled
+from mptune.space.expressions import Expression
 from mptune.space.parameters import (
     Given,
     Parameter,

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mptune.errors import KernelError, MptuneError
-from mptune.expressions import Expression
 from mptune.kernel.declarations import Sizes, check_expression, check_precision
 from mptune.precision import precision, promoted
 from mptune.space.configuration import Configuration, NamedValues
+from mptune.space.expressions import Expression
 
 __all__ = ["Count", "Flops", "Work", "check_flops", "count_flops"]
 

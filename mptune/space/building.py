@@ -19,12 +19,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.errors import ConstraintError, EmptySpaceError
-from mptune.expressions import Expression
-from mptune.expressions.analysis import Facts, early_parts, regroup, replace_parts
-from mptune.expressions.functions import column_of
-from mptune.expressions.syntax import free_names
 from mptune.space.configuration import Value
 from mptune.space.constraints import Constraint
+from mptune.space.expressions import (
+    Expression,
+    Known,
+    column_of,
+    early_parts,
+    free_names,
+    known,
+    known_of,
+    regroup,
+    replace_parts,
+)
 from mptune.space.parameters import Parameter
 from mptune.space.tree import Choice, Edges, Factor, Tree, reduce
 
@@ -96,7 +103,7 @@ def _settle(
     while True:
         values: dict[str, list[Value]] = {name: domain.allowed.tolist() for name, domain in allowed.items()}
         fixed = {name: found[0] for name, found in values.items() if len(found) == 1}
-        facts = Facts.of(values)
+        facts = {name: known_of(found) for name, found in values.items()}
         pieces = [piece for constraint in constraints for piece in constraint.bind(fixed).split(facts)]
         for piece in pieces:
             if not piece.names and not piece.holds({}):
@@ -129,7 +136,7 @@ def _connected(names: Sequence[str], constraints: Sequence[Constraint]) -> list[
 
 def _tree(group: Sequence[str], allowed: Mapping[str, _Domain], constraints: Sequence[Constraint]) -> Factor:
     values = {name: allowed[name].allowed for name in group}
-    facts = Facts.of({name: column.tolist() for name, column in values.items()})
+    facts = {name: known_of(column.tolist()) for name, column in values.items()}
     is_large = math.prod(len(column) for column in values.values()) >= _LARGE
     plan = _make_plan(_order_parameters(values, constraints), constraints, facts, derive=is_large)
     try:
@@ -153,7 +160,7 @@ class _Step:
 
 
 def _make_plan(
-    order: Sequence[str], constraints: Sequence[Constraint], facts: Facts, derive: bool = True
+    order: Sequence[str], constraints: Sequence[Constraint], facts: Mapping[str, Known], derive: bool = True
 ) -> list[_Step]:
     """Return the steps that give the parameters of a group their values, in this order.
 
@@ -189,7 +196,7 @@ class _Early:
     outside: frozenset[str]  #: the names outside of these parts
 
     @classmethod
-    def of(cls, tree: ast.expr, available: frozenset[str], facts: Facts) -> _Early:
+    def of(cls, tree: ast.expr, available: frozenset[str], facts: Mapping[str, Known]) -> _Early:
         regrouped = regroup(tree, available, facts)
         parts = tuple(early_parts(regrouped, available, facts))
         hidden = {id(part): "" for part in parts}
@@ -202,8 +209,8 @@ _Found = dict[tuple[int, frozenset[str]], tuple[ast.expr, _Early]]
 
 
 def _derive(
-    pending: list[Constraint], available: frozenset[str], facts: Facts, prefix: str, found: _Found
-) -> tuple[dict[str, Expression], list[Constraint], Facts]:
+    pending: list[Constraint], available: frozenset[str], facts: Mapping[str, Known], prefix: str, found: _Found
+) -> tuple[dict[str, Expression], list[Constraint], Mapping[str, Known]]:
     """Replace the parts of pending constraints that can be evaluated now by names of their own."""
     early: dict[Constraint, _Early] = {}
     for constraint in pending:
@@ -225,7 +232,7 @@ def _derive(
         names = {id(part): named[ast.dump(part)][0] for part in worth}
         rewritten.append(constraint.with_tree(replace_parts(early[constraint].tree, names)) if names else constraint)
     for name, part in named.values():
-        facts = facts.with_derived(name, part)
+        facts = {**facts, name: known(part, facts)}
     return {name: Expression.from_tree(ast.unparse(part), part) for name, part in named.values()}, rewritten, facts
 
 

@@ -12,12 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.errors import ConstraintError, ExpressionError, UnknownNameError
-from mptune.expressions import Expression
-from mptune.expressions.analysis import Facts, is_total
-from mptune.expressions.expression import fold
-from mptune.expressions.functions import truth
-from mptune.expressions.syntax import conjuncts, map_children, rewrite_names, unknown_name
 from mptune.precision import precision
+from mptune.space.expressions import (
+    Expression,
+    Known,
+    conjuncts,
+    fold,
+    known,
+    map_children,
+    rewrite_names,
+    truth,
+    unknown_name,
+)
 
 __all__ = ["Constraint", "compile_constraint", "with_canonical_precisions"]
 
@@ -60,7 +66,7 @@ class Constraint:
         """
         if isinstance(self.predicate, Expression):
             try:
-                return truth(self.predicate.evaluate_columns(columns, n), n)
+                return truth(self.predicate.evaluate_columns(columns, n))
             except ExpressionError as error:
                 raise ConstraintError(f"constraint: {error}") from error
         names = sorted(self.names)
@@ -73,7 +79,7 @@ class Constraint:
         if not fixed:
             return self
         if isinstance(self.predicate, Expression):
-            return self.with_tree(fold(self.predicate.tree, fixed, self.text))
+            return self.with_tree(fold(self.predicate.tree, fixed))
         return replace(self, names=self.names - set(fixed), constants={**self.constants, **fixed})
 
     def renamed(self, names: Mapping[str, str]) -> Constraint:
@@ -94,7 +100,7 @@ class Constraint:
         expression = Expression.from_tree(self.text, tree)
         return replace(self, names=expression.names, predicate=expression)
 
-    def split(self, facts: Facts) -> list[Constraint]:
+    def split(self, facts: Mapping[str, Known]) -> list[Constraint]:
         """Return constraints that together say the same, one for each part of a top-level ``and``.
 
         A part that can fail keeps the parts before it, which may protect it (``a != 0 and b % a == 0``).
@@ -104,13 +110,13 @@ class Constraint:
         parts = conjuncts(self.predicate.tree)
         pieces: list[Constraint] = []
         for position, part in enumerate(parts):
-            safe = position == 0 or is_total(part, facts)
+            safe = position == 0 or known(part, facts).is_total
             pieces.append(self.with_tree(part if safe else ast.BoolOp(ast.And(), parts[: position + 1])))
         return pieces
 
-    def is_total(self, facts: Facts) -> bool:
+    def is_total(self, facts: Mapping[str, Known]) -> bool:
         """Return whether it can be evaluated whatever the values of its parameters."""
-        return isinstance(self.predicate, Expression) and is_total(self.predicate.tree, facts)
+        return isinstance(self.predicate, Expression) and known(self.predicate.tree, facts).is_total
 
 
 def compile_constraint(
@@ -125,16 +131,15 @@ def compile_constraint(
     """
     if isinstance(constraint, Constraint):
         return constraint
-    parameters, known = tuple(names), dict(constants or {})
-    usable = (*parameters, *known)
+    parameters, constant = tuple(names), dict(constants or {})
+    usable = (*parameters, *constant)
     if isinstance(constraint, str):
         try:
-            is_joint = any("." in name for name in parameters)
-            expression = Expression.with_dotted_names(constraint) if is_joint else Expression(constraint)
+            expression = Expression(constraint)
         except ExpressionError as error:
             raise ConstraintError(f"constraint: {error} (names that may be used: {', '.join(usable)})") from error
         _check_names(expression.names, constraint, usable)
-        folded = Expression.from_tree(constraint, fold(expression.tree, known, constraint))
+        folded = Expression.from_tree(constraint, fold(expression.tree, constant))
         return Constraint(constraint, folded.names, folded, {})
     if not callable(constraint):
         raise ConstraintError(f"a constraint is text or a callable, not {constraint!r}")
@@ -146,7 +151,7 @@ def compile_constraint(
     text = f"{name}({', '.join(signature)})"
     used = _arguments(text, signature, usable)
     _check_names(used, text, usable)
-    held = {name: value for name, value in known.items() if name in used}
+    held = {name: value for name, value in constant.items() if name in used}
     return Constraint(text, frozenset(used) & frozenset(parameters), constraint, held)
 
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.errors import ConstraintError, EmptySpaceError, MptuneError
-from mptune.expressions.functions import column_of
 from mptune.space.configuration import Configuration, Value
+from mptune.space.expressions import column_of
 from mptune.space.parameters import Parameter
 from mptune.space.search_space import SearchSpace
 

@@ -17,10 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.errors import ExpressionError, MptuneError, UnknownNameError, did_you_mean
-from mptune.expressions import Expression
-from mptune.expressions.functions import FUNCTIONS
 from mptune.precision import COMPOUND, EVERY_PRECISION, POLICIES, PRECISIONS, Precision, precision
 from mptune.space.configuration import Value
+from mptune.space.expressions import FUNCTIONS, Expression
 
 __all__ = [
     "MAX_PARAMETERS",

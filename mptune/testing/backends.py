@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from mptune.backends.base import Argument, Backend, Binary, Buffer, CompileOptions, Function
 from mptune.errors import CompileError, LaunchError, MptuneError, OutOfMemoryError
-from mptune.expressions import Expression
 from mptune.kernel import LaunchShape
 from mptune.precision import ARITHMETIC, PRECISIONS
 from mptune.prelude import prelude
+from mptune.space.expressions import Expression
 
 __all__ = ["BackendConformance", "launch_on_arrays", "source_of"]
 

@@ -14,10 +14,9 @@ from mptune.backends.base import Backend
 from mptune.backends.recorded import options_of
 from mptune.build import COMPILER, FLAGS, with_build
 from mptune.errors import BackendUnavailableError, KernelError, UnknownNameError, WisdomError
-from mptune.expressions import Expression
-from mptune.expressions.expression import fold
 from mptune.kernel import Kernel, Role, Tunable
 from mptune.registry import load_tunable, remarks, tunable_of_run
+from mptune.space.expressions import Expression, fold
 from mptune.store import RunInfo
 from mptune.unseen import CONFIDENCE
 from mptune.wisdom.choosing import Choice, Chooser, budget_of, forms_in
@@ -258,7 +257,7 @@ def sizes_of_arrays(
     form = kernel.form_of({**otherwise, **found})
     axes = [
         # Which axis has which size depends on the form.
-        (Expression.from_tree(text, fold(Expression(text).tree, form, text)), extent, name)
+        (Expression.from_tree(text, fold(Expression(text).tree, form)), extent, name)
         for name, shape in shapes.items()
         for text, extent in zip(_shape_of(kernel, name), shape, strict=True)
     ]

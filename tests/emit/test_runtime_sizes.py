@@ -20,13 +20,13 @@ from mptune.buffers import DataManager
 from mptune.emit import emit_dispatch
 from mptune.emit.sizes import opened
 from mptune.errors import MptuneError
-from mptune.expressions import Expression
 from mptune.kernel import In, Kernel, Out, Role, Sizes
 from mptune.kernel.limits import widest
 from mptune.registry import bundled_kernels, load_kernel
 from mptune.rendering import with_parameters
 from mptune.run import Run
 from mptune.space.configuration import Configuration
+from mptune.space.expressions import Expression
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
 from tests.tiers import few
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mptune.errors import ExpressionError
-from mptune.expressions import Expression, functions
+from mptune.space.expressions import Expression
 from mptune.space.parameters import parse_values
 
 COLUMNS: dict[str, Any] = {
@@ -63,14 +63,13 @@ def test_names_are_those_taken_from_outside() -> None:
     expression = Expression("sum([i * a for i in range(n) if i != k]) + min(b, 3)")
     assert expression.names == {"a", "n", "k", "b"}
     assert expression.evaluate({"a": 2, "n": 4, "k": 1, "b": 9}) == 13
-    # The first list of a comprehension is evaluated outside of it.
-    assert Expression("[i for i in i]").names == {"i"}
+    assert Expression("error.y.MaxAE / time_ms").evaluate({"error.y.MaxAE": 3, "time_ms": 2}) == 1.5
 
 
 @pytest.mark.parametrize(
     ("text", "token"),
     [
-        ("a.b", "attribute access (.b) is not allowed in an expression: 'a.b'"),
+        ("(1).real", "attribute access (.real) is not allowed in an expression: '(1).real'"),
         ("lambda: 1", "lambda is not allowed in an expression: 'lambda: 1'"),
         ("f'{a}'", "a formatted string is not allowed"),
         ("(a := 1)", "an assignment is not allowed"),
@@ -78,7 +77,7 @@ def test_names_are_those_taken_from_outside() -> None:
         ("a[1:2]", "a slice is not allowed in an expression: 'a[1:2]'"),
         ("[*a]", "unpacking with * is not allowed in an expression: '*a'"),
         ("a is None", "the operator 'is' is not allowed"),
-        ("a @ b", "this operator is not allowed in an expression: 'a @ b'"),
+        ("a @ b", "the operator @ is not allowed in an expression: 'a @ b'"),
         ("(1)(2)", "a call of anything but a named function is not allowed"),
         ("min(a, key=b)", "a keyword argument is not allowed in an expression: 'min(a, key=b)'"),
         ("[i for i, j in a]", "a loop over more than one name is not allowed in an expression: 'i, j'"),
@@ -110,17 +109,8 @@ def test_refusals_name_the_token(text: Any, token: str) -> None:
         ("9 ** 9 ** 9", "9**387420489 has more than 4096 bits"),
         ("2 ** 5000", "more than 4096 bits"),
         ("1 << 10 ** 9", "a shift by 1000000000 is more than 4096 bits"),
-        ("*".join(["2 ** 4000"] * 3), "a number of more than 4096 bits"),
         ("10.0 ** 400", "Numerical result out of range"),
         ("(-8) ** 0.5", "is not real"),
-        ("round(5, -10 ** 9)", "rounding to -1000000000 digits"),
-        ("[0] * 10 ** 9", "sequences of more than 20000 items"),
-        ("list(range(10 ** 9))", "sequences of more than 20000 items"),
-        ("[i for i in range(10 ** 9)]", "sequences of more than 20000 items"),
-        ("[sum([j for j in range(200)]) for i in range(200)]", "sequences of more than 20000 items"),
-        ("[[0] * 20000 for i in range(1000)]", "sequences of more than 20000 items"),
-        ("'%999999999d' % 3", "% needs numbers, not '%999999999d'"),
-        ("'a' * 10 ** 9", "* needs numbers, not 'a'"),
         ("1 // 0", "zero"),
         ("sqrt(-1)", "math domain error"),
         ("[1][5]", "list index out of range"),
@@ -128,9 +118,7 @@ def test_refusals_name_the_token(text: Any, token: str) -> None:
         ("sizeof('fp33')", "unknown precision 'fp33'; did you mean 'fp32'?"),
     ],
 )
-def test_failures_and_bounds_say_why(text: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert functions.MAX_ITEMS == 1_000_000
-    monkeypatch.setattr(functions, "MAX_ITEMS", 20_000)  # quicker to reach
+def test_failures_and_bounds_say_why(text: str, reason: str) -> None:
     with pytest.raises(ExpressionError) as caught:
         Expression(text).evaluate({})
     assert reason in str(caught.value)

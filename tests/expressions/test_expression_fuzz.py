@@ -10,9 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mptune.errors import ExpressionError
-from mptune.expressions import Expression
-from mptune.expressions.functions import FUNCTIONS, column_of
 from mptune.precision import precision
+from mptune.space.expressions import FUNCTIONS, Expression, column_of
 
 INTEGERS = ("i", "j", "k")
 FLOATS = ("x", "y")

@@ -28,7 +28,6 @@ from mptune.backends.cuda import CudaBackend
 from mptune.backends.hip import HipBackend
 from mptune.backends.opencl import OpenclBackend
 from mptune.errors import EmptySpaceError, KernelError, UnknownNameError
-from mptune.expressions import Expression
 from mptune.kernel import Argument, Kernel, Rates, Sizes
 from mptune.kernel.limits import device_constraints
 from mptune.precision import PRECISIONS
@@ -36,6 +35,7 @@ from mptune.registry import load_kernel
 from mptune.rendering import render, render_body
 from mptune.space.configuration import Configuration
 from mptune.space.covering import covering
+from mptune.space.expressions import Expression
 from mptune.space.search_space import SearchSpace
 from tests.tiers import few
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from mptune.errors import ConstraintError
-from mptune.expressions.analysis import Facts
 from mptune.space.constraints import compile_constraint, with_canonical_precisions
+from mptune.space.expressions import known_of
 
 NAMES = ("block", "tile", "t")
 
@@ -81,7 +81,7 @@ def test_a_callable_sees_plain_python_values() -> None:
             "unknown name 'blok' in 'blok > 2'; did you mean 'block'? (names that may be used: block, tile, t, n)",
         ),
         ("block > ", "invalid syntax at the end (column 8) (names that may be used: block, tile, t, n)"),
-        ("block.x > 2", "attribute access (.x) is not allowed in an expression: 'block.x'"),
+        ("block.x > 2", "unknown name 'block.x' in 'block.x > 2'; did you mean 'block'?"),
         (lambda bloc: True, "unknown name 'bloc' in '<lambda>(bloc)'; did you mean 'block'?"),
         (lambda block, /: True, "argument 'block' cannot be given by name"),
         (lambda *values: True, "argument 'values' cannot be given by name"),
@@ -133,7 +133,8 @@ def test_comparisons_of_precisions_that_make_no_sense(text: str, message: str) -
     assert message in str(caught.value)
 
 
-FACTS = Facts.of({"a": [0, 1], "b": [1, 2], "s": ["x"], "t": ["fp64"], "x": [0.5]})
+VALUES = {"a": [0, 1], "b": [1, 2], "s": ["x"], "t": ["fp64"], "x": [0.5]}
+FACTS = {name: known_of(values) for name, values in VALUES.items()}
 
 
 @pytest.mark.parametrize(
