@@ -146,7 +146,7 @@ def measure(
             task.backend,
             seed=seed,
             plan=PLAN,
-            policy=MeasurementPolicy(may_reuse_errors=False),
+            policy=MeasurementPolicy(),
             compilers=compilers,
         ) as evaluator,
     ):

@@ -36,7 +36,6 @@ from mptune.finals import LEAST_ROUNDS, TIE, Finals
 from mptune.interop import read_run
 from mptune.kernel import Application, Kernel, Sizes, Tunable
 from mptune.kernel.limits import whole_space
-from mptune.objective import Objective
 from mptune.observers import OBSERVERS
 from mptune.policy import MeasurementPolicy
 from mptune.registry import definition_hash, tunable_of_run
@@ -275,7 +274,7 @@ class _Session:
                 seed=info.seed or 0,
                 flags=self._options.flags,
                 plan=_LONG_LOOK if self._is_long else _FIRST_LOOK,
-                policy=MeasurementPolicy(Objective(), may_reuse_errors=False),
+                policy=MeasurementPolicy(),
                 compilers=usable_cores(),
                 observers=[name for name in info.observers if name in OBSERVERS],
             )
@@ -385,7 +384,7 @@ class _Session:
     def _noted(self, trial: Trial, metrics: Mapping[str, float]) -> Trial:
         """Return a probe with the numbers of both measurements and of both machine codes."""
         code = {} if self._code is None else self._code.compared(trial.configuration, self._winner.configuration)
-        noted = trial.with_measurement(metrics={**metrics, **code}, reused_error=False)
+        noted = trial.with_measurement(metrics={**metrics, **code})
         return dataclasses.replace(noted, key=self._key)
 
     def _keep(self, probes: Sequence[Trial] | Iterator[Trial]) -> None:

@@ -58,20 +58,18 @@ class Measurement:
             less smallest error over launches), ``memory_bytes``, ...
         times_ms: the raw launch times the median is taken of.
         durations_s: wall time the evaluation spent, by phase ("compile", "transfer", "accuracy", "timing").
-        reused_error: the error was measured on another configuration of the same accuracy signature.
     """
 
     metrics: Mapping[str, float] = field(default_factory=dict)
     times_ms: tuple[float, ...] = field(default=(), repr=False)
     durations_s: Mapping[str, float] = field(default_factory=dict, repr=False)
-    reused_error: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "metrics", MappingProxyType({k: float(v) for k, v in self.metrics.items()}))
         object.__setattr__(self, "durations_s", MappingProxyType({k: float(v) for k, v in self.durations_s.items()}))
 
     def __reduce__(self) -> tuple[type[Measurement], tuple[object, ...]]:
-        return Measurement, (dict(self.metrics), self.times_ms, dict(self.durations_s), self.reused_error)
+        return Measurement, (dict(self.metrics), self.times_ms, dict(self.durations_s))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +91,6 @@ class Trial:
     measurement: Measurement = field(default_factory=Measurement)
     warnings: tuple[str, ...] = ()
     key: str = field(default="", repr=False)
-
-    @property
-    def is_checked(self) -> bool:
-        """Whether the error was measured on this very configuration."""
-        return not self.measurement.reused_error
 
     @property
     def is_screened(self) -> bool:

@@ -22,7 +22,6 @@ from mptune.markup import heading, table
 from mptune.metric_expressions import MORE_IS_BETTER
 from mptune.objective import Objective
 from mptune.pareto import front
-from mptune.policy import errors_of, unbacked
 from mptune.precision import precision
 from mptune.results import Status, Trial
 from mptune.space.configuration import Configuration, Value
@@ -138,8 +137,8 @@ class Run:
 
     @property
     def checked(self) -> tuple[Trial, ...]:
-        """The trials with an error of their own, not measured on another configuration: only these are reported."""
-        return tuple(trial for trial in self.trials if trial.is_checked)
+        """The trials that were compiled, not ruled out by an instrumented run: only these are reported."""
+        return tuple(trial for trial in self.trials if not trial.is_screened)
 
     @property
     def metric_names(self) -> tuple[str, ...]:
@@ -490,8 +489,7 @@ class Run:
     ) -> tuple[Trial, ...]:
         """Return the valid trials no other one beats in every metric, the best of the first metric first.
 
-        A trial with a metric that is unknown or infinite is not among them, nor one whose error was measured on another
-        configuration (:meth:`unchecked`).
+        A trial with a metric that is unknown or infinite is not among them.
 
         Args:
             metrics: two or more names of metrics, ``speedup``, or the objective.
@@ -504,14 +502,6 @@ class Run:
         """
         directions = self._directions(metrics, maximise)
         return self._front([trial for trial in self.checked if trial.is_valid], metrics, directions)
-
-    def unchecked(self, metrics: Sequence[str] = ("time_ms", "error"), *, maximise: Sequence[str] = ()) -> int:
-        """Return how many trials :meth:`pareto` leaves out that would be on the front if their error were their own.
-
-        Those that a trial of the front equals are not counted.
-        """
-        valid = [trial for trial in self.trials if trial.is_valid]
-        return len(unbacked(valid, self._values(valid, metrics), self._directions(metrics, maximise)))
 
     def _values(self, valid: Sequence[Trial], metrics: Sequence[str]) -> NDArray[np.float64]:
         """Return metrics of trials, NaN where one is unknown or infinite, shape ``(n_trials, n_metrics)``."""
@@ -534,18 +524,6 @@ class Run:
             raise MptuneError(f"a Pareto front needs two or more different metrics, got {', '.join(metrics) or 'none'}")
         more_is_better = self.more_is_better | set(maximise)
         return [name not in more_is_better for name in metrics]
-
-    def with_own_errors(self, *, whole: bool = False) -> Run:
-        """Return the run without the errors that were measured on other configurations.
-
-        Args:
-            whole: leave out the trials that have them, rather than these errors alone.
-        """
-        if whole:
-            trials = [t for t in self.trials if t.is_checked or not t.is_valid]
-        else:
-            trials = [t if t.is_checked else _without_errors(t) for t in self.trials]
-        return Run(self.info, trials, self.state, kernel_trials=self.kernel_trials)
 
     # -- other forms ---------------------------------------------------------------------------
 
@@ -641,7 +619,6 @@ class Run:
             UnknownNameError: no trial has a metric of that name.
             MptuneError: fewer than two metrics, or one twice.
         """
-        unchecked = self.unchecked(metrics)
         return json_document(
             {
                 "kernel": self.info.kernel,
@@ -650,8 +627,7 @@ class Run:
                 "metrics": list(metrics),
                 "minimise": self._directions(metrics, ()),
                 "evaluations": self.evaluations,
-                "dominated": sum(trial.is_valid for trial in self.trials) - len(self.pareto(metrics)) - unchecked,
-                "unchecked": unchecked,
+                "dominated": sum(trial.is_valid for trial in self.checked) - len(self.pareto(metrics)),
                 "front": [
                     {"configuration": trial.configuration, **{name: self.metric_of(trial, name) for name in metrics}}
                     | {
@@ -687,11 +663,6 @@ class Run:
             **self._parts_of(trial),
             "metrics": trial.measurement.metrics,
         }
-
-
-def _without_errors(trial: Trial) -> Trial:
-    metrics = {name: value for name, value in trial.measurement.metrics.items() if name not in errors_of(trial)}
-    return trial.with_measurement(metrics=metrics)
 
 
 def in_short(message: str) -> str:

@@ -345,8 +345,6 @@ class _Keeper:
         reasons = [*remarks(run.info, kernel), *now.changes_since(run.info)]
         if not run.info.objective.is_feasible(trial):
             reasons.append("the configuration is not feasible")
-        if trial.measurement.reused_error:
-            reasons.append("its error in the run was measured on another configuration")
         self.is_usable = not reasons
         if reasons:
             on_warning(f"what is found is not kept in {path}: {'; '.join(reasons)}")

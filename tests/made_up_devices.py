@@ -17,7 +17,7 @@ from mptune.evaluators.devices import Devices
 from mptune.evaluators.protocol import Asked, Finished, LeastTimes, MeasureRates, Rounds
 from mptune.kernel import Rates
 from mptune.observers.time import time_metrics
-from mptune.policy import Action, worst_errors
+from mptune.policy import worst_errors
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 
@@ -90,10 +90,9 @@ class MadeUpDevices(Devices):
         # With its share of vectors known, nobody compiles it to count its instructions.
         metrics = {"memory_bytes": does.memory_bytes, "vector_share": 1.0}
         times: tuple[float, ...] = ()
-        reused = plan.action is Action.REUSE
 
         def trial(status: Status) -> Trial:
-            return Trial(request.configuration, status, "", Measurement(metrics, times, {}, reused))
+            return Trial(request.configuration, status, "", Measurement(metrics, times, {}))
 
         def check() -> Status:
             self.checks.append(request.configuration)
@@ -102,21 +101,14 @@ class MadeUpDevices(Devices):
                 metrics.update({"error": does.error, "error.y": does.error, "log10_error": log})
             return does.status
 
-        if not reused:
+        if not plan.known:
             if (status := check()) is not Status.OK:
                 return trial(status)
             if not plan.times_after_check(metrics):
                 return trial(Status.INACCURATE)
         times = (does.time_ms,) * 5
         metrics.update(time_metrics(times))
-        if reused and plan.checks_after_timing(does.time_ms):
-            reused = False
-            if (status := check()) is not Status.OK:
-                return trial(status)
-        if reused:
-            metrics.update(plan.errors)
-        else:
-            metrics.update(worst_errors(metrics, metrics))
+        metrics.update(plan.known or worst_errors(metrics, metrics))
         return trial(Status.OK)
 
 

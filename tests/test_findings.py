@@ -25,9 +25,9 @@ OWN = load_kernel(Path(__file__).with_name("own_kernel.py"))
 U = 2.0**-53
 
 
-def trial(error: float = 0.0, status: Status = Status.OK, *, reused: bool = False, **values: Any) -> Trial:
+def trial(error: float = 0.0, status: Status = Status.OK, **values: Any) -> Trial:
     metrics = {"time_ms": 1.0, "error": error, "error.y": error} if status.is_valid else {}
-    return Trial(OWN.configuration(values), status, "", Measurement(metrics, reused_error=reused))
+    return Trial(OWN.configuration(values), status, "", Measurement(metrics))
 
 
 def typed(name: str, error: float, **more: Any) -> Trial:
@@ -98,7 +98,6 @@ def test_an_error_that_hardly_depends_on_the_type_is_told(wide: float, narrow: f
 
 def test_it_takes_a_narrower_type_that_was_measured() -> None:
     assert said(typed("fp64", 0.5)) == []
-    assert said(typed("fp64", 0.5), typed("fp32", 0.5, reused=True)) == []
     assert said(typed("fp64", 0.5), trial(0.5, x_type="fp64", y_type="fp32")) == []
     assert len(said(typed("fp64", 0.5), typed("fp16", 0.5))) == 1
 

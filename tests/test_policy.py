@@ -6,7 +6,6 @@ import dataclasses
 import math
 import pickle
 import re
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -14,23 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mptune.objective import Objective
-from mptune.policy import Action, Facts, MeasurementPolicy, Plan, errors_of, worst_errors
+from mptune.policy import MeasurementPolicy, Plan, worst_errors
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 
 TIMED = MeasurementPolicy(Objective(threshold=1e-3, penalty="decay"))
 HARD = MeasurementPolicy(Objective(threshold=1e-3, penalty="hard"))
 BY_OUTPUT = MeasurementPolicy(Objective(threshold={"y": 1e-3, "z": 1e-9}, penalty="linear"))
-MEMORY = MeasurementPolicy(Objective("memory_bytes"))
-FRONT = MeasurementPolicy(Objective(threshold=1e-3, also=("error",)))
-SAME = "the error of its accuracy signature is known"
-FIRST = "the first of its accuracy signature"
 
 
-def trial(time_ms: float, error: float, *, reused: bool = False, status: Status = Status.OK, **more: float) -> Trial:
+def trial(time_ms: float, error: float, *, status: Status = Status.OK, **more: float) -> Trial:
     metrics = {"time_ms": time_ms, "error": error, "error.y": error, "log10_error": -3.0, "memory_bytes": 8.0, **more}
     measured = {name: value for name, value in metrics.items() if not math.isnan(value)}
-    return Trial(Configuration({"block": time_ms}), status, measurement=Measurement(measured, reused_error=reused))
+    return Trial(Configuration({"block": time_ms}), status, measurement=Measurement(measured))
 
 
 @pytest.mark.parametrize(
@@ -50,54 +45,14 @@ def test_inaccurate_trials_are_timed_only_where_their_speed_scores(
     assert dict(MeasurementPolicy(objective).error_limits) == limits
 
 
-GOOD, BAD = trial(5.0, 1e-5), trial(5.0, 1e-2)
-#: Another configuration of the signature of the bad one, and as inaccurate.
-ALSO_BAD = trial(6.0, 1e-2)
-CHECKED = [trial(math.nan, 1e-6), trial(9.0, 1e-9), trial(7.0, 1e-5), trial(3.0, 1e-1)]
+GOOD = trial(5.0, 1e-5)
 
 
-def known(
-    siblings: Sequence[Trial] = (), checked: Sequence[Trial] = (), *, free: Sequence[str] = ("block",), **more: bool
-) -> Facts:
-    return Facts(siblings, checked, 2.5, free, **more)
-
-
-@pytest.mark.parametrize(
-    ("policy", "facts", "action", "check_below_ms", "reason"),
-    [
-        (TIMED, known(), Action.CHECK, 0.0, FIRST),
-        # One that meets the threshold speaks for its signature: what could win by it is checked.
-        (TIMED, known([GOOD]), Action.REUSE, math.inf, SAME),
-        # The fastest among those that are as accurate; one as accurate to the last bit counts, one not timed does not.
-        (TIMED, known([GOOD], CHECKED), Action.REUSE, 7.0, SAME),
-        # One that does not meet it speaks for itself, and so do two that have a value in common.
-        (HARD, known([BAD], CHECKED), Action.CHECK, 0.0, ".* only known where block=5.0"),
-        (TIMED, known([BAD, BAD], CHECKED), Action.CHECK, 0.0, ".* only known where block=5.0"),
-        (HARD, known([BAD, ALSO_BAD], CHECKED), Action.REJECT, 0.0, "not timed: its error is above the threshold"),
-        # As long as nothing is feasible, nothing is condemned; nor are the widest types.
-        (HARD, known([BAD, ALSO_BAD], [BAD, ALSO_BAD]), Action.CHECK, 0.0, "no configuration is known to meet .*"),
-        (HARD, known([BAD, ALSO_BAD], CHECKED, is_widest=True), Action.CHECK, 0.0, "others meet the threshold: .*"),
-        # On both sides of the threshold: rounding decides, so each is checked.
-        (HARD, known([BAD, ALSO_BAD, GOOD], CHECKED), Action.CHECK, 0.0, ".* both sides of the threshold"),
-        # Where a smaller error wins, no error is good enough to be taken from one.
-        (FRONT, known([GOOD], CHECKED), Action.CHECK, 0.0, ".* only known where block=5.0"),
-        # Once two configurations of any signature have disagreed, nothing is reused.
-        (TIMED, known([GOOD], CHECKED, holds=False), Action.CHECK, 0.0, ".*: two .* disagree"),
-        (BY_OUTPUT, known([trial(1.0, 1e-5, **{"error.z": 1e-8})]), Action.CHECK, 0.0, "no configuration is known .*"),
-        (MEMORY, known([GOOD], CHECKED), Action.CHECK, 0.0, "errors are not reused"),
-    ],
-)
-def test_plan_of_a_configuration(
-    policy: MeasurementPolicy, facts: Facts, action: Action, check_below_ms: float, reason: str
-) -> None:
-    plan = policy.plan(facts)
-    assert plan.action is action
-    assert plan.check_below_ms == check_below_ms
-    assert re.fullmatch(reason, plan.reason)
-    assert plan.error_limits == policy.error_limits
-    assert plan.best_ms == (math.inf if action is Action.REJECT else 2.5)
-    assert plan.errors == ({} if action is Action.CHECK else errors_of(facts.siblings[0]))
-    assert plan.observe
+def test_the_plan_of_a_configuration() -> None:
+    plan = BY_OUTPUT.plan(2.5)
+    assert (plan.best_ms, plan.known) == (2.5, {})
+    assert plan.error_limits == plan.thresholds == {"error.y": 1e-3, "error.z": 1e-9}
+    assert (TIMED.plan().error_limits, TIMED.plan().thresholds) == ({}, {"error": 1e-3})
     assert pickle.loads(pickle.dumps(plan)) == plan
 
 
@@ -106,15 +61,15 @@ def test_plan_of_a_configuration(
     [({"error": 1e-4}, True), ({"error": 1e-3}, True), ({"error": 1.1e-3}, False), ({"error": math.inf}, False)],
 )
 def test_a_checked_configuration_is_timed_if_it_is_accurate_enough(errors: dict[str, float], is_timed: bool) -> None:
-    decision = HARD.plan(Facts()).times_after_check(errors)
+    decision = HARD.plan().times_after_check(errors)
     assert bool(decision) is is_timed
     assert is_timed or decision.reason == "not timed: its error is above the threshold"
-    assert TIMED.plan(Facts()).times_after_check(errors)
+    assert TIMED.plan().times_after_check(errors)
     assert Plan().times_after_check(errors)
 
 
 def test_every_output_has_to_be_accurate_enough() -> None:
-    plan = BY_OUTPUT.plan(Facts())
+    plan = BY_OUTPUT.plan()
     assert plan.times_after_check({"error": 1.0, "error.y": 1e-3, "error.z": 1e-9})
     assert not plan.times_after_check({"error": 1e-5, "error.y": 1e-3, "error.z": 1e-8})
 
@@ -151,28 +106,6 @@ def test_a_stored_trial_stands(policy: MeasurementPolicy, stored: Trial, is_curr
     assert decision.reason
 
 
-@pytest.mark.parametrize(("time_ms", "checks"), [(1.0, True), (math.nan, False)])
-def test_nothing_is_reported_that_was_timed_and_not_compared_again(time_ms: float, checks: bool) -> None:
-    decision = TIMED.checks_before_report(trial(time_ms, 1e-9))
-    assert bool(decision) is checks
-    assert decision.reason
-
-
-@pytest.mark.parametrize(
-    ("plan", "compares"),
-    [
-        (Plan(), True),
-        (Plan(Action.REUSE, check_below_ms=5.0), True),
-        (Plan(Action.REUSE, check_below_ms=1.0), False),
-        (Plan(Action.REUSE, is_own=True), True),
-    ],
-)
-def test_outputs_are_compared_after_timing_where_the_trial_can_be_reported(plan: Plan, compares: bool) -> None:
-    decision = plan.compares_after_timing(2.0)
-    assert bool(decision) is compares
-    assert decision.reason
-
-
 ROUNDOFF = 2.0**-24
 
 
@@ -192,13 +125,13 @@ ROUNDOFF = 2.0**-24
         # One output is within its threshold, the worst is not.
         (0.0, 1e-2, {"thresholds": {"error.y": 1e-2}}, False),
         # What is known from before is of several inputs: a smaller error tells nothing.
-        (2e-2, 1e-3, {"is_own": True}, True),
-        (1e-3, 2e-2, {"is_own": True}, False),
+        (2e-2, 1e-3, {"known": {"error": 1.0}}, True),
+        (1e-3, 2e-2, {"known": {"error": 1.0}}, False),
     ],
 )
 def test_launches_may_differ_by_rounding(first: float, last: float, more: dict[str, Any], is_stable: bool) -> None:
     roundoff, scale = more.pop("roundoff", ROUNDOFF), more.pop("scale", 0.0)
-    plan = Plan(Action.REUSE, **more)
+    plan = Plan(**more)
     errors = [{"error": e, "error.y": e, "log10_error": -3.0, "error_spread": 9.0} for e in (first, last)]
     decision = plan.is_stable(*errors, roundoff, scale)
     assert bool(decision) is is_stable
@@ -241,7 +174,7 @@ def test_further_draws_are_for_what_can_win_and_take_a_small_share_of_the_time(
 
 def test_what_is_measured_again_stays_verified() -> None:
     verified = trial(1.0, 1e-4, unseen_inputs=20.0, unseen_violations=0.0, unseen_error=1e-4)
-    assert MeasurementPolicy().plan_again(verified).errors.items() >= {
+    assert MeasurementPolicy().plan_again(verified).known.items() >= {
         ("unseen_inputs", 20.0), ("unseen_violations", 0.0), ("unseen_error", 1e-4)
     }  # fmt: skip
 

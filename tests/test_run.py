@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import json
 import math
@@ -400,38 +399,3 @@ def test_permutations_among_the_baseline_values_survive_the_file(tmp_path):
             measurement = Measurement({"time_ms": number + 1})
             file.add(Trial(Configuration({"order": order}), Status.OK, measurement=measurement))
     assert Run.load(tmp_path / "run.db").baseline.configuration["order"] == (0, 1)
-
-
-def test_an_error_measured_on_another_configuration_is_reported_nowhere(run):
-    def reused(given):
-        return dataclasses.replace(given, measurement=dataclasses.replace(given.measurement, reused_error=True))
-
-    # Each would be something: the baseline, the best, the closest, on a front of memory and error.
-    claims = [
-        reused(trial("fp64", block=128, time_ms=1.0, error=1e-16, memory_bytes=800)),
-        reused(trial("fp32", "fast", block=32, time_ms=0.5, error=1e-17, memory_bytes=100)),
-        reused(trial("fp16", "fast", block=32, status=Status.INACCURATE, time_ms=0.1, error=1.1e-3, memory_bytes=200)),
-    ]
-    with_claims = described_run(SETTINGS, [*run.trials, *claims])
-    assert (with_claims.best, with_claims.baseline, with_claims.closest) == (run.best, run.baseline, run.closest)
-    for metrics, left_out in ((("time_ms", "error"), 2), (("memory_bytes", "error"), 1)):
-        assert with_claims.pareto(metrics) == run.pareto(metrics)
-        assert with_claims.unchecked(metrics) == left_out
-        assert run.unchecked(metrics) == 0
-        document = with_claims.pareto_document(metrics)
-        assert document["unchecked"] == left_out
-        assert document["dominated"] + len(document["front"]) + left_out == sum(t.is_valid for t in with_claims.trials)
-    kept = with_claims.with_own_errors(whole=True).trials
-    claimed = {claim.configuration for claim in claims}
-    assert [t.configuration for t in kept] == [c for t in run.trials if (c := t.configuration) not in claimed]
-    own = with_claims.with_own_errors()
-    for before, after in zip(with_claims.trials, own.trials, strict=True):
-        assert after.time_ms == before.time_ms or math.isnan(before.time_ms)
-        assert math.isnan(after.error) if before.measurement.reused_error else after == before
-
-
-def test_a_trial_equal_to_one_of_the_front_is_not_missed_there(run):
-    # On a front of memory and error, as the first configuration of its signature is.
-    twin = trial("fp32", block=128, time_ms=9.0, error=1e-7, memory_bytes=400)
-    twin = dataclasses.replace(twin, measurement=dataclasses.replace(twin.measurement, reused_error=True))
-    assert described_run(SETTINGS, [*run.trials, twin]).unchecked(("memory_bytes", "error")) == 0

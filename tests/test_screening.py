@@ -76,7 +76,7 @@ def test_what_is_hopeless_is_never_compiled(run):
             assert trial.error == trial.metric(TRACED_ERROR) > 2e-5
             assert math.isnan(trial.time_ms)
             assert not trial.measurement.durations_s
-            assert not trial.is_checked
+            assert trial.is_screened
         elif not is_narrow(configuration):
             assert not math.isnan(trial.time_ms)
     assert found.best is not None

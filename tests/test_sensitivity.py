@@ -39,14 +39,14 @@ BYTES = {"fp64": 8, "fp32": 4, "fp16": 2}
 CODE = {"conversions": 2, "vector_operations": 90, "scalar_operations": 10}
 
 
-def trial(x: str, total: str, block: int = 32, *, reused: bool = False, **numbers: float) -> Trial:
+def trial(x: str, total: str, block: int = 32, **numbers: float) -> Trial:
     error = ROUNDOFF[x] + 1e3 * ROUNDOFF[total]
     time_ms = (BYTES[x] + 0.25 * BYTES[total]) * (1.0 if block == 32 else 1.5)
     metrics = {"time_ms": time_ms, "error": error, "memory_bytes": 1e6 * BYTES[x], **numbers}
     known = {name: value for name, value in metrics.items() if not math.isnan(value)}
     status = Status.OK if known.get("error", 0) <= 1e-4 else Status.INACCURATE
     configuration = Configuration({"block": block, "x_type": x, "sum_type": total})
-    return Trial(configuration, status, "", Measurement(known, reused_error=reused), key=f"{x} {total} {block}")
+    return Trial(configuration, status, "", Measurement(known), key=f"{x} {total} {block}")
 
 
 def everything() -> list[Trial]:

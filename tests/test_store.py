@@ -40,7 +40,6 @@ def exact(value):
             sorted(measurement.metrics.items()),
             measurement.times_ms,
             sorted(measurement.durations_s.items()),
-            measurement.reused_error,
             value.warnings,
             value.key,
         )
@@ -69,7 +68,6 @@ trials = st.builds(
         metrics=st.dictionaries(st.text(), numbers, max_size=4),
         times_ms=st.lists(numbers, max_size=4).map(tuple),
         durations_s=st.dictionaries(st.text(), seconds, max_size=2),
-        reused_error=st.booleans(),
     ),
     warnings=st.lists(st.text(), max_size=2).map(tuple),
     key=st.text(),

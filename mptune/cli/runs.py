@@ -78,7 +78,7 @@ def pareto(run_file: Path, metrics: Sequence[str], json: bool) -> None:
         print_json(document)
         return
     echo(pareto_table(run, names, run.pareto(names)))
-    without = len(run.trials) - len(document["front"]) - document["dominated"] - document["unchecked"]
+    without = len(run.trials) - len(document["front"]) - document["dominated"]
     failed = f", {without} without numbers" if without else ""
     echo(f"\n{len(document['front'])} on the front, {document['dominated']} dominated{failed}")
     if text := unequal_draws(names, run.pareto(names)):
@@ -87,8 +87,6 @@ def pareto(run_file: Path, metrics: Sequence[str], json: bool) -> None:
         echo(text)
     if text := absent_best(run, names, run.pareto(names)):
         echo(text)
-    if document["unchecked"]:
-        echo(f"{document['unchecked']} left out: their error was measured on another configuration, not on themselves")
 
 
 @click.command()
@@ -185,7 +183,7 @@ def _target(run_file: Path, path: Path | None, kind: str, *, alone: bool) -> Pat
 @option("--output -o", "FILE", "File to write.", show_default="standard output")
 def export(run_file: Path, format: str | None, output: Path | None) -> None:
     """Write all trials as a table or in another tool's format."""
-    from mptune.interop import EXPORTERS, FORMATS
+    from mptune.interop import EXPORTERS
     from mptune.interop.files import write_bytes, write_text
     from mptune.run import Run
 
@@ -196,11 +194,6 @@ def export(run_file: Path, format: str | None, output: Path | None) -> None:
         raise UnknownNameError("export format", format, EXPORTERS)
     run = Run.load(run_file)
     exported = EXPORTERS[format](run)
-    if unchecked := sum(trial.is_valid and not trial.is_checked for trial in run.trials):
-        print_note(
-            f"{unchecked} of {len(run.trials)} trials have no error of their own, but that of another configuration: "
-            f"{'they are' if FORMATS[format].read else 'it is'} left out"
-        )
     if isinstance(exported, str):
         if output is None:
             click.echo(exported, nl=not exported.endswith("\n"))
@@ -398,10 +391,6 @@ def _winners(
             print_note(
                 f"{path}: {winner.configuration} was asked for by name, but is not feasible ({winner.trial.message})"
             )
-        if winner.trial.measurement.reused_error:
-            print_note(
-                f"{path}: the error was measured on another configuration of the same types; mptune verify checks it"
-            )
         for note in remarks(run.info, winner.kernel):
             print_note(f"{path}: {note}")
         winners.append(winner)
@@ -439,7 +428,7 @@ def _print_why_none(path: Path, run: Run, max_error: float | Mapping[str, float]
     if asked is not None and max_error is not None:
         objective = run.objective_within(max_error)
         limits = ", ".join(f"{name} <= {limit:g}" for name, limit in objective.limits.items())
-        why = objective.judge(asked).message or "its error was measured on another configuration of its types alone"
+        why = objective.judge(asked).message
         print_error(f"{path}: {asked.configuration} is not known to keep {limits}: {why}")
         return
     own = run.objective if max_error is None else run.objective_within(max_error)

@@ -130,7 +130,6 @@ def measured(winner: Winner[Any]) -> dict[str, Any]:
         "time_ms": _number(trial.time_ms),
         "error": _number(trial.error),
         "errors": _errors(winner),
-        "is_error_reused": trial.measurement.reused_error,
         "verified": _verified(winner),
         "unverified": run.state.unverified,
         "doubts": run.doubts_about(trial),

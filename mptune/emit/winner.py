@@ -96,7 +96,7 @@ def select(
         trial = _named(run, configuration.strip(), kernel)
         if not trial.is_valid:
             raise MptuneError(f"configuration {trial.configuration} did not run: {trial.status.value}, {trial.message}")
-        is_within = max_error is None or (trial.is_checked and run.objective_within(max_error).is_feasible(trial))
+        is_within = max_error is None or (not trial.is_screened and run.objective_within(max_error).is_feasible(trial))
         return trial if is_within else None
     if max_error is None:
         return run.best

@@ -31,7 +31,7 @@ from mptune.observers.accuracy import AccuracyObserver
 from mptune.observers.base import LaunchContext, Observer, Target
 from mptune.observers.memory import MemoryObserver
 from mptune.observers.time import TimeObserver
-from mptune.policy import Action, Plan, worst_errors
+from mptune.policy import Plan, worst_errors
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 from mptune.unseen import with_draws
@@ -463,7 +463,7 @@ class Bench:
 
     def _on_further_draws(self, request: Request, program: Program, trial: Trial, clock: _Clock) -> Trial:
         """Return a trial after its configuration ran on those further draws of the search there is time for."""
-        if trial.status is not Status.OK or trial.measurement.reused_error or request.plan.draws < 2:
+        if trial.status is not Status.OK or request.plan.known or request.plan.draws < 2:
             return trial
         check_s = math.fsum(clock.durations_s.get(name, 0.0) for name in ("transfer", "launch", "accuracy"))
         found: list[Mapping[str, float]] = []
@@ -542,23 +542,22 @@ class Bench:
         self, request: Request, loaded: _Loaded, launches: _Launches, plan: TimingPlan, clock: _Clock
     ) -> Trial:
         configuration, decided = request.configuration, request.plan
-        reused = decided.action is Action.REUSE
         metrics: dict[str, float] = {}
         times: tuple[float, ...] = ()
 
         def trial(status: Status, message: str = "") -> Trial:
-            return Trial(configuration, status, message, Measurement(metrics, times, clock.durations_s, reused))
+            return Trial(configuration, status, message, Measurement(metrics, times, clock.durations_s))
 
         metrics.update(_observed(MemoryObserver(), self._context(configuration, times)))
         binary = loaded.program.binary
         share = math.nan if binary is None else self._backend.compiler.vector_share(binary)
         metrics.update({} if math.isnan(share) else {"vector_share": share})
-        first = _Outcome(errors=decided.errors) if reused else self._check(configuration, launches, clock)
+        first = _Outcome(errors=decided.known) if decided.known else self._check(configuration, launches, clock)
         metrics.update(first.errors)
         if first.status is not Status.OK:
             metrics.update(_launches(loaded.program))
             return trial(first.status, first.message)
-        if not reused and not (is_timed := decided.times_after_check(metrics)):
+        if not decided.known and not (is_timed := decided.times_after_check(metrics)):
             metrics.update(_launches(loaded.program))
             return trial(Status.INACCURATE, is_timed.reason)
         with clock.phase("transfer"):
@@ -570,24 +569,16 @@ class Bench:
             metrics.update(_observed(TimeObserver(), self._context(configuration, times)))
         metrics.update(loaded.program.metrics())
         idle = launches.bound.spots.untouched
-        if not (idle or decided.compares_after_timing(metrics["time_ms"])):
-            return trial(Status.OK)
-        last = loaded.outcome = self._compare(configuration, launches.bound, clock, loaded.outcome if reused else first)
-        if reused and not decided.is_own:
-            # Now that it matters: its own error, from the state in which it is launched for the first time.
-            reused = False
-            first = self._check_anew(configuration, launches, clock, last)
-            # On how many draws the other configuration ran says nothing of this one.
-            metrics = {n: value for n, value in metrics.items() if n not in decided.errors} | dict(first.errors)
-            if first.status is not Status.OK:
-                return trial(first.status, first.message)
+        last = loaded.outcome = self._compare(
+            configuration, launches.bound, clock, loaded.outcome if decided.known else first
+        )
         if what := idle or last.message:
             metrics["error"] = metrics["error_last"] = math.nan
             difference = f"error was {first.errors['error']:.3g} at first, and then {what}"
         else:
             roundoff, scale = self.kernel.roundoff_of(configuration), self._data.largest_reference
             agreement = decided.is_stable(first.errors, last.errors, roundoff, scale)
-            metrics.update(worst_errors(first.errors, last.errors, is_own=decided.is_own))
+            metrics.update(worst_errors(first.errors, last.errors, is_own=bool(decided.known)))
             if agreement:
                 return trial(Status.OK)
             difference = agreement.reason
@@ -614,9 +605,7 @@ class Bench:
     def _context(self, configuration: Configuration, times_ms: tuple[float, ...]) -> LaunchContext:
         return LaunchContext(configuration, self._data.footprint_bytes(configuration), dict, times_ms)
 
-    def _check(
-        self, configuration: Configuration, launches: _Launches, clock: _Clock, known: _Outcome | None = None
-    ) -> _Outcome:
+    def _check(self, configuration: Configuration, launches: _Launches, clock: _Clock) -> _Outcome:
         """Launch once on poisoned outputs and compare them."""
         with clock.phase("transfer"):
             self._device_data.poison(launches.bound)
@@ -626,18 +615,7 @@ class Bench:
             damage = _overruns(launches.bound)
         if damage:
             return _Outcome(Status.CORRUPT, "; ".join(damage))
-        return self._compare(configuration, launches.bound, clock, known)
-
-    def _check_anew(
-        self, configuration: Configuration, launches: _Launches, clock: _Clock, known: _Outcome
-    ) -> _Outcome:
-        """Check the launch of a program that has not been launched before, whatever it keeps from launch to launch."""
-        program = launches.program.anew()
-        try:
-            program.set_constants(launches.bound)
-            return self._check(configuration, dataclasses.replace(launches, program=program), clock, known)
-        finally:
-            program.unload()
+        return self._compare(configuration, launches.bound, clock)
 
     def _compare(
         self, configuration: Configuration, bound: BoundArguments, clock: _Clock, known: _Outcome | None = None

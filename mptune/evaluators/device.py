@@ -25,12 +25,11 @@ from mptune.evaluators.rounds import VISIT
 from mptune.evaluators.screening import Foretold, Screening
 from mptune.evaluators.timing import TimingPlan
 from mptune.evaluators.worker_process import Limits
-from mptune.evidence import dependence, disagree
 from mptune.headers import with_headers
 from mptune.kernel import Kernel, Rates, Sizes, Tunable
-from mptune.policy import Action, Facts, MeasurementPolicy, Plan
+from mptune.policy import MeasurementPolicy
 from mptune.rendering import cited
-from mptune.results import Measurement, Status, Trial
+from mptune.results import TRACED_ERROR, Measurement, Status, Trial
 from mptune.space.configuration import Configuration, Value
 
 __all__ = ["DeviceEvaluator", "Limits"]
@@ -93,15 +92,10 @@ class DeviceEvaluator(Evaluator):
         self._devices = LocalDevices(job, limits, workers, compilers) if devices is None else devices(job, limits)
         self._ready: Ready | None = None
         self._sources: dict[Configuration, str] = {}
-        #: The trials whose error was measured on themselves: all, and by accuracy signature.
-        self._checked: list[Trial] = []
-        self._siblings: dict[tuple[Value, ...], list[Trial]] = {}
+        #: The accuracy signatures of which some configuration was measured.
+        self._measured: set[tuple[Value, ...]] = set()
         #: Keys of the configurations on a device.
         self._under_way: dict[Configuration, str] = {}
-        #: Names of the parameters outside the signature that have several values.
-        self._free = [p.name for p in kernel.parameters if p.name not in kernel.signature_names and len(p.values) > 1]
-        #: Whether no two configurations of one accuracy signature have disagreed.
-        self.holds = True
         #: What says of signatures, before they are compiled, that they are hopeless; None where nothing does.
         self._screening: Screening | None = None
         if kernel.instrumented and self.policy.objective.limits:
@@ -132,41 +126,17 @@ class DeviceEvaluator(Evaluator):
         return self._key(source, launch)
 
     def remember(self, trial: Trial) -> None:
-        """Take in a trial, so that its signature's error is not measured again and again."""
-        if not trial.is_valid or trial.measurement.reused_error:
+        """Compare a trial's errors with those of the instrumented run of its signature."""
+        if not trial.is_valid or trial.is_screened:
             return
-        siblings = self._siblings.setdefault(self._kernel.signature_of(trial.configuration), [])
-        roundoff = self._kernel.roundoff_of(trial.configuration)
-        if any(disagree(trial, sibling, roundoff) for sibling in siblings):
-            self.holds = False
-        siblings.append(trial)
-        self._checked.append(trial)
+        self._measured.add(self._kernel.signature_of(trial.configuration))
         if self._screening is not None:
             self._screening.compare([trial])
-
-    def _forget(self, configuration: Configuration) -> None:
-        """Take back what a trial of a configuration said."""
-        signature = self._kernel.signature_of(configuration)
-        self._checked = [trial for trial in self._checked if trial.configuration != configuration]
-        left = [trial for trial in self._siblings.pop(signature, []) if trial.configuration != configuration]
-        if left:
-            self._siblings[signature] = left
 
     @property
     def why_not_screened(self) -> str:
         """Why types are not ruled out before they are compiled, though they were to be, in one line; else empty."""
         return "" if self._screening is None else self._screening.why_not
-
-    def doubts(self) -> str:
-        """Say in one line that errors depend on more than the accuracy signature, and on what; empty if they do not."""
-        if self.holds or not self._checked:
-            return ""
-        roundoff = max(self._kernel.roundoff_of(trial.configuration) for trial in self._checked)
-        return (
-            f"errors of kernel {self._kernel.name} do not depend on its accuracy signature "
-            f"({', '.join(self._kernel.signature_names)}) alone: {dependence(self._siblings, self._free, roundoff)}; "
-            "from now on every configuration is checked itself, and whatever wins always is"
-        )
 
     @property
     def capacity(self) -> int:
@@ -191,7 +161,7 @@ class DeviceEvaluator(Evaluator):
 
     def prepare(self, configuration: Configuration) -> None:
         """Begin to compile a configuration that is going to be evaluated."""
-        if configuration not in self._sources and not self.policy.is_hopeless(self._facts(configuration)):
+        if configuration not in self._sources and self._ruled_out(configuration) is None:
             # Rendering errors are reported on submit.
             with contextlib.suppress(MptuneError):
                 self._sources[configuration] = source_of(self._kernel, configuration, self._sizes)
@@ -213,42 +183,46 @@ class DeviceEvaluator(Evaluator):
             self._settled.append(Trial(configuration, status, str(error), key=self._key(str(error))))
             return
         key = self._key(source, launch)
-        plan = self.policy.plan(self._facts(configuration, best_ms))
-        if plan.action is Action.REJECT:
-            self._settled.append(self._rejected(configuration, plan, key))
+        if (ruled_out := self._ruled_out(configuration)) is not None:
+            self._settled.append(ruled_out)
             return
-        self._devices.submit(Request(configuration, source, plan))
+        self._devices.submit(Request(configuration, source, self.policy.plan(best_ms)))
         self._under_way[configuration] = key
 
-    def _facts(self, configuration: Configuration, best_ms: float = math.inf) -> Facts:
-        """Return what is known of a configuration before it is evaluated."""
-        siblings = self._siblings.get(self._kernel.signature_of(configuration), ())
-        is_widest = configuration.is_among(self._kernel.baseline_values())
-        facts = Facts(siblings, self._checked, best_ms, self._free, self.holds, is_widest)
-        if self._screening is None or siblings or is_widest:
-            return facts
-        traced = self._screening.errors(configuration)
-        found = dataclasses.replace(facts, traced=traced, agreement=self._screening.agreement)
-        # Some are measured all the same, to see whether instrumented errors hold.
-        is_measured = self.policy.is_hopeless(found) and self._screening.is_sample(configuration)
-        return facts if is_measured else found
+    def _traced(self, configuration: Configuration) -> Mapping[str, float]:
+        """Return the errors of an instrumented run, for a signature that nobody has measured; else nothing."""
+        is_measured = self._kernel.signature_of(configuration) in self._measured
+        if self._screening is None or is_measured or configuration.is_among(self._kernel.baseline_values()):
+            return {}
+        return self._screening.errors(configuration)
+
+    def _ruled_out(self, configuration: Configuration) -> Trial | None:
+        """Return the trial of a configuration that an instrumented run rules out, None if it is to be measured.
+
+        Some are measured all the same, to see whether instrumented errors hold.
+        """
+        traced = self._traced(configuration)
+        if self._screening is None or not traced:
+            return None
+        decision = self.policy.is_hopeless(traced, self._screening.agreement)
+        if not decision or self._screening.is_sample(configuration):
+            return None
+        status = Status.INACCURATE if math.isfinite(traced["error"]) else Status.NON_FINITE
+        measured = Measurement({**traced, TRACED_ERROR: traced["error"]})
+        return Trial(configuration, status, decision.reason, measured, key=self.key_of(configuration))
 
     def foretold(self, configuration: Configuration) -> Foretold | None:
         """Return what an instrumented run says of the error of a signature that nobody has measured.
 
         Nothing is said as long as it is not known how far such errors can be relied on.
         """
-        facts = self._facts(configuration)
-        if self._screening is None or facts.siblings or facts.is_widest or math.isinf(self._screening.agreement):
+        traced = self._traced(configuration)
+        if self._screening is None or not traced or math.isinf(self._screening.agreement):
             return None
-        errors = self._screening.errors(configuration)
-        if not errors:
-            return None
-        plan = self.policy.plan(facts)
-        if plan.action is Action.REJECT:
-            rejected = self._rejected(configuration, plan, self.key_of(configuration))
+        if (rejected := self._ruled_out(configuration)) is not None:
             return Foretold(self.policy.objective.judge(rejected), self._screening.agreement)
-        return Foretold(_traced(configuration, errors), self._screening.agreement, is_sample=not facts.traced)
+        is_sample = bool(self.policy.is_hopeless(traced, self._screening.agreement))
+        return Foretold(_traced(configuration, traced), self._screening.agreement, is_sample)
 
     def hinted(self, configuration: Configuration) -> Trial | None:
         """Return what an instrumented run says of the error of a signature, however far such errors can be relied on.
@@ -262,14 +236,7 @@ class DeviceEvaluator(Evaluator):
         """Whether a screened trial is, by what is known now of how far instrumented errors can be relied on."""
         if self._screening is None:
             return True
-        facts = Facts(traced=trial.measurement.metrics, holds=self.holds, agreement=self._screening.margin)
-        return bool(self.policy.is_hopeless(facts))
-
-    @staticmethod
-    def _rejected(configuration: Configuration, plan: Plan, key: str) -> Trial:
-        """Return the trial of a configuration that is not run."""
-        status = Status.INACCURATE if math.isfinite(plan.errors["error"]) else Status.NON_FINITE
-        return Trial(configuration, status, plan.reason, Measurement(plan.errors, reused_error=True), key=key)
+        return bool(self.policy.is_hopeless(trial.measurement.metrics, self._screening.margin))
 
     def finished(self) -> list[Trial]:
         trials = list(self._settled)
@@ -286,8 +253,8 @@ class DeviceEvaluator(Evaluator):
     def remeasure(self, trials: Sequence[Trial], rounds: int, visit: TimingPlan = VISIT) -> Finished:
         """Measure the configurations of valid trials again in turn, so that whatever the machine does hits all alike.
 
-        An error that was reused is now measured. One that fails is of no evidence any more. Nothing is returned for
-        those whose turn had not come when another one left the device unusable. Only while nothing is under way.
+        Nothing is returned for those whose turn had not come when another one left the device unusable. Only while
+        nothing is under way.
 
         Args:
             trials: what was measured before.
@@ -307,17 +274,8 @@ class DeviceEvaluator(Evaluator):
         ]
         before = {trial.configuration: trial for trial in trials}
         answer = self._devices.ask(Rounds(tuple(requests), rounds, visit))
-        turns: list[Trial] = []
-        for trial in answer.trials:
-            # Where the error was known it was the configuration's own; otherwise it has been measured now.
-            own = trial.with_measurement(reused_error=False)
-            turns.append(dataclasses.replace(own, key=before[trial.configuration].key))
-        for trial in {turn.configuration: turn for turn in turns}.values():
-            if not trial.is_valid:
-                self._forget(trial.configuration)
-            elif before[trial.configuration].measurement.reused_error:
-                self.remember(trial)
-        return dataclasses.replace(answer, trials=tuple(turns))
+        turns = tuple(dataclasses.replace(trial, key=before[trial.configuration].key) for trial in answer.trials)
+        return dataclasses.replace(answer, trials=turns)
 
     def run_on_draws(self, configurations: Sequence[Configuration], draws: Sequence[Draw]) -> Finished:
         """Return the trial of each configuration on each draw of the inputs. Only while nothing is under way.
@@ -394,4 +352,4 @@ class DeviceEvaluator(Evaluator):
 def _traced(configuration: Configuration, errors: Mapping[str, float]) -> Trial:
     """Return a trial with the errors of an instrumented run."""
     status = Status.OK if math.isfinite(errors["error"]) else Status.NON_FINITE
-    return Trial(configuration, status, measurement=Measurement(errors, reused_error=True))
+    return Trial(configuration, status, measurement=Measurement(errors))

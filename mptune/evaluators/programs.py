@@ -59,10 +59,6 @@ class Program(ABC):
         return {}
 
     @abstractmethod
-    def anew(self) -> Program:
-        """Return it loaded once more, with nothing left from earlier launches."""
-
-    @abstractmethod
     def unload(self) -> None:
         """Release the code."""
 
@@ -113,9 +109,6 @@ class KernelProgram(Program):
 
     def wait(self) -> None:
         self._function.wait()
-
-    def anew(self) -> Program:
-        return self._again()
 
     def unload(self) -> None:
         self._function.unload()
@@ -224,9 +217,6 @@ class ApplicationProgram(Program):
             count, time_ms = counts[each.launched], times_ms[each.launched]
             launches.append(CapturedLaunch(each.launched, count, time_ms, str(path), not_finite, partly))
         return tuple(launches)
-
-    def anew(self) -> Program:
-        return self._again()
 
     def unload(self) -> None:
         self._stepper.unload()

@@ -17,7 +17,7 @@ from mptune.evaluators.timing import TimingPlan
 from mptune.kernel_times import by_kernel
 from mptune.observers.throughput import ThroughputObserver
 from mptune.observers.time import time_metrics
-from mptune.policy import Action, Plan, errors_of
+from mptune.policy import Plan, errors_of
 from mptune.results import Trial
 from mptune.space.configuration import Configuration
 
@@ -67,14 +67,7 @@ def remeasure(bench: Bench, requests: Iterable[Request], rounds: int, visit: Tim
                 trial = bench.evaluate(request, visit)
                 yield trial
                 if trial.is_valid:
-                    again = Plan(
-                        Action.REUSE,
-                        "its error was measured in an earlier round",
-                        errors_of(trial),
-                        observe=False,
-                        is_own=True,
-                        thresholds=request.plan.thresholds,
-                    )
+                    again = Plan(errors_of(trial), observe=False, thresholds=request.plan.thresholds)
                     waiting[request.configuration] = dataclasses.replace(request, plan=again)
                 else:
                     del waiting[request.configuration]

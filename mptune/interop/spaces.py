@@ -30,19 +30,9 @@ def _formats() -> dict[str, Format]:
 FORMATS: Final[Mapping[str, Format]] = MappingProxyType(_formats())
 
 
-def _exporter(write: Callable[[Run], str | bytes], *, is_recording: bool) -> Callable[[Run], str | bytes]:
-    # A recording does not say where an error was measured, and a search in one needs an error of every trial.
-    return lambda run: write(run.with_own_errors(whole=is_recording))
-
-
-#: What a run can be exported as, by the name of the format. Errors are those measured on the very configuration: a
-#: table has no others, and a recording that can be searched has no trials with others.
+#: What a run can be exported as, by the name of the format.
 EXPORTERS: Final[Mapping[str, Callable[[Run], str | bytes]]] = MappingProxyType(
-    {
-        name: _exporter(one.write, is_recording=one.read is not None)
-        for name, one in FORMATS.items()
-        if one.write is not None
-    }
+    {name: one.write for name, one in FORMATS.items() if one.write is not None}
 )
 
 

@@ -78,7 +78,6 @@ def _trial_document(trial: Trial) -> dict[str, Any]:
         "metrics": dict(trial.measurement.metrics),
         "times_ms": list(trial.measurement.times_ms),
         "durations_s": dict(trial.measurement.durations_s),
-        "reused_error": trial.measurement.reused_error,
         "warnings": list(trial.warnings),
         "key": trial.key,
     }

@@ -212,8 +212,6 @@ def run_document(run: Run, label: str, file: str, sources: int) -> dict[str, Any
             name: run.verified_text(trial) for name, trial in named.items() if trial is not None and run.verified(trial)
         },
         "feasible": [int(objective.is_feasible(trial)) for trial in trials],
-        # Whose error was measured on another trial of the same accuracy signature.
-        "reused_errors": [i for i, trial in enumerate(trials) if trial.measurement.reused_error],
         "metrics": _metrics(run),
         "failures": [
             {

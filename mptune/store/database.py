@@ -19,7 +19,7 @@ __all__ = [
 ]  # fmt: skip
 
 #: Raised with every change of the tables, or of the meaning of a field; a file of another version is refused.
-FORMAT_VERSION: Final = 4
+FORMAT_VERSION: Final = 5
 #: No text or blob of a run file is larger.
 _LARGEST_CELL_BYTES: Final = 16 << 20
 
@@ -50,15 +50,13 @@ _SCHEMA: Final = (
         metrics TEXT NOT NULL,
         times_ms BLOB NOT NULL,
         durations_s TEXT NOT NULL,
-        reused_error INTEGER NOT NULL,
         warnings TEXT NOT NULL,
         UNIQUE (key, configuration)
     )""",
 )
 #: The cells of a trial but for its number, which counts from 1.
 _COLUMNS: Final = (
-    "key", "configuration", "phase", "status", "message", "metrics", "times_ms", "durations_s", "reused_error",
-    "warnings",
+    "key", "configuration", "phase", "status", "message", "metrics", "times_ms", "durations_s", "warnings",
 )  # fmt: skip
 
 #: A trial of the same key and configuration keeps its number.

@@ -44,7 +44,6 @@ def to_row(trial: Trial, phase: str) -> Row:
         json.dumps(dict(measurement.metrics)),
         np.asarray(measurement.times_ms, dtype="<f8").tobytes(),
         json.dumps(dict(measurement.durations_s)),
-        int(measurement.reused_error),
         json.dumps(trial.warnings),
     )
 
@@ -64,10 +63,8 @@ def from_rows(rows: Sequence[Row], parameters: Sequence[ParameterInfo] = ()) -> 
     numbers, *columns = zip(*rows, strict=True)
     cells = (_read(name, numbers, column) for name, column in zip(_CELLS, columns, strict=True))
     trials = [
-        Trial(configuration, status, message, Measurement(metrics, times_ms, durations_s, reused), warnings, key)
-        for key, configuration, _, status, message, metrics, times_ms, durations_s, reused, warnings in zip(
-            *cells, strict=True
-        )
+        Trial(configuration, status, message, Measurement(metrics, times_ms, durations_s), warnings, key)
+        for key, configuration, _, status, message, metrics, times_ms, durations_s, warnings in zip(*cells, strict=True)
     ]
     allowed = {parameter.name: frozenset(parameter.values) for parameter in parameters}
     for number, trial in zip(numbers, trials, strict=True) if allowed else ():
@@ -173,6 +170,5 @@ _CELLS: Final[Mapping[str, tuple[str, Callable[[Sequence[Any]], Sequence[Any]]]]
     "metrics": ("numbers a double can hold, by name", lambda cells: _numbers(cells, finite=False)),
     "times_ms": ("doubles", lambda cells: [struct.unpack(f"<{len(cell) // 8}d", cell) for cell in cells]),
     "durations_s": ("finite numbers a double can hold, by name", lambda cells: _numbers(cells, finite=True)),
-    "reused_error": ("0 or 1", lambda cells: list(map(bool, cells))),
     "warnings": ("a list of texts", _warnings),
 }

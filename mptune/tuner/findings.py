@@ -107,7 +107,7 @@ def _unlike_rounding(run: Run, kernel: Tunable, metric: Metrics) -> Iterator[str
     narrow = [
         (trial, finest)
         for trial in run.trials
-        if trial.is_valid and trial.is_checked
+        if trial.is_valid and not trial.is_screened
         for _, finest in [_roundoffs(kernel, trial.configuration)]
         if finest > _NARROWER * widest
     ]

@@ -160,7 +160,7 @@ class Ledger(Evaluator):
         self.phases[trial.configuration] = phase
         # What is measured again may have been the best.
         rivals = self.trials.values() if is_again else (*([self._best] if self._best else []), trial)
-        self._best = self.objective.best([rival for rival in rivals if rival.is_checked])
+        self._best = self.objective.best([rival for rival in rivals if not rival.is_screened])
         return trial
 
     @property
@@ -238,9 +238,6 @@ class Ledger(Evaluator):
                 current[trial.configuration] = trial
             else:
                 stale.append(trial)
-        checked = [t for t in current.values() if t.is_valid and not t.measurement.reused_error]
-        unbacked = [t for t in current.values() if t.measurement.reused_error and not policy.is_backed(t, checked)]
-        stale += [current.pop(trial.configuration) for trial in unbacked]
         self.outdated = sum(trial.configuration in outdated for trial in stored)
         self._revived = current.keys() & {trial.configuration for trial in retired}
         self._file.retire(stale)
@@ -306,8 +303,8 @@ class Ledger(Evaluator):
 
         What still holds this session has said, unless it measured nothing.
         """
-        for doubts in filter(None, (self._evaluator.doubts(), self._evaluator.why_not_screened)):
-            self._warn(doubts)
+        if why_not := self._evaluator.why_not_screened:
+            self._warn(why_not)
         spent = self.spent()
         self._file.update(dataclasses.replace(spent, warnings=self._warn.said) if self.measured_here else spent)
         return self.result()

@@ -492,10 +492,10 @@ class Phases:
 
     @property
     def _is_unsettled(self) -> bool:
-        return bool(self._settling.unsure) or not self._settling.are_settled
+        return not self._settling.are_settled
 
     def _settle_and_verify(self) -> None:
         self._settle_reported()
         # On further inputs errors grow, so that others may come to be reported.
-        while self._verification() or self._settling.unsure:
+        while self._verification():
             self._settle_reported()

@@ -72,8 +72,6 @@ class Settling:
         self._settled: set[Configuration] = set()
         #: What did not run when it was, though that may not be its fault.
         self._failed: set[Configuration] = set()
-        #: What was measured again for its error alone, which others had lent it.
-        self._checked: set[Configuration] = set()
         #: What finals have not met yet and may turn out to be the baseline.
         self._rivals: set[Configuration] = set()
         #: What was measured again because it was faster than it can be, and what is said of those that still are.
@@ -132,18 +130,9 @@ class Settling:
 
     def settle(self) -> None:
         """Measure in turn, once more, what can be the best, on the front or the baseline, until all of it has been."""
-        while True:
-            for _ in range(_SETTLING):
-                if self.are_settled or not (self._hold_finals() if self._unraced else self._go_on()):
-                    break
-            # The last times may have put another one on top whose error was reused.
-            unsure = self.unsure
-            if not unsure:
+        for _ in range(_SETTLING):
+            if self.are_settled or not (self._hold_finals() if self._unraced else self._go_on()):
                 break
-            turns = Turns(self._evaluator, unsure)
-            turns.measure([trial.configuration for trial in unsure], 1)
-            self._keep(turns, is_settled=False)
-            self._checked.update(trial.configuration for trial in unsure)
         if self._remeasure_doubtful():
             # What takes its place is settled, too.
             self.settle()
@@ -196,14 +185,6 @@ class Settling:
             if decision := self._evaluator.policy.doubts_speed(trial.time_ms, siblings_ms, least):
                 found[trial.configuration] = decision.reason
         return found
-
-    @property
-    def unsure(self) -> list[Trial]:
-        """What is going to be reported, or might have been, and has to be checked before."""
-        policy, run = self._evaluator.policy, self._ledger.result()
-        claims = policy.would_be_reported(run.trials, holds=self._evaluator.holds)
-        unsure = [*(trial for trial in run.reported if policy.checks_before_report(trial)), *claims]
-        return [trial for trial in unsure if trial.configuration not in self._settled | self._checked]
 
     def _hold_finals(self) -> bool:
         """Find out which of the finalists are reported, then time those; whether any could be measured."""
@@ -285,7 +266,7 @@ class Settling:
         # Who is in neither takes part in the first rounds.
         return [feasible, baselines, *([t.configuration] for t in last)]
 
-    def _keep(self, turns: Turns, finals: Finals | None = None, *, is_settled: bool = True) -> None:
+    def _keep(self, turns: Turns, finals: Finals | None = None) -> None:
         """Record what finalists took, and how long each takes against the baseline."""
         typical_ms: Mapping[Configuration, float] = {}
         if finals is not None and finals.configurations:
@@ -299,8 +280,7 @@ class Settling:
                 self._keep_one(trial.with_measurement(metrics=metrics))
         self._failed.difference_update(turns.measured)
         self._failed.update(c for c in turns.measured if not turns.runs(c))
-        if is_settled:
-            self._settled.update(turns.measured)
+        self._settled.update(turns.measured)
         if finals is not None:
             self._file.update(dataclasses.replace(self._file.state, finals=finals))
 

@@ -118,9 +118,7 @@ class Verification:
         return [
             trial
             for trial in self._ledger.result().reported
-            if self._ledger.objective.is_feasible(trial)
-            and not trial.measurement.reused_error
-            and trial.configuration not in self._lost
+            if self._ledger.objective.is_feasible(trial) and trial.configuration not in self._lost
         ]
 
     def _waiting(self) -> list[Trial]:
@@ -213,7 +211,7 @@ class Verification:
             return True
         self._hard.update(dict.fromkeys(draw for draw in fell if draw.stream is Stream.UNSEEN))
         unseen = objective if draws[0].stream is Stream.UNSEEN else None
-        after = after_draws(trial.with_measurement(reused_error=False), found, unseen)
+        after = after_draws(trial, found, unseen)
         kept = self._ledger.keep(after, self._ledger.phases[trial.configuration])
         self._on_step(kept)
         return objective.is_feasible(kept)

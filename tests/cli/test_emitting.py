@@ -87,18 +87,6 @@ def test_a_configuration_asked_for_by_name_keeps_an_error_that_is_given_or_is_ex
     assert not (tmp_path / "no").exists()
 
 
-def test_an_error_of_another_configuration_is_told_to_be_so(emit: Call, tmp_path: Path) -> None:
-    path = run_file(tmp_path / "run.db")
-    reused = Measurement({"time_ms": 1.2, "error": 1e-8}, reused_error=True)
-    with RunFile.open(path) as file:
-        file.add(Trial(POLY.configuration({"x_type": "fp32", "block": 64}), Status.OK, "", reused, key="d"))
-    code, out, err = emit(path, "--kernel", OWN, "--configuration", "x_type=fp32,block=64")
-    assert code == 0, err
-    assert "error 1e-08" in out
-    assert "the error was measured on another configuration of the same types" in " ".join(err.split())
-    assert "another configuration" not in emit(path, "--kernel", OWN)[2]
-
-
 def test_a_configuration_asked_for_by_name_is_told_to_be_infeasible(emit: Call, tmp_path: Path) -> None:
     code, out, err = emit(run_file(tmp_path / "run.db"), "--kernel", OWN, "--configuration", "x_type=half")
     assert code == 0

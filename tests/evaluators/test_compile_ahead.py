@@ -125,7 +125,7 @@ def test_compilers_are_paused_for_each_timing_and_for_nothing_else(
         "host",
         plan=PLAN,
         limits=Limits(run_s=10),
-        policy=MeasurementPolicy(may_reuse_errors=False),
+        policy=MeasurementPolicy(),
         compilers=2,
     ) as evaluator:
         statuses = [trial.status for trial in evaluator.evaluate([*faults, kernel.configuration({"block": 64})])]

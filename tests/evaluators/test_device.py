@@ -58,7 +58,7 @@ def evaluator(kernel: Kernel, request: pytest.FixtureRequest) -> Iterator[Device
 @pytest.fixture(scope="module", **WAYS)
 def seasoned(kernel: Kernel, request: pytest.FixtureRequest) -> Iterator[DeviceEvaluator]:
     """One for many tests: it has had faults before, and checks every configuration."""
-    options = {"plan": PLAN, "limits": LIMITS, "policy": MeasurementPolicy(may_reuse_errors=False)}
+    options = {"plan": PLAN, "limits": LIMITS, "policy": MeasurementPolicy()}
     with DeviceEvaluator(kernel, kernel.resolve_sizes(), "host", compilers=request.param, **options) as made:
         assert next(iter(made.evaluate([kernel.configuration({})]))).status is Status.OK
         yield made
@@ -121,27 +121,6 @@ def made_up(configuration: Configuration, time_ms: float) -> Trial:
     """Return a trial without any error that took so long."""
     metrics = {"time_ms": time_ms, "error": 0.0, "error.y": 0.0, "log10_error": -math.inf}
     return Trial(configuration, Status.OK, measurement=Measurement(metrics))
-
-
-@pytest.mark.full
-def test_error_of_a_signature_is_measured_once(kernel: Kernel, evaluator: DeviceEvaluator) -> None:
-    first, second = (kernel.configuration({"block": block}) for block in (32, 64))
-    (one,) = evaluate(evaluator, first)
-    # Nothing is faster than this, so that the second cannot lead the front: a leader's error is always its own.
-    evaluator.remember(made_up(first, 0.0))
-    (two,) = evaluate(evaluator, second)
-    assert not one.measurement.reused_error
-    assert two.measurement.reused_error
-    assert two.error == one.error
-    assert "accuracy" not in two.measurement.durations_s
-
-
-@pytest.mark.full
-def test_a_leader_s_error_is_its_own(kernel: Kernel, evaluator: DeviceEvaluator) -> None:
-    evaluator.remember(made_up(kernel.configuration({"block": 32}), 1e9))
-    # Same signature, but this one writes too little: reusing the sibling's error would crown it.
-    (trial,) = evaluate(evaluator, kernel.configuration({"block": 64, "fault": "unwritten"}))
-    assert trial.status is Status.UNWRITTEN
 
 
 @pytest.mark.parametrize(("number", "said"), few([(signal.SIGKILL, "SIGKILL"), (signal.SIGRTMIN + 3, "signal 37")]))

@@ -16,7 +16,7 @@ from mptune.evaluators.device import DeviceEvaluator
 from mptune.evaluators.protocol import Finished
 from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Constant, In, InOut, Kernel, Out, Scalar
-from mptune.policy import Action, Plan
+from mptune.policy import Plan
 from mptune.rendering import render
 from mptune.results import Status
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
@@ -126,18 +126,6 @@ def test_the_error_is_the_worst_over_the_draws_and_the_first_draw_comes_back(ben
     one = bench.evaluate(request(bench.kernel))
     assert one.error == searched[0]
     assert "error_draws" not in one.measurement.metrics
-
-
-def test_an_error_that_is_measured_after_all_is_that_of_its_own_draws(bench, alone):
-    sibling = {"error": 1.0, "log10_error": 0.0, "error.y": 1.0, "error.state": 1.0}
-    sibling |= {"error_draws": 3.0, "error_mean": 1.0, "error_first_draw": 1.0, "error_spread": 0.5}
-    plan = Plan(Action.REUSE, errors=sibling, check_below_ms=math.inf, draws=3)
-    found = bench.evaluate(request(bench.kernel, plan))
-    assert not found.measurement.reused_error
-    assert found.metric("error_draws") == 3
-    assert found.metric("error_first_draw") == alone[Draw()]
-    assert found.metric("error_spread") == 0
-    assert found.error == bench.evaluate(request(bench.kernel, Plan(draws=3))).error
 
 
 def test_unseen_draws_are_checked_alone(bench, alone):

@@ -14,7 +14,7 @@ from mptune.errors import MptuneError
 from mptune.evaluators.bench import Bench, Request
 from mptune.evaluators.timing import TimingPlan, wants_flush
 from mptune.kernel import InOut, Kernel, Scalar
-from mptune.policy import Action, Plan
+from mptune.policy import Plan
 from mptune.rendering import render
 from mptune.results import Status
 from mptune.space.parameters import PrecisionParameter
@@ -103,7 +103,7 @@ def events(backend: Cached, flush_cache: str, measured: Plan | None = None) -> l
 
 
 def test_each_timed_launch_finds_restored_data_and_an_empty_cache(told: Cached) -> None:
-    known = Plan(Action.REUSE, errors={"error": 0.0, "log10_error": -300.0})
+    known = Plan({"error": 0.0, "log10_error": -300.0})
     assert events(told, "on", known) == ["restore", "flush", "launch"] * 3
 
 

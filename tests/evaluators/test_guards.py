@@ -18,7 +18,7 @@ from mptune.evaluators.device import DeviceEvaluator
 from mptune.evaluators.device_data import GUARD_BYTES, GuardedBuffer, Overrun
 from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Kernel
-from mptune.policy import Action, Plan
+from mptune.policy import Plan
 from mptune.precision import PRECISIONS
 from mptune.registry import load_kernel
 from mptune.rendering import render
@@ -106,7 +106,7 @@ def test_a_write_out_of_bounds_is_a_corrupt_trial_that_says_where(
 
 
 def test_it_is_found_also_where_the_error_is_known_and_only_the_time_is_measured(bench: Bench) -> None:
-    trial = evaluate(bench, Plan(Action.REUSE, errors={"error": 0.0, "log10_error": -np.inf}), fault="past")
+    trial = evaluate(bench, Plan({"error": 0.0, "log10_error": -np.inf}), fault="past")
     assert trial.status is Status.CORRUPT
 
 

@@ -16,7 +16,7 @@ from mptune.evaluators.device import DeviceEvaluator
 from mptune.evaluators.rounds import VISIT, remeasure
 from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Kernel
-from mptune.policy import Action, Plan
+from mptune.policy import Plan
 from mptune.registry import load_kernel
 from mptune.rendering import render
 from mptune.results import Status, Trial
@@ -76,29 +76,8 @@ def test_what_is_right_at_first_and_not_as_it_is_timed_is_unstable(
     assert not trial.metric("error_last") < 0.3
 
 
-def test_an_error_that_is_reused_does_not_hide_it(bench: Bench) -> None:
-    slower = Plan(Action.REUSE, errors=KNOWN, check_below_ms=0.0)
-    faster = Plan(Action.REUSE, errors=KNOWN, check_below_ms=1e9)
-    assert evaluate(bench, slower).status is Status.OK
-    assert evaluate(bench, faster).measurement.reused_error is False
-    for values in ({"queue": 1, "t": "fp32"}, {"mode": "idle", "begin": 1, "t": "fp32"}):
-        for plan in (slower, faster):
-            trial = evaluate(bench, plan, **values)
-            assert trial.status is Status.UNSTABLE
-            # Its own error, not the one it was to have.
-            assert 1e-9 < trial.metric("error_first") < 1e-7
-            assert not trial.measurement.reused_error
-    # It is not reported, so it is not compared.
-    assert evaluate(bench, slower, mode="wrong", begin=1).status is Status.OK
-    assert evaluate(bench, faster, mode="wrong", begin=1).status is Status.UNSTABLE
-    # Wrong in the very first launch only, the one which a timed trial with a reused error never looks at.
-    first = evaluate(bench, faster, mode="wrong", end=1)
-    assert first.status is Status.UNSTABLE
-    assert (first.metric("error_first"), first.metric("error_last"), first.error) == pytest.approx((0.5, 0.0, 0.5))
-
-
 def test_every_round_of_the_finalists_is_compared(bench: Bench) -> None:
-    own = Plan(Action.REUSE, errors=KNOWN, is_own=True)
+    own = Plan(KNOWN)
     # The second round begins with launch 4.
     for mode in ("wrong", "idle", "nan", "half"):
         requests = [request(bench, own), request(bench, own, mode=mode, begin=5)]
@@ -113,7 +92,7 @@ def test_launches_that_differ_by_rounding_are_ok_and_their_spread_is_known(bench
     assert trial.status is Status.OK
     assert trial.metric("error_spread") == 0.0
     # Launch 5 is the second of its round, so it is the last where only one is timed.
-    own = Plan(Action.REUSE, errors=KNOWN, is_own=True)
+    own = Plan(KNOWN)
     *_, again = remeasure(bench, [request(bench, own, mode="rounding", by=2)], 2, TimingPlan(1, 1, 1))
     assert again.status is Status.OK
     assert again.error == again.metric("error_spread") == pytest.approx(2.2e-16, rel=0.1)

@@ -17,7 +17,7 @@ from mptune.evaluators.protocol import Finished, Job, Rounds
 from mptune.evaluators.rounds import VISIT, Turns, remeasure, together, visit_of
 from mptune.evaluators.timing import TimingPlan
 from mptune.evaluators.worker_process import Limits, WorkerProcess
-from mptune.policy import Action, Plan
+from mptune.policy import Plan
 from mptune.registry import load_kernel
 from mptune.rendering import render
 from mptune.results import Measurement, Status, Trial
@@ -46,7 +46,7 @@ class FakeBench:
         visits = sum(r.configuration == request.configuration for r in self.requests)
         if self.fails.get(request.configuration) == visits:
             return Trial(request.configuration, Status.CRASH, "it broke")
-        metrics = {"time_ms": 10.0 * visits, "error": 1e-3, "memory_bytes": 8.0} | dict(request.plan.errors)
+        metrics = {"time_ms": 10.0 * visits, "error": 1e-3, "memory_bytes": 8.0} | dict(request.plan.known)
         times_ms = tuple(100.0 * visits + i for i in range(3))
         return Trial(request.configuration, Status.OK, "", Measurement(metrics, times_ms, {"timing": 1.0}))
 
@@ -56,7 +56,7 @@ class FakeBench:
 
 def requests(*configurations: Configuration) -> list[Request]:
     known = {"error": 1e-5, "log10_error": -5.0}
-    return [Request(c, "source", Plan(Action.REUSE, errors=known)) for c in configurations]
+    return [Request(c, "source", Plan(known)) for c in configurations]
 
 
 class TestRemeasuring:
@@ -81,11 +81,10 @@ class TestRemeasuring:
     def test_known_errors_are_not_measured_again(self) -> None:
         bench: Any = FakeBench()
         list(remeasure(bench, requests(FIRST), 2))
-        assert [r.plan.errors for r in bench.requests] == [{"error": 1e-5, "log10_error": -5.0}] * 2
+        assert [r.plan.known for r in bench.requests] == [{"error": 1e-5, "log10_error": -5.0}] * 2
         bench = FakeBench()
         list(remeasure(bench, [Request(FIRST, "source")], 2))
-        assert [r.plan.action for r in bench.requests] == [Action.CHECK, Action.REUSE]
-        assert bench.requests[1].plan.errors == {"error": 1e-3}
+        assert [r.plan.known for r in bench.requests] == [{}, {"error": 1e-3}]
 
     def test_a_failure_is_the_trial_and_the_others_go_on(self) -> None:
         bench: Any = FakeBench({SECOND: 2})

@@ -174,11 +174,11 @@ def test_no_cell_of_a_csv_is_a_formula() -> None:
     assert [int(dict(zip(header, row, strict=True))["shift"]) for row in rows] == [-i for i in range(len(texts))]
 
 
-def test_it_is_not_known_whether_an_error_of_another_makes_a_trial_feasible(tmp_path: Path) -> None:
-    """Neither is it infeasible: what is left out is the error, not the trial."""
+def test_it_is_not_known_whether_a_trial_without_an_error_is_feasible(tmp_path: Path) -> None:
     whole = run()
     first, *others = whole.trials
-    reused = Run(whole.info, [first.with_measurement(reused_error=True), *others], whole.state).with_own_errors()
+    unknown = first.with_measurement(metrics={"time_ms": first.time_ms})
+    reused = Run(whole.info, [unknown, *others], whole.state)
     rows = list(csv.DictReader(io.StringIO(to_csv(reused))))
     assert [(row["error"], row["feasible"]) for row in rows] == [("", ""), ("0.1", "False"), ("", "False")]
     pytest.importorskip("pyarrow")

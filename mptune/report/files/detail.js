@@ -40,9 +40,6 @@ class Detail {
     return [
       message ? el("pre", { class: "message", tabindex: 0, "aria-label": "Message" }, message) : null,
       warning ? el("p", { class: "warning" }, warning) : null,
-      run.reused.has(trial)
-        ? el("p", { class: "hint" }, "Its error was measured on another configuration of the same accuracy signature.")
-        : null,
     ];
   }
 

@@ -18,7 +18,6 @@ class Run {
     this.count = data.feasible.length;
     this.higher = new Set(data.higher_is_better);
     this.metricNames = Object.keys(data.metrics);
-    this.reused = new Set(data.reused_errors);
     this.sourced = new Map(Object.entries(data.sources.by_trial).map(([trial, lines]) => [Number(trial), lines]));
     const valid = data.statuses.values.map((status) => VALID.has(status));
     this.kinds = Uint8Array.from(data.feasible, (feasible, trial) =>
@@ -79,7 +78,7 @@ class Run {
     const [xSign, ySign] = [this.higher.has(x) ? -1 : 1, this.higher.has(y) ? -1 : 1];
     const numbered = [];
     for (let trial = 0; trial < this.count; trial++) {
-      if (this.kinds[trial] === FAILED || this.reused.has(trial)) continue;
+      if (this.kinds[trial] === FAILED) continue;
       if (xs[trial] !== null && ys[trial] !== null) numbered.push(trial);
     }
     numbered.sort((a, b) => xSign * (xs[a] - xs[b]) || ySign * (ys[a] - ys[b]) || a - b);
@@ -98,7 +97,7 @@ class Run {
     const sign = this.higher.has(this.objective) ? -1 : 1;
     const found = [];
     for (let trial = 0; trial < values.length; trial++) {
-      if (this.kinds[trial] !== FEASIBLE || this.reused.has(trial) || values[trial] === null) continue;
+      if (this.kinds[trial] !== FEASIBLE || values[trial] === null) continue;
       if (!found.length || sign * values[trial] < sign * values[found.at(-1)]) found.push(trial);
     }
     return found;

@@ -317,8 +317,7 @@ class Signatures:
             if trial.is_screened:
                 news |= self._take_in_foretold(row, trial)
                 continue
-            # An error measured on another configuration is known from that one.
-            if not (trial.is_valid or trial.status is Status.NON_FINITE) or trial.measurement.reused_error:
+            if not (trial.is_valid or trial.status is Status.NON_FINITE):
                 continue
             key = int(self._key(row[None, :])[0])
             record = self._records.setdefault(key, _Record(row.copy()))

@@ -122,8 +122,7 @@ def judged(source: Source, space: SearchSpace, signature: Sequence[str]) -> tupl
     needed = [name for name in signature if len(space.parameter(name).values) > 1]
     if not np.isfinite(source.error_doubt) or not set(needed) <= set(names):
         return np.empty((0, len(space.names)), dtype=np.int32), ()
-    # An error that was known from another configuration was not measured.
-    measured = tuple(t for t in trials if t.is_valid and not t.measurement.reused_error)
+    measured = tuple(t for t in trials if t.is_valid)
     codes = np.zeros((len(measured), len(space.names)), dtype=np.int32)
     for name in needed:
         values = space.parameter(name).values

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import numpy as np
@@ -164,13 +163,6 @@ def test_nothing_is_ruled_out_while_nothing_is_known_to_meet_the_threshold() -> 
     everything = SPACE.codes(range(SPACE.size))
     assert not signatures.known_bad(everything).any()
     assert np.isfinite(signatures.log_probability(everything)).all()
-
-
-def test_errors_measured_on_other_configurations_are_no_evidence() -> None:
-    first, second = (_trial(block, "fp32", "fp64", Status.INACCURATE, error=1.0) for block in (32, 64))
-    reused = dataclasses.replace(second, measurement=dataclasses.replace(second.measurement, reused_error=True))
-    assert not _observed(Objective(threshold=1e-5), GOOD, first, reused).known_bad(_codes(64, "fp32", "fp64"))[0]
-    assert _observed(Objective(threshold=1e-5), GOOD, first, second).known_bad(_codes(64, "fp32", "fp64"))[0]
 
 
 def test_a_result_that_is_not_finite_is_the_configurations_fault_where_a_narrower_type_was_finite() -> None:

@@ -216,7 +216,7 @@ def test_errors_of_a_source_teach_the_model_and_are_never_taken_as_measured() ->
         numbers = Measurement({"time_ms": 1.0, "error": error}, **changes)
         return Trial(Configuration({"x": kind, "block": 32}), Status.OK, measurement=numbers)
 
-    found = (trial("fp64", 1e-14), trial("fp32", 1e-6), trial("fp16", 1e-2), trial("fp16", 1e-9, reused_error=True))
+    found = (trial("fp64", 1e-14), trial("fp32", 1e-6), trial("fp16", 1e-2))
     objective = Objective(threshold=1e-4)
     signatures = Signatures(space, ["x"], objective)
     everything = space.codes(np.arange(space.size))
