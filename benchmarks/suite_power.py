@@ -5,8 +5,9 @@
     python benchmarks/suite_power.py faults              # mended faults (benchmarks/data/faults.txt), put back
 
 The working tree is changed while a case runs and restored after it; uncommitted changes are refused. A mutant is tried
-on the tests of the fast tier that run its line, cheapest first, and if it survives on the tests of the full tier in the
-files of those tests. Lines that only other processes run have no such tests: their tests are those of the same folder.
+on the tests of the fast tier that run its line, the cheapest first, as many as take --seconds together. If it survives
+and with --full, it is tried on the full tier's tests of its part, within four times --seconds. So what is found is a
+lower bound. Lines that only other processes run have no such tests: their tests are those of their part.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import ast
 import json
+import math
 import os
 import random
 import subprocess
@@ -29,6 +31,8 @@ RECORD: Final = ROOT / "build" / "suite" / "lines.json"
 FAULTS: Final = ROOT / "benchmarks" / "data" / "faults.txt"
 FAST: Final = "not full and not nightly"
 FULL: Final = "full and not nightly"
+#: The outcome of a fault that cannot be put back any more.
+_GONE: Final = "gone"
 
 #: The parts of the product that mutants are spread over, by the paths that have them, and the tests of what only other
 #: processes run.
@@ -187,11 +191,15 @@ def _times(report: Path) -> dict[str, float]:
     return found
 
 
-def tests_of(known: dict[str, Any], mutant: Mutant) -> list[str]:
-    """Return the tests of the fast tier that run a mutant's line, the cheapest first."""
+def tests_of(known: dict[str, Any], mutant: Mutant, most_s: float) -> dict[str, float]:
+    """Return tests of the fast tier that run a mutant's line, the cheapest first, with the seconds each takes."""
     numbers = known["lines"].get(mutant.file, {}).get(str(mutant.line), [])
-    names = [known["tests"][number] for number in numbers]
-    return sorted(names, key=lambda name: known["took_s"].get(name, 1.0))
+    took_s = {name: known["took_s"].get(name, 1.0) for name in (known["tests"][number] for number in numbers)}
+    found: dict[str, float] = {}
+    for name in sorted(took_s, key=took_s.__getitem__):
+        if sum(found.values()) + took_s[name] <= most_s or not found:
+            found[name] = took_s[name]
+    return found
 
 
 def _pytest(arguments: Sequence[str], timeout_s: float | None = None, **environment: str) -> tuple[int, str]:
@@ -206,15 +214,13 @@ def _pytest(arguments: Sequence[str], timeout_s: float | None = None, **environm
     return done.returncode, done.stdout
 
 
-def found_in(tier: str, tests: Sequence[str], timeout_s: float, usual_s: float | None = None) -> str | None:
+def found_in(tier: str, tests: Sequence[str], timeout_s: float, usual_s: float = math.inf) -> str | None:
     """Return which tests fail, None if none does. Tests that hang are found if they usually take a sixth of that."""
     if not tests:
         return None
-    if usual_s is not None:
-        timeout_s = max(timeout_s, 6 * usual_s)
     # Exit code 5: none of the tests is in the tier.
     code, said = _pytest(["-x", "-m", tier, *tests], timeout_s)
-    if code == -1 and usual_s is not None:
+    if code == -1 and usual_s < timeout_s / 6:
         return f"more than {timeout_s:.0f} s"
     if code in (0, 5, -1):
         return None
@@ -225,40 +231,41 @@ def found_in(tier: str, tests: Sequence[str], timeout_s: float, usual_s: float |
 # -- cases -----------------------------------------------------------------------------------------
 
 
-def try_mutant(known: dict[str, Any], mutant: Mutant, timeout_s: float, *, full: bool) -> Outcome:
+def try_mutant(known: dict[str, Any], mutant: Mutant, seconds: float, *, full: bool) -> Outcome:
     """Change the code, run the tests and restore it."""
     path, start = ROOT / mutant.file, time.monotonic()
     before = path.read_text()
     name = f"{mutant.file}:{mutant.line} {mutant.old.strip()!r} -> {mutant.new.strip()!r}"
     path.write_text(before[: mutant.start] + mutant.new + before[mutant.end :])
     try:
-        fast = tests_of(known, mutant)
-        usual_s = sum(known["took_s"].get(test, 1.0) for test in fast) if fast else None
-        failed, tier = found_in(FAST, fast or PARTS[mutant.part][1], timeout_s, usual_s), "fast"
+        fast = tests_of(known, mutant, seconds)
+        limit_s, usual_s = (7 * seconds + 60, sum(fast.values())) if fast else (4 * seconds, math.inf)
+        failed, tier = found_in(FAST, list(fast) or PARTS[mutant.part][1], limit_s, usual_s), "fast"
         if failed is None and full:
-            files = list(dict.fromkeys(test.partition("::")[0] for test in fast)) or PARTS[mutant.part][1]
-            failed, tier = found_in(FULL, files, 4 * timeout_s), "full"
+            failed, tier = found_in(FULL, PARTS[mutant.part][1], 4 * seconds), "full"
     finally:
         path.write_text(before)
     return Outcome(name, mutant.part, tier if failed else "", failed or "", time.monotonic() - start)
 
 
-def try_fault(commit: str, subject: str, timeout_s: float, *, full: bool) -> Outcome:
+def try_fault(commit: str, subject: str, seconds: float, *, full: bool) -> Outcome:
     """Take back what a commit changed in the code, run the tests of the files that it changed, and restore the code."""
     start = time.monotonic()
     code = _git("show", "--format=", commit, "--", "mptune", "templates", "kernels", "applications")
     files = _git("show", "--format=", "--name-only", commit, "--", "tests").split()
     tests = [f for f in files if Path(f).name.startswith("test_") and f.endswith(".py") and (ROOT / f).exists()]
-    subprocess.run(["git", "apply", "-R", "-C1", "-"], cwd=ROOT, input=code, text=True, check=True)
+    applied = subprocess.run(["git", "apply", "-R", "-C1", "-"], cwd=ROOT, input=code, text=True, capture_output=True)
+    if applied.returncode:
+        return Outcome(f"{commit} {subject}", "history", _GONE, "the code it is in is gone", time.monotonic() - start)
     try:
-        failed, tier = found_in(FAST, tests, timeout_s), "fast"
+        failed, tier = found_in(FAST, tests, 4 * seconds), "fast"
         if failed is None and full:
-            failed, tier = found_in(FULL, tests, 4 * timeout_s), "full"
+            failed, tier = found_in(FULL, tests, 8 * seconds), "full"
         if failed is None:
             # Its tests may have moved; those beside what it changed are tried, too.
             parts = {part for part, (paths, _) in PARTS.items() if any(f"a/{p}" in code for p in paths)}
             others = [t for part in parts for t in PARTS[part][1] if t not in tests]
-            failed, tier = found_in(FAST, others, 4 * timeout_s), "fast"
+            failed, tier = found_in(FAST, others, 4 * seconds), "fast"
     finally:
         _git("checkout", "-q", "--", "mptune", "templates", "kernels", "applications")
     return Outcome(f"{commit} {subject}", "history", tier if failed else "", failed or "", time.monotonic() - start)
@@ -275,7 +282,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=120, help="how many mutants [120]")
     parser.add_argument("--seed", type=int, default=0, help="chooses the mutants [0]")
     parser.add_argument("--shard", default="0/1", help="which part of the cases: 0/2 is the first half [0/1]")
-    parser.add_argument("--timeout", type=float, default=300.0, help="seconds for the tests of one case [300]")
+    parser.add_argument("--seconds", type=float, default=45.0, help="seconds of tests of one case [45]")
     parser.add_argument("--full", action="store_true", help="try what the fast tier does not find on the full one, too")
     parser.add_argument("--output", type=Path, help="a JSON lines file that outcomes are added to")
     given = parser.parse_args(arguments)
@@ -290,17 +297,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     known = json.loads(RECORD.read_text()) if given.what == "mutants" else {}
     for case in cases[shard::shards]:
         if isinstance(case, Mutant):
-            outcome = try_mutant(known, case, given.timeout, full=given.full)
+            outcome = try_mutant(known, case, given.seconds, full=given.full)
         else:
-            outcome = try_fault(case[0], case[1], given.timeout, full=given.full)
+            outcome = try_fault(case[0], case[1], given.seconds, full=given.full)
         outcomes.append(outcome)
         verdict = outcome.found_by or "SURVIVES"
         print(f"{verdict:8} {outcome.wall_s:5.0f} s  {outcome.name}  {outcome.failed}", flush=True)
         if given.output is not None:
             with given.output.open("a") as file:
                 file.write(json.dumps(asdict(outcome)) + "\n")
-    fast, found = (sum(o.found_by in tiers for o in outcomes) for tiers in (("fast",), ("fast", "full")))
-    print(f"{len(outcomes)} {given.what}: the fast tier finds {fast}, both tiers {found}")
+    tried = [outcome for outcome in outcomes if outcome.found_by != _GONE]
+    fast, found = (sum(o.found_by in tiers for o in tried) for tiers in (("fast",), ("fast", "full")))
+    print(f"{len(tried)} {given.what}: the fast tier finds {fast}, both tiers {found}")
     return 0
 
 
