@@ -35,16 +35,15 @@ __all__ = [
 CONFIDENCE: Final = 0.95
 #: How the metrics of a verified trial begin: ``unseen_inputs`` it ran on, ``unseen_violations``, how many of them it
 #: broke its error limits on, ``unseen_error``, the largest error on them, ``unseen_worst``, the number of the input
-#: that gave it, and ``unseen_next``, that of the first input it has not run on; and what a hunt left for the next one
-#: (:mod:`mptune.verifying`).
-_PREFIXES: Final = ("unseen_", "hunted_")
+#: that gave it, and ``unseen_next``, that of the first input it has not run on.
+_PREFIX: Final = "unseen_"
 #: No input has so large a number.
 _MOST: Final = 2.0**53
 
 
 def is_of_unseen(metric: str) -> bool:
-    """Whether a metric says what unseen inputs, or a hunt for the worst, said of a trial."""
-    return metric.startswith(_PREFIXES)
+    """Whether a metric is a result of unseen inputs."""
+    return metric.startswith(_PREFIX)
 
 
 def next_unseen(trial: Trial) -> int:

@@ -16,7 +16,6 @@ from mptune import (
     OrdinalParameter,
     Out,
     PrecisionParameter,
-    Range,
     Scalar,
     Scratch,
 )
@@ -36,10 +35,10 @@ def checked(size: Sizes) -> int:
     return size.n
 
 
-def inputs(rng: np.random.Generator, size: Sizes, level: float) -> dict[str, Any]:
+def inputs(rng: np.random.Generator, size: Sizes) -> dict[str, Any]:
     m = 7 + checked(size) // 100
     return {
-        "x": level + rng.uniform(0, 1, size.n),
+        "x": rng.uniform(1, 2) + rng.uniform(0, 1, size.n),
         "gain": 1 / 3,
         "index": rng.permutation(size.n),
         "extra": np.ones(m),
@@ -150,7 +149,6 @@ application = Application(
     ],
     sizes={"default": {"n": 1003, "taps": 3, "shift": 5}},
     data_sizes=["m"],
-    ranges=[Range("level", 1.0, 2.0)],
     inputs=inputs,
     steps=steps,
     outputs=["result", "count", "total"],

@@ -41,8 +41,7 @@ def make_inputs(kernel: Tunable, sizes: Sizes, seed: int, draw: Draw = FIRST) ->
         UnknownNameError: an input no argument has the name of.
     """
     try:
-        rng = draw.generator(seed)
-        given = kernel.inputs(rng, sizes, **draw.range_values(kernel, rng))
+        given = kernel.inputs(draw.generator(seed), sizes)
     except (MptuneError, MemoryError):
         raise
     except Exception as error:
@@ -68,7 +67,7 @@ def make_inputs(kernel: Tunable, sizes: Sizes, seed: int, draw: Draw = FIRST) ->
                 "or leave it out"
             )
     sizes = kernel.sizes_of({name: np.shape(array) for name, array in given.items()}, sizes)
-    made = {name: _input(kernel, a, given, sizes, draw.scale) for name, a in by_name.items() if a.is_input}
+    made = {name: _input(kernel, a, given, sizes) for name, a in by_name.items() if a.is_input}
     return MappingProxyType(made)
 
 
@@ -123,13 +122,10 @@ def _inexact(kernel: Tunable, inputs: Mapping[str, Any]) -> dict[tuple[str, str,
     return found
 
 
-def _input(kernel: Tunable, argument: Argument, given: Mapping[str, Any], sizes: Sizes, scale: float) -> Any:
+def _input(kernel: Tunable, argument: Argument, given: Mapping[str, Any], sizes: Sizes) -> Any:
     name = argument.name
     if name in given:
         value = np.asarray(given[name])
-        if scale != 1 and argument.dtype is None and argument.role is not Role.SCALAR:
-            with np.errstate(over="ignore"):
-                value = value * scale
     elif argument.role is Role.SCALAR and name in sizes:
         value = np.asarray(sizes[name])
     else:

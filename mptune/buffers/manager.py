@@ -156,15 +156,14 @@ class DataManager:
             update_digest(digest, name, np.asarray(value))
         return digest.hexdigest()
 
-    def has_inputs_of(self, other: DataManager, scale: float = 1.0) -> bool:
-        """Whether another draw of this kernel, its arrays of real numbers multiplied by ``scale``, has these inputs."""
+    def has_inputs_of(self, other: DataManager) -> bool:
+        """Whether another draw of this kernel has these inputs."""
 
-        def are_equal(argument: Argument, first: int | None) -> bool:
-            mine, theirs = (np.asarray(data.inputs[argument.name]).reshape(-1)[:first] for data in (self, other))
-            is_scaled = argument.dtype is None and argument.role is not Role.SCALAR and scale != 1
-            return np.array_equal(mine, theirs * scale if is_scaled else theirs)
+        def are_equal(name: str, first: int | None) -> bool:
+            mine, theirs = (np.asarray(data.inputs[name]).reshape(-1)[:first] for data in (self, other))
+            return np.array_equal(mine, theirs)
 
-        given = [argument for argument in self.kernel.arguments if argument.is_input]
+        given = [argument.name for argument in self.kernel.arguments if argument.is_input]
         # Those of two draws differ at once, as a rule.
         return all(are_equal(each, _SAMPLE) for each in given) and all(are_equal(each, None) for each in given)
 

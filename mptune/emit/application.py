@@ -96,7 +96,6 @@ def emit_application(winner: Winner[Application], folder: Path, name: str) -> Em
         "steps_function": names[1],
         "checks": errors,
         "metrics": "\n\n".join(map(source_of, dict.fromkeys(f for e in errors for f in e.functions))),
-        "ranges": [(r.name, r.low, r.high, r.log) for r in application.ranges],
         "has_answer": bool(answer),
         "answer": _called(application),
         "host_flags": host_command(Build(), info.compiler, given["host"]),

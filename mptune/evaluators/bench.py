@@ -286,7 +286,7 @@ class Bench:
         """
         self._announce("inputs")
         made = self._drawn.of(draw)
-        if draw.stream is Stream.UNSEEN and made.has_inputs_of(self._data, draw.scale):
+        if draw.stream is Stream.UNSEEN and made.has_inputs_of(self._data):
             raise KernelError(
                 f"inputs of kernel {self.kernel.name} give the same as in the search: they do not depend on rng, so no "
                 "input is unseen"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, Self
 
 from mptune.errors import ConstraintError, KernelError, UnknownNameError
-from mptune.kernel.declarations import Argument, Range, Role, Sizes, check_expression
+from mptune.kernel.declarations import Argument, Role, Sizes, check_expression
 from mptune.kernel.definition import Kernel
 from mptune.kernel.tunable import Constraint, Inputs, Metric, Tunable
 from mptune.precision import PRECISIONS
@@ -65,7 +65,6 @@ class Application(Tunable):
         metric: as :class:`~mptune.Kernel` takes it.
         constraints: predicates over parameters and sizes.
         signature: kernels' own parameters that can change results, besides precisions, policies and shared ones.
-        ranges: as :class:`~mptune.Kernel` takes them.
         data_sizes: as :class:`~mptune.Kernel` takes them.
         instrumented: as :class:`~mptune.Kernel` takes it.
         description: one line for ``mptune list``.
@@ -105,7 +104,6 @@ class Application(Tunable):
         metric: Metric | Sequence[Metric] | Mapping[str, Metric | Sequence[Metric]] = "NRMSE",
         constraints: Sequence[Constraint] = (),
         signature: Sequence[str] = (),
-        ranges: Sequence[Range] = (),
         data_sizes: Sequence[str] = (),
         instrumented: bool = False,
         description: str = "",
@@ -140,7 +138,6 @@ class Application(Tunable):
             is_wide=reference == "wide",
             metric=metric,
             signature=(*always, *inherited, *signature),
-            ranges=ranges,
             instrumented=instrumented,
             description=description,
             path=path,

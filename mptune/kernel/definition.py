@@ -55,7 +55,7 @@ class Kernel(Tunable):
         data_sizes: names of sizes that come from the data, such as ``nnz``: axes of inputs that have the extent of
             what ``inputs`` returns, each draw its own. Templates cannot use them, launches and shapes can.
         inputs: ``inputs(rng, size)`` returns the fp64 (or integer) arrays and scalars by argument name. An
-            argument named like a size may be left out. Each of ``ranges`` comes as a keyword.
+            argument named like a size may be left out.
         reference: ``reference(inputs, size)`` returns the double-precision outputs by name (or the one array).
             None: ``reference`` of the file of the same stem in the sibling folder ``references``.
         grid: one expression over sizes and parameters per axis: blocks in the grid.
@@ -71,8 +71,6 @@ class Kernel(Tunable):
         signature: parameters, in addition to precisions and policies, that can change the results.
         function: name of the ``__global__`` function.
         shared_bytes: expression for the bytes of dynamic shared memory.
-        ranges: numbers that ``inputs`` takes by keyword (:class:`Range`): each draw of the inputs has its own, and
-            ``mptune verify --hunt`` looks for the worst.
         flops: floating-point operations of a launch, independent of the optimisation parameters: an expression over
             sizes and parameters, or a function of the sizes. Or such counts by the precision they are computed in:
             that of a precision parameter, a fixed one, or the one the types of several promote to, given as a tuple:

@@ -17,7 +17,7 @@ import numpy as np
 
 from mptune.errors import KernelError, UnknownNameError
 from mptune.expressions import Expression
-from mptune.kernel.declarations import Argument, Range, Role, Sizes, check_precision
+from mptune.kernel.declarations import Argument, Role, Sizes, check_precision
 from mptune.kernel.work import Work
 from mptune.precision import Precision, precision
 from mptune.regions import Over, Reduce, RegionalMetric, over_regions
@@ -68,7 +68,6 @@ class Tunable(ABC):
     reference: Callable[[Inputs, Sizes], Any] | None = None
     metric: Metric | Sequence[Metric] | Mapping[str, Metric | Sequence[Metric]] = "NRMSE"
     signature: Sequence[str] = ()
-    ranges: Sequence[Range] = ()
     #: Whether a run asks an instrumented build for the error of types before it compiles anything in them.
     instrumented: bool = False
     description: str = ""
@@ -80,10 +79,7 @@ class Tunable(ABC):
     def __post_init__(self, over: Over | None, reduce: Reduce) -> None:
         metric = over_regions(self.metric, over, reduce)
         self._freeze(
-            **{
-                name: tuple(getattr(self, name))
-                for name in ("parameters", "arguments", "data_sizes", "signature", "ranges")
-            },
+            **{name: tuple(getattr(self, name)) for name in ("parameters", "arguments", "data_sizes", "signature")},
             sizes=NamedValues({name: Sizes(preset) for name, preset in self.sizes.items()}),
             metric=NamedValues(metric) if isinstance(metric, Mapping) else metric,
         )
@@ -97,7 +93,7 @@ class Tunable(ABC):
         if self.sizes:
             self._check_sizes()
         self._check_metric()
-        self._check_ranges()
+        self._check_inputs()
         self._check_types()
 
     def _freeze(self, **values: Any) -> None:
@@ -370,20 +366,13 @@ class Tunable(ABC):
             if name not in self.metric:
                 raise KernelError(f"{self.called}: output {name!r} has no error metric; the others have one")
 
-    def _check_ranges(self) -> None:
-        names = [entry.name for entry in self.ranges]
-        if len(set(names)) < len(names):
-            raise KernelError(f"{self.called}: two ranges have the same name")
+    def _check_inputs(self) -> None:
         try:
-            inspect.signature(self.inputs).bind(None, None, **dict.fromkeys(names))
+            inspect.signature(self.inputs).bind(None, None)
         except ValueError:
             return  # a callable that does not tell what it takes
         except TypeError as error:
-            given = ", ".join(("rng", "size", *names))
-            raise KernelError(
-                f"{self.called}: inputs is called as inputs({given}), but: {error} (each argument beside rng and "
-                "size needs a Range of its name in ranges=)"
-            ) from error
+            raise KernelError(f"{self.called}: inputs is called as inputs(rng, size), but: {error}") from error
 
     def _check_types(self) -> None:
         precisions = [p.name for p in self.parameters if isinstance(p, PrecisionParameter)]
