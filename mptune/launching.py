@@ -277,10 +277,9 @@ class Launcher:
             LaunchError: the device refused or aborted a launch.
             KernelError: an integer does not fit its type.
         """
-        kernel, partners = self._kernel, self._kernel.partners
+        kernel = self._kernel
         function = self._function(sizes)
         shape = kernel.launch_shape(self._configuration, sizes)
-        count = kernel.launch_count(self._configuration, sizes)
         passed: dict[str, LaunchArgument] = {}
         buffers: dict[str, Buffer] = {}
         overflowing = {}
@@ -303,15 +302,11 @@ class Launcher:
             if overflows:
                 overflowing[name] = precision
         arrays.settle()
-        turns = (tuple(passed.values()), tuple(passed[partners.get(name, name)] for name in passed))
-        for turn in range(count):
-            function.launch(shape, turns[turn % 2])
+        function.launch(shape, tuple(passed.values()))
         outputs = {}
         for output in kernel.outputs:
-            # The last launch wrote to what it was given under this name.
-            left = partners.get(output.name, output.name) if count % 2 == 0 else output.name
             dtype = kernel.dtype_of(output, self._configuration)
-            outputs[output.name] = arrays.fetch(buffers[left], kernel.shape_of(output, sizes), dtype)
+            outputs[output.name] = arrays.fetch(buffers[output.name], kernel.shape_of(output, sizes), dtype)
         return outputs, _doubts(overflowing, outputs, arrays)
 
     def close(self) -> None:

@@ -533,7 +533,7 @@ def size_names(kernel: Kernel) -> tuple[str, ...]:
     if kernel.sizes:
         return (*kernel.sizes["default"], *kernel.data_sizes)
     texts = [axis for argument in kernel.arguments for axis in argument.shape]
-    texts += [str(extent) for extent in (*kernel.grid, *kernel.block, kernel.shared_bytes, kernel.launches)]
+    texts += [str(extent) for extent in (*kernel.grid, *kernel.block, kernel.shared_bytes)]
     used = {name for text in texts for name in parsed(text).names}
     return tuple(sorted(used - set(kernel.parameter_names)))
 

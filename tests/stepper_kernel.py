@@ -1,4 +1,4 @@
-"""Kernels of several launches and with sizes that come from the data."""
+"""Kernels with scratch memory and with sizes that come from the data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mptune.space.parameters import OrdinalParameter, PrecisionParameter
 
 __all__ = ["STEPPER", "SUMS", "stepped"]
 
-#: The steps of a time stepper: every launch adds its input's neighbour, and counts in memory of its own.
+#: Steps of a fixed-point iteration, with memory of its own; what is left in the input is of no interest.
 STEPPER = Kernel(
     name="stepper",
     parameters=[OrdinalParameter("block", [32]), PrecisionParameter("t", ["fp64", "fp32"])],
@@ -26,23 +26,25 @@ STEPPER = Kernel(
     reference=lambda given, size: {"v": stepped(given["u"], size.steps)},
     grid=["ceildiv(n, block)"],
     block=["block"],
-    launches="steps",
-    swap=[("u", "v")],
     template="""
-extern "C" __global__ void stepper(const {{ t }}* u, {{ t }}* v, {{ t }}* kept, int n) {
+extern "C" __global__ void stepper({{ t }}* u, {{ t }}* v, {{ t }}* kept, int n) {
     const int i = blockIdx.x * {{ block }} + threadIdx.x;
     if (i >= n) return;
-    kept[i] = u[(i + 1) % n];
-    v[i] = {{ t }}(0.5) * (u[i] + kept[i]);
+    {{ t }} value = u[i];
+    kept[i] = value * value;
+    for (int step = 0; step < {{ steps }}; ++step) value = {{ t }}(0.5) * (value + kept[i]);
+    v[i] = value;
+    u[i] = 0;
 }
 """,
 )
 
 
 def stepped(u: Any, steps: int) -> Any:
+    value = u
     for _ in range(steps):
-        u = 0.5 * (u + np.roll(u, -1))
-    return u
+        value = 0.5 * (value + u * u)
+    return value
 
 
 #: Sums numbers by where they go; how many numbers is up to the data.

@@ -60,10 +60,6 @@ def describe(winner: Winner[Kernel], name: str) -> dict[str, Any]:
         "parameters": [{"name": n, "value": value} for n, value in winner.configuration.items()],
         "sizes": [{"name": n, "value": value, "is_fixed": n not in free} for n, value in sizes.items()],
         "conditions": conditions(kernel, winner.configuration, sizes, free)[0],
-        # Of several launches that are a run: how many, and pairs of buffers that change places from one to the next.
-        "launches": "" if str(kernel.launches) == "1" else formula(str(kernel.launches), values, free),
-        "launches_now": kernel.launch_count(winner.configuration, sizes),
-        "swap": kernel.swap,
         "grid": [*grid, "1", "1"][:3],
         "grid_now": shape.grid,
         "block": shape.block,
@@ -88,7 +84,6 @@ def _argument(
     return {
         "name": argument.name,
         "role": "scratch" if is_scratch else role.value,
-        "partner": winner.kernel.partners.get(argument.name, argument.name),
         # As it is stored: the type, in C++, and a NumPy type of as many bytes.
         "type": integer if precision is None else precision.name,
         "cpp": INTEGERS[integer] if precision is None else precision.cpp,

@@ -336,14 +336,9 @@ class Instrument:
             for a in kernel.passed
             if a.role is Role.SCALAR
         }  # fmt: skip
-        base, places = in_widest(kernel, configuration), dict(memory)
-        shape = kernel.launch_shape(base, data.sizes)
-        for _ in range(kernel.launch_count(base, data.sizes)):
-            function.launch(shape, [places[a.name] if a.name in places else scalars[a.name] for a in kernel.passed])
-            left = dict(places)
-            for one, other in kernel.swap:
-                places[one], places[other] = places[other], places[one]
-        return left
+        shape = kernel.launch_shape(in_widest(kernel, configuration), data.sizes)
+        function.launch(shape, [memory[a.name] if a.name in memory else scalars[a.name] for a in kernel.passed])
+        return memory
 
     def _run_steps(
         self, application: Application, configuration: Configuration, data: DataManager, memory: Mapping[str, Buffer]

@@ -206,9 +206,6 @@ class Application(Tunable):
                 raise KernelError(f"{self.called}: {name!r} is {what}; give it another name")
         if not self.outputs:
             raise KernelError(f"{self.called}: no buffer is an output")
-        for kernel in self.kernels.values():
-            if str(kernel.launches) != "1":
-                raise KernelError(f"{self.called}: kernel {kernel.name} has launches=; let the steps repeat it")
         names = (*self.sizes["default"], *self.data_sizes)
         for argument in self.arguments:
             if argument.is_constant:

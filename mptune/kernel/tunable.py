@@ -234,20 +234,11 @@ class Tunable(ABC):
                     raise KernelError(f"{self.called}: size {axis} is {found[axis]}, but {extent} in {argument.name!r}")
         return Sizes({**sizes, **found}) if found else sizes
 
-    @property
-    def partners(self) -> Mapping[str, str]:
-        """With which buffer each changes places from launch to launch, by name."""
-        return {}
-
     # -- configurations ------------------------------------------------------------------------
 
     def work(self, configuration: Configuration, sizes: Sizes) -> Work:  # noqa: ARG002
         """Return the operations of a configuration and the least bytes it has to move; 0 bytes if that is not known."""
         return Work(0)
-
-    def launch_count(self, configuration: Configuration, sizes: Sizes) -> int:  # noqa: ARG002
-        """Return in how many launches, one after another, buffers change places."""
-        return 1
 
     @abstractmethod
     def search_space(self, sizes: Sizes, constraints: Sequence[Constraint] = ()) -> SearchSpace:
