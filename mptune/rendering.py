@@ -201,8 +201,7 @@ def _context(
 ) -> dict[str, Any]:
     types = {p.name for p in kernel.parameters if isinstance(p, PrecisionParameter)}
     values = {name: _printable(value, name in types, is_wide=is_wide) for name, value in configuration.items()}
-    fixed = {name: value for name, value in sizes.items() if name not in kernel.data_sizes}
-    return {**fixed, **values}
+    return {**sizes, **values}
 
 
 def _printable(value: Value, is_type: bool, *, is_wide: bool) -> Any:

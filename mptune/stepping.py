@@ -112,7 +112,7 @@ class Stepper:
     Args:
         application: the application.
         configuration: of the application.
-        sizes: its problem sizes, those that come from the data included.
+        sizes: its problem sizes.
         backend: compiles and launches.
         options: how to compile.
         is_wide: whether all floating-point types are to be :data:`~mptune.precision.WIDE`, whatever the configuration
@@ -531,7 +531,7 @@ class Stepper:
 def size_names(kernel: Kernel) -> tuple[str, ...]:
     """Return the names a kernel's shapes and extents use that are no parameters."""
     if kernel.sizes:
-        return (*kernel.sizes["default"], *kernel.data_sizes)
+        return tuple(kernel.sizes["default"])
     texts = [axis for argument in kernel.arguments for axis in argument.shape]
     texts += [str(extent) for extent in (*kernel.grid, *kernel.block, kernel.shared_bytes)]
     used = {name for text in texts for name in parsed(text).names}

@@ -1,15 +1,13 @@
-"""Kernels with scratch memory and with sizes that come from the data."""
+"""A kernel with scratch memory, and what it computes."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from mptune.kernel import In, InOut, Kernel, Out, Scalar, Scratch
+from mptune.kernel import InOut, Kernel, Out, Scalar, Scratch
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
 
-__all__ = ["STEPPER", "SUMS", "stepped"]
+__all__ = ["STEPPER", "stepped"]
 
 #: Steps of a fixed-point iteration, with memory of its own; what is left in the input is of no interest.
 STEPPER = Kernel(
@@ -45,30 +43,3 @@ def stepped(u: Any, steps: int) -> Any:
     for _ in range(steps):
         value = 0.5 * (value + u * u)
     return value
-
-
-#: Sums numbers by where they go; how many numbers is up to the data.
-SUMS = Kernel(
-    name="sums",
-    parameters=[PrecisionParameter("t", ["fp64", "fp32"])],
-    arguments=[
-        In("x", "m", precision="t"),
-        In("to", "m", dtype="int32"),
-        Out("y", "n", precision="t"),
-        Scalar("m", dtype="int32"),
-    ],
-    sizes={"default": {"n": 5}},
-    data_sizes=["m"],
-    inputs=lambda rng, size: {"x": np.ones(7), "to": np.zeros(7, np.int32)},
-    reference=lambda given, size: {"y": np.bincount(given["to"], given["x"], size.n)},
-    grid=["max(1, m // 1000)"],
-    block=["n"],
-    template="""
-extern "C" __global__ void sums(const {{ t }}* x, const int* to, {{ t }}* y, int m) {
-    if (blockIdx.x > 0) return;
-    {{ t }} sum = 0;
-    for (int j = 0; j < m; ++j) if (to[j] == (int)threadIdx.x) sum += x[j];
-    y[threadIdx.x] = sum;
-}
-""",
-)

@@ -66,7 +66,6 @@ def make_inputs(kernel: Tunable, sizes: Sizes, seed: int, draw: Draw = FIRST) ->
                 f"inputs of {kernel.called} has {name!r}, which the kernel only writes: declare it InOut, "
                 "or leave it out"
             )
-    sizes = kernel.sizes_of({name: np.shape(array) for name, array in given.items()}, sizes)
     made = {name: _input(kernel, a, given, sizes) for name, a in by_name.items() if a.is_input}
     return MappingProxyType(made)
 
@@ -93,7 +92,7 @@ def rounded_inputs(
     if min(here.values(), default=1.0) == 1 or sum(np.size(value) for value in inputs.values()) > _MANY:
         return {}
     found: dict[str, dict[str, dict[str, float]]] = {}
-    for size in (name for name in sizes if name not in (*kernel.data_sizes, *kernel.forms)):
+    for size in (name for name in sizes if name not in kernel.forms):
         there = []
         for value in (sizes[size] - 1, sizes[size] + 1):
             with contextlib.suppress(MptuneError, MemoryError):
@@ -208,14 +207,12 @@ def require_repeatable(
         ReferenceDataError: references differ although their inputs are the same.
     """
     given = [argument for argument in kernel.arguments if argument.is_input or argument.is_output]
-    # Sizes that come from the data are not known before there are any.
-    presets = kernel.sizes if not kernel.data_sizes else ()
 
     def elements(place: Sizes) -> int:
         return sum(math.prod(kernel.shape_of(argument, place)) for argument in given)
 
     try:
-        least = min((sizes, *map(kernel.resolve_sizes, presets)), key=elements)
+        least = min((sizes, *map(kernel.resolve_sizes, kernel.sizes)), key=elements)
         if elements(least) > _MANY:
             return
         if least != sizes:

@@ -93,15 +93,10 @@ def emit_dispatch(
 
     Raises:
         WisdomError: it is of another kernel, or of several.
-        KernelError: its sizes come from the data, or nothing in it is valid.
+        KernelError: nothing in it is valid.
         MptuneError: a file of a name exists and was not emitted, or cannot be written.
     """
     found, known = single_kernel_of(wisdom, kernel, metric)
-    if found.data_sizes:
-        raise KernelError(
-            f"{found.called}: {', '.join(found.data_sizes)} comes from the data (data_sizes=), which what is emitted "
-            "cannot ask: mptune.TunedKernel calls such a kernel"
-        )
     budget = budget_of(known, max_error)
     # As on the device itself: what it allows was kept by what was measured on it.
     choosers = [Chooser(each, found, (), budget, confidence) for each in known]

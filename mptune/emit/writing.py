@@ -29,7 +29,7 @@ from mptune.emit.opencl import opencl_files
 from mptune.emit.sizes import conditions, formula, free_sizes
 from mptune.emit.text import fill, identifier
 from mptune.emit.winner import Winner, select, sizes_of
-from mptune.errors import KernelError, MptuneError
+from mptune.errors import MptuneError
 from mptune.kernel import Application, Argument, Kernel, Role, Tunable
 from mptune.registry import tunable_of_run
 from mptune.run import Run
@@ -128,16 +128,10 @@ def winner_of(
         kernel: the definition, unless it is a bundled kernel or application.
 
     Raises:
-        MptuneError: the kernel is not found or has changed, it has sizes that come from the data, or no trial or
-            several match.
+        MptuneError: the kernel is not found or has changed, or no trial or several match.
     """
     # What may differ from the run stands in what is emitted.
     definition = tunable_of_run(run.info, kernel, on_warning=lambda _: None)
-    if isinstance(definition, Kernel) and definition.data_sizes:
-        raise KernelError(
-            f"{definition.called}: {', '.join(definition.data_sizes)} comes from the data (data_sizes=), and what is "
-            "emitted has fixed sizes: mptune.TunedKernel calls such a kernel, mptune render prints its source"
-        )
     sizes = sizes_of(run, definition)
     trial = select(run, max_error=max_error, configuration=configuration, kernel=definition)
     if trial is None:

@@ -89,7 +89,6 @@ class Ready:
         constraints: device limits, over ``threads_per_block``, ``shared_bytes`` and the axes of block and grid.
         options: with which another process compiles the very same binaries, without looking at the device.
         observers: names of the observers that can measure here, of those asked for.
-        sizes: those of the problem, those that come from the data included.
         unavailable: why something users expect is not available here, by name: an observer, a metric of one, …
         remarks: what a user should know of the error metrics, one line each.
         fp64_errors: those of an application in fp64, where its reference is wide; by the names of a trial's metrics.
@@ -102,7 +101,6 @@ class Ready:
     constraints: tuple[str, ...]
     options: CompileOptions
     observers: tuple[str, ...] = ()
-    sizes: Mapping[str, int] = field(default_factory=dict)
     unavailable: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     fp64_errors: Mapping[str, float] = field(default_factory=dict)
@@ -255,7 +253,6 @@ class Bench:
             backend.device.constraints(),
             backend.compiler.resolved(self._options),
             self._observation.names,
-            dict(self._data.sizes),
             unavailable,
             remarks,
             fp64_errors,

@@ -65,7 +65,6 @@ class Application(Tunable):
         metric: as :class:`~mptune.Kernel` takes it.
         constraints: predicates over parameters and sizes.
         signature: kernels' own parameters that can change results, besides precisions, policies and shared ones.
-        data_sizes: as :class:`~mptune.Kernel` takes them.
         instrumented: as :class:`~mptune.Kernel` takes it.
         description: one line for ``mptune list``.
         path: the definition file; set by the loader.
@@ -104,7 +103,6 @@ class Application(Tunable):
         metric: Metric | Sequence[Metric] | Mapping[str, Metric | Sequence[Metric]] = "NRMSE",
         constraints: Sequence[Constraint] = (),
         signature: Sequence[str] = (),
-        data_sizes: Sequence[str] = (),
         instrumented: bool = False,
         description: str = "",
         path: Path | None = None,
@@ -132,7 +130,6 @@ class Application(Tunable):
             parameters=(*types, *(p for p in shared if p.name not in {t.name for t in types}), *own),
             arguments=_with_outputs(name, buffers, outputs),
             sizes=sizes,
-            data_sizes=data_sizes,
             inputs=inputs,
             reference=None if isinstance(reference, str) else reference,
             is_wide=reference == "wide",
@@ -206,7 +203,7 @@ class Application(Tunable):
                 raise KernelError(f"{self.called}: {name!r} is {what}; give it another name")
         if not self.outputs:
             raise KernelError(f"{self.called}: no buffer is an output")
-        names = (*self.sizes["default"], *self.data_sizes)
+        names = tuple(self.sizes["default"])
         for argument in self.arguments:
             if argument.is_constant:
                 raise KernelError(f"{self.called}: {argument.name!r} cannot be in constant memory")

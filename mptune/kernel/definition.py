@@ -52,8 +52,6 @@ class Kernel(Tunable):
         forms: of names of sizes that say which form of the problem it is, not how large, the values they can have
             (``{"transposed": (0, 1)}``), the first of which is that of runs from before the kernel had them. Templates
             have them as numbers; errors and times of one form say nothing of another.
-        data_sizes: names of sizes that come from the data, such as ``nnz``: axes of inputs that have the extent of
-            what ``inputs`` returns, each draw its own. Templates cannot use them, launches and shapes can.
         inputs: ``inputs(rng, size)`` returns the fp64 (or integer) arrays and scalars by argument name. An
             argument named like a size may be left out.
         reference: ``reference(inputs, size)`` returns the double-precision outputs by name (or the one array).
@@ -207,7 +205,7 @@ class Kernel(Tunable):
                 f"of sums), not {', '.join(self.matrix_units)}"
             )
         if self.sizes:  # otherwise the application it is part of has them
-            self._check_expressions((*self.sizes["default"], *self.data_sizes))
+            self._check_expressions(tuple(self.sizes["default"]))
         for name in self.runtime_sizes:
             if name not in self.sizes.get("default", ()):
                 raise UnknownNameError(f"runtime size of {self.called}:", name, self.sizes.get("default", ()))

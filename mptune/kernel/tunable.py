@@ -63,7 +63,6 @@ class Tunable(ABC):
     parameters: Sequence[Parameter]
     arguments: Sequence[Argument]
     sizes: Mapping[str, Mapping[str, int]]
-    data_sizes: Sequence[str] = ()
     inputs: Callable[..., Inputs]
     reference: Callable[[Inputs, Sizes], Any] | None = None
     metric: Metric | Sequence[Metric] | Mapping[str, Metric | Sequence[Metric]] = "NRMSE"
@@ -79,7 +78,7 @@ class Tunable(ABC):
     def __post_init__(self, over: Over | None, reduce: Reduce) -> None:
         metric = over_regions(self.metric, over, reduce)
         self._freeze(
-            **{name: tuple(getattr(self, name)) for name in ("parameters", "arguments", "data_sizes", "signature")},
+            **{name: tuple(getattr(self, name)) for name in ("parameters", "arguments", "signature")},
             sizes=NamedValues({name: Sizes(preset) for name, preset in self.sizes.items()}),
             metric=NamedValues(metric) if isinstance(metric, Mapping) else metric,
         )
@@ -211,28 +210,8 @@ class Tunable(ABC):
         return most - _PAST_THE_END if most.bit_length() in (31, 32) else most
 
     def shape_of(self, argument: Argument, sizes: Sizes) -> tuple[int, ...]:
-        """Return the shape of a buffer at these sizes, those of its data included."""
+        """Return the shape of a buffer at these sizes."""
         return tuple(int(parsed(axis).evaluate(sizes)) for axis in argument.shape)
-
-    def sizes_of(self, shapes: Mapping[str, Sequence[int]], sizes: Sizes) -> Sizes:
-        """Return sizes with those that come from the data.
-
-        Args:
-            shapes: of the arrays, by argument.
-            sizes: those that are known.
-
-        Raises:
-            KernelError: two arrays disagree.
-        """
-        found: dict[str, int] = {}
-        for argument in self.arguments:
-            shape = shapes.get(argument.name)
-            if shape is None or len(shape) != len(argument.shape):
-                continue  # said where the array is checked
-            for axis, extent in zip(argument.shape, shape, strict=True):
-                if axis in self.data_sizes and found.setdefault(axis, extent) != extent:
-                    raise KernelError(f"{self.called}: size {axis} is {found[axis]}, but {extent} in {argument.name!r}")
-        return Sizes({**sizes, **found}) if found else sizes
 
     # -- configurations ------------------------------------------------------------------------
 
@@ -336,13 +315,7 @@ class Tunable(ABC):
             if set(values) != wanted:
                 names = ", ".join(sorted(wanted))
                 raise KernelError(f"{self.called}: size preset {preset!r} does not name {names}")
-        axes = {axis for argument in self.arguments if argument.is_input for axis in argument.shape}
-        for name in self.data_sizes:
-            if name in wanted:
-                raise KernelError(f"{self.called}: size {name} comes from the data, so no preset can give it")
-            if name not in axes:
-                raise KernelError(f"{self.called}: size {name} comes from the data, but no input has it as an axis")
-        clash = (wanted | set(self.data_sizes)) & set(self._by_name)
+        clash = wanted & set(self._by_name)
         if clash:
             raise KernelError(f"{self.called}: {', '.join(sorted(clash))} is both a size and a parameter")
 

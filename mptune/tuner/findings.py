@@ -111,7 +111,7 @@ def _unlike_rounding(run: Run, kernel: Tunable, metric: Metrics) -> Iterator[str
         for _, finest in [_roundoffs(kernel, trial.configuration)]
         if finest > _NARROWER * widest
     ]
-    sizes = Sizes({**run.info.sizes, **{name: int(str(run.info.constants[name])) for name in kernel.data_sizes}})
+    sizes = Sizes(run.info.sizes)
     roundings = max(_ROUNDINGS, *(math.prod(kernel.shape_of(argument, sizes)) for argument in kernel.arguments))
     outputs = [output.name for output in kernel.outputs]
     by_design = {name for name, each in metrics_by_output(outputs, metric).items() if each.sees_inputs}

@@ -25,7 +25,7 @@ from mptune.evaluators.protocol import Job
 from mptune.evaluators.timing import TimingPlan
 from mptune.evaluators.worker_process import Limits
 from mptune.folders import cache_folder, own_folder
-from mptune.kernel import Kernel, Rates, Sizes, Tunable
+from mptune.kernel import Kernel, Rates, Tunable
 from mptune.lints import examples, lints, refuse_clashes
 from mptune.policy import MeasurementPolicy
 from mptune.run import Run
@@ -109,7 +109,6 @@ def tune(
         evaluator = _evaluator(plan, stack, warn)
         ready = evaluator.start()
         plan.check_observers(ready, warn)
-        plan = dataclasses.replace(plan, sizes=Sizes({**plan.sizes, **ready.sizes}))
         for remark in ready.remarks:
             warn(remark)
         if plan.settings.balance is not None:

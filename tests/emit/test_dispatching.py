@@ -14,7 +14,6 @@ import pytest
 from awkward_kernel import AWKWARD, NASTY, run_of
 from command_line import caller
 from runs_by_size import POLY, at_size, trial, undecided
-from stepper_kernel import SUMS
 from test_programs import CLANG, HIP_HEADERS, NVCC, _missing, build, needs_gxx, run_program
 
 from mptune.backends.base import CompileOptions
@@ -22,7 +21,7 @@ from mptune.backends.cuda import CudaBackend
 from mptune.backends.hip import HipBackend
 from mptune.buffers import DataManager
 from mptune.emit import emit_dispatch
-from mptune.errors import KernelError, MptuneError
+from mptune.errors import KernelError
 from mptune.kernel import In, Kernel, Out, Sizes
 from mptune.run import Run
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
@@ -456,11 +455,3 @@ def test_the_command_writes_what_wisdom_chooses_among(
         assert message in refused.err
     (target / "README.md").write_text("mine")
     assert "was not written by mptune emit" in mptune("emit", path, "--kernel", own_kernel.__file__, "-o", target).err
-
-
-def test_sizes_that_come_from_the_data_are_refused(tmp_path: Path) -> None:
-    trials = [trial(4, 1e-16, kernel=SUMS), trial(1, 1e-7, kernel=SUMS, t="fp32")]
-    with pytest.raises(KernelError, match="kernel sums: m comes from the data"):
-        emit_dispatch(wisdom_of(run_of(SUMS, trials, threshold=1e-3)), tmp_path, kernel=SUMS)
-    with pytest.raises(MptuneError, match="the wisdom is of kernel sums, not of poly"):
-        emit_dispatch(wisdom_of(run_of(SUMS, trials, threshold=1e-3)), tmp_path, kernel=POLY)

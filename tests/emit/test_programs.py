@@ -15,7 +15,7 @@ import numpy as np
 import own_kernel
 import pytest
 from awkward_kernel import AWKWARD, NASTY, data_folder, file_name, measured, run_of
-from stepper_kernel import STEPPER, SUMS, stepped
+from stepper_kernel import STEPPER, stepped
 
 from mptune.accuracy.evaluate import evaluate_outputs
 from mptune.backends.base import Backend, CompileOptions
@@ -23,7 +23,7 @@ from mptune.backends.cuda import CudaBackend
 from mptune.backends.hip import HipBackend
 from mptune.buffers import DataManager
 from mptune.emit import emit, emit_all_devices, winner_of
-from mptune.errors import BackendUnavailableError, KernelError
+from mptune.errors import BackendUnavailableError
 from mptune.kernel import In, Kernel, Out, Scalar
 from mptune.run import Run
 from mptune.space.parameters import PrecisionParameter
@@ -237,11 +237,6 @@ def test_the_cupy_example_launches_the_kernel(tmp_path: Path, monkeypatch: pytes
     outputs = example["launch"]({"u": u})
     assert list(outputs) == ["v"]
     np.testing.assert_allclose(outputs["v"], stepped(u, 4), rtol=1e-14)
-
-
-def test_sizes_that_come_from_the_data_are_refused() -> None:
-    with pytest.raises(KernelError, match=r"kernel sums: m comes from the data .* mptune.TunedKernel calls such"):
-        winner_of(run_of(SUMS, []), kernel=SUMS)
 
 
 @pytest.mark.full
