@@ -596,7 +596,6 @@ class Run:
                 "evaluations": self.evaluations + self.kernel_evaluations,
                 **self._of_application(),
                 "ended": self.state.ended,
-                **({"fp64_errors": info.fp64_errors} if info.fp64_errors else {}),
                 "baseline_evaluations": self.baseline_evaluations,
                 "feasible": self.feasible,
                 "signatures": self.signatures_of(self.trials),

@@ -43,7 +43,7 @@ from mptune.errors import KernelError
 from mptune.evaluators.answers import with_reference
 from mptune.kernel import Application, Argument, Kernel, Sizes
 from mptune.launching import ApplicationLauncher, Arrays, inputs_from
-from mptune.precision import PRECISIONS, WIDE
+from mptune.precision import PRECISIONS
 from mptune.prelude import prelude
 from mptune.space.configuration import Configuration
 from mptune.stepping import CONVERSION, size_names
@@ -235,8 +235,6 @@ def _run(
 
 
 def _called(application: Application) -> str:
-    if application.is_wide:
-        return f"the answer in {WIDE.name}, rounded to fp64"
     return "the answer in the widest types" if application.reference is None else "the reference"
 
 

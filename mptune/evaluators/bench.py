@@ -18,7 +18,7 @@ from mptune.backends.base import Backend, CompileOptions, DeviceInfo
 from mptune.buffers import DataManager, Draw, Stream, rounded_inputs
 from mptune.capturing import CapturedLaunch
 from mptune.errors import CompileError, ConstraintError, KernelError, LaunchError, MptuneError, OutOfMemoryError
-from mptune.evaluators.answers import WideAnswer, with_reference
+from mptune.evaluators.answers import with_reference
 from mptune.evaluators.device_data import BoundArguments, DeviceData
 from mptune.evaluators.draws import DrawnData
 from mptune.evaluators.observing import Observation
@@ -91,7 +91,6 @@ class Ready:
         observers: names of the observers that can measure here, of those asked for.
         unavailable: why something users expect is not available here, by name: an observer, a metric of one, …
         remarks: what a user should know of the error metrics, one line each.
-        fp64_errors: those of an application in fp64, where its reference is wide; by the names of a trial's metrics.
         rounded: how much types round the inputs beside those at other sizes (:func:`~mptune.buffers.rounded_inputs`).
     """
 
@@ -103,7 +102,6 @@ class Ready:
     observers: tuple[str, ...] = ()
     unavailable: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
-    fp64_errors: Mapping[str, float] = field(default_factory=dict)
     rounded: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -223,10 +221,6 @@ class Bench:
         self._drawing_s = 0.0
         self._data.require_repeatable()
         remarks = first_look(metrics, self._data.references, self._data.inputs)
-        fp64_errors: Mapping[str, float] = {}
-        if isinstance(kernel.reference, WideAnswer):
-            fp64_errors, remark = kernel.reference.fp64_errors(self._data.references, self._data.inputs, self.sizes)
-            remarks += remark
         self._flush: CacheFlush | None = None
         self._cold: CacheFlush | None = None
         self._ceilings: Ceilings | None = None
@@ -255,7 +249,6 @@ class Bench:
             self._observation.names,
             unavailable,
             remarks,
-            fp64_errors,
             rounded_inputs(kernel, self._data.sizes, seed, self._data.inputs),
         )
 

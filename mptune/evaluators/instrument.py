@@ -142,8 +142,8 @@ class _TracedStepper(Stepper):
     def _check_valid(self, what: str, kernel: Kernel, configuration: Configuration, sizes: Sizes) -> None:
         super()._check_valid(what, kernel, in_widest(kernel, configuration), sizes)
 
-    def _launch_shape(self, what: str, kernel: Kernel, configuration: Configuration, sizes: Sizes) -> LaunchShape:
-        return super()._launch_shape(what, kernel, in_widest(kernel, configuration), sizes)
+    def _launch_shape(self, kernel: Kernel, configuration: Configuration, sizes: Sizes) -> LaunchShape:
+        return super()._launch_shape(kernel, in_widest(kernel, configuration), sizes)
 
     def _function(self, kernel: Kernel, configuration: Configuration, sizes: Sizes) -> Function:
         key = (kernel.name, configuration, tuple(sizes.items()))

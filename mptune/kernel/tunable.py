@@ -103,11 +103,6 @@ class Tunable(ABC):
     def changed(self, **changes: Any) -> Self:
         """Return it with some of what it was made from replaced."""
 
-    @property
-    def has_reference(self) -> bool:
-        """Whether the definition itself says what the reference is."""
-        return self.reference is not None
-
     # -- names ---------------------------------------------------------------------------------
 
     @property

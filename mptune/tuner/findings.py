@@ -100,7 +100,7 @@ def _unlike_rounding(run: Run, kernel: Tunable, metric: Metrics) -> Iterator[str
     """
     baseline = run.baseline
     right = [trial for trial in run.checked if trial.status is Status.OK]
-    is_own = isinstance(kernel, Application) and not callable(kernel.reference)
+    is_own = isinstance(kernel, Application) and kernel.reference is None
     if baseline is None or is_own or _is_mistaken(baseline, right, kernel):
         return
     widest, _ = _roundoffs(kernel, baseline.configuration)

@@ -238,7 +238,6 @@ class TuningPlan:
             template_hash=template_hash(self.kernel),
             definition_hash=definition_hash(self.kernel),
             data_key=ready.data_key,
-            fp64_errors=ready.fp64_errors,
             rounded=ready.rounded,
             adopted=adopted_record(self.kernel.path.parent) if self.kernel.path else {},
             mptune_version=__version__,

@@ -122,7 +122,7 @@ def tune(
                 warn(found)
         space = space.restrict(plan.settings.restrict)
         info = plan.describe(space, ready, command)
-        for unsure in (*info.limits_below_fp64, *info.caveats):
+        for unsure in info.caveats:
             warn(unsure)
         file, before = _open_run(output, resume, info, evaluator.capacity)
         stack.enter_context(file)
