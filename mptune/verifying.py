@@ -9,7 +9,6 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count, islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,14 +25,16 @@ from mptune.kernel.limits import whole_space
 from mptune.registry import edited, remarks, tunable_of_run
 from mptune.results import Status, Trial
 from mptune.run import Run, json_document
+from mptune.space.configuration import Configuration
 from mptune.store import RunFile
 from mptune.unseen import Verified, after_draws, limit_of, next_unseen
 
 __all__ = ["Case", "Verification", "verify"]
 
-#: Inputs before it is known how long they take, and how long as many take that are run together.
-_FIRST: Final = 5
-_PIECE_S: Final = 2.0
+#: Inputs that run together. The progress is told after them.
+_PIECE: Final = 10
+#: Statuses of trials that may end the worker, or that every further input would have as well.
+_ENDING: Final = (Status.CRASH, Status.TIMEOUT, Status.COMPILE_ERROR, Status.LAUNCH_ERROR, Status.CORRUPT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +139,8 @@ def verify(
 ) -> Verification:
     """Run a configuration of a run on inputs that nobody searched with.
 
-    They go on where the run's own verification, or the last call, ended. What is found at the run's own sizes is kept
-    in the run file, piece by piece: an interrupted call goes on there.
+    They continue where the run's own verification, or the last call, ended. The result at the run's own sizes is kept
+    in the run file.
 
     Args:
         run_file: the run.
@@ -147,8 +148,8 @@ def verify(
             holds it.
         configuration: which trial, as ``mptune emit`` takes it; empty for the best.
         inputs: how many, for each of the sizes.
-        sizes: sizes to verify at, one after the other: a preset's name, or numbers by name (as text ``"n=100,m=3"``),
-            of which those that are missing are the run's. By default the run's own alone.
+        sizes: sizes to verify at, one after the other: a preset's name, or numbers by name, of which those that are
+            missing are the run's. By default the run's own alone.
         on_input: told after every few inputs how many they were.
         on_warning: told what differs from the conditions of the run; by default a warning.
 
@@ -179,59 +180,41 @@ def verify(
     cases: list[Case] = []
     is_kept = False
     for place in places:
-        subject_at = _known(definition, place, trial)
+        configured = _own_configuration(definition, place, trial)
+        # Inputs of other sizes are others, whatever their numbers.
+        first = next_unseen(trial) if place == own else 0
         with _evaluator(run, definition, place) as evaluator:
-            keeper = _Keeper(run_file, run, definition, trial, evaluator, on_warning) if place == own else None
-            subject = _Subject(run, evaluator, subject_at, on_input)
-            known = keeper if keeper is not None and keeper.is_usable else None
-            # Inputs of other sizes are others, whatever their numbers.
-            first = next_unseen(trial) if place == own else 0
-            try:
-                cases.append(subject.case(place, inputs, known, first))
-            except KeyboardInterrupt:
-                if known is not None:
-                    on_warning(f"the results are kept in {run_file}: the same command continues from there")
-                raise
-            is_kept = is_kept or known is not None
+            reasons = _why_not_kept(run_file, run, definition, trial, evaluator) if place == own else ["other sizes"]
+            if place == own and reasons:
+                on_warning(f"what is found is not kept in {run_file}: {'; '.join(reasons)}")
+            draws = [Draw(Stream.UNSEEN, number) for number in range(first, first + inputs)]
+            found, unmade = _run(evaluator, configured, draws, on_input)
+        cases.append(_case(run, place, found, unmade, trial if not reasons else None))
+        if not reasons and found:
+            _keep(run_file, run.info.objective.judge(after_draws(trial, found, run.info.objective)))
+        is_kept = is_kept or not reasons
     if not any(case.verified for case in cases):
-        reasons = dict.fromkeys(reason for case in cases for reason in case.unmade)
-        raise MptuneError(f"no unseen input could be made: {'; '.join(reasons) or 'the worker was lost'}")
+        why = dict.fromkeys(reason for case in cases for reason in case.unmade)
+        raise MptuneError(f"no unseen input could be made: {'; '.join(why) or 'the worker was lost'}")
     is_of_another = bool(edited(run.info, definition))
     return Verification(run, trial, tuple(cases), is_kept, is_of_another, time.monotonic() - start)
 
 
-def _known(kernel: Tunable, sizes: Sizes, trial: Trial) -> Trial:
-    """Return a trial of a file with the values as the kernel declares them, which alone are rendered.
+def _own_configuration(kernel: Tunable, sizes: Sizes, trial: Trial) -> Configuration:
+    """Return a configuration of a file with the values as the kernel declares them, which alone are rendered.
 
     Raises:
         MptuneError: they are no valid configuration of the kernel at these sizes.
     """
     if trial.configuration not in whole_space(kernel, sizes):
         raise MptuneError(f"{trial.configuration} is no valid configuration of {kernel.called} at {sizes}")
-    return dataclasses.replace(trial, configuration=kernel.own(trial.configuration))
+    return kernel.own(trial.configuration)
 
 
 def _place(kernel: Tunable, own: Sizes, given: str | Mapping[str, int]) -> Sizes:
-    """Return the sizes somebody asks for."""
-    if isinstance(given, str) and "=" not in given:
+    if isinstance(given, str):
         return kernel.resolve_sizes(given)
-    if not isinstance(given, str):
-        return kernel.resolve_sizes("default", {**own, **given})
-    values: dict[str, int] = {}
-    for part in given.split(","):
-        name, equals, value = part.partition("=")
-        try:
-            values[name.strip()] = int(value) if value.strip().lstrip("+-").isdecimal() else int(_whole(float(value)))
-        except (ValueError, OverflowError):
-            expected = "a whole number" if equals else "NAME=VALUE by commas, or a preset"
-            raise MptuneError(f"size {part!r}: expected {expected}") from None
-    return kernel.resolve_sizes("default", {**own, **values})
-
-
-def _whole(value: float) -> float:
-    if not value.is_integer():
-        raise ValueError
-    return value
+    return kernel.resolve_sizes("default", {**own, **given})
 
 
 def _evaluator(run: Run, kernel: Tunable, sizes: Sizes) -> DeviceEvaluator:
@@ -243,129 +226,75 @@ def _evaluator(run: Run, kernel: Tunable, sizes: Sizes) -> DeviceEvaluator:
     return DeviceEvaluator(kernel, sizes, backend, metric=metric, seed=info.seed or 0, flags=flags)
 
 
-class _Keeper:
-    """Keeps in the run file what is found at its own sizes, if everything is as it was during the run.
-
-    Attributes:
-        trial: what the run file has of the configuration.
-        is_usable: whether anything can be kept; the warning has said why not.
-    """
-
-    def __init__(
-        self,
-        path: str | Path,
-        run: Run,
-        kernel: Tunable,
-        trial: Trial,
-        evaluator: DeviceEvaluator,
-        on_warning: Callable[[str], None],
-    ) -> None:
-        self._path = path
-        self._objective = run.info.objective
-        self.trial = trial
-        ready = evaluator.start()
-        now = dataclasses.replace(run.info, compiler=ready.identity, data_key=ready.data_key)
-        reasons = [*remarks(run.info, kernel), *now.changes_since(run.info)]
-        if not run.info.objective.is_feasible(trial):
-            reasons.append("the configuration is not feasible")
-        if trial.measurement.reused_error:
-            reasons.append("its error in the run was measured on another configuration")
-        self.is_usable = not reasons
-        if reasons:
-            on_warning(f"what is found is not kept in {path}: {'; '.join(reasons)}")
-        else:
-            try:
-                with RunFile.open(path) as file:
-                    is_baseline_s = any(t.configuration == trial.configuration for t in file.trials("baseline"))
-                self._phase = "baseline" if is_baseline_s else "search"
-            except RunFileError as error:
-                self.is_usable = False
-                on_warning(f"what is found is not kept: {error}")
-
-    def keep(self, trial: Trial) -> None:
-        """Commit what the trial has become."""
-        self.trial = self._objective.judge(trial)
-        with RunFile.open(self._path) as file:
-            file.add(self.trial, self._phase)
+def _why_not_kept(path: str | Path, run: Run, kernel: Tunable, trial: Trial, evaluator: DeviceEvaluator) -> list[str]:
+    """Return why the run file cannot keep results: changed conditions, or a file that does not open."""
+    ready = evaluator.start()
+    now = dataclasses.replace(run.info, compiler=ready.identity, data_key=ready.data_key)
+    reasons = [*remarks(run.info, kernel), *now.changes_since(run.info)]
+    if not run.info.objective.is_feasible(trial):
+        reasons.append("the configuration is not feasible")
+    if trial.measurement.reused_error:
+        reasons.append("its error in the run was measured on another configuration")
+    try:
+        RunFile.open(path).close()
+    except RunFileError as error:
+        reasons.append(str(error))
+    return reasons
 
 
-class _Subject:
-    """One configuration, run on draws.
-
-    Args:
-        run: whose error limits count.
-        evaluator: runs it.
-        trial: what the run knows of it.
-        tell: told how many inputs there have just been.
-    """
-
-    def __init__(self, run: Run, evaluator: DeviceEvaluator, trial: Trial, tell: Callable[[int], None]) -> None:
-        self._objective = run.info.objective
-        self._measured_by = run.info.measured_by
-        self._fallen = run.fallen_beside(trial)
-        self._evaluator = evaluator
-        self._trial = trial
-        self._tell = tell
-        self._draw_s = math.inf
-
-    def case(self, sizes: Sizes, inputs: int, keeper: _Keeper | None, first: int) -> Case:
-        """Verify on so many inputs more than the trial has seen, from the number ``first`` on."""
-        before = Verified.of(self._trial, self._objective) if keeper is not None else None
-        seen, broken = (before.inputs, before.violations) if before is not None else (0, 0)
-        worst_error = before.worst_error if before is not None else 0.0
-        worst: tuple[float, Draw] | None = None
-        closest, least_spare = "", math.inf
-        failures: Counter[str] = Counter()
-        unmade: dict[str, None] = {}
-        left = inputs
-        further = (Draw(Stream.UNSEEN, number) for number in count(first))
-        while left > 0:
-            draws = list(islice(further, min(left, self._piece())))
-            found, reasons = self._run(draws)
-            unmade.update(dict.fromkeys(reasons))
-            left -= len(draws)
-            seen += len(found)
-            for draw, one in found:
-                error, excess = self._judged(one)
-                broken += one.status is not Status.OK or excess > 0
-                if one.status is Status.OK and -excess < least_spare:
-                    closest, least_spare = self._closest(one), -excess
-                failures.update([one.status.value] if one.status is not Status.OK else [])
-                worst_error = max(worst_error, error)
-                worst = max([*([worst] if worst else []), (error, draw)], key=lambda pair: pair[0])
-            has_failed = any(one.status is not Status.OK for _, one in found)
-            if keeper is not None and found and (has_failed or keeper.trial.is_valid):
-                keeper.keep(after_draws(keeper.trial, dict(found), self._objective))
-            if len(found) < len(draws) - len(reasons) or any(one.status in _ENDING for _, one in found):
-                break  # it ends the worker: one input more tells nothing new
-        fallen = self._fallen if before is not None else 0
-        verified = Verified(seen, broken, worst_error, fallen) if seen else None
-        return Case(dict(sizes), verified, worst[1] if worst else None, dict(failures), tuple(unmade), closest)
-
-    def _piece(self) -> int:
-        return _FIRST if math.isinf(self._draw_s) else max(1, int(_PIECE_S / max(self._draw_s, 1e-6)))
-
-    def _run(self, draws: Sequence[Draw]) -> tuple[list[tuple[Draw, Trial]], list[str]]:
-        start = time.monotonic()
-        found = self._evaluator.run_on_draws([self._trial.configuration], draws)
-        self._draw_s = (time.monotonic() - start) / max(1, len(draws))
-        self._tell(len(draws))
-        return list(zip(found.draws, found.trials, strict=True)), list(found.unmade.values())
-
-    def _judged(self, one: Trial) -> tuple[float, float]:
-        """Return the error of a trial, infinite for a failure, and by how many decades it is above the limit."""
-        if one.status is not Status.OK:
-            return math.inf, math.inf
-        limited = self._objective.error_excess(one) if self._objective.limits else math.nan
-        return (math.inf if math.isnan(one.error) else one.error), limited
-
-    def _closest(self, one: Trial) -> str:
-        """Say which of several errors comes closest to its limit; empty for one limit."""
-        if not isinstance(self._objective.threshold, Mapping):
-            return ""
-        name = self._objective.binding(one)
-        return f"{self._measured_by(name)} {one.metric(name):.3g} (limit {self._objective.limits[name]:g})"
+def _keep(path: str | Path, trial: Trial) -> None:
+    with RunFile.open(path) as file:
+        is_baseline_s = any(known.configuration == trial.configuration for known in file.trials("baseline"))
+        file.add(trial, "baseline" if is_baseline_s else "search")
 
 
-#: What may end the worker, or does each time.
-_ENDING: Final = (Status.CRASH, Status.TIMEOUT, Status.COMPILE_ERROR, Status.LAUNCH_ERROR, Status.CORRUPT)
+def _run(
+    evaluator: DeviceEvaluator, configuration: Configuration, draws: Sequence[Draw], tell: Callable[[int], None]
+) -> tuple[dict[Draw, Trial], dict[Draw, str]]:
+    """Return the trial on each draw, and why draws could not be made; the last trial may have ended the worker."""
+    trials: dict[Draw, Trial] = {}
+    unmade: dict[Draw, str] = {}
+    for start in range(0, len(draws), _PIECE):
+        piece = draws[start : start + _PIECE]
+        found = evaluator.run_on_draws([configuration], piece)
+        tell(len(piece))
+        trials.update(zip(found.draws, found.trials, strict=True))
+        unmade.update(found.unmade)
+        is_lost = len(found.trials) + len(found.unmade) < len(piece)
+        if is_lost or any(trial.status in _ENDING for trial in found.trials):
+            break
+    return trials, unmade
+
+
+def _case(
+    run: Run, sizes: Sizes, found: Mapping[Draw, Trial], unmade: Mapping[Draw, str], before: Trial | None
+) -> Case:
+    """Return the result at some sizes, with what unseen inputs said of the trial before."""
+    objective = run.info.objective
+    known = None if before is None else Verified.of(before, objective)
+    known = known or Verified(0, 0, 0.0)
+    # A failure breaks every limit.
+    is_number = {draw: one.status is Status.OK and not math.isnan(one.error) for draw, one in found.items()}
+    errors = {draw: one.error if is_number[draw] else math.inf for draw, one in found.items()}
+    excess = {draw: objective.error_excess(one) if one.status is Status.OK else math.inf for draw, one in found.items()}
+    worst = max(errors, key=lambda draw: errors[draw], default=None)
+    verified = Verified(
+        known.inputs + len(found),
+        known.violations + sum(each > 0 for each in excess.values()),
+        max(known.worst_error, *errors.values(), 0.0),
+    )
+    closest = ""
+    right = [draw for draw, one in found.items() if one.status is Status.OK]
+    if right and isinstance(objective.threshold, Mapping):
+        one = found[max(right, key=lambda draw: excess[draw])]
+        name = objective.binding(one)
+        closest = f"{run.info.measured_by(name)} {one.metric(name):.3g} (limit {objective.limits[name]:g})"
+    failures = Counter(one.status.value for one in found.values() if one.status is not Status.OK)
+    return Case(
+        dict(sizes),
+        verified if verified.inputs else None,
+        worst,
+        dict(failures),
+        tuple(dict.fromkeys(unmade.values())),
+        closest,
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +34,7 @@ __all__ = ["verify"]
     "--size sizes",
     "PRESET|NAME=VALUE,NAME=VALUE...",
     "Verify at these sizes instead of the run's own.",
+    parse=options.parse_places,
 )
 @options.as_json
 def verify(
@@ -41,7 +42,7 @@ def verify(
     kernel: str | None,
     configuration: str,
     inputs: int,
-    sizes: Sequence[str],
+    sizes: Sequence[str | Mapping[str, int]],
     json: bool,
 ) -> int:
     """Run the winner on inputs that nobody searched with.

@@ -130,7 +130,7 @@ def tune_sizes(
         resume: go on with existing run files.
         on_size: told the sizes that are tuned next, and how many evaluations these will have had then.
         on_progress: told about every trial.
-        on_verification: told about a trial that is verified on unseen inputs, after every few of them.
+        on_verification: told about a trial that has run on further unseen inputs.
         on_warning: told each warning, once.
         command: the command line, kept in the run files.
         overrides: fields of :class:`TuneSettings` that replace those of ``settings``.

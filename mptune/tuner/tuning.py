@@ -75,7 +75,7 @@ def tune(
         output: the run file; none is written when it is None.
         resume: go on with an existing run file.
         on_progress: told about every trial.
-        on_verification: told about a trial that is verified on unseen inputs, after every few of them.
+        on_verification: told about a trial that has run on further unseen inputs.
         on_warning: told each warning of the run, once; the run file keeps them. By default, a warning of Python's.
         command: the command line, kept in the run file.
         overrides: fields of :class:`TuneSettings` that replace those of ``settings``.
