@@ -15,7 +15,7 @@ Taylor 2003), so that water at rest stays at rest over any bed, and narrow types
 What leaves a cell enters the next one, whatever the type of the fluxes: only rounding in ``update`` changes the volume
 of water. So there are two thresholds to keep, which ask for different types: ``--max-error NRMSE:1e-4`` bounds the
 error of the final depths and momenta, and ``--max-error mass_drift:1e-6`` the relative change of the volume. The first
-is against the same scheme in long double.
+is against the same scheme in fp64.
 """
 
 from __future__ import annotations
@@ -290,7 +290,6 @@ application = Application(
     steps=steps,
     outputs=["state"],
     metric=["NRMSE", mass_drift],
-    reference="wide",
 )
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mptune.kernel import In, Kernel, Out, Range, Sizes
+from mptune.kernel import In, Kernel, Out, Sizes
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
 
 __all__ = ["KERNELS"]
@@ -26,7 +26,6 @@ def _kernel(
     body: str,
     inputs: Callable[..., Mapping[str, Any]],
     reference: Callable[[Mapping[str, Any], Sizes], Any],
-    ranges: tuple[Range, ...],
     metric: str = "NRMSE",
 ) -> Kernel:
     """Return a kernel that computes ``out`` of ``x`` and ``y`` for each element; ``body`` is in the type ``T``."""
@@ -48,7 +47,6 @@ def _kernel(
         sizes=_SIZES,
         inputs=inputs,
         reference=reference,
-        ranges=ranges,
         grid=["ceildiv(n, block_size * items)"],
         block=["block_size"],
         metric=metric,
@@ -70,28 +68,37 @@ extern "C" __global__ void NAME({{ out_type }}* __restrict__ out, const {{ in_ty
     )
 
 
-def _variance(rng: np.random.Generator, size: Sizes, offset: float) -> dict[str, Any]:
+def _log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
+    return float(low * (high / low) ** rng.random())
+
+
+def _variance(rng: np.random.Generator, size: Sizes) -> dict[str, Any]:
     """Two readings of a gauge with an offset: their spread is what is wanted."""
+    offset = _log_uniform(rng, 0.1, 100.0)
     return {"x": offset + rng.uniform(0.5, 1.5, size.n), "y": offset - rng.uniform(0.5, 1.5, size.n)}
 
 
-def _pole(rng: np.random.Generator, size: Sizes, distance: float) -> dict[str, Any]:
+def _pole(rng: np.random.Generator, size: Sizes) -> dict[str, Any]:
     """Frequencies of a driven oscillator, as near to the resonance as the draw says."""
+    distance = _log_uniform(rng, 1e-3, 1.0)
     return {"x": 1.0 + distance * rng.uniform(1.0, 2.0, size.n), "y": rng.uniform(0.5, 1.5, size.n)}
 
 
-def _spectrum(rng: np.random.Generator, size: Sizes, decades: float) -> dict[str, Any]:
+def _spectrum(rng: np.random.Generator, size: Sizes) -> dict[str, Any]:
     """Amplitudes over as many decades as the draw says."""
+    decades = rng.uniform(0.5, 4.0)
     return {"x": 10 ** rng.uniform(-decades, 0.0, size.n), "y": rng.uniform(0.5, 1.5, size.n)}
 
 
-def _chord(rng: np.random.Generator, size: Sizes, step: float) -> dict[str, Any]:
+def _chord(rng: np.random.Generator, size: Sizes) -> dict[str, Any]:
     """Points of a curve and small steps from them."""
+    step = _log_uniform(rng, 1e-2, 1.0)
     return {"x": rng.uniform(1.0, 2.0, size.n), "y": step * rng.uniform(0.5, 1.0, size.n)}
 
 
-def _sigmoid(rng: np.random.Generator, size: Sizes, steepness: float) -> dict[str, Any]:
+def _sigmoid(rng: np.random.Generator, size: Sizes) -> dict[str, Any]:
     """What neurons are given, in units of their width."""
+    steepness = _log_uniform(rng, 0.1, 10.0)
     return {"x": steepness * rng.normal(0.0, 1.0, size.n), "y": rng.uniform(0.5, 1.5, size.n)}
 
 
@@ -104,7 +111,6 @@ KERNELS: Final[Mapping[str, Kernel]] = {
             "out[i] = a * a - b * b;",
             _variance,
             lambda inputs, _: (inputs["x"] - inputs["y"]) * (inputs["x"] + inputs["y"]),
-            (Range("offset", 0.1, 100.0, log=True),),
         ),
         _kernel(
             "near_pole",
@@ -112,7 +118,6 @@ KERNELS: Final[Mapping[str, Kernel]] = {
             "out[i] = b / (a * a - T(1.0));",
             _pole,
             lambda inputs, _: inputs["y"] / ((inputs["x"] - 1.0) * (inputs["x"] + 1.0)),
-            (Range("distance", 1e-3, 1.0, log=True),),
         ),
         _kernel(
             "wide_range",
@@ -120,7 +125,6 @@ KERNELS: Final[Mapping[str, Kernel]] = {
             "const T power = a * a; out[i] = b * (power / (power + a));",
             _spectrum,
             lambda inputs, _: inputs["y"] * inputs["x"] / (inputs["x"] + 1.0),
-            (Range("decades", 0.5, 4.0),),
             "MRE",
         ),
         _kernel(
@@ -129,7 +133,6 @@ KERNELS: Final[Mapping[str, Kernel]] = {
             "const T next = a + b; out[i] = (next * next * next - a * a * a) / (next - a);",
             _chord,
             lambda inputs, _: 3 * inputs["x"] ** 2 + 3 * inputs["x"] * inputs["y"] + inputs["y"] ** 2,
-            (Range("step", 1e-2, 1.0, log=True),),
         ),
         _kernel(
             "saturation",
@@ -137,7 +140,6 @@ KERNELS: Final[Mapping[str, Kernel]] = {
             "out[i] = b * (T(1.0) - a / T(sqrt(T(1.0) + a * a)));",
             _sigmoid,
             lambda inputs, _: inputs["y"] * _above(inputs["x"]),
-            (Range("steepness", 0.1, 10.0, log=True),),
             "NMAE",
         ),
     )

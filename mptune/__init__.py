@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from mptune.kernel import InOut as InOut
     from mptune.kernel import Kernel as Kernel
     from mptune.kernel import Out as Out
-    from mptune.kernel import Range as Range
     from mptune.kernel import Scalar as Scalar
     from mptune.kernel import Scratch as Scratch
     from mptune.notebook import tune as tune
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "errors": ("MptuneError",),
-    "kernel": ("Application", "Buffer", "Constant", "In", "InOut", "Kernel", "Out", "Range", "Scalar", "Scratch"),
+    "kernel": ("Application", "Buffer", "Constant", "In", "InOut", "Kernel", "Out", "Scalar", "Scratch"),
     "notebook": ("tune",),
     "plots": ("plot",),
     "precision": ("COMPOUND",),

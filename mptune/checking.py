@@ -217,7 +217,6 @@ def _run_in_widest(application: Application, sizes: Sizes, seed: int, backend: B
     plan = TimingPlan(min_repeats=1, max_repeats=1)
     with DeviceEvaluator(application, sizes, backend.name, seed=seed, plan=plan) as evaluator:
         ready = evaluator.start()
-        sizes = Sizes({**sizes, **ready.sizes})
         trials = (next(evaluator.evaluate([each])) for each in widest(application, sizes, ready.constraints))
         trial = next((each for each in trials if each.status is not Status.CONSTRAINT), None)
         if trial is None:

@@ -34,50 +34,36 @@ __all__ = [
 _COMMON: Final = ("float64", "float32", "float16")
 
 
-def inputs_from(kernel: Tunable, sizes: Sizes, given: Mapping[str, Any]) -> tuple[dict[str, Any], Sizes]:
-    """Return the inputs of a call by argument, checked against the declarations, and the sizes with those of the data.
+def inputs_from(kernel: Tunable, sizes: Sizes, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the inputs of a call by argument, checked against the declarations.
 
     Raises:
         UnknownNameError: no input has a name given.
-        KernelError: an input is missing, has another shape or kind of type than declared, integers do not fit, or two
-            arrays disagree about a size.
+        KernelError: an input is missing, or has another shape or kind of type than declared.
     """
     declared = {argument.name: argument for argument in kernel.arguments if argument.is_input}
     for name in given:
         if name not in declared:
             raise UnknownNameError(f"input of {kernel.called}:", name, declared)
-    arrays = {}
-    for name, argument in declared.items():
-        if name in given:
-            arrays[name] = _array(kernel, argument, given[name])
-        elif argument.role is not Role.SCALAR or name not in (*sizes, *kernel.data_sizes):
-            raise KernelError(f"{kernel.called} needs an input {name!r}")
-    sizes = kernel.sizes_of({name: array.shape for name, array in arrays.items()}, sizes)
     checked = {}
     for name, argument in declared.items():
-        checked[name] = _checked(kernel, argument, arrays.get(name, sizes.get(name)), sizes)
-        if argument.role is Role.SCALAR and name in sizes and checked[name].item() != sizes[name]:
-            whose = "the arrays have" if name in kernel.data_sizes else f"this tuned {kernel.what} is for"
-            raise KernelError(f"{name}={checked[name].item()} is not the size {name}={sizes[name]} {whose}")
-    return checked, sizes
+        is_size = argument.role is Role.SCALAR and name in sizes
+        if name not in given and not is_size:
+            raise KernelError(f"{kernel.called} needs an input {name!r}")
+        checked[name] = _checked(kernel, argument, given[name] if name in given else sizes[name], sizes)
+        if is_size and checked[name].item() != sizes[name]:
+            raise KernelError(
+                f"{name}={checked[name].item()} is not the size {name}={sizes[name]} this tuned {kernel.what} is for"
+            )
+    return checked
 
 
-def _array(kernel: Tunable, argument: Argument, value: Any) -> Any:
+def _checked(kernel: Tunable, argument: Argument, value: Any, sizes: Sizes) -> Any:
     if np.ma.is_masked(value):
         raise KernelError(
             f"input {argument.name!r} of {kernel.called} has masked elements, which kernels know nothing of; give it "
             "without (.filled(...) of a masked array)"
         )
-    array = value if hasattr(value, "__cuda_array_interface__") else np.asarray(value)
-    if len(array.shape) != len(argument.shape) and not set(kernel.data_sizes).isdisjoint(argument.shape):
-        raise KernelError(
-            f"input {argument.name!r} of {kernel.called} has shape {tuple(array.shape)}; expected "
-            f"({', '.join(argument.shape)}{',' if len(argument.shape) == 1 else ''})"
-        )
-    return array
-
-
-def _checked(kernel: Tunable, argument: Argument, value: Any, sizes: Sizes) -> Any:
     array = value if hasattr(value, "__cuda_array_interface__") else np.asarray(value)
     what = f"input {argument.name!r} of {kernel.called}"
     shape = kernel.shape_of(argument, sizes)
@@ -269,7 +255,7 @@ class Launcher:
     def run(self, inputs: Mapping[str, Any], sizes: Sizes, arrays: Arrays) -> tuple[dict[str, Any], str]:
         """Return the outputs by name as they are stored, and why they are not to be relied on.
 
-        ``inputs`` and ``sizes`` are those of :func:`inputs_from`.
+        ``inputs`` are those of :func:`inputs_from`.
 
         Raises:
             CompileError: the compiler rejected the source.
@@ -277,10 +263,9 @@ class Launcher:
             LaunchError: the device refused or aborted a launch.
             KernelError: an integer does not fit its type.
         """
-        kernel, partners = self._kernel, self._kernel.partners
+        kernel = self._kernel
         function = self._function(sizes)
         shape = kernel.launch_shape(self._configuration, sizes)
-        count = kernel.launch_count(self._configuration, sizes)
         passed: dict[str, LaunchArgument] = {}
         buffers: dict[str, Buffer] = {}
         overflowing = {}
@@ -303,15 +288,11 @@ class Launcher:
             if overflows:
                 overflowing[name] = precision
         arrays.settle()
-        turns = (tuple(passed.values()), tuple(passed[partners.get(name, name)] for name in passed))
-        for turn in range(count):
-            function.launch(shape, turns[turn % 2])
+        function.launch(shape, tuple(passed.values()))
         outputs = {}
         for output in kernel.outputs:
-            # The last launch wrote to what it was given under this name.
-            left = partners.get(output.name, output.name) if count % 2 == 0 else output.name
             dtype = kernel.dtype_of(output, self._configuration)
-            outputs[output.name] = arrays.fetch(buffers[left], kernel.shape_of(output, sizes), dtype)
+            outputs[output.name] = arrays.fetch(buffers[output.name], kernel.shape_of(output, sizes), dtype)
         return outputs, _doubts(overflowing, outputs, arrays)
 
     def close(self) -> None:
@@ -322,7 +303,7 @@ class Launcher:
             self._loaded, self._sizes, self._source = None, None, ""
 
     def _function(self, sizes: Sizes) -> Function:
-        """Return the code for these sizes; a block may depend on sizes that come from the data."""
+        """Return the code for these sizes."""
         if self._loaded is not None and sizes == self._sizes:
             return self._loaded
         source = render(self._kernel, self._configuration, sizes)
@@ -360,7 +341,7 @@ class ApplicationLauncher:
     def run(self, inputs: Mapping[str, Any], sizes: Sizes, arrays: Arrays) -> tuple[dict[str, Any], str]:
         """Return the outputs by name as they are stored, and why they are not to be relied on.
 
-        ``inputs`` and ``sizes`` are those of :func:`inputs_from`.
+        ``inputs`` are those of :func:`inputs_from`.
 
         Raises:
             KernelError: the steps fail, or launch what does not fit; or an integer does not fit its type.
@@ -416,7 +397,7 @@ def run_first(
 ) -> tuple[ApplicationLauncher, dict[str, Any]]:
     """Run the first of some configurations whose launches are all possible; return its launcher and the outputs.
 
-    ``inputs`` and ``sizes`` are those of :func:`inputs_from`.
+    ``inputs`` are those of :func:`inputs_from`.
 
     Raises:
         KernelError: there is none.

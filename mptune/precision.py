@@ -14,7 +14,6 @@ it, memory does not: there it is the fp64 or fp32 nearest to it.
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
@@ -31,7 +30,6 @@ __all__ = [
     "POLICIES",
     "PRECISIONS",
     "TRACED",
-    "WIDE",
     "Precision",
     "holds_real_numbers",
     "precision",
@@ -186,18 +184,6 @@ COMPOUND: Final[MappingProxyType[str, Precision]] = MappingProxyType({entry.name
 #: Both, most accurate first.
 EVERY_PRECISION: Final[MappingProxyType[str, Precision]] = MappingProxyType(
     {e.name: e for e in sorted((*_COMPOUND_TABLE, *_TABLE), key=lambda e: -e.rank)}
-)
-
-#: The long double of C and NumPy, in which the host computes references: 64 digits on x86, 113 elsewhere, and no more
-#: than fp64 where there is no such type. No parameter has it.
-WIDE: Final = Precision(
-    name="long double",
-    dtype=np.dtype(np.longdouble),
-    cpp="mptune_wide",
-    size_bytes=np.dtype(np.longdouble).itemsize,
-    significand_bits=int(np.finfo(np.longdouble).nmant) + 1,
-    largest=math.inf,
-    smallest_normal=0.0,
 )
 
 #: By name, precisions whose values are held in fp64, as in a source whose types are chosen when it runs.

@@ -20,7 +20,6 @@ PRELUDE_FILES: Final[tuple[str, ...]] = (
     "host_pool.hpp",
     "host_grid.hpp",
     "conversions.hpp",
-    "wide.hpp",
     "decimal.hpp",
     "literal.hpp",
     "types.hpp",

@@ -312,7 +312,7 @@ def _load_file(path: Path) -> Tunable:
     version = _version(path)
     module = _run_file(path)
     found = _only_one(module, path)
-    beside = {} if found.has_reference else {"reference": _sibling_reference(path)}
+    beside = {} if found.reference is not None else {"reference": _sibling_reference(path)}
     found = found.changed(path=path, **beside)
     _versions[found] = version
     return found

@@ -35,11 +35,10 @@ from mptune.dialect import (
 from mptune.errors import KernelError, MptuneError, TemplateError, UnknownNameError, did_you_mean
 from mptune.headers import include_lines
 from mptune.kernel import Application, Kernel, Sizes, Tunable
-from mptune.precision import WIDE, Precision, precision
+from mptune.precision import Precision, precision
 from mptune.prelude import prelude
 from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import PolicyParameter, PrecisionParameter
-from mptune.widening import widened
 
 __all__ = [
     "TemplateLines",
@@ -64,11 +63,10 @@ class TypeName:
     ``x_type.storage_only`` serve template logic.
     """
 
-    __slots__ = ("_cpp", "_is_wide", "_precision")
+    __slots__ = ("_cpp", "_precision")
 
-    def __init__(self, value: Precision, *, is_wide: bool = False, cpp: str = "") -> None:
+    def __init__(self, value: Precision, *, cpp: str = "") -> None:
         self._precision = value
-        self._is_wide = is_wide
         self._cpp = cpp or value.cpp
 
     def __str__(self) -> str:
@@ -98,7 +96,7 @@ class TypeName:
     @property
     def bytes(self) -> int:
         """Bytes of one element."""
-        return (WIDE if self._is_wide else self._precision).size_bytes
+        return self._precision.size_bytes
 
     @property
     def storage_only(self) -> bool:
@@ -121,16 +119,14 @@ def render(
     configuration: Configuration,
     sizes: Mapping[str, int],
     *,
-    is_wide: bool = False,
     is_traced: bool = False,
 ) -> str:
-    """Return the source of a configuration that every backend compiles; a wide or traced one only the host does.
+    """Return the source of a configuration that every backend compiles; a traced one only the host does.
 
     Args:
         kernel: the kernel.
         configuration: what is rendered.
         sizes: the kernel's.
-        is_wide: whether every floating-point type is to be :data:`~mptune.precision.WIDE`.
         is_traced: whether precisions and policies are to be chosen when the kernel runs (``traced.hpp``), in the order
             of the parameters; for the template they are those of the configuration.
 
@@ -141,12 +137,11 @@ def render(
     """
     name = _locate(kernel).name
     configuration = kernel.own(configuration)
-    body = render_body(kernel, configuration, sizes, is_wide=is_wide, is_traced=is_traced)
+    body = render_body(kernel, configuration, sizes, is_traced=is_traced)
     # A block known to the compiler gives the loops over its threads constant bounds.
     block = ", ".join(map(str, kernel.launch_shape(configuration, Sizes(sizes)).block))
     entry = f"\n#if defined(MPTUNE_HOST)\nMPTUNE_HOST_ENTRY({kernel.function}, {block})\n#endif\n"
     declared = declared_types(kernel, configuration, Sizes(sizes))
-    declared = widened(declared) if is_wide else declared
     ending = f"{declared}{entry}{build_lines(kernel, configuration)}"
     traced = _traced_lines(kernel) if is_traced else ""
     return f'{traced}{prelude()}\n#line 1 "{name.removesuffix(".j2")}"\n{body}\n{ending}'
@@ -157,10 +152,9 @@ def render_body(
     configuration: Configuration,
     sizes: Mapping[str, int],
     *,
-    is_wide: bool = False,
     is_traced: bool = False,
 ) -> str:
-    """Return the instantiated template alone, without the prelude; with every floating-point type wide if it is to be.
+    """Return the instantiated template alone, without the prelude.
 
     Raises:
         TemplateError: as for :func:`render`.
@@ -168,7 +162,7 @@ def render_body(
     """
     source = _locate(kernel)
     template = _compile(source)
-    context = _context(kernel, kernel.own(configuration), sizes, is_wide=is_wide)
+    context = _context(kernel, kernel.own(configuration), sizes)
     if is_traced:
         context |= _traced(kernel, context)
     template.check_names(context)
@@ -176,7 +170,7 @@ def render_body(
         template.render(context), source.name.removesuffix(".j2") if source.path else f"{source.label} as rendered"
     )
     _check_function(kernel, body, source.label)
-    return widened(body) if is_wide else body
+    return body
 
 
 def with_parameters(kernel: Kernel, body: str, parameters: Sequence[str]) -> str:
@@ -196,19 +190,16 @@ def heading(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, in
 # -- the context of a template -------------------------------------------------------------------
 
 
-def _context(
-    kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int], *, is_wide: bool = False
-) -> dict[str, Any]:
+def _context(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int]) -> dict[str, Any]:
     types = {p.name for p in kernel.parameters if isinstance(p, PrecisionParameter)}
-    values = {name: _printable(value, name in types, is_wide=is_wide) for name, value in configuration.items()}
-    fixed = {name: value for name, value in sizes.items() if name not in kernel.data_sizes}
-    return {**fixed, **values}
+    values = {name: _printable(value, name in types) for name, value in configuration.items()}
+    return {**sizes, **values}
 
 
-def _printable(value: Value, is_type: bool, *, is_wide: bool) -> Any:
+def _printable(value: Value, is_type: bool) -> Any:
     """Return what ``{{ value }}`` should print as C++: a boolean as 0 or 1, a precision as its type."""
     if is_type:
-        return TypeName(precision(str(value)), is_wide=is_wide)
+        return TypeName(precision(str(value)))
     return int(value) if isinstance(value, bool) else value
 
 

@@ -421,11 +421,11 @@ class Run:
 
     def verified(self, trial: Trial) -> Verified | None:
         """Return what unseen inputs said of a trial, None if it was not verified."""
-        return Verified.of(trial, self.info.objective, self.fallen_beside(trial))
+        return Verified.of(trial, self.info.objective)
 
     def verified_text(self, trial: Trial) -> str:
         """Return that in words; empty if it was not verified."""
-        text = in_words(trial, self.info.objective, self.fallen_beside(trial))
+        text = in_words(trial, self.info.objective)
         but = "; the warnings say what errors leave out" if self.info.caveats else ""
         return text + but + self.why_fewer(trial) if text else ""
 
@@ -447,17 +447,6 @@ class Run:
             f"NOT verified on any unseen input ({self.state.unverified}): nothing is known of its error beyond {seen} "
             "of the search"
         )
-
-    def fallen_beside(self, trial: Trial) -> int:
-        """Return how many other configurations broke their limits on unseen inputs and would have been reported.
-
-        Of one objective, those that are worse than this one would not.
-        """
-        objective = self.info.objective
-        fallen = [t for t in self.trials if t.status is Status.FRAGILE and t.configuration != trial.configuration]
-        if objective.also:
-            return len(fallen)
-        return sum(not objective.performance(other) < objective.performance(trial) for other in fallen)
 
     def objective_within(self, max_error: float | Mapping[str, float]) -> Objective:
         """Return the objective with another threshold, whose names are as ``--max-error`` takes them.
@@ -574,7 +563,6 @@ class Run:
                 "evaluations": self.evaluations + self.kernel_evaluations,
                 **self._of_application(),
                 "ended": self.state.ended,
-                **({"fp64_errors": info.fp64_errors} if info.fp64_errors else {}),
                 "baseline_evaluations": self.baseline_evaluations,
                 "feasible": self.feasible,
                 "signatures": self.signatures_of(self.trials),

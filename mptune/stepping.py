@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 import statistics
@@ -27,12 +26,11 @@ from mptune.kernel.application import typed
 from mptune.kernel.limits import device_constraints
 from mptune.kernel.tunable import parsed
 from mptune.own_time import OwnTime
-from mptune.precision import PRECISIONS, WIDE, Precision, precision
-from mptune.rendering import cited, render, render_body
+from mptune.precision import PRECISIONS, Precision, precision
+from mptune.rendering import cited, render
 from mptune.space.configuration import Configuration, Value
 from mptune.space.constraints import compile_constraint
 from mptune.space.parameters import PrecisionParameter
-from mptune.widening import growth
 
 __all__ = ["CONVERSION", "Captured", "Handle", "Launched", "Stepper", "size_names"]
 
@@ -112,11 +110,9 @@ class Stepper:
     Args:
         application: the application.
         configuration: of the application.
-        sizes: its problem sizes, those that come from the data included.
+        sizes: its problem sizes.
         backend: compiles and launches.
         options: how to compile.
-        is_wide: whether all floating-point types are to be :data:`~mptune.precision.WIDE`, whatever the configuration
-            says, which is what constraints, templates and the steps go by; on the host alone.
     """
 
     def __init__(
@@ -126,8 +122,6 @@ class Stepper:
         sizes: Sizes,
         backend: Backend,
         options: CompileOptions | None = None,
-        *,
-        is_wide: bool = False,
     ) -> None:
         self.application = application
         self._configuration = application.own(configuration)
@@ -137,7 +131,6 @@ class Stepper:
         #: That the steps are in.
         self._file = getattr(getattr(application.steps, "__code__", None), "co_filename", "")
         self._buffers = {a.name: a for a in application.arguments if a.role is not Role.SCALAR}
-        self._is_wide = is_wide
         self._types = {a.name: application.precision_of(a, self._configuration) for a in application.arguments}
         self._axes = {name for kernel in application.kernels.values() for name in size_names(kernel)}
         self._shapes = {name: application.shape_of(argument, sizes) for name, argument in self._buffers.items()}
@@ -334,10 +327,10 @@ class Stepper:
             function.launch(CONVERSION.launch_shape(types, sizes), arguments)
 
     def read(self, name: str, buffer: Buffer) -> NDArray[Any]:
-        """Return a buffer's values: in fp64 or wide, integers in their type."""
+        """Return a buffer's values: in fp64, integers in their type."""
         array = np.empty(self._shapes[name], self.dtype_of(name))
         buffer.read(array)
-        return array if self._types[name] is None else array.astype(self._exact, copy=False)
+        return array if self._types[name] is None else array.astype(np.float64, copy=False)
 
     def write(self, name: str, values: Any, buffer: Buffer) -> None:
         """Write values to a buffer, rounded to its type; one number fills it.
@@ -361,7 +354,7 @@ class Stepper:
         if held is None:
             stored = np.ascontiguousarray(array, dtype=self.dtype_of(name))
         else:
-            stored = _in_type(np.ascontiguousarray(array, dtype=self._exact), held)
+            stored = _in_type(np.ascontiguousarray(array, dtype=np.float64), held)
         buffer.write(np.ascontiguousarray(stored))
 
     def check_swap(self, one: str, other: str) -> None:
@@ -429,7 +422,7 @@ class Stepper:
             if argument.name in given and argument.role is Role.SCALAR and not _is_number(given[argument.name]):
                 raise KernelError(f"{what}: {argument.name!r} is to be a real number, not {given[argument.name]!r}")
         launched = Launched(kernel.name, tuple(handles.items()), tuple(sorted(sizes.items())))
-        launch_shape = self._launch_shape(what, kernel, configuration, sizes)
+        launch_shape = self._launch_shape(kernel, configuration, sizes)
         function = self._function(kernel, configuration, sizes)
         held = {a.name: self._held(a, kernel.precision_of(a, configuration)) for a in kernel.arguments}
         passed = tuple((a.name, _passing(a, held[a.name], given, sizes)) for a in kernel.passed)
@@ -491,21 +484,14 @@ class Stepper:
             if not compiled.holds(configuration):
                 raise ConstraintError(f"{what}: {configuration} breaks {compiled.text!r} at {sizes}")
 
-    def _launch_shape(self, what: str, kernel: Kernel, configuration: Configuration, sizes: Sizes) -> LaunchShape:
-        shape = kernel.launch_shape(configuration, sizes)
-        if not self._is_wide or not shape.shared_bytes:
-            return shape
-        shared_bytes = shape.shared_bytes * growth(render_body(kernel, configuration, sizes))
-        limit = self._backend.describe().limits["max_shared_bytes"]
-        if shared_bytes > limit:
-            raise ConstraintError(f"{what}: {configuration} takes {shared_bytes} of {limit} bytes of shared memory")
-        return dataclasses.replace(shape, shared_bytes=shared_bytes)
+    def _launch_shape(self, kernel: Kernel, configuration: Configuration, sizes: Sizes) -> LaunchShape:
+        return kernel.launch_shape(configuration, sizes)
 
     def _function(self, kernel: Kernel, configuration: Configuration, sizes: Sizes) -> Function:
         key = (kernel.name, configuration, tuple(sizes.items()))
         if key not in self._functions:
             try:
-                source = render(kernel, configuration, sizes, is_wide=self._is_wide)
+                source = render(kernel, configuration, sizes)
                 binary = self._backend.compiler.compile(source, kernel.function, self._options)
             except CompileError as error:
                 raise CompileError(cited(str(error), kernel, configuration, sizes)) from error
@@ -519,21 +505,16 @@ class Stepper:
 
     def _held(self, argument: Argument, chosen: Precision | None) -> Precision | None:  # noqa: ARG002
         """Return the type in which an argument's values of a type are kept, None for integers."""
-        return WIDE if self._is_wide and chosen is not None else chosen
-
-    @property
-    def _exact(self) -> np.dtype[Any]:
-        """In which the steps have values."""
-        return WIDE.dtype if self._is_wide else np.dtype(np.float64)
+        return chosen
 
 
 @functools.lru_cache(maxsize=256)
 def size_names(kernel: Kernel) -> tuple[str, ...]:
     """Return the names a kernel's shapes and extents use that are no parameters."""
     if kernel.sizes:
-        return (*kernel.sizes["default"], *kernel.data_sizes)
+        return tuple(kernel.sizes["default"])
     texts = [axis for argument in kernel.arguments for axis in argument.shape]
-    texts += [str(extent) for extent in (*kernel.grid, *kernel.block, kernel.shared_bytes, kernel.launches)]
+    texts += [str(extent) for extent in (*kernel.grid, *kernel.block, kernel.shared_bytes)]
     used = {name for text in texts for name in parsed(text).names}
     return tuple(sorted(used - set(kernel.parameter_names)))
 
@@ -544,8 +525,8 @@ def _passing(argument: Argument, chosen: Precision | None, given: Mapping[str, A
         return None
     if chosen is None:
         to_type: Callable[[Any], np.generic] = np.dtype(argument.dtype).type
-    elif chosen is WIDE or chosen.name == "fp64":
-        to_type = chosen.dtype.type
+    elif chosen.name == "fp64":
+        to_type = np.float64
     else:
         to_type = functools.partial(_rounded, chosen=chosen)
     return to_type if argument.name in given else to_type(sizes[argument.name])
@@ -569,8 +550,7 @@ def _stored(values: Any, chosen: Precision | None, argument: Argument) -> NDArra
     """Return an array in the type of an argument in constant memory."""
     if chosen is None:
         return np.ascontiguousarray(values, dtype=argument.dtype)
-    exact = WIDE.dtype if chosen is WIDE else np.float64
-    return _in_type(np.ascontiguousarray(values, dtype=exact), chosen)
+    return _in_type(np.ascontiguousarray(values, dtype=np.float64), chosen)
 
 
 def _in_type(values: NDArray[Any], chosen: Precision) -> NDArray[Any]:
@@ -645,10 +625,7 @@ class _Steps:
         self._stepper.launch(kernel, given, self._memory)
 
     def read(self, buffer: Handle | str) -> NDArray[Any]:
-        """Return a buffer's values as an array of its shape: in fp64, integers in their type.
-
-        Where a wide reference is computed they are long doubles.
-        """
+        """Return a buffer's values as an array of its shape: in fp64, integers in their type."""
         name = self._named("read", buffer)
         return self._stepper.read(name, self._memory[name])
 

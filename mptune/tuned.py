@@ -120,25 +120,25 @@ class TunedKernel:
         Args:
             converted: whether outputs come in fp64 (integers in their type) rather than as they are stored.
             inputs: by the names of arguments, of the declared shapes at ``sizes``, in any real type; a scalar named
-                like a size may be left out. Sizes that come from the data are those of the arrays, in every call anew.
-                So are all others where the configuration goes by them; what no array tells is given by its name.
-                Inputs are rounded to the types of the configuration, and not changed.
+                like a size may be left out. Where configurations depend on sizes, each call's sizes are those of its
+                arrays; a size that is no extent of an array is given by its name. Inputs are rounded to the types of
+                the configuration, and not changed.
 
         Raises:
             UnknownNameError: no input has a name given.
             KernelError: an input is missing or not as declared.
             LaunchError: the device refused.
         """
-        own = self._sizes_of(inputs)
-        given, sizes = inputs_from(self.kernel, own, inputs)
+        sizes = self._sizes_of(inputs)
+        given = inputs_from(self.kernel, sizes, inputs)
         arrays = in_memory_of(self._backend, given)
         with self._lock:
             if self._by_size is not None:
-                self._choose_at(own)
+                self._choose_at(sizes)
             outputs, trouble = self._launcher(self.configuration).run(given, sizes, arrays)
             if trouble and not self.reason:
                 warnings.warn(f"{self.kernel.name} uses the baseline for this call: {trouble}", stacklevel=2)
-                outputs, _ = self._launcher(self._safe(own)).run(given, sizes, arrays)
+                outputs, _ = self._launcher(self._safe(sizes)).run(given, sizes, arrays)
             found = {name: arrays.returned(array, converted) for name, array in outputs.items()}
             arrays.settle()
         return next(iter(found.values())) if len(found) == 1 else found
@@ -285,17 +285,17 @@ class TunedApplication:
             LaunchError: the device refused.
         """
         sizes = self._sizes_of(size, inputs)
-        given, all_sizes = inputs_from(self.application, sizes, inputs)
+        given = inputs_from(self.application, sizes, inputs)
         arrays = in_memory_of(self._backend, given)
         with self._lock:
             self._choose_at(sizes)
             if self.reason:
-                outputs = self._run_baseline(sizes, given, all_sizes, arrays)
+                outputs = self._run_baseline(sizes, given, arrays)
             else:
-                outputs, trouble = self._launcher(self.configuration).run(given, all_sizes, arrays)
+                outputs, trouble = self._launcher(self.configuration).run(given, sizes, arrays)
                 if trouble and self._chosen is None:
                     warnings.warn(f"{self.application.name} uses the baseline for this call: {trouble}", stacklevel=2)
-                    outputs = self._run_baseline(sizes, given, all_sizes, arrays)
+                    outputs = self._run_baseline(sizes, given, arrays)
             found = {name: arrays.returned(array, converted) for name, array in outputs.items()}
             arrays.settle()
         return found
@@ -387,14 +387,14 @@ class TunedApplication:
                 warnings.warn(f"{self.application.name} uses the baseline: {reason}", stacklevel=4)
         return self._at[key]
 
-    def _run_baseline(self, sizes: Sizes, given: Mapping[str, Any], all_sizes: Sizes, arrays: Arrays) -> dict[str, Any]:
+    def _run_baseline(self, sizes: Sizes, given: Mapping[str, Any], arrays: Arrays) -> dict[str, Any]:
         if isinstance(self._run, Run):
             configurations = _baselines(self.application, sizes, self._backend, self._run)
         else:
             assert self._by_size is not None
             known = [self._by_size.baseline(sizes).configuration]
             configurations = known + widest(self.application, sizes, self._backend.device.constraints())
-        return run_first(map(self._launcher, configurations), given, all_sizes, arrays)[1]
+        return run_first(map(self._launcher, configurations), given, sizes, arrays)[1]
 
     def _launcher(self, configuration: Configuration) -> ApplicationLauncher:
         if configuration not in self._launchers:

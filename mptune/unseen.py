@@ -35,16 +35,15 @@ __all__ = [
 CONFIDENCE: Final = 0.95
 #: How the metrics of a verified trial begin: ``unseen_inputs`` it ran on, ``unseen_violations``, how many of them it
 #: broke its error limits on, ``unseen_error``, the largest error on them, ``unseen_worst``, the number of the input
-#: that gave it, and ``unseen_next``, that of the first input it has not run on; and what a hunt left for the next one
-#: (:mod:`mptune.verifying`).
-_PREFIXES: Final = ("unseen_", "hunted_")
+#: that gave it, and ``unseen_next``, that of the first input it has not run on.
+_PREFIX: Final = "unseen_"
 #: No input has so large a number.
 _MOST: Final = 2.0**53
 
 
 def is_of_unseen(metric: str) -> bool:
-    """Whether a metric says what unseen inputs, or a hunt for the worst, said of a trial."""
-    return metric.startswith(_PREFIXES)
+    """Whether a metric is a result of unseen inputs."""
+    return metric.startswith(_PREFIX)
 
 
 def next_unseen(trial: Trial) -> int:
@@ -102,16 +101,14 @@ class Verified:
         inputs: unseen inputs it ran on.
         violations: how many of them it broke its error limits on; 0 where there are none.
         worst_error: the largest error on them.
-        fallen: how many configurations broke their limits on these inputs and made room for this one.
     """
 
     inputs: int
     violations: int
     worst_error: float
-    fallen: int = 0
 
     @classmethod
-    def of(cls, trial: Trial, objective: Objective, fallen: int = 0) -> Verified | None:
+    def of(cls, trial: Trial, objective: Objective) -> Verified | None:
         """Return what is known of a trial under the limits of an objective; None if it was never verified.
 
         Under other limits than those it was verified with, the violations of a trial that breaks them are those of
@@ -121,16 +118,12 @@ class Verified:
         if not inputs > 0:
             return None
         broken = trial.metric("unseen_violations") if objective.error_excess(trial) > 0 else 0
-        return cls(int(inputs), int(broken), trial.metric("unseen_error"), fallen)
+        return cls(int(inputs), int(broken), trial.metric("unseen_error"))
 
     @property
     def at_most(self) -> float:
-        """The share of such inputs that, with :data:`CONFIDENCE`, at most break the limits (:func:`rate_bound`).
-
-        Of many configurations that are tried one after the other, one may hold by luck. So each that takes the place of
-        others has to be surer: of all statements that a run may come to, however many fall, 8% are wrong at most.
-        """
-        return rate_bound(self.violations, self.inputs, 1 - (1 - CONFIDENCE) / (1 + self.fallen) ** 2)
+        """The share of such inputs that, with :data:`CONFIDENCE`, at most break the limits (:func:`rate_bound`)."""
+        return rate_bound(self.violations, self.inputs)
 
     def words(self, limit: str = "") -> str:
         """Say what it means.
@@ -153,15 +146,9 @@ class Verified:
         return {**dataclasses.asdict(self), "at_most": self.at_most, "confidence": CONFIDENCE}
 
 
-def in_words(trial: Trial, objective: Objective, fallen: int = 0) -> str:
-    """Say what verification found of a trial under the limits of an objective; empty if it was not verified.
-
-    Args:
-        trial: the trial.
-        objective: has the limits.
-        fallen: how many configurations broke theirs and made room for it.
-    """
-    found = Verified.of(trial, objective, fallen)
+def in_words(trial: Trial, objective: Objective) -> str:
+    """Say what verification found of a trial under the limits of an objective; empty if it was not verified."""
+    found = Verified.of(trial, objective)
     return "" if found is None else found.words(limit_of(objective))
 
 

@@ -70,7 +70,7 @@ def tuned_answer(application: Application, chosen: Mapping[str, str]) -> dict[st
     sizes = application.resolve_sizes()
     backend = get_backend("host")
     wide = widest(application, sizes, backend.device.constraints())[0]
-    given, sizes = inputs_from(application, sizes, make_inputs(application, sizes, 0))
+    given = inputs_from(application, sizes, make_inputs(application, sizes, 0))
     launcher = ApplicationLauncher(
         application, application.configuration({**wide, **chosen}), backend, CompileOptions()
     )

@@ -16,7 +16,6 @@ from mptune import (
     OrdinalParameter,
     Out,
     PrecisionParameter,
-    Range,
     Scalar,
     Scratch,
 )
@@ -36,13 +35,12 @@ def checked(size: Sizes) -> int:
     return size.n
 
 
-def inputs(rng: np.random.Generator, size: Sizes, level: float) -> dict[str, Any]:
-    m = 7 + checked(size) // 100
+def inputs(rng: np.random.Generator, size: Sizes) -> dict[str, Any]:
     return {
-        "x": level + rng.uniform(0, 1, size.n),
+        "x": rng.uniform(1, 2) + rng.uniform(0, 1, size.n),
         "gain": 1 / 3,
         "index": rng.permutation(size.n),
-        "extra": np.ones(m),
+        "extra": np.ones(7 + checked(size) // 100),
     }
 
 
@@ -142,15 +140,13 @@ application = Application(
         Buffer("result", "n", precision="fp64"),
         Buffer("count", "n", dtype="int64"),
         Buffer("index", "n", dtype="int32"),
-        Buffer("extra", "m", precision="fp32"),
+        Buffer("extra", "7 + n // 100", precision="fp32"),
         Buffer("total", 1, precision="fp64"),
         Scalar("gain", precision="fp64"),
         Scalar("shift", dtype="int32"),
         *(Scratch(f"in_{name}", "n", precision=name) for name in EVERY),
     ],
     sizes={"default": {"n": 1003, "taps": 3, "shift": 5}},
-    data_sizes=["m"],
-    ranges=[Range("level", 1.0, 2.0)],
     inputs=inputs,
     steps=steps,
     outputs=["result", "count", "total"],

@@ -16,7 +16,6 @@ import pytest
 from application_runs import run_once
 from command_line import caller
 from made_up_devices import MadeUp, replace_devices
-from stepper_kernel import STEPPER
 
 from mptune import (
     Application,
@@ -615,18 +614,6 @@ class TestTimes:
             run.write(run.value, 1.0)
 
         assert run_once(application(steps=steps), {})[2] >= 50.0
-
-
-class TestScratchAndLaunches:
-    """What a single kernel has, too."""
-
-    @pytest.mark.full
-    def test_buffers_change_places(self):
-        kernel = STEPPER.changed(sizes={"default": {"n": 101, "steps": 3}})
-        run = tune(kernel, backend="host", budget=2, verify=5, on_warning=lambda _: None)
-        errors = {trial.configuration["t"]: trial.error for trial in run.trials}
-        assert errors["fp64"] < 1e-15
-        assert 1e-9 < errors["fp32"] < 1e-6
 
 
 INNER = Kernel(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mptune.errors import KernelError, MptuneError
-from mptune.kernel import In, InOut, Kernel, LaunchShape, Out, Range, Scalar, Sizes
+from mptune.kernel import In, InOut, Kernel, LaunchShape, Out, Scalar, Sizes
 from mptune.kernel.limits import widest
 from mptune.space.parameters import OrdinalParameter, PolicyParameter, PrecisionParameter
 
@@ -135,36 +135,9 @@ def test_a_wrong_argument_size_or_value_says_what_is_wrong(case: str) -> None:
         call()
 
 
-@pytest.mark.parametrize(
-    ("ranges", "message"),
-    [
-        ([Range("spread", 1.0, 2.0), Range("spread", 1.0, 2.0)], "two ranges have the same name"),
-        (
-            [Range("other", 1.0, 2.0)],
-            r"inputs is called as inputs\(rng, size, other\), but: missing a required argument: 'spread'",
-        ),
-        ([], r"inputs is called as inputs\(rng, size\), but: missing a required argument: 'spread'"),
-    ],
-)
-def test_inputs_take_the_ranges_a_kernel_declares(ranges: list[Range], message: str) -> None:
+def test_inputs_take_random_numbers_and_sizes_alone() -> None:
     def inputs(rng: np.random.Generator, size: Sizes, *, spread: float) -> dict[str, Any]:
         return {"x": rng.normal(0, spread, (size.rows, 2 * size.cols)), "a": 2.0}
 
-    assert make(inputs=inputs, ranges=[Range("spread", 1.0, 2.0)]).ranges == (Range("spread", 1.0, 2.0),)
-    with pytest.raises(KernelError, match=message):
-        make(inputs=inputs, ranges=ranges)
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (("2x", 0.0, 1.0), "'2x' is not an identifier"),
-        (("x", 1.0, 1.0), "expected low < high"),
-        (("x", 0.0, float("inf")), "both finite"),
-        (("x", float("nan"), 1.0), "expected low < high"),
-        (("x", 0.0, 1.0, True), "its logarithm needs low > 0, got 0"),
-    ],
-)
-def test_a_range_is_neither_empty_nor_infinite(given: tuple[Any, ...], message: str) -> None:
-    with pytest.raises(KernelError, match=message):
-        Range(*given)
+    with pytest.raises(KernelError, match=r"inputs\(rng, size\), but: missing a required argument: 'spread'"):
+        make(inputs=inputs)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import numpy as np
@@ -90,24 +89,6 @@ def test_a_percentage_is_never_rounded_below_the_bound():
             assert said / 100 >= verified.at_most - 1e-12
 
 
-def test_what_takes_the_place_of_others_has_to_be_surer():
-    # Ten that break on 20% of inputs, one after the other: the first that holds on 20 is claimed to break on less.
-    rate, inputs = 0.2, 20
-    holds = (1 - rate) ** inputs
-    bounds = [Verified(inputs, 0, 1e-5, fallen).at_most for fallen in range(10)]
-    wrong = sum((1 - holds) ** fallen * holds for fallen, bound in enumerate(bounds) if bound < rate)
-    assert wrong < 0.05 < sum((1 - holds) ** fallen * holds for fallen in range(10))
-    assert bounds == sorted(bounds)
-    objective = Objective(threshold=1e-4)
-    fragile = with_draws(trial(), [drawn(2e-3), *[drawn(2e-5)] * 4], objective)
-    fragile = dataclasses.replace(objective.judge(fragile), configuration=Configuration({"x": 2}))
-    assert fragile.status is Status.FRAGILE
-    held = objective.judge(with_draws(trial(), [drawn(2e-5)] * 20, objective))
-    run = Run(RunInfo(kernel="poly", objective=objective), [fragile, held])
-    assert run.fallen_beside(held) == 1
-    assert "at most 20% of such inputs break it" in run.verified_text(held)
-
-
 def test_the_error_is_the_worst_over_all_draws_and_the_mean_is_kept():
     objective = Objective(threshold=1e-4)
     searched = with_draws(trial(), [drawn(3e-5), drawn(2e-5)])
@@ -180,7 +161,6 @@ def test_a_run_tells_what_was_verified_under_its_own_limits():
         "inputs": 20,
         "violations": 0,
         "worst_error": 2e-5,
-        "fallen": 0,
         "at_most": pytest.approx(1 - 0.05 ** (1 / 20)),
         "confidence": 0.95,
     }

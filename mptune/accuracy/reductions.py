@@ -210,7 +210,8 @@ def _errors(pairs: Pairs, quantity: Quantity) -> Iterator[Chunk]:
 
 
 def _mean_of_rows(errors: Any) -> Array:
-    return _on_host(errors.sum(axis=1)) / errors.shape[1]
+    total, count = _on_host(errors.sum(axis=1)), int(errors.shape[1])
+    return total / count
 
 
 def _maximum_of_rows(errors: Any) -> Array:
@@ -222,7 +223,8 @@ def _root_mean_square_of_rows(errors: Any) -> Array:
     scaled = errors / (largest + (largest == 0)).reshape((-1, 1))
     root = np.sqrt(_on_host((scaled * scaled).sum(axis=1)) / errors.shape[1])
     # Of an infinite error the quotients are NaN.
-    return _on_host(largest) * np.asarray(np.where(np.isinf(_on_host(largest)), 1.0, root))
+    found: Array = _on_host(largest) * np.where(np.isinf(_on_host(largest)), 1.0, root)
+    return found
 
 
 def _mean_square(pairs: Pairs, quantity: Quantity) -> float:

@@ -242,11 +242,11 @@ def _outputs(application: Application, draw: Draw, *, contracts: bool = True) ->
     sizes = application.resolve_sizes()
     backend = HostBackend()
     backend.compiler = HostCompiler(flags=() if contracts else _AS_THE_PROGRAM)
-    given, all_sizes = inputs_from(application, sizes, make_inputs(application, sizes, 0, draw))
+    given = inputs_from(application, sizes, make_inputs(application, sizes, 0, draw))
     configuration = widest(application, sizes, backend.device.constraints())[0]
     launcher = ApplicationLauncher(application, configuration, backend, CompileOptions())
     try:
-        outputs, _ = launcher.run(given, all_sizes, Arrays())
+        outputs, _ = launcher.run(given, sizes, Arrays())
     finally:
         launcher.close()
     return outputs

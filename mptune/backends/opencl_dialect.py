@@ -47,7 +47,7 @@ _DEFINED: Final = re.compile(r"(?:#define (\w+) mptune_\1\n)*")
 #: Which macros that the prelude asks for are defined.
 _MACROS: Final = {
     "MPTUNE_OPENCL": True,
-    **{f"MPTUNE_{name}": False for name in ("HOST", "GPU", "CUDA", "HIP", "TRACED", "WIDE", "HALF_VECTORS")},
+    **{f"MPTUNE_{name}": False for name in ("HOST", "GPU", "CUDA", "HIP", "TRACED", "HALF_VECTORS")},
 }
 _CONSTANT: Final = re.compile(r"\b__constant__\b[^;={}()]*?\b(\w+)\s*(?:\[[^\]]*\]\s*)*(?=[;={])")
 #: That a kernel takes what is declared: the text up to a parameter's type, its number, the function, and the rest.

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.blocks import in_blocks
-from mptune.precision import PRECISIONS, WIDE, Precision
+from mptune.precision import PRECISIONS, Precision
 
 __all__ = ["Loss", "convert", "pieces", "poison_margin", "poison_pattern", "poison_value", "poisoned", "still_poisoned"]
 
@@ -91,10 +91,10 @@ class Loss:
 def convert(values: NDArray[np.float64], precision: Precision) -> tuple[NDArray[Any], Loss]:
     """Return a C-contiguous array in a precision, of the same shape, each value rounded to nearest, and what was lost.
 
-    It is not copied if it has that type already. What is wider than fp64 loses nothing.
+    It is not copied if it has that type already.
     """
-    if precision.dtype == values.dtype or precision is WIDE:
-        return values.astype(precision.dtype, copy=False), Loss(size=values.size)
+    if precision.dtype == values.dtype:
+        return values, Loss(size=values.size)
     result = np.empty(values.shape, precision.dtype)
     source, target = values.reshape(-1), result.reshape(-1)
     losses = in_blocks(lambda part: _fill(target[part], source[part], precision), values.size, _CONVERTED)
@@ -127,7 +127,7 @@ def round_to(values: NDArray[np.float64], precision: Precision) -> NDArray[Any]:
     if precision.is_traced:
         return round_to(values, PRECISIONS[precision.name]).astype(np.float64)
     with np.errstate(all="ignore"):
-        if precision is WIDE or precision.name in ("fp64", "fp32"):
+        if precision.name in ("fp64", "fp32"):
             return values.astype(precision.dtype)
         # ml_dtypes converts fp64 by way of wider types and rounds at each step: 1 + 2^-8 + 2^-40 would become 1
         # in bf16. NumPy takes ten times as long for an fp16 that underflows. What reaches them here has few enough
@@ -154,12 +154,7 @@ def _shortened(values: NDArray[np.float64], precision: Precision) -> NDArray[np.
 
 
 def poisoned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return an array of a shape of the type's poison pattern: a NaN with a payload, or bytes 0xA5 for integers.
-
-    In a type wider than fp64 it is what becomes that of fp64 when it is rounded.
-    """
-    if dtype == WIDE.dtype and dtype.itemsize > 8:
-        return poisoned(shape, PRECISIONS["fp64"].dtype).astype(dtype)
+    """Return an array of a shape of the type's poison pattern: a NaN with a payload, or bytes 0xA5 for integers."""
     return np.full(shape, poison_pattern(dtype)).view(dtype)
 
 

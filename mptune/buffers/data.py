@@ -41,8 +41,7 @@ def make_inputs(kernel: Tunable, sizes: Sizes, seed: int, draw: Draw = FIRST) ->
         UnknownNameError: an input no argument has the name of.
     """
     try:
-        rng = draw.generator(seed)
-        given = kernel.inputs(rng, sizes, **draw.range_values(kernel, rng))
+        given = kernel.inputs(draw.generator(seed), sizes)
     except (MptuneError, MemoryError):
         raise
     except Exception as error:
@@ -67,8 +66,7 @@ def make_inputs(kernel: Tunable, sizes: Sizes, seed: int, draw: Draw = FIRST) ->
                 f"inputs of {kernel.called} has {name!r}, which the kernel only writes: declare it InOut, "
                 "or leave it out"
             )
-    sizes = kernel.sizes_of({name: np.shape(array) for name, array in given.items()}, sizes)
-    made = {name: _input(kernel, a, given, sizes, draw.scale) for name, a in by_name.items() if a.is_input}
+    made = {name: _input(kernel, a, given, sizes) for name, a in by_name.items() if a.is_input}
     return MappingProxyType(made)
 
 
@@ -94,7 +92,7 @@ def rounded_inputs(
     if min(here.values(), default=1.0) == 1 or sum(np.size(value) for value in inputs.values()) > _MANY:
         return {}
     found: dict[str, dict[str, dict[str, float]]] = {}
-    for size in (name for name in sizes if name not in (*kernel.data_sizes, *kernel.forms)):
+    for size in (name for name in sizes if name not in kernel.forms):
         there = []
         for value in (sizes[size] - 1, sizes[size] + 1):
             with contextlib.suppress(MptuneError, MemoryError):
@@ -123,13 +121,10 @@ def _inexact(kernel: Tunable, inputs: Mapping[str, Any]) -> dict[tuple[str, str,
     return found
 
 
-def _input(kernel: Tunable, argument: Argument, given: Mapping[str, Any], sizes: Sizes, scale: float) -> Any:
+def _input(kernel: Tunable, argument: Argument, given: Mapping[str, Any], sizes: Sizes) -> Any:
     name = argument.name
     if name in given:
         value = np.asarray(given[name])
-        if scale != 1 and argument.dtype is None and argument.role is not Role.SCALAR:
-            with np.errstate(over="ignore"):
-                value = value * scale
     elif argument.role is Role.SCALAR and name in sizes:
         value = np.asarray(sizes[name])
     else:
@@ -212,14 +207,12 @@ def require_repeatable(
         ReferenceDataError: references differ although their inputs are the same.
     """
     given = [argument for argument in kernel.arguments if argument.is_input or argument.is_output]
-    # Sizes that come from the data are not known before there are any.
-    presets = kernel.sizes if not kernel.data_sizes else ()
 
     def elements(place: Sizes) -> int:
         return sum(math.prod(kernel.shape_of(argument, place)) for argument in given)
 
     try:
-        least = min((sizes, *map(kernel.resolve_sizes, presets)), key=elements)
+        least = min((sizes, *map(kernel.resolve_sizes, kernel.sizes)), key=elements)
         if elements(least) > _MANY:
             return
         if least != sizes:

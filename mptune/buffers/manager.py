@@ -20,7 +20,6 @@ from mptune.buffers.reference_cache import ReferenceCache, reference_key, update
 from mptune.errors import KernelError, OutOfMemoryError, ReferenceDataError
 from mptune.folders import cache_folder
 from mptune.kernel import Argument, Role, Sizes, Tunable
-from mptune.kernel.tunable import parsed
 from mptune.memory import available_memory_bytes, in_words
 from mptune.precision import PRECISIONS, Precision, precision
 from mptune.space.configuration import Configuration
@@ -60,7 +59,7 @@ class DataManager:
         caches: bool = True,
     ) -> None:
         self.kernel = kernel
-        self._given = sizes
+        self.sizes = sizes
         self._seed = seed
         self._draw = draw
         self._caches = caches
@@ -72,13 +71,6 @@ class DataManager:
         self._is_recalled = False
 
     # -- data ----------------------------------------------------------------------------------
-
-    @cached_property
-    def sizes(self) -> Sizes:
-        """The problem sizes, those that come from the data included."""
-        if not self.kernel.data_sizes:
-            return self._given
-        return self.kernel.sizes_of({name: np.shape(array) for name, array in self.inputs.items()}, self._given)
 
     @cached_property
     def inputs(self) -> Mapping[str, Any]:
@@ -93,10 +85,10 @@ class DataManager:
         if self._draw == FIRST or sum(self._elements().values()) > _FEW_ELEMENTS:
             self.require(available_memory_bytes())
         try:
-            return make_inputs(self.kernel, self._given, self._seed, self._draw)
+            return make_inputs(self.kernel, self.sizes, self._seed, self._draw)
         except MemoryError as error:
             raise OutOfMemoryError(
-                f"{self._given}: making the inputs of {self.kernel.name} ran out of memory"
+                f"{self.sizes}: making the inputs of {self.kernel.name} ran out of memory"
             ) from error
 
     @cached_property
@@ -156,23 +148,19 @@ class DataManager:
             update_digest(digest, name, np.asarray(value))
         return digest.hexdigest()
 
-    def has_inputs_of(self, other: DataManager, scale: float = 1.0) -> bool:
-        """Whether another draw of this kernel, its arrays of real numbers multiplied by ``scale``, has these inputs."""
+    def has_inputs_of(self, other: DataManager) -> bool:
+        """Whether another draw of this kernel has these inputs."""
 
-        def are_equal(argument: Argument, first: int | None) -> bool:
-            mine, theirs = (np.asarray(data.inputs[argument.name]).reshape(-1)[:first] for data in (self, other))
-            is_scaled = argument.dtype is None and argument.role is not Role.SCALAR and scale != 1
-            return np.array_equal(mine, theirs * scale if is_scaled else theirs)
+        def are_equal(name: str, first: int | None) -> bool:
+            mine, theirs = (np.asarray(data.inputs[name]).reshape(-1)[:first] for data in (self, other))
+            return np.array_equal(mine, theirs)
 
-        given = [argument for argument in self.kernel.arguments if argument.is_input]
+        given = [argument.name for argument in self.kernel.arguments if argument.is_input]
         # Those of two draws differ at once, as a rule.
         return all(are_equal(each, _SAMPLE) for each in given) and all(are_equal(each, None) for each in given)
 
     def _elements(self) -> dict[Argument, int]:
-        """Return the elements of each argument, of those that are known before there are inputs."""
-        unknown = frozenset(self.kernel.data_sizes)
-        known = [a for a in self.kernel.arguments if not any(parsed(axis).names & unknown for axis in a.shape)]
-        return {argument: math.prod(self._shape_at(argument, self._given)) for argument in known}
+        return {argument: math.prod(self.shape_of(argument)) for argument in self.kernel.arguments}
 
     # -- types ---------------------------------------------------------------------------------
 
@@ -182,12 +170,9 @@ class DataManager:
         Raises:
             KernelError: an axis is below 1.
         """
-        return self._shape_at(argument, self.sizes)
-
-    def _shape_at(self, argument: Argument, sizes: Sizes) -> tuple[int, ...]:
-        shape = self.kernel.shape_of(argument, sizes)
+        shape = self.kernel.shape_of(argument, self.sizes)
         if any(axis < 1 for axis in shape):
-            raise KernelError(f"argument {argument.name!r} of {self.kernel.called} has shape {shape} at {sizes}")
+            raise KernelError(f"argument {argument.name!r} of {self.kernel.called} has shape {shape} at {self.sizes}")
         return shape
 
     def dtype_of(self, argument: Argument, precision: Precision | None) -> np.dtype[Any]:
@@ -285,7 +270,7 @@ class DataManager:
         needed = inputs + references + copies
         if needed > available_bytes:
             raise OutOfMemoryError(
-                f"{self._given}: {self.kernel.called} needs {in_words(needed)} of host memory (inputs "
+                f"{self.sizes}: {self.kernel.called} needs {in_words(needed)} of host memory (inputs "
                 f"{in_words(inputs)}, references {in_words(references)}, typed copies {in_words(copies)}) and "
                 f"{in_words(available_bytes)} are available; choose smaller sizes"
             )

@@ -182,8 +182,6 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
 
         speeds = f" at {Rates.of(info.speeds)}" if info.speeds else ""
         echo(wrapped(f"balanced to a factor of {info.balance:.10g}{speeds}"))
-    if info.fp64_text:
-        echo(info.fp64_text)
     echo()
     second = {"best": run.best} if run.best is not None else {"closest": run.closest}
     trials = {name: trial for name, trial in {"baseline": run.baseline, **second}.items() if trial is not None}

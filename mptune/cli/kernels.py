@@ -342,10 +342,10 @@ def _launched(
     from mptune.buffers.data import make_inputs
     from mptune.launching import ApplicationLauncher, Arrays, inputs_from
 
-    given, all_sizes = inputs_from(application, sizes, make_inputs(application, sizes, 0))
+    given = inputs_from(application, sizes, make_inputs(application, sizes, 0))
     launcher = ApplicationLauncher(application, configuration, get_backend("auto"), CompileOptions())
     try:
-        launcher.run(given, all_sizes, Arrays())
+        launcher.run(given, sizes, Arrays())
         return [] if launcher.stepper is None else launcher.stepper.compiled
     finally:
         launcher.close()

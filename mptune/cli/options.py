@@ -115,6 +115,23 @@ def parse_sizes(kernel: Tunable, texts: Sequence[str]) -> tuple[str, dict[str, i
     return preset, sizes
 
 
+def parse_places(texts: Sequence[str]) -> list[str | dict[str, int]]:
+    """Return what each of several ``--size`` names: a preset, or sizes by name.
+
+    Raises:
+        MptuneError: a size is not a whole number, or given twice.
+    """
+    return [
+        {
+            name: _whole(value, f"--size {name}={value}")
+            for name, value in parse_assignments(parse_names(text), "--size").items()
+        }
+        if "=" in text
+        else text
+        for text in texts
+    ]
+
+
 def _whole(text: str, given: str) -> int:
     """Return a whole number, also one such as 1e5."""
     try:

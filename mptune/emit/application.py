@@ -43,7 +43,7 @@ from mptune.errors import KernelError
 from mptune.evaluators.answers import with_reference
 from mptune.kernel import Application, Argument, Kernel, Sizes
 from mptune.launching import ApplicationLauncher, Arrays, inputs_from
-from mptune.precision import PRECISIONS, WIDE
+from mptune.precision import PRECISIONS
 from mptune.prelude import prelude
 from mptune.space.configuration import Configuration
 from mptune.stepping import CONVERSION, size_names
@@ -83,7 +83,6 @@ def emit_application(winner: Winner[Application], folder: Path, name: str) -> Em
         "configuration": str(winner.configuration),
         "sizes": [{"name": size, "value": value, "is_fixed": False} for size, value in winner.sizes.items()],
         "fixed_sizes": _fixed(winner.sizes, variants),
-        "data_sizes": application.data_sizes,
         "buffers": buffers,
         "scalars": [{"name": a.name, "is_integer": a.dtype is not None} for a in application.arguments if not a.shape],
         "choices": dict(winner.configuration),
@@ -96,7 +95,6 @@ def emit_application(winner: Winner[Application], folder: Path, name: str) -> Em
         "steps_function": names[1],
         "checks": errors,
         "metrics": "\n\n".join(map(source_of, dict.fromkeys(f for e in errors for f in e.functions))),
-        "ranges": [(r.name, r.low, r.high, r.log) for r in application.ranges],
         "has_answer": bool(answer),
         "answer": _called(application),
         "host_flags": host_command(Build(), info.compiler, given["host"]),
@@ -220,25 +218,23 @@ def _run(
     """Return what the winner launches on the first inputs of the run, and the run's reference, empty if it is large."""
     application, sizes = winner.kernel, winner.sizes
     inputs = make_inputs(application, sizes, winner.run.info.seed or 0)
-    given, all_sizes = inputs_from(application, sizes, inputs)
+    given = inputs_from(application, sizes, inputs)
     backend = _backend(winner)
     options = options_of(winner.run.info, backend.name)
     launcher = ApplicationLauncher(application, winner.configuration, backend, options)
     try:
-        launcher.run(given, all_sizes, Arrays())
+        launcher.run(given, sizes, Arrays())
         compiled = [] if launcher.stepper is None else launcher.stepper.compiled
     finally:
         launcher.close()
-    elements = sum(np.prod(application.shape_of(output, all_sizes)) for output in application.outputs)
+    elements = sum(np.prod(application.shape_of(output, sizes)) for output in application.outputs)
     if 8 * elements > _LARGEST_ANSWER_BYTES:
         return compiled, {}
     judged = with_reference(application, backend, options, metrics)
-    return compiled, compute_references(judged, inputs, all_sizes)
+    return compiled, compute_references(judged, inputs, sizes)
 
 
 def _called(application: Application) -> str:
-    if application.is_wide:
-        return f"the answer in {WIDE.name}, rounded to fp64"
     return "the answer in the widest types" if application.reference is None else "the reference"
 
 
@@ -308,8 +304,7 @@ def _kernel(kernel: Kernel, variants: Sequence[Mapping[str, Any]]) -> dict[str, 
 
 def _buffer(application: Application, winner: Winner[Application], argument: Argument) -> dict[str, Any]:
     chosen = application.precision_of(argument, winner.configuration)
-    names = (*winner.sizes, *application.data_sizes)
-    free = {size: f"sizes.{identifier(size)}" for size in names}
+    free = {size: f"sizes.{identifier(size)}" for size in winner.sizes}
     try:
         extents = [formula(axis, {}, free) for axis in argument.shape]
     except NotTranslatableError as error:

@@ -147,7 +147,7 @@ def measured(winner: Winner[Any]) -> dict[str, Any]:
 def _verified(winner: Winner[Any]) -> str:
     """Say what unseen inputs said of the configuration; empty if it has seen none."""
     run, trial = winner.run, winner.trial
-    text = in_words(trial, objective_of(winner), run.fallen_beside(trial))
+    text = in_words(trial, objective_of(winner))
     return text + run.why_fewer(trial) if text else ""
 
 

@@ -17,9 +17,9 @@ from mptune import __version__
 from mptune.backends.recorded import options_of
 from mptune.build import Build, build_of
 from mptune.emit.common import MARK, host_command, write_files
-from mptune.emit.sizes import formula, free_sizes, opened, said_in_cpp
+from mptune.emit.sizes import free_sizes, opened, said_in_cpp
 from mptune.emit.text import fill, identifier
-from mptune.emit.variants import Launch, parameter_of, variant_of
+from mptune.emit.variants import Launch, variant_of
 from mptune.error_growth import LOG_REACH
 from mptune.errors import KernelError, WisdomError
 from mptune.kernel import Kernel, Sizes, Tunable
@@ -93,15 +93,10 @@ def emit_dispatch(
 
     Raises:
         WisdomError: it is of another kernel, or of several.
-        KernelError: its sizes come from the data, or nothing in it is valid.
+        KernelError: nothing in it is valid.
         MptuneError: a file of a name exists and was not emitted, or cannot be written.
     """
     found, known = single_kernel_of(wisdom, kernel, metric)
-    if found.data_sizes:
-        raise KernelError(
-            f"{found.called}: {', '.join(found.data_sizes)} comes from the data (data_sizes=), which what is emitted "
-            "cannot ask: mptune.TunedKernel calls such a kernel"
-        )
     budget = budget_of(known, max_error)
     # As on the device itself: what it allows was kept by what was measured on it.
     choosers = [Chooser(each, found, (), budget, confidence) for each in known]
@@ -127,7 +122,7 @@ def emit_dispatch(
     ordered = [launches[key] for key in sorted(launches)]
     fixed = set(found.sizes["default"]) - frozenset[str]().union(*(launch.free for launch in ordered))
     variants = [
-        {**variant_of(launch, f"{name}_{number}"), **_extents(launch), "is_wide": _is_wide(found, launch)}
+        {**variant_of(launch, f"{name}_{number}"), "is_wide": _is_wide(found, launch)}
         for number, launch in enumerate(ordered, 1)
     ]
     largest = max((record.sizes for each in choosers for record in each.known.tuned), key=lambda s: sorted(s.items()))
@@ -152,8 +147,6 @@ def emit_dispatch(
         "fixed_sizes": sorted(fixed),
         "arguments": [argument.name for argument in found.arguments],
         "variants": variants,
-        "launches": str(found.launches) != "1",
-        "swap": found.swap,
         "budget": " and ".join(f"{error} {limit:g}" for error, limit in budget.items()) or "none",
         "confidence": confidence,
         "devices": [_tables(chooser, ordered) for chooser in choosers],
@@ -335,14 +328,6 @@ def _sampled(chooser: Chooser, at: Sequence[Mapping[str, int]], free: Sequence[s
 
 def _is_wide(kernel: Kernel, launch: Launch) -> bool:
     return launch.configuration.is_among(kernel.baseline_values())
-
-
-def _extents(launch: Launch) -> dict[str, Any]:
-    """Return what the header needs beside what the source does: in how many launches a run is, and where it fits."""
-    kernel, configuration, sizes = launch.kernel, launch.configuration, launch.sizes
-    values = {**configuration, **sizes}
-    free = {size: parameter_of(size) for size in launch.free}
-    return {"launch_count": formula(str(kernel.launches), values, free)}
 
 
 # -- what it is chosen by ------------------------------------------------------------------------

@@ -71,7 +71,7 @@ def said_in_cpp(kernel: Kernel, configuration: Configuration, sizes: Sizes, free
         ConstraintError: a constraint cannot be compiled.
     """
     said = set(free)
-    for text in (kernel.launches, *kernel.grid, *(axis for argument in kernel.arguments for axis in argument.shape)):
+    for text in (*kernel.grid, *(axis for argument in kernel.arguments for axis in argument.shape)):
         try:
             formula(str(text), {**configuration, **sizes}, dict.fromkeys(said, ""))
         except NotTranslatableError:

@@ -29,7 +29,7 @@ from mptune.emit.opencl import opencl_files
 from mptune.emit.sizes import conditions, formula, free_sizes
 from mptune.emit.text import fill, identifier
 from mptune.emit.winner import Winner, select, sizes_of
-from mptune.errors import KernelError, MptuneError
+from mptune.errors import MptuneError
 from mptune.kernel import Application, Argument, Kernel, Role, Tunable
 from mptune.registry import tunable_of_run
 from mptune.run import Run
@@ -60,10 +60,6 @@ def describe(winner: Winner[Kernel], name: str) -> dict[str, Any]:
         "parameters": [{"name": n, "value": value} for n, value in winner.configuration.items()],
         "sizes": [{"name": n, "value": value, "is_fixed": n not in free} for n, value in sizes.items()],
         "conditions": conditions(kernel, winner.configuration, sizes, free)[0],
-        # Of several launches that are a run: how many, and pairs of buffers that change places from one to the next.
-        "launches": "" if str(kernel.launches) == "1" else formula(str(kernel.launches), values, free),
-        "launches_now": kernel.launch_count(winner.configuration, sizes),
-        "swap": kernel.swap,
         "grid": [*grid, "1", "1"][:3],
         "grid_now": shape.grid,
         "block": shape.block,
@@ -88,7 +84,6 @@ def _argument(
     return {
         "name": argument.name,
         "role": "scratch" if is_scratch else role.value,
-        "partner": winner.kernel.partners.get(argument.name, argument.name),
         # As it is stored: the type, in C++, and a NumPy type of as many bytes.
         "type": integer if precision is None else precision.name,
         "cpp": INTEGERS[integer] if precision is None else precision.cpp,
@@ -133,16 +128,10 @@ def winner_of(
         kernel: the definition, unless it is a bundled kernel or application.
 
     Raises:
-        MptuneError: the kernel is not found or has changed, it has sizes that come from the data, or no trial or
-            several match.
+        MptuneError: the kernel is not found or has changed, or no trial or several match.
     """
     # What may differ from the run stands in what is emitted.
     definition = tunable_of_run(run.info, kernel, on_warning=lambda _: None)
-    if isinstance(definition, Kernel) and definition.data_sizes:
-        raise KernelError(
-            f"{definition.called}: {', '.join(definition.data_sizes)} comes from the data (data_sizes=), and what is "
-            "emitted has fixed sizes: mptune.TunedKernel calls such a kernel, mptune render prints its source"
-        )
     sizes = sizes_of(run, definition)
     trial = select(run, max_error=max_error, configuration=configuration, kernel=definition)
     if trial is None:

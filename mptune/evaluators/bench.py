@@ -18,7 +18,7 @@ from mptune.backends.base import Backend, CompileOptions, DeviceInfo
 from mptune.buffers import DataManager, Draw, Stream, rounded_inputs
 from mptune.capturing import CapturedLaunch
 from mptune.errors import CompileError, ConstraintError, KernelError, LaunchError, MptuneError, OutOfMemoryError
-from mptune.evaluators.answers import WideAnswer, with_reference
+from mptune.evaluators.answers import with_reference
 from mptune.evaluators.device_data import BoundArguments, DeviceData
 from mptune.evaluators.draws import DrawnData
 from mptune.evaluators.observing import Observation
@@ -89,10 +89,8 @@ class Ready:
         constraints: device limits, over ``threads_per_block``, ``shared_bytes`` and the axes of block and grid.
         options: with which another process compiles the very same binaries, without looking at the device.
         observers: names of the observers that can measure here, of those asked for.
-        sizes: those of the problem, those that come from the data included.
         unavailable: why something users expect is not available here, by name: an observer, a metric of one, …
         remarks: what a user should know of the error metrics, one line each.
-        fp64_errors: those of an application in fp64, where its reference is wide; by the names of a trial's metrics.
         rounded: how much types round the inputs beside those at other sizes (:func:`~mptune.buffers.rounded_inputs`).
     """
 
@@ -102,10 +100,8 @@ class Ready:
     constraints: tuple[str, ...]
     options: CompileOptions
     observers: tuple[str, ...] = ()
-    sizes: Mapping[str, int] = field(default_factory=dict)
     unavailable: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
-    fp64_errors: Mapping[str, float] = field(default_factory=dict)
     rounded: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -225,10 +221,6 @@ class Bench:
         self._drawing_s = 0.0
         self._data.require_repeatable()
         remarks = first_look(metrics, self._data.references, self._data.inputs)
-        fp64_errors: Mapping[str, float] = {}
-        if isinstance(kernel.reference, WideAnswer):
-            fp64_errors, remark = kernel.reference.fp64_errors(self._data.references, self._data.inputs, self.sizes)
-            remarks += remark
         self._flush: CacheFlush | None = None
         self._cold: CacheFlush | None = None
         self._ceilings: Ceilings | None = None
@@ -255,10 +247,8 @@ class Bench:
             backend.device.constraints(),
             backend.compiler.resolved(self._options),
             self._observation.names,
-            dict(self._data.sizes),
             unavailable,
             remarks,
-            fp64_errors,
             rounded_inputs(kernel, self._data.sizes, seed, self._data.inputs),
         )
 
@@ -286,7 +276,7 @@ class Bench:
         """
         self._announce("inputs")
         made = self._drawn.of(draw)
-        if draw.stream is Stream.UNSEEN and made.has_inputs_of(self._data, draw.scale):
+        if draw.stream is Stream.UNSEEN and made.has_inputs_of(self._data):
             raise KernelError(
                 f"inputs of kernel {self.kernel.name} give the same as in the search: they do not depend on rng, so no "
                 "input is unseen"

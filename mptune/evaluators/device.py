@@ -113,7 +113,6 @@ class DeviceEvaluator(Evaluator):
         """
         if self._ready is None:
             self._ready = self._devices.start()
-            self._sizes = Sizes({**self._sizes, **self._ready.sizes})
         return self._ready
 
     def key_of(self, configuration: Configuration) -> str:

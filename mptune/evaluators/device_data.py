@@ -5,7 +5,6 @@ Buffers are poisoned before a launch that is checked, looked at for writes outsi
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 from collections import OrderedDict
@@ -210,7 +209,6 @@ class BoundArguments:
 
     Attributes:
         passed: device buffers and scalars by name, in the order of the kernel's signature.
-        swapped: their values for every second launch, where buffers change places from launch to launch.
         outputs: the buffers that are compared, as they are after the last launch.
         fresh: those without initial values.
         pristine: for each inout buffer, the copy it is restored from.
@@ -220,7 +218,6 @@ class BoundArguments:
     """
 
     passed: Mapping[str, LaunchArgument]
-    swapped: Sequence[LaunchArgument]
     outputs: tuple[OutputBuffer, ...]
     fresh: tuple[OutputBuffer, ...]
     pristine: tuple[tuple[Buffer, Buffer], ...]
@@ -333,15 +330,10 @@ class DeviceData:
                     pristine.append((buffer, self._buffer(argument, precision, "read", held)))
                 if argument.role is not Role.IN:
                     written[name] = OutputBuffer(argument, precision, buffer)
-        other = kernel.partners
-        swapped = [passed[other.get(name, name)] for name in passed]
-        is_even = bool(other) and kernel.launch_count(configuration, self._data.sizes) % 2 == 0
-        last = {name: written[other.get(name, name)] if is_even else written[name] for name in written}
-        outputs = [dataclasses.replace(written[o.name], buffer=last[o.name].buffer) for o in kernel.outputs]
+        outputs = [written[output.name] for output in kernel.outputs]
         fresh = [output for output in written.values() if output.argument.role is Role.OUT]
-        # Where buffers change places, what one launch leaves unwritten another has written.
-        spots = Spots(self._data, [o for o in fresh if o.argument.is_compared and o.argument.name not in other])
-        return BoundArguments(passed, swapped, tuple(outputs), tuple(fresh), tuple(pristine), held, constants, spots)
+        spots = Spots(self._data, [output for output in fresh if output.argument.is_compared])
+        return BoundArguments(passed, tuple(outputs), tuple(fresh), tuple(pristine), held, constants, spots)
 
     def use(self, data: DataManager) -> None:
         """Take other inputs of the same kernel and sizes: what is bound from now on has theirs, in the same memory."""

@@ -71,8 +71,7 @@ class DrawnData:
         end = self._clock()
         self._are_slow = end - half > _SLOW_S
         self.making_s = end - start
-        # A hunt varies the ranges of a search's draw: those do not come again.
-        if draw.stream is Stream.SEARCH and not draw.ranges and self._fits(size_bytes):
+        if draw.stream is Stream.SEARCH and self._fits(size_bytes):
             self._kept[draw] = data
         else:
             self._latest = draw, data

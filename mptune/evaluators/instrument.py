@@ -142,8 +142,8 @@ class _TracedStepper(Stepper):
     def _check_valid(self, what: str, kernel: Kernel, configuration: Configuration, sizes: Sizes) -> None:
         super()._check_valid(what, kernel, in_widest(kernel, configuration), sizes)
 
-    def _launch_shape(self, what: str, kernel: Kernel, configuration: Configuration, sizes: Sizes) -> LaunchShape:
-        return super()._launch_shape(what, kernel, in_widest(kernel, configuration), sizes)
+    def _launch_shape(self, kernel: Kernel, configuration: Configuration, sizes: Sizes) -> LaunchShape:
+        return super()._launch_shape(kernel, in_widest(kernel, configuration), sizes)
 
     def _function(self, kernel: Kernel, configuration: Configuration, sizes: Sizes) -> Function:
         key = (kernel.name, configuration, tuple(sizes.items()))
@@ -336,14 +336,9 @@ class Instrument:
             for a in kernel.passed
             if a.role is Role.SCALAR
         }  # fmt: skip
-        base, places = in_widest(kernel, configuration), dict(memory)
-        shape = kernel.launch_shape(base, data.sizes)
-        for _ in range(kernel.launch_count(base, data.sizes)):
-            function.launch(shape, [places[a.name] if a.name in places else scalars[a.name] for a in kernel.passed])
-            left = dict(places)
-            for one, other in kernel.swap:
-                places[one], places[other] = places[other], places[one]
-        return left
+        shape = kernel.launch_shape(in_widest(kernel, configuration), data.sizes)
+        function.launch(shape, [memory[a.name] if a.name in memory else scalars[a.name] for a in kernel.passed])
+        return memory
 
     def _run_steps(
         self, application: Application, configuration: Configuration, data: DataManager, memory: Mapping[str, Buffer]

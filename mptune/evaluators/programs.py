@@ -6,7 +6,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 
@@ -64,10 +63,10 @@ class Program(ABC):
 
 
 class KernelProgram(Program):
-    """A configuration of one kernel: a launch, or several in which buffers change places.
+    """A configuration of one kernel.
 
     Raises:
-        KernelError: an extent of the grid or the number of launches is below 1.
+        KernelError: an extent of the grid is below 1.
         LaunchError: the binary cannot be loaded.
     """
 
@@ -75,7 +74,6 @@ class KernelProgram(Program):
         self, backend: Backend, binary: Binary, kernel: Kernel, configuration: Configuration, sizes: Sizes
     ) -> None:
         self.shape = self._shape = kernel.launch_shape(configuration, sizes)
-        self._count: Final = kernel.launch_count(configuration, sizes)
         self.binary = binary
         self._again: Callable[[], Program] = lambda: KernelProgram(backend, binary, kernel, configuration, sizes)
         self._function = backend.device.load(binary)
@@ -94,18 +92,10 @@ class KernelProgram(Program):
         return changed
 
     def launch(self, bound: BoundArguments) -> float:
-        if self._count == 1:
-            return self._function.launch(self._shape, bound.launch)
-        turns = (bound.launch, bound.swapped)
-        return math.fsum(self._function.launch(self._shape, turns[turn % 2]) for turn in range(self._count))
+        return self._function.launch(self._shape, bound.launch)
 
     def enqueue(self, bound: BoundArguments, count: int = 1) -> None:
-        if self._count == 1:
-            self._function.enqueue(self._shape, bound.launch, count)
-            return
-        turns = (bound.launch, bound.swapped)
-        for turn in [*range(self._count)] * count:
-            self._function.enqueue(self._shape, turns[turn % 2])
+        self._function.enqueue(self._shape, bound.launch, count)
 
     def wait(self) -> None:
         self._function.wait()

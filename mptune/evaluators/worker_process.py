@@ -31,7 +31,6 @@ from mptune.evaluators.protocol import (
     Traced,
     together,
 )
-from mptune.precision import WIDE
 from mptune.processes import ChildEnded, PythonChild
 from mptune.results import Measurement, Status, Trial
 
@@ -53,13 +52,9 @@ _ENDED_BY_FUNCTIONS: Final = (
 )
 #: Times as long as a trial may run, an application may as its own reference; and what messages call it.
 _UNTUNED: Final = 4
-#: And so many times longer in long double.
-_WIDER: Final = 3
 _STEPS: Final = "a run of the application's steps"
 #: Phases in which functions of the definition run, and those in which no kernel does.
 _OF_FUNCTIONS: Final = ("start", "inputs")
-#: Those in which the steps of an application run to make a reference, and in what.
-_OF_REFERENCES: Final = {"reference": "its widest types", "wide reference": WIDE.name}
 _BEFORE_KERNELS: Final = (*_OF_FUNCTIONS, "compile")
 
 
@@ -180,8 +175,8 @@ class WorkerProcess:
         except TimeoutError:
             longer = "" if self._phase in _BEFORE_KERNELS else "; --trial-limit gives it longer"
             message = f"the {self._phase} phase did not end within {limit_s:g} s{longer}"
-            if types := _OF_REFERENCES.get(self._phase):
-                message = f"{_STEPS} did not end within {limit_s:g} s, in {types}: an endless loop?{longer}"
+            if self._phase == "reference":
+                message = f"{_STEPS} did not end within {limit_s:g} s, in its widest types: an endless loop?{longer}"
             raise WorkerDied(Status.TIMEOUT, message) from None
         except ChildEnded as ended:
             raise WorkerDied(Status.CRASH, self._cause_of_death(ended)) from None
@@ -189,10 +184,9 @@ class WorkerProcess:
     def _limit_s(self) -> float:
         if self._phase in (*_OF_FUNCTIONS, SPEEDS):
             return self._limits.start_s
-        if self._phase in (*_OF_REFERENCES, INSTRUMENTED):
+        if self._phase in ("reference", INSTRUMENTED):
             # It compiles, too, and is not tuned.
-            times = _UNTUNED * _WIDER if self._phase == "wide reference" else _UNTUNED
-            return self._limits.compile_s + times * self._limits.run_s
+            return self._limits.compile_s + _UNTUNED * self._limits.run_s
         # The compiler has a limit of its own; the worker's is only there in case that one fails.
         return self._limits.compile_s + 10.0 if self._phase == "compile" else self._limits.run_s
 
@@ -201,7 +195,7 @@ class WorkerProcess:
         if ended.code is None:
             self.kill()
         is_exit = ended.code is not None and ended.code >= 0
-        if is_exit and self._phase in (*_OF_FUNCTIONS, *_OF_REFERENCES):
+        if is_exit and self._phase in (*_OF_FUNCTIONS, "reference"):
             return f"{what}: {_ENDED_BY_FUNCTIONS}"
         if self._phase in _BEFORE_KERNELS:
             return what

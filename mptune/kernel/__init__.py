@@ -1,7 +1,7 @@
 """What a kernel is: a template, its parameters, its arguments, a reference and an error metric."""
 
 from mptune.kernel.application import Application, Buffer
-from mptune.kernel.declarations import Argument, Constant, In, InOut, Out, Range, Role, Scalar, Scratch, Sizes
+from mptune.kernel.declarations import Argument, Constant, In, InOut, Out, Role, Scalar, Scratch, Sizes
 from mptune.kernel.definition import Kernel, LaunchShape
 from mptune.kernel.rates import Rates
 from mptune.kernel.tunable import Tunable
@@ -17,7 +17,6 @@ __all__ = [
     "Kernel",
     "LaunchShape",
     "Out",
-    "Range",
     "Rates",
     "Role",
     "Scalar",

@@ -8,10 +8,10 @@ import reprlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal, Self
+from typing import Any, ClassVar, Final, Self
 
 from mptune.errors import ConstraintError, KernelError, UnknownNameError
-from mptune.kernel.declarations import Argument, Range, Role, Sizes, check_expression
+from mptune.kernel.declarations import Argument, Role, Sizes, check_expression
 from mptune.kernel.definition import Kernel
 from mptune.kernel.tunable import Constraint, Inputs, Metric, Tunable
 from mptune.precision import PRECISIONS
@@ -61,12 +61,9 @@ class Application(Tunable):
         outputs: names of the buffers that are compared.
         shared: parameters that are no kernel's: types of buffers, and choices the steps look at (``run.NAME``).
         reference: ``reference(inputs, size)`` returns the outputs. None: what the application itself gives in fp64.
-            ``"wide"``: what it gives on the host in long double, which tells how good fp64 is, too.
         metric: as :class:`~mptune.Kernel` takes it.
         constraints: predicates over parameters and sizes.
         signature: kernels' own parameters that can change results, besides precisions, policies and shared ones.
-        ranges: as :class:`~mptune.Kernel` takes them.
-        data_sizes: as :class:`~mptune.Kernel` takes them.
         instrumented: as :class:`~mptune.Kernel` takes it.
         description: one line for ``mptune list``.
         path: the definition file; set by the loader.
@@ -75,7 +72,7 @@ class Application(Tunable):
 
     Raises:
         KernelError: the definition is incomplete or contradicts itself.
-        UnknownNameError: an output is no buffer, a buffer's precision no parameter, or the reference another word.
+        UnknownNameError: an output is no buffer, a buffer's precision no parameter.
         ExpressionError: a shape or constraint does not parse or uses an unknown name.
     """
 
@@ -83,8 +80,6 @@ class Application(Tunable):
 
     kernels: Mapping[str, Kernel]
     steps: Callable[..., None]
-    #: Whether the application itself is its reference, in a type wider than fp64.
-    is_wide: bool
     #: Parameters that are no kernel's.
     shared: Sequence[Parameter]
     constraints: Sequence[Constraint]
@@ -101,12 +96,10 @@ class Application(Tunable):
         steps: Callable[..., None],
         outputs: Sequence[str],
         shared: Sequence[Parameter] = (),
-        reference: Callable[[Inputs, Sizes], Any] | Literal["wide"] | None = None,
+        reference: Callable[[Inputs, Sizes], Any] | None = None,
         metric: Metric | Sequence[Metric] | Mapping[str, Metric | Sequence[Metric]] = "NRMSE",
         constraints: Sequence[Constraint] = (),
         signature: Sequence[str] = (),
-        ranges: Sequence[Range] = (),
-        data_sizes: Sequence[str] = (),
         instrumented: bool = False,
         description: str = "",
         path: Path | None = None,
@@ -123,8 +116,6 @@ class Application(Tunable):
         if len(by_name) < len(kernels):
             (twice, _), *_ = Counter(kernel.name for kernel in kernels).most_common(1)
             raise KernelError(f"application {name}: two kernels are called {twice!r}")
-        if isinstance(reference, str) and reference != "wide":
-            raise UnknownNameError(f"reference of application {name}:", reference, ["wide"])
         types = _types_of(name, buffers, shared, kernels)
         own = [parameter.renamed(f"{kernel.name}.{parameter.name}") for kernel in kernels for parameter in free(kernel)]
         always = [p.name for p in (*shared, *own) if p.name in {s.name for s in shared}]
@@ -134,13 +125,10 @@ class Application(Tunable):
             parameters=(*types, *(p for p in shared if p.name not in {t.name for t in types}), *own),
             arguments=_with_outputs(name, buffers, outputs),
             sizes=sizes,
-            data_sizes=data_sizes,
             inputs=inputs,
-            reference=None if isinstance(reference, str) else reference,
-            is_wide=reference == "wide",
+            reference=reference,
             metric=metric,
             signature=(*always, *inherited, *signature),
-            ranges=ranges,
             instrumented=instrumented,
             description=description,
             path=path,
@@ -155,11 +143,6 @@ class Application(Tunable):
     def changed(self, **changes: Any) -> Self:
         """Return it with some of what it was made from replaced."""
         return type(self)(**{**self._made_from, **changes})
-
-    @property
-    def has_reference(self) -> bool:
-        """Whether the definition itself says what the reference is."""
-        return self.reference is not None or self.is_wide
 
     def search_space(self, sizes: Sizes, constraints: Sequence[Constraint] = ()) -> SearchSpace:
         """Return the joint configurations that are valid as far as that is known before anything is launched."""
@@ -209,10 +192,7 @@ class Application(Tunable):
                 raise KernelError(f"{self.called}: {name!r} is {what}; give it another name")
         if not self.outputs:
             raise KernelError(f"{self.called}: no buffer is an output")
-        for kernel in self.kernels.values():
-            if str(kernel.launches) != "1":
-                raise KernelError(f"{self.called}: kernel {kernel.name} has launches=; let the steps repeat it")
-        names = (*self.sizes["default"], *self.data_sizes)
+        names = tuple(self.sizes["default"])
         for argument in self.arguments:
             if argument.is_constant:
                 raise KernelError(f"{self.called}: {argument.name!r} cannot be in constant memory")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -20,7 +19,6 @@ __all__ = [
     "In",
     "InOut",
     "Out",
-    "Range",
     "Role",
     "Scalar",
     "Scratch",
@@ -135,41 +133,6 @@ def Scratch(  # noqa: N802
 def Scalar(name: str, *, precision: str | None = None, dtype: str | None = None) -> Argument:  # noqa: N802
     """Declare an argument passed by value; one named like a size takes its value from there."""
     return Argument(name, Role.SCALAR, (), precision, dtype)
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """A number that ``inputs`` takes by keyword: drawn from this range for each draw, and what a hunt varies.
-
-    Attributes:
-        name: of the keyword.
-        low: the least value.
-        high: the largest one.
-        log: whether it is the logarithm that is uniform in the range; ``low`` is then above 0.
-
-    Raises:
-        KernelError: the name is no identifier, or the range is empty or not finite.
-    """
-
-    name: str
-    low: float
-    high: float
-    log: bool = False
-
-    def __post_init__(self) -> None:
-        if not is_identifier(self.name):
-            raise KernelError(f"range name {self.name!r} is not an identifier")
-        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
-            raise KernelError(f"range {self.name!r}: expected low < high, both finite, got {self.low} and {self.high}")
-        if self.log and self.low <= 0:
-            raise KernelError(f"range {self.name!r}: its logarithm needs low > 0, got {self.low}")
-
-    def at(self, share: float) -> float:
-        """Return the value this share of the way, 0 to 1, from the least to the largest."""
-        if not self.log:
-            return min(self.low + share * (self.high - self.low), self.high)
-        grown: float = self.low * (self.high / self.low) ** share
-        return min(max(grown, self.low), self.high)
 
 
 class Sizes(NamedValues[int]):

@@ -52,10 +52,8 @@ class Kernel(Tunable):
         forms: of names of sizes that say which form of the problem it is, not how large, the values they can have
             (``{"transposed": (0, 1)}``), the first of which is that of runs from before the kernel had them. Templates
             have them as numbers; errors and times of one form say nothing of another.
-        data_sizes: names of sizes that come from the data, such as ``nnz``: axes of inputs that have the extent of
-            what ``inputs`` returns, each draw its own. Templates cannot use them, launches and shapes can.
         inputs: ``inputs(rng, size)`` returns the fp64 (or integer) arrays and scalars by argument name. An
-            argument named like a size may be left out. Each of ``ranges`` comes as a keyword.
+            argument named like a size may be left out.
         reference: ``reference(inputs, size)`` returns the double-precision outputs by name (or the one array).
             None: ``reference`` of the file of the same stem in the sibling folder ``references``.
         grid: one expression over sizes and parameters per axis: blocks in the grid.
@@ -71,18 +69,13 @@ class Kernel(Tunable):
         signature: parameters, in addition to precisions and policies, that can change the results.
         function: name of the ``__global__`` function.
         shared_bytes: expression for the bytes of dynamic shared memory.
-        ranges: numbers that ``inputs`` takes by keyword (:class:`Range`): each draw of the inputs has its own, and
-            ``mptune verify --hunt`` looks for the worst.
         flops: floating-point operations of a launch, independent of the optimisation parameters: an expression over
             sizes and parameters, or a function of the sizes. Or such counts by the precision they are computed in:
             that of a precision parameter, a fixed one, or the one the types of several promote to, given as a tuple:
             ``{"sum_type": "2 * n", ("a_type", "b_type"): "n"}``. None if they are not known.
-        launches: how many launches are one run, the time of which counts: an expression over sizes and parameters.
         runtime_sizes: names of sizes that the template prints inside the kernel's function alone, and where C++ takes a
             variable; ``{{ size | int }}`` where it does not. What is emitted of wisdom takes them as parameters, and
             so serves sizes that were never tuned.
-        swap: pairs of buffers that change places from launch to launch, as those of a time stepper do: what one launch
-            wrote as the second, the next reads as the first. Outputs are those of the last launch.
         gpu_only: parameters that change nothing on a processor, where they have their first value.
         matrix_units: of a kernel that can multiply by matrix units the names of three parameters: how it multiplies
             ("simt": without them; "mma": by those for its types; "tf32": by those that round fp32 to TF32), and the
@@ -116,8 +109,6 @@ class Kernel(Tunable):
     function: str = ""
     shared_bytes: str | int = 0
     flops: Flops | None = None
-    launches: str | int = 1
-    swap: Sequence[tuple[str, str]] = ()
     runtime_sizes: Sequence[str] = ()
     gpu_only: Sequence[str] = ()
     matrix_units: Sequence[str] = ()
@@ -131,7 +122,6 @@ class Kernel(Tunable):
             function=self.function or self.name,
             flops=NamedValues(flops) if isinstance(flops, Mapping) else flops,
             forms=NamedValues({name: tuple(values) for name, values in self.forms.items()}),
-            swap=tuple((one, other) for one, other in self.swap),
             runtime_sizes=tuple(self.runtime_sizes),
             gpu_only=tuple(self.gpu_only),
             matrix_units=tuple(self.matrix_units),
@@ -147,27 +137,11 @@ class Kernel(Tunable):
         """The arguments that are parameters of the function; the others are in constant memory."""
         return tuple(argument for argument in self.arguments if not argument.is_constant)
 
-    @property
-    def partners(self) -> dict[str, str]:
-        """With which buffer each changes places from launch to launch, by name."""
-        return {name: other for one, two in self.swap for name, other in ((one, two), (two, one))}
-
     # -- configurations ------------------------------------------------------------------------
 
     def search_space(self, sizes: Sizes, constraints: Sequence[Constraint] = ()) -> SearchSpace:
         """Return the valid configurations at these sizes, under further constraints (device limits)."""
         return SearchSpace(self.parameters, (*self.constraints, *constraints), constants=dict(sizes))
-
-    def launch_count(self, configuration: Configuration, sizes: Sizes) -> int:
-        """Return how many launches are one run of a configuration.
-
-        Raises:
-            KernelError: it is none.
-        """
-        count = int(parsed(str(self.launches)).evaluate({**sizes, **configuration}))
-        if count < 1:
-            raise KernelError(f"{self.called}: launches {self.launches!r} is {count} at {configuration}")
-        return count
 
     def launch_shape(self, configuration: Configuration, sizes: Sizes) -> LaunchShape:
         """Return grid, block and dynamic shared memory of a configuration.
@@ -187,7 +161,7 @@ class Kernel(Tunable):
         return LaunchShape(extents(self.grid, "grid"), extents(self.block, "block"), shared)
 
     def work(self, configuration: Configuration, sizes: Sizes) -> Work:
-        """Return the operations of a configuration and the least bytes it has to move, in all its launches.
+        """Return the operations of a configuration and the least bytes it has to move.
 
         Raises:
             KernelError: an operation count is negative or no number.
@@ -200,11 +174,9 @@ class Kernel(Tunable):
             passes = 2 if argument.role is Role.INOUT else 1
             elements = math.prod(self.shape_of(argument, sizes))
             traffic_bytes += passes * elements * self.dtype_of(argument, configuration).itemsize
-        launches = self.launch_count(configuration, sizes)
         if self.flops is None:
-            return Work(launches * traffic_bytes)
-        flops, by_precision = count_flops(self.flops, self.name, configuration, sizes)
-        return Work(launches * traffic_bytes, launches * flops, {p: launches * n for p, n in by_precision.items()})
+            return Work(traffic_bytes)
+        return Work(traffic_bytes, *count_flops(self.flops, self.name, configuration, sizes))
 
     # -- validation ----------------------------------------------------------------------------
 
@@ -222,7 +194,6 @@ class Kernel(Tunable):
         for what, axes in (("grid", self.grid), ("block", self.block)):
             if not 1 <= len(axes) <= 3:
                 raise KernelError(f"{self.called}: {what} needs one to three axes, not {len(axes)}")
-        self._check_swap()
         self._check_forms()
         for what, names in (("gpu_only", self.gpu_only), ("matrix_units", self.matrix_units)):
             for name in names:
@@ -234,28 +205,10 @@ class Kernel(Tunable):
                 f"of sums), not {', '.join(self.matrix_units)}"
             )
         if self.sizes:  # otherwise the application it is part of has them
-            self._check_expressions((*self.sizes["default"], *self.data_sizes))
+            self._check_expressions(tuple(self.sizes["default"]))
         for name in self.runtime_sizes:
             if name not in self.sizes.get("default", ()):
                 raise UnknownNameError(f"runtime size of {self.called}:", name, self.sizes.get("default", ()))
-
-    def _check_swap(self) -> None:
-        by_name = {argument.name: argument for argument in self.passed}
-        for names in self.swap:
-            for name in names:
-                if name not in by_name:
-                    raise UnknownNameError(f"argument to swap of {self.called}:", name, by_name)
-            one, other = (by_name[name] for name in names)
-            if (one.shape, one.precision, one.dtype) != (other.shape, other.precision, other.dtype) or not one.shape:
-                raise KernelError(
-                    f"{self.called}: {one.name!r} and {other.name!r} are swapped between launches, so they need one "
-                    "shape and one type"
-                )
-            for argument in (one, other):
-                if argument.role is Role.IN:
-                    raise KernelError(
-                        f"{self.called}: {argument.name!r} is swapped, so launches write to it: declare it InOut"
-                    )
 
     def _check_forms(self) -> None:
         for name, values in self.forms.items():
@@ -276,7 +229,6 @@ class Kernel(Tunable):
                 check_expression(axis, sizes, f"shape of argument {argument.name!r}", self.name)
         for extent in (*self.grid, *self.block, self.shared_bytes):
             check_expression(str(extent), (*sizes, *self._by_name), "grid, block or shared_bytes", self.name)
-        check_expression(str(self.launches), (*sizes, *self._by_name), "launches", self.name)
         if self.flops is not None:
             precisions = [p.name for p in self.parameters if isinstance(p, PrecisionParameter)]
             check_flops(self.flops, self.name, sizes, self.parameter_names, precisions)

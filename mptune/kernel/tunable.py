@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 
 from mptune.errors import KernelError, UnknownNameError
-from mptune.kernel.declarations import Argument, Range, Role, Sizes, check_precision
+from mptune.kernel.declarations import Argument, Role, Sizes, check_precision
 from mptune.kernel.work import Work
 from mptune.precision import Precision, precision
 from mptune.regions import Over, Reduce, RegionalMetric, over_regions
@@ -63,12 +63,10 @@ class Tunable(ABC):
     parameters: Sequence[Parameter]
     arguments: Sequence[Argument]
     sizes: Mapping[str, Mapping[str, int]]
-    data_sizes: Sequence[str] = ()
     inputs: Callable[..., Inputs]
     reference: Callable[[Inputs, Sizes], Any] | None = None
     metric: Metric | Sequence[Metric] | Mapping[str, Metric | Sequence[Metric]] = "NRMSE"
     signature: Sequence[str] = ()
-    ranges: Sequence[Range] = ()
     #: Whether a run asks an instrumented build for the error of types before it compiles anything in them.
     instrumented: bool = False
     description: str = ""
@@ -80,10 +78,7 @@ class Tunable(ABC):
     def __post_init__(self, over: Over | None, reduce: Reduce) -> None:
         metric = over_regions(self.metric, over, reduce)
         self._freeze(
-            **{
-                name: tuple(getattr(self, name))
-                for name in ("parameters", "arguments", "data_sizes", "signature", "ranges")
-            },
+            **{name: tuple(getattr(self, name)) for name in ("parameters", "arguments", "signature")},
             sizes=NamedValues({name: Sizes(preset) for name, preset in self.sizes.items()}),
             metric=NamedValues(metric) if isinstance(metric, Mapping) else metric,
         )
@@ -97,7 +92,7 @@ class Tunable(ABC):
         if self.sizes:
             self._check_sizes()
         self._check_metric()
-        self._check_ranges()
+        self._check_inputs()
         self._check_types()
 
     def _freeze(self, **values: Any) -> None:
@@ -107,11 +102,6 @@ class Tunable(ABC):
     @abstractmethod
     def changed(self, **changes: Any) -> Self:
         """Return it with some of what it was made from replaced."""
-
-    @property
-    def has_reference(self) -> bool:
-        """Whether the definition itself says what the reference is."""
-        return self.reference is not None
 
     # -- names ---------------------------------------------------------------------------------
 
@@ -215,43 +205,14 @@ class Tunable(ABC):
         return most - _PAST_THE_END if most.bit_length() in (31, 32) else most
 
     def shape_of(self, argument: Argument, sizes: Sizes) -> tuple[int, ...]:
-        """Return the shape of a buffer at these sizes, those of its data included."""
+        """Return the shape of a buffer at these sizes."""
         return tuple(int(parsed(axis).evaluate(sizes)) for axis in argument.shape)
-
-    def sizes_of(self, shapes: Mapping[str, Sequence[int]], sizes: Sizes) -> Sizes:
-        """Return sizes with those that come from the data.
-
-        Args:
-            shapes: of the arrays, by argument.
-            sizes: those that are known.
-
-        Raises:
-            KernelError: two arrays disagree.
-        """
-        found: dict[str, int] = {}
-        for argument in self.arguments:
-            shape = shapes.get(argument.name)
-            if shape is None or len(shape) != len(argument.shape):
-                continue  # said where the array is checked
-            for axis, extent in zip(argument.shape, shape, strict=True):
-                if axis in self.data_sizes and found.setdefault(axis, extent) != extent:
-                    raise KernelError(f"{self.called}: size {axis} is {found[axis]}, but {extent} in {argument.name!r}")
-        return Sizes({**sizes, **found}) if found else sizes
-
-    @property
-    def partners(self) -> Mapping[str, str]:
-        """With which buffer each changes places from launch to launch, by name."""
-        return {}
 
     # -- configurations ------------------------------------------------------------------------
 
     def work(self, configuration: Configuration, sizes: Sizes) -> Work:  # noqa: ARG002
         """Return the operations of a configuration and the least bytes it has to move; 0 bytes if that is not known."""
         return Work(0)
-
-    def launch_count(self, configuration: Configuration, sizes: Sizes) -> int:  # noqa: ARG002
-        """Return in how many launches, one after another, buffers change places."""
-        return 1
 
     @abstractmethod
     def search_space(self, sizes: Sizes, constraints: Sequence[Constraint] = ()) -> SearchSpace:
@@ -349,13 +310,7 @@ class Tunable(ABC):
             if set(values) != wanted:
                 names = ", ".join(sorted(wanted))
                 raise KernelError(f"{self.called}: size preset {preset!r} does not name {names}")
-        axes = {axis for argument in self.arguments if argument.is_input for axis in argument.shape}
-        for name in self.data_sizes:
-            if name in wanted:
-                raise KernelError(f"{self.called}: size {name} comes from the data, so no preset can give it")
-            if name not in axes:
-                raise KernelError(f"{self.called}: size {name} comes from the data, but no input has it as an axis")
-        clash = (wanted | set(self.data_sizes)) & set(self._by_name)
+        clash = wanted & set(self._by_name)
         if clash:
             raise KernelError(f"{self.called}: {', '.join(sorted(clash))} is both a size and a parameter")
 
@@ -370,20 +325,13 @@ class Tunable(ABC):
             if name not in self.metric:
                 raise KernelError(f"{self.called}: output {name!r} has no error metric; the others have one")
 
-    def _check_ranges(self) -> None:
-        names = [entry.name for entry in self.ranges]
-        if len(set(names)) < len(names):
-            raise KernelError(f"{self.called}: two ranges have the same name")
+    def _check_inputs(self) -> None:
         try:
-            inspect.signature(self.inputs).bind(None, None, **dict.fromkeys(names))
+            inspect.signature(self.inputs).bind(None, None)
         except ValueError:
             return  # a callable that does not tell what it takes
         except TypeError as error:
-            given = ", ".join(("rng", "size", *names))
-            raise KernelError(
-                f"{self.called}: inputs is called as inputs({given}), but: {error} (each argument beside rng and "
-                "size needs a Range of its name in ranges=)"
-            ) from error
+            raise KernelError(f"{self.called}: inputs is called as inputs(rng, size), but: {error}") from error
 
     def _check_types(self) -> None:
         precisions = [p.name for p in self.parameters if isinstance(p, PrecisionParameter)]

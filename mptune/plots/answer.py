@@ -28,7 +28,6 @@ from mptune.kernel import Application, Tunable
 from mptune.kernel.limits import whole_space
 from mptune.launching import ApplicationLauncher as Launcher
 from mptune.launching import Arrays, run_first
-from mptune.precision import WIDE
 from mptune.registry import application_of_run, picture_of
 from mptune.results import Trial
 from mptune.run import Run
@@ -80,8 +79,7 @@ def draw(run: Run, given: Tunable | str | Path | None = None) -> Figure:
         raise PlotError(f"the picture of {application.called} failed: {what}{where}") from failure
     speedup = run.speedup(trial)
     faster = f", {speedup:.3g} times as fast" if math.isfinite(speedup) and trial is not run.baseline else ""
-    own = f"in {WIDE.name}" if application.is_wide else "in the widest types"
-    widest = "the reference" if callable(application.reference) else own
+    widest = "in the widest types" if application.reference is None else "the reference"
     name = "the winner" if trial is run.best else "one that may be the winner"
     return beside(pictures, (widest, f"{name}: {errors}{faster}"))
 

@@ -11,7 +11,6 @@ from typing import Any, Final, Self
 from mptune.errors import MptuneError, RunFileError
 from mptune.finals import Finals
 from mptune.objective import Objective
-from mptune.precision import EVERY_PRECISION, WIDE
 from mptune.regions import key_of
 from mptune.results import SourceUse
 from mptune.space.configuration import Value, is_number, is_value, is_whole
@@ -66,8 +65,6 @@ class RunInfo:
         template_hash: SHA-256 of the template and the templates it includes, as hexadecimal digits.
         definition_hash: SHA-256 of the definition file.
         data_key: identity of inputs and references.
-        fp64_errors: those of an application in fp64 against its wide reference, by the names of the trials' metrics;
-            empty where the reference is no wide one.
         rounded: how much types round the inputs beside those at other sizes (:func:`~mptune.buffers.rounded_inputs`).
         units: units of metrics, where a recording states them.
         recorded: name of the recorded space the run was made from; empty for a run of mptune.
@@ -111,7 +108,6 @@ class RunInfo:
     template_hash: str = ""
     definition_hash: str = ""
     data_key: str = ""
-    fp64_errors: Mapping[str, float] = field(default_factory=dict)
     rounded: Mapping[str, Any] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
     recorded: str = ""
@@ -130,14 +126,6 @@ class RunInfo:
         return tuple(buffer for buffer, what in self.buffers.items() if what == parameter)
 
     @property
-    def fp64_text(self) -> str:
-        """How good fp64 itself is, in words: by what has a threshold, else by the error metric; empty if not known."""
-        names = self.objective.limits or (("error",) if "error" in self.fp64_errors else self.fp64_errors)
-        known = [name for name in names if name in self.fp64_errors]
-        errors = (f"{name[5:].replace('.', '', 1)} {self.fp64_errors[name]:.2g}".strip() for name in known)
-        return f"{self._fp64} itself: {', '.join(errors)} against {WIDE.name}" if known else ""
-
-    @property
     def caveats(self) -> tuple[str, ...]:
         """What errors of an adopted program leave out, a line for each."""
         found = self.adopted.get("caveats", ())
@@ -151,23 +139,6 @@ class RunInfo:
                 return failed[1]
         known = (each for each in kernels if isinstance(each, dict)) if isinstance(kernels, list) else ()
         return next((str(each.get("place", "")) for each in known if each.get("name") == kernel), "")
-
-    @property
-    def limits_below_fp64(self) -> tuple[str, ...]:
-        """Say which thresholds fp64 itself does not meet, a line for each."""
-        found = ((name, limit, self.fp64_errors.get(name, 0.0)) for name, limit in self.objective.limits.items())
-        return tuple(
-            f"the threshold of {name.removeprefix('error.')}, {limit:g}, is below the error of {self._fp64} itself, "
-            f"{error:.2g} against {WIDE.name}: what meets it does so by chance"
-            for name, limit, error in found
-            if error > limit
-        )
-
-    @property
-    def _fp64(self) -> str:
-        """What to call the widest types."""
-        offered = {value for values in (self.baseline_values or {}).values() for value in values}
-        return "fp64" if offered.isdisjoint(EVERY_PRECISION.keys() - {"fp64"}) else "what is widest"
 
     def measured_by(self, error: str) -> str:
         """Say what an error of the trials is measured by: ``error.y.MaxAE`` is "MaxAE of y"."""

@@ -100,7 +100,7 @@ def _unlike_rounding(run: Run, kernel: Tunable, metric: Metrics) -> Iterator[str
     """
     baseline = run.baseline
     right = [trial for trial in run.checked if trial.status is Status.OK]
-    is_own = isinstance(kernel, Application) and not callable(kernel.reference)
+    is_own = isinstance(kernel, Application) and kernel.reference is None
     if baseline is None or is_own or _is_mistaken(baseline, right, kernel):
         return
     widest, _ = _roundoffs(kernel, baseline.configuration)
@@ -111,7 +111,7 @@ def _unlike_rounding(run: Run, kernel: Tunable, metric: Metrics) -> Iterator[str
         for _, finest in [_roundoffs(kernel, trial.configuration)]
         if finest > _NARROWER * widest
     ]
-    sizes = Sizes({**run.info.sizes, **{name: int(str(run.info.constants[name])) for name in kernel.data_sizes}})
+    sizes = Sizes(run.info.sizes)
     roundings = max(_ROUNDINGS, *(math.prod(kernel.shape_of(argument, sizes)) for argument in kernel.arguments))
     outputs = [output.name for output in kernel.outputs]
     by_design = {name for name, each in metrics_by_output(outputs, metric).items() if each.sees_inputs}

@@ -86,8 +86,7 @@ class TuningPlan:
         metric, threshold = planned_threshold(settings.max_error, outputs, given, is_own=is_own)
         for output in kernel.outputs:
             for each in judging(outputs, metric)[output.name]:
-                if not kernel.data_sizes:
-                    each.require_regions(output.name, kernel.shape_of(output, sizes))
+                each.require_regions(output.name, kernel.shape_of(output, sizes))
         first, *also = chosen_objectives(settings.objective, settings.objectives, settings.maximise)
         objective = Objective(
             metric=first,
@@ -123,7 +122,7 @@ class TuningPlan:
                 space=space,
                 objective=objective,
                 metric=metric_text(outputs, metric),
-                problem_size=[value for name, value in sizes.items() if name not in kernel.data_sizes],
+                problem_size=list(sizes.values()),
             )
             sources, unreadable = _sources(settings, searched, run_file)
         make(settings.strategy, space, objective, options=dict(settings.strategy_options), sources=sources)
@@ -208,7 +207,7 @@ class TuningPlan:
             kernel=self.kernel.name,
             kernel_path=str(self.kernel.path) if self.kernel.path else None,
             size=settings.size,
-            sizes={name: value for name, value in self.sizes.items() if name not in self.kernel.data_sizes},
+            sizes=dict(self.sizes),
             forms=tuple(self.kernel.forms),
             backend=ready.device.backend,
             device=ready.device.name,
@@ -239,7 +238,6 @@ class TuningPlan:
             template_hash=template_hash(self.kernel),
             definition_hash=definition_hash(self.kernel),
             data_key=ready.data_key,
-            fp64_errors=ready.fp64_errors,
             rounded=ready.rounded,
             adopted=adopted_record(self.kernel.path.parent) if self.kernel.path else {},
             mptune_version=__version__,

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from mptune.buffers import DataManager
-from mptune.errors import KernelError, MptuneError
+from mptune.errors import MptuneError
 from mptune.kernel import Application, Tunable
 from mptune.memory import available_memory_bytes
 from mptune.registry import load_tunable
@@ -71,8 +71,6 @@ def sizes_together(
     for name in given:
         if name in others:
             raise MptuneError(f"size {name} is given twice: once alone, and once with several values")
-        if name in kernel.data_sizes:
-            raise KernelError(f"size {name} of {kernel.called} comes from its data and cannot be chosen")
         if name in kernel.forms:
             raise MptuneError(
                 f"size {name} of {kernel.called} says which form it is, and forms have nothing in common: tune each by "
@@ -132,7 +130,7 @@ def tune_sizes(
         resume: go on with existing run files.
         on_size: told the sizes that are tuned next, and how many evaluations these will have had then.
         on_progress: told about every trial.
-        on_verification: told about a trial that is verified on unseen inputs, after every few of them.
+        on_verification: told about a trial that has run on further unseen inputs.
         on_warning: told each warning, once.
         command: the command line, kept in the run files.
         overrides: fields of :class:`TuneSettings` that replace those of ``settings``.

@@ -25,7 +25,7 @@ from mptune.evaluators.protocol import Job
 from mptune.evaluators.timing import TimingPlan
 from mptune.evaluators.worker_process import Limits
 from mptune.folders import cache_folder, own_folder
-from mptune.kernel import Kernel, Rates, Sizes, Tunable
+from mptune.kernel import Kernel, Rates, Tunable
 from mptune.lints import examples, lints, refuse_clashes
 from mptune.policy import MeasurementPolicy
 from mptune.run import Run
@@ -75,7 +75,7 @@ def tune(
         output: the run file; none is written when it is None.
         resume: go on with an existing run file.
         on_progress: told about every trial.
-        on_verification: told about a trial that is verified on unseen inputs, after every few of them.
+        on_verification: told about a trial that has run on further unseen inputs.
         on_warning: told each warning of the run, once; the run file keeps them. By default, a warning of Python's.
         command: the command line, kept in the run file.
         overrides: fields of :class:`TuneSettings` that replace those of ``settings``.
@@ -109,7 +109,6 @@ def tune(
         evaluator = _evaluator(plan, stack, warn)
         ready = evaluator.start()
         plan.check_observers(ready, warn)
-        plan = dataclasses.replace(plan, sizes=Sizes({**plan.sizes, **ready.sizes}))
         for remark in ready.remarks:
             warn(remark)
         if plan.settings.balance is not None:
@@ -123,7 +122,7 @@ def tune(
                 warn(found)
         space = space.restrict(plan.settings.restrict)
         info = plan.describe(space, ready, command)
-        for unsure in (*info.limits_below_fp64, *info.caveats):
+        for unsure in info.caveats:
             warn(unsure)
         file, before = _open_run(output, resume, info, evaluator.capacity)
         stack.enter_context(file)

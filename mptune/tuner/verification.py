@@ -20,12 +20,10 @@ __all__ = ["LEAST_INPUTS", "SHARE", "Verification"]
 LEAST_INPUTS: Final = 5
 #: Of the whole run, the time beyond which there are no more than those.
 SHARE: Final = 0.25
-#: Inputs that take about so long together are run at a time, and committed.
-_PIECE_S: Final = 2.0
 
 
 class Verification:
-    """Runs what is going to be reported on unseen inputs, a few at a time, each time committed.
+    """Runs what is going to be reported on unseen inputs: on the least number, then on as many more as time allows.
 
     The inputs are the same for all, in the same order, whichever session of a run comes to them. What may take the
     place of a trial that fell begins with the inputs that others fell on.
@@ -36,7 +34,7 @@ class Verification:
         finalists: returns the trials that may be reported once others have fallen.
         searched: draws the search measures errors on; what has run on fewer is run on the others if there is time.
         wanted: unseen inputs for each trial; fewer where they take longer than :data:`SHARE` of the run.
-        on_step: told the trial that is verified, after each piece.
+        on_step: told the trial that is verified, after each of both.
         warn: told about inputs that cannot be made, and trials whose worker is lost.
     """
 
@@ -159,7 +157,7 @@ class Verification:
             return [Draw(Stream.SEARCH, number) for number in range(_searched(trial), self._searched)]
         number = LEAST_INPUTS - done
         if number <= 0:
-            number = int(min(_PIECE_S, self._ledger.left_s(SHARE)) / self._draw_s) if self._draw_s else 1
+            number = int(self._ledger.left_s(SHARE) / self._draw_s) if self._draw_s else self._wanted
         return list(islice(self._unseen_draws(next_unseen(trial)), max(1, min(number, self._wanted - done))))
 
     def _unseen_draws(self, first: int) -> Iterator[Draw]:

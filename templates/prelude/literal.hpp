@@ -7,7 +7,7 @@
 namespace mp {
 
 struct literal {
-    detail::widest value;
+    double value;
 
     literal() = default;
     constexpr MPTUNE_INLINE literal(const literal& other) : value(other.value) {}
@@ -16,9 +16,9 @@ struct literal {
         return *this;
     }
     template <class T, detail::enable_if_t<detail::is_integer<T>, int> = 0>
-    constexpr MPTUNE_INLINE literal(T x) : value(static_cast<detail::widest>(x)) {}
+    constexpr MPTUNE_INLINE literal(T x) : value(static_cast<double>(x)) {}
     template <class T, detail::enable_if_t<detail::is_built_in<T> && !detail::is_integer<T>, int> = 0>
-    constexpr MPTUNE_INLINE explicit literal(T x) : value(static_cast<detail::widest>(x)) {}
+    constexpr MPTUNE_INLINE explicit literal(T x) : value(static_cast<double>(x)) {}
 
     // The prelude's own types take a literal as they take any number.
     template <class T, detail::enable_if_t<detail::is_built_in<T>, int> = 0>
@@ -122,10 +122,6 @@ MPTUNE_LITERAL_COMPARISON(>=)
 constexpr MPTUNE_INLINE mp::literal operator""_num(long double x) {
     return mp::literal(static_cast<double>(x));
 }
-#elif defined(MPTUNE_HOST) && defined(MPTUNE_WIDE)
-constexpr MPTUNE_INLINE mp::literal operator""_num(long double x) {
-    return mp::literal(x);
-}
 #else
 template <char... c>
 constexpr MPTUNE_INLINE mp::literal operator""_num() {
@@ -133,7 +129,7 @@ constexpr MPTUNE_INLINE mp::literal operator""_num() {
 }
 #endif
 constexpr MPTUNE_INLINE mp::literal operator""_num(long unsigned long x) {  // of 128 bits in OpenCL
-    return mp::literal(static_cast<mp::detail::widest>(x));
+    return mp::literal(static_cast<double>(x));
 }
 
 // `condition ? a : b` in the wider type of the two, whichever that is; what is not chosen is not computed.

@@ -11,7 +11,7 @@ namespace mp {
 namespace detail {
 
 template <class T>
-using math_type = choose_t<is_integer<T>, widest, choose_t<kind_of<T> == kind::fp8, float, T>>;
+using math_type = choose_t<is_integer<T>, double, choose_t<kind_of<T> == kind::fp8, float, T>>;
 template <class A, class B>
 using math_type2 = math_type<promoted<A, B>>;
 
@@ -113,11 +113,6 @@ MPTUNE_INLINE literal evaluate(literal x, literal y) {
     one(fabs) one(floor) one(ceil) one(round) one(rint) one(nearbyint) one(trunc)                      \
     two(pow) two(atan2) two(hypot) two(rhypot) two(fmod) two(remainder) two(fdim) two(copysign)
 MPTUNE_ALL_MATH(MPTUNE_MATH, MPTUNE_MATH2)
-#if defined(MPTUNE_WIDE)
-namespace detail {
-MPTUNE_ALL_MATH(MPTUNE_WIDELY, MPTUNE_WIDELY2)
-}  // namespace detail
-#endif
 
 // Minimum and maximum in the wider type of the two. The f-versions are of floating-point numbers, and prefer a number to
 // NaN: a GPU has instructions for that, and elsewhere it is two choices, of which vectors can be made.
@@ -265,7 +260,7 @@ MPTUNE_INLINE auto rnorm4d(A a, B b, C c, D d) {
 template <policy P = policy::accurate, class T, class = detail::enable_if_t<detail::is_number<T>>>
 MPTUNE_INLINE detail::math_type<T> ldexp(T x, int exponent) {
     // Exact in double for all narrower types.
-    return static_cast<detail::math_type<T>>(detail::scaled(static_cast<detail::widest>(x), exponent));
+    return static_cast<detail::math_type<T>>(detail::scaled(static_cast<double>(x), exponent));
 }
 template <policy P = policy::accurate, class T>
 MPTUNE_INLINE auto scalbn(T x, int exponent) {

@@ -299,12 +299,8 @@ struct fdim_function {
     static MPTUNE_INLINE float quickly(float x, float y) { return accurately(x, y); }
 };
 
-MPTUNE_INLINE widest scaled(widest x, int exponent) {
-#if defined(MPTUNE_WIDE)
-    return __builtin_ldexpl(x, exponent);
-#else
+MPTUNE_INLINE double scaled(double x, int exponent) {
     return __builtin_ldexp(x, exponent);
-#endif
 }
 
 }  // namespace detail

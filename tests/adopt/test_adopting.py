@@ -493,7 +493,7 @@ def test_a_search_begins_with_what_adoption_has_compiled(tmp_path: Path, monkeyp
     first = widest(application, sizes, backend.device.constraints())[0]
     for types in list(uniform_types(application.parameters).values())[:2]:
         launcher = ApplicationLauncher(application, Configuration({**first, **types}), backend, CompileOptions())
-        given, all_sizes = inputs_from(application, sizes, make_inputs(application, sizes, 0, FIRST))
-        launcher.run(given, all_sizes, Arrays())
+        given = inputs_from(application, sizes, make_inputs(application, sizes, 0, FIRST))
+        launcher.run(given, sizes, Arrays())
         launcher.close()
     assert compiled == [False] * 2 * len(application.kernels)

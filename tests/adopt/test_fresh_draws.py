@@ -42,11 +42,11 @@ def answer(definition: Path, draw: Draw, **sizes: int) -> np.ndarray:
     assert isinstance(application, Application)
     resolved = application.resolve_sizes("default", sizes)
     backend = get_backend("host")
-    given, all_sizes = inputs_from(application, resolved, make_inputs(application, resolved, 0, draw))
+    given = inputs_from(application, resolved, make_inputs(application, resolved, 0, draw))
     configuration = widest(application, resolved, backend.device.constraints())[0]
     launcher = ApplicationLauncher(application, configuration, backend, CompileOptions())
     try:
-        (found,) = launcher.run(given, all_sizes, Arrays())[0].values()
+        (found,) = launcher.run(given, resolved, Arrays())[0].values()
     finally:
         launcher.close()
     return np.asarray(found)

@@ -214,12 +214,12 @@ def answer(folder: Path, **sizes: int) -> np.ndarray:
     assert isinstance(application, Application)
     resolved = application.resolve_sizes("default", sizes)
     backend = get_backend("host")
-    given, all_sizes = inputs_from(application, resolved, make_inputs(application, resolved, 0))
+    given = inputs_from(application, resolved, make_inputs(application, resolved, 0))
     launcher = ApplicationLauncher(
         application, widest(application, resolved, backend.device.constraints())[0], backend, CompileOptions()
     )
     try:
-        (found,) = launcher.run(given, all_sizes, Arrays())[0].values()
+        (found,) = launcher.run(given, resolved, Arrays())[0].values()
     finally:
         launcher.close()
     return np.asarray(found)

@@ -135,11 +135,11 @@ def test_other_sizes_leave_the_same_out(folder: Path, application: Application) 
     assert json.loads((folder / "adopted.json").read_text())["sizes"] == {"n": 300, "steps": 42}
     sizes = application.resolve_sizes("default", {"n": 77, "steps": 6})
     backend = get_backend("host")
-    given, all_sizes = inputs_from(application, sizes, make_inputs(application, sizes, 0))
+    given = inputs_from(application, sizes, make_inputs(application, sizes, 0))
     configuration = widest(application, sizes, backend.device.constraints())[0]
     launcher = ApplicationLauncher(application, configuration, backend, CompileOptions())
     try:
-        (found,) = launcher.run(given, all_sizes, Arrays())[0].values()
+        (found,) = launcher.run(given, sizes, Arrays())[0].values()
     finally:
         launcher.close()
     np.testing.assert_allclose(found.reshape(-1)[:77], expected(77, 6), rtol=0, atol=1e-13)

@@ -14,7 +14,7 @@ from mptune.buffers import DataManager, Draw, Stream, rounded_inputs
 from mptune.buffers.conversion import round_to
 from mptune.buffers.reference_cache import update_digest
 from mptune.errors import KernelError, MptuneError, OutOfMemoryError, UnknownNameError
-from mptune.kernel import In, Out, Range, Scalar
+from mptune.kernel import In, Out, Scalar
 from mptune.precision import PRECISIONS, precision
 from mptune.registry import load_kernel
 
@@ -466,42 +466,8 @@ def test_a_draw_can_be_made_again_from_its_spawn_key():
     np.testing.assert_array_equal(drawn(draw)["x"], inputs(rng, kernel().resolve_sizes())["x"])
 
 
-def test_scaling_reaches_the_floating_point_arrays_alone():
-    plain, scaled = drawn(Draw(number=1)), drawn(Draw(number=1, scale=0.25))
-    for name in ("x", "state"):
-        np.testing.assert_array_equal(scaled[name], 0.25 * plain[name])
-    np.testing.assert_array_equal(scaled["index"], plain["index"])
-    assert (scaled["a"], scaled["n"]) == (plain["a"], plain["n"])
-
-
 def test_draws_are_of_references_too_and_need_not_be_kept(tmp_path):
     draw = Draw(Stream.UNSEEN, 1)
     data = manager(kernel(), draw=draw, caches=False, cache_dir=tmp_path / "unused")
     np.testing.assert_array_equal(data.references["y"], data.inputs["a"] * data.inputs["x"])
     assert not (tmp_path / "unused").exists()
-
-
-RANGES = (Range("spread", 1.0, 100.0, log=True), Range("shift", -1.0, 3.0))
-
-
-def ranged(**changes):
-    return kernel(ranges=RANGES, inputs=lambda rng, size, spread, shift: inputs(rng, size) | {"a": spread + shift})
-
-
-@pytest.mark.full
-def test_ranges_are_drawn_with_the_inputs_and_cover_what_is_declared():
-    values = [Draw(number=number).range_values(ranged(), np.random.default_rng(number)) for number in range(400)]
-    spread, shift = (np.array([each[name] for each in values]) for name in ("spread", "shift"))
-    assert 1 <= spread.min() < 1.5 < 70 < spread.max() <= 100
-    assert 0.4 < np.mean(spread < 10) < 0.6  # half of the decades
-    assert -1 <= shift.min() < -0.9 < 2.9 < shift.max() <= 3
-    first = drawn(Draw(), ranged())
-    assert -1 < first["a"] < 103
-
-
-def test_given_ranges_change_nothing_else():
-    definition = ranged()
-    free, fixed = drawn(Draw(number=2), definition), drawn(Draw(number=2, ranges=(0.5, 0.0)), definition)
-    np.testing.assert_array_equal(free["x"], fixed["x"])
-    assert fixed["a"] == pytest.approx(10.0 - 1.0)
-    assert drawn(Draw(number=2, ranges=(1.0, 1.0)), definition)["a"] == pytest.approx(103.0)

@@ -443,12 +443,3 @@ def test_what_the_cache_has_was_checked_when_it_was_made(tmp_path):
     for _ in range(2):
         checked(kernel(inputs=give, reference=reference), tmp_path)
     assert len(called) == 3
-
-
-def test_sizes_that_come_from_the_data_are_as_they_are_there(tmp_path):
-    arguments = [In("x", "m", precision="x_type"), Out("y", "m", precision="x_type")]
-    options = {"arguments": arguments, "data_sizes": ["m"], "reference": lambda given, size: np.ones(size.m)}
-    with pytest.raises(KernelError, match="'x' is not the same when the same input is made again"):
-        checked(simple(np.arange(5.0), inputs=lambda rng, size: {"x": np.random.rand(7)}, **options), tmp_path)  # noqa: NPY002
-    fine = simple(np.arange(5.0), inputs=lambda rng, size: {"x": rng.random(7)}, **options)
-    assert checked(fine, tmp_path)["y"].shape == (7,)

@@ -245,6 +245,8 @@ WRONG_INPUT = {
     "parameter as a size": (("tune", "axpy", "--size", "block_size=64"), "block_size is a parameter \\(-p\\)"),
     "size as a parameter": (("tune", "axpy", "-p", "n=64"), "n is a size \\(--size\\)"),
     "size value": (("tune", "axpy", "--size", "n=three"), "expected a whole number"),
+    "sizes to verify at": (("verify", "no.db", "--size", "n=2,m=many"), "--size m=many: expected a whole number"),
+    "no size to verify at": (("verify", "no.db", "--size", "n=2,3"), "--size '3': expected NAME=VALUE"),
     "budget": (("tune", "axpy", "--budget", 0), "budget 0"),
     "threshold": (("tune", "axpy", "--max-error", "-1"), "expected a positive number"),
     "threshold zero": (("tune", "axpy", "--max-error", "0"), "1e-300 accepts exact answers only"),

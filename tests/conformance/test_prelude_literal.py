@@ -15,7 +15,6 @@ from mptune.backends import BACKENDS
 from mptune.backends.base import CompileOptions
 from mptune.backends.binary_cache import BinaryCache
 from mptune.errors import CompileError
-from mptune.precision import WIDE
 from mptune.prelude import prelude
 
 SOURCE = "prelude_literal.cpp"
@@ -74,17 +73,6 @@ def test_the_machine_code_is_that_of_a_constant_in_the_type(compiler):
         for name in ("by_hand", "by_literal")
     )
     assert by_hand == by_literal
-
-
-@pytest.mark.skipif(WIDE.significand_bits <= 53, reason="no type wider than fp64 here")
-def test_a_wide_one_has_all_its_digits():
-    checks = """
-        static_assert(static_cast<long double>(0.1_num) == 0.1L && 0.1L != 0.1);
-        static_assert(mp::detail::same<decltype(1.0L * 0.5_num), mptune_wide>);
-        static_assert(mp::number(0.1L) / 3 == 0.1L / 3);
-        mptune_wide power(mptune_wide x) { return mp::pow(x, 0.1_num) + (x > 0.5_num ? x : 0.0_num); }
-    """
-    assert assembly(COMPILERS[0], checks, f"-DMPTUNE_WIDE={WIDE.significand_bits}")
 
 
 def spelled():

@@ -14,7 +14,6 @@ import pytest
 from awkward_kernel import AWKWARD, NASTY, run_of
 from command_line import caller
 from runs_by_size import POLY, at_size, trial, undecided
-from stepper_kernel import STEPPER, SUMS, stepped
 from test_programs import CLANG, HIP_HEADERS, NVCC, _missing, build, needs_gxx, run_program
 
 from mptune.backends.base import CompileOptions
@@ -22,7 +21,7 @@ from mptune.backends.cuda import CudaBackend
 from mptune.backends.hip import HipBackend
 from mptune.buffers import DataManager
 from mptune.emit import emit_dispatch
-from mptune.errors import KernelError, MptuneError
+from mptune.errors import KernelError
 from mptune.kernel import In, Kernel, Out, Sizes
 from mptune.run import Run
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
@@ -353,39 +352,6 @@ def test_sizes_that_are_written_into_sources_have_variants_of_their_own(awkward:
     np.testing.assert_allclose(np.fromfile(tmp_path / "out"), data.references["y"], rtol=1e-14)
 
 
-@pytest.mark.full
-@needs_gxx
-def test_runs_of_several_launches_say_how_many(tmp_path: Path) -> None:
-    def run(steps: int) -> Run:
-        trials = [trial(4, 1e-16, kernel=STEPPER), trial(1, 1e-7, kernel=STEPPER, t="fp32")]
-        return run_of(STEPPER, trials, sizes=STEPPER.resolve_sizes("default", {"steps": steps}), threshold=1e-9)
-
-    written = emit_dispatch(wisdom_of(run(4), run(12)), tmp_path, kernel=STEPPER)
-    (tmp_path / "main.cpp").write_text(
-        """
-        #include "tuned_stepper.hpp"
-        #include <cstdio>
-        int main() {
-            tuned_stepper::Sizes sizes;
-            sizes.n = 103, sizes.steps = 7;
-            const auto* variant = tuned_stepper::dispatch(tuned_stepper::devices[0], sizes);
-            double u[103], v[103], kept[103], *pu = u, *pv = v, *pk = kept;
-            for (int i = 0; i < 103; ++i) u[i] = i * i;
-            int n = 103;
-            void *one[] = {&pu, &pv, &pk, &n}, *other[] = {&pv, &pu, &pk, &n};
-            const long long count = tuned_stepper::launches(*variant, sizes);
-            for (long long turn = 0; turn < count; ++turn)
-                if (tuned_stepper::launch(*variant, sizes, turn % 2 ? other : one)) return 1;
-            std::printf("%lld %.17g", count, v[50]);
-        }
-        """
-    )
-    sources = [name for name in written.files if name.endswith(".cu")]
-    count, value = run_program(build(tmp_path, "main.cpp", *sources, flags=FLAGS)).stdout.split()
-    assert int(count) == 7
-    assert float(value) == pytest.approx(stepped(np.arange(103.0) ** 2, 7)[50], rel=1e-14)
-
-
 # -- other compilers -----------------------------------------------------------------------------
 
 
@@ -489,11 +455,3 @@ def test_the_command_writes_what_wisdom_chooses_among(
         assert message in refused.err
     (target / "README.md").write_text("mine")
     assert "was not written by mptune emit" in mptune("emit", path, "--kernel", own_kernel.__file__, "-o", target).err
-
-
-def test_sizes_that_come_from_the_data_are_refused(tmp_path: Path) -> None:
-    trials = [trial(4, 1e-16, kernel=SUMS), trial(1, 1e-7, kernel=SUMS, t="fp32")]
-    with pytest.raises(KernelError, match="kernel sums: m comes from the data"):
-        emit_dispatch(wisdom_of(run_of(SUMS, trials, threshold=1e-3)), tmp_path, kernel=SUMS)
-    with pytest.raises(MptuneError, match="the wisdom is of kernel sums, not of poly"):
-        emit_dispatch(wisdom_of(run_of(SUMS, trials, threshold=1e-3)), tmp_path, kernel=POLY)

@@ -137,9 +137,8 @@ def test_sizes_are_those_of_arrays_and_others_are_given(program: ModuleType) -> 
         ({"index": lambda i: i * np.nan}, None, "input index has values that are no integers"),
         ({"index": lambda i: i + 2**31}, None, "input index has values beyond int32"),
         ({"gain": lambda gain: [gain, gain]}, None, "input gain has shape .2,.; expected one number"),
-        ({"extra": np.sum}, None, "size m is not known"),
         ({}, {"taps": 2}, "smooth: nothing was compiled for .*taps = 2"),
-        ({}, {"tap": 2}, "there is no size tap; the sizes are n, taps, shift, m"),
+        ({}, {"tap": 2}, "there is no size tap; the sizes are n, taps, shift"),
     ],
 )
 def test_inputs_that_are_wrong_are_refused(program: ModuleType, changes: Any, size: Any, message: str) -> None:
@@ -161,7 +160,7 @@ def test_inputs_that_are_wrong_are_refused(program: ModuleType, changes: Any, si
 )
 def test_sizes_that_no_buffer_can_have_are_refused(program: ModuleType, n: Any, message: str) -> None:
     with pytest.raises((ValueError, RuntimeError), match=message):
-        program.Application(program.Sizes(program.SIZES, n=n, m=7))
+        program.Application(program.Sizes(program.SIZES, n=n))
 
 
 @needs_gxx
@@ -286,7 +285,7 @@ def test_the_library_rounds_once_as_mptune_does(program: ModuleType, name: str) 
     ties = [1 + step, 1 + 3 * step, 1 + step + 2.0**-40, 1 + 3 * step - 2.0**-40]
     special = [0.0, -0.0, np.inf, -np.inf, np.nan, 5e-324, chosen.largest, -chosen.largest, chosen.largest * 1.01]
     values = np.concatenate([values, ties, special])
-    application = program.Application(program.Sizes(program.SIZES, n=values.size, m=7))
+    application = program.Application(program.Sizes(program.SIZES, n=values.size))
     try:
         application.write(f"in_{name}", values)
         expected = convert(values, chosen)[0].astype(np.float64)
@@ -312,7 +311,7 @@ def test_a_other_library_uses_the_library(built: Path, tmp_path: Path) -> None:
 #include "tuned_awkward_steps.h"
 #include <stdio.h>
 int main(void) {
-    tuned_awkward_steps_sizes sizes = {64, 3, 5, 7};
+    tuned_awkward_steps_sizes sizes = {64, 3, 5};
     enum { x = tuned_awkward_steps_buffer_x, y = tuned_awkward_steps_buffer_y };
     const int extra = tuned_awkward_steps_buffer_extra;
     double given[64], found[64];

@@ -15,7 +15,7 @@ import numpy as np
 import own_kernel
 import pytest
 from awkward_kernel import AWKWARD, NASTY, data_folder, file_name, measured, run_of
-from stepper_kernel import STEPPER, SUMS, stepped
+from stepper_kernel import STEPPER, stepped
 
 from mptune.accuracy.evaluate import evaluate_outputs
 from mptune.backends.base import Backend, CompileOptions
@@ -23,7 +23,7 @@ from mptune.backends.cuda import CudaBackend
 from mptune.backends.hip import HipBackend
 from mptune.buffers import DataManager
 from mptune.emit import emit, emit_all_devices, winner_of
-from mptune.errors import BackendUnavailableError, KernelError
+from mptune.errors import BackendUnavailableError
 from mptune.kernel import In, Kernel, Out, Scalar
 from mptune.run import Run
 from mptune.space.parameters import PrecisionParameter
@@ -187,9 +187,8 @@ def test_host_program_gets_the_reported_error(which: str, request: pytest.Fixtur
     assert error_of(kernel, data, tmp_path / "out") == pytest.approx(reported, rel=1e-9)
 
 
-def stepper_folder(folder: Path, steps: int) -> Path:
-    sizes = STEPPER.resolve_sizes("default", {"steps": steps})
-    winner = winner_of(run_of(STEPPER, measured(STEPPER, {}, sizes=sizes), sizes), configuration="1", kernel=STEPPER)
+def stepper_folder(folder: Path) -> Path:
+    winner = winner_of(run_of(STEPPER, measured(STEPPER, {})), configuration="1", kernel=STEPPER)
     assert winner is not None
     emit(winner, folder)
     return folder
@@ -197,9 +196,8 @@ def stepper_folder(folder: Path, steps: int) -> Path:
 
 @pytest.mark.full
 @needs_gxx
-@pytest.mark.parametrize("steps", [4, 5])
-def test_host_program_does_all_launches_of_a_run(steps: int, tmp_path: Path) -> None:
-    program = build(stepper_folder(tmp_path, steps), "tuned_stepper_host.cpp")
+def test_host_program_restores_inputs_before_each_launch_and_writes_only_outputs(tmp_path: Path) -> None:
+    program = build(stepper_folder(tmp_path), "tuned_stepper_host.cpp")
     u = np.random.default_rng(3).uniform(0.5, 1, 103)
     u.tofile(tmp_path / "u.f64")
     (tmp_path / "out").mkdir()
@@ -207,17 +205,13 @@ def test_host_program_does_all_launches_of_a_run(steps: int, tmp_path: Path) -> 
     assert done.returncode == 0, done.stderr
     # Neither what is not compared nor a scratch buffer is an output.
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["v.f64"]
-    np.testing.assert_allclose(np.fromfile(tmp_path / "out" / "v.f64"), stepped(u, steps), rtol=1e-14)
-    assert f"One run is {steps} launches" in (tmp_path / "README.md").read_text()
+    np.testing.assert_allclose(np.fromfile(tmp_path / "out" / "v.f64"), stepped(u, 4), rtol=1e-14)
     text = (tmp_path / "tuned_stepper_host.cpp").read_text()
     assert "u.f64: 103 elements of float64 (103,), read; stored" in text
     assert "kept.f64" not in text
 
 
-@pytest.mark.parametrize("steps", [1, 4, 5])
-def test_the_cupy_example_does_all_launches_of_a_run(
-    steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_cupy_example_launches_the_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The module that stands for CuPy copies where it converts, and launches a function of Python."""
 
     def function(name: str) -> Any:
@@ -227,8 +221,8 @@ def test_the_cupy_example_does_all_launches_of_a_run(
         def step(grid: Any, block: Any, arguments: Any, shared_mem: int) -> None:
             u, v, kept, n = arguments
             assert int(n) == 103
-            kept[:] = np.roll(u, -1)
-            v[:] = 0.5 * (u + kept)
+            kept[:] = u * u
+            v[:] = stepped(u, 4)
 
         return step if name == "stepper" else convert
 
@@ -238,38 +232,11 @@ def test_the_cupy_example_does_all_launches_of_a_run(
         RawModule=lambda **_: module, asnumpy=np.asarray, **{name: getattr(np, name) for name in names}
     )
     monkeypatch.setitem(sys.modules, "cupy", cupy)
-    example = runpy.run_path(str(stepper_folder(tmp_path, steps) / "tuned_stepper_cupy.py"))
+    example = runpy.run_path(str(stepper_folder(tmp_path) / "tuned_stepper_cupy.py"))
     u = np.random.default_rng(3).uniform(0.5, 1, 103)
     outputs = example["launch"]({"u": u})
     assert list(outputs) == ["v"]
-    np.testing.assert_allclose(outputs["v"], stepped(u, steps), rtol=1e-14)
-
-
-@needs_gxx
-def test_the_headers_say_how_many_launches_a_run_has(tmp_path: Path) -> None:
-    trials = measured(STEPPER, {})
-    devices = ("one", "two")
-    winners = [
-        winner_of(run_of(STEPPER, trials, device=device), configuration="1", kernel=STEPPER) for device in devices
-    ]
-    emit_all_devices([winner for winner in winners if winner is not None], tmp_path)
-    (tmp_path / "main.cpp").write_text("""
-#include "tuned_stepper.hpp"
-#include <cstdio>
-int main() {
-    tuned_stepper::Sizes sizes;
-    const auto* two = tuned_stepper::select("host", "two");
-    sizes.steps = 7;
-    std::printf("%lld %lld %lld\\n", tuned_stepper_one::launches(), two->launches(sizes), two->launches({}));
-}
-""")
-    program = build(tmp_path, "main.cpp", flags="-std=c++17")
-    assert run_program(program).stdout.split() == ["4", "7", "4"]
-
-
-def test_sizes_that_come_from_the_data_are_refused() -> None:
-    with pytest.raises(KernelError, match=r"kernel sums: m comes from the data .* mptune.TunedKernel calls such"):
-        winner_of(run_of(SUMS, []), kernel=SUMS)
+    np.testing.assert_allclose(outputs["v"], stepped(u, 4), rtol=1e-14)
 
 
 @pytest.mark.full
@@ -382,7 +349,7 @@ def test_nvcc_compiles_the_cuda_example(awkward: Path, tmp_path: Path) -> None:
     command = ["nvcc", "-std=c++17", "-O0", "-arch=sm_80", "-c", "tuned_awkward_cuda.cu", "-o", tmp_path / "awkward.o"]
     done = subprocess.run(command, cwd=awkward, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    folder = stepper_folder(tmp_path / "stepper", 4)
+    folder = stepper_folder(tmp_path / "stepper")
     command = ["nvcc", "-std=c++17", "-O0", "-arch=sm_80", "-c", "tuned_stepper_cuda.cu", "-o", tmp_path / "stepper.o"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -302,7 +302,7 @@ def h_f14(given: Given) -> Outcome:
 
 def outputs_of(configuration: Configuration, inputs: Mapping[str, Any], sizes: Sizes) -> dict[str, Any]:
     """Return the outputs of a run of the application, by name."""
-    given, sizes = inputs_from(bbac(), sizes, inputs)
+    given = inputs_from(bbac(), sizes, inputs)
     backend = get_backend("host")
     with contextlib.closing(ApplicationLauncher(bbac(), configuration, backend, CompileOptions())) as launcher:
         outputs, _ = launcher.run(given, sizes, in_memory_of(backend, given))
