@@ -46,7 +46,6 @@ from mptune.backends.runtime_compiler import CompilerProcesses
 from mptune.errors import BackendUnavailableError, CompileError, LaunchError, OutOfMemoryError
 from mptune.folders import cache_folder, own_folder, write_whole
 from mptune.headers import with_headers
-from mptune.prelude import prelude
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -234,20 +233,13 @@ class _DriverCompiler:
     """The compiler of the driver, in this very process."""
 
     def __init__(self) -> None:
-        from mptune.backends.opencl_dialect import (
-            as_opencl,
-            without_unused,
-        )  # for the reason of OpenclCompiler.translated
-
-        self._without_unused = without_unused
         # What is compiled is kept by mptune; PyOpenCL would keep it too, and the source of what fails.
         os.environ["PYOPENCL_NO_CACHE"] = "1"
         self._cl = _pyopencl()
         self._device = _find_device()
         self._context = self._cl.Context([self._device])
         self._offline = _offline(self._device)
-        # The first compilation loads much that the next ones find, and the prelude is read once.
-        without_unused(as_opencl(prelude()))
+        # The first compilation loads much that the next ones find.
         with contextlib.suppress(self._cl.Error):
             self._cl.Program(self._context, "__kernel void nothing() {}").build()
 
@@ -257,12 +249,6 @@ class _DriverCompiler:
         Raises:
             CompileError: the compiler rejected the source.
         """
-        with contextlib.suppress(CompileError):
-            return self._compile(self._without_unused(source, flags), function, flags)
-        # It is wrong, or lacks what was taken for unused.
-        return self._compile(source, function, flags)
-
-    def _compile(self, source: str, function: str, flags: Sequence[str]) -> tuple[bytes, str]:
         cl, device, printed = self._cl, self._device, ""
         code: str | bytes = source
         if self._offline is not None:
