@@ -25,7 +25,6 @@ if TYPE_CHECKING:  # what can run here is told without them
     from numpy.typing import NDArray
 
     from mptune.kernel import Kernel, LaunchShape, Sizes
-    from mptune.resources import Resources
 
 __all__ = [
     "Argument",
@@ -177,6 +176,10 @@ class Function(ABC):
             LaunchError: there is none.
         """
 
+    def resources(self, shape: LaunchShape) -> Mapping[str, float]:  # noqa: ARG002 - for those that have them
+        """Return the registers, local and shared memory and occupancy of launches, where the driver reports them."""
+        return {}
+
     @abstractmethod
     def launch(self, shape: LaunchShape, arguments: Sequence[Argument]) -> float:
         """Run the grid to its end and return the device time in milliseconds.
@@ -239,14 +242,6 @@ class Compiler(ABC):
             BackendUnavailableError: they depend on the device, and there is none.
         """
         return options
-
-    def resources(self, binary: Binary) -> Resources | None:  # noqa: ARG002
-        """Return what a function takes of a multiprocessor; None if the devices have no such thing.
-
-        Raises:
-            MptuneError: the binary does not tell.
-        """
-        return None
 
     def listing(self, source: str, function: str, options: CompileOptions) -> str | None:  # noqa: ARG002
         """Return the assembly of a rendered source; None if this compiler gives none.
@@ -357,7 +352,7 @@ class Backend(ABC):
     """
 
     name: ClassVar[str]
-    #: Whether binaries tell what a function takes of a multiprocessor (:meth:`Compiler.resources`).
+    #: Whether the driver reports the registers, shared memory and occupancy of functions (:meth:`Function.resources`).
     tells_resources: ClassVar[bool] = False
     #: An architecture that every compiler of the family knows, for where there is no device; empty if it needs none.
     common_architecture: ClassVar[str] = ""

@@ -24,13 +24,13 @@ from typing import Final
 from mptune.backends.base import Binary, CompileOptions, Compiler, compile_cached, excerpt
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.gcc import ASSEMBLY, LIBRARY, CompilerServers, Precompiled, PrecompiledPrelude
+from mptune.backends.listing import count_arithmetic
 from mptune.backends.processor import processor
 from mptune.build import build_in
 from mptune.errors import BackendUnavailableError, CompileError, MptuneError, UnknownNameError
 from mptune.headers import with_headers
 from mptune.prelude import prelude
 from mptune.processes import ChildGroup
-from mptune.resources.listing import count_arithmetic
 
 __all__ = [
     "COMPILERS",

@@ -443,9 +443,9 @@ class Bench:
             if trial.status is Status.OK and request.plan.observe and self._observation.names:
                 with clock.phase("observe"):
                     context = self._context(configuration, trial.measurement.times_ms)
-                    more = self._observation.measure(context, self._backend, program, bound)
+                    more = self._observation.measure(context, program, bound)
                 measured = dataclasses.replace(trial.measurement, metrics={**trial.measurement.metrics, **more})
-                trial = dataclasses.replace(trial, measurement=measured, warnings=self._observation.warnings)
+                trial = dataclasses.replace(trial, measurement=measured)
             if trial.is_valid and self._as_given:
                 trial = dataclasses.replace(trial, warnings=self._unchanged(bound))
             if damage := self._damage(bound, program, clock):

@@ -14,7 +14,7 @@ from mptune.backends.base import Backend, Binary, Buffer, CompileOptions
 from mptune.capturing import CapturedLaunch, kept
 from mptune.errors import KernelError
 from mptune.evaluators.device_data import BoundArguments
-from mptune.kernel import Application, Kernel, LaunchShape, Sizes
+from mptune.kernel import Application, Kernel, Sizes
 from mptune.kernel_times import FEWEST, HOST_MS, LAUNCHES, MOST, TIME_MS
 from mptune.space.configuration import Configuration
 from mptune.stepping import Stepper
@@ -25,8 +25,6 @@ __all__ = ["ApplicationProgram", "KernelProgram", "Program"]
 class Program(ABC):
     """One configuration, compiled and loaded."""
 
-    #: How it is launched; None where there are several launches of different shapes.
-    shape: LaunchShape | None = None
     #: Its code; None where there is more than one.
     binary: Binary | None = None
 
@@ -54,6 +52,10 @@ class Program(ABC):
     def wait(self) -> None:
         """Wait until everything enqueued has run."""
 
+    def resources(self) -> Mapping[str, float]:
+        """Return registers, shared memory and occupancy of its one kernel, where the driver reports them."""
+        return {}
+
     def metrics(self) -> Mapping[str, float]:
         """Return what is known of its latest launch besides the time."""
         return {}
@@ -78,7 +80,7 @@ class KernelProgram(Program):
     def __init__(
         self, backend: Backend, binary: Binary, kernel: Kernel, configuration: Configuration, sizes: Sizes
     ) -> None:
-        self.shape = self._shape = kernel.launch_shape(configuration, sizes)
+        self._shape: Final = kernel.launch_shape(configuration, sizes)
         self._count: Final = kernel.launch_count(configuration, sizes)
         self.binary = binary
         self._again: Callable[[], Program] = lambda: KernelProgram(backend, binary, kernel, configuration, sizes)
@@ -113,6 +115,9 @@ class KernelProgram(Program):
 
     def wait(self) -> None:
         self._function.wait()
+
+    def resources(self) -> Mapping[str, float]:
+        return self._function.resources(self._shape)
 
     def anew(self) -> Program:
         return self._again()

@@ -148,15 +148,15 @@ def test_faults_have_their_statuses(bench, device, monkeypatch):
     assert "illegal memory access" in trial.message
 
 
-def test_resources_that_a_binary_does_not_tell_are_a_warning(device):
+def test_resources_are_those_of_the_driver(device):
     made = Bench(KERNEL, KERNEL.resolve_sizes(), CudaBackend(), plan=PLAN, observers=["resources", "throughput"])
     trials = [evaluate(made, block=block) for block in (64, 256)]
     made.close()
     assert [trial.status for trial in trials] == [Status.OK] * 2
-    (warning,) = {warning for trial in trials for warning in trial.warnings}
-    assert re.match("resources are not measured: .*registers", warning)
     for trial in trials:
-        assert "registers" not in trial.measurement.metrics
+        assert trial.metric("registers") > 0
+        assert trial.metric("static_shared_bytes") == 0
+        assert 0 < trial.metric("occupancy") <= 1
         assert trial.metric("bandwidth_gb_s") > 0
 
 
