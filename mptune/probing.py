@@ -22,10 +22,9 @@ from typing import Final
 from mptune.accuracy.evaluate import Metrics
 from mptune.accuracy.thresholds import recorded_metrics
 from mptune.backends import BACKENDS
-from mptune.backends.base import Backend, CompileOptions
+from mptune.backends.base import Backend, CompileOptions, options_of
 from mptune.backends.listing import count_instructions
 from mptune.backends.processor import usable_cores
-from mptune.backends.recorded import options_of
 from mptune.buffers import DataManager, Draw, Stream
 from mptune.emit import sizes_of
 from mptune.errors import EmptySpaceError, KernelError, MptuneError, RunFileError, UnknownNameError

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from mptune.backends import BACKENDS, get_backend
+from mptune.backends.base import Recorded, options_of
 from mptune.backends.host_compiler import ROUNDS, X86_FLAGS
-from mptune.backends.recorded import Recorded, options_of
 from mptune.build import Build, build_of, compilers_of
 from mptune.emit.winner import Winner
 from mptune.errors import MptuneError
