@@ -14,7 +14,6 @@ for one configuration, or into a :class:`Decision` about a trial that exists alr
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,11 +40,6 @@ __all__ = [
     "errors_of",
     "worst_errors",
 ]
-
-#: Speeds that cannot be: so many times that of the device, which measurements miss by less, or that of most siblings.
-_BEYOND_THE_CEILING: Final = 2.0
-_BEYOND_SIBLINGS: Final = 20.0
-_LEAST_SIBLINGS: Final = 4
 
 #: Fronts users ask for after a run.
 REPORTED: Final = (("time_ms", "error"), ("memory_bytes", "error"))
@@ -415,31 +409,6 @@ class MeasurementPolicy:
             values = np.array([objective.values(t) for t in feasible]).reshape(len(feasible), len(objective.metrics))
             found += unbacked(feasible, values, [True] * len(objective.metrics))
         return list({trial.configuration: trial for trial in found}.values())
-
-    def doubts_speed(self, time_ms: float, siblings_ms: Sequence[float], least_ms: float) -> Decision:
-        """Decide whether a launch took less time than it can have taken.
-
-        Args:
-            time_ms: what it took.
-            siblings_ms: what other configurations of its accuracy signature took.
-            least_ms: what its bytes and operations take at the measured speeds of the device, 0 if that is not known.
-        """
-        if time_ms * _BEYOND_THE_CEILING < least_ms:
-            return Decision(
-                True,
-                f"{time_ms:.3g} ms is less than a launch can take: at the speeds measured on this device, reading its "
-                f"inputs, writing its outputs and computing take {least_ms:.3g} ms",
-            )
-        times = sorted((time_ms, *siblings_ms))
-        for count, (faster, slower) in enumerate(itertools.pairwise(times), 1):
-            left = len(times) - count
-            if time_ms <= faster and slower > _BEYOND_SIBLINGS * faster and left >= max(_LEAST_SIBLINGS, count):
-                return Decision(
-                    True,
-                    f"{time_ms:.3g} ms is {slower / time_ms:.0f} times less than {left} other configurations of its "
-                    "types take at least",
-                )
-        return Decision(False, "as fast as can be expected")
 
     def checks_before_report(self, trial: Trial) -> Decision:
         """Decide whether a trial that is about to be reported (best, front or baseline) is checked first."""

@@ -116,7 +116,7 @@ def measured(winner: Winner[Any]) -> dict[str, Any]:
     return {
         "backend": info.backend,
         "on_processor": info.backend in BACKENDS and get_backend(info.backend).shares_memory,
-        "is_own_time": info.backend in BACKENDS and BACKENDS[info.backend].has_own_time,
+        "is_own_time": not info.is_of_application and info.backend in BACKENDS and BACKENDS[info.backend].has_own_time,
         "device": info.device,
         "architecture": info.architecture,
         "metric": info.metric,

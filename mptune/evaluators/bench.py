@@ -37,7 +37,6 @@ from mptune.space.configuration import Configuration
 from mptune.unseen import with_draws
 
 if TYPE_CHECKING:
-    from mptune.evaluators.ceilings import Ceilings
     from mptune.evaluators.instrument import Instrument
 
 __all__ = ["INSTRUMENTED", "SPEEDS", "Bench", "Ready", "Request", "metric_names"]
@@ -160,14 +159,11 @@ class _Launches:
         return self.program.launch(self.bound)
 
     def timed(self) -> float:
-        """Launch from the state of the caches a timed launch is to find; see that it does something."""
-        self.bound.spots.poison()
+        """Launch from the state of the caches a timed launch is to find."""
         self.bound.restore()
         if self.flush is not None:
             self.flush()
-        elapsed_ms = self.program.launch(self.bound)
-        self.bound.spots.look()
-        return elapsed_ms
+        return self.program.launch(self.bound)
 
 
 class Bench:
@@ -231,7 +227,6 @@ class Bench:
             remarks += remark
         self._flush: CacheFlush | None = None
         self._cold: CacheFlush | None = None
-        self._ceilings: Ceilings | None = None
         self._instrument: Instrument | None = None
         if wants_flush(self._plan, backend, kernel, self.sizes, self._data):
             self._flush = CacheFlush(backend, device.limits["cache_bytes"])
@@ -352,28 +347,14 @@ class Bench:
             return False
         return trial.status is not Status.LAUNCH_ERROR or self._backend.device.is_usable()
 
-    def least_ms(self, configuration: Configuration, *, afresh: bool = False) -> float:
-        """Return the least time in milliseconds that a launch can take (:class:`~mptune.evaluators.ceilings.Ceilings`).
-
-        Args:
-            configuration: what is launched.
-            afresh: measure the device again.
-        """
-        if self._ceilings is None:
-            # Every worker would import what renders templates for it, and most of them never measure the device.
-            from mptune.evaluators.ceilings import Ceilings
-
-            self._ceilings = Ceilings(self._backend, self.ready.identity)
-        work = self.kernel.work(configuration, self.sizes)
-        return self._ceilings.least_ms(work, self._data.footprint_bytes(configuration), afresh=afresh)
-
     def rates(self) -> Rates:
         """Return the speeds of the device, measured now.
 
         Raises:
             MptuneError: the measurements do not compile or run.
         """
-        from mptune.evaluators.roofline import Roofline  # as ceilings
+        # Every worker would import what renders templates for it, and most of them never measure the device.
+        from mptune.evaluators.roofline import Roofline
 
         # Several launches of many kernels: as long as a start may take, and nothing else runs meanwhile.
         self._announce(SPEEDS)
@@ -569,8 +550,7 @@ class Bench:
             times = repeat_launches(launches.timed, plan, best_ms=decided.best_ms)
             metrics.update(_observed(TimeObserver(), self._context(configuration, times)))
         metrics.update(loaded.program.metrics())
-        idle = launches.bound.spots.untouched
-        if not (idle or decided.compares_after_timing(metrics["time_ms"])):
+        if not decided.compares_after_timing(metrics["time_ms"]):
             return trial(Status.OK)
         last = loaded.outcome = self._compare(configuration, launches.bound, clock, loaded.outcome if reused else first)
         if reused and not decided.is_own:
@@ -581,9 +561,9 @@ class Bench:
             metrics = {n: value for n, value in metrics.items() if n not in decided.errors} | dict(first.errors)
             if first.status is not Status.OK:
                 return trial(first.status, first.message)
-        if what := idle or last.message:
+        if last.message:
             metrics["error"] = metrics["error_last"] = math.nan
-            difference = f"error was {first.errors['error']:.3g} at first, and then {what}"
+            difference = f"error was {first.errors['error']:.3g} at first, and then {last.message}"
         else:
             roundoff, scale = self.kernel.roundoff_of(configuration), self._data.largest_reference
             agreement = decided.is_stable(first.errors, last.errors, roundoff, scale)
