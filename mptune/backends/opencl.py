@@ -16,7 +16,6 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -219,16 +218,6 @@ def _spirv_versions(device: Any) -> str:
 # -- the compiler --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _DriverSpec:
-    """The driver of the device that every process of this run finds."""
-
-    name: str = "the OpenCL driver"
-
-    def open(self) -> _DriverCompiler:
-        return _DriverCompiler()
-
-
 class _DriverCompiler:
     """The compiler of the driver, in this very process."""
 
@@ -278,7 +267,7 @@ def _driver_compiler() -> CompilerProcesses:
 
 @functools.cache
 def _processes(compiler: str) -> CompilerProcesses:  # noqa: ARG001 - the key
-    return CompilerProcesses(_DriverSpec())
+    return CompilerProcesses("the OpenCL driver", _DriverCompiler)
 
 
 class OpenclCompiler(Compiler):
