@@ -33,13 +33,11 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.gpu_sections import gemm, vendor  # noqa: E402
 from mptune.backends import BACKENDS, get_backend  # noqa: E402
 from mptune.backends.base import CompileOptions  # noqa: E402
-from mptune.errors import MptuneError, UnknownNameError  # noqa: E402
+from mptune.errors import MptuneError  # noqa: E402
 from mptune.kernel import Kernel  # noqa: E402
 from mptune.kernel.limits import device_constraints  # noqa: E402
 from mptune.registry import bundled_kernels, load_kernel  # noqa: E402
 from mptune.rendering import render  # noqa: E402
-from mptune.resources.binaries import read_cubin  # noqa: E402
-from mptune.resources.occupancy import MULTIPROCESSORS  # noqa: E402
 from mptune.space.configuration import Value  # noqa: E402
 from mptune.space.parameters import PolicyParameter, PrecisionParameter  # noqa: E402
 from mptune.space.search_space import SearchSpace  # noqa: E402
@@ -117,6 +115,7 @@ class Instruction:
         return math.prod(int(extent) for extent in shape.groups() if extent) // (128 if "GMMA" in self.name else 32)
 
 
+_REGISTER: Final = re.compile(r"\bR(\d+)\b")
 _HALVES: Final = r"H(?:FMA|ADD|MUL)2\S* "
 #: Whose operands each are one half of a register, or a constant: one number of 16 bits is computed.
 _SINGLE: Final = rf"{_HALVES}\w+(?:, (?:[-|~]*U?R\d+[^ ,]*\.H[01]_H[01]\|?|[-|]*U?RZ\S*|[-+]?[\d.][^,]*|c\[\S+))+$"
@@ -234,7 +233,6 @@ class Counts:
     loads: str
     shared_loads: str
     registers: int
-    local_bytes: int
     loop_matrix: int | None = None  #: of the hottest loop those of matrix units; None in figures from before
 
     @property
@@ -248,7 +246,7 @@ class Counts:
         return self.loop_fused / self.loop if self.loop else None
 
 
-def count(code: Sequence[Instruction], registers: int, local_bytes: int) -> Counts:
+def count(code: Sequence[Instruction]) -> Counts:
     """Count instructions."""
     loop = hottest_loop(code)
     all_kinds, loop_kinds = (Counter(one.kind for one in part) for part in (code, loop))
@@ -263,8 +261,7 @@ def count(code: Sequence[Instruction], registers: int, local_bytes: int) -> Coun
         local_accesses=all_kinds["local memory"],
         loads=", ".join(filter(None, (widths(code, "LDG"), *_later(code)))),
         shared_loads=", ".join(filter(None, (widths(code, "LDS"), *_for_units(code)))),
-        registers=registers,
-        local_bytes=local_bytes,
+        registers=1 + max((int(number) for one in code for number in _REGISTER.findall(one.operands)), default=-1),
         loop_matrix=loop_kinds["matrix"],
     )
 
@@ -371,9 +368,7 @@ def measure(name: str, values: Mapping[str, Value], architecture: str) -> Counts
     binary = get_backend("cuda").compiler.compile(
         source, kernel.function, CompileOptions(architecture, timeout_s=TIMEOUT_S)
     )
-    resources = read_cubin(binary.image, kernel.function)
-    code = instructions(disassembled(binary.image), kernel.function)
-    return count(code, resources.registers, resources.local_bytes)
+    return count(instructions(disassembled(binary.image), kernel.function))
 
 
 # -- the report ----------------------------------------------------------------------------------
@@ -405,8 +400,8 @@ def report(first: Table, latest: Table, compiler: str, architecture: str, notes:
             f"## {name}",
             "",
             "| configuration | instructions | loop | operations per instruction | fused | matrix units | conversions "
-            "| permutations | MUFU | local | loads | shared loads | registers | local bytes |",
-            "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|---|--:|--:|",
+            "| permutations | MUFU | local | loads | shared loads | registers |",
+            "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|---|--:|",
             *(_row(label, first.get(name, {}).get(label, counts), counts) for label, counts in rows.items()),
         ]
     return "\n".join([*lines, "", NOTES, "", notes.strip()]).rstrip() + "\n"
@@ -429,7 +424,6 @@ def _cells(c: Counts) -> list[str]:
         c.loads,
         c.shared_loads,
         str(c.registers),
-        str(c.local_bytes),
     ]
 
 
@@ -476,8 +470,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         availability = BACKENDS["cuda"].availability()
         if not availability.can_compile:
             raise MptuneError(f"cuda: {availability.reason}")
-        if given.arch not in MULTIPROCESSORS:
-            raise UnknownNameError("architecture of --arch", given.arch, MULTIPROCESSORS)
         names = [name.strip() for name in given.kernels.split(",") if name.strip()] or bundled_kernels()
         found: Table = {}
         for name, label, values in cases(names):

@@ -6,9 +6,8 @@ configuration, or a :class:`Decision` about a trial, with its reason.
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
@@ -26,10 +25,6 @@ __all__ = [
     "worst_errors",
 ]
 
-#: Speeds that cannot be: so many times that of the device, which measurements miss by less, or that of most siblings.
-_BEYOND_THE_CEILING: Final = 2.0
-_BEYOND_SIBLINGS: Final = 20.0
-_LEAST_SIBLINGS: Final = 4
 
 _NO_LIMITS: Final[Mapping[str, float]] = MappingProxyType({})
 
@@ -228,31 +223,6 @@ class MeasurementPolicy:
         if is_untimed and (not self.error_limits or self.objective.error_excess(stored) <= 0):
             return Decision(False, "it was not timed, and its time matters now")
         return Decision(True, "measured under the present conditions")
-
-    def doubts_speed(self, time_ms: float, siblings_ms: Sequence[float], least_ms: float) -> Decision:
-        """Decide whether a launch took less time than it can have taken.
-
-        Args:
-            time_ms: what it took.
-            siblings_ms: what other configurations of its accuracy signature took.
-            least_ms: what its bytes and operations take at the measured speeds of the device, 0 if that is not known.
-        """
-        if time_ms * _BEYOND_THE_CEILING < least_ms:
-            return Decision(
-                True,
-                f"{time_ms:.3g} ms is less than a launch can take: at the speeds measured on this device, reading its "
-                f"inputs, writing its outputs and computing take {least_ms:.3g} ms",
-            )
-        times = sorted((time_ms, *siblings_ms))
-        for count, (faster, slower) in enumerate(itertools.pairwise(times), 1):
-            left = len(times) - count
-            if time_ms <= faster and slower > _BEYOND_SIBLINGS * faster and left >= max(_LEAST_SIBLINGS, count):
-                return Decision(
-                    True,
-                    f"{time_ms:.3g} ms is {slower / time_ms:.0f} times less than {left} other configurations of its "
-                    "types take at least",
-                )
-        return Decision(False, "as fast as can be expected")
 
 
 def errors_of(trial: Trial) -> dict[str, float]:

@@ -9,7 +9,7 @@ from typing import Final
 
 from mptune.folders import bundled_folder
 
-__all__ = ["PRELUDE_FILES", "prelude", "prelude_folder", "prelude_part", "shared_intrinsics", "short_intrinsics"]
+__all__ = ["PRELUDE_FILES", "prelude", "prelude_folder", "shared_intrinsics", "short_intrinsics"]
 
 #: The parts of the prelude, in the order they depend on each other.
 PRELUDE_FILES: Final[tuple[str, ...]] = (
@@ -65,17 +65,15 @@ def shared_intrinsics() -> list[str]:
 @functools.cache
 def short_intrinsics() -> frozenset[str]:
     """Return the names of CUDA's functions of numbers of 16 bits, which are in the namespace ``mptune_short``."""
-    text = prelude_part(_SHARED["MPTUNE_SHORT_INTRINSICS"])
+    text = _part(_SHARED["MPTUNE_SHORT_INTRINSICS"])
     return frozenset(_SHORT.findall(text))
 
 
 @functools.cache
 def prelude() -> str:
     """Return the text of the prelude that starts every rendered source."""
-    return "\n".join(map(prelude_part, PRELUDE_FILES))
+    return "\n".join(map(_part, PRELUDE_FILES))
 
 
-@functools.cache
-def prelude_part(name: str) -> str:
-    """Return the text of one of its files."""
+def _part(name: str) -> str:
     return (prelude_folder() / name).read_text(encoding="utf-8")

@@ -22,9 +22,9 @@ from typing import Final
 from mptune.accuracy.evaluate import Metrics
 from mptune.accuracy.thresholds import recorded_metrics
 from mptune.backends import BACKENDS
-from mptune.backends.base import Backend, CompileOptions
+from mptune.backends.base import Backend, CompileOptions, options_of
+from mptune.backends.listing import count_instructions
 from mptune.backends.processor import usable_cores
-from mptune.backends.recorded import options_of
 from mptune.buffers import DataManager, Draw, Stream
 from mptune.emit import sizes_of
 from mptune.errors import EmptySpaceError, KernelError, MptuneError, RunFileError, UnknownNameError
@@ -40,7 +40,6 @@ from mptune.observers import OBSERVERS
 from mptune.policy import MeasurementPolicy
 from mptune.registry import definition_hash, tunable_of_run
 from mptune.rendering import render, template_hash
-from mptune.resources import count_instructions
 from mptune.results import Status, Trial
 from mptune.run import Run, in_short
 from mptune.sensitivity import (
@@ -487,8 +486,8 @@ class _MachineCode:
                 counts = dataclasses.asdict(count_instructions(listing))
                 found |= {name: float(count) for name, count in counts.items() if count is not None}
             if self._backend.tells_resources:
-                taken = compiler.resources(compiler.compile(source, self._kernel.function, options))
-                names = ("registers", "local_bytes", "spilled_registers")
-                told = {} if taken is None else {name: getattr(taken, name) for name in names}
-                found |= {name: float(count) for name, count in told.items() if count is not None}
+                function = self._backend.device.load(compiler.compile(source, self._kernel.function, options))
+                taken = function.resources(self._kernel.launch_shape(configuration, self._sizes))
+                found |= {name: taken[name] for name in ("registers", "local_bytes")}
+                function.unload()
         return listing, found

@@ -18,7 +18,6 @@ _BOUND_SHARE: Final = 0.6
 _MORE_IS_WORSE: Final = (
     ("fp64_calls", "calls", "{after:g} calls of mathematical functions in fp64 instead of {before:g}"),
     ("single_calls", "calls", "{after:g} calls of mathematical functions for one number each instead of {before:g}"),
-    ("spilled_registers", "spills", "{after:g} spilled registers instead of {before:g}"),
     ("stack_stores", "spills", "{after:g} registers saved on the stack instead of {before:g}"),
     ("local_bytes", "spills", "{after:g} bytes of local memory a thread instead of {before:g}"),
     ("registers", "registers", "{after:g} registers a thread instead of {before:g}"),

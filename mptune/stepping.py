@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import statistics
 import sys
 import threading
 import time
@@ -25,7 +24,6 @@ from mptune.kernel import Application, Argument, In, Kernel, LaunchShape, Out, R
 from mptune.kernel.application import typed
 from mptune.kernel.limits import device_constraints
 from mptune.kernel.tunable import parsed
-from mptune.own_time import OwnTime
 from mptune.precision import PRECISIONS, Precision, precision
 from mptune.rendering import cited, render
 from mptune.space.configuration import Configuration, Value
@@ -137,11 +135,6 @@ class Stepper:
         self._functions: dict[Any, Function] = {}
         self._prepared: dict[Any, _Prepared] = {}
         self._tallies: dict[Launched, _Tally] = {}
-        #: Where grids run on this machine's processor, other tasks can take it away. Of the last run, what was beside
-        #: launches: before each of them, and of each what it took to begin.
-        self._own = OwnTime() if backend.shares_memory else None
-        self._beside_ms = 0.0
-        self._beginnings_ms: list[float] = []
         #: What the steps have done that ends a run, wherever they did it.
         self._refused = ""
         #: Launches whose data is to be kept, each at its n-th time in a run, and what has been kept.
@@ -171,9 +164,6 @@ class Stepper:
     def run(self, memory: Mapping[str, Buffer], scalars: Mapping[str, float | int]) -> tuple[float, dict[str, Buffer]]:
         """Run the steps once, and return how many milliseconds that took and the memory of each buffer at the end.
 
-        On this machine's processor that is without what other tasks took: launches count what they return and the usual
-        time it takes to begin one, everything between them the thread's own time.
-
         Args:
             memory: of each buffer, in the type it has in the configuration.
             scalars: the application's scalars.
@@ -188,10 +178,7 @@ class Stepper:
             tally.count, tally.time_ms = 0, 0.0
         places = dict(memory)
         given = _Steps(self, places, scalars)
-        self._beside_ms, self._beginnings_ms = 0.0, []
         start = time.perf_counter()
-        if self._own is not None:
-            self._own.start()
         try:
             self.application.steps(given, self._sizes)
         except (KernelError, UnknownNameError) as error:
@@ -209,18 +196,12 @@ class Stepper:
             given.end()
         self._raise_refused()
         elapsed_ms = (time.perf_counter() - start) * 1e3
-        return (elapsed_ms if self._own is None else min(elapsed_ms, self._own_ms(self._own.lap_ms()))), places
+        return elapsed_ms, places
 
     def _raise_refused(self) -> None:
         refused, self._refused = self._refused, ""
         if refused:
             raise KernelError(refused)
-
-    def _own_ms(self, after_ms: float) -> float:
-        """Return how long the last run took without what other tasks took, from what was after its last launch."""
-        launches_ms = math.fsum(tally.time_ms for tally in self._tallies.values())
-        begun_ms = statistics.median(self._beginnings_ms) * len(self._beginnings_ms) if self._beginnings_ms else 0.0
-        return launches_ms + begun_ms + self._beside_ms + after_ms
 
     def unload(self) -> None:
         """Release the code of all kernels; what is launched next is loaded anew, with nothing left of before."""
@@ -275,14 +256,7 @@ class Stepper:
             with self._captured(tally.launched, given, memory):
                 prepared.function.launch(prepared.shape, arguments)
             return
-        own = self._own
-        if own is None:
-            tally.time_ms += prepared.function.launch(prepared.shape, arguments)
-            return
-        self._beside_ms += own.lap_ms()
-        took_ms = prepared.function.launch(prepared.shape, arguments)
-        tally.time_ms += took_ms
-        self._beginnings_ms.append(max(0.0, own.lap_ms() - took_ms))
+        tally.time_ms += prepared.function.launch(prepared.shape, arguments)
 
     @contextmanager
     def _captured(self, launched: Launched, given: Mapping[str, Any], memory: Mapping[str, Buffer]) -> Iterator[None]:

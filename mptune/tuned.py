@@ -13,8 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from mptune.backends import BACKENDS, get_backend
-from mptune.backends.base import Backend
-from mptune.backends.recorded import options_of
+from mptune.backends.base import Backend, options_of
 from mptune.emit import select, sizes_of
 from mptune.errors import BackendUnavailableError, EmptySpaceError, KernelError, MptuneError
 from mptune.kernel import Application, Kernel, Role, Sizes, Tunable

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from mptune.accuracy.thresholds import recorded_metrics
 from mptune.adopt.sizes import make_ready
-from mptune.backends.recorded import options_of
+from mptune.backends.base import options_of
 from mptune.buffers import Draw, Stream
 from mptune.emit import select, sizes_of
 from mptune.errors import MptuneError, RunFileError

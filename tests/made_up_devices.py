@@ -14,7 +14,7 @@ from mptune.backends.base import CompileOptions
 from mptune.buffers import Draw
 from mptune.evaluators.bench import Ready, Request
 from mptune.evaluators.devices import Devices
-from mptune.evaluators.protocol import Asked, Finished, LeastTimes, MeasureRates, Rounds
+from mptune.evaluators.protocol import Asked, Finished, MeasureRates, Rounds
 from mptune.kernel import Rates
 from mptune.observers.time import time_metrics
 from mptune.policy import worst_errors
@@ -45,9 +45,6 @@ class MadeUpDevices(Devices):
         self._ended: list[Trial] = []
         #: The configurations that were checked, as often as they were.
         self.checks: list[Configuration] = []
-        #: The least time a launch can take here, and whether it was measured afresh each time it was asked for.
-        self.least_ms = 0.0
-        self.limits_asked: list[bool] = []
         #: The speeds of the device; None where they cannot be measured.
         self.rates: Rates | None = None
         #: Metrics of a configuration on one draw of the inputs, in place of those it has on every draw.
@@ -67,9 +64,6 @@ class MadeUpDevices(Devices):
         return ended
 
     def ask(self, asked: Asked) -> Finished:
-        if isinstance(asked, LeastTimes):
-            self.limits_asked.append(asked.afresh)
-            return Finished((), least_ms=dict.fromkeys(asked.configurations, self.least_ms))
         if isinstance(asked, MeasureRates):
             return Finished((), rates=self.rates)
         if isinstance(asked, Rounds):

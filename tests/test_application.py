@@ -36,7 +36,6 @@ from mptune.errors import ConstraintError, KernelError, LaunchError, UnknownName
 from mptune.evaluators.answers import OwnAnswer
 from mptune.evaluators.bench import Bench, Request
 from mptune.kernel import Sizes
-from mptune.own_time import OwnTime
 from mptune.probing import explain
 from mptune.registry import load_tunable
 from mptune.results import Status
@@ -590,23 +589,6 @@ class TestKernelTrials:
 
 
 class TestTimes:
-    def test_what_steps_wait_for_counts_and_what_other_tasks_take_does_not(self, monkeypatch):
-        machine = {"now": 0, "worked": 0}
-
-        def steps(run, size):
-            for _ in range(4):
-                run.matvec(a=run.a, x=run.x, y=run.y)
-                machine["now"] += 50_000_000  # another task has the processor for most of this
-                machine["worked"] += 10_000_000
-            run.write(run.value, 1.0)
-
-        own = OwnTime(lambda: machine["now"], lambda: machine["worked"], lambda: 0)
-        monkeypatch.setattr("mptune.stepping.OwnTime", lambda: own)
-        monkeypatch.setattr("mptune.stepping.time.perf_counter", lambda: machine["now"] * 1e-9)
-        _, stepper, elapsed_ms = run_once(application(steps=steps), {})
-        in_kernels_ms = sum(stepper.times_ms.values())
-        assert elapsed_ms == pytest.approx(40.0 + in_kernels_ms)
-
     def test_sleeping_counts(self):
         def steps(run, size):
             run.matvec(a=run.a, x=run.x, y=run.y)

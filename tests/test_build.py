@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from mptune.backends import get_backend, host_choice, host_compiler
+from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.backends.binary_cache import BinaryCache
-from mptune.backends.host_compiler import HostCompiler, Program, installed_compilers
+from mptune.backends.host_compiler import HostCompiler, installed_compilers
 from mptune.build import Build, build_in, build_of, compilers_of, read_flags, with_build
 from mptune.emit import emit, winner_of
 from mptune.errors import BackendUnavailableError, MptuneError
@@ -106,15 +106,14 @@ def test_what_contradicts_the_kernel_or_itself(axpy: Kernel) -> None:
 
 
 def test_missing_compilers_and_backends_without_a_choice(axpy: Kernel) -> None:
-    sizes = axpy.resolve_sizes("smoke")
     there = ", ".join(program.label for program in installed_compilers()) or "none"
     with pytest.raises(BackendUnavailableError) as caught:
-        get_backend("host").prepared(axpy, sizes, ["clang++-99"])
+        get_backend("host").prepared(axpy, ["clang++-99"], [])
     assert str(caught.value) == f"compiler 'clang++-99' is not installed; available: {there}"
     with pytest.raises(BackendUnavailableError, match="cuda has one compiler"):
-        get_backend("cuda").prepared(axpy, sizes, ["g++"])
+        get_backend("cuda").prepared(axpy, ["g++"], [])
     with pytest.raises(BackendUnavailableError, match="--compiler-flag-set is for backend host"):
-        get_backend("cuda").prepared(axpy, sizes, [], ["-O2"])
+        get_backend("cuda").prepared(axpy, [], ["-O2"])
 
 
 @needs_compiler
@@ -163,36 +162,3 @@ def test_tuned_recorded_resumed_and_emitted(tmp_path: Path) -> None:
     assert command.startswith("python3 -m ziglang" if name == "zig" else f"{name} ")
     assert again.best is not None
     assert str(again.best.configuration["compiler_flags"]) in command
-
-
-GCC, CLANG = (Program((f"/usr/bin/{n}",), f"{n} 1", f) for n, f in (("g++", "gcc"), ("clang++", "clang")))
-SCALAR, VECTORS, NO_FP16 = "\tvaddsh\t%xmm0, %xmm1, %xmm2\n", "\tvfmadd132ph\t%zmm0, %zmm1, %zmm2\n", "\taddsd\n"
-
-
-@pytest.mark.parametrize(
-    ("by_gcc", "by_clang", "architecture", "cxx", "chosen"),
-    [
-        (SCALAR, VECTORS, "x86-64-v4+avx512_fp16", "", "clang++"),
-        (SCALAR, VECTORS, "x86-64-v4", "", ""),
-        (SCALAR, VECTORS, "x86-64-v4+avx512_fp16", "g++", ""),
-    ],
-)
-def test_another_compiler_where_the_first_leaves_fp16_scalar(
-    axpy: Kernel,
-    monkeypatch: pytest.MonkeyPatch,
-    by_gcc: str,
-    by_clang: str,
-    architecture: str,
-    cxx: str,
-    chosen: str,
-) -> None:
-    made = {GCC: by_gcc, CLANG: by_clang}
-    here = dataclasses.replace(host_compiler.processor(), architecture=architecture)
-    monkeypatch.setattr(host_choice, "processor", lambda: here)
-    monkeypatch.setattr(host_choice, "installed_compilers", lambda: (GCC, CLANG))
-    monkeypatch.setattr(HostCompiler, "assembly", lambda self, program, source, name: made[program])
-    monkeypatch.delenv("MPTUNE_HOST_ARCH", raising=False)
-    monkeypatch.setenv("CXX", cxx)
-    kernel, remark = get_backend("host").prepared(axpy, axpy.resolve_sizes("smoke"))
-    assert compilers_of(kernel) == ((chosen,) if chosen else ())
-    assert ("g++ leaves the fp16 loop of axpy scalar: compiling with clang++ instead" in remark) == bool(chosen)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -128,41 +126,3 @@ def test_a_right_configuration_wins(
     assert run.best is not None
     assert run.best.error <= TAU
     assert_true(run, does)
-
-
-def test_speeds_that_can_be_are_not_doubted(monkeypatch: pytest.MonkeyPatch) -> None:
-    devices = replace_devices(monkeypatch, usual)
-    devices.least_ms = 2.0  # the fastest takes longer
-    warned: list[str] = []
-    run = tune(KERNEL, settings(), on_warning=warned.append)
-    assert not run.warnings
-    assert not warned
-    assert devices.limits_asked == [False]
-
-
-def test_what_is_faster_than_the_device_is_measured_again_and_flagged(monkeypatch: pytest.MonkeyPatch) -> None:
-    devices = replace_devices(monkeypatch, usual)
-    devices.least_ms = 1e3
-    warned: list[str] = []
-    run = tune(KERNEL, settings(), on_warning=warned.append)
-    assert run.best is not None
-    assert devices.limits_asked[:2] == [False, True]
-    (flag,) = run.best.warnings
-    assert re.match("it is faster than it can be, measured twice: .* is less than a launch can take", flag)
-    assert any(str(run.best.configuration) in text and "look for work they leave out" in text for text in warned)
-    assert set(warned) <= set(run.warnings)
-
-
-@pytest.mark.full
-def test_what_is_faster_than_its_siblings_by_far_is_flagged(monkeypatch: pytest.MonkeyPatch) -> None:
-    def does(c: Configuration) -> MadeUp:
-        made = usual(c)
-        return dataclasses.replace(made, time_ms=made.time_ms / 100) if c["block"] == 32 and c["unroll"] == 4 else made
-
-    replace_devices(monkeypatch, does)
-    warned: list[str] = []
-    run = tune(KERNEL, settings(budget=120), on_warning=warned.append)
-    assert run.best is not None
-    assert (run.best.configuration["block"], run.best.configuration["unroll"]) == (32, 4)
-    assert "other configurations of its types take at least" in run.best.warnings[0]
-    assert warned

@@ -331,9 +331,6 @@ class Machine:
         times_ms = (self._time_ms(before.configuration, self.turns[before.configuration]),)
         return dataclasses.replace(before, measurement=dataclasses.replace(before.measurement, times_ms=times_ms))
 
-    def least_ms(self, configurations: list[Configuration], *, afresh: bool) -> dict[Configuration, float]:
-        return {}
-
     def result(self) -> Run:
         run = described_run({"objective": "time_ms"}, list(self.trials.values()))
         info = dataclasses.replace(run.info, objective=self.objective, baseline_values=BASELINE)

@@ -23,7 +23,7 @@ class Absent:
 
 @pytest.mark.full
 @pytest.mark.nvrtc
-def test_registers_conversions_and_bytes() -> None:
+def test_conversions_and_bytes() -> None:
     kernel = load_kernel("axpy")
     sizes = kernel.resolve_sizes("smoke")
     code = _MachineCode(kernel, sizes, CudaBackend(driver=Absent()), CompileOptions())  # type: ignore[arg-type]
@@ -32,9 +32,7 @@ def test_registers_conversions_and_bytes() -> None:
     found = code.compared(two, one)
     assert found["winner.conversions"] == 0
     assert found["conversions"] > 0
-    assert found["registers"] > 0
-    assert found["winner.registers"] > 0
-    assert found["local_bytes"] == 0
+    assert "registers" not in found
     assert found["scalar_operations"] > 0
     assert "stack_stores" not in found
     assert "same_code" not in found

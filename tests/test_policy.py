@@ -5,12 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 import pickle
-import re
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mptune.objective import Objective
 from mptune.policy import MeasurementPolicy, Plan, worst_errors
@@ -177,37 +174,3 @@ def test_what_is_measured_again_stays_verified() -> None:
     assert MeasurementPolicy().plan_again(verified).known.items() >= {
         ("unseen_inputs", 20.0), ("unseen_violations", 0.0), ("unseen_error", 1e-4)
     }  # fmt: skip
-
-
-MANY = [1.0, 1.1, 1.3, 2.0, 9.0, 30.0]
-
-
-@pytest.mark.parametrize(
-    ("time_ms", "siblings_ms", "least_ms", "reason"),
-    [
-        (1.0, MANY, 0.0, ""),
-        # Up to twice the speed of the device: measuring it is not that exact.
-        (1.0, [], 2.0, ""),
-        (1.0, [], 2.1, "1 ms is less than a launch can take: .* take 2.1 ms"),
-        # Most of its siblings are slower by far, and nothing lies between.
-        (0.04, MANY, 0.0, "0.04 ms is 25 times less than 6 other configurations of its types take at least"),
-        (0.06, MANY, 0.0, ""),
-        (0.04, [0.03, *MANY], 0.0, "0.04 ms is 25 times less than 6 .*"),
-        # Few siblings say little: each of them may be a bad choice; where most are as fast, those are.
-        (0.04, MANY[:3], 0.0, ""),
-        (0.04, [0.04] * 4 + MANY[:4], 0.0, ""),
-        (1.0, [0.01] * 5, 0.0, ""),
-        (0.0, MANY, 1.0, "0 ms is less than a launch can take.*"),
-    ],
-)
-def test_speeds_that_cannot_be(time_ms: float, siblings_ms: list[float], least_ms: float, reason: str) -> None:
-    decision = TIMED.doubts_speed(time_ms, siblings_ms, least_ms)
-    assert bool(decision) is bool(reason)
-    assert re.fullmatch(reason or "as fast as can be expected", decision.reason)
-
-
-@given(st.lists(st.floats(0.01, 1e3), max_size=12), st.floats(0.01, 1e3))
-def test_a_slow_configuration_is_never_faster_than_can_be(siblings_ms: list[float], time_ms: float) -> None:
-    if any(other <= time_ms for other in siblings_ms):
-        slowest = max(siblings_ms)
-        assert not TIMED.doubts_speed(slowest, siblings_ms, 0.0)

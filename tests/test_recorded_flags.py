@@ -18,7 +18,7 @@ from simulated import install
 import mptune
 from mptune import Application, Buffer, In, Kernel, OrdinalParameter, Out, PrecisionParameter, Run
 from mptune.backends import get_backend
-from mptune.backends.recorded import options_of
+from mptune.backends.base import options_of
 from mptune.build import recorded_flags, settled_flags
 from mptune.emit import emit, emit_dispatch, winner_of
 from mptune.errors import MptuneError, WisdomError

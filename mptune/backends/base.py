@@ -15,17 +15,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias
 
 from mptune.backends.binary_cache import BinaryCache
+from mptune.build import on_host, recorded_flags
 from mptune.errors import BackendUnavailableError, LaunchError
 
 if TYPE_CHECKING:  # what can run here is told without them
     import numpy as np
     from numpy.typing import NDArray
 
-    from mptune.kernel import Kernel, LaunchShape, Sizes
-    from mptune.resources import Resources
+    from mptune.kernel import Kernel, LaunchShape
 
 __all__ = [
     "Argument",
@@ -38,10 +38,12 @@ __all__ = [
     "Device",
     "DeviceInfo",
     "Function",
+    "Recorded",
     "check_part",
     "compile_cached",
     "excerpt",
     "in_words",
+    "options_of",
 ]
 
 
@@ -93,6 +95,28 @@ class CompileOptions:
     flags: tuple[str, ...] = ()
     timeout_s: float = 60.0
     compilers: tuple[str, ...] = ()
+
+
+class Recorded(Protocol):
+    """A run's description, or a kernel's wisdom: for which backend it was compiled, with which flags of the user's."""
+
+    @property
+    def backend(self) -> str:
+        """Return the backend's name."""
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Return the flags."""
+
+
+def options_of(known: Recorded, backend: str) -> CompileOptions:
+    """Return the options to compile again with; for another backend the macros and header folders alone.
+
+    Raises:
+        MptuneError: a file may not ask for one of the flags.
+    """
+    flags = recorded_flags(known.flags)
+    return CompileOptions(flags=flags if backend == known.backend else on_host(flags))
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +201,10 @@ class Function(ABC):
             LaunchError: there is none.
         """
 
+    def resources(self, shape: LaunchShape) -> Mapping[str, float]:  # noqa: ARG002 - for those that have them
+        """Return the registers, local and shared memory and occupancy of launches, where the driver reports them."""
+        return {}
+
     @abstractmethod
     def launch(self, shape: LaunchShape, arguments: Sequence[Argument]) -> float:
         """Run the grid to its end and return the device time in milliseconds.
@@ -239,14 +267,6 @@ class Compiler(ABC):
             BackendUnavailableError: they depend on the device, and there is none.
         """
         return options
-
-    def resources(self, binary: Binary) -> Resources | None:  # noqa: ARG002
-        """Return what a function takes of a multiprocessor; None if the devices have no such thing.
-
-        Raises:
-            MptuneError: the binary does not tell.
-        """
-        return None
 
     def listing(self, source: str, function: str, options: CompileOptions) -> str | None:  # noqa: ARG002
         """Return the assembly of a rendered source; None if this compiler gives none.
@@ -357,7 +377,7 @@ class Backend(ABC):
     """
 
     name: ClassVar[str]
-    #: Whether binaries tell what a function takes of a multiprocessor (:meth:`Compiler.resources`).
+    #: Whether the driver reports the registers, shared memory and occupancy of functions (:meth:`Function.resources`).
     tells_resources: ClassVar[bool] = False
     #: An architecture that every compiler of the family knows, for where there is no device; empty if it needs none.
     common_architecture: ClassVar[str] = ""
@@ -390,20 +410,8 @@ class Backend(ABC):
         """
         return ("matrix_units == 'simt'",)
 
-    def prepared(
-        self,
-        kernel: Kernel,
-        sizes: Sizes,  # noqa: ARG002 - for those that look at sources
-        compilers: Sequence[str] = (),
-        flag_sets: Sequence[str] = (),
-    ) -> tuple[Kernel, str]:
-        """Return a kernel with the parameters this backend adds to it, and what a user should know of that.
-
-        Args:
-            kernel: as its definition has it.
-            sizes: to render it at.
-            compilers: which of them compiles; more than one make a parameter of it.
-            flag_sets: likewise the further flags, each a text.
+    def prepared(self, kernel: Kernel, compilers: Sequence[str], flag_sets: Sequence[str]) -> Kernel:
+        """Return a kernel that has the compilers and the sets of flags, where there are any, as parameters.
 
         Raises:
             BackendUnavailableError: there is no such compiler, or this backend has no choice of them.
@@ -413,7 +421,7 @@ class Backend(ABC):
             raise BackendUnavailableError(f"backend {self.name} has one compiler: --compiler is for backend host")
         if flag_sets:
             raise BackendUnavailableError(f"backend {self.name}: --compiler-flag-set is for backend host")
-        return kernel, ""
+        return kernel
 
     def describe(self) -> DeviceInfo:
         """Describe the device, with the versions of everything it is used with.

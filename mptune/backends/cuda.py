@@ -9,20 +9,16 @@ import importlib.util
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from mptune.backends.base import DeviceInfo
-from mptune.backends.gpu import LEAD_BYTES, Driver, GpuBackend, axis_limits
+from mptune.backends.gpu import Driver, GpuBackend
 from mptune.backends.runtime_compiler import RuntimeCompiler, system_libraries
 from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
-from mptune.resources import Resources, read_cubin
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from mptune.kernel import LaunchShape
 
 __all__ = ["CudaBackend", "find_nvcc"]
 
@@ -113,17 +109,18 @@ class CudaBackend(GpuBackend):
         return count.value
 
     @staticmethod
-    def read_resources(image: Any, function: str) -> Resources:
-        return read_cubin(image, function)
-
-    @staticmethod
     def open_driver() -> Driver:
         CudaBackend.require_device()
         return _CupyDriver()
 
 
-class _CupyDriver:
-    """The first visible device and a stream of its own, through CuPy."""
+class _CupyDriver(Driver):
+    """A CUDA device, through CuPy."""
+
+    backend: ClassVar[str] = CudaBackend.name
+    sensors: ClassVar[str] = "nvml"
+    #: Beyond the 48 KiB of every block, a kernel has to ask for shared memory.
+    most_shared: ClassVar[str] = "sharedMemPerBlockOptin"
 
     def __init__(self) -> None:
         import cupy
@@ -135,102 +132,45 @@ class _CupyDriver:
         with self._errors(BackendUnavailableError):
             cupy.cuda.Device(0).use()
             runtime.free(0)  # creates the context, which loading a module needs
-            self._stream = cupy.cuda.Stream(non_blocking=True)
-            self._stream.use()  # so that CuPy computes on arrays after the launches that write them
-            self._events = cupy.cuda.Event(), cupy.cuda.Event()
-            self.lead = runtime.malloc(LEAD_BYTES)
+            self._of_arrays = cupy.cuda.Stream(non_blocking=True)
+            self._of_arrays.use()  # so that CuPy computes on arrays after the launches that write them
+        super().__init__(self._of_arrays.ptr)
 
-    def describe(self) -> DeviceInfo:
-        with self._errors(BackendUnavailableError):
-            properties = self._runtime.getDeviceProperties(0)
-            driver_version = self._runtime.driverGetVersion()
-        versions = {"driver": f"{driver_version // 1000}.{driver_version % 1000 // 10}", "cupy": self._cupy.__version__}
-        return DeviceInfo(
-            backend=CudaBackend.name,
-            name=properties["name"].decode(),
-            architecture=f"sm_{properties['major']}{properties['minor']}",
-            memory_bytes=int(properties["totalGlobalMem"]),
-            limits={
-                "max_threads_per_block": int(properties["maxThreadsPerBlock"]),
-                # What a kernel may ask for beyond the 48 KiB every block has.
-                "max_shared_bytes": int(properties["sharedMemPerBlockOptin"]),
-                **axis_limits(properties["maxThreadsDim"], properties["maxGridSize"]),
-                "max_constant_bytes": int(properties["totalConstMem"]),
-                "registers_per_block": int(properties["regsPerBlock"]),
-                "warp_size": int(properties["warpSize"]),
-                "multiprocessors": int(properties["multiProcessorCount"]),
-                "cache_bytes": int(properties["l2CacheSize"]),
-            },
-            versions=versions,
-            pci_bus_id=f"{properties['pciDomainID']:04x}:{properties['pciBusID']:02x}:{properties['pciDeviceID']:02x}.0",
-            sensors="nvml",
-        )
+    def call(self, name: str, *arguments: Any, kind: type[Exception] = LaunchError) -> Any:
+        function = getattr(self._runtime, name, None) or getattr(self._driver, name)
+        with self._errors(kind):
+            return function(*arguments)
+
+    def properties(self) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self.call("getDeviceProperties", 0, kind=BackendUnavailableError)
+        return found
+
+    def architecture(self, properties: Mapping[str, Any]) -> str:
+        return f"sm_{properties['major']}{properties['minor']}"
+
+    def versions(self) -> Mapping[str, str]:
+        version = self.call("driverGetVersion", kind=BackendUnavailableError)
+        return {"driver": f"{version // 1000}.{version % 1000 // 10}", "cupy": self._cupy.__version__}
+
+    def attribute(self, function: Any, name: str) -> int:
+        return int(self.call("funcGetAttribute", getattr(self._driver, f"CU_FUNC_ATTRIBUTE_{name}"), function))
+
+    def copy_kind(self, source: str, target: str) -> Any:
+        return getattr(self._runtime, f"memcpy{source}To{target}")
 
     def allocate(self, nbytes: int) -> int:
-        with contextlib.suppress(self._runtime.CUDARuntimeError):
-            return int(self._runtime.malloc(max(nbytes, 1)))
+        with contextlib.suppress(LaunchError):
+            return int(self.call("malloc", max(nbytes, 1)))
         # CuPy keeps what its arrays took for the next ones.
         self._cupy.get_default_memory_pool().free_all_blocks()
         try:
-            return int(self._runtime.malloc(max(nbytes, 1)))
-        except self._runtime.CUDARuntimeError as error:
-            free, _ = self._call(self._runtime.memGetInfo)  # fails, too, where it is not for want of memory
+            return int(self.call("malloc", max(nbytes, 1)))
+        except LaunchError as error:
+            free, _ = self.call("memGetInfo")  # fails, too, where it is not for want of memory
             raise OutOfMemoryError(f"{nbytes} bytes were asked for and {free} bytes are free: {error}") from error
 
-    def free(self, address: int) -> None:
-        self._call(self._runtime.free, address)
-
-    def copy_in(self, target: int, source: int, nbytes: int) -> None:
-        self._copy(target, source, nbytes, self._runtime.memcpyHostToDevice)
-        self.synchronize()
-
-    def copy_out(self, target: int, source: int, nbytes: int) -> None:
-        self._copy(target, source, nbytes, self._runtime.memcpyDeviceToHost)
-        self.synchronize()
-
-    def copy(self, target: int, source: int, nbytes: int) -> None:
-        self._copy(target, source, nbytes, self._runtime.memcpyDeviceToDevice)
-
-    def fill(self, target: int, byte: int, nbytes: int) -> None:
-        self._call(self._runtime.memsetAsync, target, byte, nbytes, self._stream.ptr)
-
-    def load(self, image: bytes) -> Any:
-        return self._call(self._driver.moduleLoadData, image)
-
-    def unload(self, module: Any) -> None:
-        self._call(self._driver.moduleUnload, module)
-
-    def function(self, module: Any, name: str) -> Any:
-        return self._call(self._driver.moduleGetFunction, module, name)
-
-    def symbol(self, module: Any, name: str) -> int:
-        return int(self._call(self._driver.moduleGetGlobal, module, name))
-
-    def max_threads(self, function: Any) -> int:
-        return int(
-            self._call(self._driver.funcGetAttribute, self._driver.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function)
-        )
-
-    def launch(self, function: Any, shape: LaunchShape, arguments: int) -> float:
-        start, end = self._events
-        stream = self._stream
-        with self._errors():
-            self._driver.funcSetAttribute(function, _MAX_DYNAMIC_SHARED_SIZE_BYTES, shape.shared_bytes)
-            self._runtime.memsetAsync(self.lead, 0, LEAD_BYTES, stream.ptr)
-            start.record(stream)
-            self.enqueue(function, shape, arguments)
-            end.record(stream)
-            end.synchronize()
-            return float(self._cupy.cuda.get_elapsed_time(start, end))
-
-    def enqueue(self, function: Any, shape: LaunchShape, arguments: int) -> None:
-        stream = self._stream.ptr
-        self._call(
-            self._driver.launchKernel, function, *shape.grid, *shape.block, shape.shared_bytes, stream, arguments, 0
-        )
-
-    def synchronize(self) -> None:
-        self._call(self._runtime.streamSynchronize, self._stream.ptr)
+    def allow_shared(self, function: Any, nbytes: int) -> None:
+        self.call("funcSetAttribute", function, _MAX_DYNAMIC_SHARED_SIZE_BYTES, nbytes)
 
     def array_namespace(self) -> Any:
         return self._cupy
@@ -240,15 +180,8 @@ class _CupyDriver:
         pointer = self._cupy.cuda.MemoryPointer(memory, 0)
         return self._cupy.ndarray((nbytes // dtype.itemsize,), dtype, pointer)
 
-    def _copy(self, target: int, source: int, nbytes: int, kind: int) -> None:
-        self._call(self._runtime.memcpyAsync, target, source, nbytes, kind, self._stream.ptr)
-
-    def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        with self._errors():
-            return function(*arguments)
-
     @contextlib.contextmanager
-    def _errors(self, kind: type[Exception] = LaunchError) -> Iterator[None]:
+    def _errors(self, kind: type[Exception]) -> Iterator[None]:
         try:
             yield
         except (self._runtime.CUDARuntimeError, self._driver.CUDADriverError) as error:

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
+import re
 import shlex
 import socket
 import struct
@@ -22,10 +24,8 @@ from pathlib import Path
 from typing import Final
 
 from mptune.backends.binary_cache import BinaryCache
-from mptune.errors import MptuneError
 from mptune.folders import is_own, own_folder
 from mptune.processes import Child, ChildGroup
-from mptune.resources.elf import sections, symbols
 
 __all__ = ["ASSEMBLY", "LIBRARY", "CompilerServers", "Precompiled", "PrecompiledPrelude"]
 
@@ -44,9 +44,10 @@ _STATUS: Final = struct.Struct("=i")
 _SERVER_FLAGS: Final = ("-w", "-O1", "-U_FORTIFY_SOURCE", "-shared", "-fPIC")
 _SERVER: Final = Path(__file__).with_name("compiler_server.c")
 #: Flags whose work is not done by compiler, assembler and linker alone.
-_UNSERVED: Final = ("-flto", "-fuse-ld", "-save-temps")
-#: What code may call without any library but those every process has.
-_ALWAYS_THERE: Final = ("_GLOBAL_OFFSET_TABLE_", "__tls_get_addr", "memcpy", "memmove", "memset")
+_UNSERVED: Final = ("-flto", "-fuse-ld", "-save-temps", "-fno-pic", "-fno-PIC")
+#: Symbols that position-independent x86 code takes from elsewhere, and those of the prelude's runtime or of libc.
+_IMPORTED: Final = re.compile(r"([\w.]+)@(?:PLT|GOT)")
+_IN_RUNTIME: Final = re.compile(r"_ZNK?11mptune_host|mptune_|(?:memcpy|memmove|memset|mprotect|__tls_get_addr)\Z")
 
 # -- the prelude, read once ------------------------------------------------------------------------
 
@@ -191,11 +192,11 @@ class CompilerServers:
             with self._server(commands, made.server) as server:
                 if server.request("c", folder, commands.assemble, timeout_s) != 0:
                     return None
-                link = commands.link_of((folder / _OBJECT).read_bytes())
+                link = commands.link_of((folder / ASSEMBLY).read_text(errors="replace"))
                 if server.request("r", folder, link, timeout_s) != 0:
                     return None
             return (folder / LIBRARY).read_bytes(), (folder / _LOG).read_text(errors="replace")
-        except (OSError, MptuneError):
+        except OSError:
             with self._lock:
                 self._commands[key] = None
             return None
@@ -299,21 +300,19 @@ class _Commands:
         compile: writes the assembly of the source it includes to its standard output.
         assemble: makes an object of that.
         link: makes a shared library of the object and the runtime.
-        known: symbols for which there is no need to look through libraries.
     """
 
     compile: tuple[str, ...]
     assemble: tuple[str, ...]
     link: tuple[str, ...]
-    known: frozenset[str]
 
     @classmethod
     def of(cls, driver: Sequence[str], flags: Sequence[str], made: Precompiled) -> _Commands | None:
-        """Ask g++; None where it would do anything else, or does not answer, or the runtime is damaged."""
+        """Ask g++; None where it would do anything else, or does not answer."""
         # What is loaded into every program already could do without this one's company.
         if made.server is None or "LD_PRELOAD" in os.environ:
             return None
-        with contextlib.suppress(OSError, MptuneError, subprocess.SubprocessError):
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
             return cls._asked(driver, flags, made)
         return None
 
@@ -330,18 +329,12 @@ class _Commands:
         program = _answer(driver, "-print-prog-name=ld").strip()
         if not (compiler and assembler and linker and program):
             return None
-        defined = [symbol.name for symbol in symbols(sections(made.runtime.read_bytes())) if symbol.is_defined]
-        known = frozenset((*_ALWAYS_THERE, *defined))
-        return cls(compiler, assembler, (program, *_without_plugin(linker[1:])), known)
+        return cls(compiler, assembler, (program, *_without_plugin(linker[1:])))
 
-    def link_of(self, compiled: bytes) -> tuple[str, ...]:
-        """Return how to link an object: without looking through libraries it takes nothing from.
-
-        Raises:
-            MptuneError: it is damaged.
-        """
-        missing = {symbol.name for symbol in symbols(sections(compiled)) if symbol.name and not symbol.is_defined}
-        if missing <= self.known:
+    def link_of(self, assembly: str) -> tuple[str, ...]:
+        """Return how to link the object: without searching libraries, which takes as long again, if it needs none."""
+        is_known = platform.machine() == "x86_64"
+        if is_known and all(map(_IN_RUNTIME.match, _IMPORTED.findall(assembly))):
             return tuple(word for word in self.link if not word.startswith("-l"))
         return self.link
 

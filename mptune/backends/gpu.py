@@ -1,4 +1,4 @@
-"""What CUDA and HIP devices have in common; a :class:`Driver` supplies the few calls that differ."""
+"""What CUDA and HIP devices have in common; a :class:`Driver` calls the vendor's library."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import dataclasses
 import math
 import os
 import time
-from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from mptune.backends.addressed import AddressBuffer, Memory, pack_arguments
+from mptune.backends.addressed import AddressBuffer, pack_arguments
 from mptune.backends.base import (
     Argument,
     Availability,
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from mptune.kernel import LaunchShape
-    from mptune.resources import Resources
 
 __all__ = [
     "LEAD_BYTES",
@@ -60,6 +59,16 @@ _IDLE_S: Final = 0.05
 _WAKING_S: Final = 0.02
 _FILLS: Final = 16
 
+#: Limits of a device by their names in ``cudaDeviceProp``.
+_PROPERTIES: Final = {
+    "max_threads_per_block": "maxThreadsPerBlock",
+    "max_threads_per_multiprocessor": "maxThreadsPerMultiProcessor",
+    "max_constant_bytes": "totalConstMem",
+    "registers_per_block": "regsPerBlock",
+    "warp_size": "warpSize",
+    "multiprocessors": "multiProcessorCount",
+    "cache_bytes": "l2CacheSize",
+}
 _DEFAULT_LIMITS: Final = {"max_threads_per_block": 1024}
 #: Drivers take extents in 32 bits and sizes in 64.
 _MAX_EXTENT: Final = 2**32 - 1
@@ -72,32 +81,115 @@ _LIMITED: Final = {
 }
 
 
-class Driver(Memory, Protocol):
-    """The calls of a GPU driver, on one device and one stream; modules and functions are opaque handles.
+class Driver(ABC):
+    """A GPU vendor's library, on the first visible device and one stream; modules and functions are opaque handles.
+
+    The libraries are alike: :meth:`call` takes CUDA's names of functions, without the prefix.
+
+    Args:
+        stream: handle of a new stream that does not wait for the default one.
 
     Attributes:
         lead: address of :data:`LEAD_BYTES` of memory that nobody reads.
     """
 
-    lead: Any
+    backend: ClassVar[str]
+    sensors: ClassVar[str]
+    #: The device property that limits the shared memory of a block.
+    most_shared: ClassVar[str]
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+        self._start, self._end = (self.call("eventCreate", kind=BackendUnavailableError) for _ in range(2))
+        self.lead = self.call("malloc", LEAD_BYTES, kind=BackendUnavailableError)
+
+    @abstractmethod
+    def call(self, name: str, *arguments: Any, kind: type[Exception] = LaunchError) -> Any:
+        """Return the value of a call of the library; raises an error of the given kind where the call fails."""
+
+    @abstractmethod
+    def properties(self) -> Mapping[str, Any]:
+        """Return the device's properties by their names in ``cudaDeviceProp``."""
+
+    @abstractmethod
+    def architecture(self, properties: Mapping[str, Any]) -> str:
+        """Return the architecture to compile for."""
+
+    @abstractmethod
+    def versions(self) -> Mapping[str, str]:
+        """Return the versions of driver and library."""
+
+    @abstractmethod
+    def attribute(self, function: Any, name: str) -> int:
+        """Return an attribute of a function by its name in CUDA, without the prefix."""
+
+    @abstractmethod
+    def allocate(self, nbytes: int) -> int:
+        """Return the address of new memory; raises :class:`~mptune.errors.OutOfMemoryError`."""
+
+    @abstractmethod
+    def copy_kind(self, source: str, target: str) -> Any:
+        """Return the kind of a copy from "Host" or "Device" to one of them."""
 
     def describe(self) -> DeviceInfo:
-        """Describe the device; ``limits`` hold ``max_threads_per_block`` and ``max_shared_bytes``."""
+        """Describe the device."""
+        of = self.properties()
+        name = of["name"]
+        return DeviceInfo(
+            backend=self.backend,
+            name=name.decode() if isinstance(name, bytes) else name,
+            architecture=self.architecture(of),
+            memory_bytes=int(of["totalGlobalMem"]),
+            limits={
+                **{limit: int(of[name]) for limit, name in _PROPERTIES.items()},
+                "max_shared_bytes": int(of[self.most_shared]),
+                **axis_limits(of["maxThreadsDim"], of["maxGridSize"]),
+            },
+            versions=self.versions(),
+            pci_bus_id=f"{of['pciDomainID']:04x}:{of['pciBusID']:02x}:{of['pciDeviceID']:02x}.0",
+            sensors=self.sensors,
+        )
+
+    def free(self, address: int) -> None:
+        self.call("free", address)
+
+    def copy_in(self, target: int, source: int, nbytes: int) -> None:
+        self.call("memcpyAsync", target, source, nbytes, self.copy_kind("Host", "Device"), self.stream)
+        self.synchronize()
+
+    def copy_out(self, target: int, source: int, nbytes: int) -> None:
+        self.call("memcpyAsync", target, source, nbytes, self.copy_kind("Device", "Host"), self.stream)
+        self.synchronize()
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        self.call("memcpyAsync", target, source, nbytes, self.copy_kind("Device", "Device"), self.stream)
+
+    def fill(self, target: int, byte: int, nbytes: int) -> None:
+        self.call("memsetAsync", target, byte, nbytes, self.stream)
 
     def load(self, image: bytes) -> Any:
         """Load a compiled image and return the module."""
+        return self.call("moduleLoadData", image)
 
     def unload(self, module: Any) -> None:
         """Release a module."""
+        self.call("moduleUnload", module)
 
     def function(self, module: Any, name: str) -> Any:
         """Return the function of that name."""
+        return self.call("moduleGetFunction", module, name)
 
     def symbol(self, module: Any, name: str) -> int:
         """Return the address of a module's variable."""
+        return int(self.call("moduleGetGlobal", module, name))
 
-    def max_threads(self, function: Any) -> int:
-        """Return the threads of the largest block of a function; its registers may allow fewer than the device."""
+    def blocks(self, function: Any, threads: int, shared_bytes: int) -> int:
+        """Return how many blocks of a function a multiprocessor runs at a time."""
+        self.allow_shared(function, shared_bytes)
+        return int(self.call("occupancyMaxActiveBlocksPerMultiprocessor", function, threads, shared_bytes))
+
+    def allow_shared(self, function: Any, nbytes: int) -> None:  # noqa: B027 - optional
+        """Let a function have this much dynamic shared memory, where the library has to be asked."""
 
     def launch(self, function: Any, shape: LaunchShape, arguments: int) -> float:
         """Run a function to its end; ``arguments`` is the address of an array of pointers to their values.
@@ -105,18 +197,29 @@ class Driver(Memory, Protocol):
         Returns:
             Device time in milliseconds.
         """
+        self.allow_shared(function, shape.shared_bytes)
+        self.fill(self.lead, 0, LEAD_BYTES)
+        self.call("eventRecord", self._start, self.stream)
+        self.enqueue(function, shape, arguments)
+        self.call("eventRecord", self._end, self.stream)
+        self.call("eventSynchronize", self._end)
+        return float(self.call("eventElapsedTime", self._start, self._end))
 
     def enqueue(self, function: Any, shape: LaunchShape, arguments: int) -> None:
         """Run a function of a shape :meth:`launch` has run, without waiting; copies the arguments' values at once."""
+        self.call("launchKernel", function, *shape.grid, *shape.block, shape.shared_bytes, self.stream, arguments, 0)
 
     def synchronize(self) -> None:
         """Wait for the device; raises what an earlier fault left behind."""
+        self.call("streamSynchronize", self.stream)
 
     def array_namespace(self) -> Any:
         """Return the NumPy-like module that computes on the device, None where there is none."""
+        return None
 
     def array(self, address: int, nbytes: int, dtype: np.dtype[Any]) -> Any:
         """Return device memory as a one-dimensional array of that module."""
+        raise BackendUnavailableError(f"{self.backend} has no arrays ({nbytes} bytes of {dtype} at {address:#x})")
 
 
 class GpuBuffer(AddressBuffer):
@@ -126,13 +229,27 @@ class GpuBuffer(AddressBuffer):
 class GpuFunction(Function):
     """A loaded kernel."""
 
-    def __init__(self, driver: Driver, binary: Binary, on_work: Callable[[], None]) -> None:
+    def __init__(self, device: GpuDevice, driver: Driver, binary: Binary) -> None:
         self.name = binary.function
+        self._device = device
         self._driver = driver
-        self._on_work = on_work
         self._module = driver.load(binary.image)
         self._function = driver.function(self._module, binary.function)
-        self._max_threads = driver.max_threads(self._function)
+        self._max_threads = driver.attribute(self._function, "MAX_THREADS_PER_BLOCK")
+
+    def resources(self, shape: LaunchShape) -> Mapping[str, float]:
+        limits, threads = self._device.describe().limits, math.prod(shape.block)
+        static = self._driver.attribute(self._function, "SHARED_SIZE_BYTES")
+        warps = -(-threads // limits["warp_size"]) * self._driver.blocks(self._function, threads, shape.shared_bytes)
+        found = {
+            "registers": self._driver.attribute(self._function, "NUM_REGS"),
+            "local_bytes": self._driver.attribute(self._function, "LOCAL_SIZE_BYTES"),
+            "shared_bytes": static + shape.shared_bytes,
+            "static_shared_bytes": static,
+            "dynamic_shared_bytes": shape.shared_bytes,
+            "occupancy": warps * limits["warp_size"] / limits["max_threads_per_multiprocessor"],
+        }
+        return {name: float(value) for name, value in found.items()}
 
     def set_constant(self, name: str, data: NDArray[Any]) -> None:
         if self._module is None:
@@ -147,9 +264,9 @@ class GpuFunction(Function):
     def launch(self, shape: LaunchShape, arguments: Sequence[Argument]) -> float:
         self._check(shape)
         pointers, values = pack_arguments(self.name, arguments, GpuBuffer)
-        self._on_work()
+        self._device.works()
         elapsed_ms = self._driver.launch(self._function, shape, ctypes.addressof(pointers))
-        self._on_work()
+        self._device.works()
         del values
         return elapsed_ms
 
@@ -230,9 +347,6 @@ class GpuCompiler(Compiler):
         image: bytes = compile_cached(self._cache, key, function, compile_one).image
         return image.rstrip(b"\0").decode(errors="replace")
 
-    def resources(self, binary: Binary) -> Resources:
-        return self._backend.read_resources(binary.image, binary.function)
-
     def expect(self, options: CompileOptions, compilers: int) -> None:  # noqa: ARG002 - each source brings its own
         self._backend.runtime_compiler().expect(compilers)
 
@@ -262,16 +376,16 @@ class GpuDevice(Device):
         return [{visibility[0]: name} for name in names[:count]]
 
     def load(self, binary: Binary) -> GpuFunction:
-        return GpuFunction(self._open(), binary, self._works)
+        return GpuFunction(self, self._open(), binary)
 
     def wake(self) -> None:
         driver = self._open()
-        self._works()
+        self.works()
         while time.monotonic() - self._awake_since < _WAKING_S:
             for _ in range(_FILLS):
                 driver.fill(driver.lead, 0, LEAD_BYTES)
             driver.synchronize()
-            self._works()
+            self.works()
 
     def allocate(self, nbytes: int) -> GpuBuffer:
         if nbytes > _MAX_BYTES:
@@ -309,7 +423,8 @@ class GpuDevice(Device):
             limits, architecture = _DEFAULT_LIMITS, self._backend.common_architecture
         return *launch_constraints(limits), *self._backend.launch_limits, *self._backend.matrix_limits(architecture)
 
-    def _works(self) -> None:
+    def works(self) -> None:
+        """Note that the device has work now."""
         now = time.monotonic()
         if now - self._worked_at > _IDLE_S:
             self._awake_since = now
@@ -391,11 +506,6 @@ class GpuBackend(Backend):
         Raises:
             BackendUnavailableError: there is none; says what to install.
         """
-
-    @staticmethod
-    @abstractmethod
-    def read_resources(image: Any, function: str) -> Resources:
-        """Read from a binary what a function takes of a multiprocessor."""
 
     @classmethod
     def availability(cls) -> Availability:

@@ -8,19 +8,15 @@ import functools
 import importlib.util
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from mptune.backends.base import DeviceInfo
-from mptune.backends.gpu import LEAD_BYTES, Driver, GpuBackend, axis_limits
+from mptune.backends.gpu import Driver, GpuBackend
 from mptune.backends.runtime_compiler import RuntimeCompiler, system_libraries
 from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
-from mptune.resources import Resources, read_code_object
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from mptune.kernel import LaunchShape
 
 __all__ = ["HipBackend"]
@@ -28,6 +24,11 @@ __all__ = ["HipBackend"]
 _INSTALL_ROCM: Final = 'install ROCm (on Debian: "apt install libamdhip64-dev")'
 _INSTALL_PYTHON: Final = 'pip install "mptune[hip]"'
 _MOST_THREADS: Final = 2**32
+#: Calls whose names are not those of CUDA with another prefix.
+_NAMES: Final = {
+    "launchKernel": "hipModuleLaunchKernel",
+    "occupancyMaxActiveBlocksPerMultiprocessor": "hipModuleOccupancyMaxActiveBlocksPerMultiprocessor",
+}
 #: Architectures with matrix units for fp64 and bf16, and with those for 16 bits alone.
 _MFMA: Final = re.compile(r"gfx9(?:0a|4[012]|50)")
 _WMMA: Final = re.compile(r"gfx110[0-3]")
@@ -118,148 +119,73 @@ class HipBackend(GpuBackend):
         return count.value
 
     @staticmethod
-    def read_resources(image: Any, function: str) -> Resources:
-        return read_code_object(image, function)
-
-    @staticmethod
     def open_driver() -> Driver:
         HipBackend.require_device()
         return _HipPythonDriver()
 
 
-class _HipPythonDriver:
-    """The first visible device and a stream of its own, through HIP Python."""
+class _HipPythonDriver(Driver):
+    """A HIP device, through HIP Python."""
+
+    backend: ClassVar[str] = HipBackend.name
+    sensors: ClassVar[str] = "amd-smi"
+    #: All of it can be had as dynamic shared memory without asking.
+    most_shared: ClassVar[str] = "sharedMemPerBlock"
 
     def __init__(self) -> None:
         with _fitting():
             from hip import hip
 
             self._hip = hip
-            self._call(hip.hipSetDevice(0), BackendUnavailableError)
-            self._stream = self._call(hip.hipStreamCreateWithFlags(hip.hipStreamNonBlocking), BackendUnavailableError)
-            self._start = self._call(hip.hipEventCreate(), BackendUnavailableError)
-            self._end = self._call(hip.hipEventCreate(), BackendUnavailableError)
-            self.lead = self._call(hip.hipMalloc(LEAD_BYTES), BackendUnavailableError)
-        self._memory: dict[int, Any] = {}
+            self.call("setDevice", 0, kind=BackendUnavailableError)
+            super().__init__(self.call("streamCreateWithFlags", hip.hipStreamNonBlocking, kind=BackendUnavailableError))
 
-    def describe(self) -> DeviceInfo:
+    def call(self, name: str, *arguments: Any, kind: type[Exception] = LaunchError) -> Any:
+        function = getattr(self._hip, _NAMES.get(name, f"hip{name[0].upper()}{name[1:]}"))
+        status, *values = function(*(given.encode() if isinstance(given, str) else given for given in arguments))
+        if status != self._hip.hipError_t.hipSuccess:
+            raise kind(status.name)
+        return values[0] if values else None
+
+    def properties(self) -> Mapping[str, Any]:
         with _fitting():
-            properties = self._properties()
-            version = self._call(self._hip.hipRuntimeGetVersion(), BackendUnavailableError)
-        return DeviceInfo(
-            backend=HipBackend.name,
-            name=_text(properties.name),
-            # "gfx90a:sramecc+:xnack-": the features are the compiler's to find out
-            architecture=_text(properties.gcnArchName).split(":")[0],
-            memory_bytes=int(properties.totalGlobalMem),
-            limits={
-                "max_threads_per_block": int(properties.maxThreadsPerBlock),
-                # All of it can be had as dynamic shared memory without asking.
-                "max_shared_bytes": int(properties.sharedMemPerBlock),
-                **axis_limits(properties.maxThreadsDim, properties.maxGridSize),
-                "max_constant_bytes": int(properties.totalConstMem),
-                "registers_per_block": int(properties.regsPerBlock),
-                "warp_size": int(properties.warpSize),
-                "multiprocessors": int(properties.multiProcessorCount),
-                "cache_bytes": int(properties.l2CacheSize),
-            },
-            versions={"hip": str(version)},
-            pci_bus_id=f"{properties.pciDomainID:04x}:{properties.pciBusID:02x}:{properties.pciDeviceID:02x}.0",
-            sensors="amd-smi",
-        )
+            try:
+                found = self.call("getDeviceProperties", 0, kind=BackendUnavailableError)
+            except TypeError:  # up to HIP Python 7 they are filled into what is given
+                found = self._hip.hipDeviceProp_t()
+                self.call("getDeviceProperties", found, 0, kind=BackendUnavailableError)
+        return {name: getattr(found, name) for name in dir(found) if not name.startswith("_")}
 
-    def _properties(self) -> Any:
-        hip = self._hip
-        try:
-            return self._call(hip.hipGetDeviceProperties(0), BackendUnavailableError)
-        except TypeError:  # up to HIP Python 7 they are filled into what is given
-            properties = hip.hipDeviceProp_t()
-            self._call(hip.hipGetDeviceProperties(properties, 0), BackendUnavailableError)
-            return properties
+    def architecture(self, properties: Mapping[str, Any]) -> str:
+        name = properties["gcnArchName"]
+        # "gfx90a:sramecc+:xnack-": the features are the compiler's to find out
+        return str(name.decode() if isinstance(name, bytes) else name).split(":")[0]
+
+    def versions(self) -> Mapping[str, str]:
+        return {"hip": str(self.call("runtimeGetVersion", kind=BackendUnavailableError))}
+
+    def attribute(self, function: Any, name: str) -> int:
+        attribute = getattr(self._hip.hipFunction_attribute, f"HIP_FUNC_ATTRIBUTE_{name}")
+        return int(self.call("funcGetAttribute", attribute, function))
+
+    def copy_kind(self, source: str, target: str) -> Any:
+        return getattr(self._hip.hipMemcpyKind, f"hipMemcpy{source}To{target}")
 
     def allocate(self, nbytes: int) -> int:
-        result = self._hip.hipMalloc(max(nbytes, 1))
-        # After a fault there is no memory either, but that is not why.
-        is_full = result[0] == self._hip.hipError_t.hipErrorOutOfMemory
-        memory = self._call(result, OutOfMemoryError if is_full else LaunchError, f"{nbytes} bytes were asked for: ")
-        address = int(memory)
-        self._memory[address] = memory
-        return address
-
-    def free(self, address: int) -> None:
-        self._call(self._hip.hipFree(self._memory.pop(address)))
-
-    def copy_in(self, target: int, source: int, nbytes: int) -> None:
-        self._copy(target, source, nbytes, self._hip.hipMemcpyKind.hipMemcpyHostToDevice)
-        self.synchronize()
-
-    def copy_out(self, target: int, source: int, nbytes: int) -> None:
-        self._copy(target, source, nbytes, self._hip.hipMemcpyKind.hipMemcpyDeviceToHost)
-        self.synchronize()
-
-    def copy(self, target: int, source: int, nbytes: int) -> None:
-        self._copy(target, source, nbytes, self._hip.hipMemcpyKind.hipMemcpyDeviceToDevice)
-
-    def fill(self, target: int, byte: int, nbytes: int) -> None:
-        self._call(self._hip.hipMemsetAsync(target, byte, nbytes, self._stream))
-
-    def load(self, image: bytes) -> Any:
-        return self._call(self._hip.hipModuleLoadData(image))
-
-    def unload(self, module: Any) -> None:
-        self._call(self._hip.hipModuleUnload(module))
-
-    def function(self, module: Any, name: str) -> Any:
-        return self._call(self._hip.hipModuleGetFunction(module, name.encode()))
-
-    def symbol(self, module: Any, name: str) -> int:
-        return int(self._call(self._hip.hipModuleGetGlobal(module, name.encode())))
-
-    def max_threads(self, function: Any) -> int:
-        attribute = self._hip.hipFunction_attribute.HIP_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
-        return int(self._call(self._hip.hipFuncGetAttribute(attribute, function)))
-
-    def launch(self, function: Any, shape: LaunchShape, arguments: int) -> float:
-        hip, stream = self._hip, self._stream
-        self._call(hip.hipMemsetAsync(self.lead, 0, LEAD_BYTES, stream))
-        self._call(hip.hipEventRecord(self._start, stream))
-        self.enqueue(function, shape, arguments)
-        self._call(hip.hipEventRecord(self._end, stream))
-        self._call(hip.hipEventSynchronize(self._end))
-        return float(self._call(hip.hipEventElapsedTime(self._start, self._end)))
+        try:
+            return int(self.call("malloc", max(nbytes, 1)))
+        except LaunchError as error:
+            # After a fault there is no memory either, but that is not why.
+            is_full = str(error) == self._hip.hipError_t.hipErrorOutOfMemory.name
+            kind = OutOfMemoryError if is_full else LaunchError
+            raise kind(f"{nbytes} bytes were asked for: {error}") from error
 
     def enqueue(self, function: Any, shape: LaunchShape, arguments: int) -> None:
         if any(blocks * threads >= _MOST_THREADS for blocks, threads in zip(shape.grid, shape.block, strict=True)):
             raise LaunchError(
                 f"HIP takes less than 2**32 threads along an axis, not a grid {shape.grid} of blocks {shape.block}"
             )
-        extents = (*shape.grid, *shape.block, shape.shared_bytes)
-        self._call(self._hip.hipModuleLaunchKernel(function, *extents, self._stream, arguments, None))
-
-    def synchronize(self) -> None:
-        self._call(self._hip.hipStreamSynchronize(self._stream))
-
-    def array_namespace(self) -> Any:
-        # CuPy for ROCm could be one, but HIP Python and CuPy would each bring their own view of the device.
-        return None
-
-    def array(self, address: int, nbytes: int, dtype: np.dtype[Any]) -> Any:
-        raise BackendUnavailableError(f"HIP has no arrays ({nbytes} bytes of {dtype} at {address:#x})")
-
-    def _copy(self, target: int, source: int, nbytes: int, kind: Any) -> None:
-        self._call(self._hip.hipMemcpyAsync(target, source, nbytes, kind, self._stream))
-
-    def _call(self, result: tuple[Any, ...], kind: type[Exception] = LaunchError, what: str = "") -> Any:
-        """Return the value of a HIP call, which comes after its status."""
-        status, *values = result
-        if status != self._hip.hipError_t.hipSuccess:
-            raise kind(f"{what}{status.name}")
-        return values[0] if values else None
-
-
-def _text(name: str | bytes) -> str:
-    """Return a name of the device; up to HIP Python 7 it is bytes."""
-    return name if isinstance(name, str) else name.decode()
+        super().enqueue(function, shape, arguments)
 
 
 @contextlib.contextmanager

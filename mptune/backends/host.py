@@ -32,7 +32,7 @@ from mptune.memory import available_memory_bytes, total_memory_bytes
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from mptune.kernel import Kernel, LaunchShape, Sizes
+    from mptune.kernel import Kernel, LaunchShape
 
 __all__ = ["HostBackend", "HostBuffer", "HostDevice", "HostFunction"]
 
@@ -262,23 +262,10 @@ class HostBackend(Backend):
         """Return what those of NVIDIA do not take, which are simulated for tests; no search has them (``gpu_only``)."""
         return ("matrix_units != 'mma' or matrix_factor != 'fp32' or matrix_sum == 'bf16x3'",)
 
-    def prepared(
-        self, kernel: Kernel, sizes: Sizes, compilers: Sequence[str] = (), flag_sets: Sequence[str] = ()
-    ) -> tuple[Kernel, str]:
-        """Return a kernel with the compiler and its flags among its parameters, if they are given.
-
-        Without a choice it is the default compiler, or what :mod:`mptune.backends.host_choice` finds better.
-        """
-        # Rendering takes longer to import than everything that tells what is here.
-        from mptune.backends.host_choice import compiler_for_fp16
-
-        remark = ""
+    def prepared(self, kernel: Kernel, compilers: Sequence[str], flag_sets: Sequence[str]) -> Kernel:
         for name in compilers:
             find_compiler(name)
-        if not compilers:
-            better, remark = compiler_for_fp16(self.compiler, kernel, sizes)
-            compilers = (better,) if better else ()
-        return with_build(kernel, compilers, flag_sets), remark
+        return with_build(kernel, compilers, flag_sets)
 
     @classmethod
     def availability(cls) -> Availability:

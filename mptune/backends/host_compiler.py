@@ -24,13 +24,13 @@ from typing import Final
 from mptune.backends.base import Binary, CompileOptions, Compiler, compile_cached, excerpt
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.gcc import ASSEMBLY, LIBRARY, CompilerServers, Precompiled, PrecompiledPrelude
+from mptune.backends.listing import count_arithmetic
 from mptune.backends.processor import processor
 from mptune.build import build_in
 from mptune.errors import BackendUnavailableError, CompileError, MptuneError, UnknownNameError
 from mptune.headers import with_headers
 from mptune.prelude import prelude
 from mptune.processes import ChildGroup
-from mptune.resources.listing import count_arithmetic
 
 __all__ = [
     "COMPILERS",
@@ -180,29 +180,18 @@ class HostCompiler(Compiler):
         known = (word for program in programs for word in (*program.command, program.version))
         return (*self.flags(options), *known)
 
-    def assembly(self, program: Program, source: str, name: str) -> str:
-        """Return what one of the compilers makes of a source, as text; kept on disk.
-
-        Raises:
-            CompileError: the compiler rejected it, crashed or took longer than a minute.
-        """
-        return self._assembly(program, program.flags(extra=self._flags), source, name)
-
     def listing(self, source: str, function: str, options: CompileOptions) -> str:
         """Return the assembly of a kernel without that of the runtime, which is the same for all."""
         program, flags = self._build(source, options)
-        return self._assembly(program, ("-DMPTUNE_RUNTIME_APART=1", *flags), source, function)
-
-    def _assembly(self, program: Program, flags: Sequence[str], source: str, name: str) -> str:
-        flags = ("-S", *(flag for flag in flags if flag != "-shared"))
+        flags = ("-S", "-DMPTUNE_RUNTIME_APART=1", *(flag for flag in flags if flag != "-shared"))
 
         def compile_one() -> tuple[bytes, str]:
             with self._cache.workspace() as folder:
-                status, log = self._run(program, source, name, flags, _ASSEMBLY_LIMIT_S, folder)
-                return _library(program, name, status, log, folder)
+                status, log = self._run(program, source, function, flags, _ASSEMBLY_LIMIT_S, folder)
+                return _library(program, function, status, log, folder)
 
         key = [program.version, *program.command, processor().fingerprint, *flags, with_headers(source, flags)]
-        image: bytes = compile_cached(self._cache, key, name, compile_one).image
+        image: bytes = compile_cached(self._cache, key, function, compile_one).image
         return image.decode()
 
     def _build(self, source: str, options: CompileOptions) -> tuple[Program, tuple[str, ...]]:

@@ -16,7 +16,6 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -46,7 +45,6 @@ from mptune.backends.runtime_compiler import CompilerProcesses
 from mptune.errors import BackendUnavailableError, CompileError, LaunchError, OutOfMemoryError
 from mptune.folders import cache_folder, own_folder, write_whole
 from mptune.headers import with_headers
-from mptune.prelude import prelude
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -220,34 +218,17 @@ def _spirv_versions(device: Any) -> str:
 # -- the compiler --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _DriverSpec:
-    """The driver of the device that every process of this run finds."""
-
-    name: str = "the OpenCL driver"
-
-    def open(self) -> _DriverCompiler:
-        return _DriverCompiler()
-
-
 class _DriverCompiler:
     """The compiler of the driver, in this very process."""
 
     def __init__(self) -> None:
-        from mptune.backends.opencl_dialect import (
-            as_opencl,
-            without_unused,
-        )  # for the reason of OpenclCompiler.translated
-
-        self._without_unused = without_unused
         # What is compiled is kept by mptune; PyOpenCL would keep it too, and the source of what fails.
         os.environ["PYOPENCL_NO_CACHE"] = "1"
         self._cl = _pyopencl()
         self._device = _find_device()
         self._context = self._cl.Context([self._device])
         self._offline = _offline(self._device)
-        # The first compilation loads much that the next ones find, and the prelude is read once.
-        without_unused(as_opencl(prelude()))
+        # The first compilation loads much that the next ones find.
         with contextlib.suppress(self._cl.Error):
             self._cl.Program(self._context, "__kernel void nothing() {}").build()
 
@@ -257,12 +238,6 @@ class _DriverCompiler:
         Raises:
             CompileError: the compiler rejected the source.
         """
-        with contextlib.suppress(CompileError):
-            return self._compile(self._without_unused(source, flags), function, flags)
-        # It is wrong, or lacks what was taken for unused.
-        return self._compile(source, function, flags)
-
-    def _compile(self, source: str, function: str, flags: Sequence[str]) -> tuple[bytes, str]:
         cl, device, printed = self._cl, self._device, ""
         code: str | bytes = source
         if self._offline is not None:
@@ -292,7 +267,7 @@ def _driver_compiler() -> CompilerProcesses:
 
 @functools.cache
 def _processes(compiler: str) -> CompilerProcesses:  # noqa: ARG001 - the key
-    return CompilerProcesses(_DriverSpec())
+    return CompilerProcesses("the OpenCL driver", _DriverCompiler)
 
 
 class OpenclCompiler(Compiler):

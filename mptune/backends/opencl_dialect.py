@@ -13,12 +13,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from mptune.backends.pruning import pruned
 from mptune.dialect import KERNEL_FUNCTION, comments_blanked, parameters_at
-from mptune.headers import include_lines
-from mptune.prelude import prelude, prelude_part, short_intrinsics
+from mptune.prelude import prelude
 
-__all__ = ["as_opencl", "without_unused"]
+__all__ = ["as_opencl"]
 
 #: Keywords of OpenCL that are names in the prelude or may be some in a template.
 _KEYWORDS: Final = (
@@ -43,12 +41,6 @@ _HIDDEN: Final = re.findall(
     islessequal islessgreater isnormal isordered isunordered maxmag minmag fract pown powr rootn acospi asinpi atanpi
     atan2pi prefetch work_group_all work_group_any work_group_broadcast""",
 )
-_DEFINED: Final = re.compile(r"(?:#define (\w+) mptune_\1\n)*")
-#: Which macros that the prelude asks for are defined.
-_MACROS: Final = {
-    "MPTUNE_OPENCL": True,
-    **{f"MPTUNE_{name}": False for name in ("HOST", "GPU", "CUDA", "HIP", "TRACED", "HALF_VECTORS")},
-}
 _CONSTANT: Final = re.compile(r"\b__constant__\b[^;={}()]*?\b(\w+)\s*(?:\[[^\]]*\]\s*)*(?=[;={])")
 #: That a kernel takes what is declared: the text up to a parameter's type, its number, the function, and the rest.
 _DECLARED: Final = re.compile(
@@ -56,9 +48,6 @@ _DECLARED: Final = re.compile(
     r'(>, "[^"]*"\);)'
 )
 _NAME_OF_PARAMETER: Final = re.compile(r"(\w+)\s*\)?\s*(?:\[[^\]]*\]\s*)*$")
-_WORD: Final = re.compile(r"\w+")
-#: Types that are declared with the functions of 16 bits.
-_PAIRS: Final = {"half2", "bfloat162"}
 _LONG_LONG: Final = re.compile(r"\blong\s+long\b")
 _LONG_LITERAL: Final = re.compile(r"\b(0[xX][\da-fA-F']+|\d[\d']*)([uU]?)(?:ll|LL)([uU]?)\b")
 
@@ -69,36 +58,13 @@ def as_opencl(source: str) -> str:
     # A kernel is launched by the name it has.
     kernels = {head[1] for head in KERNEL_FUNCTION.finditer(comments_blanked(body))}
     definitions = "".join(f"#define {word} mptune_{word}\n" for word in (*_KEYWORDS, *_HIDDEN) if word not in kernels)
-    has_short = not (short_intrinsics() | _PAIRS).isdisjoint(_WORD.findall(body))
-    before = _prelude(has_short=has_short) if len(body) < len(source) else ""
+    before = _prelude() if len(body) < len(source) else ""
     return f"{definitions}{before}{_body(body)}"
 
 
-def without_unused(text: str, flags: Sequence[str] = ()) -> str:
-    """Return what :func:`as_opencl` returned without the declarations of the prelude that it does not use.
-
-    A driver reads it in half the time, and makes the same code of it.
-
-    Args:
-        text: the source.
-        flags: of its compilation, whose macros may name what the prelude declares.
-    """
-    found = _DEFINED.match(text)
-    definitions = found[0] if found else ""
-    rest = text.removeprefix(definitions)
-    for has_short in (False, True):
-        before = _prelude(has_short=has_short)
-        # A header may name anything.
-        if rest.startswith(before) and not include_lines(body := rest.removeprefix(before)):
-            user = "\n".join((body, *flags))
-            return f"{definitions}{pruned(before, user, _MACROS)}{body}"
-    return text
-
-
 @functools.cache
-def _prelude(*, has_short: bool) -> str:
-    """Return the prelude; without the functions of 16 bits, which are a fifth of what a driver takes to compile it."""
-    return _without_long_long(prelude() if has_short else prelude().replace(prelude_part("short_intrinsics.hpp"), ""))
+def _prelude() -> str:
+    return _without_long_long(prelude())
 
 
 def _body(body: str) -> str:

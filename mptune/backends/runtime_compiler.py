@@ -18,9 +18,8 @@ import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -28,16 +27,7 @@ from mptune.backends.base import excerpt
 from mptune.errors import BackendUnavailableError, CompileError, MptuneError
 from mptune.processes import Channel, ChildEnded, ChildGroup, PythonChild
 
-__all__ = [
-    "CompilerLibrary",
-    "CompilerProcesses",
-    "CompilerSpec",
-    "LibrarySpec",
-    "RuntimeCompiler",
-    "RuntimeLibrary",
-    "serve",
-    "system_libraries",
-]
+__all__ = ["CompilerLibrary", "CompilerProcesses", "RuntimeCompiler", "RuntimeLibrary", "serve", "system_libraries"]
 
 _START_S: Final = 60.0
 _NICENESS: Final = 10
@@ -76,38 +66,16 @@ class CompilerLibrary(Protocol):
         """
 
 
-class LibrarySpec(Protocol):
-    """What a process needs to know to open a compiler; can be pickled."""
-
-    @property
-    def name(self) -> str:
-        """What messages call the compiler."""
-
-    def open(self) -> CompilerLibrary:
-        """Open it in this process.
-
-        Raises:
-            MptuneError: it is not there.
-        """
-
-
-@dataclass(frozen=True, slots=True)
-class CompilerSpec:
-    """Which compiler, in the words of :class:`RuntimeCompiler`, and the path of its library."""
-
-    name: str
-    prefix: str
-    code: str
-    path: str
-    builtins: str = ""
-
-    def open(self) -> RuntimeLibrary:
-        """Load the library."""
-        return RuntimeLibrary(self)
-
-
 class RuntimeLibrary:
-    """The library itself, in this very process.
+    """NVRTC, or another library whose functions are called alike, in this very process.
+
+    Args:
+        name: what messages call it.
+        prefix: what its functions' names start with ("nvrtc").
+        code: the kind of code to ask for ("CUBIN"; hiprtc has only "Code").
+        path: where the library is.
+        builtins: name of the library of builtins, without which it compiles nothing, with "{version}" in it; empty
+            where it looks after them itself. The wheel of NVRTC 13.0 does not.
 
     Attributes:
         version: its version.
@@ -118,18 +86,17 @@ class RuntimeLibrary:
         AttributeError: it lacks a function.
     """
 
-    def __init__(self, spec: CompilerSpec) -> None:
-        self.spec = spec
-        self._prefix = spec.prefix
-        self._library = ctypes.CDLL(spec.path)
+    def __init__(self, name: str, prefix: str, code: str, path: str, builtins: str = "") -> None:
+        self._name, self._prefix, self._code, self._path = name, prefix, code, path
+        self._library = ctypes.CDLL(path)
         major, minor = ctypes.c_int(), ctypes.c_int()
         self._check("Version", ctypes.byref(major), ctypes.byref(minor))
         self.version = f"{major.value}.{minor.value}"
-        self.missing = self._load_builtins(spec.builtins.format(version=self.version))
+        self.missing = self._load_builtins(builtins.format(version=self.version))
 
     def _load_builtins(self, name: str) -> str:
         """Load the builtins, so that the library finds them by their name; return that name if they are not there."""
-        for path in (str(Path(self.spec.path).with_name(name)), name) if name else ():
+        for path in (str(Path(self._path).with_name(name)), name) if name else ():
             with contextlib.suppress(OSError):
                 ctypes.CDLL(path)
                 return ""
@@ -147,9 +114,9 @@ class RuntimeLibrary:
             log = self._fetch("ProgramLog", program).rstrip(b"\0\n").decode(errors="replace")
             if status != 0:
                 raise CompileError(
-                    f"{self.spec.name} rejected {function} ({self._reason(status)})\n{excerpt(log)}".rstrip()
+                    f"{self._name} rejected {function} ({self._reason(status)})\n{excerpt(log)}".rstrip()
                 )
-            return self._fetch(self.spec.code, program), log
+            return self._fetch(self._code, program), log
 
     @contextlib.contextmanager
     def _program(self, source: str) -> Iterator[ctypes.c_void_p]:
@@ -185,17 +152,16 @@ class RuntimeLibrary:
 def serve(channel: Channel) -> None:
     """Compile what comes over the connection, after whatever else wants a core, as what launches and times does."""
     os.nice(_NICENESS)
-    spec: Any = channel.recv()
+    open_library: Any = channel.recv()
+    library, refusal = None, MptuneError()
     try:
-        library = spec.open()
+        library = open_library()
     except MptuneError as error:
-        channel.send(error)
-        return
-    channel.send(None)
+        refusal = error
     while True:
-        source, function, flags = channel.recv()
+        arguments = channel.recv()
         try:
-            channel.send(library.compile(source, function, flags))
+            channel.send(refusal if library is None else library.compile(*arguments))
         except MptuneError as error:
             channel.send(error)
 
@@ -204,16 +170,18 @@ class CompilerProcesses:
     """A compiler in processes of its own; can be used from any thread.
 
     Args:
-        spec: what opens it in each of them.
+        name: what messages call it.
+        open_library: opens it in each of the processes; can be pickled, and may raise a
+            :class:`~mptune.errors.MptuneError`.
     """
 
-    def __init__(self, spec: LibrarySpec) -> None:
-        self.name = spec.name
-        self._spec = spec
+    def __init__(self, name: str, open_library: Callable[[], CompilerLibrary]) -> None:
+        self.name = name
+        self._open_library = open_library
         self._processes = ChildGroup()
-        #: Those that are being started before they are needed, that wait for a source, and that compile one.
-        self._starting: list[PythonChild] = []
+        #: Those that wait for a source, those of them that may not have opened the compiler yet, and those at work.
         self._idle: list[PythonChild] = []
+        self._new: set[PythonChild] = set()
         self._busy: list[PythonChild] = []
         self._lock = threading.Lock()
         self._owner = os.getpid()
@@ -225,17 +193,16 @@ class CompilerProcesses:
         Raises:
             CompileError: the compiler rejected the source, crashed, or was ended for not finishing in time.
         """
-        child, processes = self._take(), self._processes
-        try:
-            answer = self._exchange(child, (source, function, tuple(flags)), function, timeout_s)
-        except BaseException:
-            with self._lock:
-                self._busy.remove(child)
-            processes.end(child)
-            raise
-        with self._lock:
-            self._busy.remove(child)
-            self._idle.append(child)
+        with self._borrowed() as child:
+            allowed_s = timeout_s + (_START_S if child in self._new else 0.0)
+            try:
+                child.send((source, function, tuple(flags)))
+                answer: Any = self._processes.within(allowed_s, child.receive)
+            except subprocess.TimeoutExpired:
+                raise CompileError(f"{self.name} did not finish {function} within {timeout_s:g} s") from None
+            except ChildEnded as ended:
+                what = f"{self.name} crashed in {function}: it {ended.how}\n{ended.printed}"
+                raise CompileError(what.rstrip()) from None
         if isinstance(answer, MptuneError):
             raise answer
         code, log = answer
@@ -247,7 +214,7 @@ class CompilerProcesses:
         if os.getpid() != self._owner:
             return
         with self._lock:
-            ended, self._idle, self._starting = [*self._idle, *self._starting], [], []
+            ended, self._idle = self._idle, []
             for child in self._busy:
                 child.signal(signal.SIGKILL)
         for child in ended:
@@ -256,76 +223,51 @@ class CompilerProcesses:
     def expect(self, compilations: int) -> None:
         """Start processes for so many compilations at a time, without waiting until they have opened the compiler."""
         with self._lock:
-            there_are = len(self._starting) + len(self._idle) + len(self._busy)
-            with contextlib.suppress(CompileError):  # whoever needs one is told
-                self._starting += [self._start() for _ in range(compilations - there_are)]
+            self._idle += [self._start() for _ in range(compilations - len(self._idle) - len(self._busy))]
 
     def paused(self) -> AbstractContextManager[None]:
         """Hold up all compilations for the length of a block, which does not count as their time."""
         return self._processes.paused()
 
-    def _take(self) -> PythonChild:
-        """Return a process that does nothing now, a new one if there is none."""
+    @contextlib.contextmanager
+    def _borrowed(self) -> Iterator[PythonChild]:
+        """Lend a process that does nothing now, a new one if there is none; one that fails is ended."""
         with self._lock:
-            while self._idle and os.getpid() == self._owner:
-                child = self._idle.pop()
-                if child.poll() is None:
-                    self._busy.append(child)
-                    return child
-                self._processes.end(child)
-            is_started = bool(self._starting) and os.getpid() == self._owner
-            child = self._starting.pop() if is_started else self._start()
+            idle = self._idle if os.getpid() == self._owner else []
+            while idle and idle[-1].poll() is not None:
+                self._processes.end(idle.pop())
+            child = idle.pop() if idle else self._start()
+            self._busy.append(child)
         try:
-            refusal = self._receive(child, "its start", _START_S)
-            if isinstance(refusal, MptuneError):
-                raise refusal
+            yield child
         except BaseException:
+            with self._lock:
+                self._busy.remove(child)
             self._processes.end(child)
             raise
         with self._lock:
-            self._busy.append(child)
-        return child
+            self._busy.remove(child)
+            self._new.discard(child)
+            self._idle.append(child)
 
     def _start(self) -> PythonChild:
-        """Start a process that opens the compiler."""
         child = self._processes.start(lambda: PythonChild(f"{__name__}:serve", keeps_output=True))
-        try:
-            child.send(self._spec)
-        except ChildEnded as ended:
-            self._processes.end(child)
-            raise self._crash(ended, "its start") from None
+        self._new.add(child)
+        with contextlib.suppress(ChildEnded):  # its first source is told
+            child.send(self._open_library)
         return child
-
-    def _exchange(self, child: PythonChild, message: object, what: str, timeout_s: float) -> Any:
-        try:
-            child.send(message)
-        except ChildEnded as ended:
-            raise self._crash(ended, what) from None
-        return self._receive(child, what, timeout_s)
-
-    def _receive(self, child: PythonChild, what: str, timeout_s: float) -> Any:
-        try:
-            return self._processes.within(timeout_s, child.receive)
-        except subprocess.TimeoutExpired:
-            raise CompileError(f"{self.name} did not finish {what} within {timeout_s:g} s") from None
-        except ChildEnded as ended:
-            raise self._crash(ended, what) from None
-
-    def _crash(self, ended: ChildEnded, what: str) -> CompileError:
-        return CompileError(f"{self.name} crashed in {what}: it {ended.how}\n{ended.printed}".rstrip())
 
 
 class RuntimeCompiler(CompilerProcesses):
-    """NVRTC, or another whose functions are called alike, in processes of its own.
+    """NVRTC, or another library whose functions are called alike, in processes of its own.
 
     Args:
-        name: what messages call it.
-        prefix: what its functions' names start with ("nvrtc").
-        code: the kind of code to ask for ("CUBIN"; hiprtc has only "Code").
+        name: as of :class:`RuntimeLibrary`, like the others.
+        prefix: what its functions' names start with.
+        code: the kind of code to ask for.
         paths: where the library may be, most preferred first.
         hint: what to install where none of them loads.
-        builtins: name of the library of builtins, without which it compiles nothing, with "{version}" in it; empty
-            where it looks after them itself. The wheel of NVRTC 13.0 does not.
+        builtins: name of the library of builtins.
 
     Raises:
         BackendUnavailableError: the library is not there or lacks a function.
@@ -333,12 +275,13 @@ class RuntimeCompiler(CompilerProcesses):
 
     def __init__(self, name: str, prefix: str, code: str, paths: Sequence[str], hint: str, builtins: str = "") -> None:
         for path in paths:
+            open_library = functools.partial(RuntimeLibrary, name, prefix, code, path, builtins)
             with contextlib.suppress(OSError, AttributeError):
-                library = RuntimeLibrary(CompilerSpec(name, prefix, code, path, builtins))
+                library = open_library()
                 break
         else:
             raise BackendUnavailableError(f"{name} is not installed: {hint}")
-        super().__init__(library.spec)
+        super().__init__(name, open_library)
         self.version = library.version
         #: What it lacks and how to get it, in words; empty if nothing.
         self.trouble = f"{name} does not find its {library.missing}: {hint}" if library.missing else ""

@@ -218,13 +218,13 @@ class DataManager:
         """Return an array for an output, every element the poison pattern of its type."""
         return poisoned(self.shape_of(argument), self.dtype_of(argument, precision))
 
-    def unwritten(self, argument: Argument, array: NDArray[Any], offset: int = 0) -> int:
+    def unwritten(self, argument: Argument, array: NDArray[Any]) -> int:
         """Return how many elements of an output still are the poison pattern, bit by bit.
 
         An integer that is the pattern but lies within 1/16 of its type's range of the reference counts as
-        written: it may be a result. The array is C-contiguous, all of the output or, from element ``offset`` on, some.
+        written: it may be a result. The array is C-contiguous.
         """
-        count = 0
+        count = offset = 0
         reference = self.references[argument.name].reshape(-1) if array.dtype.kind in "iu" else None
         for piece in pieces(array):
             found = still_poisoned(piece)

@@ -18,8 +18,7 @@ from mptune.accuracy.evaluate import Metrics, all_metrics, further_metrics, metr
 from mptune.accuracy.metrics import ErrorMetric
 from mptune.accuracy.thresholds import recorded_metrics
 from mptune.backends import BACKENDS, get_backend
-from mptune.backends.base import Backend
-from mptune.backends.recorded import options_of
+from mptune.backends.base import Backend, options_of
 from mptune.buffers.data import compute_references, make_inputs
 from mptune.build import Build
 from mptune.emit.common import (

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from mptune.backends import BACKENDS, get_backend
+from mptune.backends.base import Recorded, options_of
 from mptune.backends.host_compiler import ROUNDS, X86_FLAGS
-from mptune.backends.recorded import Recorded, options_of
 from mptune.build import Build, build_of, compilers_of
 from mptune.emit.winner import Winner
 from mptune.errors import MptuneError
@@ -116,7 +116,7 @@ def measured(winner: Winner[Any]) -> dict[str, Any]:
     return {
         "backend": info.backend,
         "on_processor": info.backend in BACKENDS and get_backend(info.backend).shares_memory,
-        "is_own_time": info.backend in BACKENDS and BACKENDS[info.backend].has_own_time,
+        "is_own_time": not info.is_of_application and info.backend in BACKENDS and BACKENDS[info.backend].has_own_time,
         "device": info.device,
         "architecture": info.architecture,
         "metric": info.metric,

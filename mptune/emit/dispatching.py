@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from mptune import __version__
-from mptune.backends.recorded import options_of
+from mptune.backends.base import options_of
 from mptune.build import Build, build_of
 from mptune.emit.common import MARK, host_command, write_files
 from mptune.emit.sizes import free_sizes, opened, said_in_cpp

@@ -37,7 +37,6 @@ from mptune.space.configuration import Configuration
 from mptune.unseen import with_draws
 
 if TYPE_CHECKING:
-    from mptune.evaluators.ceilings import Ceilings
     from mptune.evaluators.instrument import Instrument
 
 __all__ = ["INSTRUMENTED", "SPEEDS", "Bench", "Ready", "Request", "metric_names"]
@@ -156,14 +155,11 @@ class _Launches:
         return self.program.launch(self.bound)
 
     def timed(self) -> float:
-        """Launch from the state of the caches a timed launch is to find; see that it does something."""
-        self.bound.spots.poison()
+        """Launch from the state of the caches a timed launch is to find."""
         self.bound.restore()
         if self.flush is not None:
             self.flush()
-        elapsed_ms = self.program.launch(self.bound)
-        self.bound.spots.look()
-        return elapsed_ms
+        return self.program.launch(self.bound)
 
 
 class Bench:
@@ -223,7 +219,6 @@ class Bench:
         remarks = first_look(metrics, self._data.references, self._data.inputs)
         self._flush: CacheFlush | None = None
         self._cold: CacheFlush | None = None
-        self._ceilings: Ceilings | None = None
         self._instrument: Instrument | None = None
         if wants_flush(self._plan, backend, kernel, self.sizes, self._data):
             self._flush = CacheFlush(backend, device.limits["cache_bytes"])
@@ -342,28 +337,14 @@ class Bench:
             return False
         return trial.status is not Status.LAUNCH_ERROR or self._backend.device.is_usable()
 
-    def least_ms(self, configuration: Configuration, *, afresh: bool = False) -> float:
-        """Return the least time in milliseconds that a launch can take (:class:`~mptune.evaluators.ceilings.Ceilings`).
-
-        Args:
-            configuration: what is launched.
-            afresh: measure the device again.
-        """
-        if self._ceilings is None:
-            # Every worker would import what renders templates for it, and most of them never measure the device.
-            from mptune.evaluators.ceilings import Ceilings
-
-            self._ceilings = Ceilings(self._backend, self.ready.identity)
-        work = self.kernel.work(configuration, self.sizes)
-        return self._ceilings.least_ms(work, self._data.footprint_bytes(configuration), afresh=afresh)
-
     def rates(self) -> Rates:
         """Return the speeds of the device, measured now.
 
         Raises:
             MptuneError: the measurements do not compile or run.
         """
-        from mptune.evaluators.roofline import Roofline  # as ceilings
+        # Every worker would import what renders templates for it, and most of them never measure the device.
+        from mptune.evaluators.roofline import Roofline
 
         # Several launches of many kernels: as long as a start may take, and nothing else runs meanwhile.
         self._announce(SPEEDS)
@@ -433,9 +414,9 @@ class Bench:
             if trial.status is Status.OK and request.plan.observe and self._observation.names:
                 with clock.phase("observe"):
                     context = self._context(configuration, trial.measurement.times_ms)
-                    more = self._observation.measure(context, self._backend, program, bound)
+                    more = self._observation.measure(context, program, bound)
                 measured = dataclasses.replace(trial.measurement, metrics={**trial.measurement.metrics, **more})
-                trial = dataclasses.replace(trial, measurement=measured, warnings=self._observation.warnings)
+                trial = dataclasses.replace(trial, measurement=measured)
             if trial.is_valid and self._as_given:
                 trial = dataclasses.replace(trial, warnings=self._unchanged(bound))
             if damage := self._damage(bound, program, clock):
@@ -558,13 +539,12 @@ class Bench:
             times = repeat_launches(launches.timed, plan, best_ms=decided.best_ms)
             metrics.update(_observed(TimeObserver(), self._context(configuration, times)))
         metrics.update(loaded.program.metrics())
-        idle = launches.bound.spots.untouched
         last = loaded.outcome = self._compare(
             configuration, launches.bound, clock, loaded.outcome if decided.known else first
         )
-        if what := idle or last.message:
+        if last.message:
             metrics["error"] = metrics["error_last"] = math.nan
-            difference = f"error was {first.errors['error']:.3g} at first, and then {what}"
+            difference = f"error was {first.errors['error']:.3g} at first, and then {last.message}"
         else:
             roundoff, scale = self.kernel.roundoff_of(configuration), self._data.largest_reference
             agreement = decided.is_stable(first.errors, last.errors, roundoff, scale)

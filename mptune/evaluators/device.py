@@ -20,7 +20,7 @@ from mptune.evaluators.base import Evaluator
 from mptune.evaluators.bench import Ready, Request
 from mptune.evaluators.devices import Devices, LocalDevices
 from mptune.evaluators.identity import launch_identity, metric_identity, source_of, trial_key, unversioned
-from mptune.evaluators.protocol import Capture, Finished, Job, LeastTimes, MeasureRates, OnDraws, Rounds
+from mptune.evaluators.protocol import Capture, Finished, Job, MeasureRates, OnDraws, Rounds
 from mptune.evaluators.rounds import VISIT
 from mptune.evaluators.screening import Foretold, Screening
 from mptune.evaluators.timing import TimingPlan
@@ -287,19 +287,6 @@ class DeviceEvaluator(Evaluator):
         """
         requests = [Request(c, source_of(self._kernel, c, self._sizes)) for c in configurations]
         return self._devices.ask(OnDraws(tuple(requests), tuple(draws)))
-
-    def least_ms(
-        self, configurations: Sequence[Configuration], *, afresh: bool = False
-    ) -> Mapping[Configuration, float]:
-        """Return the least time in milliseconds that a launch of each can take, for those where it is known.
-
-        Only while nothing is under way.
-
-        Args:
-            configurations: what is launched.
-            afresh: measure the device again, rather than rely on what was measured before.
-        """
-        return self._devices.ask(LeastTimes(tuple(configurations), afresh)).least_ms
 
     def rates(self) -> Rates:
         """Return the speeds of the device, measured now. Only while nothing is under way.

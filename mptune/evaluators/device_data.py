@@ -148,61 +148,6 @@ class OutputBuffer:
     buffer: Buffer
 
 
-#: At how many places an output is looked at, a different one after every launch, and bytes at each: few enough neither
-#: to take long nor to show in a cache. All together they are a quarter of an output at most: the rest is as the launch
-#: before left it.
-_SPOTS: Final = 16
-_SPOT_BYTES: Final = 1 << 10
-_SPOT_SHARE: Final = 1 / 64
-#: From one place to the next: to all in turn, and far from the last.
-_STEP: Final = 5
-
-
-class Spots:
-    """Places of the outputs that are poisoned before a timed launch and looked at after it.
-
-    A launch that finds its results done and does nothing leaves outputs that are right; here it shows.
-
-    Attributes:
-        untouched: what one of the launches left unwritten, in words; empty if none did.
-    """
-
-    def __init__(self, data: DataManager, outputs: Sequence[OutputBuffer]) -> None:
-        self._data = data
-        self._outputs = outputs
-        self._places = [self._places_of(output) for output in self._outputs]
-        self._launches = 0
-        self.untouched = ""
-
-    def poison(self) -> None:
-        """Poison one place of each output."""
-        for places in self._places:
-            _, part, pattern = places[self._turn]
-            part.write(pattern)
-
-    def look(self) -> None:
-        """See whether a launch has written there."""
-        for output, places in zip(self._outputs, self._places, strict=True):
-            offset, part, pattern = places[self._turn]
-            found = np.empty_like(pattern)
-            part.read(found)
-            if (count := self._data.unwritten(output.argument, found, offset)) and not self.untouched:
-                name = output.argument.name
-                self.untouched = f"a later launch left {count} of {found.size} elements of {name!r} unwritten"
-        self._launches += 1
-
-    @property
-    def _turn(self) -> int:
-        return self._launches * _STEP % _SPOTS
-
-    def _places_of(self, output: OutputBuffer) -> list[tuple[int, Buffer, NDArray[Any]]]:
-        dtype = self._data.dtype_of(output.argument, output.precision)
-        elements = output.buffer.nbytes // dtype.itemsize
-        pattern = poisoned((min(_SPOT_BYTES // dtype.itemsize, max(1, int(elements * _SPOT_SHARE))),), dtype)
-        offsets = [place * (elements - pattern.size) // (_SPOTS - 1) for place in range(_SPOTS)]
-        return [(o, output.buffer.part(o * dtype.itemsize, pattern.nbytes), pattern) for o in offsets]
-
-
 @dataclass(frozen=True, slots=True)
 class BoundArguments:
     """What one configuration's launches are given.
@@ -214,7 +159,6 @@ class BoundArguments:
         pristine: for each inout buffer, the copy it is restored from.
         held: the memory of all of them, by the key it is kept under.
         constants: what goes into constant memory, by name.
-        spots: tells whether a launch wrote its outputs.
     """
 
     passed: Mapping[str, LaunchArgument]
@@ -223,7 +167,6 @@ class BoundArguments:
     pristine: tuple[tuple[Buffer, Buffer], ...]
     held: Mapping[_Key, GuardedBuffer]
     constants: Mapping[str, NDArray[Any]]
-    spots: Spots
 
     @property
     def launch(self) -> Sequence[LaunchArgument]:
@@ -237,14 +180,9 @@ class BoundArguments:
 
     def overruns(self) -> dict[str, Overrun]:
         """Return by argument what launches wrote into its guard zones, where they did."""
-        return overruns(self.held)
-
-
-def overruns(buffers: Mapping[_Key, GuardedBuffer]) -> dict[str, Overrun]:
-    """Return by argument what launches wrote into the guard zones of buffers, where they did."""
-    # An inout buffer is there twice.
-    found = ((name, guarded.overrun()) for (name, _, _), guarded in buffers.items())
-    return {name: overrun for name, overrun in found if overrun is not None}
+        # An inout buffer is there twice.
+        found = ((name, guarded.overrun()) for (name, _, _), guarded in self.held.items())
+        return {name: overrun for name, overrun in found if overrun is not None}
 
 
 #: Words that are summed at a time on the host: what stays in a core's cache.
@@ -285,7 +223,7 @@ class DeviceData:
         self._budget_bytes = budget_bytes
         self._metrics = {name: own for name, own in metrics.items() if all(metric.runs_anywhere for metric in own)}
         self._buffers: OrderedDict[_Key, GuardedBuffer] = OrderedDict()
-        #: Of what was written to buffers that no launch may write to.
+        #: Of read-only buffers.
         self._checksums: dict[_Key, int] = {}
         #: What still holds the values of other inputs.
         self._outdated: set[_Key] = set()
@@ -332,8 +270,7 @@ class DeviceData:
                     written[name] = OutputBuffer(argument, precision, buffer)
         outputs = [written[output.name] for output in kernel.outputs]
         fresh = [output for output in written.values() if output.argument.role is Role.OUT]
-        spots = Spots(self._data, [output for output in fresh if output.argument.is_compared])
-        return BoundArguments(passed, tuple(outputs), tuple(fresh), tuple(pristine), held, constants, spots)
+        return BoundArguments(passed, tuple(outputs), tuple(fresh), tuple(pristine), held, constants)
 
     def use(self, data: DataManager) -> None:
         """Take other inputs of the same kernel and sizes: what is bound from now on has theirs, in the same memory."""
@@ -391,14 +328,16 @@ class DeviceData:
         ]
 
     def damage(self, bound: BoundArguments) -> list[str]:
-        """Say what launches wrote where they must not: outside the buffers, or into one that is only read.
-
-        Looked at are the buffers of this configuration, and those of all others where nothing keeps a kernel from them.
-        """
-        reached = bound.held if self._backend.shares_memory else {**self._buffers, **bound.held}
-        found = [f"the kernel wrote out of bounds of {name!r}: {o}" for name, o in overruns(reached).items()]
-        changed = [self._in_words(key, bound) for key, buffer in reached.items() if not self._is_intact(key, buffer)]
-        return [*found, *dict.fromkeys(changed)]
+        """Return what launches wrote outside the buffers, or into one that is only read, in words."""
+        found = [f"the kernel wrote out of bounds of {name!r}: {o}" for name, o in bound.overruns().items()]
+        for key, buffer in bound.held.items():
+            name, _, purpose = key
+            if purpose == "read" and self._checksum(buffer.data) != self._checksums[key]:
+                if self._argument(name).role is Role.IN:
+                    found.append(f"the kernel changed {name!r}, which is an input")
+                else:
+                    found.append(f"the kernel changed the initial values of {name!r}, which are kept in another buffer")
+        return found
 
     def nearest(self, address: int) -> str:
         """Say how far from which buffer an address lies, empty if far from all; where buffers have addresses."""
@@ -416,22 +355,8 @@ class DeviceData:
         while self._buffers:
             self._buffers.popitem()[1].free()
 
-    def _is_intact(self, key: _Key, guarded: GuardedBuffer) -> bool:
-        is_fixed = key[2] != "write" and key not in self._outdated
-        return not is_fixed or self._checksum(guarded.data) == self._checksums[key]
-
-    def _in_words(self, key: _Key, bound: BoundArguments) -> str:
-        name, precision_name, purpose = key
-        if purpose == "reference":
-            return f"the kernel changed the reference of {name!r}, which is no argument of it"
-        if key not in bound.held:
-            return f"the kernel changed {name!r} as it is kept in {precision_name}, which is no argument of it"
-        if self._argument(name).role is Role.INOUT:
-            return f"the kernel changed the initial values of {name!r}, which are kept in another buffer"
-        return f"the kernel changed {name!r}, which is an input"
-
     def _write(self, key: _Key, values: NDArray[Any]) -> None:
-        """Write what a buffer is to hold that no launch may write to, and take it down."""
+        """Upload a read-only buffer and remember its checksum."""
         self._buffers[key].data.write(values)
         self._outdated.discard(key)
         self._checksums[key] = self._checksum(self._buffers[key].data)

@@ -8,13 +8,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from mptune.backends.base import Backend
-from mptune.errors import MptuneError, ObserverUnavailableError
+from mptune.errors import ObserverUnavailableError
 from mptune.evaluators.device_data import BoundArguments
 from mptune.evaluators.programs import Program
 from mptune.observers import OBSERVERS
 from mptune.observers.base import LaunchContext, Observer, Target
-from mptune.observers.resources import ResourcesObserver
 
 __all__ = ["Observation", "always_on", "observers_for"]
 
@@ -48,8 +46,6 @@ class Observation:
         unavailable: dict[str, str] = {}
         self._observers: list[Observer] = []
         self._clock = clock
-        #: What a user should know of what was measured last.
-        self.warnings: tuple[str, ...] = ()
         for name in dict.fromkeys(names):
             kind = OBSERVERS[name]
             if not kind.is_optional:
@@ -68,30 +64,14 @@ class Observation:
         """Names of the observers that can measure here."""
         return tuple(observer.name for observer in self._observers)
 
-    def measure(
-        self,
-        context: LaunchContext,
-        backend: Backend,
-        program: Program,
-        bound: BoundArguments,
-    ) -> dict[str, float]:
+    def measure(self, context: LaunchContext, program: Program, bound: BoundArguments) -> dict[str, float]:
         """Return the metrics of a configuration that has been timed.
 
         Raises:
             ObserverUnavailableError: an observer did not give a metric it was to give.
             LaunchError: the device aborted a launch.
         """
-        resources = None
-        untold: tuple[str, ...] = ()
-        self.warnings = ()
-        try:
-            if program.binary is not None:
-                resources = backend.compiler.resources(program.binary)
-        except MptuneError as error:
-            untold = ResourcesObserver.metrics
-            if ResourcesObserver.name in self.names:
-                self.warnings = (f"{ResourcesObserver.name} are not measured: {error}",)
-        context = dataclasses.replace(context, shape=program.shape, resources=resources)
+        context = dataclasses.replace(context, resources=program.resources())
         steady = [observer for observer in self._observers if observer.steady_s > 0]
         for observer in self._observers:
             if observer not in steady:
@@ -103,7 +83,7 @@ class Observation:
         for observer in self._observers:
             found = observer.results()
             for name in observer.metrics:
-                if name not in found and name not in observer.missing and name not in untold:
+                if name not in found and name not in observer.missing:
                     raise ObserverUnavailableError(f"observer {observer.name!r} could not measure {name} here")
             metrics.update(found)
         return metrics

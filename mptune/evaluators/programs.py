@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,7 @@ from mptune.backends.base import Backend, Binary, Buffer, CompileOptions
 from mptune.capturing import CapturedLaunch, kept
 from mptune.errors import KernelError
 from mptune.evaluators.device_data import BoundArguments
-from mptune.kernel import Application, Kernel, LaunchShape, Sizes
+from mptune.kernel import Application, Kernel, Sizes
 from mptune.kernel_times import FEWEST, HOST_MS, LAUNCHES, MOST, TIME_MS
 from mptune.space.configuration import Configuration
 from mptune.stepping import Stepper
@@ -24,8 +24,6 @@ __all__ = ["ApplicationProgram", "KernelProgram", "Program"]
 class Program(ABC):
     """One configuration, compiled and loaded."""
 
-    #: How it is launched; None where there are several launches of different shapes.
-    shape: LaunchShape | None = None
     #: Its code; None where there is more than one.
     binary: Binary | None = None
 
@@ -53,6 +51,10 @@ class Program(ABC):
     def wait(self) -> None:
         """Wait until everything enqueued has run."""
 
+    def resources(self) -> Mapping[str, float]:
+        """Return registers, shared memory and occupancy of its one kernel, where the driver reports them."""
+        return {}
+
     def metrics(self) -> Mapping[str, float]:
         """Return what is known of its latest launch besides the time."""
         return {}
@@ -73,9 +75,8 @@ class KernelProgram(Program):
     def __init__(
         self, backend: Backend, binary: Binary, kernel: Kernel, configuration: Configuration, sizes: Sizes
     ) -> None:
-        self.shape = self._shape = kernel.launch_shape(configuration, sizes)
+        self._shape = kernel.launch_shape(configuration, sizes)
         self.binary = binary
-        self._again: Callable[[], Program] = lambda: KernelProgram(backend, binary, kernel, configuration, sizes)
         self._function = backend.device.load(binary)
 
     def set_constants(self, bound: BoundArguments) -> None:
@@ -100,6 +101,9 @@ class KernelProgram(Program):
     def wait(self) -> None:
         self._function.wait()
 
+    def resources(self) -> Mapping[str, float]:
+        return self._function.resources(self._shape)
+
     def unload(self) -> None:
         self._function.unload()
 
@@ -123,9 +127,6 @@ class ApplicationProgram(Program):
         #: By kernel, how often it was launched in each of the runs on the same arguments.
         self._bound: BoundArguments | None = None
         self._launches: dict[str, list[int]] = {}
-        self._again: Callable[[], Program] = lambda: ApplicationProgram(
-            backend, options, application, configuration, sizes
-        )
 
     def set_constants(self, bound: BoundArguments) -> None:
         pass  # each launch of a kernel sets its own

@@ -31,14 +31,12 @@ from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Kernel, Rates, Sizes, Tunable
 from mptune.registry import load_tunable, loaded_modules, loaded_version
 from mptune.results import Trial
-from mptune.space.configuration import Configuration
 
 __all__ = [
     "Asked",
     "Capture",
     "Finished",
     "Job",
-    "LeastTimes",
     "MeasureRates",
     "OnDraws",
     "PhaseBegins",
@@ -190,14 +188,6 @@ class OnDraws:
 
 
 @dataclass(frozen=True, slots=True)
-class LeastTimes:
-    """Configurations of which the least time that a launch can take is wanted; the device is measured for it."""
-
-    configurations: tuple[Configuration, ...]
-    afresh: bool
-
-
-@dataclass(frozen=True, slots=True)
 class MeasureRates:
     """The speeds of the device are wanted (:class:`~mptune.kernel.Rates`)."""
 
@@ -218,7 +208,7 @@ class Traced:
 
 
 #: What a worker answers besides single evaluations.
-Asked: TypeAlias = Rounds | OnDraws | LeastTimes | MeasureRates | Capture | Traced
+Asked: TypeAlias = Rounds | OnDraws | MeasureRates | Capture | Traced
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +223,6 @@ class Finished:
         unmade: draws whose inputs or references could not be made, and why.
         tasks_per_core: of rounds, how many other tasks wanted each core meanwhile; NaN if not known.
         calibration_ms: of rounds, how long the same work of no kernel took after each turn; empty if not known.
-        least_ms: the least time of a launch of each configuration, in milliseconds, where it was asked for.
         launches: those of an application, where their data was asked for.
         rates: the speeds of the device, where they were asked for and could be measured.
     """
@@ -244,7 +233,6 @@ class Finished:
     unmade: Mapping[Draw, str] = field(default_factory=dict)
     tasks_per_core: float = math.nan
     calibration_ms: tuple[float, ...] = ()
-    least_ms: Mapping[Configuration, float] = field(default_factory=dict)
     launches: tuple[CapturedLaunch, ...] = ()
     rates: Rates | None = None
 

@@ -19,7 +19,6 @@ from mptune.evaluators.protocol import (
     Capture,
     Finished,
     Job,
-    LeastTimes,
     MeasureRates,
     OnDraws,
     PhaseBegins,
@@ -90,8 +89,6 @@ def _answer(bench: Bench, request: Any) -> Finished:
                 tasks.append(other_tasks_per_core())
     elif isinstance(request, OnDraws):
         return run_on_draws(bench, request)
-    elif isinstance(request, LeastTimes):
-        return _least_times(bench, request)
     elif isinstance(request, MeasureRates):
         return _rates(bench)
     elif isinstance(request, Traced):
@@ -131,14 +128,6 @@ def run_on_draws(bench: Bench, asked: OnDraws) -> Finished:
                 if not bench.is_usable(trials[-1]):
                     return Finished(tuple(trials), False, tuple(draws), unmade)
     return Finished(tuple(trials), True, tuple(draws), unmade)
-
-
-def _least_times(bench: Bench, asked: LeastTimes) -> Finished:
-    """Measure the device; where that fails nothing is known."""
-    try:
-        return Finished((), least_ms={c: bench.least_ms(c, afresh=asked.afresh) for c in asked.configurations})
-    except (MptuneError, MemoryError):
-        return Finished(())
 
 
 def _rates(bench: Bench) -> Finished:

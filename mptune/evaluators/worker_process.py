@@ -21,7 +21,6 @@ from mptune.evaluators.protocol import (
     Capture,
     Finished,
     Job,
-    LeastTimes,
     MeasureRates,
     OnDraws,
     PhaseBegins,
@@ -306,10 +305,10 @@ class DeviceWorker:
                 return self._ask(asked, nullcontext)
             except WorkerDied as death:
                 return Finished((self._lost(asked.request, death, start),))
-        if isinstance(asked, LeastTimes | MeasureRates) or len(asked.requests) > 1:
+        if isinstance(asked, MeasureRates) or len(asked.requests) > 1:
             with contextlib.suppress(WorkerDied):
                 return self._ask(asked, nullcontext)
-        if isinstance(asked, LeastTimes | MeasureRates):
+        if isinstance(asked, MeasureRates):
             return Finished(())
         return together([self._alone(dataclasses.replace(asked, requests=(each,))) for each in asked.requests])
 

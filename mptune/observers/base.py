@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import ClassVar, Self
 
 from mptune.accuracy.evaluate import Output
-from mptune.kernel import LaunchShape, Sizes, Tunable
-from mptune.resources import Resources
+from mptune.kernel import Sizes, Tunable
 from mptune.space.configuration import Configuration
 
 __all__ = ["LaunchContext", "Observer", "Target"]
@@ -26,7 +25,7 @@ class Target:
     architecture: str = ""  #: of the device
     pci_bus_id: str = ""  #: of the device; empty for the processor, and where its driver does not tell
     sensors: str = ""  #: what tells energy and clocks of the device, as the backend describes it
-    tells_resources: bool = False  #: whether binaries tell what a function takes of a multiprocessor
+    tells_resources: bool = False  #: whether the driver reports registers and occupancy
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +38,8 @@ class LaunchContext:
     #: their references
     read_outputs: Callable[[], Mapping[str, Output]]
     times_ms: tuple[float, ...] = ()  #: the timed launches so far
-    shape: LaunchShape | None = None  #: how it is launched
-    resources: Resources | None = None  #: what the compiled function takes; None where the backend does not know
+    #: registers, shared memory and occupancy, by metric; empty where the driver does not report them
+    resources: Mapping[str, float] = field(default_factory=dict)
     #: launches that have followed on one another since :meth:`Observer.before`, untimed, for an observer of
     #: ``steady_s`` above 0
     steady_launches: int = 0

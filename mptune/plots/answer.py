@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from mptune.accuracy.evaluate import evaluate_outputs
 from mptune.accuracy.thresholds import recorded_metrics
 from mptune.backends import get_backend
-from mptune.backends.recorded import options_of
+from mptune.backends.base import options_of
 from mptune.buffers import DataManager
 from mptune.emit import sizes_of
 from mptune.errors import MptuneError, PlotError, raised_at

@@ -18,9 +18,8 @@ from typing import Final
 
 import numpy as np
 
-from mptune.kernel import LaunchShape
 from mptune.observers.base import LaunchContext, Observer
-from mptune.resources import Resources
+from mptune.observers.resources import ResourcesObserver
 from mptune.space.configuration import Configuration
 
 __all__ = ["ObserverConformance", "context", "observe"]
@@ -44,8 +43,7 @@ def context(times_ms: tuple[float, ...] = (1.0,), footprint_bytes: int = 64, err
         footprint_bytes,
         lambda: outputs,
         times_ms,
-        LaunchShape((1, 1, 1), (32, 1, 1)),
-        Resources(32, 0, footprint_bytes - 64),
+        dict.fromkeys(ResourcesObserver.metrics, float(footprint_bytes)),
     )
 
 

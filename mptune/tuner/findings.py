@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from mptune.accuracy.evaluate import Metrics, metrics_by_output
+from mptune.backends.listing import count_instructions
 from mptune.evidence import culprit, disagree, shared_values, values_text
 from mptune.kernel import Application, Sizes, Tunable
 from mptune.kernel_times import FEWEST, MOST, kernel_times
 from mptune.precision import COMPOUND, PRECISIONS, precision
-from mptune.resources import count_instructions
 from mptune.results import Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration, Value

@@ -74,9 +74,6 @@ class Settling:
         self._failed: set[Configuration] = set()
         #: What finals have not met yet and may turn out to be the baseline.
         self._rivals: set[Configuration] = set()
-        #: What was measured again because it was faster than it can be, and what is said of those that still are.
-        self._doubted: set[Configuration] = set()
-        self._flagged: dict[Configuration, str] = {}
 
     def take_over(self) -> None:
         """Count as measured what an earlier session of the run has timed side by side, after it was chosen."""
@@ -133,58 +130,7 @@ class Settling:
         for _ in range(_SETTLING):
             if self.are_settled or not (self._hold_finals() if self._unraced else self._go_on()):
                 break
-        if self._remeasure_doubtful():
-            # What takes its place is settled, too.
-            self.settle()
-        else:
-            self._say_what_is_unsure()
-
-    def _remeasure_doubtful(self) -> bool:
-        """Measure again what is reported and cannot be that fast, and flag what still is; whether there was any."""
-        reported = [trial.configuration for trial in self._ledger.result().reported]
-        doubted = self._doubtful([c for c in reported if c not in self._doubted], afresh=False)
-        if not doubted:
-            return False
-        self._doubted.update(doubted)
-        turns = Turns(self._evaluator, [self._ledger.trials[configuration] for configuration in doubted])
-        turns.measure(list(doubted), LEAST_ROUNDS)
-        self._keep(turns)
-        standing = self._doubtful(list(doubted), afresh=True)
-        for configuration, reason in standing.items():
-            self._flagged[configuration] = f"it is faster than it can be, measured twice: {reason}"
-            self._keep_one(self._ledger.trials[configuration])
-        if standing:
-            configuration, reason = next(iter(standing.items()))
-            self._warn(
-                f"{len(standing)} of the {len(reported)} configurations reported are faster than they can be, measured "
-                f"twice, such as {configuration}: {reason}; look for work they leave out, or data they do not read, "
-                "before you trust them"
-            )
-        return True
-
-    def _doubtful(self, configurations: Sequence[Configuration], *, afresh: bool) -> dict[Configuration, str]:
-        """Return those whose speed cannot be, and why; ``afresh`` has the device itself measured again, too."""
-        run = self._ledger.result()
-        known = [self._ledger.trials[c] for c in configurations if "time_ms" in run.objective.names]
-        timed = [trial for trial in known if trial.is_valid and not math.isnan(trial.time_ms)]
-        if not timed:
-            return {}
-        least_ms = self._evaluator.least_ms([trial.configuration for trial in timed], afresh=afresh)
-        found: dict[Configuration, str] = {}
-        for trial in timed:
-            signature = trial.configuration.subset(run.info.signature)
-            siblings_ms = [
-                other.time_ms
-                for other in run.trials
-                if other.configuration.subset(run.info.signature) == signature
-                and other.configuration != trial.configuration
-                and other.is_valid
-                and not math.isnan(other.time_ms)
-            ]
-            least = least_ms.get(trial.configuration, 0.0)
-            if decision := self._evaluator.policy.doubts_speed(trial.time_ms, siblings_ms, least):
-                found[trial.configuration] = decision.reason
-        return found
+        self._say_what_is_unsure()
 
     def _hold_finals(self) -> bool:
         """Find out which of the finalists are reported, then time those; whether any could be measured."""
@@ -277,17 +223,13 @@ class Settling:
             if trial.is_valid or self._evaluator.policy.condemns(trial):
                 time_ms = typical_ms.get(trial.configuration, trial.time_ms)
                 metrics = {**trial.measurement.metrics, **({"time_ms": time_ms} if trial.is_valid else {})}
-                self._keep_one(trial.with_measurement(metrics=metrics))
+                kept = trial.with_measurement(metrics=metrics)
+                self._ledger.keep(kept, self._ledger.phases[trial.configuration])
         self._failed.difference_update(turns.measured)
         self._failed.update(c for c in turns.measured if not turns.runs(c))
         self._settled.update(turns.measured)
         if finals is not None:
             self._file.update(dataclasses.replace(self._file.state, finals=finals))
-
-    def _keep_one(self, trial: Trial) -> None:
-        flags = [self._flagged[trial.configuration]] if trial.configuration in self._flagged else []
-        warnings = tuple(dict.fromkeys((*trial.warnings, *flags)))
-        self._ledger.keep(dataclasses.replace(trial, warnings=warnings), self._ledger.phases[trial.configuration])
 
 
 def finalists(run: Run, objective: Objective, baseline: Mapping[str, Sequence[Value]]) -> list[Trial]:

@@ -104,7 +104,7 @@ def tune(
     if settings.knowledge is not None and not plan.sources:
         warn(f"no run in {settings.knowledge} fits this search, which starts without any")
     _check_cache(warn)
-    plan = _with_compilers(plan, warn)
+    plan = _with_compilers(plan)
     with contextlib.ExitStack() as stack:
         evaluator = _evaluator(plan, stack, warn)
         ready = evaluator.start()
@@ -201,7 +201,7 @@ def _kept_rates(output: str | Path | None, identity: str) -> Rates | None:
     return Rates.of(info.speeds) if info.speeds and info.compiler == identity else None
 
 
-def _with_compilers(plan: TuningPlan, on_warning: Callable[[str], None]) -> TuningPlan:
+def _with_compilers(plan: TuningPlan) -> TuningPlan:
     """Return a plan whose kernel has the parameters that its backend adds: what compiles it, where that is chosen."""
     settings = plan.settings
     if settings.scheduler is not None:
@@ -213,9 +213,7 @@ def _with_compilers(plan: TuningPlan, on_warning: Callable[[str], None]) -> Tuni
         if settings.compiler or settings.compiler_flag_sets:
             raise MptuneError("--compiler and --compiler-flag-set are for a single kernel")
         return plan
-    kernel, remark = backend.prepared(plan.kernel, plan.sizes, settings.compiler, settings.compiler_flag_sets)
-    if remark:
-        on_warning(remark)
+    kernel = backend.prepared(plan.kernel, settings.compiler, settings.compiler_flag_sets)
     return dataclasses.replace(plan, kernel=kernel)
 
 

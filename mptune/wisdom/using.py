@@ -10,8 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from mptune.backends import BACKENDS, get_backend
-from mptune.backends.base import Backend
-from mptune.backends.recorded import options_of
+from mptune.backends.base import Backend, options_of
 from mptune.build import COMPILER, FLAGS, with_build
 from mptune.errors import BackendUnavailableError, KernelError, UnknownNameError, WisdomError
 from mptune.kernel import Kernel, Role, Tunable

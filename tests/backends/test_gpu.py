@@ -43,7 +43,7 @@ class RecordingDriver:
     def fill(self, target, byte, nbytes):
         ctypes.memset(target, byte, nbytes)
 
-    def max_threads(self, function):
+    def attribute(self, function, name):
         return 256
 
     def load(self, image):

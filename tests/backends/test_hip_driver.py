@@ -105,7 +105,7 @@ class TestRealHipPython:
         if status == hip.hipError_t.hipSuccess and count:
             pytest.skip("there is a device, on which made-up addresses would do harm")
         driver = object.__new__(hip_backend._HipPythonDriver)
-        driver._hip, driver._stream, driver._start, driver._end, driver._memory = hip, None, None, None, {4096: None}
+        driver._hip, driver.stream, driver._start, driver._end = hip, None, None, None
         driver.lead = 4096
         return driver
 
@@ -121,7 +121,8 @@ class TestRealHipPython:
             ("load", (b"\x7fELF",)),
             ("unload", (None,)),
             ("function", (None, "axpy")),
-            ("max_threads", (None,)),
+            ("attribute", (None, "MAX_THREADS_PER_BLOCK")),
+            ("blocks", (None, 256, 1024)),
             ("symbol", (None, "weights")),
             ("launch", (None, SHAPE, 4096)),
             ("enqueue", (None, SHAPE, 4096)),

@@ -86,7 +86,7 @@ def test_the_loop_over_charges_is_the_hottest() -> None:
 
 
 def test_counts_of_a_listing() -> None:
-    counts = sass.count(sass.instructions(LISTING, "coulombic"), registers=32, local_bytes=0)
+    counts = sass.count(sass.instructions(LISTING, "coulombic"))
     assert counts == sass.Counts(
         instructions=0x900 // 16,
         loop=(0x860 - 0x320) // 16,
@@ -98,8 +98,7 @@ def test_counts_of_a_listing() -> None:
         local_accesses=0,
         loads="16 x 16",
         shared_loads="",
-        registers=32,
-        local_bytes=0,
+        registers=29,
         loop_matrix=0,
     )
     assert counts.operations_per_instruction == pytest.approx(44 / 84)
@@ -153,5 +152,5 @@ def test_widths_of_accesses_and_what_matrix_units_are_given() -> None:
     assert sass.widths(code, "LDG") == "2 x 128, 1 x 64, 1 x 32, 1 x 16, 1 x 8"
     names = ("LDGSTS.E.BYPASS.128", "LDSM.16.M88.4", "LDSM.16.MT88.4", "LDS.64", "HMMA.16816.F32", "HMMA.16816.F32")
     code = listed(*(f"{name} R0, [R2]" for name in names), "@P0 BRA 0x10", "BRA 0x70")
-    found = sass.count(code, registers=1, local_bytes=0)
+    found = sass.count(code)
     assert (found.loads, found.shared_loads, found.loop_matrix) == ("1 x 128 later", "1 x 64, 2 x 4 matrices", 2)

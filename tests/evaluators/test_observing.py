@@ -7,18 +7,14 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from mptune.backends.base import Binary
 from mptune.errors import LaunchError, ObserverUnavailableError
 from mptune.evaluators import observing
 from mptune.evaluators.observing import Observation, always_on, observers_for
-from mptune.kernel import InOut, Kernel, LaunchShape
+from mptune.kernel import InOut, Kernel
 from mptune.observers.base import LaunchContext, Observer, Target
-from mptune.resources import Resources
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import OrdinalParameter
 
-SHAPE = LaunchShape((4, 1, 1), (32, 1, 1))
-RESOURCES = Resources(10, 0, 0)
 KERNEL = Kernel(
     name="scale",
     template='extern "C" __global__ void scale(double* y) {}',
@@ -54,9 +50,6 @@ class Device:
 class Program:
     """What an observation needs of a program."""
 
-    shape = SHAPE
-    binary = Binary("scale", b"")
-
     def __init__(self, device):
         self.device = device
         self.fault = ""
@@ -65,6 +58,9 @@ class Program:
         assert bound.launch == ["y"]
         for _ in range(count):
             self.device.run("launch", self.device.launch_s, 300.0)
+
+    def resources(self):
+        return {"registers": 40.0}
 
     def wait(self):
         self.device.log.append("wait")
@@ -84,16 +80,6 @@ class Bound:
     def restore(self):
         if self.pristine:
             self.device.run("restore", self.device.restore_s, 150.0)
-
-
-class Compiler:
-    def resources(self, binary):
-        assert binary.function == "scale"
-        return RESOURCES
-
-
-class Backend:
-    compiler = Compiler()
 
 
 class Seen(Observer):
@@ -196,8 +182,7 @@ def measured(names, device=None, *, in_place=False, times_ms=(10.0,), program=No
     context = LaunchContext(Configuration({"block": 32}), 80, dict, times_ms)
     program = program or Program(device)
     bound: Any = Bound(device, in_place)
-    backend: Any = Backend()
-    metrics = observation.measure(context, backend, program, bound)
+    metrics = observation.measure(context, program, bound)
     return observation, metrics, device.log
 
 

@@ -22,7 +22,6 @@ from mptune.observers.resources import ResourcesObserver
 from mptune.observers.sensors import EnergySource
 from mptune.observers.throughput import ThroughputObserver
 from mptune.observers.time import TimeObserver
-from mptune.resources import multiprocessor
 from mptune.space.parameters import OrdinalParameter
 from mptune.testing.observers import ObserverConformance, context, observe
 
@@ -57,7 +56,7 @@ MAKE = {
     "clocks": lambda: ClocksObserver({"clock_mhz": lambda: 1500.0, "temperature_c": lambda: 60.0}, interval_s=3600.0),
     "energy": energy,
     "memory": MemoryObserver,
-    "resources": lambda: ResourcesObserver(multiprocessor("sm_80")),
+    "resources": ResourcesObserver,
     "throughput": lambda: ThroughputObserver(KERNEL, KERNEL.resolve_sizes()),
     "time": TimeObserver,
 }

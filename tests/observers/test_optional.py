@@ -6,12 +6,11 @@ import pytest
 
 from mptune.backends import BACKENDS
 from mptune.errors import ObserverUnavailableError
-from mptune.kernel import In, Kernel, LaunchShape, Out
+from mptune.kernel import In, Kernel, Out
 from mptune.observers.base import LaunchContext, Target
 from mptune.observers.clocks import ClocksObserver
 from mptune.observers.resources import ResourcesObserver
 from mptune.observers.throughput import ThroughputObserver
-from mptune.resources import Resources
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import PrecisionParameter
 
@@ -74,17 +73,10 @@ def test_no_rates_without_times_or_operations():
 # -- resources ---------------------------------------------------------------------------------
 
 
-def test_resources_of_the_binary_and_the_launch():
+def test_resources_of_the_launch():
     observer = ResourcesObserver.open(target("cuda", "sm_80"))
-    around = context(resources=Resources(40, 256, 1200), shape=LaunchShape((9, 1, 1), (64, 4, 1), 2000))
-    assert observe(observer, around) == {
-        "registers": 40,
-        "local_bytes": 256,
-        "shared_bytes": 3200,
-        "static_shared_bytes": 1200,
-        "dynamic_shared_bytes": 2000,
-        "occupancy": 0.75,  # 48 of 64 warps: 40 registers, 256 threads
-    }
+    taken = dict.fromkeys(ResourcesObserver.metrics, 40.0)
+    assert observe(observer, context(resources=taken)) == taken
     assert not observer.missing
     assert observe(observer, context()) == {}
 

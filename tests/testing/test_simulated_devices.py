@@ -16,15 +16,12 @@ from simulated import install
 
 import mptune
 from mptune.accuracy.evaluate import evaluate_outputs
-from mptune.backends import BACKENDS, get_backend
-from mptune.backends.base import CompileOptions
+from mptune.backends import BACKENDS
 from mptune.backends.cuda import CudaBackend
 from mptune.backends.hip import HipBackend
 from mptune.buffers import DataManager
 from mptune.emit import emit, winner_of
-from mptune.evaluators.ceilings import Ceilings
 from mptune.evaluators.device import Limits
-from mptune.kernel import Work
 from mptune.testing.backends import BackendConformance
 from mptune.testing.simulator import environment
 from mptune.tuner import tune
@@ -54,10 +51,7 @@ def backend(request, variables):
 
 @pytest.fixture(scope="module")
 def runs(backend, tmp_path_factory):
-    """A run of one trial, the same run resumed for another one, and its file; the speed of the device is known."""
-    made, options = get_backend(backend), CompileOptions()
-    footprint_bytes = DataManager(AWKWARD, AWKWARD.resolve_sizes()).footprint_bytes(AWKWARD.configuration({}))
-    Ceilings(made, made.identity(made.compiler.resolved(options))).least_ms(Work(1), footprint_bytes)
+    """A run of one trial, the same run resumed for another one, and its file."""
     file = tmp_path_factory.mktemp("run") / "run.db"
     first = tune(AWKWARD_FILE, **settings(backend, file), budget=1)
     return first, tune(AWKWARD_FILE, **settings(backend, file), budget=2, resume=True), file

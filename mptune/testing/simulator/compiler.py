@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import os
 import re
+import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +16,8 @@ from typing import Final
 
 from mptune.backends.base import CompileOptions
 from mptune.backends.host_compiler import HostCompiler
-from mptune.errors import CompileError
+from mptune.errors import CompileError, MptuneError
 from mptune.prelude import prelude
-from mptune.resources.elf import SHT_NOBITS, STT_TLS, sections, symbols
 from mptune.testing.simulator.process import SHARED_GUARD_BYTES
 
 __all__ = ["SHARED_BYTES", "Gap", "compile_source", "shared_gaps", "static_shared_bytes"]
@@ -133,6 +136,37 @@ def compile_source(source: str, options: Sequence[str]) -> bytes:
     return image
 
 
+@dataclass(frozen=True, slots=True)
+class _Variable:
+    """A variable that each thread has: its place among them, its size, and whether it starts as zeros."""
+
+    name: str
+    value: int
+    size: int
+    is_zeroed: bool
+
+
+@functools.lru_cache(maxsize=16)
+def _thread_variables(image: bytes) -> list[_Variable]:
+    """Return the variables that each thread has of its own, by place.
+
+    Raises:
+        MptuneError: it is no complete image.
+    """
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(image)
+        file.flush()
+        command = ["readelf", "--wide", "--sections", "--symbols", file.name]
+        read = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"})
+    if read.returncode or read.stderr:
+        raise MptuneError(f"the image is no library: {read.stderr}")
+    zeroed = set(re.findall(r"^ *\[ *(\d+)\] \S+ +NOBITS", read.stdout, re.MULTILINE))
+    _, _, table = read.stdout.partition("Symbol table '.symtab'")
+    found = re.findall(r": ([0-9a-f]+) +(\S+) +TLS +\S+ +\S+ +(\d+) +(\S+)$", table, re.MULTILINE)
+    each = (_Variable(name, int(at, 16), int(size, 0), where in zeroed) for at, size, where, name in found)
+    return sorted(each, key=lambda variable: variable.value)
+
+
 def static_shared_bytes(image: bytes, function: str) -> int:
     """Return the shared memory that a kernel declares itself; what the functions it calls declare is not counted.
 
@@ -141,8 +175,8 @@ def static_shared_bytes(image: bytes, function: str) -> int:
     """
     # Static variables of a function: each thread of the processor has its own, for the block that it runs.
     own = f"_ZZ{len(function)}{function}E"
-    found = (s for s in symbols(sections(image)) if s.kind == STT_TLS and s.name.startswith(own))
-    return sum(symbol.size for symbol in found if _GUARD not in symbol.name)
+    found = (each for each in _thread_variables(image) if each.name.startswith(own))
+    return sum(each.size for each in found if _GUARD not in each.name)
 
 
 def shared_gaps(image: bytes) -> list[Gap]:
@@ -151,17 +185,15 @@ def shared_gaps(image: bytes) -> list[Gap]:
     Raises:
         MptuneError: it is no complete image.
     """
-    found = sections(image)
     # What has initial values is no shared memory, and what is beside it is not filled.
-    each = (s for s in symbols(found) if s.kind == STT_TLS and s.is_defined and found[s.section].kind == SHT_NOBITS)
-    own = sorted(each, key=lambda symbol: symbol.value)
-    anchor = next((symbol.value for symbol in own if _ANCHOR in symbol.name), 0)
-    kept = [symbol for symbol in own if _GUARD not in symbol.name]
+    own = [each for each in _thread_variables(image) if each.is_zeroed]
+    anchor = next((each.value for each in own if _ANCHOR in each.name), 0)
+    kept = [each for each in own if _GUARD not in each.name]
     gaps = []
     for before, after in itertools.pairwise([None, *kept, None]):
         start = before.value + before.size if before else own[0].value if own else 0
-        stop = after.value if after else max((symbol.value + symbol.size for symbol in own), default=0)
-        names = [_shared_name(symbol.name) if symbol else "" for symbol in (before, after)]
+        stop = after.value if after else max((each.value + each.size for each in own), default=0)
+        names = [_shared_name(each.name) if each else "" for each in (before, after)]
         if start < stop and any(names):
             gaps.append(Gap(start - anchor, stop - start, *names))
     return gaps

@@ -13,9 +13,17 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
-from mptune.testing.simulator.device import MADE_UP, Failure, Misuse, SimulatedDevice
+from mptune.testing.simulator.device import MADE_UP, Event, Failure, Misuse, SimulatedDevice
 
-__all__ = ["MAX_DYNAMIC_SHARED_SIZE_BYTES", "CUDADriverError", "CUDARuntimeError", "Driver", "Runtime", "raises"]
+__all__ = [
+    "MAX_DYNAMIC_SHARED_SIZE_BYTES",
+    "CUDADriverError",
+    "CUDARuntimeError",
+    "Driver",
+    "Runtime",
+    "function_attribute",
+    "raises",
+]
 
 # As Cython declares them.
 intptr_t: TypeAlias = int
@@ -93,6 +101,14 @@ def _check(what: str, value: Any, declared: str) -> None:
         raise OverflowError(f"{what} is {number}, which is no {declared}")
 
 
+def function_attribute(device: SimulatedDevice, attribute: int, function: int) -> int:
+    """Return an attribute of a function by its number, which CUDA and HIP share."""
+    attributes = {0: device.max_threads, 1: device.static_bytes, 3: lambda _: 0, 4: device.registers}
+    if attribute not in attributes:
+        raise Misuse(f"attribute {attribute} of a function is not simulated")
+    return attributes[attribute](function)
+
+
 _driver = raises(CUDADriverError)
 _runtime = raises(CUDARuntimeError)
 
@@ -102,6 +118,9 @@ class Driver:
 
     CUDADriverError = CUDADriverError
     CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 0
+    CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES = 1
+    CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES = 3
+    CU_FUNC_ATTRIBUTE_NUM_REGS = 4
 
     def __init__(self, device: SimulatedDevice) -> None:
         self._device = device
@@ -124,9 +143,11 @@ class Driver:
 
     @_driver
     def funcGetAttribute(self, attribute: int, f: intptr_t) -> int:
-        if attribute != self.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
-            raise Misuse(f"attribute {attribute} of a function: a simulated one has no registers and no local memory")
-        return self._device.max_threads(f)
+        return function_attribute(self._device, attribute, f)
+
+    @_driver
+    def occupancyMaxActiveBlocksPerMultiprocessor(self, func: intptr_t, blockSize: int, dynamicSMemSize: size_t) -> int:
+        return self._device.blocks(func, blockSize, dynamicSMemSize)
 
     @_driver
     def funcSetAttribute(self, f: intptr_t, attribute: int, value: int) -> None:
@@ -193,6 +214,22 @@ class Runtime:
         self._device.drain()
 
     @_runtime
+    def eventCreate(self) -> intptr_t:
+        return self._device.new(Event())
+
+    @_runtime
+    def eventRecord(self, event: intptr_t, stream: intptr_t) -> None:
+        self._device.record(event, stream)
+
+    @_runtime
+    def eventSynchronize(self, event: intptr_t) -> None:
+        self._device.wait(event)
+
+    @_runtime
+    def eventElapsedTime(self, start: intptr_t, end: intptr_t) -> float:
+        return self._device.elapsed_ms(start, end)
+
+    @_runtime
     def driverGetVersion(self) -> int:
         return 13000
 
@@ -206,12 +243,13 @@ class Runtime:
             "minor": 0,
             "totalGlobalMem": limits.memory_bytes,
             "maxThreadsPerBlock": limits.threads,
+            "maxThreadsPerMultiProcessor": limits.threads_at_once,
             "maxThreadsDim": limits.block,
             "maxGridSize": limits.grid,
             "sharedMemPerBlock": limits.shared_bytes,
             "sharedMemPerBlockOptin": limits.most_shared_bytes,
             "totalConstMem": 65536,
-            "regsPerBlock": 65536,
+            "regsPerBlock": limits.registers,
             "warpSize": 32,
             "multiProcessorCount": 2,
             "l2CacheSize": 1 << 20,

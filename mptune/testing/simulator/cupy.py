@@ -13,14 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mptune.testing.simulator.compiler import compile_source
-from mptune.testing.simulator.cuda import (
-    MAX_DYNAMIC_SHARED_SIZE_BYTES,
-    CUDARuntimeError,
-    Driver,
-    Runtime,
-    raises,
-)
-from mptune.testing.simulator.device import Event, SimulatedDevice, Stream
+from mptune.testing.simulator.cuda import MAX_DYNAMIC_SHARED_SIZE_BYTES, Driver, Runtime
+from mptune.testing.simulator.device import SimulatedDevice, Stream
 
 __all__ = ["SimulatedCupy"]
 
@@ -50,10 +44,8 @@ class SimulatedCupy:
         cuda = types.SimpleNamespace(
             Device=Device,
             Stream=functools.partial(CupyStream, self),
-            Event=functools.partial(CupyEvent, self),
             UnownedMemory=UnownedMemory,
             MemoryPointer=MemoryPointer,
-            get_elapsed_time=get_elapsed_time,
             runtime=self.runtime,
         )
         cupy = _Module(
@@ -196,27 +188,6 @@ class CupyStream:
 
     def synchronize(self) -> None:
         self._cupy.runtime.streamSynchronize(self.ptr)
-
-
-class CupyEvent:
-    """``cupy.cuda.Event``."""
-
-    def __init__(self, cupy: SimulatedCupy) -> None:
-        self.device = cupy.device
-        self.ptr = cupy.device.new(Event())
-
-    @raises(CUDARuntimeError)
-    def record(self, stream: CupyStream) -> None:
-        self.device.record(self.ptr, stream.ptr)
-
-    @raises(CUDARuntimeError)
-    def synchronize(self) -> None:
-        self.device.wait(self.ptr)
-
-
-def get_elapsed_time(start_event: CupyEvent, end_event: CupyEvent) -> float:
-    """``cupy.cuda.get_elapsed_time``."""
-    return start_event.device.elapsed_ms(start_event.ptr, end_event.ptr)
 
 
 # -- programs that are emitted ---------------------------------------------------------------------

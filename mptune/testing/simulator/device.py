@@ -28,6 +28,8 @@ _ALIGNMENT: Final = 256
 _GARBAGE: Final = b"\xde"
 #: Scalars are packed in so many bytes, zeros behind them: of a larger one than the parameter's, something is left.
 _SLOT: Final = 16
+#: Registers of a thread without parameters.
+_REGISTERS: Final = 24
 #: What a launch takes on the device's clock: the same each time, less with smaller types, and too long for many.
 _LAUNCH_MS: Final = 10.0
 _BYTES_PER_MS: Final = 1e3
@@ -61,6 +63,10 @@ class Limits:
     #: Shared memory of a block, and of one whose function has asked for more.
     shared_bytes: int = SHARED_BYTES["cuda"]
     most_shared_bytes: int = 227 << 10
+    #: Of a multiprocessor, for the blocks that it has at a time.
+    threads_at_once: int = 2048
+    registers: int = 65536
+    shared_at_once: int = 228 << 10
 
 
 @dataclass(slots=True, eq=False)
@@ -403,6 +409,38 @@ class SimulatedDevice:
         """
         self._begin("max_threads", function)
         return self.get(function, Function).threads
+
+    def registers(self, function: int) -> int:
+        """Return the registers of a thread: made up, more with more parameters.
+
+        Raises:
+            Misuse: it is no function, or none any more.
+        """
+        return _REGISTERS + 2 * len(self.get(function, Function).codes)
+
+    def static_bytes(self, function: int) -> int:
+        """Return the shared memory that a function declares.
+
+        Raises:
+            Misuse: it is no function, or none any more.
+        """
+        return self.get(function, Function).static_bytes
+
+    def blocks(self, function: int, threads: int, shared_bytes: int) -> int:
+        """Return how many blocks of a function a multiprocessor has at a time, by threads, registers and memory.
+
+        Raises:
+            Misuse: it is no function, or none any more.
+            Failure: no block is so large.
+        """
+        if not 1 <= threads <= self.limits.threads:
+            raise Failure("invalid value")
+        used = self.static_bytes(function) + shared_bytes
+        return min(
+            self.limits.threads_at_once // threads,
+            self.limits.registers // (threads * self.registers(function)),
+            self.limits.shared_at_once // used if used else self.limits.threads_at_once,
+        )
 
     def allow_shared(self, function: int, nbytes: int) -> None:
         """Let a function have more dynamic shared memory than others.

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from mptune.testing.simulator.compiler import SHARED_BYTES
+from mptune.testing.simulator.cuda import function_attribute
 from mptune.testing.simulator.device import MADE_UP, Event, Failure, Limits, Misuse, SimulatedDevice, Stream
 
 __all__ = ["SimulatedHip", "hipError_t", "hipMemcpyKind"]
@@ -24,6 +25,7 @@ LIMITS: Final = Limits(
     grid=(2**31 - 1, 65536, 65536),
     shared_bytes=SHARED_BYTES["hip"],
     most_shared_bytes=SHARED_BYTES["hip"],
+    shared_at_once=SHARED_BYTES["hip"],
 )
 
 
@@ -51,6 +53,9 @@ class hipFunction_attribute(enum.IntEnum):
     """What can be asked of a function."""
 
     HIP_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 0
+    HIP_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES = 1
+    HIP_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES = 3
+    HIP_FUNC_ATTRIBUTE_NUM_REGS = 4
 
 
 class hipDeviceProp_t:
@@ -58,8 +63,15 @@ class hipDeviceProp_t:
 
     name, gcnArchName = f"HIP device ({MADE_UP})", "gfx90a:sramecc+:xnack-"
     totalGlobalMem, maxThreadsPerBlock, sharedMemPerBlock = LIMITS.memory_bytes, LIMITS.threads, LIMITS.shared_bytes
+    maxThreadsPerMultiProcessor = LIMITS.threads_at_once
     maxThreadsDim, maxGridSize = list(LIMITS.block), list(LIMITS.grid)
-    totalConstMem, regsPerBlock, warpSize, multiProcessorCount, l2CacheSize = 2**31 - 1, 65536, 64, 2, 1 << 20
+    totalConstMem, regsPerBlock, warpSize, multiProcessorCount, l2CacheSize = (
+        2**31 - 1,
+        LIMITS.registers,
+        64,
+        2,
+        1 << 20,
+    )
     pciDomainID, pciBusID, pciDeviceID = 0, 0xC1, 0
 
 
@@ -172,7 +184,7 @@ class SimulatedHip:
         return _Pointer(self.device.allocate(size))
 
     @_hip
-    def hipFree(self, ptr: _Pointer) -> None:
+    def hipFree(self, ptr: Any) -> None:
         self.device.free(int(ptr))
 
     @_hip
@@ -202,9 +214,13 @@ class SimulatedHip:
 
     @_hip
     def hipFuncGetAttribute(self, attrib: int, hfunc: _Pointer) -> int:
-        if attrib != hipFunction_attribute.HIP_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
-            raise Misuse(f"attribute {attrib} of a function: a simulated one has no registers and no local memory")
-        return self.device.max_threads(int(hfunc))
+        return function_attribute(self.device, attrib, int(hfunc))
+
+    @_hip
+    def hipModuleOccupancyMaxActiveBlocksPerMultiprocessor(
+        self, f: _Pointer, blockSize: int, dynSharedMemPerBlk: int
+    ) -> int:
+        return self.device.blocks(int(f), blockSize, dynSharedMemPerBlk)
 
     @_hip
     def hipModuleLaunchKernel(
@@ -219,9 +235,9 @@ class SimulatedHip:
         sharedMemBytes: int,
         stream: _Pointer,
         kernelParams: int,
-        extra: None,
+        extra: int,
     ) -> None:
-        assert extra is None
+        assert extra == 0
         grid, block = (gridDimX, gridDimY, gridDimZ), (blockDimX, blockDimY, blockDimZ)
         if any(blocks * threads >= 2**32 for blocks, threads in zip(grid, block, strict=True)):
             raise Misuse(f"a grid {grid} of blocks {block}: HIP counts the threads of an axis in 32 bits")
