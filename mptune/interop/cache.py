@@ -8,6 +8,7 @@ failed has the name of an error under ``__error__`` or instead of a time, or a t
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
@@ -17,11 +18,11 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from mptune.errors import SpaceFileError
-from mptune.interop.files import Format, space_name, too_much_json, write_text
+from mptune.interop.files import Format, space_name, write_text
 from mptune.interop.recorded import FAILED_TIME, Record, RecordedSpace, assemble, finite, finite_numbers, from_run
 from mptune.results import Measurement, Status, Trial
 
-__all__ = ["CACHE", "cache_text", "read_cache", "read_cut_off", "write_cache"]
+__all__ = ["CACHE", "cache_text", "read_cache", "write_cache"]
 
 #: Kernel Tuner's words for a failure.
 _STATUS_OF: Final[Mapping[str, Status]] = MappingProxyType(
@@ -44,6 +45,10 @@ _PHASES: Final[Mapping[str, str]] = MappingProxyType(
         "framework_time": "framework",
     }
 )
+#: Closing braces that an entry cut in two has at most.
+_MOST_BRACES: Final = 20
+#: The rest of a number, a literal or an escape that was cut in two.
+_PARTIAL_TOKEN: Final = re.compile(r"[\w.+\-\\]*\s*")
 #: Marks an entry as failed whatever its numbers are.
 _ERROR_KEY: Final = "__error__"
 #: What Kernel Tuner does not have: the accuracy signature, how exactly a trial ended, and why.
@@ -73,8 +78,7 @@ def _read(path: Path, document: Any, *, cut_off: bool = False) -> RecordedSpace:
         raise SpaceFileError(f"{path}: not a Kernel Tuner cache file (no 'cache' and no 'tune_params_keys' in it)")
     entries = document.get("cache")
     if not isinstance(entries, dict):
-        what = "the file ends before its first entry" if cut_off else "'cache' is not an object of entries"
-        raise SpaceFileError(f"{path}: {what}")
+        raise SpaceFileError(f"{path}: 'cache' is not an object of entries")
     declared = document.get("tune_params", {})
     names = document.get("tune_params_keys", list(declared) if isinstance(declared, dict) else None)
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
@@ -98,7 +102,7 @@ def _read(path: Path, document: Any, *, cut_off: bool = False) -> RecordedSpace:
 
 
 def _read_damaged(path: Path, text: str) -> RecordedSpace | None:
-    document = read_cut_off(path, text, "cache")
+    document = _repaired(text)
     return _read(path, document, cut_off=True) if _is_cache(document) else None
 
 
@@ -254,107 +258,20 @@ CACHE: Final = Format(
 )
 
 
-# -- a file whose end is missing -----------------------------------------------------------------------
-#
-# Kernel Tuner appends to its cache file while it runs and closes the braces only afterwards, so a run that
-# was cut off leaves a file that ends after a comma, after an entry, or in the middle of one.
+def _repaired(text: str) -> Any | None:
+    """Return a document whose end is missing, with every complete entry; None if it has none or is damaged elsewhere.
 
-_DECODER: Final = json.JSONDecoder()
-_SPACE: Final = re.compile(r"[ \t\r\n]*")
-#: What can be left of a number, a literal or an escape that was cut in two.
-_PARTIAL_TOKEN: Final = re.compile(r"[\w.+\-\\]*\s*\Z")
-
-
-class _CutOffError(Exception):
-    """The text ends before the value does."""
-
-
-class _Cursor:
-    """A position in a text that moves over JSON tokens."""
-
-    def __init__(self, path: Path, text: str) -> None:
-        self.path = path
-        self.text = text
-        self.position = 0
-
-    def peek(self) -> str:
-        """Skip white space and return the next character.
-
-        Raises:
-            _CutOffError: there is none.
-        """
-        found = _SPACE.match(self.text, self.position)
-        self.position = found.end() if found else self.position
-        if self.position >= len(self.text):
-            raise _CutOffError
-        return self.text[self.position]
-
-    def expect(self, character: str) -> None:
-        if self.peek() != character:
-            raise self.corrupt(f"expected {character!r}", self.position)
-        self.position += 1
-
-    def value(self) -> Any:
-        """Read one whole value.
-
-        Raises:
-            _CutOffError: the text ends inside it.
-            SpaceFileError: it is not JSON.
-        """
-        self.peek()
-        try:
-            value, self.position = _DECODER.raw_decode(self.text, self.position)
-        except json.JSONDecodeError as error:
-            if error.msg.startswith("Unterminated string") or _PARTIAL_TOKEN.match(self.text, error.pos):
-                raise _CutOffError from error
-            raise self.corrupt(error.msg, error.pos) from error
-        except (RecursionError, ValueError) as error:
-            raise too_much_json(self.path, error) from error
-        return value
-
-    def names(self) -> Iterator[str]:
-        """Yield the names of the object that starts here; the caller reads each value before asking for the next."""
-        self.expect("{")
-        first = True
-        while self.peek() != "}":
-            if not first:
-                self.expect(",")
-                self.peek()
-            first = False
-            start = self.position
-            key = self.value()
-            if not isinstance(key, str):
-                raise self.corrupt("expected a name in double quotes", start)
-            self.expect(":")
-            yield key
-        self.position += 1
-
-    def corrupt(self, what: str, position: int) -> SpaceFileError:
-        line = self.text.count("\n", 0, position) + 1
-        column = position - self.text.rfind("\n", 0, position)
-        return SpaceFileError(f"{self.path}: not valid JSON at line {line}, column {column}: {what}")
-
-
-def read_cut_off(path: Path, text: str, key: str) -> dict[str, Any]:
-    """Read a JSON object, keeping every complete entry of its member ``key`` when the end of the text is missing.
-
-    An entry is to be an object, a list or text: of a number nothing says whether its last digits are missing. There is
-    no ``key`` when the text ends before it.
-
-    Raises:
-        SpaceFileError: the text is damaged elsewhere than at its end.
+    Kernel Tuner appends entries to its cache file and closes the braces only at the end, so a run that was cut off
+    leaves a file that ends after a comma, after an entry, or within one.
     """
-    cursor = _Cursor(path, text)
-    document: dict[str, Any] = {}
     try:
-        for name in cursor.names():
-            if name == key and cursor.peek() == "{":
-                entries = document.setdefault(key, {})
-                for entry in cursor.names():
-                    entries[entry] = cursor.value()
-            else:
-                document[name] = cursor.value()
-        cursor.peek()
-    except _CutOffError:
-        return document
-    raise cursor.corrupt("text after the end of the document", cursor.position)
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        if not error.msg.startswith("Unterminated string") and not _PARTIAL_TOKEN.fullmatch(text, error.pos):
+            return None
+    end = len(text)
+    for _ in range(_MOST_BRACES):
+        end = text.rfind("}", 0, max(end, 0))
+        with contextlib.suppress(ValueError, RecursionError):
+            return json.loads(f"{text[: end + 1]}}}}}")
+    return None
