@@ -29,12 +29,11 @@ from mptune.errors import MptuneError
 from mptune.results import SourceUse, Trial
 from mptune.space.configuration import Value
 from mptune.strategies.base import Options, Source, option
-from mptune.strategies.model_based.candidates import Candidates, ascend
 from mptune.strategies.model_based.coordinates import Features
 from mptune.strategies.model_based.error_model import Signatures
 from mptune.strategies.model_based.feasibility import FeasibilityModel, Outcome
-from mptune.strategies.model_based.gaussian_process import Prior
-from mptune.strategies.model_based.strategy import ModelBasedStrategy
+from mptune.strategies.model_based.gaussian_process import LogNormalPrior
+from mptune.strategies.model_based.strategy import Candidates, ModelBasedStrategy, ascend
 from mptune.strategies.model_based.surrogate import ModelledAxis, Surrogate, TimeSurrogate
 from mptune.strategies.model_based.transfer import Sources, TransferAxis, judged
 
@@ -164,7 +163,7 @@ class BayesianStrategy(ModelBasedStrategy):
     def _modelled(self, position: int) -> ModelledAxis:
         options = self.options
         count = self._features.count
-        prior = Prior.of(count, length_spread=options.length_spread, noise=options.noise, noise_spread=1.0)
+        prior = LogNormalPrior.of(count, length_spread=options.length_spread, noise=options.noise)
         if self._sources is not None:
             return TransferAxis(position, prior, self._sources, iterations=options.iterations, warp=options.warp)
         return ModelledAxis(position, prior, iterations=options.iterations, warp=options.warp)

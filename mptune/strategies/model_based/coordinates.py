@@ -144,17 +144,6 @@ class Distances(_Tables):
         widths = [table.shape[1] for _, table in self._tables]
         self.owners = np.repeat(np.arange(self.count, dtype=np.int64), widths)
 
-    def squared(self, coordinates: Array, first: NDArray[Any], second: NDArray[Any]) -> Array:
-        """Return the squared distances of pairs of configurations, by parameter, shape ``(count, n_pairs)``.
-
-        Coordinates ``(n, n_coordinates)``; the positions of the first and the second of each pair, ``(n_pairs,)``.
-        """
-        result = np.zeros((self.count, len(first)))
-        for owner, column in zip(self.owners, coordinates.T, strict=True):
-            difference = column[first] - column[second]
-            result[owner] += difference * difference
-        return result
-
 
 def _scaled(parameter: Parameter, permutation: str, log: bool) -> Array:
     """Return coordinates of a parameter's values, the largest distance being 1."""

@@ -27,9 +27,9 @@ from mptune.pareto import Boxes, front
 from mptune.space.search_space import SearchSpace
 from mptune.strategies.base import Known
 from mptune.strategies.model_based.acquisition import log_expected_gain
-from mptune.strategies.model_based.candidates import Candidates
 from mptune.strategies.model_based.error_model import Signatures
 from mptune.strategies.model_based.feasibility import FeasibilityModel, Outcome
+from mptune.strategies.model_based.strategy import Candidates
 from mptune.strategies.model_based.surrogate import TIME_WEIGHT, Axis, Surrogate
 
 __all__ = ["ErrorAxis", "KnownAxis", "ParetoSurrogate"]

@@ -3,19 +3,106 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mptune.results import Trial
+from mptune.space.configuration import Configuration
 from mptune.strategies.base import Strategy
-from mptune.strategies.model_based.candidates import Candidates
+from mptune.strategies.model_based.numerics import single_threaded
 
-__all__ = ["ModelBasedStrategy"]
+__all__ = ["Candidates", "ModelBasedStrategy", "ascend", "best_and_others"]
 
+Indices = NDArray[np.int64]
 #: Draws as many indices as asked for.
-Draw = Callable[[int, np.random.Generator], NDArray[np.int64]]
+Draw = Callable[[int, np.random.Generator], Indices]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Configurations, ascending by index.
+
+    Attributes:
+        indices: shape ``(n,)``.
+        codes: their value codes, shape ``(n, d)``.
+        features: their coordinates for a model, shape ``(n, k)``.
+        complete: whether these are all configurations that may still be proposed.
+        free: which of them may be proposed, shape ``(n,)``; at first all.
+    """
+
+    indices: Indices
+    codes: NDArray[np.int32]
+    features: NDArray[np.float64]
+    complete: bool
+    free: NDArray[np.bool_] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "free", np.ones(len(self.indices), dtype=np.bool_))
+
+    def strike(self, index: int) -> None:
+        """Note that an index, candidate or not, may not be proposed any more."""
+        at = int(np.searchsorted(self.indices, index))
+        if at < len(self.indices) and self.indices[at] == index:
+            self.free[at] = False
+
+    def subset(self, mask: NDArray[np.bool_]) -> Candidates:
+        """Return the candidates under the mask, all of them free."""
+        return Candidates(self.indices[mask], self.codes[mask], self.features[mask], self.complete)
+
+
+def best_and_others(ranked: list[int], most: int, rng: np.random.Generator) -> list[int]:
+    """Return which observations a model holds that has no room for all: the best half and a random part of the others.
+
+    Of the positions ranked, best first, ``most`` are returned, ascending.
+    """
+    half = most // 2
+    others = rng.permutation(ranked[half:])[: most - half]
+    return sorted([*ranked[:half], *others.tolist()])
+
+
+def ascend(
+    starts: Mapping[int, float],
+    neighbours: Callable[[int], Indices],
+    value: Callable[[Indices], NDArray[np.float64]],
+    max_steps: int | None = None,
+) -> tuple[int, float]:
+    """Return the best configuration reached by steepest ascent from the starts, and its value.
+
+    The multi-start local search of Hellsten 2023, Sec. 3.3: each start moves to its best neighbour until none is
+    better. All of them move at once, so that few large batches are evaluated, and nothing is evaluated twice.
+
+    Args:
+        starts: indices, at least one, and their values.
+        neighbours: the indices around one.
+        value: of indices, shape ``(n,)``; ``-inf`` for what may not be chosen.
+        max_steps: moves of each start; None for as many as it takes to reach a local maximum.
+    """
+    known = dict(starts)
+
+    def evaluate(indices: Iterable[int]) -> None:
+        new = [index for index in dict.fromkeys(indices) if index not in known]
+        if new:
+            known.update(zip(new, value(np.array(new, dtype=np.int64)).tolist(), strict=True))
+
+    moving = list(starts)
+    best = max(moving, key=known.__getitem__)
+    steps = 0
+    while moving and steps != max_steps:
+        around = {here: neighbours(here).tolist() for here in moving}
+        evaluate(index for found in around.values() for index in found)
+        moved: dict[int, None] = {}
+        for here, found in around.items():
+            there = max(found, key=known.__getitem__, default=here)
+            if known[there] > known[here]:
+                moved[there] = None
+        best = max([best, *moved], key=known.__getitem__)
+        moving = list(moved)
+        steps += 1
+    return best, known[best]
 
 
 class ModelBasedStrategy(Strategy):
@@ -32,6 +119,16 @@ class ModelBasedStrategy(Strategy):
         self._fitted_to = 0
 
     # -- ask and tell --------------------------------------------------------------------------
+
+    @single_threaded()
+    def ask(self, n: int = 1) -> list[Configuration]:
+        """Return up to ``n`` configurations never returned before; fewer only when the space is exhausted."""
+        return super().ask(n)
+
+    @single_threaded()
+    def tell(self, trials: Sequence[Trial]) -> None:
+        """Learn from trials, asked for or not; a foreign configuration is ignored."""
+        super().tell(trials)
 
     def _propose(self, n: int) -> list[int]:
         if self._design is None:
