@@ -12,7 +12,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, lapack
-from scipy.optimize import Bounds, minimize
 from threadpoolctl import ThreadpoolController
 
 __all__ = ["cholesky", "maximise", "single_threaded"]
@@ -70,6 +69,9 @@ def maximise(
 
     The function gives value, ``-inf`` where it is not defined, and gradient. The unit is the scale of each variable.
     """
+
+    # Takes half a second to import, which making a strategy need not spend.
+    from scipy.optimize import Bounds, minimize
 
     def loss(z: Array) -> tuple[float, Array]:
         value, gradient = function(z * unit)

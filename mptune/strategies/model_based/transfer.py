@@ -40,7 +40,6 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import nnls
 
 from mptune.objective import Objective
 from mptune.results import SourceUse, Trial
@@ -334,6 +333,9 @@ def weigh(values: Array, ones: Array, levels: Array, expected: float) -> tuple[f
     Whitened: transformed times ``(n,)``, a constant 1 ``(n,)``, and what the sources expect ``(n, n_sources)``. Each
     weight is expected to be ``expected``.
     """
+    # Takes half a second to import, which making a strategy need not spend.
+    from scipy.optimize import nnls
+
     count = levels.shape[1]
     priors = np.zeros((1 + count, 2 + count))
     priors[0, :2] = 1.0 / _OFFSET, -1.0 / _OFFSET
