@@ -434,8 +434,8 @@ class BayesianBacoStrategy(ModelBasedStrategy):
             self._settle(index)
         self._model.forget([i for i, _ in new])
 
-    def _begin(self) -> list[int]:
-        """Count the random configurations to begin with; there is no sample to draw.
+    def _begin(self) -> None:
+        """Count the random configurations to begin with.
 
         What was told counts where it differs in every parameter: trials of the baseline, all in
         double precision, say nothing of the rest.
@@ -444,7 +444,6 @@ class BayesianBacoStrategy(ModelBasedStrategy):
         varied = self._distances.owners[np.ptp(told, axis=0) > 0] if len(told) else ()
         covered = len(np.unique(varied)) == self._distances.count
         self._initial_left = max(self.options.initial - (len(self._coordinates) if covered else 0), 0)
-        return []
 
     def _next(self) -> int | None:
         if self._initial_left or not self._observations:

@@ -45,7 +45,7 @@ from mptune.strategies.model_based.gaussian_process import (
     matern52,
     squared_exponential,
 )
-from mptune.strategies.model_based.strategy import Candidates, ModelBasedStrategy
+from mptune.strategies.model_based.strategy import Candidates, ModelBasedStrategy, best_and_others
 
 __all__ = [
     "METHODS", "AdvancedMulti", "BayesianMultiOptions", "BayesianMultiStrategy", "Multi", "Portfolio", "Turns",
@@ -308,6 +308,9 @@ class BayesianMultiStrategy(ModelBasedStrategy):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._portfolio = self._make_portfolio()
+        #: The rest of the initial sample, and the number of observations that completes it.
+        self._design: list[int] = []
+        self._design_target = 0
         self._normalisation = Normalisation(self.space.parameters)
         coordinates = self._coordinates([0]).shape[1]
         noise = max(self.options.noise, _LEAST_NOISE)
@@ -369,20 +372,30 @@ class BayesianMultiStrategy(ModelBasedStrategy):
 
     # -- the initial sample --------------------------------------------------------------------
 
-    def _begin(self) -> list[int]:
+    def _begin(self) -> None:
+        """Draw the initial sample; observations told before count where they vary in every coordinate."""
+        told = self._coordinates(list(self.observations))
+        covered = len(told) > 1 and bool((np.ptp(told, axis=0) > 0).all())
+        wanted = min(self.options.initial, self.space.size)
+        self._design_target = wanted if covered else wanted + len(told)
         draw = self.space.latin_hypercube if self.options.sampling == "maximin" else self.space.sample
-        return self._draw_design(self.options.initial, self._coordinates(list(self.observations)), draw)
+        if missing := max(self._design_target - len(told), 0):
+            self._design = draw(missing, self.rng).tolist()
 
     def _next(self) -> int | None:
         index = self._next_of_design()
         return self._next_by_model() if index is None else index
 
     def _next_of_design(self) -> int | None:
-        """Return the next point of the initial sample; random ones also while there is nothing to model."""
+        """Return the next point of the initial sample, random ones for points that failed or while nothing is known."""
         known = len(self.observations)
         if known and known + len(self._pending) >= self._design_target:
             return None
-        return super()._next_of_design()
+        while self._design:
+            index = self._design.pop(0)
+            if not self._is_taken(index):
+                return index
+        return self._random()
 
     # -- the model -----------------------------------------------------------------------------
 
@@ -456,13 +469,11 @@ class BayesianMultiStrategy(ModelBasedStrategy):
         return Candidates(indices, self.space.codes(indices), self._coordinates(indices), complete)
 
     def _representative(self) -> list[int]:
-        """Return all observations, or of too many the best half and a random quarter, with room for more."""
+        """Return all observations, or of too many the best half and a random part, with room for more."""
         most = self.options.max_observations
         if len(self.observations) <= most:
             return list(self.observations)
-        ranked = self._ranked()
-        others = self.rng.choice(np.array(ranked[most // 2 :]), most // 4, replace=False)
-        return [*ranked[: most // 2], *others.tolist()]
+        return best_and_others(self._ranked(), most * 3 // 4, self.rng)
 
     def _ranked(self) -> list[int]:
         return sorted(self.observations, key=lambda index: -self.observations[index])

@@ -44,10 +44,6 @@ __all__ = ["BayesianParetoStrategy"]
 Array = NDArray[np.float64]
 Codes = NDArray[np.int32]
 
-#: Trials of the front whose neighbours are looked at together.
-_MOST_AROUND: Final = 32
-#: Decades by which a trial has to be better than the front somewhere for the search to go on as it does.
-_NOTHING: Final = 1e-3
 #: How far the reference point is beyond the worst, relative to what lies between that and the best.
 _MARGIN: Final = 0.1
 #: Smallest deviations of an error and of what is known, in decades; errors of a signature differ by the order of sums.
@@ -188,7 +184,6 @@ class BayesianParetoStrategy(BayesianStrategy):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._errors: list[Signatures] = []
         super().__init__(*args, **kwargs)
-        self._front = np.empty((0, len(self.objective.metrics)))
 
     def _make_surrogate(self) -> ParetoSurrogate:
         axes = [self._axis(position, metric) for position, metric in enumerate(self.objective.metrics)]
@@ -214,27 +209,7 @@ class BayesianParetoStrategy(BayesianStrategy):
     def _levels(self, trial: Trial) -> NDArray[np.float64]:
         return np.array(self.objective.levels(trial))
 
-    def _improves(self, outcome: Outcome) -> bool:
-        levels = outcome.levels
-        if not outcome.feasible or np.isnan(levels).any():
-            return False
-        # Rounding alone makes errors of one signature differ in their last digits.
-        if (self._front <= levels + _NOTHING).all(axis=1).any():
-            return False
-        left = ~(levels <= self._front).all(axis=1)
-        self._front = np.vstack([self._front[left], levels])
-        return True
-
     # -- the model -----------------------------------------------------------------------------
-
-    def _next_neighbour(self) -> int | None:
-        """Return the neighbour of largest value of all the front that could add to it."""
-        around = [self._free_neighbours(index) for index in self._elite(_MOST_AROUND)]
-        indices = np.unique(np.concatenate(around)) if around else np.empty(0, dtype=np.int64)
-        if not len(indices):
-            return None
-        scores = self._scores(indices)
-        return int(indices[scores.argmax()]) if scores.max() > -np.inf else None
 
     def _elite(self, n: int) -> list[int]:
         """Return trials of the front, those with most space around them first; the best where none is feasible."""

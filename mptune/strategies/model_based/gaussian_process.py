@@ -252,9 +252,6 @@ class Posterior:
         self._inverse_lengths = 1.0 / hyperparameters.lengths
         self._kernel = kernel
         self._scaled: NDArray[Any] = (candidates * self._inverse_lengths).astype(dtype)
-        # |a - b|^2 = |a|^2 + |b|^2 - 2 a b, of which the candidates' part is the same for every observation.
-        self._norms = np.einsum("ij,ij->i", self._scaled, self._scaled)
-        self._minus_twice = np.ascontiguousarray(-2.0 * self._scaled.T)
         self.mean = np.zeros(len(candidates))
         self._variance = np.full(len(candidates), self._signal2)
         self._x = np.empty((0, candidates.shape[1]))
@@ -327,7 +324,7 @@ class Posterior:
         self._inverse[n, n] = 1.0 / pivot
         self._whitened[n] = value = (y - float(known @ self._whitened[:n])) / pivot
         dtype = self._rows.dtype.type
-        row = self._candidate_covariances(scaled.astype(dtype))
+        row = self._covariances(scaled[None, :].astype(dtype), self._scaled)[0]
         row -= known.astype(dtype) @ self._rows[:n]
         row /= dtype(pivot)
         self._rows[n] = row
@@ -385,13 +382,4 @@ class Posterior:
         """Return the signal's covariances of scaled features, in their type, shape ``(len(a), len(b))``."""
         covariance = self._kernel(_squared_distances(a, b))
         covariance *= self._signal2
-        return covariance
-
-    def _candidate_covariances(self, scaled: NDArray[Any]) -> NDArray[Any]:
-        """Return the signal's covariances of one point with every candidate, shape ``(n_candidates,)``."""
-        squared = scaled @ self._minus_twice
-        squared += self._norms
-        squared += scaled @ scaled
-        covariance = self._kernel(np.maximum(squared, 0.0, out=squared))
-        covariance *= scaled.dtype.type(self._signal2)
         return covariance

@@ -69,7 +69,6 @@ def maximise(
 
     The function gives value, ``-inf`` where it is not defined, and gradient. The unit is the scale of each variable.
     """
-
     # Takes half a second to import, which making a strategy need not spend.
     from scipy.optimize import Bounds, minimize
 

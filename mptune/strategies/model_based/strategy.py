@@ -1,4 +1,4 @@
-"""The frame of every model-based strategy: an initial sample, then what the model values most among the candidates."""
+"""The frame of every model-based strategy: the configurations that the model values most among the candidates."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from mptune.strategies.model_based.numerics import single_threaded
 __all__ = ["Candidates", "ModelBasedStrategy", "ascend", "best_and_others"]
 
 Indices = NDArray[np.int64]
-#: Draws as many indices as asked for.
-Draw = Callable[[int, np.random.Generator], Indices]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +109,7 @@ class ModelBasedStrategy(Strategy):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._pending: dict[int, None] = {}
-        #: What is left of the initial sample, and how many observations complete it; None before the first ask.
-        self._design: list[int] | None = None
-        self._design_target = 0
+        self._has_begun = False
         self._pool: Candidates | None = None
         #: Number of observations when the model was last fitted.
         self._fitted_to = 0
@@ -131,8 +127,9 @@ class ModelBasedStrategy(Strategy):
         super().tell(trials)
 
     def _propose(self, n: int) -> list[int]:
-        if self._design is None:
-            self._design = self._begin()
+        if not self._has_begun:
+            self._has_begun = True
+            self._begin()
         found: list[int] = []
         while len(found) < n:
             index = self._next()
@@ -144,8 +141,8 @@ class ModelBasedStrategy(Strategy):
         return found
 
     @abstractmethod
-    def _begin(self) -> list[int]:
-        """Return the initial sample; trials told before are known."""
+    def _begin(self) -> None:
+        """Prepare the first proposal; trials told before are known."""
 
     @abstractmethod
     def _next(self) -> int | None:
@@ -168,32 +165,6 @@ class ModelBasedStrategy(Strategy):
 
     def _is_taken(self, index: int) -> bool:
         return index in self._seen or index in self._pending
-
-    # -- the initial sample --------------------------------------------------------------------
-
-    def _draw_design(self, initial: int, told: NDArray[np.float64], draw: Draw) -> list[int]:
-        """Return the initial sample of so many observations.
-
-        Those told before, of coordinates ``(n, k)``, count towards it where they vary in every coordinate.
-        """
-        covered = len(told) > 1 and bool((np.ptp(told, axis=0) > 0).all())
-        wanted = min(initial, self.space.size)
-        self._design_target = wanted if covered else wanted + len(told)
-        missing = max(self._design_target - len(told), 0)
-        return draw(missing, self.rng).tolist() if missing else []
-
-    def _next_of_design(self) -> int | None:
-        """Return the next point of the initial sample, a random one in place of each that failed."""
-        while self._design:
-            index = self._placed(self._design.pop(0))
-            if index is not None:
-                return index
-        drawn = self._random()
-        return None if drawn is None else self._placed(drawn)
-
-    def _placed(self, index: int) -> int | None:
-        """Return what is proposed for a point of the initial sample."""
-        return None if self._is_taken(index) else index
 
     def _random(self) -> int | None:
         """Return a random configuration that is not taken."""
