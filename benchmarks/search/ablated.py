@@ -24,6 +24,7 @@ from mptune.objective import Objective
 from mptune.space.search_space import SearchSpace
 from mptune.strategies import make
 from mptune.strategies.base import Strategy
+from mptune.strategies.model_based.coordinates import Features
 from mptune.strategies.model_based.error_model import Signatures
 from mptune.strategies.model_based.feasibility import ValidityModel
 
@@ -33,6 +34,16 @@ TARGET: Final = "benchmarks.search.ablated:replay_variant"
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int32]
+
+
+class _Unaligned(Features):
+    """The search space's own features alone."""
+
+    def __init__(self, space: SearchSpace) -> None:
+        super().__init__(space)
+        self.count -= len(self._aligned)
+        self.owners = self.owners[: self.count]
+        self._aligned = []
 
 
 class _EverythingRuns(ValidityModel):
@@ -89,6 +100,9 @@ VARIANTS: Final[Mapping[str, Variant]] = MappingProxyType(
     {
         "warp": Variant("the log of the time as it is, bad values not compressed", {"warp": 0.0}),
         "fitted lengths": Variant("every length scale where its prior has it", {"length_spread": 1e-6}),
+        "alignment": Variant(
+            "the space's own features alone", stand_ins={"mptune.strategies.bayesian.Features": _Unaligned}
+        ),
         "validity": Variant("nothing learnt of failures", stand_ins={_VALIDITY: _EverythingRuns}),
         "exact reuse": Variant(
             "measured signatures only teach the model of errors",

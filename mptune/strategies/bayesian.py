@@ -38,8 +38,6 @@ __all__ = ["BayesianOptions", "BayesianStrategy"]
 
 #: Attempts at a configuration of the widest signature that runs, before the model takes over.
 _WIDEST_ATTEMPTS: Final = 4
-#: Random configurations that may fail before the model takes over.
-_FIRST_ATTEMPTS: Final = 3
 #: Best feasible trials whose neighbours join a sample.
 _ELITE: Final = 4
 #: Steps of local search from each starting point in a sampled space.
@@ -69,9 +67,14 @@ class BayesianOptions(Options):
 
 
 class BayesianStrategy(ModelBasedStrategy):
-    """Proposes what promises most under models of time, validity and error."""
+    """Proposes what promises most under models of time, validity and error.
+
+    Attributes:
+        first: configurations that have run before the model takes over.
+    """
 
     name: ClassVar[str] = "bayesian"
+    first: ClassVar[int] = 1
     options_class: ClassVar[type[Options]] = BayesianOptions
     options: BayesianOptions
 
@@ -231,10 +234,20 @@ class BayesianStrategy(ModelBasedStrategy):
         return int(free[signatures.wideness(self.space.codes(free)).argmax()]) if len(free) else None
 
     def _next_first(self) -> int | None:
-        """Return a random configuration as long as none has run, a few times at most."""
-        is_any_known = any(outcome.is_known for outcome in self._outcomes.values())
-        has_failed_often = len(self._outcomes) >= _FIRST_ATTEMPTS
-        return None if is_any_known or has_failed_often or self._pending else self._random()
+        """Return a random configuration until the first ones have run; three times as many may fail.
+
+        Sources that are trusted take their place.
+        """
+        if self._sources is not None and self._sources.are_trusted:
+            return None
+        known = sum(outcome.is_known for outcome in self._outcomes.values())
+        if known + len(self._pending) >= self.first or len(self._outcomes) >= 3 * self.first:
+            return None
+        index = self._random()
+        if index is None or self._signatures is None:
+            return index
+        moved = self._towards_feasible(np.full(32, index, dtype=np.int64), self._signatures)
+        return next((int(i) for i in moved if not self._is_taken(int(i))), index)
 
     def _towards_feasible(self, indices: NDArray[np.int64], signatures: Signatures) -> NDArray[np.int64]:
         """Return configurations like the given ones but with signatures drawn by their probability to be feasible.

@@ -179,6 +179,8 @@ class BayesianParetoStrategy(BayesianStrategy):
     """Proposes what is expected to add most to the front of several objectives."""
 
     name: ClassVar[str] = "bayesian-pareto"
+    #: Beside a front of one point only its like seems to add anything.
+    first: ClassVar[int] = 10
     optimises_several: ClassVar[bool] = True
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -14,7 +14,7 @@ from mptune.space.configuration import Configuration
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
 from mptune.space.search_space import SearchSpace
 from mptune.strategies import make
-from mptune.strategies.model_based.coordinates import Features
+from mptune.strategies.model_based.coordinates import Features, alignment
 from tests.tiers import few
 
 STRICT, MEDIUM, LOOSE = 1e-7, 3e-6, 1e-2
@@ -222,6 +222,19 @@ def test_more_observations_than_the_model_holds() -> None:
 # -- features --------------------------------------------------------------------------------------
 
 
+def test_alignment_is_the_power_of_two_in_a_size() -> None:
+    table = alignment(OrdinalParameter("block", [16, 32, 48, 64, 80, 96]))
+    assert table is not None
+    np.testing.assert_allclose(table, np.array([0, 1, 0, 2, 0, 1]) / 2)
+
+
+@pytest.mark.parametrize(
+    "values", [[1, 2, 4, 8], [1, 3, 5, 7], [0, 1, 2, 3, 4], [1, 2, 3], [0.5, 1.0, 1.5, 2.0], ["a", "b", "c", "d"]]
+)
+def test_alignment_is_left_out_where_it_says_nothing_new(values: list[object]) -> None:
+    assert alignment(OrdinalParameter("p", values)) is None  # type: ignore[arg-type]
+
+
 def test_features_leave_out_what_does_not_vary() -> None:
     space = SearchSpace(
         [
@@ -232,7 +245,7 @@ def test_features_leave_out_what_does_not_vary() -> None:
     )
     features = Features(space)
     rows = features.of(range(space.size))
-    assert rows.shape == (space.size, features.count) == (8, 3)
+    assert rows.shape == (space.size, features.count) == (8, 4)
     assert (np.ptp(rows, axis=0) == 1.0).all()
 
 
