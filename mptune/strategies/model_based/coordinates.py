@@ -30,7 +30,8 @@ class Features:
     """Numbers in [0, 1] for the parameters that vary, for the default strategy.
 
     Beside the features of the search space each size gets its alignment: a block of 128 is like one of
-    144 in most respects, but it fills warps, divides the problem and avoids bank conflicts like one of 64 does.
+    144 in most respects, but it fills warps, divides the problem and avoids bank conflicts like one of 64 does. Models of
+    earlier runs need the alignment to explain the times of some kernels.
 
     Attributes:
         owners: which parameter of the space each feature is of, shape ``(count,)``.
