@@ -17,14 +17,15 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import LinAlgError
 
 from mptune.results import Trial
 from mptune.space.search_space import SearchSpace
 from mptune.strategies.base import Source
 from mptune.strategies.model_based.acquisition import log_expected_improvement
 from mptune.strategies.model_based.coordinates import Features
-from mptune.strategies.model_based.gaussian_process import matern52, maximise
-from mptune.strategies.model_based.numerics import NotPositiveDefinite, cholesky, lower_gram, product
+from mptune.strategies.model_based.gaussian_process import matern52
+from mptune.strategies.model_based.numerics import cholesky, maximise
 
 __all__ = ["Coregional"]
 
@@ -46,7 +47,7 @@ def _transformed(times: Array) -> Array:
 
 
 def _squared(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
-    squared = -2.0 * product(a, np.ascontiguousarray(b.T))
+    squared = a @ (-2.0 * b.T)
     squared += np.square(a).sum(axis=1)[:, None]
     squared += np.square(b).sum(axis=1)[None, :]
     return np.asarray(np.maximum(squared, 0.0))
@@ -92,9 +93,9 @@ class Coregional:
             self._vector = maximise(
                 lambda vector: self._log_posterior(vector, x, tasks, z),
                 [self._vector],
-                centre=self._centre,
+                low=self._centre - 3.0 * self._unit,
+                high=self._centre + 3.0 * self._unit,
                 unit=self._unit,
-                bound=3.0,
                 max_iterations=_ITERATIONS if len(self._told) in (0, 4, 8) or len(self._told) > 8 else 5,
             )
             self._fitted_to = len(values)
@@ -139,19 +140,19 @@ class Coregional:
         covariance.flat[:: len(z) + 1] += noise2 + 1e-8
         try:
             lower, inverse = cholesky(covariance)
-        except NotPositiveDefinite:
+        except LinAlgError:
             return -math.inf, np.zeros_like(vector)
         whitened = np.einsum("ij,j->i", inverse, z)
         alpha = np.einsum("ij,i->j", inverse, whitened)
         far = (vector - self._centre) / self._unit
         value = -0.5 * float((whitened**2).sum()) - float(np.log(np.diag(lower)).sum()) - 0.5 * float((far**2).sum())
-        sensitivity = np.outer(alpha, alpha) - lower_gram(inverse)
+        sensitivity = np.outer(alpha, alpha) - inverse.T @ inverse
         k = x.shape[1]
         gradient = np.empty_like(vector)
         weights = sensitivity * between * (5.0 / 3.0) * (1.0 + r) * np.exp(-r)
-        gradient[:k] = (scaled * scaled * weights.sum(axis=1)[:, None] - scaled * product(weights, scaled)).sum(axis=0)
+        gradient[:k] = (scaled * scaled * weights.sum(axis=1)[:, None] - scaled * (weights @ scaled)).sum(axis=0)
         member = (tasks[:, None] == np.arange(self._count)).astype(np.float64)
-        of_tasks = 0.5 * product(np.ascontiguousarray(member.T), product(sensitivity * correlation, member))
+        of_tasks = 0.5 * member.T @ (sensitivity * correlation) @ member
         gradient[k : k + self._count] = 2.0 * (of_tasks * w).sum(axis=1)
         gradient[k + self._count : -1] = np.diag(of_tasks) * kappa
         gradient[-1] = noise2 * np.trace(sensitivity)
@@ -173,5 +174,5 @@ class Coregional:
             rows = matern52(_squared(at, (self._candidates[block] * inverse_lengths).astype(np.float32)))
             rows *= b[own, tasks][:, None].astype(np.float32)
             mean[block] = np.einsum("i,ij->j", alpha.astype(np.float32), rows)
-            variance[block] = b[own, own] - np.square(product(factor, rows, triangular=True)).sum(axis=0)
+            variance[block] = b[own, own] - np.square(factor @ rows).sum(axis=0)
         return mean, np.sqrt(np.maximum(variance, 1e-6))

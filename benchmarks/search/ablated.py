@@ -98,10 +98,7 @@ _VALIDITY: Final = "mptune.strategies.model_based.feasibility.ValidityModel"
 _SIGNATURES: Final = "mptune.strategies.bayesian.Signatures"
 VARIANTS: Final[Mapping[str, Variant]] = MappingProxyType(
     {
-        "initial sample": Variant("one configuration in place of the Latin hypercube of ten", {"initial": 1}),
         "warp": Variant("the log of the time as it is, bad values not compressed", {"warp": 0.0}),
-        "noise": Variant("measurements taken as exact", {"noise": 1e-6}),
-        "neighbours": Variant("no neighbours of the best while nothing is better", {"patience": 10**9}),
         "fitted lengths": Variant("every length scale where its prior has it", {"length_spread": 1e-6}),
         "alignment": Variant(
             "the space's own features alone", stand_ins={"mptune.strategies.bayesian.Features": _Unaligned}

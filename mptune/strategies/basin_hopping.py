@@ -14,14 +14,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mptune.strategies.base import Options, option
-from mptune.strategies.moves.climbing import ClimbingOptions, ClimbingStrategy
-from mptune.strategies.moves.scored import acceptance_probability
+from mptune.strategies.local_search import LocalSearchOptions, LocalSearchStrategy
+from mptune.strategies.simulated_annealing import acceptance_probability
 
 __all__ = ["BasinHoppingOptions", "BasinHoppingStrategy"]
 
 
 @dataclass(frozen=True, slots=True)
-class BasinHoppingOptions(ClimbingOptions):
+class BasinHoppingOptions(LocalSearchOptions):
     """Hyperparameters: those of a climb, and of the hops between local optima."""
 
     strategy: ClassVar[str] = "basin-hopping"
@@ -31,7 +31,7 @@ class BasinHoppingOptions(ClimbingOptions):
     )
 
 
-class BasinHoppingStrategy(ClimbingStrategy):
+class BasinHoppingStrategy(LocalSearchStrategy):
     """Perturbs a local optimum, climbs from there, and moves to the new optimum by the Metropolis criterion."""
 
     name: ClassVar[str] = "basin-hopping"

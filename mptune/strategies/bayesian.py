@@ -7,12 +7,9 @@
 - Accuracy: the error depends on the accuracy signature alone. Measured signatures are known exactly, and
   none known to exceed the threshold is proposed again; the others have a probability to meet it.
 
-A candidate's value is its expected improvement over the best feasible trial times both probabilities. While that finds
-nothing better for a while, every second proposal is of the largest value among the neighbours of the best trials: where
-one value of a parameter is unlike those beside it, a smooth model does not expect much of it.
-The initial sample is a Latin hypercube (Willemsen 2021, Sec. III-F). With sources (earlier runs), there is none as long
-as any of them is believed: what they let expect is the prior mean of the Gaussian process
-(:mod:`mptune.strategies.model_based.transfer`).
+A candidate's value is its expected improvement over the best feasible trial times both probabilities.
+The search begins with the widest signature, or with a random configuration. Sources (earlier runs) give the prior mean
+of the Gaussian process (:mod:`mptune.strategies.model_based.transfer`).
 """
 
 from __future__ import annotations
@@ -29,12 +26,11 @@ from mptune.errors import MptuneError
 from mptune.results import SourceUse, Trial
 from mptune.space.configuration import Value
 from mptune.strategies.base import Options, Source, option
-from mptune.strategies.model_based.candidates import Candidates, ascend
 from mptune.strategies.model_based.coordinates import Features
 from mptune.strategies.model_based.error_model import Signatures
 from mptune.strategies.model_based.feasibility import FeasibilityModel, Outcome
-from mptune.strategies.model_based.gaussian_process import Prior
-from mptune.strategies.model_based.strategy import ModelBasedStrategy
+from mptune.strategies.model_based.gaussian_process import LogNormalPrior
+from mptune.strategies.model_based.strategy import Candidates, ModelBasedStrategy, ascend
 from mptune.strategies.model_based.surrogate import ModelledAxis, Surrogate, TimeSurrogate
 from mptune.strategies.model_based.transfer import Sources, TransferAxis, judged
 
@@ -42,8 +38,6 @@ __all__ = ["BayesianOptions", "BayesianStrategy"]
 
 #: Attempts at a configuration of the widest signature that runs, before the model takes over.
 _WIDEST_ATTEMPTS: Final = 4
-#: A point of the initial sample less likely than this to be feasible gets another signature.
-_LEAST_PROBABILITY: Final = 0.2
 #: Best feasible trials whose neighbours join a sample.
 _ELITE: Final = 4
 #: Steps of local search from each starting point in a sampled space.
@@ -57,7 +51,6 @@ class BayesianOptions(Options):
     """Hyperparameters."""
 
     strategy: ClassVar[str] = "bayesian"
-    initial: int = option(10, "valid configurations of the Latin hypercube that the search begins with.", least=1)
     max_candidates: int = option(
         20_000, "all configurations of a space up to this size are candidates; of a larger one a sample.", least=1
     )
@@ -68,19 +61,20 @@ class BayesianOptions(Options):
     iterations: int = option(30, "iterations of each fit of the hyperparameters.", least=1)
     warp: float = option(1.0, "strength of the compression of values worse than the median, 0 for none.", least=0)
     length_spread: float = option(0.6, "standard deviation of the prior of a log length scale.", above=0)
-    noise: float = option(0.03, "centre of the prior of the noise, relative to the deviation of all values.", above=0)
-    patience: int = option(
-        12, "after this many evaluations without a better one, every second is a neighbour of the best.", least=1
-    )
     max_observations: int = option(
         800, "observations the model of time holds; of more it holds the best half and a random part.", least=20
     )
 
 
 class BayesianStrategy(ModelBasedStrategy):
-    """Proposes what promises most under models of time, validity and error."""
+    """Proposes what promises most under models of time, validity and error.
+
+    Attributes:
+        first: configurations that have run before the model takes over.
+    """
 
     name: ClassVar[str] = "bayesian"
+    first: ClassVar[int] = 1
     options_class: ClassVar[type[Options]] = BayesianOptions
     options: BayesianOptions
 
@@ -94,8 +88,6 @@ class BayesianStrategy(ModelBasedStrategy):
         self._surrogate = self._make_surrogate()
         self._outcomes: dict[int, Outcome] = {}
         self._widest_attempts = 0
-        self._best = math.inf
-        self._since_best = 0
         self._all: Candidates | None = None
         #: Neighbours of configurations, which are asked for again and again.
         self._around: dict[int, NDArray[np.int64]] = {}
@@ -164,7 +156,7 @@ class BayesianStrategy(ModelBasedStrategy):
     def _modelled(self, position: int) -> ModelledAxis:
         options = self.options
         count = self._features.count
-        prior = Prior.of(count, length_spread=options.length_spread, noise=options.noise, noise_spread=1.0)
+        prior = LogNormalPrior.of(count, length_spread=options.length_spread)
         if self._sources is not None:
             return TransferAxis(position, prior, self._sources, iterations=options.iterations, warp=options.warp)
         return ModelledAxis(position, prior, iterations=options.iterations, warp=options.warp)
@@ -188,9 +180,7 @@ class BayesianStrategy(ModelBasedStrategy):
         at = np.array([i for i, _ in new], dtype=np.int64)
         features, codes = self._features.of(at), self.space.codes(at)
         for (index, trial), row, values in zip(new, features, codes, strict=True):
-            outcome = self._outcome(row, values, trial)
-            self._outcomes[index] = outcome
-            self._since_best = 0 if self._improves(outcome) else self._since_best + 1
+            self._outcomes[index] = self._outcome(row, values, trial)
             self._settle(index)
         for signatures in self._observed:
             signatures.observe(codes, [t for _, t in new])
@@ -209,22 +199,14 @@ class BayesianStrategy(ModelBasedStrategy):
     def _levels(self, trial: Trial) -> NDArray[np.float64]:
         return np.array([-math.log(self.objective.performance(trial))])
 
-    def _improves(self, outcome: Outcome) -> bool:
-        """Whether an outcome is better than all before it, which is then remembered."""
-        is_better = outcome.feasible and outcome.value < self._best
-        self._best = outcome.value if is_better else self._best
-        return is_better
-
     # -- ask -----------------------------------------------------------------------------------
 
-    def _begin(self) -> list[int]:
+    def _begin(self) -> None:
         if self._given:
             self._take_in_sources()
-        told = np.array([o.features for o in self._outcomes.values() if o.is_known])
-        return self._draw_design(self.options.initial, told, self.space.latin_hypercube)
 
     def _next(self) -> int | None:
-        steps = (self._next_widest, self._next_of_design, self._next_by_model)
+        steps = (self._next_widest, self._next_first, self._next_by_model)
         for step in steps[2:] if self._focus else steps:
             index = step()
             if index is not None:
@@ -251,23 +233,21 @@ class BayesianStrategy(ModelBasedStrategy):
         free = np.array([i for i in around.tolist() if not self._is_taken(i)], dtype=np.int64)
         return int(free[signatures.wideness(self.space.codes(free)).argmax()]) if len(free) else None
 
-    def _next_of_design(self) -> int | None:
+    def _next_first(self) -> int | None:
+        """Return a random configuration until the first ones have run; three times as many may fail.
+
+        Sources that are trusted take their place.
+        """
         if self._sources is not None and self._sources.are_trusted:
             return None
-        known = sum(o.is_known for o in self._outcomes.values())
-        tried = len(self._outcomes) + len(self._pending)
-        if known + len(self._pending) >= self._design_target or tried >= 3 * self._design_target:
+        known = sum(outcome.is_known for outcome in self._outcomes.values())
+        if known + len(self._pending) >= self.first or len(self._outcomes) >= 3 * self.first:
             return None
-        return super()._next_of_design()
-
-    def _placed(self, index: int) -> int | None:
-        """Return the configuration, with a more promising signature where its own is unlikely to be feasible."""
-        if self._signatures is not None:
-            likely = self._signatures.log_probability(self.space.codes([index]))[0]
-            if likely < math.log(_LEAST_PROBABILITY):
-                moved = self._towards_feasible(np.full(32, index, dtype=np.int64), self._signatures)
-                return next((int(i) for i in moved if not self._is_taken(int(i))), None)
-        return super()._placed(index)
+        index = self._random()
+        if index is None or self._signatures is None:
+            return index
+        moved = self._towards_feasible(np.full(32, index, dtype=np.int64), self._signatures)
+        return next((int(i) for i in moved if not self._is_taken(int(i))), index)
 
     def _towards_feasible(self, indices: NDArray[np.int64], signatures: Signatures) -> NDArray[np.int64]:
         """Return configurations like the given ones but with signatures drawn by their probability to be feasible.
@@ -297,11 +277,6 @@ class BayesianStrategy(ModelBasedStrategy):
         pool = self._pool
         if not pool.free.any():
             return None
-        stuck_for = self._since_best + len(self._pending) - self.options.patience
-        if stuck_for >= 0 and stuck_for % 2 == 0:
-            neighbour = self._next_neighbour()
-            if neighbour is not None:
-                return neighbour
         position, score = self._surrogate.choose(pool.free)
         if score == -math.inf:
             return None
@@ -311,16 +286,6 @@ class BayesianStrategy(ModelBasedStrategy):
         # A sample is improved on from its best candidate and from the best feasible trial.
         starts = {index: score} | dict.fromkeys(self._elite(1), -math.inf)
         return ascend(starts, self._free_neighbours, self._scores, _STEPS)[0]
-
-    def _next_neighbour(self) -> int | None:
-        """Return the neighbour of largest value of the best trial that has any that could be best."""
-        for best in self._elite(_ELITE):
-            around = self._free_neighbours(best)
-            if len(around):
-                scores = self._scores(around)
-                if scores.max() > -math.inf:
-                    return int(around[scores.argmax()])
-        return None
 
     def _update(self) -> None:
         """Bring the model up to date: fitted anew when due, else extended."""

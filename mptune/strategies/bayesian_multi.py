@@ -21,36 +21,190 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import log_ndtr
 
 from mptune.errors import UnknownNameError
 from mptune.results import Trial
 from mptune.strategies.base import Options, option
-from mptune.strategies.model_based.candidates import Candidates
+from mptune.strategies.model_based.acquisition import log_expected_improvement
 from mptune.strategies.model_based.coordinates import Normalisation
-from mptune.strategies.model_based.fixed_posterior import COVARIANCES, FixedPosterior
-from mptune.strategies.model_based.portfolio import (
-    ACQUISITIONS,
-    AdvancedMulti,
-    Multi,
-    Portfolio,
-    Turns,
-    contextual_variance,
+from mptune.strategies.model_based.gaussian_process import (
+    Hyperparameters,
+    Kernel,
+    Posterior,
+    matern32,
+    matern52,
+    squared_exponential,
 )
-from mptune.strategies.model_based.strategy import ModelBasedStrategy
+from mptune.strategies.model_based.strategy import Candidates, ModelBasedStrategy, best_and_others
 
-__all__ = ["METHODS", "BayesianMultiOptions", "BayesianMultiStrategy"]
+__all__ = [
+    "METHODS", "AdvancedMulti", "BayesianMultiOptions", "BayesianMultiStrategy", "Multi", "Portfolio", "Turns",
+    "confidence_bound", "contextual_variance", "expected_improvement", "probability_of_improvement",
+]  # fmt: skip
+
+Array = NDArray[np.float64]
+#: Values of candidates, more is better, by the posterior's mean and deviation of what is minimised, each ``(n,)``, the
+#: smallest observation, and the exploration factor.
+Acquisition = Callable[[Array, Array, float, float], Array]
+
+
+def expected_improvement(mean: Array, deviation: Array, best: float, exploration: float) -> Array:
+    """Return the log of the expected improvement on ``best - exploration``, the factor being in the mean's unit."""
+    return log_expected_improvement(mean, deviation, best - exploration)
+
+
+def probability_of_improvement(mean: Array, deviation: Array, best: float, exploration: float) -> Array:
+    """Return the log of the probability to fall below ``best - exploration``."""
+    return np.asarray(log_ndtr((best - exploration - mean) / deviation), dtype=np.float64)
+
+
+def confidence_bound(mean: Array, deviation: Array, best: float, exploration: float) -> Array:  # noqa: ARG001
+    """Return the negative lower confidence bound ``mean - exploration * deviation``; ``best`` does not matter."""
+    return np.asarray(exploration * deviation - mean)
+
+
+#: The acquisition functions by name.
+ACQUISITIONS: Final[Mapping[str, Acquisition]] = {
+    "ei": expected_improvement,
+    "poi": probability_of_improvement,
+    "lcb": confidence_bound,
+}
+
+
+def contextual_variance(variance: float, initial_variance: float, improvement: float) -> float:
+    """Return the exploration factor ``(variance / improvement) / initial_variance`` (Willemsen 2021, Sec. III-F).
+
+    Args:
+        variance: mean posterior variance of the candidates.
+        initial_variance: the same after the initial sample.
+        improvement: by what factor the best observation is better than the mean of the initial sample.
+    """
+    return variance / improvement / initial_variance
+
+
+class Portfolio(ABC):
+    """Acquisition functions of which fewer and fewer stay in use, judged after each round.
+
+    A round takes one suggestion of every function. Performances are positive and more is better (the paper
+    minimises times; ratios are the same either way).
+
+    Args:
+        functions: names of acquisition functions, the preferred ones first.
+        threshold: how often something must happen before a function is dropped for it.
+        discount: weight of an observation relative to that of the next round.
+
+    Attributes:
+        active: names of those in use, in order.
+    """
+
+    def __init__(self, functions: Sequence[str], *, threshold: int, discount: float) -> None:
+        self.active = tuple(functions)
+        self._threshold = threshold
+        self._discount = discount
+        self._sums = dict.fromkeys(functions, 0.0)
+
+    def scores(self) -> dict[str, float]:
+        """Return the discounted observations of the functions in use: sum of ``o_i * discount ** (t - i)``."""
+        return {name: self._sums[name] for name in self.active}
+
+    def close(self, suggested: Mapping[str, int], observed: Mapping[str, float]) -> None:
+        """Judge a round in which every function in use took part.
+
+        Args:
+            suggested: what each function suggested.
+            observed: the performance of each suggestion; for a failed one the median of those that did not fail.
+        """
+        for name in self.active:
+            self._sums[name] = observed[name] + self._discount * self._sums[name]
+        if len(self.active) > 1:
+            self._judge(suggested)
+
+    @abstractmethod
+    def _judge(self, suggested: Mapping[str, int]) -> None:
+        """Take functions out of use."""
+
+    def _best_of(self, names: Sequence[str]) -> str:
+        """Return the function of the best score; of equals the first in order."""
+        return max(names, key=lambda name: self._sums[name])
+
+
+class Turns(Portfolio):
+    """Keeps all functions in use (Kernel Tuner's ``multi-fast`` and ``multi-ultrafast``)."""
+
+    def _judge(self, suggested: Mapping[str, int]) -> None:
+        pass
+
+
+class Multi(Portfolio):
+    """Drops functions that suggest what others suggest: of those that do so too often the best one stays.
+
+    Duplicates count in the last ``window`` rounds; in all of them where it is None.
+    """
+
+    def __init__(self, functions: Sequence[str], *, threshold: int, discount: float, window: int | None = None) -> None:
+        super().__init__(functions, threshold=threshold, discount=discount)
+        self._duplicates = {name: deque[bool](maxlen=window) for name in functions}
+
+    def _judge(self, suggested: Mapping[str, int]) -> None:
+        repeated = [suggested[name] for name in self.active]
+        for name in self.active:
+            self._duplicates[name].append(repeated.count(suggested[name]) > 1)
+        conflicting = [name for name in self.active if sum(self._duplicates[name]) > self._threshold]
+        if len(conflicting) > 1:
+            kept = self._best_of(conflicting)
+            self._duplicates[kept].clear()
+            self.active = tuple(name for name in self.active if name == kept or name not in conflicting)
+
+
+class AdvancedMulti(Portfolio):
+    """Drops a function that is often much worse than the mean score, and keeps only one that is often much better.
+
+    How much is ``required``, relative to the mean.
+    """
+
+    def __init__(self, functions: Sequence[str], *, threshold: int, discount: float, required: float) -> None:
+        super().__init__(functions, threshold=threshold, discount=discount)
+        self._required = required
+        self._worse = dict.fromkeys(functions, 0)
+        self._better = dict.fromkeys(functions, 0)
+
+    def _judge(self, suggested: Mapping[str, int]) -> None:  # noqa: ARG002
+        mean = float(np.mean([self._sums[name] for name in self.active]))
+        for name in self.active:
+            self._worse[name] += self._sums[name] < mean * (1.0 - self._required)
+            self._better[name] += self._sums[name] > mean * (1.0 + self._required)
+        worst = max(self.active, key=lambda name: (self._worse[name], -self._sums[name]))
+        if self._worse[worst] >= self._threshold:
+            self.active = tuple(name for name in self.active if name != worst)
+            self._worse = dict.fromkeys(self.active, 0)
+            self._better = dict.fromkeys(self.active, 0)
+            return
+        best = max(self.active, key=lambda name: (self._better[name], self._sums[name]))
+        if self._better[best] >= self._threshold:
+            self.active = (best,)
+
 
 #: How the acquisition function is chosen: a portfolio rule, or always the same.
 METHODS: Final = ("advanced-multi", "multi", "multi-fast", "multi-ultrafast", *ACQUISITIONS)
 #: Methods whose functions never suggest the same in one round.
 _DISTINCT: Final = ("advanced-multi", "multi-fast", "multi-ultrafast")
 _SAMPLINGS: Final = ("maximin", "random")
+#: Covariances by name.
+_KERNELS: Final[Mapping[str, Kernel]] = MappingProxyType(
+    {"matern32": matern32, "matern52": matern52, "rbf": squared_exponential}
+)
+#: Least deviation of the noise: its variance is what scikit-learn, on which the paper builds, adds by default.
+_LEAST_NOISE: Final = 1e-5
 #: Scores are kept below this, so that their squares are finite (a time of 0 scores the largest double).
 _MOST_SCORE: Final = 1e100
 #: Best trials whose neighbours join a sample of a large space.
@@ -86,7 +240,7 @@ class BayesianMultiOptions(Options):
         above=0,
     )
     covariance: str = option(
-        "matern32", "matern32, matern52 (Matérn 3/2 and 5/2) or rbf (squared exponential).", choices=tuple(COVARIANCES)
+        "matern32", "matern32, matern52 (Matérn 3/2 and 5/2) or rbf (squared exponential).", choices=tuple(_KERNELS)
     )
     noise: float = option(
         1e-5, "standard deviation of an observation's noise, relative to that of all observations.", least=0
@@ -154,8 +308,17 @@ class BayesianMultiStrategy(ModelBasedStrategy):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._portfolio = self._make_portfolio()
+        #: The rest of the initial sample, and the number of observations that completes it.
+        self._design: list[int] = []
+        self._design_target = 0
         self._normalisation = Normalisation(self.space.parameters)
-        self._posterior: FixedPosterior | None = None
+        coordinates = self._coordinates([0]).shape[1]
+        noise = max(self.options.noise, _LEAST_NOISE)
+        self._hyperparameters = Hyperparameters(np.full(coordinates, self.options.length_scale), 1.0, noise)
+        self._posterior: Posterior | None = None
+        #: Observations of the posterior, and what standardises them.
+        self._held: list[int] = []
+        self._centre, self._spread = 0.0, 1.0
         #: Scores the model learns from, by index.
         self.observations: dict[int, float] = {}
         self._best = -math.inf
@@ -209,27 +372,37 @@ class BayesianMultiStrategy(ModelBasedStrategy):
 
     # -- the initial sample --------------------------------------------------------------------
 
-    def _begin(self) -> list[int]:
+    def _begin(self) -> None:
+        """Draw the initial sample; observations told before count where they vary in every coordinate."""
+        told = self._coordinates(list(self.observations))
+        covered = len(told) > 1 and bool((np.ptp(told, axis=0) > 0).all())
+        wanted = min(self.options.initial, self.space.size)
+        self._design_target = wanted if covered else wanted + len(told)
         draw = self.space.latin_hypercube if self.options.sampling == "maximin" else self.space.sample
-        return self._draw_design(self.options.initial, self._coordinates(list(self.observations)), draw)
+        if missing := max(self._design_target - len(told), 0):
+            self._design = draw(missing, self.rng).tolist()
 
     def _next(self) -> int | None:
         index = self._next_of_design()
         return self._next_by_model() if index is None else index
 
     def _next_of_design(self) -> int | None:
-        """Return the next point of the initial sample; random ones also while there is nothing to model."""
+        """Return the next point of the initial sample, random ones for points that failed or while nothing is known."""
         known = len(self.observations)
         if known and known + len(self._pending) >= self._design_target:
             return None
-        return super()._next_of_design()
+        while self._design:
+            index = self._design.pop(0)
+            if not self._is_taken(index):
+                return index
+        return self._random()
 
     # -- the model -----------------------------------------------------------------------------
 
     def _coordinates(self, indices: Sequence[int] | NDArray[np.int64]) -> NDArray[np.float64]:
         return self._normalisation.coordinates(self.space.codes(indices))
 
-    def _updated(self) -> tuple[FixedPosterior, Candidates]:
+    def _updated(self) -> tuple[Posterior, Candidates]:
         """Return the posterior of all observations, which imagines what is awaited, and the candidates it is over."""
         posterior, pool = self._posterior, self._pool
         if posterior is None or pool is None or self._is_outdated(posterior, pool):
@@ -237,8 +410,10 @@ class BayesianMultiStrategy(ModelBasedStrategy):
         elif self._new or self._imagined.difference(self._pending):
             posterior.forget_imagined()
             self._imagined.clear()
-            for index, x in zip(self._new, self._coordinates(self._new), strict=True):
-                posterior.append(x, self.observations[index])
+            for x in self._coordinates(self._new):
+                posterior.append(x, 0.0)
+            self._held += self._new
+            posterior.revalue(self._standardised())
         self._new.clear()
         for index in self._pending:
             if index not in self._imagined:
@@ -246,7 +421,7 @@ class BayesianMultiStrategy(ModelBasedStrategy):
                 self._imagined.add(index)
         return posterior, pool
 
-    def _predicted(self) -> tuple[FixedPosterior, Candidates]:
+    def _predicted(self) -> tuple[Posterior, Candidates]:
         """Return what :meth:`_updated` does, or under multi-ultrafast for some rounds what it returned before."""
         posterior, pool = self._posterior, self._pool
         if self._rounds_left and posterior is not None and pool is not None and pool.free.any():
@@ -255,7 +430,7 @@ class BayesianMultiStrategy(ModelBasedStrategy):
         self._rounds_left = self.options.prediction_rounds - 1 if self.options.method == "multi-ultrafast" else 0
         return self._updated()
 
-    def _is_outdated(self, posterior: FixedPosterior, pool: Candidates) -> bool:
+    def _is_outdated(self, posterior: Posterior, pool: Candidates) -> bool:
         """Whether the posterior is full, or a sample is used up, old, or lacks the neighbours of a new best."""
         if len(posterior) + len(self._new) > self.options.max_observations:
             return True
@@ -263,21 +438,24 @@ class BayesianMultiStrategy(ModelBasedStrategy):
         is_stale = len(self.observations) >= born + _SAMPLE_AGE or self._best > best
         return not pool.complete and (is_stale or not pool.free.any())
 
-    def _rebuild(self) -> tuple[FixedPosterior, Candidates]:
+    def _rebuild(self) -> tuple[Posterior, Candidates]:
         """Choose candidates and condition a posterior on the observations."""
         taken = self._taken
         pool = self._pool if self._pool is not None and self._pool.complete else self._candidates()
-        kept = self._representative()
-        options = self.options
-        posterior = FixedPosterior(
-            pool.features, length_scale=options.length_scale, noise=options.noise, covariance=options.covariance
-        )
-        posterior.condition(self._coordinates(kept), np.array([self.observations[index] for index in kept]))
+        self._held = self._representative()
+        posterior = Posterior(self._hyperparameters, pool.features, _KERNELS[self.options.covariance], np.float64)
+        posterior.condition(self._coordinates(self._held), self._standardised())
         pool.free[:] = ~np.isin(pool.indices, np.fromiter(taken, np.int64, len(taken)))
         self._pool_born = len(self.observations), self._best
         self._imagined.clear()
         self._pool, self._posterior = pool, posterior
         return posterior, pool
+
+    def _standardised(self) -> Array:
+        """Return the scores of the posterior's observations, standardised."""
+        scores = np.array([self.observations[index] for index in self._held])
+        self._centre, self._spread = float(scores.mean()), float(scores.std()) or 1.0
+        return (scores - self._centre) / self._spread
 
     def _candidates(self) -> Candidates:
         """Return the whole space, or of a large one a sample and the neighbours of the best trials."""
@@ -291,13 +469,11 @@ class BayesianMultiStrategy(ModelBasedStrategy):
         return Candidates(indices, self.space.codes(indices), self._coordinates(indices), complete)
 
     def _representative(self) -> list[int]:
-        """Return all observations, or of too many the best half and a random quarter, with room for more."""
+        """Return all observations, or of too many the best half and a random part, with room for more."""
         most = self.options.max_observations
         if len(self.observations) <= most:
             return list(self.observations)
-        ranked = self._ranked()
-        others = self.rng.choice(np.array(ranked[most // 2 :]), most // 4, replace=False)
-        return [*ranked[: most // 2], *others.tolist()]
+        return best_and_others(self._ranked(), most * 3 // 4, self.rng)
 
     def _ranked(self) -> list[int]:
         return sorted(self.observations, key=lambda index: -self.observations[index])
@@ -327,9 +503,9 @@ class BayesianMultiStrategy(ModelBasedStrategy):
         left = np.flatnonzero(pool.free)
         if not len(left):
             return {}
-        mean, variance = -posterior.mean[left], posterior.variance[left]
-        deviation, best = np.sqrt(variance), -posterior.standardised(self._best)
-        self.exploration = self._explore(float(variance.mean()))
+        mean, deviation = -posterior.mean[left], posterior.deviation[left]
+        best = -(self._best - self._centre) / self._spread
+        self.exploration = self._explore(float(np.square(deviation).mean()))
         free = np.ones(len(left), dtype=np.bool_)
         suggested: dict[str, int] = {}
         for name in self.active:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mptune.strategies.base import Options, option
-from mptune.strategies.moves.population import Champion, Grid, PopulationOptions, PopulationStrategy
+from mptune.strategies.population import PopulationOptions, SwarmStrategy
 
 __all__ = ["BASES", "DifferentialEvolutionOptions", "DifferentialEvolutionStrategy", "crossed", "mutants"]
 
@@ -47,7 +47,7 @@ def crossed(targets: Points, mutated: Points, draws: Points, always: NDArray[np.
     return np.where(chosen, mutated, targets)
 
 
-class DifferentialEvolutionStrategy(PopulationStrategy):
+class DifferentialEvolutionStrategy(SwarmStrategy):
     """Sets every member against a cross of itself with the best, to which the difference of two others was added.
 
     A cross is evaluated at the valid configuration nearest to it and takes its member's place unless it is worse.
@@ -57,32 +57,14 @@ class DifferentialEvolutionStrategy(PopulationStrategy):
     options_class: ClassVar[type[Options]] = DifferentialEvolutionOptions
     options: DifferentialEvolutionOptions
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._grid = Grid(self.space)
-        self._champions: list[Champion] = []
-
-    def _started(self) -> None:
-        self._champions = [Champion(index) for index in self._population]
-
-    def _admit(self, index: int) -> None:
-        worst = self._worst([champion.index for champion in self._champions])
-        self._population[worst] = index
-        self._champions[worst] = Champion(index)
-
-    def _evolved(self) -> list[int]:
-        standing = [champion.settle(self._scores) for champion in self._champions]
+    def _moved(self, standing: list[int]) -> Points:
         targets = self._grid.points(standing)
         base, first, second = self._donors(len(standing))
         if self.options.base == "best":
             base[:] = min(range(len(standing)), key=lambda k: self._rank_key(standing[k]))
         mutated = mutants(targets[base], targets[first], targets[second], self.options.weight)
         always = self.rng.integers(targets.shape[1], size=len(targets))
-        crosses = crossed(targets, mutated, self.rng.random(targets.shape), always, self.options.crossover)
-        members: list[int] = self._grid.nearest(crosses, self.rng).tolist()
-        for champion, index in zip(self._champions, members, strict=True):
-            champion.challenge(index)
-        return members
+        return crossed(targets, mutated, self.rng.random(targets.shape), always, self.options.crossover)
 
     def _donors(self, size: int) -> NDArray[np.int64]:
         """Draw three members for each, different from it and from each other as far as there are so many, (3, n)."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mptune.strategies.base import Options, option
-from mptune.strategies.moves.population import Grid, PopulationOptions, PopulationStrategy
+from mptune.strategies.population import PopulationOptions, SwarmStrategy
 
 __all__ = ["FireflyOptions", "FireflyStrategy", "attracted"]
 
@@ -47,40 +47,21 @@ def attracted(positions: Points, other: Points, draws: Points, options: FireflyO
     return moved
 
 
-class FireflyStrategy(PopulationStrategy):
-    """Moves every firefly towards all that are brighter, and at random where none is.
-
-    A firefly is evaluated at the valid configuration nearest to it and stays where it is, except in the parameters
-    that validity changed.
-    """
+class FireflyStrategy(SwarmStrategy):
+    """Moves every firefly towards all that are brighter, and at random where none is."""
 
     name: ClassVar[str] = "firefly"
     options_class: ClassVar[type[Options]] = FireflyOptions
     options: FireflyOptions
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._grid = Grid(self.space)
-        self._positions: Points = np.empty((0, 0))
-
-    def _started(self) -> None:
-        self._positions = self._grid.points(self._population)
-
-    def _admit(self, index: int) -> None:
-        worst = self._worst(self._population)
-        self._population[worst] = index
-        self._positions[worst] = self._grid.points([index])[0]
-
-    def _evolved(self) -> list[int]:
+    def _moved(self, standing: list[int]) -> Points:  # noqa: ARG002 - fireflies remember no best configuration
         brightness = np.array([self._score(index) for index in self._population])
         moved = self._positions.copy()
         for other, light in zip(self._positions, brightness, strict=True):
             self._move(moved, brightness < light, other)
         lone = brightness == brightness.max()
         self._move(moved, lone, self._positions[lone])
-        members: list[int] = self._grid.nearest(moved, self.rng).tolist()
-        self._positions = self._grid.settled(moved, members)
-        return members
+        return moved
 
     def _move(self, positions: Points, chosen: NDArray[np.bool_], other: Points) -> None:
         draws = self.rng.random((int(chosen.sum()), positions.shape[1]))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.strategies.base import Options, option
-from mptune.strategies.moves.population import CROSSOVERS, PopulationOptions, PopulationStrategy, single_changes
+from mptune.strategies.population import CROSSOVERS, PopulationOptions, PopulationStrategy, single_changes
 
 __all__ = ["GeneticOptions", "GeneticStrategy"]
 

@@ -2,28 +2,130 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, Final
 
-from mptune.strategies.base import Options
-from mptune.strategies.moves.climbing import ClimbingOptions, ClimbingStrategy
+import numpy as np
+
+from mptune.space.search_space import KINDS, Kind
+from mptune.strategies.base import NEIGHBOURHOODS, Options, ScoredStrategy, option
 
 __all__ = ["LocalSearchOptions", "LocalSearchStrategy"]
 
+#: Starts in a row that were known already, and led nowhere new, after which a random one is taken.
+_KNOWN_STARTS: Final = 20
+_IMPROVEMENTS: Final = ("first", "best")
+
 
 @dataclass(frozen=True, slots=True)
-class LocalSearchOptions(ClimbingOptions):
-    """Hyperparameters: those of a climb; the defaults are those of Heldens 2026, Sec. III-E."""
+class LocalSearchOptions(Options):
+    """Hyperparameters of a climb; the defaults are those of Heldens 2026, Sec. III-E."""
 
     strategy: ClassVar[str] = "local-search"
+    neighbourhood: Kind = option("hamming", NEIGHBOURHOODS, choices=KINDS)
+    improvement: str = option(
+        "first",
+        "first (move as soon as a neighbour is better) or best (look at all neighbours, move to the best).",
+        choices=_IMPROVEMENTS,
+    )
 
 
-class LocalSearchStrategy(ClimbingStrategy):
-    """Climbs from a random configuration to a local optimum, then from another."""
+class LocalSearchStrategy(ScoredStrategy):
+    """Climbs from one start after another; subclasses may choose the next start.
+
+    A climb is at one configuration and asks for its neighbours in random order. Every move that the scores
+    known so far decide is made before the next configuration is proposed, so it does not matter in which
+    order or how late trials come, and a neighbour evaluated before costs nothing. While the neighbours a climb
+    depends on are being evaluated, a batch is filled with starts of later climbs. The first climb starts
+    from the best trial known.
+    """
 
     name: ClassVar[str] = "local-search"
     options_class: ClassVar[type[Options]] = LocalSearchOptions
     options: LocalSearchOptions
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._current: int | None = None
+        self._around: list[int] = []
+        self._asked: set[int] = set()
+        self._starts: dict[int, None] = {}
+        self._climbs = 0
+
+    def _new_start(self) -> int | None:
+        """Return where a later climb starts, known or not; None for a random configuration."""
+        return None
+
     def _reached(self, optimum: int) -> None:
-        """Forget it: the next climb does not depend on where this one ended."""
+        """Take note of the local optimum a climb has ended at."""
+
+    # -- ask ------------------------------------------------------------------------------------
+
+    def _propose(self, n: int) -> list[int]:
+        found: dict[int, None] = {}
+        while len(found) < n:
+            index = self._next(found)
+            if index is None:
+                break
+            found[index] = None
+        return list(found)
+
+    def _next(self, found: Collection[int]) -> int | None:
+        for _ in range(_KNOWN_STARTS):
+            self._climb()
+            for index in self._around:
+                if index not in self._seen and index not in found:
+                    self._asked.add(index)
+                    return index
+            start = self._new_start()
+            if start is None:
+                break
+            self._starts[start] = None
+            if start not in self._seen and start not in found:
+                return start
+        start = self._random(found)
+        if start is not None:
+            self._starts[start] = None
+        return start
+
+    # -- climb ----------------------------------------------------------------------------------
+
+    def _climb(self) -> None:
+        """Make every move that the known scores decide, from climb to climb."""
+        while self._current is not None or self._begin():
+            assert self._current is not None
+            here = self._scores[self._current]
+            better = [index for index in (*self._around, *self._asked) if self._known(index) > here]
+            undecided = any(index not in self._scores for index in self._around)
+            if better and (self.options.improvement == "first" or not undecided):
+                self._stand_at(max(better, key=self._known))
+            elif undecided:
+                return
+            else:
+                self._reached(self._current)
+                self._current, self._around = None, []
+
+    def _begin(self) -> bool:
+        """Start a climb at the best start that is known; return whether there is one."""
+        for index in [i for i in self._starts if self._scores.get(i) == -math.inf]:
+            del self._starts[index]
+        start = max((i for i in self._starts if i in self._scores), key=self._known, default=None)
+        if self._climbs == 0:
+            start = self._best_known()
+        if start is None:
+            return False
+        self._starts.pop(start, None)
+        self._asked.clear()
+        self._climbs += 1
+        self._stand_at(start)
+        return True
+
+    def _stand_at(self, index: int) -> None:
+        self._current = index
+        neighbours = self.space.neighbours(index, self.options.neighbourhood)
+        self._around = self.rng.permutation(neighbours).astype(np.int64).tolist()
+
+    def _known(self, index: int) -> float:
+        return self._scores.get(index, -math.inf)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.strategies.base import Options, option
-from mptune.strategies.moves.population import Champion, Grid, PopulationOptions, PopulationStrategy
+from mptune.strategies.population import PopulationOptions, SwarmStrategy
 
 __all__ = ["ParticleSwarmOptions", "ParticleSwarmStrategy", "velocities_after"]
 
@@ -41,12 +41,8 @@ def velocities_after(
     return np.clip(options.inertia * velocities + own + social, -options.max_velocity, options.max_velocity)
 
 
-class ParticleSwarmStrategy(PopulationStrategy):
-    """Moves particles through the unit cube, drawn to their own best and to the best known configuration.
-
-    A particle is evaluated at the valid configuration nearest to it and stays where it is, except in the parameters
-    that validity changed. It stops at the faces of the cube.
-    """
+class ParticleSwarmStrategy(SwarmStrategy):
+    """Moves particles, drawn to their own best and to the best known configuration; they stop at the cube's faces."""
 
     name: ClassVar[str] = "particle-swarm"
     options_class: ClassVar[type[Options]] = ParticleSwarmOptions
@@ -54,25 +50,18 @@ class ParticleSwarmStrategy(PopulationStrategy):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._grid = Grid(self.space)
-        self._champions: list[Champion] = []
-        self._positions: Points = np.empty((0, 0))
         self._velocities: Points = np.empty((0, 0))
 
     def _started(self) -> None:
-        self._champions = [Champion(index) for index in self._population]
-        self._positions = self._grid.points(self._population)
+        super()._started()
         self._velocities = self._drawn_velocities(len(self._population))
 
-    def _admit(self, index: int) -> None:
-        worst = self._worst([champion.index for champion in self._champions])
-        self._population[worst] = index
-        self._champions[worst] = Champion(index)
-        self._positions[worst] = self._grid.points([index])[0]
-        self._velocities[worst] = self._drawn_velocities(1)[0]
+    def _replace(self, position: int, index: int) -> None:
+        super()._replace(position, index)
+        self._velocities[position] = self._drawn_velocities(1)[0]
 
-    def _evolved(self) -> list[int]:
-        own_best = self._grid.points([champion.settle(self._scores) for champion in self._champions])
+    def _moved(self, standing: list[int]) -> Points:
+        own_best = self._grid.points(standing)
         leader = self._best_known()
         best = own_best if leader is None else self._grid.points([leader])
         shape = self._positions.shape
@@ -86,11 +75,7 @@ class ParticleSwarmStrategy(PopulationStrategy):
         moved = self._positions + self._velocities
         inside = np.clip(moved, 0.0, 1.0)
         self._velocities[moved != inside] = 0.0
-        members: list[int] = self._grid.nearest(inside, self.rng).tolist()
-        self._positions = self._grid.settled(inside, members)
-        for champion, index in zip(self._champions, members, strict=True):
-            champion.challenge(index)
-        return members
+        return inside
 
     def _drawn_velocities(self, n: int) -> Points:
         """Return a random velocity for each of n particles, within half the limit."""

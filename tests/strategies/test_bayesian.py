@@ -163,7 +163,7 @@ def test_inaccurate_trials_teach_the_time() -> None:
     assert kernel.regret(drive(strategy, kernel.evaluate, 25)) < 0.15
 
 
-def test_the_baselines_trials_do_not_replace_the_initial_sample() -> None:
+def test_types_beside_those_of_the_baseline_are_explored_at_once() -> None:
     kernel = Kernel(MEDIUM)
     fp64 = kernel.space.restrict({name: ["fp64"] for name in PRECISIONS} | {"policy": ["accurate"]})
     strategy = make("bayesian", kernel.space, kernel.objective, signature=SIGNATURE, seed=0)
@@ -266,28 +266,3 @@ def test_learns_where_a_measured_constraint_holds(seed: int) -> None:
             best = min(best, trial.time_ms)
         strategy.tell([trial])
     assert best == 1.0 + 1.0 / 16 + 0.01
-
-
-def proposed_while_nothing_is_better(patience: int) -> list[int]:
-    """Return how many parameters of each proposal differ from the best trial, the first one, which nothing beats."""
-    space = SearchSpace([OrdinalParameter(name, range(1, 9)) for name in "abcd"])
-    strategy = make("bayesian", space, Objective(), seed=1, options={"patience": patience, "initial": 5})
-    (best,) = strategy.ask(1)
-    asked, time_ms = best, 1.0
-    differences = []
-    for _ in range(40):
-        strategy.tell([Trial(asked, Status.OK, measurement=Measurement({"time_ms": time_ms}))])
-        (asked,) = strategy.ask(1)
-        far = [abs(int(asked[n]) - int(best[n])) for n in "abcd"]  # type: ignore[arg-type]
-        # The further from the best the faster, which is where the model has to look.
-        time_ms = 3.0 - 0.05 * sum(far)
-        differences.append(sum(map(bool, far)))
-    return differences
-
-
-def test_every_second_is_a_neighbour_of_the_best_while_nothing_is_better() -> None:
-    differences = proposed_while_nothing_is_better(patience=10)
-    assert differences[10::2] == [1] * 15
-    assert any(d > 1 for d in differences[11::2])
-    assert differences[:10] == proposed_while_nothing_is_better(patience=10**9)[:10]
-    assert proposed_while_nothing_is_better(patience=10**9)[10::2] != [1] * 15

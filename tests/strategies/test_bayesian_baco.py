@@ -178,7 +178,8 @@ def test_the_leaders_are_those_of_the_whole_pool(least: float) -> None:
     strategy.ask()
     pool, model = strategy._pool, strategy._model
     assert pool is not None
-    probability = strategy._forest.probability(pool.features)
+    assert strategy._forest is not None
+    probability, _ = strategy._forest.predict(pool.features)
     # What not one tree believes in is less likely than the forest can tell, and not impossible.
     value = model.log_improvement() + np.log(np.maximum(probability, 1 / 11))
     value[(probability < least) | ~pool.free] = -np.inf

@@ -17,7 +17,7 @@ from mptune.space.search_space import SearchSpace
 from mptune.strategies import make
 from mptune.strategies.base import Strategy
 from mptune.strategies.bayesian_multi import METHODS, BayesianMultiStrategy
-from mptune.strategies.model_based.fixed_posterior import FixedPosterior
+from mptune.strategies.model_based.gaussian_process import Posterior
 from mptune.testing.strategies import StrategyConformance
 from tests.tiers import few
 
@@ -138,13 +138,13 @@ def test_the_fast_methods_keep_all_functions_and_suggest_nothing_twice(method: s
 
 def test_multi_ultrafast_predicts_every_sixth_round(monkeypatch: pytest.MonkeyPatch) -> None:
     predicted = []
-    append = FixedPosterior.append
+    append = Posterior.append
 
-    def counted(self: FixedPosterior, x: Any, score: float) -> None:
+    def counted(self: Posterior, x: Any, score: float) -> None:
         predicted.append(score)
         append(self, x, score)
 
-    monkeypatch.setattr(FixedPosterior, "append", counted)
+    monkeypatch.setattr(Posterior, "append", counted)
     line = _Line(_bumpy)
     for method, options, every in (
         ("multi-fast", {}, 1),

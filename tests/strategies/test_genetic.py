@@ -9,7 +9,7 @@ from mptune.results import Measurement, Status, Trial
 from mptune.space.parameters import OrdinalParameter
 from mptune.space.search_space import SearchSpace
 from mptune.strategies import make
-from mptune.strategies.moves.population import CROSSOVERS
+from mptune.strategies.population import CROSSOVERS
 
 
 @pytest.mark.parametrize("name", CROSSOVERS)

@@ -19,7 +19,7 @@ from mptune.space.parameters import OrdinalParameter
 from mptune.space.search_space import SearchSpace
 from mptune.strategies import make
 from mptune.strategies.base import Strategy
-from mptune.strategies.moves.population import CROSSOVERS
+from mptune.strategies.population import CROSSOVERS
 
 
 def _error(c: Configuration) -> float:

@@ -19,7 +19,7 @@ SPACE = SearchSpace([OrdinalParameter("a", [1, 2, 3])])
 
 #: Values that no range of one option says are wrong, and what the message expects.
 REFUSED = [
-    ("bayesian", "initial", "many", "int"),
+    ("bayesian", "sample", "many", "int"),
     ("bayesian-baco", "log", "perhaps", "bool"),
     ("bayesian-baco", "fit_starts", 11, "1 to fit_samples"),
     ("bayesian-multi", "functions", "ei,ei", "each function once"),
@@ -94,8 +94,8 @@ def test_an_unknown_choice_suggests_the_nearest(strategy: str, name: str, value:
 
 
 def test_an_unknown_option_lists_the_valid_ones() -> None:
-    with pytest.raises(UnknownNameError, match=r"option of strategy bayesian: 'initail'; did you mean 'initial'.*warp"):
-        _make("bayesian", {"initail": 3})
+    with pytest.raises(UnknownNameError, match=r"option of strategy bayesian: 'smaple'; did you mean 'sample'.*warp"):
+        _make("bayesian", {"smaple": 3})
 
 
 @pytest.mark.parametrize("strategy", PUBLISHED)
@@ -105,4 +105,4 @@ def test_defaults_are_the_published_ones(strategy: str) -> None:
 
 
 def test_options_come_as_text() -> None:
-    assert _make("bayesian", {"initial": "7", "warp": "0.5"}).options == BayesianOptions(initial=7, warp=0.5)
+    assert _make("bayesian", {"sample": "70", "warp": "0.5"}).options == BayesianOptions(sample=70, warp=0.5)

@@ -29,8 +29,9 @@ _PROBES: Final = 512
 class Features:
     """Numbers in [0, 1] for the parameters that vary, for the default strategy.
 
-    Beside the features of the search space each size gets its alignment: a block of 128 is like one of
-    144 in most respects, but it fills warps, divides the problem and avoids bank conflicts like one of 64 does.
+    Beside the features of the search space each size gets its alignment: a block of 128 is like one of 144 in most
+    respects, but it fills warps, divides the problem and avoids bank conflicts like one of 64 does. Models of
+    earlier runs need the alignment to explain the times of some kernels.
 
     Attributes:
         owners: which parameter of the space each feature is of, shape ``(count,)``.
@@ -143,17 +144,6 @@ class Distances(_Tables):
         self.count = len(self._tables)
         widths = [table.shape[1] for _, table in self._tables]
         self.owners = np.repeat(np.arange(self.count, dtype=np.int64), widths)
-
-    def squared(self, coordinates: Array, first: NDArray[Any], second: NDArray[Any]) -> Array:
-        """Return the squared distances of pairs of configurations, by parameter, shape ``(count, n_pairs)``.
-
-        Coordinates ``(n, n_coordinates)``; the positions of the first and the second of each pair, ``(n_pairs,)``.
-        """
-        result = np.zeros((self.count, len(first)))
-        for owner, column in zip(self.owners, coordinates.T, strict=True):
-            difference = column[first] - column[second]
-            result[owner] += difference * difference
-        return result
 
 
 def _scaled(parameter: Parameter, permutation: str, log: bool) -> Array:

@@ -35,7 +35,7 @@ from mptune.precision import precision
 from mptune.results import Status, Trial
 from mptune.space.parameters import Parameter, PolicyParameter, PrecisionParameter, baseline_values
 from mptune.space.search_space import SearchSpace
-from mptune.strategies.model_based.numerics import cholesky, product
+from mptune.strategies.model_based.numerics import cholesky, single_threaded
 
 __all__ = ["ErrorModel", "Signatures"]
 
@@ -138,6 +138,7 @@ class ErrorModel:
         self._residual = _RESIDUAL
         self._spread = np.diag(1.0 / np.sqrt(self._precision))
 
+    @single_threaded()
     def fit(self, codes: Codes, log10_errors: Array, deviations: Array) -> None:
         """Learn from all measured signatures.
 
@@ -157,7 +158,7 @@ class ErrorModel:
         for start in range(0, len(codes), _BLOCK):
             block = slice(start, start + _BLOCK)
             means[block], jacobian = self._evaluate(codes[block])
-            whitened = product(self._spread, jacobian.T)
+            whitened = self._spread @ jacobian.T
             variance = np.einsum("ij,ij->j", whitened, whitened)
             deviations[block] = np.sqrt(variance + self._residual**2)
         return means, deviations
@@ -198,13 +199,12 @@ class ErrorModel:
             weighted = jacobian.T * weights
             curvature = self._curvature(weighted, jacobian)
             away = self._precision * (self._exponents - self._prior)
-            gradient = product(weighted, (targets - value)[:, None])[:, 0] - away
+            gradient = weighted @ (targets - value) - away
             damped = curvature.copy()
             damped.flat[:: len(self._prior) + 1] *= 1.0 + damping
             before = self._exponents
             _, spread = cholesky(damped)
-            whitened = np.einsum("ij,j->i", spread, gradient)
-            self._exponents = before + np.einsum("ij,i->j", spread, whitened)
+            self._exponents = before + spread.T @ (spread @ gradient)
             new_value, new_jacobian = self._evaluate(codes)
             new = loss(targets - new_value, self._exponents)
             if new <= current:
@@ -221,7 +221,7 @@ class ErrorModel:
 
     def _curvature(self, weighted: Array, jacobian: Array) -> Array:
         """Return the curvature of the log posterior in the Gauss-Newton approximation, ``(n_unknowns, n_unknowns)``."""
-        curvature = product(weighted, jacobian)
+        curvature = np.asarray(weighted @ jacobian)
         curvature.flat[:: len(self._prior) + 1] += self._precision
         return curvature
 

@@ -1,8 +1,4 @@
-"""Whether a configuration runs and is accurate enough: learned from what ran and what failed.
-
-Constraints that only show as failures are learned by a Gaussian process (the default strategy) or by a random forest
-(BaCO).
-"""
+"""The probability that a configuration runs and is accurate enough, learned from the trials so far."""
 
 from __future__ import annotations
 
@@ -10,30 +6,18 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
-from mptune.strategies.model_based.candidates import Candidates, best_and_others
 from mptune.strategies.model_based.error_model import Signatures
-from mptune.strategies.model_based.gaussian_process import Hyperparameters, Posterior, Prior, fit
+from mptune.strategies.model_based.gaussian_process import Hyperparameters, LogNormalPrior, Posterior, fit
+from mptune.strategies.model_based.strategy import Candidates, best_and_others
 
-if TYPE_CHECKING:
-    from sklearn.ensemble import RandomForestClassifier
-
-__all__ = [
-    "Expected",
-    "FeasibilityForest",
-    "FeasibilityModel",
-    "Outcome",
-    "ValidityModel",
-    "chosen",
-    "failure_prior",
-    "least_probability",
-]
+__all__ = ["Expected", "FeasibilityModel", "Outcome", "ValidityModel", "chosen", "failure_prior"]
 
 Array = NDArray[np.float64]
 
@@ -42,12 +26,6 @@ _NOISE_SPREAD: Final = 0.5
 _LENGTH_SPREAD: Final = 1.0
 #: No configuration is ruled out entirely: a failure may be a fluke.
 _LEAST_LOG_PROBABILITY: Final = -20.0
-#: Of the published implementation: part of the coordinates a split considers, weights of what ran and what failed.
-_MAX_FEATURES: Final = 0.75
-_RAN, _FAILED = 0.8, 0.2
-#: What ran was expected from the first probability on, what failed up to the second: more likely than that, others
-#: like it would go on being tried.
-_LIKELY, _UNLIKELY = 0.5, 0.1
 #: How many certain failures the trust in what is expected is worth before any was tried.
 _TRUST_WEIGHT: Final = 1.0
 
@@ -87,9 +65,9 @@ def chosen(outcomes: Sequence[Outcome], most: int, rng: Generator) -> Sequence[O
     return [outcomes[i] for i in best_and_others(ranked, most, rng)]
 
 
-def failure_prior(n_features: int) -> Prior:
+def failure_prior(n_features: int) -> LogNormalPrior:
     """Return the prior of a Gaussian process that regresses failures."""
-    return Prior.of(n_features, length_spread=_LENGTH_SPREAD, noise=_NOISE, noise_spread=_NOISE_SPREAD)
+    return LogNormalPrior.of(n_features, length_spread=_LENGTH_SPREAD, noise=_NOISE, noise_spread=_NOISE_SPREAD)
 
 
 class Expected(ABC):
@@ -245,80 +223,3 @@ class FeasibilityModel:
         expected = None if self._expected is None else self._expected.failure_of(self._candidates)
         features = np.array([o.features for o in kept])
         self._validity.fit(features, failed, self._candidates.features, expected)
-
-
-class FeasibilityForest:
-    """Learns which configurations run, by a random forest (Hellsten 2023, Sec. 4.2, "Hidden constraints").
-
-    The paper grows a new forest at every step, which takes most of the time of one. Here it is grown anew when an
-    outcome is not what it expected or when there are ``growth`` times as many outcomes; in between it would hardly
-    differ.
-
-    Attributes:
-        known: number of outcomes taken in.
-    """
-
-    def __init__(self, trees: int, growth: float, rng: Generator) -> None:
-        self._trees = trees
-        self._growth = growth
-        self._rng = rng
-        self._forest: RandomForestClassifier | None = None
-        self._grown_to = 0
-        self.known = 0
-
-    @property
-    def is_grown(self) -> bool:
-        """Whether both configurations that ran and ones that failed are known."""
-        return self._forest is not None
-
-    def learn(self, coordinates: Array, ran: NDArray[np.bool_]) -> bool:
-        """Take in all outcomes, those known before first and in the same order; return whether the forest changed.
-
-        Coordinates ``(n, n_coordinates)`` of what was evaluated, and whether it ran, ``(n,)``.
-        """
-        new = slice(self.known, len(ran))
-        self.known = len(ran)
-        if new.start == new.stop or ran.all() or not ran.any():
-            return False
-        due = self._forest is None or len(ran) >= self._growth * self._grown_to
-        if not due:
-            probability = self.probability(coordinates[new])
-            if np.where(ran[new], probability > _LIKELY, probability <= _UNLIKELY).all():
-                return False
-        self._grow(coordinates, ran)
-        return True
-
-    def probability(self, coordinates: Array) -> Array:
-        """Return the probability to run, shape ``(n,)``; 1 while the forest is not grown."""
-        if self._forest is None:
-            return np.ones(len(coordinates))
-        # The forest's own predict_proba checks everything again for every tree, which takes ten times as long.
-        rows = coordinates.astype(np.float32)
-        shares = np.zeros((len(rows), 2))
-        for tree in self._forest.estimators_:
-            leaves = tree.tree_.predict(rows)
-            shares += leaves / leaves.sum(axis=1, keepdims=True)
-        return np.asarray(shares[:, 1] / self._trees)
-
-    def _grow(self, coordinates: Array, ran: NDArray[np.bool_]) -> None:
-        # Takes a second to import, which a program that never meets a failure need not spend.
-        from sklearn.ensemble import RandomForestClassifier
-
-        self._forest = RandomForestClassifier(
-            n_estimators=self._trees,
-            max_features=_MAX_FEATURES,
-            bootstrap=False,
-            class_weight={False: _FAILED, True: _RAN},
-            random_state=int(self._rng.integers(2**31)),
-            n_jobs=1,
-        )
-        self._forest.fit(coordinates, ran)
-        self._grown_to = len(ran)
-
-
-def least_probability(limit: float, levels: int, rng: Generator) -> float:
-    """Return epsilon_f, below which a configuration is not considered: drawn from 0, ..., limit in equal steps.
-
-    It is 0 with a probability of 1 / levels, so that nothing is ruled out for ever.
-    """
-    return limit * int(rng.integers(levels)) / max(levels - 1, 1)

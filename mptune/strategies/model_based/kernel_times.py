@@ -14,7 +14,8 @@ from mptune.space.configuration import Configuration, Value
 from mptune.space.search_space import SearchSpace
 from mptune.strategies.model_based.acquisition import log_expected_improvement
 from mptune.strategies.model_based.coordinates import Features
-from mptune.strategies.model_based.gaussian_process import Posterior, Prior, fit
+from mptune.strategies.model_based.gaussian_process import LogNormalPrior, Posterior, fit
+from mptune.strategies.model_based.numerics import single_threaded
 
 __all__ = ["KernelTimes"]
 
@@ -45,7 +46,7 @@ class KernelTimes:
         self._codes = space.codes(self._indices)
         self._features = Features(space)
         self._at = self._features.of(self._indices)
-        self._prior = Prior.of(self._features.count, length_spread=0.6, noise=0.03, noise_spread=1.0)
+        self._prior = LogNormalPrior.of(self._features.count)
         self._hyperparameters = self._prior.centre
         #: Logarithm of the time by index; NaN where it failed.
         self._known: dict[int, float] = {}
@@ -223,6 +224,7 @@ class KernelTimes:
             mask &= self._codes[:, column] == code
         return mask
 
+    @single_threaded()
     def _update(self) -> None:
         """Bring the model up to date: logarithms of times, mean and deviation, at all configurations looked at."""
         if self._fitted_to == self.version:
@@ -241,6 +243,7 @@ class KernelTimes:
             self._hyperparameters = fit(*self._told, self._prior, [self._hyperparameters], 30)
         self._mean, self._deviation = self._model(self._indices, self._at)
 
+    @single_threaded()
     def _model(self, indices: NDArray[np.int64], at: Array | None = None) -> tuple[Array, Array]:
         """Return mean and deviation of the logarithms of times of configurations; where they are known, those."""
         mean, deviation = np.zeros(len(indices)), np.ones(len(indices))

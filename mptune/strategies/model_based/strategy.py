@@ -1,21 +1,106 @@
-"""The frame of every model-based strategy: an initial sample, then what the model values most among the candidates."""
+"""The frame of every model-based strategy: the configurations that the model values most among the candidates."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mptune.results import Trial
+from mptune.space.configuration import Configuration
 from mptune.strategies.base import Strategy
-from mptune.strategies.model_based.candidates import Candidates
+from mptune.strategies.model_based.numerics import single_threaded
 
-__all__ = ["ModelBasedStrategy"]
+__all__ = ["Candidates", "ModelBasedStrategy", "ascend", "best_and_others"]
 
-#: Draws as many indices as asked for.
-Draw = Callable[[int, np.random.Generator], NDArray[np.int64]]
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Configurations, ascending by index.
+
+    Attributes:
+        indices: shape ``(n,)``.
+        codes: their value codes, shape ``(n, d)``.
+        features: their coordinates for a model, shape ``(n, k)``.
+        complete: whether these are all configurations that may still be proposed.
+        free: which of them may be proposed, shape ``(n,)``; at first all.
+    """
+
+    indices: Indices
+    codes: NDArray[np.int32]
+    features: NDArray[np.float64]
+    complete: bool
+    free: NDArray[np.bool_] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "free", np.ones(len(self.indices), dtype=np.bool_))
+
+    def strike(self, index: int) -> None:
+        """Note that an index, candidate or not, may not be proposed any more."""
+        at = int(np.searchsorted(self.indices, index))
+        if at < len(self.indices) and self.indices[at] == index:
+            self.free[at] = False
+
+    def subset(self, mask: NDArray[np.bool_]) -> Candidates:
+        """Return the candidates under the mask, all of them free."""
+        return Candidates(self.indices[mask], self.codes[mask], self.features[mask], self.complete)
+
+
+def best_and_others(ranked: list[int], most: int, rng: np.random.Generator) -> list[int]:
+    """Return which observations a model holds that has no room for all: the best half and a random part of the others.
+
+    Of the positions ranked, best first, ``most`` are returned, ascending.
+    """
+    half = most // 2
+    others = rng.permutation(ranked[half:])[: most - half]
+    return sorted([*ranked[:half], *others.tolist()])
+
+
+def ascend(
+    starts: Mapping[int, float],
+    neighbours: Callable[[int], Indices],
+    value: Callable[[Indices], NDArray[np.float64]],
+    max_steps: int | None = None,
+) -> tuple[int, float]:
+    """Return the best configuration reached by steepest ascent from the starts, and its value.
+
+    The multi-start local search of Hellsten 2023, Sec. 3.3: each start moves to its best neighbour until none is
+    better. All of them move at once, so that few large batches are evaluated, and nothing is evaluated twice.
+
+    Args:
+        starts: indices, at least one, and their values.
+        neighbours: the indices around one.
+        value: of indices, shape ``(n,)``; ``-inf`` for what may not be chosen.
+        max_steps: moves of each start; None for as many as it takes to reach a local maximum.
+    """
+    known = dict(starts)
+
+    def evaluate(indices: Iterable[int]) -> None:
+        new = [index for index in dict.fromkeys(indices) if index not in known]
+        if new:
+            known.update(zip(new, value(np.array(new, dtype=np.int64)).tolist(), strict=True))
+
+    moving = list(starts)
+    best = max(moving, key=known.__getitem__)
+    steps = 0
+    while moving and steps != max_steps:
+        around = {here: neighbours(here).tolist() for here in moving}
+        evaluate(index for found in around.values() for index in found)
+        moved: dict[int, None] = {}
+        for here, found in around.items():
+            there = max(found, key=known.__getitem__, default=here)
+            if known[there] > known[here]:
+                moved[there] = None
+        best = max([best, *moved], key=known.__getitem__)
+        moving = list(moved)
+        steps += 1
+    return best, known[best]
 
 
 class ModelBasedStrategy(Strategy):
@@ -24,18 +109,27 @@ class ModelBasedStrategy(Strategy):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._pending: dict[int, None] = {}
-        #: What is left of the initial sample, and how many observations complete it; None before the first ask.
-        self._design: list[int] | None = None
-        self._design_target = 0
+        self._has_begun = False
         self._pool: Candidates | None = None
         #: Number of observations when the model was last fitted.
         self._fitted_to = 0
 
     # -- ask and tell --------------------------------------------------------------------------
 
+    @single_threaded()
+    def ask(self, n: int = 1) -> list[Configuration]:
+        """Return up to ``n`` configurations never returned before; fewer only when the space is exhausted."""
+        return super().ask(n)
+
+    @single_threaded()
+    def tell(self, trials: Sequence[Trial]) -> None:
+        """Learn from trials, asked for or not; a foreign configuration is ignored."""
+        super().tell(trials)
+
     def _propose(self, n: int) -> list[int]:
-        if self._design is None:
-            self._design = self._begin()
+        if not self._has_begun:
+            self._has_begun = True
+            self._begin()
         found: list[int] = []
         while len(found) < n:
             index = self._next()
@@ -47,8 +141,8 @@ class ModelBasedStrategy(Strategy):
         return found
 
     @abstractmethod
-    def _begin(self) -> list[int]:
-        """Return the initial sample; trials told before are known."""
+    def _begin(self) -> None:
+        """Prepare the first proposal; trials told before are known."""
 
     @abstractmethod
     def _next(self) -> int | None:
@@ -71,32 +165,6 @@ class ModelBasedStrategy(Strategy):
 
     def _is_taken(self, index: int) -> bool:
         return index in self._seen or index in self._pending
-
-    # -- the initial sample --------------------------------------------------------------------
-
-    def _draw_design(self, initial: int, told: NDArray[np.float64], draw: Draw) -> list[int]:
-        """Return the initial sample of so many observations.
-
-        Those told before, of coordinates ``(n, k)``, count towards it where they vary in every coordinate.
-        """
-        covered = len(told) > 1 and bool((np.ptp(told, axis=0) > 0).all())
-        wanted = min(initial, self.space.size)
-        self._design_target = wanted if covered else wanted + len(told)
-        missing = max(self._design_target - len(told), 0)
-        return draw(missing, self.rng).tolist() if missing else []
-
-    def _next_of_design(self) -> int | None:
-        """Return the next point of the initial sample, a random one in place of each that failed."""
-        while self._design:
-            index = self._placed(self._design.pop(0))
-            if index is not None:
-                return index
-        drawn = self._random()
-        return None if drawn is None else self._placed(drawn)
-
-    def _placed(self, index: int) -> int | None:
-        """Return what is proposed for a point of the initial sample."""
-        return None if self._is_taken(index) else index
 
     def _random(self) -> int | None:
         """Return a random configuration that is not taken."""

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.strategies.model_based.acquisition import log_expected_improvement, log_improvement_bound
-from mptune.strategies.model_based.candidates import Candidates
 from mptune.strategies.model_based.feasibility import FeasibilityModel, Outcome, chosen
-from mptune.strategies.model_based.gaussian_process import Hyperparameters, Posterior, Prior, fit
+from mptune.strategies.model_based.gaussian_process import Hyperparameters, LogNormalPrior, Posterior, fit
+from mptune.strategies.model_based.strategy import Candidates
 
 __all__ = ["TIME_WEIGHT", "Axis", "ModelledAxis", "Scale", "Surrogate", "TimeSurrogate"]
 
@@ -102,7 +102,7 @@ class ModelledAxis(Axis):
         warp: of :class:`Scale`.
     """
 
-    def __init__(self, position: int, prior: Prior, *, iterations: int, warp: float) -> None:
+    def __init__(self, position: int, prior: LogNormalPrior, *, iterations: int, warp: float) -> None:
         self._position = position
         self._prior = prior
         self._hyperparameters: Hyperparameters = prior.centre

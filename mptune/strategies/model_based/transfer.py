@@ -46,17 +46,17 @@ from mptune.results import SourceUse, Trial
 from mptune.space.configuration import Value
 from mptune.space.search_space import SearchSpace
 from mptune.strategies.base import Source
-from mptune.strategies.model_based.candidates import Candidates
 from mptune.strategies.model_based.coordinates import Features
 from mptune.strategies.model_based.feasibility import Expected, Outcome, failure_prior
 from mptune.strategies.model_based.gaussian_process import (
     Hyperparameters,
+    LogNormalPrior,
     MeanFunction,
     Posterior,
-    Prior,
     fit,
     log_posterior,
 )
+from mptune.strategies.model_based.strategy import Candidates
 from mptune.strategies.model_based.surrogate import ModelledAxis, Scale
 
 __all__ = ["Sources", "TransferAxis", "judged", "shared", "weigh"]
@@ -163,7 +163,7 @@ class _SourceModel:
             return "its trials are not used: all are equally good"
         if not len(columns):
             return _UNEXPLAINED
-        prior = Prior.of(len(columns), length_spread=0.6, noise=0.03, noise_spread=1.0)
+        prior = LogNormalPrior.of(len(columns))
         times = _posterior(x[known], (values - mean) / spread, prior)
         if 1.0 - float(np.square(times.left_out()).mean()) < _LEAST_EXPLAINED:
             return _UNEXPLAINED
@@ -183,7 +183,7 @@ class _SourceModel:
         return np.clip(self.failures.at(features[:, self.columns]), 0.0, 1.0)
 
 
-def _posterior(x: Array, y: Array, prior: Prior) -> Posterior:
+def _posterior(x: Array, y: Array, prior: LogNormalPrior) -> Posterior:
     if len(x) > _MANY:
         found = fit(x, y, prior, [fit(x[::_STEP], y[::_STEP], prior, [prior.centre], _COARSE)], _FINE)
     else:
@@ -332,7 +332,7 @@ def weigh(values: Array, ones: Array, levels: Array, expected: float) -> tuple[f
     Whitened: transformed times ``(n,)``, a constant 1 ``(n,)``, and what the sources expect ``(n, n_sources)``. Each
     weight is expected to be ``expected``.
     """
-    # Takes a while to import, which a search without sources need not spend.
+    # Takes half a second to import, which making a strategy need not spend.
     from scipy.optimize import nnls
 
     count = levels.shape[1]
@@ -349,12 +349,12 @@ def weigh(values: Array, ones: Array, levels: Array, expected: float) -> tuple[f
 class TransferAxis(ModelledAxis):
     """An objective of which sources say what to expect; once none is believed, one without sources."""
 
-    def __init__(self, position: int, prior: Prior, sources: Sources, *, iterations: int, warp: float) -> None:
+    def __init__(self, position: int, prior: LogNormalPrior, sources: Sources, *, iterations: int, warp: float) -> None:
         super().__init__(position, prior, iterations=iterations, warp=warp)
         self._sources = sources
         means = prior.means.copy()
         means[-2] = np.log(_LEFT)
-        self._prior_left = Prior(means, prior.deviations)
+        self._prior_left = LogNormalPrior(means, prior.unit)
         self._left: Hyperparameters = self._prior_left.centre
         self._alone: Hyperparameters = self._prior_left.centre
         self._offset = 0.0

@@ -4,17 +4,22 @@ import mpmath
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal, norm
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process import kernels as reference
 
 from mptune.strategies.model_based.gaussian_process import (
     Hyperparameters,
+    Kernel,
+    LogNormalPrior,
     Posterior,
-    Prior,
     fit,
     log_posterior,
+    matern32,
     matern52,
+    squared_exponential,
 )
 
-PRIOR = Prior.of(3, length_spread=0.8, noise=0.05, noise_spread=1.0)
+PRIOR = LogNormalPrior.of(3, length_spread=0.8, noise=0.05)
 HYPERPARAMETERS = Hyperparameters(np.array([0.4, 0.9, 2.5]), signal=1.3, noise=0.07)
 
 
@@ -101,7 +106,7 @@ def test_log_posterior_is_likelihood_times_prior() -> None:
         scaled = x / h.lengths
         squared = ((scaled[:, None, :] - scaled[None, :, :]) ** 2).sum(axis=2)
         covariance = h.signal**2 * matern52(squared) + (h.noise**2 + 1e-8 * h.signal**2) * np.eye(len(x))
-        prior = norm.logpdf(vector, PRIOR.means, PRIOR.deviations).sum()
+        prior = norm.logpdf(vector, PRIOR.means, PRIOR.unit).sum()
         return float(multivariate_normal.logpdf(y, np.zeros(len(x)), covariance) + prior)
 
     a, b = PRIOR.means + 0.5 * rng.normal(size=(2, 5))
@@ -136,3 +141,31 @@ def test_fit_survives_repeated_points_and_constant_values() -> None:
     posterior.condition(x, np.zeros(40))
     assert np.isfinite(posterior.mean).all()
     assert (posterior.deviation > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "theirs"),
+    [
+        (matern32, reference.Matern(1.5, nu=1.5)),
+        (matern52, reference.Matern(0.4, nu=2.5)),
+        (squared_exponential, reference.RBF(0.4)),
+    ],
+)
+@pytest.mark.parametrize("n", [2, 150])
+def test_double_precision_and_other_covariances_against_scikit_learn(
+    kernel: Kernel, theirs: reference.Kernel, n: int
+) -> None:
+    x, y = _data(n)
+    candidates = np.random.default_rng(1).random((2500, 3))
+    noise = 1e-5 if kernel is matern32 else 1e-2
+    expected = GaussianProcessRegressor(theirs, alpha=noise**2, optimizer=None).fit(x, y)
+    mean, deviation = expected.predict(candidates, return_std=True)
+    hyperparameters = Hyperparameters(np.full(3, theirs.length_scale), 1.0, noise)
+    whole, grown = (Posterior(hyperparameters, candidates, kernel, np.float64) for _ in range(2))
+    whole.condition(x, y)
+    for row in x:
+        grown.append(row, 7.0)
+    grown.revalue(y)
+    for posterior in (whole, grown):
+        np.testing.assert_allclose(posterior.mean, mean, atol=1e-5)
+        np.testing.assert_allclose(posterior.deviation, deviation, rtol=1e-4)

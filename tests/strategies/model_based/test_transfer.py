@@ -21,9 +21,9 @@ from mptune.space.parameters import OrdinalParameter, PrecisionParameter
 from mptune.space.search_space import SearchSpace
 from mptune.strategies import make
 from mptune.strategies.base import Source, Strategy
-from mptune.strategies.model_based.candidates import Candidates
 from mptune.strategies.model_based.coordinates import Features
 from mptune.strategies.model_based.error_model import Signatures
+from mptune.strategies.model_based.strategy import Candidates
 from mptune.strategies.model_based.transfer import Sources, judged, shared, weigh
 
 SPACE = smooth.SPACE

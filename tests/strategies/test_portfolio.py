@@ -4,7 +4,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from mptune.strategies.model_based.portfolio import (
+from mptune.strategies.bayesian_multi import (
     AdvancedMulti,
     Multi,
     confidence_bound,

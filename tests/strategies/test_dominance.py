@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from mptune.pareto import front
-from mptune.strategies.moves.dominance import crowding_distances, non_dominated_ranks
+from mptune.strategies.nsga2 import crowding_distances, non_dominated_ranks
 
 Rows = list[list[float]]
 

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from mptune.space.parameters import Parameter
 from mptune.space.search_space import SearchSpace
-from mptune.strategies.base import Options, option
-from mptune.strategies.moves.scored import ScoredStrategy
+from mptune.strategies.base import Options, ScoredStrategy, option
 
-__all__ = ["CROSSOVERS", "Champion", "Grid", "PopulationOptions", "PopulationStrategy", "single_changes"]
+__all__ = [
+    "CROSSOVERS", "Champion", "Grid", "PopulationOptions", "PopulationStrategy", "SwarmStrategy", "single_changes",
+]  # fmt: skip
 
 Codes = NDArray[np.int32]
 Indices = NDArray[np.int64]
@@ -245,3 +246,42 @@ class PopulationStrategy(ScoredStrategy):
         known = sorted(self._scores, key=self._rank_key)[: self.options.population // 2]
         wanted = min(self.options.population, self.space.size) - len(known)
         return known + [int(index) for index in self.space.sample(wanted, self.rng, exclude=set(known))]
+
+
+class SwarmStrategy(PopulationStrategy):
+    """Evolves a population as points of the unit cube.
+
+    An individual is evaluated at the valid configuration nearest to its point. The point stays where it is, except in
+    the parameters that validity changed.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._grid = Grid(self.space)
+        self._champions: list[Champion] = []
+        self._positions: Points = np.empty((0, 0))
+
+    @abstractmethod
+    def _moved(self, standing: list[int]) -> Points:
+        """Return the points of the next generation, given the best configuration each individual has been at."""
+
+    def _started(self) -> None:
+        self._champions = [Champion(index) for index in self._population]
+        self._positions = self._grid.points(self._population)
+
+    def _admit(self, index: int) -> None:
+        self._replace(self._worst([champion.index for champion in self._champions]), index)
+
+    def _replace(self, position: int, index: int) -> None:
+        """Let a configuration take an individual's place."""
+        self._population[position] = index
+        self._champions[position] = Champion(index)
+        self._positions[position] = self._grid.points([index])[0]
+
+    def _evolved(self) -> list[int]:
+        moved = self._moved([champion.settle(self._scores) for champion in self._champions])
+        members: list[int] = self._grid.nearest(moved, self.rng).tolist()
+        self._positions = self._grid.settled(moved, members)
+        for champion, index in zip(self._champions, members, strict=True):
+            champion.challenge(index)
+        return members

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mptune.strategies.moves.scored import acceptance_probability, relative_loss
+from mptune.strategies.simulated_annealing import acceptance_probability, relative_loss
 
 POSITIVE = st.floats(1e-300, 1e300)
 ANY = st.floats(-1e300, 1e300)

@@ -5,7 +5,7 @@ import pytest
 
 from mptune.space.parameters import OrdinalParameter
 from mptune.space.search_space import SearchSpace
-from mptune.strategies.model_based.candidates import ascend, best_and_others
+from mptune.strategies.model_based.strategy import ascend, best_and_others
 
 SPACE = SearchSpace([OrdinalParameter(name, range(6)) for name in "abcd"], ["a + b <= 7", "c != d"])
 

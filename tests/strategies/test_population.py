@@ -15,7 +15,7 @@ from mptune.space.configuration import Configuration
 from mptune.space.parameters import CategoricalParameter, OrdinalParameter, Parameter
 from mptune.space.search_space import SearchSpace
 from mptune.strategies import make
-from mptune.strategies.moves.population import Champion, Grid, PopulationStrategy, single_changes
+from mptune.strategies.population import Champion, Grid, PopulationStrategy, single_changes
 
 NAMES = ("differential-evolution", "firefly", "genetic", "particle-swarm")
 

@@ -1,1 +1,0 @@
-"""How strategies without a model move: populations, climbs, acceptance, dominance."""
