@@ -15,7 +15,7 @@ from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.store import RunInfo, RunState
-from mptune.unseen import Verified, rate_bound, with_draws
+from mptune.unseen import Verified, rate_bound, unequal_draws, with_draws
 
 FIELDS = {
     "kernel": "force",
@@ -206,3 +206,18 @@ def test_that_most_configurations_do_not_compile_is_said_with_the_line_of_the_pr
         ) in capsys.readouterr().out
     print_run(described_run(fields, [trial(1, ""), trial(2, ""), trial(3, "step"), trial(4, "step")]))
     assert "do not compile" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("draws", "metrics", "is_said"),
+    [
+        ((3, 3), ("time_ms", "error"), False),
+        ((3, 8), ("time_ms", "error"), True),
+        ((3, 8, 23), ("time_ms", "error.y"), True),
+        ((3, 8), ("time_ms", "memory_bytes"), False),
+    ],
+)
+def test_a_front_of_unequal_draws_says_so(draws: tuple[int, ...], metrics: tuple[str, ...], is_said: bool) -> None:
+    said = unequal_draws(metrics, [trial(error_draws=float(count)) for count in draws])
+    assert bool(said) is is_said
+    assert not is_said or f"{min(draws)} to {max(draws)} draws" in said

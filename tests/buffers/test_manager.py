@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 
 import ml_dtypes
 import numpy as np
@@ -57,6 +58,17 @@ def test_what_is_exact_at_all_sizes_or_at_none_is_a_property_of_the_kernel(monke
         assert rounded_inputs(definition, data.sizes, 0, data.inputs) == {}
     monkeypatch.setattr("mptune.buffers.data.make_inputs", None)  # random ones need not be made at other sizes
     assert rounded_inputs(random, data.sizes, 0, data.inputs) == {}
+
+
+def test_what_is_nearly_exact_at_a_size_rounds_less_there_than_beside_it():
+    def nearly(rng, size):
+        return {"x": np.append(np.arange(1.0, 8.0), 0.1) if size.n == 8 else np.full(size.n, 0.1)}
+
+    definition = simple(np.zeros(8), inputs=nearly)
+    data = manager(definition)
+    (shares,) = rounded_inputs(definition, data.sizes, 0, data.inputs).values()
+    # One of eight numbers is inexact, and all of them at sizes beside it.
+    assert all(share["n"] == pytest.approx(math.sqrt(1 / 8)) for share in shares.values())
 
 
 def test_inputs_are_seeded_fp64_and_read_only():

@@ -19,8 +19,10 @@ from mptune.errors import KernelError, MptuneError, UnknownNameError, WisdomErro
 from mptune.kernel import In, Kernel, Out
 from mptune.results import Status
 from mptune.run import Run
+from mptune.space.configuration import Configuration
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
 from mptune.wisdom import Chooser, Wisdom, gather, read_sources, sizes_of_arrays
+from mptune.wisdom.records import Timed
 
 
 def wisdom_of(*runs: Run) -> Wisdom:
@@ -36,6 +38,21 @@ TWO = chooser(at_size(1000), at_size(100_000))
 
 def types(configuration: Any) -> tuple[Any, Any]:
     return configuration["x_type"], configuration["block"]
+
+
+@pytest.mark.parametrize(
+    ("known", "is_faster"),
+    [
+        ({}, True),
+        ({"speedup": 1.5, "interval": (1.2, 1.8)}, True),
+        ({"speedup": 1.5, "interval": (0.9, 1.8)}, False),
+        ({"speedup": 0.5, "interval": (0.4, 0.6), "is_best": True}, True),
+        ({"speedup": 1.5}, True),
+        ({"speedup": 1.0}, False),
+    ],
+)
+def test_what_counts_as_faster_than_the_baseline(known: dict[str, Any], is_faster: bool) -> None:
+    assert Timed(Configuration({"block": 64}), 1.0, {"error": 0.0}, **known).is_faster is is_faster
 
 
 # -- sizes ---------------------------------------------------------------------------------------
