@@ -15,6 +15,7 @@ reference and ``mean`` over all elements::
     MaxAE     max |y - r|                         maximum absolute error
     MaxRE     max |y - r| / |r|                   maximum relative error
     ULP       max |y - r| / ulp(r)                units in the last place of the type the *output* has
+    a+b*abs   max |y - r| / (a + b |r|)           in units of a tolerance, such as 1e-6+1e-4*abs: at most 1 is within
 
 What every one of them does with awkward data:
 
@@ -45,6 +46,7 @@ import dataclasses
 import importlib.metadata
 import inspect
 import math
+import re
 import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -78,9 +80,12 @@ from mptune.plugins import load_point
 from mptune.precision import PRECISIONS, holds_real_numbers
 from mptune.regions import RegionalMetric, boxes, key_of, split_text
 
-__all__ = ["METRICS", "ErrorMetric", "rehearse", "resolve"]
+__all__ = ["METRICS", "ErrorMetric", "rehearse", "resolve", "tolerance_name"]
 
 _ENTRY_POINTS: Final = "mptune.metrics"
+_TOLERANCE: Final = re.compile(
+    r"(?:tolerance\s+)?([\d.]+(?:e[+-]?\d+)?)\s*\+\s*([\d.]+(?:e[+-]?\d+)?)\s*\*\s*abs", re.I
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +138,7 @@ class ErrorMetric:
     @property
     def is_bundled(self) -> bool:
         """Whether it comes with mptune, so that its name says all there is to say."""
-        return METRICS.get(self.whole.name) == self.whole
+        return METRICS.get(self.whole.name) == self.whole or tolerance_name(self.whole.name) is not None
 
     @property
     def runs_anywhere(self) -> bool:
@@ -359,7 +364,7 @@ def resolve(metric: str | Callable[..., float] | RegionalMetric) -> ErrorMetric:
     entry point of the group ``mptune.metrics`` that gives an :class:`ErrorMetric` or a callable.
 
     Args:
-        metric: a name, which may be followed by regions (``NRMSE over rows max``); a
+        metric: a name, which may be followed by regions (``NRMSE over rows max``); a tolerance (``1e-6+1e-4*abs``); a
             :class:`~mptune.regions.RegionalMetric`; or ``metric(output, reference) -> float`` or
             ``metric(output, reference, inputs) -> float``. A function is called with arrays of the outputs' shape,
             read-only and converted to double precision (long double, complex) as for the bundled metrics, and returns
@@ -380,6 +385,8 @@ def resolve(metric: str | Callable[..., float] | RegionalMetric) -> ErrorMetric:
     bundled = _BY_SPELLING.get(_plain(metric))
     if bundled is not None:
         return bundled
+    if (mixed := tolerance_name(metric)) is not None:
+        return _mixed(mixed)
     points = importlib.metadata.entry_points(group=_ENTRY_POINTS)
     for point in points:
         if _plain(point.name) == _plain(metric):
@@ -388,6 +395,43 @@ def resolve(metric: str | Callable[..., float] | RegionalMetric) -> ErrorMetric:
     if (regional := split_text(metric)) is not None:
         return _of_regions(regional)
     raise UnknownNameError("error metric", metric, [*METRICS, *(point.name for point in points)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Tolerance:
+    """What an error may be at each element: an absolute part, and one relative to the reference."""
+
+    absolute: float
+    relative: float
+
+    def __call__(self, xp: Any, reference: Any, _: np.dtype[Any]) -> Any:
+        return self.absolute + self.relative * xp.abs(reference)
+
+
+def tolerance_name(text: str) -> str | None:
+    """Return the name of the metric that ``1e-6+1e-4*abs`` means; None for any other text.
+
+    Raises:
+        MetricError: a part of the tolerance is no finite number of at least 0, or both are 0.
+    """
+    found = _TOLERANCE.fullmatch(text.strip())
+    if found is None:
+        return None
+    absolute, relative = map(float, found.groups())
+    if not 0 < absolute + relative < math.inf:
+        raise MetricError(f"tolerance {text!r}: expected finite numbers that are not both 0, such as 1e-6+1e-4*abs")
+    return f"tolerance {absolute:g}+{relative:g}*abs"
+
+
+def _mixed(name: str) -> ErrorMetric:
+    absolute, relative = map(float, _TOLERANCE.fullmatch(name).groups())  # type: ignore[union-attr]
+    quantity = Quantity(ABSOLUTE.numerator, _Tolerance(absolute, relative))
+    return ErrorMetric(
+        name,
+        f"largest error in units of {absolute:g} + {relative:g} |reference|",
+        _Ratio(maximum, quantity),
+        undefined="an element has no tolerance" if absolute == 0 else "",
+    )
 
 
 def _of_regions(regional: RegionalMetric) -> ErrorMetric:

@@ -203,11 +203,14 @@ def parse_threshold(texts: Sequence[str]) -> float | Mapping[str, float] | None:
     """Return the threshold: one number, or numbers by name, or None.
 
     A name is an output (``OUTPUT=X``), or a metric or an output and a metric (``METRIC:X``, ``OUTPUT.METRIC:X``); empty
-    is that of a number given beside these, which limits all other outputs.
+    is that of a number given beside these, which limits all other outputs. A tolerance such as ``1e-6+1e-4*abs`` is a
+    metric with the limit 1.
 
     Raises:
         MptuneError: not a positive number, or two for the same name.
     """
+    from mptune.accuracy.metrics import tolerance_name
+
     found: dict[str, float] = {}
     for text in texts:
         *name, value = text.rsplit(":", 1) if ":" in text else text.split("=", 1)
@@ -217,7 +220,10 @@ def parse_threshold(texts: Sequence[str]) -> float | Mapping[str, float] | None:
         if key in found:
             what = f"{key} is given twice" if key else "a number is given twice"
             raise MptuneError(f"--max-error {text!r}: {what}; expected one for each output or metric")
-        found[key] = _positive(value, text)
+        if (tolerance := tolerance_name(value)) is not None:
+            found[f"{key}.{tolerance}" if key else tolerance] = 1.0
+        else:
+            found[key] = _positive(value, text)
     return found[""] if found.keys() == {""} else found or None
 
 
@@ -309,8 +315,8 @@ several_sizes = option(
 max_error = option(
     "--max-error",
     "X|OUTPUT=X|METRIC:X...",
-    "Largest error allowed: of all outputs, of one, or by a metric of its own such as 'NRMSE over rows max:1e-3' or "
-    "y.MaxAE:0.1.",
+    "Largest error allowed: of all outputs, of one, or by a metric of its own such as 'NRMSE over rows max:1e-3', "
+    "y.MaxAE:0.1 or 1e-6+1e-4*abs.",
     parse=parse_threshold,
 )
 other_max_error = option(

@@ -577,3 +577,29 @@ def test_a_version_is_a_text_or_a_whole_number(version: object) -> None:
         resolve(worst)
     worst.version = 2  # type: ignore[attr-defined]
     assert resolve(worst).version == "2"
+
+
+# -- tolerances ----------------------------------------------------------------------------------
+
+
+@given(pair=pairs_of(moderate), absolute=st.sampled_from([1e-6, 0.5]), relative=st.sampled_from([0.0, 1e-4]))
+@settings(max_examples=30)
+def test_a_tolerance_is_that_of_each_element(pair, absolute, relative):
+    output, reference = pair
+    units = [abs(mpf(y) - mpf(r)) / (absolute + relative * abs(mpf(r))) for y, r in zip(*pair, strict=True)]
+    assert close(resolve(f"{absolute}+{relative}*abs")(output, reference), float(max(units)))
+    within = np.allclose(output, reference, rtol=relative, atol=absolute)
+    assert within is bool(resolve(f"{absolute}+{relative}*abs")(output, reference) <= 1 + 1e-12)
+
+
+def test_a_tolerance_has_one_name_and_finite_parts():
+    metric = resolve("1e-6 + 1e-4 * abs")
+    assert metric.name == "tolerance 1e-06+0.0001*abs"
+    assert resolve(metric.name) == metric == pickle.loads(pickle.dumps(metric))
+    assert metric.is_bundled
+    assert metric.key.isidentifier()
+    assert resolve("0+1e-4*abs")([1.0], [0.0]) == math.inf
+    assert math.isnan(metric([math.nan], [0.0]))
+    for text in ("0+0*abs", "1e999+1*abs"):
+        with pytest.raises(MetricError, match="expected finite numbers"):
+            resolve(text)
