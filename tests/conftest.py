@@ -103,5 +103,9 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     # Coverage slows code down, which the time of other work does not show.
     limit_s = FAST_S * (2.0 if "coverage" in sys.modules else 1.0)
     if took_s > limit_s and took_s > limit_s * slowness():
-        pytest.fail(f"took {took_s:.1f} s of processor time, of {limit_s:.0f} s: mark it full or nightly, or mend it")
+        pytest.fail(
+            f"took {took_s:.1f} s of processor time, of {limit_s:.0f} s ({limit_s * slowness():.1f} s on a machine as "
+            "slow or busy as this one is now): mend it, mark it full or nightly, or give few() fewer fast parameters",
+            pytrace=False,
+        )
     return result

@@ -37,6 +37,13 @@ def ratios(noise: str, factor: float, rounds: int, seed: int) -> list[Ratio]:
     return found
 
 
+def test_a_ratio_is_the_median_of_its_rounds_whatever_outliers_do() -> None:
+    times = [2.0, 2.1, 1.9, 2.0, 2.05, 1.95, 2.0]
+    assert Ratio.of(times).value == pytest.approx(2.0)
+    assert Ratio.of([*times, 1e6, 1e-6]).value == pytest.approx(2.0)
+    assert Ratio.of(times).smallest == 1.9
+
+
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize(("factor", "rounds"), [(1.0, 9), (1.0, 24), (1.8, 12)])
 def test_the_interval_holds_the_ratio_whatever_the_noise(noise: str, factor: float, rounds: int) -> None:

@@ -15,7 +15,7 @@ from mptune.space.parameters import parse_values
 COLUMNS: dict[str, Any] = {
     "a": np.array([0, 1, 2, 3, 4]),
     "b": np.array([8, 8, 7, 9, 0]),
-    "x": np.array([0.5, 1.0, -2.0, 4.0, 0.0]),
+    "x": np.array([0.5, 1.0, -2.5, 4.0, 0.0]),
     "t": np.array(["fp64", "fp32", "fp16", "bf16", "fp64"]),
     "flag": np.array([True, False, True, False, True]),
 }
@@ -165,6 +165,7 @@ def test_a_missing_name_is_named_with_those_that_may_be_used() -> None:
         "ceildiv(b, a + 1)",
         "round(x) + int(x) + float(a)",
         "sqrt(a) + log2(b + 1)",
+        "pow(2, a) + pow(a, 2)",
         "1 + 1",
     ],
 )

@@ -51,6 +51,8 @@ def numbers(depth: int) -> st.SearchStrategy[str]:
         ),
         st.tuples(st.sampled_from(["min", "max", "ceildiv"]), inner, inner).map(lambda t: f"{t[0]}({t[1]}, {t[2]})"),
         st.tuples(st.sampled_from(["min", "max", "sum"]), inner, inner).map(lambda t: f"{t[0]}([{t[1]}, {t[2]}])"),
+        st.tuples(inner, st.sampled_from(["(i % 5)", "2", "3"])).map(lambda t: f"pow({t[0]}, {t[1]})"),
+        st.tuples(inner, inner).map(lambda t: f"len([{t[0]}, {t[1]}])"),
         st.tuples(inner, condition, inner).map(lambda t: f"({t[0]} if {t[1]} else {t[2]})"),
         st.tuples(inner, st.sampled_from(["and", "or"]), inner).map(lambda t: f"({t[0]} {t[1]} {t[2]})"),
         st.sampled_from(TEXTS).map(lambda name: f"sizeof({name})"),
