@@ -155,9 +155,8 @@ def test_chart_and_table_choose_the_same_trial(show: Open) -> None:
     assert "error 0.004 is above the threshold" in page.inner_text(".detail")
     ring = page.locator(".chart >> nth=0").locator("path[stroke='#D55E00'][fill='transparent']")
     ring.first.wait_for()
-    # Points overlap, so that the one on top is asked for its trial.
     point = page.locator(".chart >> nth=0").locator("path[aria-roledescription=point]").first
-    point.dispatch_event("click")
+    point.click(force=True)
     page.locator(".detail h2:not(:text-is('Trial 7'))").wait_for()
     page.fill("input", "x_type=fp64")
     faint = page.locator(".chart >> nth=0").locator("path[aria-roledescription=point][opacity='0.12']")
@@ -167,6 +166,7 @@ def test_chart_and_table_choose_the_same_trial(show: Open) -> None:
 
 def test_an_area_of_the_front_lists_its_trials(show: Open) -> None:
     page = show(small_run())
+    page.locator(".chart svg >> nth=0").scroll_into_view_if_needed()
     box = page.locator(".chart svg >> nth=0").bounding_box()
     x, y = box["x"] + 0.5 * box["width"], box["y"] + 0.2 * box["height"]
     page.mouse.move(x, y)
