@@ -216,7 +216,7 @@ def picture(outputs: Mapping[str, NDArray[Any]], inputs: Mapping[str, Any], size
     A cluster's colour says how late spring is in it, so that maps of two runs, in which clusters may have other
     numbers, can be compared.
     """
-    from matplotlib.figure import Figure
+    from mptune.show import map_of
 
     cluster = np.asarray(outputs["cell_cluster"], dtype=np.int64)
     lateness = np.asarray(inputs["data"]).mean(axis=0)
@@ -226,14 +226,8 @@ def picture(outputs: Mapping[str, NDArray[Any]], inputs: Mapping[str, Any], size
     width = map_width(size.cells)
     drawn = np.full(-(-size.cells // width) * width, np.nan)
     drawn[: size.cells] = rank[cluster]
-    figure = Figure(figsize=(6.4, 4.4), layout="constrained")
-    axes = figure.add_subplot()
-    image = axes.imshow(
-        drawn.reshape(-1, width), origin="lower", cmap="viridis", vmin=-0.5, vmax=size.cell_clusters - 0.5
-    )
-    axes.set(xticks=[], yticks=[], title="clusters of cells, from early to late spring")
-    figure.colorbar(image, ax=axes, ticks=range(size.cell_clusters))
-    return figure
+    label = "clusters of cells, from early to late spring"
+    return map_of(drawn.reshape(-1, width), label, scheme="viridis", domain=(0, size.cell_clusters - 1))
 
 
 application = Application(

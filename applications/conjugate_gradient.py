@@ -25,7 +25,7 @@ from mptune.precision import COMPOUND
 from mptune.space.parameters import CategoricalParameter, OrdinalParameter, PrecisionParameter
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    import altair
 
 TYPES = ("fp64", "fp32", "fp16", "bf16")
 #: Of the inner solve: matrix, preconditioner, residual, correction; search direction and what the matrix makes of it.
@@ -259,27 +259,24 @@ def steps(run: Any, size: Sizes) -> None:
         run.fill(run.x, 0.0)  # not one iteration could be done
 
 
-def picture(outputs: Mapping[str, NDArray[Any]], inputs: Mapping[str, Any], size: Sizes) -> Figure:
+def picture(outputs: Mapping[str, NDArray[Any]], inputs: Mapping[str, Any], size: Sizes) -> altair.TopLevelMixin:
     """Draw the pressure half-way up the box, and what is left of the equation there."""
-    from matplotlib.colors import LogNorm
-    from matplotlib.figure import Figure
+    import altair
+
+    from mptune.show import map_of
 
     shape = (size.nz, size.ny, size.nx)
     pressure = np.asarray(outputs["x"], np.float64).reshape(shape)[size.nz // 2]
     left = np.abs(remainder(outputs["x"], inputs)).reshape(shape)[size.nz // 2]
     largest = float(left.max()) or 1.0
-    figure = Figure(figsize=(9, 4), layout="constrained")
-    first, second = figure.subplots(1, 2)
     extreme = float(np.abs(pressure).max()) or 1.0
-    drawn = first.imshow(pressure, origin="lower", cmap="RdBu_r", vmin=-extreme, vmax=extreme)
-    figure.colorbar(drawn, ax=first, label="pressure")
-    drawn = second.imshow(
-        np.maximum(left, largest * 1e-4), origin="lower", cmap="magma", norm=LogNorm(largest * 1e-4, largest)
+    maps = (
+        map_of(pressure, "pressure", scheme="redblue", domain=(-extreme, 0, extreme)),
+        map_of(
+            np.maximum(left, largest * 1e-4), "|b - A x|", scheme="magma", domain=(largest * 1e-4, largest), log=True
+        ),
     )
-    figure.colorbar(drawn, ax=second, label="|b - A x|")
-    for axes in (first, second):
-        axes.set(xlabel="x", ylabel="y")
-    return figure
+    return altair.hconcat(*maps).resolve_scale(fill="independent")
 
 
 application = Application(

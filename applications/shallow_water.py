@@ -44,7 +44,7 @@ from mptune.errors import KernelError
 from mptune.kernel import Sizes
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    import altair
 
 TYPES = ("fp64", "fp32", "fp16", "bf16")
 #: Cells beyond each wall, which the reconstruction at the wall looks at.
@@ -293,27 +293,28 @@ application = Application(
 )
 
 
-def picture(outputs: Mapping[str, Any], inputs: Mapping[str, Any], size: Sizes) -> Figure:
-    """Return a figure of the surface at the start and the end, with contours of the bed, and of a cut through both."""
-    from matplotlib.figure import Figure
+def picture(outputs: Mapping[str, Any], inputs: Mapping[str, Any], size: Sizes) -> altair.TopLevelMixin:
+    """Return a chart of the surface at the start and the end, and of a cut through both and the bed."""
+    import altair
+    import pandas as pd
+
+    from mptune.show import map_of
 
     bed = of_cells(inputs["bed"])
     before = np.asarray(inputs["surface"])[GHOSTS:-GHOSTS, GHOSTS:-GHOSTS]
     after = np.asarray(outputs["state"])[0] + bed
-    figure = Figure(figsize=(10, 6.5), layout="constrained")
-    maps = figure.subplot_mosaic([["start", "end"], ["cut", "cut"]], height_ratios=[2, 1])
     limit = float(np.nanmax(np.abs([before, after])))
     row = int(before.max(axis=1).argmax())
-    for name, surface in (("start", before), ("end", after)):
-        axes = maps[name]
-        image = axes.imshow(surface, origin="lower", cmap="RdBu_r", vmin=-limit, vmax=limit)
-        axes.contour(bed, levels=5, colors="0.4", linewidths=0.5, linestyles="solid")
-        axes.axhline(row, color="0.2", linewidth=0.8, linestyle=":")
-        axes.set_title(f"surface at the {name}; contours: bed")
-    figure.colorbar(image, ax=[maps["start"], maps["end"]], label="height, in depths of the basin")
-    axes = maps["cut"]
-    axes.plot(before[row], color="0.6", label="start")
-    axes.plot(after[row], color="tab:blue", label="end")
-    axes.set(xlim=(0, size.width - 1), xlabel="cell", ylabel="surface", title="along the dotted line")
-    axes.legend()
-    return figure
+    label = "height, in depths of the basin"
+    maps = [
+        map_of(surface, label, scheme="redblue", domain=(-limit, 0, limit)).properties(title=f"surface at the {name}")
+        for name, surface in (("start", before), ("end", after))
+    ]
+    cut = pd.DataFrame({"cell": range(size.width), "start": before[row], "end": after[row], "bed": bed[row]})
+    lines = altair.Chart(cut.melt("cell")).mark_line().encode(
+        x=altair.X("cell:Q", title=f"cell of row {row}"),
+        y=altair.Y("value:Q", title=label),
+        color=altair.Color("variable:N", title=None),
+        strokeDash=altair.StrokeDash("variable:N", title=None),
+    )  # fmt: skip
+    return altair.vconcat(altair.hconcat(*maps), lines.properties(width=600, height=140))

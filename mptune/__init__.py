@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from mptune.kernel import Scalar as Scalar
     from mptune.kernel import Scratch as Scratch
     from mptune.notebook import tune as tune
-    from mptune.plots import plot as plot
     from mptune.precision import COMPOUND as COMPOUND
     from mptune.probing import explain as explain
     from mptune.regions import RegionalMetric as RegionalMetric
     from mptune.registry import load_kernel as load_kernel
-    from mptune.report import write_report as write_report
     from mptune.run import Run as Run
+    from mptune.show import plot as plot
+    from mptune.show import write_report as write_report
     from mptune.simulation import simulate as simulate
     from mptune.space.parameters import BooleanParameter as BooleanParameter
     from mptune.space.parameters import CategoricalParameter as CategoricalParameter
@@ -49,13 +49,12 @@ _MODULES = {
     "errors": ("MptuneError",),
     "kernel": ("Application", "Buffer", "Constant", "In", "InOut", "Kernel", "Out", "Scalar", "Scratch"),
     "notebook": ("tune",),
-    "plots": ("plot",),
     "precision": ("COMPOUND",),
     "probing": ("explain",),
     "regions": ("RegionalMetric",),
     "registry": ("load_kernel",),
-    "report": ("write_report",),
     "run": ("Run",),
+    "show": ("plot", "write_report"),
     "simulation": ("simulate",),
     "space.parameters": (
         "BooleanParameter",

@@ -296,7 +296,7 @@ def picture_of(application: Application) -> Callable[..., Any]:
         where = f" in {application.path.name}" if application.path else " beside its steps"
         raise KernelError(
             f"{application.called} has no picture of its answer: define picture(outputs, inputs, size){where}, which "
-            "returns a matplotlib Figure"
+            "returns a chart of Vega-Altair"
         )
     return found  # type: ignore[no-any-return]
 

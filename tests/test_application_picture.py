@@ -15,10 +15,10 @@ from described import create
 from test_application import application
 
 from mptune.errors import KernelError, PlotError
-from mptune.plots import plot
 from mptune.results import Measurement, Status, Trial
+from mptune.show import plot
 
-pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+altair = pytest.importorskip("altair", reason="altair is not installed")
 
 APPLICATION = application()
 STEPS = sys.modules[APPLICATION.steps.__module__]
@@ -39,27 +39,21 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def drawn(outputs: Any, inputs: Any, size: Any) -> Any:
-    from matplotlib.figure import Figure
-
     assert outputs["value"].dtype == outputs["x"].dtype == np.float64
     assert (inputs["a"].shape, outputs["x"].shape) == ((size.n, size.n), (size.n,))
     assert abs(outputs["x"]) == pytest.approx(abs(np.linalg.eigh(inputs["a"])[1][:, -1]), rel=1e-2)
-    figure = Figure(figsize=(2.0, 1.5))
-    figure.add_subplot().plot(outputs["x"])
-    return figure
+    rows = [{"i": i, "x": float(x)} for i, x in enumerate(outputs["x"])]
+    return altair.Chart(altair.InlineData(values=rows)).mark_line().encode(x="i:Q", y="x:Q")
 
 
 @pytest.mark.full
 def test_the_winner_is_drawn_beside_the_widest_types(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(STEPS, "picture", drawn, raising=False)
-    figure = plot(path, "answer", kernel=APPLICATION)
-    assert [axes.get_title().split()[:2] for axes in figure.axes] == [["in", "the"], ["the", "winner:"]]
-    assert " ".join(figure.axes[1].get_title().split()).startswith("the winner: NRMSE ")
-    assert figure.get_size_inches()[0] == 4.0
-    # Something was drawn, and at the size that the picture has.
-    images = [axes.images[0].get_array() for axes in figure.axes]
-    assert {image.shape for image in images} == {(450, 600, 4)}
-    assert all(image.std() > 0 for image in images)
+    parts = plot(path, "answer", kernel=APPLICATION).to_dict()["vconcat"]
+    titles = [" ".join(part["title"]["text"]) for part in parts]
+    assert titles[0] == "in the widest types"
+    assert titles[1].startswith("the winner: NRMSE ")
+    assert "2 times as fast" in titles[1]
 
 
 @pytest.mark.parametrize(
@@ -73,7 +67,7 @@ def test_the_winner_is_drawn_beside_the_widest_types(path: Path, monkeypatch: py
             lambda outputs, inputs, size: outputs["y"],
             "the picture of application power failed: KeyError: 'y' (test_application_picture.py:",
         ),
-        (lambda outputs, inputs, size: outputs["x"], "it returned ndarray; expected a matplotlib Figure"),
+        (lambda outputs, inputs, size: outputs["x"], "it returned ndarray; expected a chart of Vega-Altair"),
     ],
 )
 def test_what_cannot_be_drawn_says_why(picture: Any, message: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +78,7 @@ def test_what_cannot_be_drawn_says_why(picture: Any, message: str, path: Path, m
 
 @pytest.mark.full
 def test_all_kinds_run_nothing(path: Path, tmp_path: Path, monkeypatch: Any, capfd: Any) -> None:
-    monkeypatch.setattr("mptune.plots.answer.draw", lambda *_: pytest.fail("it was run"))
+    monkeypatch.setattr("mptune.show.answer.draw", lambda *_: pytest.fail("it was run"))
     done = caller(monkeypatch, capfd)("plot", path, "--kind", "all", "-o", tmp_path / "a.svg")
     assert done.code == 0, done.err
     assert "a-pareto.svg" in done.out

@@ -16,10 +16,9 @@ from mptune.cli.tuning import _nothing_found
 from mptune.errors import PlotError
 from mptune.evaluators.rounds import together
 from mptune.kernel_times import KernelTime, by_kernel, host_ms, kernel_times
-from mptune.plots import plot
-from mptune.report.document import run_document
 from mptune.run import Run
 from mptune.schemas import schema
+from mptune.show import plot, report_document
 from mptune.store import RunInfo
 
 
@@ -115,23 +114,19 @@ def test_an_application_without_parameters_of_kernels_is_one() -> None:
     assert not RunInfo().is_of_application
 
 
-class TestPlot:
-    def parts(self, run: Run) -> dict[str, float]:
-        axes = plot(run, "kernels").axes[0]
-        return {bar.get_gid(): bar.get_width() for bar in axes.patches}
-
+class TestChart:
     def test_each_kernel_and_the_host_have_their_part_of_both_bars(self) -> None:
-        pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-        parts = self.parts(application_run())
+        pytest.importorskip("altair", reason="altair is not installed")
+        (rows,) = plot(application_run(), "kernels").to_dict()["datasets"].values()
+        bars = [(row["trial"].split(",")[0], row["kernel"], row["ms"]) for row in rows]
         host = "host, between launches"
-        assert parts == pytest.approx(
-            {"0 step": 10, "0 norm": 0.8, f"0 {host}": 1, "1 step": 6, "1 norm": 0.48, f"1 {host}": 1}
-        )
-        axes = plot(application_run(), "kernels").axes[0]
-        assert axes.get_legend_handles_labels()[1] == ["step", "norm", host]
+        assert bars == [
+            *(("baseline", name, pytest.approx(ms)) for name, ms in (("step", 10), ("norm", 0.8), (host, 1))),
+            *(("winner", name, pytest.approx(ms)) for name, ms in (("step", 6), ("norm", 0.48), (host, 1))),
+        ]
 
     def test_what_has_none_says_so(self) -> None:
-        pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+        pytest.importorskip("altair", reason="altair is not installed")
         untimed = run_trial("fp64", "fp64")
         untimed = untimed.with_measurement(metrics={"time_ms": 1.0, "error": 0.0})
         with pytest.raises(PlotError, match="no trial that could be shown says where its time went"):
@@ -142,15 +137,9 @@ class TestPlot:
 
 
 def test_the_report_has_them() -> None:
-    shown = run_document(application_run(), "heat", "heat.db", 0)
-    assert [bar["name"] for bar in shown["kernel_times"]] == ["baseline", "best"]
-    best = shown["kernel_times"][1]
-    assert best["kernels"][0] == {"name": "step", "launches": 120, "time_ms": pytest.approx(6.0)}
-    assert best["host_ms"] == 1.0
-    assert shown["kernels_alone"] == []
+    pytest.importorskip("altair", reason="altair is not installed")
     run = application_run()
     alone = {"step n=100": [run_trial("fp64", "fp64"), run_trial("fp32", "fp32")]}
-    shown = run_document(Run(run.info, run.trials, run.state, kernel_trials=alone), "heat", "", 0)
-    assert shown["kernels_alone"] == [{"kernel": "step n=100", "trials": 2, "least_ms": 6.4, "most_ms": 11.8}]
-    nothing = run_document(application_run(threshold=1e-30), "heat", "", 0)
-    assert [bar["name"] for bar in nothing["kernel_times"]] == ["baseline", "closest"]
+    (shown,) = report_document(Run(run.info, run.trials, run.state, kernel_trials=alone))["runs"]
+    assert "kernels" in [chart["name"] for chart in shown["data"]["charts"]]
+    assert all(text in shown["alone"] for text in ("step n=100", "6.4", "11.8"))

@@ -17,9 +17,7 @@ __all__ = ["PACKAGE", "Cache", "Job", "Results", "digest_of"]
 
 PACKAGE: Final = Path(__file__).resolve().parents[2] / "mptune"
 #: Parts of the package on which no result depends, and strategies, on which those of their own depend alone.
-_UNRELATED: Final = frozenset(
-    ("adopt", "backends", "cli", "emit", "observers", "plots", "report", "strategies", "testing")
-)
+_UNRELATED: Final = frozenset(("adopt", "backends", "cli", "emit", "observers", "show", "strategies", "testing"))
 
 
 @dataclass(frozen=True, slots=True)

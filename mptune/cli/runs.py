@@ -99,7 +99,10 @@ def pareto(run_file: Path, metrics: Sequence[str], json: bool) -> None:
     default=["pareto"],
 )
 @option(
-    "--output -o", "FILE", "File to write, ending in .png, .pdf or .svg.", show_default="RUN-KIND.png beside the run"
+    "--output -o",
+    "FILE",
+    "File to write, ending in .png, .pdf, .svg or .html.",
+    show_default="RUN-KIND.png beside the run",
 )
 @option(
     "--metrics",
@@ -109,7 +112,7 @@ def pareto(run_file: Path, metrics: Sequence[str], json: bool) -> None:
     parse=options.parse_names,
 )
 @options.other_max_error
-@option("--width", "NAME", "Width of the figure in a journal: column or page.", default="column")
+@option("--width", "NAME", "Width: column or page of a journal, or screen.", default="column")
 @options.kernel_of_run
 @options.as_json
 @option("--title/--no-title", "", "Print kernel, device and counts above the plot.", default=True)
@@ -124,8 +127,8 @@ def plot(
 ) -> None:
     """Draw trade-offs, progress, effects of parameters, time spent."""
     from mptune.interop import read_run
-    from mptune.plots import APPLICATION_KINDS, KINDS, save
-    from mptune.plots import plot as draw
+    from mptune.show import APPLICATION_KINDS, KINDS, save
+    from mptune.show import plot as draw
 
     for kind in kinds:
         if kind not in (*KINDS, *APPLICATION_KINDS, "all"):
@@ -164,7 +167,7 @@ def plot(
 def _target(run_file: Path, path: Path | None, kind: str, *, alone: bool) -> Path:
     """Return the file of a plot: the one given, with the kind in its name if there are several, or beside the run."""
     from mptune.interop.files import space_name
-    from mptune.plots import check_path
+    from mptune.show import check_path
 
     if path is None:
         return run_file.with_name(f"{space_name(run_file)}-{kind}.png")
@@ -212,25 +215,18 @@ def export(run_file: Path, format: str | None, output: Path | None) -> None:
 @options.as_json
 def report(run_files: Sequence[Path], output: Path, sources: int, json: bool) -> None:
     """Write one HTML file to explore runs in a browser, offline."""
-    from mptune.report import write_report
+    from mptune.show import write_report
 
     written = write_report(run_files, output, sources=sources)
     size_bytes = output.stat().st_size
     if json:
         runs = [
-            {
-                "label": run["label"],
-                "kernel": run["kernel"],
-                "trials": len(run["feasible"]),
-                "sources": len(run["sources"]["by_trial"]),
-                "remarks": list(run["sources"]["remarks"]),
-            }
-            for run in written.runs
+            {name: run[name] for name in ("label", "kernel", "trials", "sources", "remarks")} for run in written["runs"]
         ]
         print_json({"output": str(output), "size_bytes": size_bytes, "runs": runs})
         return
-    for run in written.runs:
-        for note in run["sources"]["remarks"]:
+    for run in written["runs"]:
+        for note in run["remarks"]:
             print_note(f"{run['label']}: {note}")
     echo(f"{output} ({size_bytes / 1e3:,.0f} kB)")
 

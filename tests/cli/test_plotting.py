@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -14,12 +13,13 @@ from command_line import Call
 from described import create, described_run
 
 from mptune.interop import from_run, write_recording
-from mptune.plots import KINDS
 from mptune.results import Measurement, Status, Trial
 from mptune.schemas import schema
+from mptune.show import KINDS, SUFFIXES, save
+from mptune.show import plot as plot_of
 from mptune.space.configuration import Configuration
 
-figure = pytest.importorskip("matplotlib.figure", reason="matplotlib is not installed")
+pytest.importorskip("altair", reason="altair is not installed")
 
 SETTINGS = {
     "kernel": "axpy",
@@ -48,10 +48,10 @@ def plot(mptune: Call) -> Callable[..., tuple[int, str, str]]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def loaded() -> None:
-    """Let what matplotlib loads not be the time of the test that draws first."""
-    for suffix in ("png", "svg", "pdf"):
-        figure.Figure().add_subplot().figure.savefig(io.BytesIO(), format=suffix)
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Let what altair loads not be the time of the test that draws first."""
+    for suffix in SUFFIXES[:3]:
+        save(plot_of(described_run(SETTINGS, trials())), tmp_path_factory.mktemp("loaded") / f"a{suffix}")
 
 
 def trials() -> list[Trial]:
@@ -122,11 +122,11 @@ def test_a_recorded_space_is_drawn_and_all_leaves_out_what_it_lacks(plot: Callab
     ("options", "message"),
     [
         (("--kind", "paretto"), "unknown kind of plot 'paretto'; did you mean 'pareto'?"),
-        (("-o", "fig.jpg"), "a plot is written as .png, .pdf, .svg by its suffix, not .jpg"),
+        (("-o", "fig.jpg"), "a plot is written as .png, .pdf, .svg, .html by its suffix, not .jpg"),
         (("-o", "there/fig.png"), "there is no folder there"),
         (("--metrics", "time_ms,eror"), "unknown metric 'eror'; did you mean 'error'?"),
         (("--kind", "time", "--metrics", "time_ms,error"), "--metrics chooses the axes of a pareto plot, not of time"),
-        (("--width", "wide"), "unknown width of a plot 'wide' (valid: column, page)"),
+        (("--width", "wide"), "unknown width of a plot 'wide' (valid: column, page, screen)"),
     ],
 )
 def test_mistakes_are_told(plot: Callable[..., Any], run_file: Path, options: tuple[str, ...], message: str) -> None:

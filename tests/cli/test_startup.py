@@ -15,10 +15,9 @@ from mptune.accuracy.metrics import METRICS
 from mptune.cli import app
 from mptune.metric_expressions import OBJECTIVES
 from mptune.objective import PENALTIES
-from mptune.plots import APPLICATION_KINDS, KINDS, SUFFIXES, WIDTHS_IN
-from mptune.report import SOURCES
+from mptune.show import APPLICATION_KINDS, KINDS, SOURCES, SUFFIXES, WIDTHS
 
-HEAVY = {"scipy", "sklearn", "pandas", "matplotlib"}
+HEAVY = {"scipy", "sklearn", "pandas", "altair"}
 #: Runs commands one after the other, then prints on standard error which packages were imported.
 PROGRAM = """
 import sys
@@ -103,5 +102,5 @@ def test_help_names_what_there_is() -> None:
     assert set(metrics) <= set(METRICS)
     assert all(kind in help_of("plot", "--kind") for kind in (*KINDS, *APPLICATION_KINDS))
     assert all(suffix in help_of("plot", "--output") for suffix in SUFFIXES)
-    assert all(width in help_of("plot", "--width") for width in WIDTHS_IN)
+    assert all(width in help_of("plot", "--width") for width in WIDTHS)
     assert {param.name: param.default for param in app.commands["report"].params}["sources"] == SOURCES

@@ -29,10 +29,11 @@ from mptune.evaluators.device import DeviceEvaluator
 from mptune.evaluators.rounds import visit_of
 from mptune.kernel import Application, Kernel, Sizes
 from mptune.launching import ApplicationLauncher, in_memory_of, inputs_from
-from mptune.plots.answer import beside, image_of
 from mptune.precision import precision
 from mptune.registry import load_tunable, picture_of
 from mptune.results import Trial
+from mptune.show.answer import beside
+from mptune.show.saving import save as save_chart
 from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import PrecisionParameter
 from mptune.tuner import tune
@@ -280,8 +281,8 @@ def h_f14(given: Given) -> Outcome:
     answers = {name: outputs_of(chosen[name][0], made, sizes) for name in ("FP64", "Low")}
 
     def draw(path: Path) -> None:
-        images = [image_of(picture_of(bbac()), outputs, made, sizes) for outputs in answers.values()]
-        beside(images, list(answers)).savefig(path)
+        pictures = [picture_of(bbac())(outputs, made, sizes) for outputs in answers.values()]
+        save_chart(beside(pictures, list(answers)), path)
 
     error = bbac().metric
     assert callable(error)

@@ -1,6 +1,6 @@
 """The picture of an application's answer: that of the winner beside that of the widest types, as its file draws them.
 
-Unlike other plots this one runs the application, in the definition the user gives or the bundled one of that name.
+Unlike other charts this one runs the application, in the definition the user gives or the bundled one of that name.
 """
 
 from __future__ import annotations
@@ -8,12 +8,11 @@ from __future__ import annotations
 import inspect
 import math
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mptune.accuracy.evaluate import evaluate_outputs
 from mptune.accuracy.thresholds import recorded_metrics
@@ -31,23 +30,17 @@ from mptune.launching import Arrays, run_first
 from mptune.registry import application_of_run, picture_of
 from mptune.results import Trial
 from mptune.run import Run
+from mptune.show.charts import Look, altair
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    import altair as alt
 
-__all__ = ["beside", "draw", "image_of"]
+__all__ = ["beside", "draw"]
 
-#: That of a file (:mod:`mptune.plots.style`), so that nothing is scaled.
-_DPI: Final = 300
-#: Pictures wider than this, by their height, stand one below the other.
-_WIDE: Final = 1.7
-_TITLE_IN: Final = 0.35
-#: Of a title: what another line takes, and one of its characters at most.
-_LINE_IN: Final = 0.2
-_CHARACTER_IN: Final = 0.095
+_TITLE_LETTERS: Final = 48
 
 
-def draw(run: Run, given: Tunable | str | Path | None = None) -> Figure:
+def draw(run: Run, given: Tunable | str | Path | None, look: Look) -> alt.VConcatChart:
     """Run the winner and the widest types on the run's first input, and draw what the application makes of either.
 
     Each picture has the size that the application gives it.
@@ -55,6 +48,7 @@ def draw(run: Run, given: Tunable | str | Path | None = None) -> Figure:
     Args:
         run: of an application.
         given: the application, unless it is a bundled one: that itself, a definition file or the folder that holds it.
+        look: whether there is a title.
 
     Raises:
         PlotError: the run is of a single kernel or has no winner, or the application has no picture, or that fails.
@@ -65,14 +59,19 @@ def draw(run: Run, given: Tunable | str | Path | None = None) -> Figure:
         raise PlotError(
             f"{run.kernel or 'the run'} is a single kernel: only applications have a picture of their answer"
         )
+    top_level = altair().TopLevelMixin
     application = application_of_run(run.info, given)
     picture = picture_of(application)
     trial = run.best
     if trial is None:
         raise PlotError("there is no answer to draw: no trial satisfies the threshold")
     answers, inputs, sizes, errors = _answers(run, application, trial)
+    pictures = []
     try:
-        pictures = [image_of(picture, dict(outputs), dict(inputs), sizes) for outputs in answers]
+        for outputs in answers:
+            pictures.append(picture(dict(outputs), dict(inputs), sizes))
+            if not isinstance(pictures[-1], top_level):
+                raise TypeError(f"it returned {type(pictures[-1]).__name__}; expected a chart of Vega-Altair")
     except Exception as failure:
         what = f"{type(failure).__name__}: {failure}".removesuffix(": ")
         where = raised_at(failure, inspect.getfile(picture))
@@ -80,8 +79,7 @@ def draw(run: Run, given: Tunable | str | Path | None = None) -> Figure:
     speedup = run.speedup(trial)
     faster = f", {speedup:.3g} times as fast" if math.isfinite(speedup) and trial is not run.baseline else ""
     widest = "in the widest types" if application.reference is None else "the reference"
-    name = "the winner" if trial is run.best else "one that may be the winner"
-    return beside(pictures, (widest, f"{name}: {errors}{faster}"))
+    return beside(pictures, (widest, f"the winner: {errors}{faster}") if look.title else ("", ""))
 
 
 def _answers(
@@ -106,46 +104,18 @@ def _answers(
     with np.errstate(all="ignore"):
         result = evaluate_outputs(found, data.references, metrics, data.inputs)
     named = {"error": result.error}
-    if len({*info.metrics.values()}) > 1 or ": " in info.metric:  # what several metrics give is no one number
+    if len({*info.metrics.values()}) > 1 or ": " in info.metric:  # several metrics give no single number
         named = {name: error for name, error in result.metrics.items() if name.startswith("error.")}
     errors = ", ".join(f"{info.measured_by(name)} {error:.3g}" for name, error in named.items())
     return (data.references, found), data.inputs, data.sizes, errors
 
 
-def image_of(picture: Callable[..., Any], *given: Any) -> NDArray[np.uint8]:
-    """Return a picture as an image ``(height, width, 4)``, as matplotlib makes and draws it by itself.
-
-    Raises:
-        TypeError: what the picture returns is no figure.
-        Exception: whatever the picture raises.
-    """
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        figure = picture(*given)
-        if not isinstance(figure, Figure):
-            raise TypeError(f"it returned {type(figure).__name__}; expected a matplotlib Figure")
-        figure.set_dpi(_DPI)
-        canvas = FigureCanvasAgg(figure)
-        canvas.draw()
-        return np.array(canvas.buffer_rgba())
-
-
-def beside(pictures: Sequence[NDArray[np.uint8]], titles: Sequence[str]) -> Figure:
-    """Return a figure of pictures with a title above each: side by side, or wide ones one below the other."""
-    from matplotlib.figure import Figure
-
-    height, width, _ = pictures[0].shape
-    columns = 1 if width > _WIDE * height else len(pictures)
-    rows = len(pictures) // columns
-    titles = [textwrap.fill(title, max(20, int(width / _DPI / _CHARACTER_IN))) for title in titles]
-    title_in = _TITLE_IN + _LINE_IN * max(title.count("\n") for title in titles)
-    figure = Figure((columns * width / _DPI, rows * (height / _DPI + title_in)), layout="constrained")
-    for axes, image, title in zip(figure.subplots(rows, columns, squeeze=False).flat, pictures, titles, strict=True):
-        axes.imshow(image, interpolation="antialiased")
-        axes.set_axis_off()
-        axes.set_title(title, fontsize=12)
-    return figure
+def beside(pictures: Sequence[Any], titles: Sequence[str]) -> Any:
+    """Return charts one below the other, each with a title above it."""
+    alt = altair()
+    parts = [
+        alt.vconcat(picture, title=alt.TitleParams(textwrap.wrap(title, _TITLE_LETTERS), anchor="start"))
+        for picture, title in zip(pictures, titles, strict=True)
+    ]
+    config = {"background": "white", "view": {"stroke": None}, "legend": {"titleLimit": 0}}
+    return alt.vconcat(*parts, spacing=30).configure(**config)

@@ -1,0 +1,214 @@
+"""Each kind of chart says what the run says, and is written in each format."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from application_trials import application_run
+from described import described_run
+from reported_runs import HOSTILE, run_of, small_run, timing_run, trial, valid
+
+from mptune.errors import PlotError, UnknownNameError
+from mptune.results import Measurement, Status, Trial
+from mptune.run import Run
+from mptune.show import APPLICATION_KINDS, KINDS, SUFFIXES, map_of, plot, save
+from mptune.space.configuration import Configuration
+
+DRAWN = (*KINDS, "kernels")
+
+
+def run_for(kind: str) -> Run:
+    return application_run() if kind in APPLICATION_KINDS else small_run()
+
+
+def rows_of(chart: Any) -> list[dict[str, Any]]:
+    drawn = chart.to_dict()
+    inline = [part["values"] for part in parts(drawn) if isinstance(part.get("values"), list)]
+    return [row for rows in (*drawn["datasets"].values(), *inline) for row in rows if isinstance(row, dict)]
+
+
+def parts(node: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield every mapping within a specification, its data left out."""
+    if isinstance(node, Mapping):
+        yield node
+        for name, value in node.items():
+            if name != "datasets":
+                yield from parts(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from parts(value)
+
+
+def titles(chart: Any) -> set[str]:
+    found = [part["title"] for part in parts(chart.to_dict()) if "title" in part]
+    return {title for title in found if isinstance(title, str)}
+
+
+def ranked_run(count: int = 60) -> Run:
+    """Return a run in which the block size decides most, and unrolling nothing."""
+    rng = np.random.default_rng(0)
+    trials = [
+        Trial(
+            Configuration({"x_type": x_type, "block": block, "unroll": bool(i % 2)}),
+            Status.OK,
+            "",
+            Measurement(
+                {"time_ms": 400 / block * (2 if x_type == "fp64" else 1) * rng.uniform(0.99, 1.01), "error": 1e-9}
+            ),
+        )
+        for i in range(2)
+        for x_type, factor in (("fp64", 2), ("fp32", 1), ("fp16", 1))
+        for block in (32, 64, 128, 256, 512, 1024, 2048)[: count // 6]
+    ]
+    parameters = [
+        {"name": "x_type", "kind": "precision", "values": ["fp64", "fp32", "fp16"]},
+        {"name": "block", "kind": "ordinal", "values": [32, 64, 128, 256, 512, 1024, 2048]},
+        {"name": "unroll", "kind": "boolean", "values": [False, True]},
+    ]
+    return run_of(*trials, parameters=parameters)
+
+
+@pytest.mark.parametrize("kind", DRAWN)
+def test_every_kind_is_written_in_every_format(kind: str, tmp_path: Path) -> None:
+    chart = plot(run_for(kind), kind)
+    files = {suffix: save(chart, tmp_path / f"a{suffix}").read_bytes() for suffix in SUFFIXES}
+    assert files[".png"].startswith(b"\x89PNG")
+    assert files[".pdf"].startswith(b"%PDF")
+    assert ElementTree.fromstring(files[".svg"]).tag.endswith("svg")
+    assert b"vegaEmbed" in files[".html"]
+    assert save(plot(run_for(kind), kind), tmp_path / "b.svg").read_bytes() == files[".svg"]
+
+
+@pytest.mark.parametrize("width", ["column", "page", "screen"])
+def test_the_whole_front_is_as_wide_as_it_should_be(width: str, tmp_path: Path) -> None:
+    svg = ElementTree.parse(save(plot(small_run(), width=width), tmp_path / "a.svg")).getroot()
+    assert float(svg.get("width", "0")) == pytest.approx({"column": 252, "page": 516, "screen": 640}[width], abs=15)
+
+
+def test_the_front_names_metrics_threshold_baseline_and_winner() -> None:
+    run = small_run()
+    chart = plot(run)
+    assert {"speedup over the fp64 baseline", "error (NRMSE)"} <= titles(chart)
+    marked = {row["what"]: row for row in rows_of(chart) if row.get("what") in ("baseline", "winner")}
+    for name, expected in (("baseline", run.baseline), ("winner", run.best)):
+        assert expected is not None
+        assert (marked[name]["y"], marked[name]["x"]) == (run.speedup(expected), expected.error)
+    steps = [row["trial"] for row in rows_of(chart) if row.get("line") == "front"]
+    assert sorted(steps) == sorted(run.trials.index(found) + 1 for found in run.pareto(("speedup", "error")))
+    text = json.dumps(chart.to_dict())
+    assert "threshold 0.0001" in text
+    # An error of 0 has a place on the axis, and errors span decades.
+    assert any(part.get("type") == "symlog" for part in parts(chart.to_dict()))
+    assert "threshold 1e-06" in json.dumps(plot(run, max_error=1e-6).to_dict())
+
+
+def test_other_metrics_have_units() -> None:
+    assert {"memory (MB)", "time (ms)"} <= titles(plot(small_run(), metrics=("time_ms", "memory_bytes")))
+
+
+def test_progress_shows_every_trial_and_the_best_so_far() -> None:
+    run = small_run()
+    rows = rows_of(plot(run, "progress"))
+    assert sorted(row["trial"] for row in rows if "what" in row) == list(range(1, len(run.trials) + 1))
+    assert {row["what"] for row in rows if "what" in row} >= {"feasible", "failed"}
+    steps = {row["trial"]: row["y"] for row in rows if row.get("line") == "best so far"}
+    assert steps == {1: 8, 2: 6, 4: 4, 5: 3, 9: 3}
+    (baseline,) = (row["y"] for row in rows if row.get("line") == "baseline")
+    assert baseline == 6
+    assert "speedup over the baseline" in titles(plot(run, "progress"))
+
+
+@pytest.mark.full
+def test_parameters_are_ranked() -> None:
+    chart = plot(ranked_run(), "parameters")
+    ranked = [row["parameter"] for row in rows_of(chart) if "loss" in row]
+    assert ranked == ["block", "x_type", "unroll"]
+    pairs = {(row["value"], row["setting"]): row["relative"] for row in rows_of(chart) if "setting" in row}
+    assert pairs["x_type fp64", "block 2048"] == pytest.approx(2, rel=0.05)
+    assert pairs["x_type fp16", "block 32"] == pytest.approx(64, rel=0.05)
+
+
+def test_too_few_trials_are_not_ranked() -> None:
+    chart = plot(small_run(), "parameters")
+    assert not any("loss" in row for row in rows_of(chart))
+    assert "too few trials" in " ".join(chart.to_dict()["title"])
+
+
+def test_time_adds_up() -> None:
+    run = small_run()
+    spent = {row["phase"]: row["spent"] for row in rows_of(plot(run, "time")) if "text" in row}
+    assert sum(spent.values()) == pytest.approx(sum(run.durations_s.values()))
+    assert {"compile", "timing", "prepare"} <= set(spent)
+
+
+def test_sensitivity_has_digits_speeds_and_limits() -> None:
+    run = run_of(
+        valid("fp64", 32, 1.25, 1e-8),
+        valid("fp32", 32, 1.0, 1e-7),
+        dataclasses.replace(valid("fp16", 32, 0.8, 1e-3), status=Status.INACCURATE),
+    )
+    rows = {row["change"]: row for row in rows_of(plot(run, "sensitivity")) if "change" in row}
+    wider, narrower = rows["x_type: fp32 → fp64"], rows["x_type: fp32 → fp16"]
+    assert (wider["what"], wider["digits"], wider["speed"]) == ("restored", pytest.approx(1), pytest.approx(0.8))
+    assert (narrower["what"], narrower["digits"], narrower["speed"]) == ("narrowed", pytest.approx(-4), 1.25)
+    assert narrower["limit"] == pytest.approx(-3)
+
+
+@pytest.mark.parametrize(
+    ("run", "kind", "message"),
+    [
+        (run_of(), "pareto", "has no trial yet"),
+        (run_of(trial("fp64", 32, status=Status.CRASH)), "progress", "none of 1 trial ran to its end"),
+        (timing_run(), "pareto", "no trial has a finite error to draw: choose two of the other metrics"),
+        (described_run({}, small_run().trials[:1]), "parameters", "no parameter has two values"),
+        (
+            described_run({}, [Trial(Configuration({}), Status.OK, "", Measurement({"time_ms": 1.0}))]),
+            "time",
+            "durations",
+        ),
+        (run_of(trial("fp64", 32, status=Status.CRASH)), "sensitivity", "no sensitivity can be drawn"),
+        (small_run(), "kernels", "is a single kernel"),
+        (small_run(), "answer", "is a single kernel"),
+    ],
+)
+def test_what_cannot_be_drawn_says_why(run: Run, kind: str, message: str) -> None:
+    with pytest.raises(PlotError, match=message):
+        plot(run, kind)
+
+
+def test_mistakes_are_told(tmp_path: Path) -> None:
+    for options in ({"kind": "paretto"}, {"width": "wide"}, {"metrics": ("time_ms", "eror")}):
+        with pytest.raises(UnknownNameError):
+            plot(small_run(), **options)  # type: ignore[arg-type]
+    with pytest.raises(PlotError, match="two metrics, not 1"):
+        plot(small_run(), metrics=("time_ms",))
+    with pytest.raises(PlotError, match=r"by its suffix, not \.jpg"):
+        save(plot(small_run()), tmp_path / "a.jpg")
+    with pytest.raises(PlotError, match="there is no folder"):
+        save(plot(small_run()), tmp_path / "none" / "a.png")
+
+
+def test_text_of_a_run_is_text(tmp_path: Path) -> None:
+    chart = plot(small_run(kernel=HOSTILE, device=HOSTILE, metric=HOSTILE))
+    svg = save(chart, tmp_path / "a.svg").read_text()
+    assert not [node for node in ElementTree.fromstring(svg).iter() if node.tag.endswith(("script", "image"))]
+    html = save(chart, tmp_path / "a.html").read_text()
+    assert html.count("</script>") == 3
+    assert "<img src=x" not in html
+
+
+def test_a_map_has_means_of_blocks() -> None:
+    cells = np.arange(200 * 150, dtype=float).reshape(200, 150)
+    cells[0, 0] = np.nan
+    chart = map_of(cells, "height (m)", scheme="redblue", domain=(-1, 0, 1))
+    rows = chart.to_dict()["data"]["values"] if "values" in chart.to_dict()["data"] else rows_of(chart)
+    assert len(rows) == 100 * 75
+    assert rows[0]["value"] == pytest.approx(cells[:2, :2].ravel()[1:].mean())
+    assert "height (m)" in titles(chart)
