@@ -64,6 +64,7 @@ class Quantity:
             # Infinities of different signs, or against a number; a number against 0.
             quantity[xp.isnan(quantity) & ~xp.isnan(output) & ~xp.isnan(reference)] = np.inf
             quantity[output == reference] = 0
+            quantity[xp.isnan(output)] = np.nan
         return quantity
 
 
@@ -139,7 +140,7 @@ class Reduction:
 class Normaliser:
     """A property of the finite references, 0 if none is finite: of all, or of each row of a matrix."""
 
-    is_signed: bool  #: the modulus of their mean rather than the mean of their moduli
+    is_signed: bool  #: the modulus of their mean, rather than the sum of their moduli over the number of all elements
 
     def whole(self, pairs: Pairs) -> float:
         """Return it for all of the reference."""
@@ -150,7 +151,7 @@ class Normaliser:
         magnitude = _exact_sum(part for part, _, _ in parts)
         count = max(sum(n for _, _, n in parts), 1)
         if not self.is_signed:
-            return magnitude / count
+            return magnitude / pairs.size
         total = math.hypot(_exact_sum(part.real for _, part, _ in parts), _exact_sum(part.imag for _, part, _ in parts))
         if total < _CANCELLED * magnitude:
             real = _exact_sum(number for chunk in self._finite(pairs) for number in chunk.real.tolist())
@@ -166,7 +167,7 @@ class Normaliser:
         count = np.maximum(_on_host(is_finite.sum(axis=1)), 1)
         magnitudes = _on_host(xp.abs(finite).sum(axis=1))
         if not self.is_signed:
-            return magnitudes / count
+            return magnitudes / int(reference.shape[1])
         totals = _on_host(xp.abs(finite.sum(axis=1)))
         for i in np.flatnonzero(totals < _CANCELLED * magnitudes):
             row = finite[i].tolist()

@@ -198,8 +198,8 @@ class Bench:
         self.kernel = kernel
         self._plan = plan or TimingPlan()
         self._announce = announce
-        #: By source, what stays loaded; None where nothing does.
-        self._kept: dict[str, _Loaded] | None = None
+        #: By configuration, what stays loaded; None where nothing does.
+        self._kept: dict[Configuration, _Loaded] | None = None
         self._data = DataManager(kernel, sizes, seed=seed)
         self.sizes = self._data.sizes
         device = backend.describe()
@@ -493,10 +493,11 @@ class Bench:
         return self._flush or self._cold
 
     def _loaded(self, request: Request) -> _Loaded:
+        # Not by the source: configurations of one source may differ in grid and block.
         kept = {} if self._kept is None else self._kept
-        if request.source not in kept:
-            kept[request.source] = _Loaded(self._program(request))
-        return kept[request.source]
+        if request.configuration not in kept:
+            kept[request.configuration] = _Loaded(self._program(request))
+        return kept[request.configuration]
 
     def _program(self, request: Request) -> Program:
         if isinstance(self.kernel, Application):

@@ -44,12 +44,13 @@ __all__ = [
 
 _MAX_LENGTH: Final = 100_000  # characters of a text
 _MAX_BITS: Final = 4096  # bits of a power's or shift's result
+_MAX_ITEMS: Final = 1_000_000  # items of a list or text that is repeated
 _MAX_MEMBERS: Final = 1_000  # items of a constant sequence that a column is compared with
 _EXACT: Final = 2**53  # up to here float64 has every integer
 
 _Node = TypeVar("_Node", bound=ast.AST)
 
-_FAILURES: Final = (MptuneError, ArithmeticError, TypeError, ValueError, LookupError, NameError, RecursionError)
+_FAILURES: Final = (MptuneError, ArithmeticError, TypeError, ValueError, LookupError, RecursionError, MemoryError)
 
 
 class Expression:
@@ -178,6 +179,8 @@ def _parse(text: str) -> ast.expr:
         compile(ast.Expression(tree), "", "eval")
     except SyntaxError as error:
         raise ExpressionError(_syntax_message(source, error)) from None
+    except UnicodeError:
+        raise ExpressionError(f"cannot parse {_short(source, 200)!r}: it has characters that are no text") from None
     except (ValueError, MemoryError, RecursionError):
         raise ExpressionError(f"cannot parse {_short(source, 200)!r}: it is nested too deeply") from None
     return tree
@@ -244,16 +247,27 @@ def operands(node: ast.AST) -> Iterator[ast.AST]:
 
 def free_names(tree: ast.expr) -> frozenset[str]:
     """Return the names a tree takes from outside: no functions, no loop variables."""
-    loaded: set[str] = set()
-    bound: set[str] = set()
+    found: set[str] = set()
     waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.Name):
-            (loaded if isinstance(node.ctx, ast.Load) else bound).add(node.id)
+            found.add(node.id)
+        elif isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp):
+            found |= _free_in_comprehension(node)
         else:
             waiting.extend(operands(node))
-    return frozenset(loaded - bound)
+    return frozenset(found)
+
+
+def _free_in_comprehension(node: ast.ListComp | ast.SetComp | ast.GeneratorExp) -> set[str]:
+    found: set[str] = set()
+    bound: set[str] = set()
+    for loop in node.generators:
+        found |= free_names(loop.iter) - bound
+        bound |= free_names(loop.target)
+        found |= set().union(*map(free_names, loop.ifs)) - bound
+    return found | (free_names(node.elt) - bound)
 
 
 def map_children(node: _Node, change: Callable[[ast.expr], ast.expr]) -> _Node:
@@ -287,16 +301,21 @@ def map_children(node: _Node, change: Callable[[ast.expr], ast.expr]) -> _Node:
     return clone
 
 
-def rewrite_names(tree: ast.expr, replace: Callable[[ast.Name], ast.expr]) -> ast.expr:
-    """Return a tree with each name from outside replaced by what ``replace`` returns for it."""
-    free = free_names(tree)
-
-    def rewrite(node: ast.expr) -> ast.expr:
-        if isinstance(node, ast.Name):
-            return replace(node) if node.id in free else node
-        return map_children(node, rewrite)
-
-    return rewrite(tree)
+def rewrite_names(
+    tree: ast.expr, replace: Callable[[ast.Name], ast.expr], bound: frozenset[str] = frozenset()
+) -> ast.expr:
+    """Return a tree with each name that is not ``bound`` by a loop replaced by what ``replace`` returns for it."""
+    if isinstance(tree, ast.Name):
+        return tree if tree.id in bound else replace(tree)
+    if not isinstance(tree, ast.ListComp | ast.SetComp | ast.GeneratorExp):
+        return map_children(tree, lambda child: rewrite_names(child, replace, bound))
+    loops: list[ast.comprehension] = []
+    for loop in tree.generators:
+        items = rewrite_names(loop.iter, replace, bound)
+        bound = bound | free_names(loop.target)
+        tests = [rewrite_names(test, replace, bound) for test in loop.ifs]
+        loops.append(ast.comprehension(loop.target, items, tests, loop.is_async))
+    return ast.copy_location(type(tree)(rewrite_names(tree.elt, replace, bound), loops), tree)
 
 
 def conjuncts(tree: ast.expr) -> list[ast.expr]:
@@ -349,7 +368,7 @@ def _fold_boolean(node: ast.BoolOp) -> ast.expr:
 # -- over Python values ---------------------------------------------------------------------------------
 
 _VALUES: Final = "<values>"  # the argument of the compiled function: no name of an expression
-_POWER, _SHIFT = "<power>", "<shift>"
+_POWER, _SHIFT, _REPEAT = "<power>", "<shift>", "<repeat>"
 
 
 def _compiled(tree: ast.expr) -> Callable[[Mapping[str, Any]], Any]:
@@ -365,13 +384,29 @@ def _compiled(tree: ast.expr) -> Callable[[Mapping[str, Any]], Any]:
 
 
 def _bounded(node: ast.expr) -> ast.expr:
-    """Return a tree whose powers and shifts are calls of functions that refuse huge results."""
+    """Return a tree whose powers, shifts and repetitions are calls of functions that refuse huge results."""
     node = map_children(node, _bounded)
     match node:
+        case ast.BinOp(left, ast.Mult(), right) if not (_is_number(left) and _is_number(right)):
+            return ast.Call(ast.Name(_REPEAT, ast.Load()), [left, right], [])
         case ast.BinOp(left=left, op=ast.Pow() | ast.LShift() as op, right=right):
             name = ast.Name(_POWER if isinstance(op, ast.Pow) else _SHIFT, ast.Load())
             return ast.Call(name, [left, right], [])
     return node
+
+
+def _is_number(node: ast.expr) -> bool:
+    """Whether a part is no list or text by its syntax."""
+    return not isinstance(node, ast.List | ast.Tuple | ast.ListComp) and not (
+        isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
+
+
+def _repeat(a: Any, b: Any) -> Any:
+    for sequence, count in ((a, b), (b, a)):
+        if isinstance(sequence, list | tuple | str) and isinstance(count, int) and len(sequence) * count > _MAX_ITEMS:
+            raise OverflowError(f"it needs a sequence of more than {_MAX_ITEMS} items")
+    return a * b
 
 
 def _power(base: Any, exponent: Any) -> Any:
@@ -444,6 +479,7 @@ def _column(node: ast.AST, rows: _Rows) -> NDArray[Any]:
     """Return a tree's value for each row, (n,) or () if it is the same for all."""
     match node:
         case ast.Constant(value=constant):
+            _require(not (isinstance(constant, str) and constant.endswith("\0")))  # NumPy drops it
             return np.asarray(constant)
         case ast.Name(id=name):
             return rows.column(name)
@@ -494,8 +530,10 @@ def _merged(mask: NDArray[np.bool_], chosen: NDArray[Any], others: NDArray[Any])
     """Return ``chosen`` in the rows of the mask and ``others`` elsewhere, (n,)."""
     if not mask.any() or mask.all():
         return np.broadcast_to(others if not mask.any() else chosen, len(mask))
-    if chosen.dtype.kind != others.dtype.kind:
+    if "b" in (chosen.dtype.kind, others.dtype.kind) and chosen.dtype.kind != others.dtype.kind:
         chosen, others = _number(chosen), _number(others)
+    # Where some rows are integers and others are not, what follows could be inexact.
+    _require(chosen.dtype.kind == others.dtype.kind)
     merged = np.empty(len(mask), np.result_type(chosen, others))
     merged[mask], merged[~mask] = chosen, others
     return merged
@@ -576,7 +614,9 @@ def _of_distinct(function: Callable[..., Any]) -> Callable[..., NDArray[Any]]:
 def _extreme(better: Callable[[Any, Any], Any]) -> Callable[..., NDArray[Any]]:
     def apply(*columns: NDArray[Any]) -> NDArray[Any]:
         _require(len(columns) > 1)
-        return functools.reduce(lambda a, b: np.where(better(b, a), b, a), map(_number, columns))
+        numbers = [_number(column) for column in columns]
+        _require(len({number.dtype.kind for number in numbers}) == 1)
+        return functools.reduce(lambda a, b: np.where(better(b, a), b, a), numbers)
 
     return apply
 
@@ -635,7 +675,7 @@ FUNCTIONS: Final[Mapping[str, _Function]] = MappingProxyType(
     {
         "min": _Function(min, _extreme(operator.lt), total=_SEVERAL, gives="integer"),
         "max": _Function(max, _extreme(operator.gt), total=_SEVERAL, gives="integer"),
-        "abs": _Function(abs, _of_numbers(np.abs), total=range(1, 2), gives="integer"),
+        "abs": _Function(abs, lambda column: np.abs(_number(column)), total=range(1, 2), gives="integer"),
         "ceildiv": _Function(lambda a, b: -(-a // b), _of_distinct(lambda a, b: -(-a // b)), gives="number"),
         "round": _Function(round, _of_distinct(round), gives="number"),
         "int": _Function(int, _of_distinct(int), gives="number"),
@@ -647,7 +687,7 @@ FUNCTIONS: Final[Mapping[str, _Function]] = MappingProxyType(
         "sizeof": _Function(_size_bytes, _of_distinct(_size_bytes)),
         "all": _Function(all, lambda *parts: functools.reduce(operator.and_, map(truth, parts)), is_of_list=True),
         "any": _Function(any, lambda *parts: functools.reduce(operator.or_, map(truth, parts)), is_of_list=True),
-        "sum": _Function(sum, lambda *parts: functools.reduce(_BINARY[ast.Add], parts), is_of_list=True),
+        "sum": _Function(sum, lambda *parts: functools.reduce(_BINARY[ast.Add], parts, np.asarray(0)), is_of_list=True),
         "len": _Function(len),
         "range": _Function(range),
         "list": _Function(list),
@@ -660,6 +700,7 @@ _GLOBALS: Final[Mapping[str, Any]] = {
     "__builtins__": {},
     _POWER: _power,
     _SHIFT: _shift,
+    _REPEAT: _repeat,
     **{name: function.scalar for name, function in FUNCTIONS.items()},
 }
 
@@ -732,9 +773,10 @@ def known(node: ast.AST, names: Mapping[str, Known]) -> Known:
             _, body, orelse = parts
             return Known(body.is_number and orelse.is_number, body.is_integer and orelse.is_integer, is_total=total)
         case ast.Compare(ops=ops, comparators=comparators):
-            is_listed = isinstance(comparators[0], ast.List | ast.Tuple)
-            contains = len(ops) == 1 and isinstance(ops[0], ast.In | ast.NotIn) and is_listed
-            cannot_fail = numbers or contains or all(isinstance(op, ast.Eq | ast.NotEq) for op in ops)
+            if any(isinstance(op, ast.In | ast.NotIn) for op in ops):
+                cannot_fail = len(ops) == 1 and isinstance(comparators[0], ast.List | ast.Tuple)
+            else:
+                cannot_fail = numbers or all(isinstance(op, ast.Eq | ast.NotEq) for op in ops)
             return _TRUTH._replace(is_total=total and cannot_fail)
         case ast.List() | ast.Tuple():
             return Known(is_total=total)

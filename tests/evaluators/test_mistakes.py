@@ -15,11 +15,12 @@ from mptune.evaluators.bench import Bench, Request
 from mptune.evaluators.device import DeviceEvaluator
 from mptune.evaluators.rounds import VISIT, remeasure
 from mptune.evaluators.timing import TimingPlan
-from mptune.kernel import Kernel
+from mptune.kernel import InOut, Kernel, Scalar
 from mptune.policy import Plan
 from mptune.registry import load_kernel
 from mptune.rendering import render
 from mptune.results import Status, Trial
+from mptune.space.parameters import OrdinalParameter
 
 #: One launch is checked, one warms up, three are timed: numbers 0 to 4. The same again in another round.
 PLAN = TimingPlan(warmups=1, min_repeats=3, max_repeats=3)
@@ -140,3 +141,30 @@ def test_a_finalist_that_ends_the_worker_is_found_out_and_the_others_are_measure
         assert [trial.status for trial in trials] == [Status.OK, Status.OK]
         again = evaluator.remeasure(trials, 2, VISIT)
     assert [trial.status for trial in again.trials] == [Status.OK, Status.OK, Status.CRASH]
+
+
+def test_configurations_of_one_source_are_launched_on_their_own_grids() -> None:
+    """Nothing in the source says how many blocks there are: too few leave elements as they are given."""
+    kernel = Kernel(
+        name="few_blocks",
+        parameters=[OrdinalParameter("blocks", [1, 8])],
+        arguments=[InOut("y", "n", precision="fp64"), Scalar("n", dtype="int32")],
+        sizes={"default": {"n": 8 * 32}},
+        inputs=lambda rng, size: {"y": rng.uniform(1, 2, size.n)},
+        reference=lambda given, size: {"y": 2 * given["y"]},
+        grid=["blocks"],
+        block=[32],
+        template='extern "C" __global__ void few_blocks(double* y, int n) {\n'
+        "    const int i = blockIdx.x * blockDim.x + threadIdx.x;\n    if (i < n) y[i] *= 2;\n}\n",
+    )
+    bench = Bench(kernel, kernel.resolve_sizes(), HostBackend(workers=1), plan=PLAN)
+    try:
+        chosen = [kernel.configuration({"blocks": blocks}) for blocks in (8, 1)]
+        both = [Request(each, render(kernel, each, bench.sizes)) for each in chosen]
+        assert both[0].source == both[1].source
+        alone = [bench.evaluate(each).error for each in both]
+        together = {trial.configuration: trial.error for trial in remeasure(bench, both, rounds=2, visit=PLAN)}
+        assert [together[each.configuration] for each in both] == alone
+        assert alone[0] == 0 < alone[1]
+    finally:
+        bench.close()

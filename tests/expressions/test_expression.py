@@ -110,6 +110,8 @@ def test_refusals_name_the_token(text: Any, token: str) -> None:
         ("2 ** 5000", "more than 4096 bits"),
         ("1 << 10 ** 9", "a shift by 1000000000 is more than 4096 bits"),
         ("10.0 ** 400", "Numerical result out of range"),
+        ("[0] * 10 ** 9", "a sequence of more than 1000000 items"),
+        ("10 ** 15 * 'a'", "a sequence of more than 1000000 items"),
         ("(-8) ** 0.5", "is not real"),
         ("1 // 0", "zero"),
         ("sqrt(-1)", "math domain error"),
@@ -200,6 +202,10 @@ def test_columns_need_no_row_loop(text: str, monkeypatch: pytest.MonkeyPatch) ->
         ("v * 2", {"v": np.array([1, 2.5], dtype=object)}),
         ("i if i > 1 else x", {"i": np.array([1, 2]), "x": np.array([0.5, 0.5])}),
         ("u > 3", {"u": np.array([2**63 + 1, 1], dtype=np.uint64)}),
+        ("(i if i > 2 else 2.0) ** 40 % 7", {"i": np.array([1, 3, 8])}),
+        ("min(i, 2.0) ** 40 % 7", {"i": np.array([1, 3])}),
+        ("sum([i > 1]) + 0", {"i": np.array([1, 2])}),
+        ("s == 'x\\0'", {"s": np.array(["x", "y"])}),
     ],
 )
 def test_what_numpy_would_get_wrong_is_exact(text: str, columns: dict[str, Any]) -> None:
@@ -207,6 +213,21 @@ def test_what_numpy_would_get_wrong_is_exact(text: str, columns: dict[str, Any])
     rows = [{name: column.tolist()[r] for name, column in columns.items()} for r in range(n)]
     expected = [Expression(text).evaluate(row) for row in rows]
     assert Expression(text).evaluate_columns(columns, n).tolist() == expected
+
+
+@pytest.mark.parametrize("text", ["abs(a, b)", "sum([t]) == t", "bool(a, b)"])
+def test_what_fails_in_rows_fails_in_columns_and_changes_none(text: str) -> None:
+    before = {name: column.copy() for name, column in COLUMNS.items()}
+    with pytest.raises(ExpressionError):
+        Expression(text).evaluate_columns(COLUMNS, 5)
+    assert all(np.array_equal(COLUMNS[name], column) for name, column in before.items())
+
+
+def test_loop_variables_end_with_their_loops() -> None:
+    assert Expression("i + sum([i for i in range(3)])").evaluate({"i": 10}) == 13
+    assert Expression("[min, [min for min in [1]]]").names == {"min"}
+    with pytest.raises(ExpressionError, match="unknown name '__builtins__'"):
+        Expression("(__builtins__, [__builtins__ for __builtins__ in [1]])").evaluate({})
 
 
 def test_columns_may_be_empty_and_are_never_shared() -> None:
