@@ -8,7 +8,9 @@ import pytest
 from mptune.backends import get_backend
 from mptune.checking import check, select
 from mptune.errors import MptuneError
+from mptune.kernel import InOut, Kernel, Sizes
 from mptune.registry import load_kernel
+from mptune.space.parameters import OrdinalParameter, PrecisionParameter
 
 KERNEL = load_kernel(Path(__file__).with_name("own_kernel.py"))
 SIZES = KERNEL.resolve_sizes()
@@ -58,3 +60,33 @@ def test_failures_that_say_the_same_are_told_once() -> None:
     assert all("no four" in c.message for c in result.failures)
     assert len(result.failures) < len(result.compilations)
     assert f"template of kernel poly, line {lines - 2} (line" in result.failures[0].message
+
+
+def test_a_kernel_without_sizes_is_checked_at_none() -> None:
+    """As an application's kernels are, which take sizes from their launches."""
+    kernel = Kernel(
+        name="twice",
+        parameters=[OrdinalParameter("factor", [2, 3])],
+        arguments=[InOut("y", 32, precision="fp64")],
+        grid=["1"],
+        block=["32"],
+        template='extern "C" __global__ void twice(double* y) { y[threadIdx.x] *= {{ factor }}; }\n',
+    )
+    found = check(kernel, get_backend("host"), sizes=Sizes({}), sample=1)
+    assert [compilation.message for compilation in found.compilations] == [""]
+
+
+def test_values_held_in_a_wider_type_have_their_bits() -> None:
+    """On a processor without arithmetic in fp16, local values of it are held in float."""
+    kernel = Kernel(
+        name="bits",
+        parameters=[PrecisionParameter("x_type", ["fp16", "bf16"])],
+        arguments=[InOut("x", 1, precision="x_type")],
+        grid=["1"],
+        block=["1"],
+        template='extern "C" __global__ void bits({{ x_type }}* x) {\n'
+        "    const local<{{ x_type }}> held = x[0];\n"
+        "    if (held.to_bits() == 0) x[0] = {{ x_type }}(2.0f);\n}\n",
+    )
+    found = check(kernel, get_backend("host"), sizes=Sizes({}), sample="all")
+    assert [compilation.message for compilation in found.compilations] == ["", ""]

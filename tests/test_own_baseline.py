@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -114,3 +115,17 @@ def test_where_most_of_the_widest_are_wrong_one_that_is_right_is_looked_for(monk
         wide = [t for t in run.trials if t.configuration.is_among({n: (kind,) for n, kind in WIDEST.items()})]
         were_wrong += all(t.error > 1e-5 for t in wide[:3])
     assert were_wrong
+
+
+@pytest.mark.full
+def test_of_a_small_budget_it_is_said_that_the_winners_tuning_was_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    untried = 0
+    for budget, seed in itertools.product((3, 5, 7), range(3)):
+        replace_devices(monkeypatch, Reordered())
+        said: list[str] = []
+        settings = TuneSettings(backend="host", max_error=1e-5, strategy="random", verify=0, budget=budget, seed=seed)
+        run = tune(KERNEL, settings, on_warning=said.append)
+        is_tried = run.best is None or own(run) in [trial.configuration for trial in run.trials]
+        assert is_tried is not any("the winner's own tuning was not tried" in line for line in said)
+        untried += not is_tried
+    assert untried

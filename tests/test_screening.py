@@ -8,9 +8,8 @@ import pytest
 from command_line import caller
 
 from mptune import Application, In, Kernel, OrdinalParameter, Out, PrecisionParameter, Scalar
-from mptune.evaluators.protocol import Finished
 from mptune.evaluators.screening import Screening
-from mptune.results import TRACED_ERROR, Measurement, Status, Trial
+from mptune.results import TRACED_ERROR, Status
 from mptune.tuner import tune
 from mptune.tuner.joint import JointSearch
 
@@ -175,52 +174,3 @@ def test_applications_are_screened_too(monkeypatch):
     for trial in found.trials:
         assert trial.is_screened <= is_narrow(trial.configuration)
         assert trial.is_screened <= math.isnan(trial.time_ms)
-
-
-class MadeUpWorker:
-    """Answers requests for instrumented errors with made-up trials, one after the other."""
-
-    def __init__(self, *outcomes):
-        self.outcomes = list(outcomes)
-        self.closed = False
-
-    def ask(self, asked):
-        status, error = self.outcomes.pop(0)
-        numbers = Measurement({"error": error} if status is Status.OK else {})
-        return Finished((Trial(asked.request.configuration, status, "it ended", numbers),))
-
-    def close(self):
-        self.closed = True
-
-
-def screened_by(monkeypatch, *outcomes):
-    worker = MadeUpWorker(*outcomes)
-    monkeypatch.setattr("mptune.evaluators.screening.DeviceWorker", lambda *_: worker)
-    return Screening(square(), None, None), worker
-
-
-def of_type(name):
-    return square().configuration({"x_type": name, "y_type": name})
-
-
-def test_types_in_which_an_instrumented_run_crashes_are_ruled_out_and_others_go_on(monkeypatch):
-    found, worker = screened_by(monkeypatch, (Status.OK, 1e-3), (Status.CRASH, 0.0), (Status.OK, 2e-3))
-    errors = [found.errors(of_type(name)) for name in ("fp32", "fp16", "bf16")]
-    assert errors == [{"error": 1e-3}, {"error": math.inf}, {"error": 2e-3}]
-    assert not found.why_not
-    assert not worker.closed
-
-
-def test_a_first_instrumented_run_that_fails_ends_them_and_says_why(monkeypatch):
-    found, worker = screened_by(monkeypatch, (Status.COMPILE_ERROR, 0.0), (Status.OK, 1e-3))
-    assert [found.errors(of_type(name)) for name in ("fp32", "fp16")] == [{}, {}]
-    assert "it ended" in found.why_not
-    assert worker.closed
-
-
-def test_the_first_instrumented_run_compiles_and_takes_none_of_their_time(monkeypatch):
-    clock = iter([0.0, 0.0, 0.0, 1000.0, 1000.0, 1000.0, 1001.0, 1001.0]).__next__
-    worker = MadeUpWorker((Status.OK, 1e-3), (Status.OK, 2e-3))
-    monkeypatch.setattr("mptune.evaluators.screening.DeviceWorker", lambda *_: worker)
-    found = Screening(square(), None, None, clock)
-    assert [found.errors(of_type(name)) for name in ("fp32", "fp16")] == [{"error": 1e-3}, {"error": 2e-3}]
