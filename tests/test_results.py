@@ -25,7 +25,7 @@ def test_configuration_as_json_keeps_order_and_types() -> None:
 
 
 def test_measurement_cannot_be_changed_and_pickles() -> None:
-    measurement = Measurement({"time_ms": 1}, (1.0, 2.0), {"compile": 0.1}, True)
+    measurement = Measurement({"time_ms": 1}, (1.0, 2.0), {"compile": 0.1})
     with pytest.raises(TypeError):
         measurement.metrics["time_ms"] = 2.0  # type: ignore[index]
     assert pickle.loads(pickle.dumps(measurement)) == measurement

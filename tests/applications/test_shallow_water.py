@@ -277,9 +277,11 @@ def test_it_is_tuned_under_two_thresholds(tmp_path):
 
 def test_the_picture_shows_the_surface(square):
     given, states = square
-    figure = MODULE.picture({"state": states[0]}, given, size_of(40, 40, 20))
-    start, end, cut = figure.axes[:3]
-    assert np.array_equal(start.images[0].get_array(), given["surface"][2:-2, 2:-2])
-    ground = MODULE.of_cells(given["bed"])
-    assert np.allclose(end.images[0].get_array(), states[0][0] + ground)
-    assert [line.get_label() for line in cut.lines] == ["start", "end"]
+    chart = MODULE.picture({"state": states[0]}, given, size_of(40, 40, 20)).to_dict()
+    start, end, cut = chart["vconcat"][0]["hconcat"] + chart["vconcat"][1:]
+    assert [each["title"] for each in (start, end)] == ["surface at the start", "surface at the end"]
+    rows = chart["datasets"][cut["data"]["name"]]
+    surfaces = {"start": given["surface"][2:-2, 2:-2], "end": states[0][0] + MODULE.of_cells(given["bed"])}
+    row = int(surfaces["start"].max(axis=1).argmax())
+    for name, surface in surfaces.items():
+        assert np.allclose([each["value"] for each in rows if each["variable"] == name], surface[row])

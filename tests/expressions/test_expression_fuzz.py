@@ -132,7 +132,7 @@ ANY = {"text": st.one_of(numbers(3), conditions(3)), "table": tables()}
 SETTINGS = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
-@settings(SETTINGS, max_examples=80)
+@settings(SETTINGS, max_examples=50)
 @given(**ANY)
 @pytest.mark.filterwarnings("ignore::SyntaxWarning")
 def test_agrees_with_python_row_by_row_and_in_columns(text: str, table: dict[str, list[Any]]) -> None:

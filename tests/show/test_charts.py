@@ -204,6 +204,7 @@ def test_text_of_a_run_is_text(tmp_path: Path) -> None:
     assert "<img src=x" not in html
 
 
+@pytest.mark.full
 def test_a_map_has_means_of_blocks() -> None:
     cells = np.arange(200 * 150, dtype=float).reshape(200, 150)
     cells[0, 0] = np.nan

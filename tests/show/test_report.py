@@ -20,6 +20,7 @@ from mptune.run import Run, json_document
 from mptune.sensitivity import explanation_of
 from mptune.show import report_document, write_report
 from mptune.tuner.sources import rendered_sources
+from tests.tiers import few
 
 
 def document(run: Run, **options: Any) -> dict[str, Any]:
@@ -44,6 +45,7 @@ def with_sources(run: Run, count: int = 1000) -> Run:
     return Run(run.info, run.trials, run.state, sources=sources)
 
 
+@pytest.mark.full
 def test_the_table_has_every_trial() -> None:
     run = small_run()
     columns = {column["name"]: column["cells"] for column in document(run)["data"]["columns"]}
@@ -74,17 +76,20 @@ def test_verdict_warnings_and_explanation_are_the_runs() -> None:
 
 @pytest.mark.parametrize(
     "run",
-    [
-        run_of(),
-        run_of(valid("fp64", 32, 1.0, 0.0)),
-        run_of(trial("fp64", 32, status=Status.CRASH)),
-        small_run(threshold=None),
-        small_run(objective="time_ms * memory_bytes"),
-        small_run(measured_constraints=["memory_bytes <= 1"]),
-        described_run({}, small_run().trials),
-        timing_run(),
-        hostile_run(),
-    ],
+    few(
+        [
+            run_of(),
+            run_of(valid("fp64", 32, 1.0, 0.0)),
+            run_of(trial("fp64", 32, status=Status.CRASH)),
+            small_run(threshold=None),
+            small_run(objective="time_ms * memory_bytes"),
+            small_run(measured_constraints=["memory_bytes <= 1"]),
+            described_run({}, small_run().trials),
+            timing_run(),
+            hostile_run(),
+        ],
+        3,
+    ),
 )
 def test_every_run_has_a_document_that_is_json(run: Run) -> None:
     shown = document(run)["data"]
@@ -106,6 +111,7 @@ def test_names_of_runs_differ() -> None:
     assert len(report["charts"]) == 1
 
 
+@pytest.mark.full
 def test_sources_are_those_the_run_has() -> None:
     run = with_sources(poly_run())
     kept = document(run)["data"]["sources"]
@@ -115,6 +121,7 @@ def test_sources_are_those_the_run_has() -> None:
         assert [kept["lines"][i] for i in kept["by_trial"][number]] == text.splitlines()
 
 
+@pytest.mark.full
 def test_of_many_trials_those_that_matter_have_their_source() -> None:
     run = poly_run(12)
     crash = dataclasses.replace(run.trials[5], status=Status.CRASH, message="signal 11")
@@ -130,6 +137,7 @@ def test_without_sources_the_report_says_why() -> None:
     assert not document(with_sources(poly_run()))["remarks"]
 
 
+@pytest.mark.full
 def test_a_run_that_is_being_written_is_reported_as_it_is(tmp_path: Path) -> None:
     run = small_run()
     with create(tmp_path / "run.db", run) as file:
