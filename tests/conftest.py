@@ -51,6 +51,18 @@ def _patient() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def charts() -> None:
+    """Load the libraries of charts, and the script of reports, which takes seconds: not the time of who needs them."""
+    vl_convert = pytest.importorskip("vl_convert")
+    pytest.importorskip("altair")
+    from mptune.show.saving import vega
+
+    for convert in (vl_convert.vegalite_to_svg, vl_convert.vegalite_to_png, vl_convert.vegalite_to_pdf):
+        convert({"mark": "point", "data": {"values": []}})
+    vega()
+
+
 # -- the fast tier -----------------------------------------------------------------------------------
 
 _shared_s, _began_s = pytest.StashKey[float](), pytest.StashKey[float]()

@@ -18,6 +18,8 @@ from mptune.errors import KernelError, PlotError
 from mptune.results import Measurement, Status, Trial
 from mptune.show import plot
 
+pytestmark = pytest.mark.usefixtures("charts")
+
 altair = pytest.importorskip("altair", reason="altair is not installed")
 
 APPLICATION = application()

@@ -21,6 +21,8 @@ from mptune.schemas import schema
 from mptune.show import plot, report_document
 from mptune.store import RunInfo
 
+pytestmark = pytest.mark.usefixtures("charts")
+
 
 @pytest.fixture
 def run_file(tmp_path: Path) -> Path:
@@ -136,6 +138,7 @@ class TestChart:
             plot(kernel, "kernels")
 
 
+@pytest.mark.full
 def test_the_report_has_them() -> None:
     pytest.importorskip("altair", reason="altair is not installed")
     run = application_run()

@@ -28,6 +28,8 @@ from mptune.store import RunInfo
 from mptune.verifying import verify
 from mptune.wisdom import Wisdom, gather, read_sources
 
+pytestmark = pytest.mark.usefixtures("charts")
+
 #: Without its flag the kernel does not compile, and with another value its numbers are others.
 FLAG = "-DFACTOR=3"
 TEMPLATE = """

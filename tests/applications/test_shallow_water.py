@@ -18,6 +18,8 @@ from mptune.results import Status
 from mptune.space.covering import covering
 from tests.tiers import few
 
+pytestmark = pytest.mark.usefixtures("charts")
+
 APPLICATION = load_tunable("shallow_water")
 MODULE = sys.modules[APPLICATION.steps.__module__]
 TYPES = [name for name in APPLICATION.parameter_names if name.endswith("_type")]

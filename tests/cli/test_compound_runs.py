@@ -14,6 +14,8 @@ from mptune.interop.recorded import parameter_of
 from mptune.run import Run
 from mptune.space.parameters import PrecisionParameter
 
+pytestmark = pytest.mark.usefixtures("charts")
+
 KERNEL = '''
 from mptune import COMPOUND, In, Kernel, OrdinalParameter, Out, PrecisionParameter
 

@@ -13,6 +13,8 @@ from described import create
 from mptune.results import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 
+pytestmark = pytest.mark.usefixtures("charts")
+
 HUGE = "1" + 400 * "0"
 DEEP = 100_000 * "[" + 100_000 * "]"
 

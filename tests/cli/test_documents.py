@@ -14,6 +14,8 @@ from mptune.errors import UnknownNameError
 from mptune.results import Status
 from mptune.schemas import SCHEMAS, schema
 
+pytestmark = pytest.mark.usefixtures("charts")
+
 jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
 
 OWN = Path(__file__).parent.parent / "own_kernel.py"
@@ -70,6 +72,11 @@ def test_schemas_know_every_status() -> None:
     assert schema("export")["properties"]["trials"]["items"]["properties"]["status"]["enum"] == statuses
 
 
+@pytest.mark.full
+def test_the_document_of_a_report(document: Call, run_file: Path, tmp_path: Path) -> None:
+    check("report", document("report", run_file, "-o", tmp_path / "report.html", "--json"))
+
+
 def test_documents_of_a_run(document: Call, run_file: Path, tmp_path: Path) -> None:
     shown = document("show", run_file, "--json")
     check("show", shown)
@@ -80,12 +87,12 @@ def test_documents_of_a_run(document: Call, run_file: Path, tmp_path: Path) -> N
     exported = document("export", run_file, "--format", "json")
     check("export", exported)
     check("tune", exported["summary"])
-    check("report", document("report", run_file, "-o", tmp_path / "report.html", "--json"))
     emit = ("emit", run_file, "--kernel", OWN, "--json")
     check("emit", document(*emit, "-o", tmp_path / "one"))
     check("emit", document(*emit, "--all-devices", "-o", tmp_path / "all"))
 
 
+@pytest.mark.full
 def test_the_document_of_verifying(document: Call, run_file: Path) -> None:
     found = document("verify", run_file, "--kernel", OWN, "--inputs", 6, "--json")
     check("verify", found)

@@ -15,9 +15,10 @@ from described import create, described_run
 from mptune.interop import from_run, write_recording
 from mptune.results import Measurement, Status, Trial
 from mptune.schemas import schema
-from mptune.show import KINDS, SUFFIXES, save
-from mptune.show import plot as plot_of
+from mptune.show import KINDS
 from mptune.space.configuration import Configuration
+
+pytestmark = pytest.mark.usefixtures("charts")
 
 pytest.importorskip("altair", reason="altair is not installed")
 
@@ -45,13 +46,6 @@ def plot(mptune: Call) -> Callable[..., tuple[int, str, str]]:
         return code, out, " ".join(err.split())
 
     return call
-
-
-@pytest.fixture(scope="module", autouse=True)
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Let what altair loads not be the time of the test that draws first."""
-    for suffix in SUFFIXES[:3]:
-        save(plot_of(described_run(SETTINGS, trials())), tmp_path_factory.mktemp("loaded") / f"a{suffix}")
 
 
 def trials() -> list[Trial]:

@@ -16,6 +16,8 @@ from mptune.results import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.tuner.sources import rendered_sources
 
+pytestmark = pytest.mark.usefixtures("charts")
+
 OWN = Path(own_kernel.__file__)
 POLY = own_kernel.kernel
 

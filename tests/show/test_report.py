@@ -88,7 +88,7 @@ def test_verdict_warnings_and_explanation_are_the_runs() -> None:
             timing_run(),
             hostile_run(),
         ],
-        3,
+        1,
     ),
 )
 def test_every_run_has_a_document_that_is_json(run: Run) -> None:
