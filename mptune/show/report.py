@@ -194,6 +194,11 @@ def _charts(run: Run) -> list[dict[str, Any]]:
         look = Look("screen", title=kind == "sensitivity", is_linked=kind in ("pareto", "progress"))
         with contextlib.suppress(PlotError, MptuneError):
             chart = chart_of(run, kind, look, metrics).to_dict(validate=False)
+            for rows in chart.get("datasets", {}).values():
+                # Five digits are more than a picture shows; a report of many trials weighs a third less.
+                rows[:] = [
+                    {name: _rounded(value, 5) for name, value in row.items() if value is not None} for row in rows
+                ]
             name = kind if not metrics else f"{kind}: {' and '.join(metrics)}"
             charts.append({"name": plain(name), "linked": look.is_linked, "spec": chart})
     return charts
@@ -217,9 +222,13 @@ def _columns(run: Run) -> list[dict[str, Any]]:
     return columns
 
 
+def _rounded(value: Any, digits: int) -> Any:
+    return float(f"{value:.{digits}g}") if isinstance(value, float) and math.isfinite(value) else value
+
+
 def _cell(cell: Any, longest: int) -> Any:
     if not isinstance(cell, str):
-        return float(f"{cell:.6g}") if isinstance(cell, float) and math.isfinite(cell) else cell
+        return _rounded(cell, 6)
     more = len(cell) - longest
     return plain(cell) if more <= 0 else f"{plain(cell[:longest])}\n… and {more} characters more, in the run file"
 

@@ -7,7 +7,8 @@
 - Accuracy: the error depends on the accuracy signature alone. Measured signatures are known exactly, and
   none known to exceed the threshold is proposed again; the others have a probability to meet it.
 
-A candidate's value is its expected improvement over the best feasible trial times both probabilities.
+A candidate's value is its expected improvement over the best feasible trial times both probabilities. While that finds
+nothing better for a while, every second proposal is of the largest value among the neighbours of the best trials.
 The search begins with the widest signature, or with a random configuration. Sources (earlier runs) give the prior mean
 of the Gaussian process (:mod:`mptune.strategies.model_based.transfer`).
 """
@@ -40,6 +41,9 @@ __all__ = ["BayesianOptions", "BayesianStrategy"]
 _WIDEST_ATTEMPTS: Final = 4
 #: Best feasible trials whose neighbours join a sample.
 _ELITE: Final = 4
+#: After so many evaluations without a better one, every second proposal is a neighbour of the best: a smooth model or a
+#: misleading source may not expect much of one.
+_PATIENCE: Final = 12
 #: Steps of local search from each starting point in a sampled space.
 _STEPS: Final = 6
 #: Configurations drawn to find one of another signature.
@@ -87,6 +91,8 @@ class BayesianStrategy(ModelBasedStrategy):
         self._given: tuple[Source, ...] = ()
         self._surrogate = self._make_surrogate()
         self._outcomes: dict[int, Outcome] = {}
+        self._best = math.inf
+        self._since_best = 0
         self._widest_attempts = 0
         self._all: Candidates | None = None
         #: Neighbours of configurations, which are asked for again and again.
@@ -180,7 +186,9 @@ class BayesianStrategy(ModelBasedStrategy):
         at = np.array([i for i, _ in new], dtype=np.int64)
         features, codes = self._features.of(at), self.space.codes(at)
         for (index, trial), row, values in zip(new, features, codes, strict=True):
-            self._outcomes[index] = self._outcome(row, values, trial)
+            outcome = self._outcomes[index] = self._outcome(row, values, trial)
+            is_better = outcome.feasible and outcome.value < self._best
+            self._best, self._since_best = (outcome.value, 0) if is_better else (self._best, self._since_best + 1)
             self._settle(index)
         for signatures in self._observed:
             signatures.observe(codes, [t for _, t in new])
@@ -277,6 +285,9 @@ class BayesianStrategy(ModelBasedStrategy):
         pool = self._pool
         if not pool.free.any():
             return None
+        stuck_for = self._since_best + len(self._pending) - _PATIENCE
+        if stuck_for >= 0 and stuck_for % 2 == 0 and (neighbour := self._next_neighbour()) is not None:
+            return neighbour
         position, score = self._surrogate.choose(pool.free)
         if score == -math.inf:
             return None
@@ -286,6 +297,16 @@ class BayesianStrategy(ModelBasedStrategy):
         # A sample is improved on from its best candidate and from the best feasible trial.
         starts = {index: score} | dict.fromkeys(self._elite(1), -math.inf)
         return ascend(starts, self._free_neighbours, self._scores, _STEPS)[0]
+
+    def _next_neighbour(self) -> int | None:
+        """Return the neighbour of largest value of the best trial that has any that could be best."""
+        for best in self._elite(_ELITE):
+            around = self._free_neighbours(best)
+            if len(around):
+                scores = self._scores(around)
+                if scores.max() > -math.inf:
+                    return int(around[scores.argmax()])
+        return None
 
     def _update(self) -> None:
         """Bring the model up to date: fitted anew when due, else extended."""

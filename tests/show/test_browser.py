@@ -190,7 +190,7 @@ def test_ten_thousand_trials_stay_light(show: Open, tmp_path: Path) -> None:
 def test_runs_beside_one_another(show: Open) -> None:
     page = show(small_run(), run_of(valid("fp64", 32, 9.0, 1e-16), valid("fp32", 32, 3.0, 1e-7), device="a GPU"))
     assert page.locator(".runs tbody tr").count() == 2
-    assert page.locator("#shared svg").count() == 1
+    assert page.locator("#shared svg.marks").count() == 1
     assert page.locator("section").count() == 2
     page.click(".runs a >> nth=1")
     assert page.evaluate("location.hash") == "#run-2"
