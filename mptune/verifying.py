@@ -31,7 +31,7 @@ from mptune.unseen import Verified, after_draws, limit_of, next_unseen
 
 __all__ = ["Case", "Verification", "verify"]
 
-#: Inputs that run together. The progress is told after them.
+#: Inputs in one batch. Progress is reported after each batch.
 _PIECE: Final = 10
 #: Statuses of trials that may end the worker, or that every further input would have as well.
 _ENDING: Final = (Status.CRASH, Status.TIMEOUT, Status.COMPILE_ERROR, Status.LAUNCH_ERROR, Status.CORRUPT)

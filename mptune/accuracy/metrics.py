@@ -83,9 +83,8 @@ from mptune.regions import RegionalMetric, boxes, key_of, split_text
 __all__ = ["METRICS", "ErrorMetric", "rehearse", "resolve", "tolerance_name"]
 
 _ENTRY_POINTS: Final = "mptune.metrics"
-_TOLERANCE: Final = re.compile(
-    r"(?:tolerance\s+)?([\d.]+(?:e[+-]?\d+)?)\s*\+\s*([\d.]+(?:e[+-]?\d+)?)\s*\*\s*abs", re.I
-)
+_NUMBER: Final = r"(\d+\.?\d*(?:e[+-]?\d+)?)"
+_TOLERANCE: Final = re.compile(rf"(?:tolerance\s+)?{_NUMBER}\s*\+\s*{_NUMBER}\s*\*\s*abs", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,7 +419,7 @@ def tolerance_name(text: str) -> str | None:
     absolute, relative = map(float, found.groups())
     if not 0 < absolute + relative < math.inf:
         raise MetricError(f"tolerance {text!r}: expected finite numbers that are not both 0, such as 1e-6+1e-4*abs")
-    return f"tolerance {absolute:g}+{relative:g}*abs"
+    return f"tolerance {absolute!r}+{relative!r}*abs"
 
 
 def _mixed(name: str) -> ErrorMetric:

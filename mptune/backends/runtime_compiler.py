@@ -179,7 +179,7 @@ class CompilerProcesses:
         self.name = name
         self._open_library = open_library
         self._processes = ChildGroup()
-        #: Those that wait for a source, those of them that may not have opened the compiler yet, and those at work.
+        #: Idle processes, idle ones that may still be loading the compiler, and busy ones.
         self._idle: list[PythonChild] = []
         self._new: set[PythonChild] = set()
         self._busy: list[PythonChild] = []

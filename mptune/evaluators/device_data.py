@@ -223,7 +223,7 @@ class DeviceData:
         self._budget_bytes = budget_bytes
         self._metrics = {name: own for name, own in metrics.items() if all(metric.runs_anywhere for metric in own)}
         self._buffers: OrderedDict[_Key, GuardedBuffer] = OrderedDict()
-        #: Of read-only buffers.
+        #: Checksums of read-only buffers.
         self._checksums: dict[_Key, int] = {}
         #: What still holds the values of other inputs.
         self._outdated: set[_Key] = set()

@@ -112,7 +112,7 @@ class Look:
 
     @property
     def columns(self) -> int:
-        """How many entries of a legend stand side by side."""
+        """Number of columns of a legend."""
         return 4 if self.width == "page" else 2 if self.width == "column" else 3
 
     def height(self, inches: float) -> float:

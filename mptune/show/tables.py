@@ -1,4 +1,4 @@
-"""What charts show of a run, as tidy tables: one row a mark, and columns whose names do not depend on the run."""
+"""Tidy tables of a run for the charts: one row for each mark, with the same column names for every run."""
 
 from __future__ import annotations
 

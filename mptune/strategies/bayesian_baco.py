@@ -50,13 +50,13 @@ SAMPLINGS: Final[tuple[str, ...]] = ("uniform", "biased")
 _CHUNK: Final = 1024
 #: Deviation of the noise while there are fewer than two observations.
 _UNFITTED_NOISE: Final = 0.1
-#: Least deviation of values that is told apart from rounding, relative to their magnitude.
+#: Smallest deviation of values that counts as more than rounding, relative to their magnitude.
 _LEAST_DEVIATION: Final = 1e-9
 #: Least deviation of what trees predict, of standardised values: all of them agree near the observations.
 _LEAST_DEVIATION_OF_TREES: Final = 0.01
 #: Largest value of a score that is not transformed; keeps the variance of values finite.
 _LARGEST: Final = 1e100
-#: Most a penalty takes off: beyond that it would hide all that is told by what is feasible.
+#: Largest penalty. A larger one would hide the differences between feasible configurations.
 _MOST_PENALTY: Final = 1e3
 #: Bounds of length scales, and of the deviations of signal and noise of a standardised function.
 _BOUNDS: Final = ((0.01, 100.0), (0.1, 10.0), (0.01, 1.0))

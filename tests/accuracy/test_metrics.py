@@ -597,6 +597,9 @@ def test_a_tolerance_has_one_name_and_finite_parts():
     assert metric.name == "tolerance 1e-06+0.0001*abs"
     assert resolve(metric.name) == metric == pickle.loads(pickle.dumps(metric))
     assert metric.is_bundled
+    assert resolve("1.23456789e-6+0*abs")([1.23456789e-6], [0.0]) == 1
+    with pytest.raises(UnknownNameError):
+        resolve("1.2.3+1*abs")
     assert metric.key.isidentifier()
     assert resolve("0+1e-4*abs")([1.0], [0.0]) == math.inf
     assert math.isnan(metric([math.nan], [0.0]))

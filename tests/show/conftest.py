@@ -1,4 +1,4 @@
-"""What the tests of charts and reports share."""
+"""Fixtures of the tests of charts and reports."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class Limits:
     #: Shared memory of a block, and of one whose function has asked for more.
     shared_bytes: int = SHARED_BYTES["cuda"]
     most_shared_bytes: int = 227 << 10
-    #: Of a multiprocessor, for the blocks that it has at a time.
+    #: Resources of a multiprocessor, shared by the blocks that run on it.
     threads_at_once: int = 2048
     registers: int = 65536
     shared_at_once: int = 228 << 10
