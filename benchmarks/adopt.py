@@ -46,11 +46,11 @@ from mptune.backends import get_backend  # noqa: E402
 from mptune.backends.host_compiler import find_compiler  # noqa: E402
 from mptune.backends.processor import processor, usable_cores  # noqa: E402
 from mptune.errors import MptuneError, UnknownNameError  # noqa: E402
-from mptune.evaluators.bench import Bench  # noqa: E402
-from mptune.kernel_times import kernel_times  # noqa: E402
-from mptune.registry import load_tunable  # noqa: E402
-from mptune.results import Trial  # noqa: E402
+from mptune.measure.bench import Bench  # noqa: E402
+from mptune.results.kernel_times import kernel_times  # noqa: E402
+from mptune.results.trial import Trial  # noqa: E402
 from mptune.run import Run, json_document  # noqa: E402
+from mptune.source.loading import load_tunable  # noqa: E402
 from mptune.space.configuration import Configuration  # noqa: E402
 
 PAGE: Final = ROOT / "benchmarks" / "results" / "adopt.md"

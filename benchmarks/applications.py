@@ -44,27 +44,27 @@ import numpy as np  # noqa: E402
 
 from mptune.backends.host_compiler import find_compiler  # noqa: E402
 from mptune.backends.processor import processor, usable_cores  # noqa: E402
-from mptune.buffers import Draw, Stream  # noqa: E402
+from mptune.data import Draw, Stream  # noqa: E402
 from mptune.errors import EmptySpaceError, MptuneError, UnknownNameError  # noqa: E402
-from mptune.evaluators.device import DeviceEvaluator  # noqa: E402
-from mptune.evaluators.rounds import Turns  # noqa: E402
-from mptune.evaluators.timing import TimingPlan  # noqa: E402
-from mptune.finals import Ratio  # noqa: E402
 from mptune.kernel import Application  # noqa: E402
 from mptune.kernel.limits import space_on  # noqa: E402
-from mptune.loop import ask_and_tell  # noqa: E402
-from mptune.objective import Objective  # noqa: E402
-from mptune.policy import MeasurementPolicy  # noqa: E402
+from mptune.measure.device import DeviceEvaluator  # noqa: E402
+from mptune.measure.policy import MeasurementPolicy  # noqa: E402
+from mptune.measure.rounds import Turns  # noqa: E402
+from mptune.measure.timing import TimingPlan  # noqa: E402
 from mptune.precision import precision  # noqa: E402
-from mptune.registry import load_tunable  # noqa: E402
-from mptune.results import Status, Trial  # noqa: E402
+from mptune.results.objective import Objective  # noqa: E402
+from mptune.results.speedup import Ratio  # noqa: E402
+from mptune.results.trial import Status, Trial  # noqa: E402
 from mptune.run import Run, json_document  # noqa: E402
+from mptune.source.loading import load_tunable  # noqa: E402
 from mptune.space.configuration import Configuration, Value  # noqa: E402
 from mptune.space.parameters import PrecisionParameter, baseline_values, uniform_types  # noqa: E402
 from mptune.space.search_space import SearchSpace  # noqa: E402
 from mptune.strategies import make  # noqa: E402
-from mptune.tuner import TuneSettings, tune  # noqa: E402
-from mptune.tuner.plan import TuningPlan  # noqa: E402
+from mptune.tuning import TuneSettings, tune  # noqa: E402
+from mptune.tuning.loop import ask_and_tell  # noqa: E402
+from mptune.tuning.plan import TuningPlan  # noqa: E402
 
 PAGE: Final = ROOT / "benchmarks" / "results" / "applications.md"
 WAYS: Final = ("fp32", "alone", "joint")

@@ -32,11 +32,11 @@ _PASSES: Final = 3
 def measure(name: str, evaluations: int) -> dict[str, float]:
     """Return the processor time of an evaluation and of a compilation in milliseconds, the least of some passes."""
     from mptune.backends.host import HostBackend
-    from mptune.evaluators.bench import Bench, Request
-    from mptune.evaluators.timing import TimingPlan
-    from mptune.registry import load_kernel
-    from mptune.rendering import render
-    from mptune.tuner import device_constraints
+    from mptune.measure.bench import Bench, Request
+    from mptune.measure.timing import TimingPlan
+    from mptune.source.loading import load_kernel
+    from mptune.source.render import render
+    from mptune.tuning import device_constraints
 
     kernel = load_kernel(name)
     sizes = kernel.resolve_sizes()

@@ -40,13 +40,13 @@ from mptune.backends.base import Backend, CompileOptions
 from mptune.backends.gpu import GpuBackend
 from mptune.backends.host_compiler import find_compiler
 from mptune.backends.processor import processor
-from mptune.checking import select
 from mptune.errors import CompileError, MptuneError
 from mptune.kernel import Kernel
 from mptune.kernel.limits import device_constraints
-from mptune.registry import bundled_kernels, load_kernel
-from mptune.rendering import render
+from mptune.source.loading import bundled_kernels, load_kernel
+from mptune.source.render import render
 from mptune.space.configuration import Configuration
+from mptune.tuning.checking import select
 
 ARCHITECTURES: Final = {"host": ("",), "cuda": ("sm_80", "sm_90"), "hip": ("gfx90a",)}
 #: Processor seconds a compilation may take.

@@ -30,12 +30,12 @@ from benchmarks.search.plots import pyplot_module, save  # noqa: E402
 from mptune.backends.host_compiler import find_compiler  # noqa: E402
 from mptune.backends.processor import processor, usable_cores  # noqa: E402
 from mptune.errors import EmptySpaceError, MptuneError, UnknownNameError  # noqa: E402
-from mptune.evaluators.device import DeviceEvaluator  # noqa: E402
 from mptune.kernel import Tunable  # noqa: E402
 from mptune.kernel.limits import space_on  # noqa: E402
-from mptune.pareto import front, hypervolume  # noqa: E402
+from mptune.measure.device import DeviceEvaluator  # noqa: E402
 from mptune.precision import COMPOUND, EVERY_PRECISION, Precision, precision  # noqa: E402
-from mptune.registry import load_kernel, load_tunable  # noqa: E402
+from mptune.results.pareto import front, hypervolume  # noqa: E402
+from mptune.source.loading import load_kernel, load_tunable  # noqa: E402
 from mptune.space.configuration import Configuration, Value  # noqa: E402
 from mptune.space.parameters import PolicyParameter, PrecisionParameter  # noqa: E402
 

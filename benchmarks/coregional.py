@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
 
-from mptune.results import Trial
+from mptune.results.trial import Trial
 from mptune.space.search_space import SearchSpace
 from mptune.strategies.base import Source
 from mptune.strategies.model_based.acquisition import log_expected_improvement

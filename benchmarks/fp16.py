@@ -21,9 +21,9 @@ sys.path.insert(0, str(ROOT))
 from mptune.backends.host import HostBackend  # noqa: E402
 from mptune.backends.host_compiler import find_compiler  # noqa: E402
 from mptune.backends.processor import processor, usable_cores  # noqa: E402
-from mptune.evaluators.bench import Bench, Request  # noqa: E402
-from mptune.registry import load_kernel  # noqa: E402
-from mptune.rendering import render  # noqa: E402
+from mptune.measure.bench import Bench, Request  # noqa: E402
+from mptune.source.loading import load_kernel  # noqa: E402
+from mptune.source.render import render  # noqa: E402
 from mptune.space.configuration import Configuration, Value  # noqa: E402
 
 SIZES: Final = {

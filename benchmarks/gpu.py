@@ -51,10 +51,10 @@ from mptune.backends import BACKENDS, get_backend  # noqa: E402
 from mptune.backends.base import CompileOptions  # noqa: E402
 from mptune.backends.processor import usable_cores  # noqa: E402
 from mptune.errors import BackendUnavailableError, CompileError, MptuneError, UnknownNameError  # noqa: E402
-from mptune.evaluators.devices import runnable_backend  # noqa: E402
-from mptune.folders import write_whole  # noqa: E402
-from mptune.rendering import render  # noqa: E402
+from mptune.measure.devices import runnable_backend  # noqa: E402
+from mptune.paths import write_whole  # noqa: E402
 from mptune.run import json_document  # noqa: E402
+from mptune.source.render import render  # noqa: E402
 from mptune.testing.simulator import MADE_UP  # noqa: E402
 
 SECTIONS: Final[Mapping[str, Section]] = {

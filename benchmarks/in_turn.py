@@ -6,11 +6,11 @@ import statistics
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from mptune.evaluators.bench import Bench, Request
-from mptune.evaluators.identity import source_of
-from mptune.evaluators.rounds import VISIT, remeasure
-from mptune.evaluators.timing import TimingPlan
-from mptune.results import Trial
+from mptune.measure.bench import Bench, Request
+from mptune.measure.identity import source_of
+from mptune.measure.rounds import VISIT, remeasure
+from mptune.measure.timing import TimingPlan
+from mptune.results.trial import Trial
 from mptune.space.configuration import Configuration
 
 

@@ -18,14 +18,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from mptune.backends import get_backend
-from mptune.buffers import Draw
+from mptune.data import Draw
 from mptune.errors import MptuneError
-from mptune.evaluators.bench import Bench, Request
-from mptune.evaluators.identity import source_of
-from mptune.evaluators.instrument import Instrument
 from mptune.kernel import Tunable
 from mptune.kernel.limits import space_on
-from mptune.registry import load_tunable
+from mptune.measure.bench import Bench, Request
+from mptune.measure.identity import source_of
+from mptune.measure.instrument import Instrument
+from mptune.source.loading import load_tunable
 from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
 

@@ -36,20 +36,20 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.in_turn import Remeasured, measure_in_turn  # noqa: E402
 from mptune.backends import get_backend  # noqa: E402
 from mptune.backends.base import Backend  # noqa: E402
-from mptune.buffers import DataManager  # noqa: E402
+from mptune.data import DataManager  # noqa: E402
 from mptune.errors import MptuneError, UnknownNameError  # noqa: E402
-from mptune.evaluators.bench import Bench  # noqa: E402
-from mptune.evaluators.device import Limits  # noqa: E402
-from mptune.evaluators.roofline import Bound, Roofline  # noqa: E402
-from mptune.evaluators.timing import TimingPlan, repeat_launches  # noqa: E402
 from mptune.kernel import Kernel  # noqa: E402
+from mptune.measure.bench import Bench  # noqa: E402
+from mptune.measure.device import Limits  # noqa: E402
+from mptune.measure.roofline import Bound, Roofline  # noqa: E402
+from mptune.measure.timing import TimingPlan, repeat_launches  # noqa: E402
 from mptune.precision import precision  # noqa: E402
-from mptune.registry import load_kernel  # noqa: E402
-from mptune.results import Trial  # noqa: E402
+from mptune.results.trial import Trial  # noqa: E402
 from mptune.run import Run, json_document  # noqa: E402
+from mptune.source.loading import load_kernel  # noqa: E402
 from mptune.space.configuration import Configuration  # noqa: E402
 from mptune.space.parameters import PrecisionParameter  # noqa: E402
-from mptune.tuner import tune  # noqa: E402
+from mptune.tuning import tune  # noqa: E402
 
 #: High, medium and low accuracy: Heldens 2026, Table IV; for kernels that it does not have, our choice.
 THRESHOLDS: Final[Mapping[str, tuple[float, float, float]]] = {

@@ -22,10 +22,10 @@ from typing import Any, Final
 import numpy as np
 
 from mptune import tune
-from mptune.evaluators.device import Limits
 from mptune.kernel import Constant, In, InOut, Kernel, Out, Scalar, Sizes
+from mptune.measure.device import Limits
 from mptune.space.parameters import CategoricalParameter, OrdinalParameter, PrecisionParameter
-from mptune.tuner import TuneSettings
+from mptune.tuning import TuneSettings
 
 __all__ = ["MISTAKES", "THRESHOLD", "Mistake"]
 

@@ -40,13 +40,13 @@ from mptune.backends import get_backend  # noqa: E402
 from mptune.backends.base import CompileOptions  # noqa: E402
 from mptune.backends.opencl_dialect import as_opencl  # noqa: E402
 from mptune.backends.processor import usable_cores  # noqa: E402
-from mptune.buffers import DataManager  # noqa: E402
+from mptune.data import DataManager  # noqa: E402
 from mptune.errors import BackendUnavailableError, MptuneError  # noqa: E402
 from mptune.kernel import Kernel, Role, Sizes  # noqa: E402
-from mptune.registry import load_kernel  # noqa: E402
-from mptune.rendering import render  # noqa: E402
+from mptune.source.loading import load_kernel  # noqa: E402
+from mptune.source.render import render  # noqa: E402
 from mptune.space.configuration import Configuration  # noqa: E402
-from mptune.tuner import tune  # noqa: E402
+from mptune.tuning import tune  # noqa: E402
 
 #: Elements of the kernel's vectors: that of the other benchmarks of throughput, and the kernel's default.
 SIZES: Final = (2**20, 8_000_000)

@@ -20,15 +20,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from mptune.buffers import DataManager
+from mptune.data import DataManager
 from mptune.errors import BackendUnavailableError
-from mptune.folders import cache_folder
 from mptune.kernel import Argument, Kernel, Role, Sizes
+from mptune.paths import cache_folder
 from mptune.precision import precision
-from mptune.registry import load_kernel
+from mptune.source.loading import load_kernel
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import PrecisionParameter
-from mptune.tuner import tune
+from mptune.tuning import tune
 
 INSTALL: Final = 'Kernel Tuner is not installed: pip install "mptune[benchmarks]"'
 PHASES: Final = ("compile", "transfer", "launch", "accuracy", "timing")

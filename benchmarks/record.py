@@ -36,20 +36,20 @@ from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.backends.processor import processor
 from mptune.errors import MptuneError, UnknownNameError
-from mptune.evaluators.bench import Ready
-from mptune.evaluators.device import DeviceEvaluator
-from mptune.evaluators.timing import TimingPlan
 from mptune.interop import RecordedSpace, write_recording
 from mptune.kernel import Kernel, Sizes
+from mptune.measure.bench import Ready
+from mptune.measure.device import DeviceEvaluator
+from mptune.measure.policy import MeasurementPolicy
+from mptune.measure.timing import TimingPlan
 from mptune.observers.time import time_metrics
-from mptune.policy import MeasurementPolicy
-from mptune.registry import load_kernel
-from mptune.rendering import render
-from mptune.results import Measurement, Trial
+from mptune.results.trial import Measurement, Trial
+from mptune.source.loading import load_kernel
+from mptune.source.render import render
 from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
 from mptune.store import RunFile, RunInfo
-from mptune.tuner import device_constraints
+from mptune.tuning import device_constraints
 
 DATA = Path(__file__).resolve().parent / "data"
 #: The launch that checks the answer has warmed everything up.

@@ -36,8 +36,8 @@ from mptune.backends.base import CompileOptions  # noqa: E402
 from mptune.errors import MptuneError  # noqa: E402
 from mptune.kernel import Kernel  # noqa: E402
 from mptune.kernel.limits import device_constraints  # noqa: E402
-from mptune.registry import bundled_kernels, load_kernel  # noqa: E402
-from mptune.rendering import render  # noqa: E402
+from mptune.source.loading import bundled_kernels, load_kernel  # noqa: E402
+from mptune.source.render import render  # noqa: E402
 from mptune.space.configuration import Value  # noqa: E402
 from mptune.space.parameters import PolicyParameter, PrecisionParameter  # noqa: E402
 from mptune.space.search_space import SearchSpace  # noqa: E402

@@ -2,7 +2,7 @@
 
     python benchmarks/scaling.py [--spaces ../shared/spaces] [--strategies bayesian,genetic] [--seeds 5]
 
-Runs the tuner's own loop (``mptune/loop.py``) on a simulated clock. A device takes as long for a trial as
+Runs the tuner's own loop (``mptune/tuning/loop.py``) on a simulated clock. A device takes as long for a trial as
 the recording says its compilation, check and timing took; asking and telling a strategy takes the processor time it
 takes here, during which the other devices go on. Writes ``benchmarks/results/scaling.md``.
 """
@@ -30,10 +30,10 @@ from mptune.backends.processor import processor  # noqa: E402
 from mptune.errors import MptuneError  # noqa: E402
 from mptune.interop.recorded import RecordedSpace  # noqa: E402
 from mptune.interop.spaces import read_space  # noqa: E402
-from mptune.loop import Stopwatch, ask_and_tell  # noqa: E402
-from mptune.objective import Objective  # noqa: E402
-from mptune.results import Trial  # noqa: E402
+from mptune.results.objective import Objective  # noqa: E402
+from mptune.results.trial import Trial  # noqa: E402
 from mptune.strategies import make  # noqa: E402
+from mptune.tuning.loop import Stopwatch, ask_and_tell  # noqa: E402
 
 __all__ = ["Outcome", "replay"]
 

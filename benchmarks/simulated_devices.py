@@ -6,8 +6,8 @@ import heapq
 from collections.abc import Callable, Mapping
 
 from mptune.errors import MptuneError, SpaceFileError
-from mptune.evaluators.base import Evaluator
-from mptune.results import Trial
+from mptune.measure.base import Evaluator
+from mptune.results.trial import Trial
 from mptune.space.configuration import Configuration
 
 __all__ = ["SimulatedDevices"]

@@ -1,7 +1,8 @@
 """Errors at sizes that were never tuned, of the bundled kernels: how many draws break what was told from other sizes.
 
 ``python benchmarks/sizes.py --errors`` calls it. Random choices of types of each kernel run at several sizes, on draws
-that a search would make and on fresh ones. From the first kind at some of the sizes :mod:`mptune.error_growth` says
+that a search would make and on fresh ones. From the first kind at some of the sizes :mod:`mptune.wisdom.error_growth`
+says
 what errors keep at each of the others; what counts is how many of the fresh ones there are larger. With 95% confidence
 it may be 5% of them.
 """
@@ -15,13 +16,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from mptune.buffers import DataManager, Draw, Stream, rounded_inputs
-from mptune.error_growth import SizedError, fitted, rounded_at
-from mptune.evaluators.device import DeviceEvaluator
+from mptune.data import DataManager, Draw, Stream, rounded_inputs
 from mptune.kernel import Kernel
 from mptune.kernel.limits import widest
+from mptune.measure.device import DeviceEvaluator
+from mptune.results.unseen import CONFIDENCE
 from mptune.space.configuration import Configuration, Value
-from mptune.unseen import CONFIDENCE
+from mptune.wisdom.error_growth import SizedError, fitted, rounded_at
 
 __all__ = ["LADDERS", "breaks", "markdown", "measured"]
 

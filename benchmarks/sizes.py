@@ -40,16 +40,16 @@ import numpy as np  # noqa: E402
 from benchmarks import size_errors  # noqa: E402
 from benchmarks.unseen import times_of  # noqa: E402
 from mptune.backends.processor import processor, usable_cores  # noqa: E402
-from mptune.buffers import Draw, Stream  # noqa: E402
+from mptune.data import Draw, Stream  # noqa: E402
 from mptune.emit import emit_dispatch  # noqa: E402
-from mptune.evaluators.device import DeviceEvaluator  # noqa: E402
 from mptune.kernel import Kernel  # noqa: E402
-from mptune.registry import load_kernel  # noqa: E402
-from mptune.results import Status  # noqa: E402
+from mptune.measure.device import DeviceEvaluator  # noqa: E402
+from mptune.results.trial import Status  # noqa: E402
 from mptune.run import Run  # noqa: E402
+from mptune.source.loading import load_kernel  # noqa: E402
 from mptune.space.configuration import Configuration  # noqa: E402
-from mptune.tuner import tune, tune_sizes  # noqa: E402
-from mptune.tuner.sizes import label_of  # noqa: E402
+from mptune.tuning import tune, tune_sizes  # noqa: E402
+from mptune.tuning.sizes import label_of  # noqa: E402
 from mptune.wisdom import BySize, Wisdom, gather, read_sources  # noqa: E402
 
 #: By kernel, the sizes that go together and their smallest and largest tuned value, and the error limit.

@@ -28,7 +28,7 @@ from typing import Any, Final
 import numpy as np
 
 from mptune.backends.processor import processor, usable_cores
-from mptune.results import Measurement, Status, Trial
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration, Value
 from mptune.store import RunFile, RunInfo, RunState

@@ -38,14 +38,20 @@ _GONE: Final = "gone"
 #: processes run.
 PARTS: Final[dict[str, tuple[Sequence[str], Sequence[str]]]] = {
     "accuracy": (("mptune/accuracy",), ("tests/accuracy",)),
-    "objective": (("mptune/objective.py", "mptune/pareto.py"), ("tests/test_objective.py",)),
-    "policy": (("mptune/policy.py", "mptune/evidence.py", "mptune/unseen.py"), ("tests/test_policy.py",)),
-    "finals": (("mptune/finals.py", "mptune/run.py", "mptune/tuner"), ("tests/test_finals.py", "tests/test_tuner.py")),
+    "objective": (("mptune/results/objective.py", "mptune/results/pareto.py"), ("tests/test_objective.py",)),
+    "policy": (
+        ("mptune/measure/policy.py", "mptune/results/evidence.py", "mptune/results/unseen.py"),
+        ("tests/test_policy.py",),
+    ),
+    "finals": (
+        ("mptune/results/speedup.py", "mptune/run.py", "mptune/tuning"),
+        ("tests/test_finals.py", "tests/test_tuner.py"),
+    ),
     "space": (("mptune/space",), ("tests/space", "tests/expressions")),
-    "conversion": (("mptune/buffers", "mptune/precision.py"), ("tests/buffers",)),
+    "conversion": (("mptune/data", "mptune/precision.py"), ("tests/buffers",)),
     "store": (("mptune/store",), ("tests/test_store.py",)),
-    "evaluators": (("mptune/evaluators",), ("tests/evaluators", "tests/faults")),
-    "rendering": (("mptune/rendering.py", "mptune/build.py", "mptune/kernel"), ("tests/test_rendering.py",)),
+    "evaluators": (("mptune/measure",), ("tests/evaluators", "tests/faults")),
+    "rendering": (("mptune/source/render.py", "mptune/kernel/build.py", "mptune/kernel"), ("tests/test_rendering.py",)),
     "strategies": (("mptune/strategies",), ("tests/strategies",)),
     "adopt": (("mptune/adopt",), ("tests/adopt",)),
     "emit": (("mptune/emit", "mptune/wisdom"), ("tests/emit", "tests/wisdom")),

@@ -39,9 +39,9 @@ from benchmarks.rates import (  # noqa: E402
 from mptune.backends.host_compiler import HostCompiler, find_compiler  # noqa: E402
 from mptune.backends.processor import processor, usable_cores  # noqa: E402
 from mptune.errors import MptuneError  # noqa: E402
-from mptune.evaluators.device import DeviceEvaluator  # noqa: E402
 from mptune.kernel import Kernel  # noqa: E402
-from mptune.tuner import tune  # noqa: E402
+from mptune.measure.device import DeviceEvaluator  # noqa: E402
+from mptune.tuning import tune  # noqa: E402
 
 SIZE: Final = {"n": 2**20}
 TYPES: Final = {"fp64": "double", "fp32": "float"}

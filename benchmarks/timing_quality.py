@@ -40,14 +40,14 @@ from benchmarks.noise import NOISES, turns  # noqa: E402
 from mptune.backends.host_compiler import find_compiler  # noqa: E402
 from mptune.backends.processor import processor, usable_cores  # noqa: E402
 from mptune.errors import MptuneError, UnknownNameError  # noqa: E402
-from mptune.evaluators.device import DeviceEvaluator  # noqa: E402
-from mptune.evaluators.rounds import Turns  # noqa: E402
-from mptune.finals import Finals, Ratio  # noqa: E402
 from mptune.kernel import Kernel  # noqa: E402
-from mptune.registry import load_kernel  # noqa: E402
+from mptune.measure.device import DeviceEvaluator  # noqa: E402
+from mptune.measure.rounds import Turns  # noqa: E402
+from mptune.results.speedup import Finals, Ratio  # noqa: E402
+from mptune.source.loading import load_kernel  # noqa: E402
 from mptune.space.configuration import Configuration  # noqa: E402
 from mptune.space.parameters import OrdinalParameter  # noqa: E402
-from mptune.tuner.race import rounds_for_interval  # noqa: E402
+from mptune.tuning.race import rounds_for_interval  # noqa: E402
 
 PAGE: Final = ROOT / "benchmarks" / "results" / "timing_quality.md"
 DEMO: Final = ("tune", "convolution2d", "--backend", "host", "--max-error", "1e-4", "--budget", "60")

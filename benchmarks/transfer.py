@@ -42,8 +42,8 @@ from mptune.backends.processor import processor  # noqa: E402
 from mptune.errors import MptuneError, UnknownNameError  # noqa: E402
 from mptune.interop.recorded import RecordedSpace  # noqa: E402
 from mptune.interop.spaces import read_space  # noqa: E402
-from mptune.objective import Objective  # noqa: E402
-from mptune.results import Trial  # noqa: E402
+from mptune.results.objective import Objective  # noqa: E402
+from mptune.results.trial import Trial  # noqa: E402
 from mptune.strategies import make  # noqa: E402
 from mptune.strategies.base import Source, Strategy  # noqa: E402
 from mptune.strategies.model_based import transfer as model  # noqa: E402

@@ -23,7 +23,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from mptune.buffers.conversion import convert
+from mptune.data.conversion import convert
 from mptune.precision import precision
 
 TYPES = ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2")

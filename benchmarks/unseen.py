@@ -33,16 +33,16 @@ import numpy as np  # noqa: E402
 
 from benchmarks.unseen_kernels import KERNELS  # noqa: E402
 from mptune.backends.processor import processor, usable_cores  # noqa: E402
-from mptune.buffers import FIRST, Draw, Stream  # noqa: E402
-from mptune.evaluators.device import DeviceEvaluator  # noqa: E402
-from mptune.evaluators.rounds import Turns  # noqa: E402
+from mptune.data import FIRST, Draw, Stream  # noqa: E402
 from mptune.kernel import Kernel  # noqa: E402
-from mptune.registry import bundled_kernels, load_kernel  # noqa: E402
-from mptune.results import Status, Trial  # noqa: E402
+from mptune.measure.device import DeviceEvaluator  # noqa: E402
+from mptune.measure.rounds import Turns  # noqa: E402
+from mptune.results.trial import Status, Trial  # noqa: E402
+from mptune.results.unseen import CONFIDENCE, Verified  # noqa: E402
 from mptune.run import Run  # noqa: E402
+from mptune.source.loading import bundled_kernels, load_kernel  # noqa: E402
 from mptune.space.configuration import Configuration  # noqa: E402
-from mptune.tuner import tune  # noqa: E402
-from mptune.unseen import CONFIDENCE, Verified  # noqa: E402
+from mptune.tuning import tune  # noqa: E402
 
 THRESHOLDS: Final = (1e-2, 1e-4, 1e-6)
 WAYS: Final = ("before", "now")

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from mptune.blocks import uniform
+from mptune.data.blocks import uniform
 from mptune.kernel import In, Kernel, Out, Scalar, Sizes
 from mptune.space.parameters import OrdinalParameter, PolicyParameter, PrecisionParameter
 

@@ -36,7 +36,7 @@ from typing import Any
 
 import numpy as np
 
-from mptune.blocks import BLOCK, in_blocks
+from mptune.data.blocks import BLOCK, in_blocks
 from mptune.kernel import In, InOut, Kernel, Rates, Scalar, Sizes
 from mptune.precision import COMPOUND
 from mptune.space.parameters import BooleanParameter, CategoricalParameter, OrdinalParameter, PrecisionParameter

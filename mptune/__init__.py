@@ -22,15 +22,14 @@ if TYPE_CHECKING:
     from mptune.kernel import Out as Out
     from mptune.kernel import Scalar as Scalar
     from mptune.kernel import Scratch as Scratch
-    from mptune.notebook import tune as tune
+    from mptune.kernel.regions import RegionalMetric as RegionalMetric
     from mptune.precision import COMPOUND as COMPOUND
     from mptune.probing import explain as explain
-    from mptune.regions import RegionalMetric as RegionalMetric
-    from mptune.registry import load_kernel as load_kernel
     from mptune.run import Run as Run
     from mptune.show import plot as plot
     from mptune.show import write_report as write_report
-    from mptune.simulation import simulate as simulate
+    from mptune.show.notebook import tune as tune
+    from mptune.source.loading import load_kernel as load_kernel
     from mptune.space.parameters import BooleanParameter as BooleanParameter
     from mptune.space.parameters import CategoricalParameter as CategoricalParameter
     from mptune.space.parameters import IntegerParameter as IntegerParameter
@@ -42,20 +41,21 @@ if TYPE_CHECKING:
     from mptune.space.search_space import SearchSpace as SearchSpace
     from mptune.tuned import TunedApplication as TunedApplication
     from mptune.tuned import TunedKernel as TunedKernel
-    from mptune.tuner import TuneSettings as TuneSettings
-    from mptune.tuner import tune_sizes as tune_sizes
+    from mptune.tuning import TuneSettings as TuneSettings
+    from mptune.tuning import tune_sizes as tune_sizes
+    from mptune.tuning.simulation import simulate as simulate
 
 _MODULES = {
     "errors": ("MptuneError",),
     "kernel": ("Application", "Buffer", "Constant", "In", "InOut", "Kernel", "Out", "Scalar", "Scratch"),
-    "notebook": ("tune",),
+    "show.notebook": ("tune",),
     "precision": ("COMPOUND",),
     "probing": ("explain",),
-    "regions": ("RegionalMetric",),
-    "registry": ("load_kernel",),
+    "kernel.regions": ("RegionalMetric",),
+    "source.loading": ("load_kernel",),
     "run": ("Run",),
     "show": ("plot", "write_report"),
-    "simulation": ("simulate",),
+    "tuning.simulation": ("simulate",),
     "space.parameters": (
         "BooleanParameter",
         "CategoricalParameter",
@@ -68,7 +68,7 @@ _MODULES = {
     ),
     "space.search_space": ("SearchSpace",),
     "tuned": ("TunedApplication", "TunedKernel"),
-    "tuner": ("TuneSettings", "tune_sizes"),
+    "tuning": ("TuneSettings", "tune_sizes"),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -25,24 +25,29 @@ from mptune.backends import BACKENDS
 from mptune.backends.base import Backend, CompileOptions, options_of
 from mptune.backends.listing import count_instructions
 from mptune.backends.processor import usable_cores
-from mptune.buffers import DataManager, Draw, Stream
+from mptune.data import DataManager, Draw, Stream
 from mptune.emit import sizes_of
 from mptune.errors import EmptySpaceError, KernelError, MptuneError, RunFileError, UnknownNameError
-from mptune.evaluators.device import DeviceEvaluator
-from mptune.evaluators.roofline import Roofline
-from mptune.evaluators.rounds import Turns
-from mptune.evaluators.timing import TimingPlan
-from mptune.finals import LEAST_ROUNDS, TIE, Finals
 from mptune.interop import read_run
 from mptune.kernel import Application, Kernel, Sizes, Tunable
 from mptune.kernel.limits import whole_space
+from mptune.measure.device import DeviceEvaluator
+from mptune.measure.policy import MeasurementPolicy
+from mptune.measure.roofline import Roofline
+from mptune.measure.rounds import Turns
+from mptune.measure.timing import TimingPlan
 from mptune.observers import OBSERVERS
-from mptune.policy import MeasurementPolicy
-from mptune.registry import definition_hash, tunable_of_run
-from mptune.rendering import render, template_hash
-from mptune.results import Status, Trial
+from mptune.results.speedup import LEAST_ROUNDS, TIE, Finals
+from mptune.results.trial import Status, Trial
+from mptune.results.unseen import after_draws
 from mptune.run import Run, in_short
-from mptune.sensitivity import (
+from mptune.source.loading import definition_hash, tunable_of_run
+from mptune.source.render import render, template_hash
+from mptune.space.configuration import Configuration
+from mptune.space.parameters import PolicyParameter, PrecisionParameter
+from mptune.space.search_space import SearchSpace
+from mptune.store import PROBE, RunFile
+from mptune.tuning.sensitivity import (
     WINNER,
     Change,
     Explanation,
@@ -52,11 +57,6 @@ from mptune.sensitivity import (
     probe_key,
     types_apart,
 )
-from mptune.space.configuration import Configuration
-from mptune.space.parameters import PolicyParameter, PrecisionParameter
-from mptune.space.search_space import SearchSpace
-from mptune.store import PROBE, RunFile
-from mptune.unseen import after_draws
 
 __all__ = ["explain", "promising"]
 
@@ -101,7 +101,7 @@ def explain(
 
     What is measured is kept in the run file, so that it is there the next time. Where nothing can be measured (another
     device, no kernel, a recording), the stored trials are explained and
-    :attr:`~mptune.sensitivity.Explanation.unprobed` says why.
+    :attr:`~mptune.tuning.sensitivity.Explanation.unprobed` says why.
 
     Args:
         run: a run file, a recorded space, or a run, whose probes are then not kept.

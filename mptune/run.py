@@ -16,17 +16,17 @@ from numpy.typing import NDArray
 
 from mptune.accuracy.thresholds import recorded_threshold
 from mptune.errors import MptuneError, UnknownNameError
-from mptune.finals import LEAST_ROUNDS, TIE, Ratio
-from mptune.kernel_times import host_ms, kernel_times
 from mptune.markup import heading, table
-from mptune.metric_expressions import MORE_IS_BETTER
-from mptune.objective import Objective
-from mptune.pareto import front
 from mptune.precision import precision
-from mptune.results import Status, Trial
+from mptune.results.kernel_times import host_ms, kernel_times
+from mptune.results.metric_expressions import MORE_IS_BETTER
+from mptune.results.objective import Objective
+from mptune.results.pareto import front
+from mptune.results.speedup import LEAST_ROUNDS, TIE, Ratio
+from mptune.results.trial import Status, Trial
+from mptune.results.unseen import Verified, count_of, in_words
 from mptune.space.configuration import Configuration, Value
 from mptune.store import PROBE, LaunchInfo, RunFile, RunInfo, RunState
-from mptune.unseen import Verified, count_of, in_words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,8 +59,8 @@ class Run:
         trials: in the order of evaluation. Of several trials of one configuration (it was evaluated again
             after the kernel or compiler had changed) the last counts.
         state: how far it has come.
-        probes: configurations measured to explain the run (:mod:`mptune.sensitivity`), which are none of its trials.
-        sources: rendered sources of some trials, without the prelude, by the JSON of their configuration.
+        probes: configurations measured to explain the run (:mod:`mptune.tuning.sensitivity`), which are none of its
+        trials. sources: rendered sources of some trials, without the prelude, by the JSON of their configuration.
         kernel_trials: trials of an application's kernels alone, on data of a launch, by its
             :attr:`~mptune.store.LaunchInfo.label`; none of them is a trial of the run.
     """
@@ -300,8 +300,8 @@ class Run:
     def best(self) -> Trial | None:
         """The best feasible trial, by the first of several objectives; None if nothing is feasible.
 
-        Of the trials that are as fast within :data:`~mptune.finals.TIE`, as far as the finals can tell, it is the
-        simplest: of the fewest types, then of the least memory, then of the widest types.
+        Of the trials that are as fast within :data:`~mptune.results.speedup.TIE`, as far as the finals can tell, it is
+        the simplest: of the fewest types, then of the least memory, then of the widest types.
         """
         return self._contenders[0] if self._contenders else None
 
@@ -483,7 +483,7 @@ class Run:
         Args:
             metrics: two or more names of metrics, ``speedup``, or the objective.
             maximise: further metrics of which more is better, beside a maximised objective and those that always are
-                (:data:`~mptune.metric_expressions.MORE_IS_BETTER`).
+                (:data:`~mptune.results.metric_expressions.MORE_IS_BETTER`).
 
         Raises:
             UnknownNameError: no trial has a metric of that name.

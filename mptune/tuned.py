@@ -18,11 +18,11 @@ from mptune.emit import select, sizes_of
 from mptune.errors import BackendUnavailableError, EmptySpaceError, KernelError, MptuneError
 from mptune.kernel import Application, Kernel, Role, Sizes, Tunable
 from mptune.kernel.limits import space_on, widest
-from mptune.launching import ApplicationLauncher, Arrays, Launcher, in_memory_of, inputs_from, run_first
-from mptune.registry import application_of_run, kernel_of_run, remarks
+from mptune.measure.launching import ApplicationLauncher, Arrays, Launcher, in_memory_of, inputs_from, run_first
+from mptune.results.unseen import CONFIDENCE
 from mptune.run import Run
+from mptune.source.loading import application_of_run, kernel_of_run, remarks
 from mptune.space.configuration import Configuration
-from mptune.unseen import CONFIDENCE
 from mptune.wisdom import BySize, Choice, Wisdom, gather, read_sources, sizes_of_arrays
 
 __all__ = ["TunedApplication", "TunedKernel"]

@@ -15,19 +15,19 @@ from typing import Any, Final
 from mptune.accuracy.thresholds import recorded_metrics
 from mptune.adopt.sizes import make_ready
 from mptune.backends.base import options_of
-from mptune.buffers import Draw, Stream
+from mptune.data import Draw, Stream
 from mptune.emit import select, sizes_of
 from mptune.errors import MptuneError, RunFileError
-from mptune.evaluators.device import DeviceEvaluator
-from mptune.evaluators.devices import runnable_backend
 from mptune.kernel import Sizes, Tunable
 from mptune.kernel.limits import whole_space
-from mptune.registry import edited, remarks, tunable_of_run
-from mptune.results import Status, Trial
+from mptune.measure.device import DeviceEvaluator
+from mptune.measure.devices import runnable_backend
+from mptune.results.trial import Status, Trial
+from mptune.results.unseen import Verified, after_draws, limit_of, next_unseen
 from mptune.run import Run, json_document
+from mptune.source.loading import edited, remarks, tunable_of_run
 from mptune.space.configuration import Configuration
 from mptune.store import RunFile
-from mptune.unseen import Verified, after_draws, limit_of, next_unseen
 
 __all__ = ["Case", "Verification", "verify"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.blocks import in_blocks
+from mptune.data.blocks import in_blocks
 from mptune.kernel import Sizes
 
 __all__ = ["reference"]

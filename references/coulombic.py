@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.exact import product
+from mptune.accuracy.exact import product
 from mptune.kernel import Sizes
 
 __all__ = ["reference"]

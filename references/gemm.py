@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.blocks import in_blocks
-from mptune.exact import product
+from mptune.accuracy.exact import product
+from mptune.data.blocks import in_blocks
 from mptune.kernel import Sizes
 
 __all__ = ["reference"]

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
-from mptune.buffers.data import make_inputs
+from mptune.data.data import make_inputs
 from mptune.kernel import Application, Role, Sizes
 from mptune.kernel.limits import widest
-from mptune.launching import ApplicationLauncher, Arrays, inputs_from
+from mptune.measure.launching import ApplicationLauncher, Arrays, inputs_from
+from mptune.measure.stepping import Stepper
 from mptune.space.configuration import Configuration
-from mptune.stepping import Stepper
 
 
 def run_once(

@@ -7,7 +7,7 @@ from typing import Any
 
 from described import described_run
 
-from mptune.results import Measurement, Status, Trial
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
 

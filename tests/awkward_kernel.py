@@ -11,12 +11,12 @@ from described import described_run
 
 from mptune.backends.base import Backend, CompileOptions
 from mptune.backends.host import HostBackend
-from mptune.buffers import DataManager
-from mptune.evaluators.bench import Bench, Request
+from mptune.data import DataManager
 from mptune.kernel import Constant, In, InOut, Kernel, Out, Scalar, Sizes
-from mptune.rendering import render
-from mptune.results import Status, Trial
+from mptune.measure.bench import Bench, Request
+from mptune.results.trial import Status, Trial
 from mptune.run import Run
+from mptune.source.render import render
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import CategoricalParameter, OrdinalParameter, PermutationParameter, PrecisionParameter
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mptune.results import Trial
+from mptune.results.trial import Trial
 from mptune.run import Run
 from mptune.store import RunFile, RunInfo, RunState
 

@@ -28,9 +28,9 @@ from mptune.backends.base import (
     check_part,
 )
 from mptune.backends.host import HostBackend
+from mptune.cpp.prelude import prelude
 from mptune.errors import LaunchError
 from mptune.kernel import LaunchShape
-from mptune.prelude import prelude
 
 __all__ = ["LimitedBackend"]
 

@@ -11,14 +11,14 @@ import pytest
 
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
-from mptune.buffers import Draw
-from mptune.evaluators.bench import Ready, Request
-from mptune.evaluators.devices import Devices
-from mptune.evaluators.protocol import Asked, Finished, MeasureRates, Rounds
+from mptune.data import Draw
 from mptune.kernel import Rates
+from mptune.measure.bench import Ready, Request
+from mptune.measure.devices import Devices
+from mptune.measure.policy import worst_errors
+from mptune.measure.protocol import Asked, Finished, MeasureRates, Rounds
 from mptune.observers.time import time_metrics
-from mptune.policy import worst_errors
-from mptune.results import Measurement, Status, Trial
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 
 __all__ = ["MadeUp", "MadeUpDevices", "replace_devices"]
@@ -109,5 +109,5 @@ class MadeUpDevices(Devices):
 def replace_devices(monkeypatch: pytest.MonkeyPatch, made_up: Callable[[Configuration], MadeUp]) -> MadeUpDevices:
     """Have ``tune`` evaluate on made-up devices, which are returned."""
     devices = MadeUpDevices(made_up)
-    monkeypatch.setattr("mptune.evaluators.device.LocalDevices", lambda *_: devices)
+    monkeypatch.setattr("mptune.measure.device.LocalDevices", lambda *_: devices)
     return devices

@@ -13,9 +13,9 @@ from functools import cached_property
 import numpy as np
 from searches import drive
 
-from mptune.objective import Objective
 from mptune.precision import precision
-from mptune.results import Measurement, Status, Trial
+from mptune.results.objective import Objective
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import OrdinalParameter, PolicyParameter, PrecisionParameter
 from mptune.space.search_space import SearchSpace

@@ -10,7 +10,7 @@ import own_kernel
 from awkward_kernel import run_of
 
 from mptune.kernel import Kernel
-from mptune.results import Measurement, Status, Trial
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.wisdom import Wisdom
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mptune.results import Trial
+from mptune.results.trial import Trial
 from mptune.space.configuration import Configuration
 from mptune.strategies.base import Strategy
 

@@ -33,15 +33,15 @@ from mptune import (
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.errors import ConstraintError, KernelError, LaunchError, UnknownNameError
-from mptune.evaluators.answers import OwnAnswer
-from mptune.evaluators.bench import Bench, Request
 from mptune.kernel import Sizes
+from mptune.measure.answers import OwnAnswer
+from mptune.measure.bench import Bench, Request
 from mptune.probing import explain
-from mptune.registry import load_tunable
-from mptune.results import Status
+from mptune.results.trial import Status
 from mptune.run import Run
-from mptune.tuner import tune
-from mptune.tuner.ledger import Ledger
+from mptune.source.loading import load_tunable
+from mptune.tuning import tune
+from mptune.tuning.ledger import Ledger
 from mptune.verifying import verify
 from tests.tiers import few
 

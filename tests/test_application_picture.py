@@ -15,7 +15,7 @@ from described import create
 from test_application import application
 
 from mptune.errors import KernelError, PlotError
-from mptune.results import Measurement, Status, Trial
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.show import plot
 
 pytestmark = pytest.mark.usefixtures("charts")

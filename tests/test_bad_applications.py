@@ -17,11 +17,11 @@ from test_application import MATVEC, SCALE, application, power
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.errors import KernelError, LaunchError
-from mptune.evaluators.answers import OwnAnswer
-from mptune.evaluators.device import Limits
-from mptune.results import Status
-from mptune.tuner import TuneSettings, tune
-from mptune.tuner.findings import _never_launched
+from mptune.measure.answers import OwnAnswer
+from mptune.measure.device import Limits
+from mptune.results.trial import Status
+from mptune.tuning import TuneSettings, tune
+from mptune.tuning.findings import _never_launched
 from tests.tiers import few
 
 PAGE = Path(__file__).parents[1] / "docs" / "applications.md"

@@ -12,10 +12,10 @@ from made_up_devices import MadeUp, MadeUpDevices, replace_devices
 
 from mptune.errors import EmptySpaceError, MptuneError
 from mptune.kernel import Kernel, Rates
-from mptune.registry import load_kernel
 from mptune.run import Run
+from mptune.source.loading import load_kernel
 from mptune.store import RunFile
-from mptune.tuner import tune
+from mptune.tuning import tune
 
 RATES = Rates({"fp64": 1e11, "fp32": 2e11}, shared_bytes_per_s=5e11, global_bytes_per_s=4e10)
 

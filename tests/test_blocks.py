@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import pytest
 
-from mptune.blocks import BLOCK, in_blocks, uniform
+from mptune.data.blocks import BLOCK, in_blocks, uniform
 
 COUNTS = (1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 17)
 

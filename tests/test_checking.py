@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from mptune.backends import get_backend
-from mptune.checking import check, select
 from mptune.errors import MptuneError
 from mptune.kernel import InOut, Kernel, Sizes
-from mptune.registry import load_kernel
+from mptune.source.loading import load_kernel
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
+from mptune.tuning.checking import check, select
 
 KERNEL = load_kernel(Path(__file__).with_name("own_kernel.py"))
 SIZES = KERNEL.resolve_sizes()

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from mptune.errors import OutOfMemoryError
-from mptune.evaluators.protocol import Finished
-from mptune.registry import load_kernel
-from mptune.results import Measurement, Status, Trial
+from mptune.measure.protocol import Finished
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
+from mptune.source.loading import load_kernel
 from mptune.store import RunInfo
-from mptune.tuner.cold import compare_cold
-from mptune.tuner.warnings import Warnings
+from mptune.tuning.cold import compare_cold
+from mptune.tuning.warnings import Warnings
 
 OWN = load_kernel(Path(__file__).with_name("own_kernel.py"))
 MB = 10**6

@@ -12,13 +12,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mptune.comparison import Comparison, compare
 from mptune.errors import MptuneError, UnknownNameError
 from mptune.interop.recorded import Record, RecordedSpace, assemble
-from mptune.objective import Objective
-from mptune.results import Measurement, Status
-from mptune.simulation import Simulation, SimulationRun, simulate
+from mptune.results.objective import Objective
+from mptune.results.trial import Measurement, Status
 from mptune.space.configuration import Configuration
+from mptune.tuning.comparison import Comparison, compare
+from mptune.tuning.simulation import Simulation, SimulationRun, simulate
 
 Curve = Sequence[float | None]
 

@@ -13,12 +13,11 @@ from awkward_kernel import run_of
 from described import described_run
 
 from mptune.cli.tuning import _nothing_found
-from mptune.finals import Finals
-from mptune.objective import Objective
 from mptune.precision import COMPOUND, EVERY_PRECISION, PRECISIONS, precision, promoted
-from mptune.results import Measurement, Status, Trial
+from mptune.results.objective import Objective
+from mptune.results.speedup import Finals
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
-from mptune.sensitivity import explanation_of
 from mptune.space.configuration import Configuration
 from mptune.space.encoding import Encoding
 from mptune.space.parameters import PrecisionParameter, baseline_values, beyond_baseline, uniform_types
@@ -26,7 +25,8 @@ from mptune.space.search_space import SearchSpace
 from mptune.store import RunState
 from mptune.strategies.model_based.coordinates import Distances
 from mptune.strategies.model_based.error_model import Signatures
-from mptune.tuner.findings import findings
+from mptune.tuning.findings import findings
+from mptune.tuning.sensitivity import explanation_of
 from mptune.wisdom import Chooser, gather, read_sources
 
 BEST_FIRST = (

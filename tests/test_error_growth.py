@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mptune.error_growth import REACH, ErrorGrowth, SizedError, fitted, may_overflow_in
+from mptune.wisdom.error_growth import REACH, ErrorGrowth, SizedError, fitted, may_overflow_in
 
 DRAWS = 23
 

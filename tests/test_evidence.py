@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mptune.evidence import disagree
-from mptune.results import Measurement, Status, Trial
+from mptune.results.evidence import disagree
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 
 FP32 = 2.0**-24

@@ -14,7 +14,7 @@ from mptune.precision import precision
 from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import BooleanParameter, OrdinalParameter, PrecisionParameter
-from mptune.tuner import TuneSettings, tune
+from mptune.tuning import TuneSettings, tune
 
 TAU = 1e-5
 BUDGET = 24

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mptune.exact import product
+from mptune.accuracy.exact import product
 from mptune.kernel import Sizes
-from mptune.registry import load_kernel
+from mptune.source.loading import load_kernel
 from tests.tiers import few
 
 LD = np.longdouble

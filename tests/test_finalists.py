@@ -12,20 +12,20 @@ from pathlib import Path
 import pytest
 from described import described_run
 
-from mptune.evaluators.device import DeviceEvaluator
-from mptune.evaluators.protocol import Finished
-from mptune.evaluators.timing import TimingPlan
-from mptune.finals import LEAST_ROUNDS
-from mptune.objective import Objective
-from mptune.policy import MeasurementPolicy
-from mptune.registry import load_kernel
-from mptune.results import Measurement, Status, Trial
+from mptune.measure.device import DeviceEvaluator
+from mptune.measure.policy import MeasurementPolicy
+from mptune.measure.protocol import Finished
+from mptune.measure.timing import TimingPlan
+from mptune.results.objective import Objective
+from mptune.results.speedup import LEAST_ROUNDS
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
+from mptune.source.loading import load_kernel
 from mptune.space.configuration import Configuration
 from mptune.store import RunFile, RunState
-from mptune.tuner import tune
-from mptune.tuner.settling import Settling, finalists
-from mptune.tuner.warnings import Warnings
+from mptune.tuning import tune
+from mptune.tuning.settling import Settling, finalists
+from mptune.tuning.warnings import Warnings
 
 BASELINE = {"x_type": ("fp64",)}
 
@@ -344,7 +344,7 @@ class Machine:
         self.state = state
 
     def settling(self, monkeypatch: pytest.MonkeyPatch, warn: Callable[[str], None] = pytest.fail) -> Settling:
-        monkeypatch.setattr("mptune.tuner.settling.time", self)
+        monkeypatch.setattr("mptune.tuning.settling.time", self)
         return Settling(self, self, self, BASELINE, Warnings(warn))  # type: ignore[arg-type]
 
 

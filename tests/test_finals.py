@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mptune.cli.display import _of_rounds, absent_best
-from mptune.finals import LEAST_ROUNDS, TIE, Finals, Ratio
-from mptune.results import Measurement, Status, Trial
+from mptune.results.speedup import LEAST_ROUNDS, TIE, Finals, Ratio
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.store import RunState

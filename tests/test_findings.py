@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from mptune.kernel import Kernel
-from mptune.objective import Objective
-from mptune.registry import load_kernel
-from mptune.results import Measurement, Status, Trial
+from mptune.results.objective import Objective
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
+from mptune.source.loading import load_kernel
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import PrecisionParameter
 from mptune.store import RunInfo
-from mptune.tuner import TuneSettings, tune
-from mptune.tuner.findings import fall_short, findings
+from mptune.tuning import TuneSettings, tune
+from mptune.tuning.findings import fall_short, findings
 
 OWN = load_kernel(Path(__file__).with_name("own_kernel.py"))
 U = 2.0**-53

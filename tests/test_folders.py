@@ -10,7 +10,7 @@ import pytest
 
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.host import HostBackend
-from mptune.folders import cache_folder, is_own, open_own, own_folder, write_whole
+from mptune.paths import cache_folder, is_own, open_own, own_folder, write_whole
 
 
 def test_where_caches_lie(monkeypatch: pytest.MonkeyPatch) -> None:

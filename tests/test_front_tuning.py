@@ -11,15 +11,15 @@ import pytest
 from described import described_run
 
 import mptune
-from mptune.buffers.manager import DataManager
-from mptune.evaluators.device import DeviceEvaluator
-from mptune.objective import Objective
-from mptune.registry import load_kernel
-from mptune.results import Measurement, Status, Trial
+from mptune.data.manager import DataManager
+from mptune.measure.device import DeviceEvaluator
+from mptune.results.objective import Objective
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
+from mptune.source.loading import load_kernel
 from mptune.space.configuration import Configuration
-from mptune.tuner.plan import footprints
-from mptune.tuner.settling import finalists
+from mptune.tuning.plan import footprints
+from mptune.tuning.settling import finalists
 
 OWN = Path(__file__).with_name("own_kernel.py")
 

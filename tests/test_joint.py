@@ -8,12 +8,12 @@ import pytest
 from test_application import MATVEC, SCALE, application
 
 from mptune import OrdinalParameter
-from mptune.capturing import CapturedLaunch
 from mptune.kernel import Sizes
-from mptune.objective import Objective
-from mptune.results import Measurement, Status, Trial
-from mptune.stepping import Launched
-from mptune.tuner.joint import JointSearch
+from mptune.measure.capturing import CapturedLaunch
+from mptune.measure.stepping import Launched
+from mptune.results.objective import Objective
+from mptune.results.trial import Measurement, Status, Trial
+from mptune.tuning.joint import JointSearch
 from tests.tiers import few
 
 WIDTH = {"fp64": 8.0, "fp32": 4.0, "fp16": 2.0}

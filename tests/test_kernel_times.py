@@ -14,8 +14,8 @@ from described import create
 
 from mptune.cli.tuning import _nothing_found
 from mptune.errors import PlotError
-from mptune.evaluators.rounds import together
-from mptune.kernel_times import KernelTime, by_kernel, host_ms, kernel_times
+from mptune.measure.rounds import together
+from mptune.results.kernel_times import KernelTime, by_kernel, host_ms, kernel_times
 from mptune.run import Run
 from mptune.schemas import schema
 from mptune.show import plot, report_document

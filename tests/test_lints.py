@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from mptune.backends import get_backend
-from mptune.checking import check
 from mptune.kernel import Kernel
-from mptune.lints import examples, lints
-from mptune.registry import bundled_kernels, load_kernel
+from mptune.source.lints import examples, lints
+from mptune.source.loading import bundled_kernels, load_kernel
 from mptune.space.parameters import BooleanParameter, OrdinalParameter
+from mptune.tuning.checking import check
 from tests.tiers import few
 
 OWN = load_kernel(Path(__file__).with_name("own_kernel.py"))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mptune.cplusplus import tokens
-from mptune.literals import widening_literals
+from mptune.cpp.literals import widening_literals
+from mptune.cpp.tokens import tokens
 
 FUNCTION = (
     'extern "C" __global__ void __launch_bounds__(64) f(half* __restrict__ y, const half* __restrict__ x, int n) {\n'

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from mptune.errors import KernelError, UnknownNameError
-from mptune.folders import bundled_folder
-from mptune.registry import bundled_kernels, load_kernel
+from mptune.paths import bundled_folder
+from mptune.source.loading import bundled_kernels, load_kernel
 
 OWN = Path(__file__).with_name("own_kernel.py")
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from benchmarks.simulated_devices import SimulatedDevices
-from mptune.loop import Stopwatch, ask_and_tell
-from mptune.results import Measurement, Status, Trial
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
+from mptune.tuning.loop import Stopwatch, ask_and_tell
 
 #: Seconds each configuration takes.
 SECONDS = (5.0, 1.0, 1.0, 1.0, 1.0, 2.0, 3.0, 2.0)

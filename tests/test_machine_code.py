@@ -8,7 +8,7 @@ from mptune.backends.base import CompileOptions, DeviceInfo
 from mptune.backends.cuda import CudaBackend
 from mptune.errors import LaunchError
 from mptune.probing import _MachineCode
-from mptune.registry import load_kernel
+from mptune.source.loading import load_kernel
 
 
 class Absent:

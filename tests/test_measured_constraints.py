@@ -13,12 +13,12 @@ from command_line import Outcome, caller
 
 from mptune.errors import MptuneError, ObserverUnavailableError, UnknownNameError
 from mptune.kernel import Kernel
-from mptune.objective import Objective
 from mptune.observers import OBSERVERS
-from mptune.registry import load_kernel
-from mptune.results import Status, Trial
+from mptune.results.objective import Objective
+from mptune.results.trial import Status, Trial
 from mptune.run import Run
-from mptune.tuner import Progress, TuneSettings, tune
+from mptune.source.loading import load_kernel
+from mptune.tuning import Progress, TuneSettings, tune
 
 #: An observer as a third party would ship it: 4 units for two fp64, 3 for one, ... 0 for two fp16; and one for nobody.
 PLUGIN = """

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 from mptune.errors import ExpressionError
-from mptune.metric_expressions import MeasuredConstraint, MetricExpression
-from mptune.objective import PENALTIES, Objective
-from mptune.results import Measurement, Status, Trial
+from mptune.results.metric_expressions import MeasuredConstraint, MetricExpression
+from mptune.results.objective import PENALTIES, Objective
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 
 numbers = st.floats(-1e12, 1e12)

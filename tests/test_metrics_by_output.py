@@ -14,12 +14,12 @@ from ml_dtypes import bfloat16
 
 from mptune.accuracy.evaluate import metric_text
 from mptune.errors import UnknownNameError
-from mptune.evaluators.identity import metric_identity
 from mptune.kernel import Kernel
-from mptune.registry import load_kernel
-from mptune.results import Trial
+from mptune.measure.identity import metric_identity
+from mptune.results.trial import Trial
 from mptune.run import Run
-from mptune.tuner import tune
+from mptune.source.loading import load_kernel
+from mptune.tuning import tune
 
 OWN = Path(__file__).with_name("labelled_kernel.py")
 

@@ -19,12 +19,12 @@ from mptune.interop import read_space
 from mptune.interop.recorded import to_run
 from mptune.interop.recording import write_recording
 from mptune.kernel import In, Kernel, Out, Scalar
-from mptune.regions import RegionalMetric
+from mptune.kernel.regions import RegionalMetric
 from mptune.run import Run
-from mptune.simulation import simulate
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
-from mptune.tuner import TuneSettings, tune
-from mptune.tuner.plan import TuningPlan
+from mptune.tuning import TuneSettings, tune
+from mptune.tuning.plan import TuningPlan
+from mptune.tuning.simulation import simulate
 
 # Runs warn, and rightly: configurations with the baseline's types are destroyed, too.
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")

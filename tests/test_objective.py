@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 from mptune.errors import ExpressionError, MptuneError, UnknownNameError
-from mptune.objective import PENALTIES, Objective
-from mptune.results import Measurement, Status, Trial
+from mptune.results.objective import PENALTIES, Objective
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 
 times = st.floats(min_value=1e-9, max_value=1e9)

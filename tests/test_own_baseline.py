@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from made_up_devices import MadeUp, replace_devices
 
-from mptune.registry import load_kernel
 from mptune.run import Run
+from mptune.source.loading import load_kernel
 from mptune.space.configuration import Configuration
-from mptune.tuner import TuneSettings, tune
+from mptune.tuning import TuneSettings, tune
 from tests.tiers import few
 
 KERNEL = load_kernel(Path(__file__).with_name("own_kernel.py"))

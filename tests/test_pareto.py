@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from mptune import pareto
 from mptune.errors import MptuneError
+from mptune.results import pareto
 
 
 def brute_force(values, minimise):

@@ -14,7 +14,7 @@ from mptune.backends import BACKENDS
 from mptune.errors import KernelError, MptuneError
 from mptune.observers import OBSERVERS
 from mptune.plugins import Registry, load_point
-from mptune.registry import load_kernel
+from mptune.source.loading import load_kernel
 from mptune.strategies import STRATEGIES
 
 USES: dict[str, Callable[[], object]] = {

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from mptune.objective import Objective
-from mptune.policy import MeasurementPolicy, Plan, worst_errors
-from mptune.results import Measurement, Status, Trial
+from mptune.measure.policy import MeasurementPolicy, Plan, worst_errors
+from mptune.results.objective import Objective
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 
 TIMED = MeasurementPolicy(Objective(threshold=1e-3, penalty="decay"))

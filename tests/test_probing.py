@@ -13,15 +13,15 @@ import pytest
 
 from mptune import probing
 from mptune.errors import KernelError, MptuneError
-from mptune.evaluators.roofline import Bound
 from mptune.kernel import Work
+from mptune.measure.roofline import Bound
 from mptune.probing import explain
-from mptune.registry import load_kernel
-from mptune.results import Measurement, Trial
+from mptune.results.trial import Measurement, Trial
 from mptune.run import Run
-from mptune.sensitivity import Change, Explanation
+from mptune.source.loading import load_kernel
 from mptune.store import RunFile
-from mptune.tuner import TuneSettings, tune
+from mptune.tuning import TuneSettings, tune
+from mptune.tuning.sensitivity import Change, Explanation
 
 KERNEL = Path(__file__).parent / "sum_kernel.py"
 DATA = Path(__file__).parents[1] / "benchmarks" / "data"

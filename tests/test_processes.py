@@ -16,7 +16,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mptune.processes import Child, ChildEnded, ChildGroup, Ended, PythonChild, in_words
+from mptune.backends.processes import Child, ChildEnded, ChildGroup, Ended, PythonChild, in_words
 from tests.tiers import few
 
 #: Starts a child that appends to a file for as long as it runs, as a compiler's driver starts the compiler.
@@ -121,7 +121,7 @@ def test_nothing_starts_during_a_pause():
 
 def test_pauses_before_and_after_do_not_count_either(monkeypatch):
     now_s, told = [0.0], []
-    monkeypatch.setattr("mptune.processes.time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    monkeypatch.setattr("mptune.backends.processes.time", SimpleNamespace(monotonic=lambda: now_s[0]))
     group = ChildGroup()
 
     def pause(seconds):
@@ -256,7 +256,7 @@ def is_gone(pid: int) -> bool:
 def test_children_end_with_a_parent_that_is_killed(is_paused, hangup, keeper):
     script = f"""
         import os, signal, sys
-        from mptune import processes
+        from mptune.backends import processes
         stubborn = "import signal, time; signal.pthread_sigmask(0, range(1, 65)); print(1, flush=True); time.sleep(60)"
         children = [processes.Child([sys.executable, "-c", stubborn], stdout=-1) for _ in range(2)]
         if {keeper != "kept"}:

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mptune.finals import LEAST_ROUNDS, Finals
+from mptune.results.speedup import LEAST_ROUNDS, Finals
 from mptune.space.configuration import Configuration
-from mptune.tuner.race import race, rounds_for_interval
+from mptune.tuning.race import race, rounds_for_interval
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 

@@ -10,8 +10,8 @@ import pytest
 
 from mptune import cli
 from mptune.cli.options import parse_several_sizes, parse_sizes, ready_sizes
-from mptune.registry import bundled_kernels, load_tunable
-from mptune.tuner import TuneSettings, tune
+from mptune.source.loading import bundled_kernels, load_tunable
+from mptune.tuning import TuneSettings, tune
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()

@@ -19,11 +19,11 @@ import mptune
 from mptune import Application, Buffer, In, Kernel, OrdinalParameter, Out, PrecisionParameter, Run
 from mptune.backends import get_backend
 from mptune.backends.base import options_of
-from mptune.build import recorded_flags, settled_flags
 from mptune.emit import emit, emit_dispatch, winner_of
 from mptune.errors import MptuneError, WisdomError
+from mptune.kernel.build import recorded_flags, settled_flags
 from mptune.probing import explain
-from mptune.results import Measurement, Status, Trial
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.store import RunInfo
 from mptune.verifying import verify
 from mptune.wisdom import Wisdom, gather, read_sources

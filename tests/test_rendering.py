@@ -12,11 +12,10 @@ from vendor_compilers import needs
 
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
-from mptune.checking import check
+from mptune.cpp.prelude import prelude
 from mptune.errors import CompileError, TemplateError
 from mptune.kernel import In, InOut, Kernel, Scalar
-from mptune.prelude import prelude
-from mptune.rendering import cited, render, render_body, template_lines
+from mptune.source.render import cited, render, render_body, template_lines
 from mptune.space.parameters import (
     BooleanParameter,
     CategoricalParameter,
@@ -25,6 +24,7 @@ from mptune.space.parameters import (
     PolicyParameter,
     PrecisionParameter,
 )
+from mptune.tuning.checking import check
 
 FUNCTION = 'extern "C" __global__ void scale(const int n, const {{ x_type }}* x, float* y)'
 

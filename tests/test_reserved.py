@@ -11,14 +11,14 @@ from vendor_compilers import needs
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.backends.opencl import OpenclBackend
-from mptune.checking import check
-from mptune.cplusplus import KEYWORDS
+from mptune.cpp.prelude import prelude
+from mptune.cpp.reserved import prelude_names, why_reserved
+from mptune.cpp.tokens import KEYWORDS
 from mptune.errors import CompileError, KernelError
 from mptune.kernel import Constant, Kernel
-from mptune.prelude import prelude
-from mptune.registry import load_kernel
-from mptune.reserved import prelude_names, why_reserved
-from mptune.tuner import TuneSettings, tune
+from mptune.source.loading import load_kernel
+from mptune.tuning import TuneSettings, tune
+from mptune.tuning.checking import check
 from tests.tiers import few
 
 OPENCL = OpenclBackend.availability()

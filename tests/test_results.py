@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from mptune.results import Measurement
+from mptune.results.trial import Measurement
 from mptune.space.configuration import Configuration
 
 

@@ -12,9 +12,9 @@ from vendor_compilers import needs
 
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
-from mptune.evaluators.roofline import Bound, Launches, Roofline
 from mptune.kernel import Kernel, Rates, Work
-from mptune.rendering import render
+from mptune.measure.roofline import Bound, Launches, Roofline
+from mptune.source.render import render
 
 MEGABYTE = 1 << 20
 

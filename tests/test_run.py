@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mptune.errors import MptuneError, RunFileError, UnknownNameError
-from mptune.results import Measurement, Status, Trial
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run, json_document
 from mptune.space.configuration import Configuration
 

@@ -11,9 +11,9 @@ from described import create
 
 from mptune.errors import MptuneError, RunFileError
 from mptune.kernel import Kernel
-from mptune.registry import load_kernel
-from mptune.rendering import template_hash
 from mptune.run import Run
+from mptune.source.loading import load_kernel
+from mptune.source.render import template_hash
 from mptune.store import LaunchInfo, ParameterInfo, RunFile, RunInfo, RunState
 
 

@@ -8,10 +8,10 @@ import pytest
 from command_line import caller
 
 from mptune import Application, In, Kernel, OrdinalParameter, Out, PrecisionParameter, Scalar
-from mptune.evaluators.screening import Screening
-from mptune.results import TRACED_ERROR, Status
-from mptune.tuner import tune
-from mptune.tuner.joint import JointSearch
+from mptune.measure.screening import Screening
+from mptune.results.trial import TRACED_ERROR, Status
+from mptune.tuning import tune
+from mptune.tuning.joint import JointSearch
 
 pytestmark = pytest.mark.full
 TYPES = ("fp64", "fp32", "fp16", "bf16")

@@ -11,10 +11,10 @@ import pytest
 from application_trials import application_run
 from described import described_run
 
-from mptune.results import Measurement, Status, Trial
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
-from mptune.sensitivity import WINNER, Change, Explanation, explanation_of, probe_key
 from mptune.space.configuration import Configuration
+from mptune.tuning.sensitivity import WINNER, Change, Explanation, explanation_of, probe_key
 
 TYPES = ("fp64", "fp32", "fp16")
 SETTINGS: dict[str, Any] = {

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-import mptune.simulation
+import mptune.tuning.simulation
 from mptune.errors import ExpressionError, MptuneError, UnknownNameError
 from mptune.interop.recorded import Record, RecordedSpace, assemble
 from mptune.interop.recording import write_recording
-from mptune.objective import Objective
-from mptune.results import Measurement, Status, Trial
-from mptune.simulation import Simulation, SimulationRun, simulate
+from mptune.results.objective import Objective
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
+from mptune.tuning.simulation import Simulation, SimulationRun, simulate
 
 SPACES = Path(os.environ.get("MPTUNE_SPACES", Path(__file__).parents[2] / "shared" / "spaces"))
 BLOCKS = (32, 64, 128, 256)
@@ -56,7 +56,7 @@ def valid_times(recorded: RecordedSpace, max_error: float = math.inf) -> list[fl
 @pytest.mark.parametrize("strategy", ["random", "genetic", "exhaustive"])
 def test_best_so_far_is_the_running_minimum_of_what_was_asked(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Trial] = []
-    made = mptune.simulation.make
+    made = mptune.tuning.simulation.make
 
     def spying(*args: Any, **kwargs: Any) -> Any:
         instance = made(*args, **kwargs)
@@ -69,7 +69,7 @@ def test_best_so_far_is_the_running_minimum_of_what_was_asked(strategy: str, mon
         instance.tell = record
         return instance
 
-    monkeypatch.setattr(mptune.simulation, "make", spying)
+    monkeypatch.setattr(mptune.tuning.simulation, "make", spying)
     recorded = recording()
     simulation = simulate(recorded, strategy, budget=40, repeats=1, seed=5)
     (run,) = simulation.runs

@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mptune.errors import RunFileError
-from mptune.objective import PENALTIES, Objective
-from mptune.results import Measurement, Status, Trial
+from mptune.results.objective import PENALTIES, Objective
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 from mptune.store import ParameterInfo, RunFile, RunInfo, RunState
 
@@ -203,7 +203,7 @@ def test_compiler_output_that_is_no_text_is_kept_readable(path):
 
 WRITER = """
 import sys
-from mptune.results import Measurement, Status, Trial
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 from mptune.store import RunFile
 file = RunFile.open(sys.argv[1])

@@ -15,7 +15,7 @@ import pytest
 from described import create
 
 from mptune.errors import RunFileError
-from mptune.results import Measurement, Status, Trial
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.store import FORMAT_VERSION, RunFile, RunInfo, RunState

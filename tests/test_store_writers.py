@@ -25,7 +25,7 @@ MEMORY = "/dev/shm"
 WRITER = """
 import dataclasses, random, sys, time
 from mptune.errors import RunFileError
-from mptune.results import Measurement, Status, Trial
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 from mptune.store import RunFile, run_file
 

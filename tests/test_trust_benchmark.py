@@ -14,7 +14,7 @@ if str(ROOT) not in sys.path:
 
 from benchmarks import trust  # noqa: E402
 from benchmarks.mistakes import MISTAKES  # noqa: E402
-from mptune.rendering import render  # noqa: E402
+from mptune.source.render import render  # noqa: E402
 
 RIGHT = {"block_size": 64, "items": 2, "way": "long", "t": "fp64"}
 WRONG = RIGHT | {"way": "short"}

@@ -23,8 +23,8 @@ from mptune.errors import KernelError, MptuneError
 from mptune.run import Run
 from mptune.schemas import schema
 from mptune.space.configuration import Configuration
-from mptune.tuner import Progress, TuneSettings
-from mptune.tuner.sizes import _Range, sizes_together
+from mptune.tuning import Progress, TuneSettings
+from mptune.tuning.sizes import _Range, sizes_together
 from mptune.wisdom import gather, read_sources
 
 OWN = Path(__file__).parent / "own_kernel.py"

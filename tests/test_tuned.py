@@ -16,9 +16,9 @@ from stepper_kernel import STEPPER, stepped
 
 import mptune
 from mptune.backends.host import HostBackend, HostDevice
-from mptune.buffers import DataManager
+from mptune.data import DataManager
 from mptune.errors import KernelError, MptuneError, UnknownNameError
-from mptune.results import Measurement, Status, Trial
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
 
 POLY = own_kernel.kernel

@@ -18,7 +18,7 @@ from test_application import N, application, inputs, power
 from mptune import TunedApplication, TunedKernel
 from mptune.errors import KernelError, MptuneError, UnknownNameError
 from mptune.kernel import Scalar
-from mptune.results import Measurement, Status, Trial
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.wisdom import gather, read_sources
 from tests.tiers import few

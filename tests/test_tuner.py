@@ -10,16 +10,16 @@ import pytest
 from made_up_devices import MadeUp, replace_devices
 
 from mptune.errors import MptuneError
-from mptune.evaluators.device import DeviceEvaluator
-from mptune.evaluators.rounds import VISIT
 from mptune.kernel import Kernel
-from mptune.registry import load_kernel
-from mptune.results import Status, Trial
+from mptune.measure.device import DeviceEvaluator
+from mptune.measure.rounds import VISIT
+from mptune.results.trial import Status, Trial
 from mptune.run import Run
+from mptune.source.loading import load_kernel
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import PrecisionParameter, uniform_types
-from mptune.tuner import Progress, TuneSettings, device_constraints, tune
-from mptune.tuner.ledger import Ledger
+from mptune.tuning import Progress, TuneSettings, device_constraints, tune
+from mptune.tuning.ledger import Ledger
 
 OWN = Path(__file__).with_name("own_kernel.py")
 

@@ -6,12 +6,12 @@ import pytest
 import simulated
 
 from mptune.backends import get_backend
-from mptune.evaluators.bench import Bench, Request
-from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import In, Kernel, Out
-from mptune.policy import Plan
-from mptune.rendering import render
-from mptune.results import Status, Trial
+from mptune.measure.bench import Bench, Request
+from mptune.measure.policy import Plan
+from mptune.measure.timing import TimingPlan
+from mptune.results.trial import Status, Trial
+from mptune.source.render import render
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
 from tests.tiers import few
 

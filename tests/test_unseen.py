@@ -10,12 +10,12 @@ from described import described_run
 from scipy.stats import beta, binom
 
 from mptune.cli.display import print_run
-from mptune.objective import Objective
-from mptune.results import Measurement, Status, Trial
+from mptune.results.objective import Objective
+from mptune.results.trial import Measurement, Status, Trial
+from mptune.results.unseen import Verified, rate_bound, unequal_draws, with_draws
 from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.store import RunInfo, RunState
-from mptune.unseen import Verified, rate_bound, unequal_draws, with_draws
 
 FIELDS = {
     "kernel": "force",

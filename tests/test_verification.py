@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 from made_up_devices import MadeUp, replace_devices
 
-from mptune.buffers import Draw, Stream
+from mptune.data import Draw, Stream
 from mptune.errors import MptuneError
-from mptune.evaluators.protocol import Finished
 from mptune.kernel import In, Kernel, Out
-from mptune.objective import Objective
-from mptune.results import Measurement, Status, Trial
+from mptune.measure.protocol import Finished
+from mptune.results.objective import Objective
+from mptune.results.trial import Measurement, Status, Trial
+from mptune.results.unseen import Verified
 from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
 from mptune.store import RunFile, RunInfo
-from mptune.tuner import tune
-from mptune.tuner.verification import LEAST_INPUTS, SHARE, Verification
-from mptune.tuner.warnings import Warnings
-from mptune.unseen import Verified
+from mptune.tuning import tune
+from mptune.tuning.verification import LEAST_INPUTS, SHARE, Verification
+from mptune.tuning.warnings import Warnings
 from mptune.verifying import verify
 
 TAU = 1e-3
@@ -255,7 +255,7 @@ OPTIONS = {"backend": "host", "max_error": 1e-3, "budget": 6, "strategy": "rando
 def time_enough():
     """However slow the machine is, there is time for every input that is asked for."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mptune.tuner.verification.SHARE", 0.9999)
+        patch.setattr("mptune.tuning.verification.SHARE", 0.9999)
         yield
 
 

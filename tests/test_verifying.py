@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from made_up_devices import MadeUp, replace_devices
 
-from mptune.buffers import Stream
+from mptune.data import Stream
 from mptune.errors import MptuneError, UnknownNameError
 from mptune.kernel import In, Kernel, Out
-from mptune.results import Status
+from mptune.results.trial import Status
 from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
-from mptune.tuner import tune
+from mptune.tuning import tune
 from mptune.verifying import verify
 
 

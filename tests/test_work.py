@@ -14,7 +14,7 @@ from cloudpickle import dumps
 from mptune.errors import KernelError, MptuneError
 from mptune.kernel import In, InOut, Kernel, Out, Scalar, Work
 from mptune.precision import PRECISIONS, promoted
-from mptune.registry import bundled_kernels, load_kernel
+from mptune.source.loading import bundled_kernels, load_kernel
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
 
 TYPES = ["fp64", "fp32", "fp16", "bf16"]

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from benchmarks.search.problem import Counter, Problem
 from mptune.interop.recorded import RecordedSpace
-from mptune.metric_expressions import chosen_objectives
-from mptune.objective import Objective
-from mptune.pareto import FrontScale, front
+from mptune.results.metric_expressions import chosen_objectives
+from mptune.results.objective import Objective
+from mptune.results.pareto import FrontScale, front
 
 __all__ = ["FrontProblem", "FrontRecorder"]
 

@@ -129,7 +129,7 @@ def _markdown(figures: Figures, about: dict[str, Any]) -> str:
         f"{versions}.",
         "Recorded spaces of `benchmarks/data`, two and three objectives. Hypervolume of the front found so far as a "
         "share of that of the recorded front: axes are log10 of time, error and memory, 0 at the ideal and 1 at the "
-        "nadir point of the recorded front, reference point 1.1 (`mptune.pareto.FrontScale`). Median over "
+        "nadir point of the recorded front, reference point 1.1 (`mptune.results.pareto.FrontScale`). Median over "
         f"{runs} runs with seeds from 0 on. An evaluation is a configuration not evaluated before. mptune knows the "
         "memory footprint of a configuration without running it, and is told which parameters are types and policies; "
         "the peers know neither. They are given the logarithms too.",

@@ -16,7 +16,7 @@ from typing import Any, Final
 from benchmarks.fronts.problem import FrontProblem, FrontRecorder
 from benchmarks.search.tools import DEFAULT
 from mptune.interop.spaces import read_space
-from mptune.simulation import simulate
+from mptune.tuning.simulation import simulate
 
 __all__ = ["OURS", "TOOLS", "Tool", "replay"]
 

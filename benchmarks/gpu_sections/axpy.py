@@ -18,14 +18,14 @@ from benchmarks.gpu_sections.section import Options, Section, Source, table, ver
 from benchmarks.in_turn import Remeasured, measure_in_turn
 from mptune.backends import get_backend
 from mptune.backends.base import Backend
-from mptune.evaluators.bench import Bench
-from mptune.evaluators.roofline import Roofline
-from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Sizes
-from mptune.registry import load_kernel
+from mptune.measure.bench import Bench
+from mptune.measure.roofline import Roofline
+from mptune.measure.timing import TimingPlan
+from mptune.source.loading import load_kernel
 from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
-from mptune.tuner import device_constraints
+from mptune.tuning import device_constraints
 
 __all__ = ["SECTION", "copy_bytes_per_s"]
 

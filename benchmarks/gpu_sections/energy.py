@@ -19,12 +19,12 @@ from benchmarks.gpu_sections.section import Options, Section, table
 from benchmarks.kernels import LEVELS, THRESHOLDS
 from mptune.errors import UnknownNameError
 from mptune.kernel import Kernel, Sizes
-from mptune.objective import Objective
-from mptune.pareto import front
-from mptune.registry import load_kernel
-from mptune.results import Trial
+from mptune.results.objective import Objective
+from mptune.results.pareto import front
+from mptune.results.trial import Trial
+from mptune.source.loading import load_kernel
 from mptune.space.configuration import Configuration
-from mptune.tuner import device_constraints
+from mptune.tuning import device_constraints
 
 __all__ = ["SECTION"]
 

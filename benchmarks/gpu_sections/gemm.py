@@ -19,16 +19,16 @@ from typing import Any, Final
 from benchmarks.gpu_sections.searching import described, evaluator_of, fastest, search
 from benchmarks.gpu_sections.section import Options, Section, Source, table, verdict
 from benchmarks.gpu_sections.vendor import TYPES, Cublas
-from mptune.buffers import DataManager
+from mptune.data import DataManager
 from mptune.errors import BackendUnavailableError, EmptySpaceError
-from mptune.evaluators.device import DeviceEvaluator
 from mptune.kernel import Kernel, Sizes
-from mptune.objective import Objective
-from mptune.registry import load_kernel
-from mptune.results import Trial
+from mptune.measure.device import DeviceEvaluator
+from mptune.results.objective import Objective
+from mptune.results.trial import Trial
+from mptune.source.loading import load_kernel
 from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
-from mptune.tuner import device_constraints
+from mptune.tuning import device_constraints
 
 __all__ = ["SECTION", "tiles"]
 

@@ -23,10 +23,10 @@ from benchmarks.rates import COLUMNS, Outcome, columns_s, load_narrowed, require
 from benchmarks.rates import run_mptune as run_random
 from mptune.backends import get_backend
 from mptune.errors import BackendUnavailableError, MptuneError
-from mptune.evaluators.bench import Bench
-from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Kernel, Sizes
-from mptune.rendering import render
+from mptune.measure.bench import Bench
+from mptune.measure.timing import TimingPlan
+from mptune.source.render import render
 from mptune.space.configuration import Configuration
 
 __all__ = ["SECTION", "peer_options", "run_peer"]

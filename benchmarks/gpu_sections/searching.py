@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from benchmarks.gpu_sections.section import Options
-from mptune.evaluators.device import DeviceEvaluator
-from mptune.evaluators.devices import compilers_ahead
-from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Kernel, Sizes
-from mptune.objective import Objective
-from mptune.results import Trial
+from mptune.measure.device import DeviceEvaluator
+from mptune.measure.devices import compilers_ahead
+from mptune.measure.timing import TimingPlan
+from mptune.results.objective import Objective
+from mptune.results.trial import Trial
 from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
 from mptune.strategies import make

@@ -24,12 +24,12 @@ from benchmarks.record import measure as measure_pass
 from mptune.backends import get_backend
 from mptune.backends.processor import usable_cores
 from mptune.kernel import Kernel
-from mptune.pareto import front
-from mptune.registry import load_kernel
-from mptune.results import Trial
+from mptune.results.pareto import front
+from mptune.results.trial import Trial
+from mptune.source.loading import load_kernel
 from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
-from mptune.tuner import device_constraints
+from mptune.tuning import device_constraints
 
 __all__ = ["SECTION", "summary"]
 

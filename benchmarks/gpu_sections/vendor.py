@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.accuracy.metrics import resolve
-from mptune.buffers import DataManager
+from mptune.data import DataManager
 from mptune.errors import BackendUnavailableError
 from mptune.precision import precision
 

@@ -23,7 +23,7 @@ from benchmarks.search.precision_cells import shares
 from benchmarks.search.report import percent
 from benchmarks.search.tools import Tool
 from mptune.backends.processor import processor
-from mptune.comparison import Comparison
+from mptune.tuning.comparison import Comparison
 
 __all__ = ["ITEMS"]
 

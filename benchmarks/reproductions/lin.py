@@ -34,23 +34,23 @@ from benchmarks.search.tools import DEFAULT, Tool
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.backends.processor import processor, usable_cores
-from mptune.buffers import DataManager
+from mptune.data import DataManager
 from mptune.errors import MptuneError
-from mptune.evaluators.bench import Bench, Request
-from mptune.evaluators.identity import source_of
-from mptune.evaluators.rounds import remeasure
-from mptune.evaluators.timing import TimingPlan
 from mptune.interop.recorded import RecordedSpace
 from mptune.interop.spaces import read_space
 from mptune.kernel import Kernel, Rates, Sizes
-from mptune.objective import Objective
-from mptune.registry import load_kernel
-from mptune.rendering import render
+from mptune.measure.bench import Bench, Request
+from mptune.measure.identity import source_of
+from mptune.measure.rounds import remeasure
+from mptune.measure.timing import TimingPlan
+from mptune.results.objective import Objective
+from mptune.source.loading import load_kernel
+from mptune.source.render import render
 from mptune.space.configuration import Configuration
 from mptune.space.expressions import Expression
 from mptune.space.parameters import PrecisionParameter
 from mptune.space.search_space import SearchSpace
-from mptune.tuner import device_constraints
+from mptune.tuning import device_constraints
 
 __all__ = ["ITEMS", "balanced", "replay_network"]
 

@@ -18,7 +18,7 @@ from benchmarks.reproductions.spread import MEANING
 from benchmarks.search.report import machine
 from mptune.backends.processor import processor, usable_cores
 from mptune.errors import MptuneError
-from mptune.folders import write_whole
+from mptune.paths import write_whole
 
 __all__ = ["ABSENT", "keep", "markdown_of", "write_page"]
 

@@ -11,10 +11,10 @@ from benchmarks.reproductions.item import Given, Skipped
 from benchmarks.search.cells import Job, Results
 from benchmarks.search.section import Settings
 from benchmarks.search.tools import REPLAY, Tool, simulations
-from mptune.comparison import Comparison
 from mptune.errors import MptuneError
 from mptune.interop.spaces import read_space
-from mptune.objective import Objective
+from mptune.results.objective import Objective
+from mptune.tuning.comparison import Comparison
 
 __all__ = ["jobs_of", "recordings", "replayed", "run_all"]
 

@@ -21,11 +21,11 @@ from benchmarks.reproductions.spread import percents, spread
 from benchmarks.search.plots import DASHES, draw_bars, draw_curves, pyplot_module, save
 from benchmarks.search.report import percent
 from benchmarks.search.tools import DEFAULT, Tool
-from mptune.comparison import Comparison
 from mptune.errors import SpaceFileError
 from mptune.interop.spaces import read_space
-from mptune.objective import Objective
-from mptune.simulation import Simulation, SimulationRun
+from mptune.results.objective import Objective
+from mptune.tuning.comparison import Comparison
+from mptune.tuning.simulation import Simulation, SimulationRun
 
 __all__ = ["ITEMS", "advantage", "factors", "published_comparison"]
 

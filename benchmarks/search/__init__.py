@@ -13,8 +13,8 @@ and is entered in ``benchmarks.search.section.SECTIONS``:
 :mod:`~benchmarks.search.tools` has the target nearly every section wants: ``replay`` runs a tool, which is a strategy
 of mptune or a peer of :mod:`~benchmarks.search.peers`, on a recorded space (or on one derived from it: a settings key
 ``space`` names any function that makes a :class:`~mptune.interop.recorded.RecordedSpace`) and returns the best value
-after each evaluation. ``tools.simulations`` makes :class:`~mptune.simulation.Simulation` objects of the results, so
-that :class:`~mptune.comparison.Comparison` computes every figure the same way for everyone.
+after each evaluation. ``tools.simulations`` makes :class:`~mptune.tuning.simulation.Simulation` objects of the results,
+so that :class:`~mptune.tuning.comparison.Comparison` computes every figure the same way for everyone.
 
 :mod:`~benchmarks.search.runner` runs the jobs in parallel processes; each finished (section, space, tool, seed) is one
 line of the cache in ``--work``, so a benchmark that was stopped goes on where it was. A line counts only as long as

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.search.driving import drive
-from mptune.evaluators.simulated import SimulatedEvaluator
 from mptune.interop.recorded import RecordedSpace
 from mptune.interop.spaces import read_space
-from mptune.objective import Objective
+from mptune.measure.simulated import SimulatedEvaluator
+from mptune.results.objective import Objective
 from mptune.space.search_space import SearchSpace
 from mptune.strategies import make
 from mptune.strategies.base import Strategy

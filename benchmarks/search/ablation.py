@@ -22,9 +22,9 @@ from benchmarks.search.section import Section, Settings
 from benchmarks.search.significance import LEAST_DISTANCE, NOISE, log_distances, paired_chance
 from benchmarks.search.timing import Timing
 from benchmarks.search.tools import DEFAULT, simulations
-from mptune.comparison import Comparison
 from mptune.interop.spaces import read_space
-from mptune.objective import Objective
+from mptune.results.objective import Objective
+from mptune.tuning.comparison import Comparison
 
 __all__ = ["Ablation"]
 

@@ -16,11 +16,11 @@ from benchmarks.search.section import Section, Settings
 from benchmarks.search.significance import log_distances, paired_chance
 from benchmarks.search.timing import Timing
 from benchmarks.search.tools import DEFAULT, simulations
-from mptune.comparison import Comparison
-from mptune.evaluators.simulated import SimulatedEvaluator
 from mptune.interop.spaces import read_space
-from mptune.objective import Objective
+from mptune.measure.simulated import SimulatedEvaluator
+from mptune.results.objective import Objective
 from mptune.strategies import make
+from mptune.tuning.comparison import Comparison
 
 __all__ = ["Batches", "replay_in_batches"]
 

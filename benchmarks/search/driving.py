@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from mptune.evaluators.base import Evaluator
-from mptune.loop import Stopwatch, ask_and_tell
-from mptune.results import Trial
+from mptune.measure.base import Evaluator
+from mptune.results.trial import Trial
 from mptune.space.configuration import Configuration
 from mptune.strategies.base import Strategy
+from mptune.tuning.loop import Stopwatch, ask_and_tell
 
 __all__ = ["Driven", "drive"]
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from mptune.errors import MptuneError
 from mptune.interop.recorded import RecordedSpace
 from mptune.interop.spaces import read_space
-from mptune.objective import Objective
-from mptune.results import Status, Trial
+from mptune.results.objective import Objective
+from mptune.results.trial import Status, Trial
 
 __all__ = ["PATTERNS", "TARGET", "fail_share", "failing_space"]
 

@@ -29,8 +29,8 @@ from benchmarks.search.precision_cells import (
 from benchmarks.search.report import Report, finite_or_none, markdown_table, percent
 from benchmarks.search.section import Section, Settings
 from benchmarks.search.tools import DEFAULT
-from mptune.comparison import Comparison
-from mptune.simulation import Simulation
+from mptune.tuning.comparison import Comparison
+from mptune.tuning.simulation import Simulation
 
 __all__ = ["Mixed"]
 

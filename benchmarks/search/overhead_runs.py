@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.search.driving import Driven, drive
-from mptune.evaluators.simulated import SimulatedEvaluator
 from mptune.interop.spaces import read_space
-from mptune.objective import Objective
-from mptune.results import Measurement, Status, Trial
+from mptune.measure.simulated import SimulatedEvaluator
+from mptune.results.objective import Objective
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import IntegerParameter
 from mptune.space.search_space import SearchSpace

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.search.precision_cells import shares
-from mptune.comparison import Comparison
+from mptune.tuning.comparison import Comparison
 
 __all__ = [
     "DASHES",

@@ -15,12 +15,12 @@ from benchmarks.kernels import LEVELS, THRESHOLDS
 from benchmarks.search.cells import Job, Results
 from benchmarks.search.section import Settings
 from benchmarks.search.tools import DEFAULT, REPLAY, Tool, simulations
-from mptune.comparison import Comparison
 from mptune.errors import UnknownNameError
 from mptune.interop.recorded import RecordedSpace
 from mptune.interop.spaces import read_space
-from mptune.objective import PENALTIES, Objective
-from mptune.simulation import Simulation
+from mptune.results.objective import PENALTIES, Objective
+from mptune.tuning.comparison import Comparison
+from mptune.tuning.simulation import Simulation
 
 __all__ = [
     "BUDGET",

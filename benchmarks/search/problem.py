@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.interop.recorded import RecordedSpace
-from mptune.objective import Objective
+from mptune.results.objective import Objective
 from mptune.space.configuration import Value
 
 __all__ = ["BudgetSpent", "Counter", "Problem", "Recorder"]

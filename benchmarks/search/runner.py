@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.search.cells import Cache, Job, Results
-from mptune.processes import ChildEnded, PythonChild
+from mptune.backends.processes import ChildEnded, PythonChild
 
 __all__ = ["ROOT", "run_jobs"]
 

@@ -21,7 +21,7 @@ from benchmarks.search.timing import Timing
 from benchmarks.search.tools import DEFAULT, simulations
 from mptune.interop.recorded import RecordedSpace
 from mptune.interop.spaces import read_space
-from mptune.objective import Objective
+from mptune.results.objective import Objective
 
 __all__ = ["Score", "scores"]
 

@@ -29,7 +29,7 @@ from benchmarks.search.report import Report, markdown_table, percent
 from benchmarks.search.section import Section, Settings
 from benchmarks.search.tools import DEFAULT, Tool
 from benchmarks.search.two_stages import ORDERS, TARGET, Halves
-from mptune.comparison import Comparison
+from mptune.tuning.comparison import Comparison
 
 __all__ = ["DENSE", "Sequential"]
 

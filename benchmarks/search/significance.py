@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import ttest_ind, ttest_rel
 
-from mptune.comparison import Comparison
+from mptune.tuning.comparison import Comparison
 
 __all__ = ["LEAST_DISTANCE", "NOISE", "log_distances", "paired_chance", "verdict", "welch_chance"]
 

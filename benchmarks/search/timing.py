@@ -13,9 +13,9 @@ from benchmarks.search.report import Report, finite_or_none, markdown_table, per
 from benchmarks.search.section import Section, Settings
 from benchmarks.search.significance import NOISE, welch_chance
 from benchmarks.search.tools import DEFAULT, REPLAY, Tool, peer_tools, simulations, strategy_tools
-from mptune.comparison import Comparison
 from mptune.interop.spaces import read_space
-from mptune.objective import Objective
+from mptune.results.objective import Objective
+from mptune.tuning.comparison import Comparison
 
 __all__ = ["Timing"]
 

@@ -15,9 +15,9 @@ from benchmarks.search.problem import Problem, Recorder
 from mptune.errors import MptuneError
 from mptune.interop.recorded import RecordedSpace
 from mptune.interop.spaces import read_space
-from mptune.objective import Objective
-from mptune.simulation import Simulation, SimulationRun, simulate
+from mptune.results.objective import Objective
 from mptune.strategies import STRATEGIES
+from mptune.tuning.simulation import Simulation, SimulationRun, simulate
 
 __all__ = ["DEFAULT", "REPLAY", "Tool", "peer_tools", "replay", "simulations", "strategy_tools"]
 

@@ -17,12 +17,12 @@ from functools import cached_property
 from typing import Any, Final
 
 from benchmarks.search.driving import drive
-from mptune.evaluators.simulated import SimulatedEvaluator
 from mptune.interop.recorded import RecordedSpace
 from mptune.interop.spaces import read_space
-from mptune.objective import Objective
+from mptune.measure.simulated import SimulatedEvaluator
 from mptune.precision import POLICIES, precision
-from mptune.results import Trial
+from mptune.results.objective import Objective
+from mptune.results.trial import Trial
 from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import PolicyParameter, PrecisionParameter
 from mptune.strategies import make

@@ -6,7 +6,7 @@ import importlib
 import json
 import warnings
 
-from mptune.processes import Channel
+from mptune.backends.processes import Channel
 
 
 def main(channel: Channel) -> None:

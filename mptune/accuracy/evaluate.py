@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mptune.accuracy.metrics import ErrorMetric, resolve
 from mptune.accuracy.pairs import HostPairs, Offenders, Pairs, find
 from mptune.errors import MetricError, ReferenceDataError, UnknownNameError
-from mptune.regions import RegionalMetric
+from mptune.kernel.regions import RegionalMetric
 from mptune.space.configuration import NamedValues
 
 __all__ = [

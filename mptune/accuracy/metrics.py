@@ -36,7 +36,8 @@ What every one of them does with awkward data:
 normal value below that; the exponent is not bounded above; 1 for integers), so an fp16 and an fp64 output that are
 both correctly rounded have the same ULP error of at most 0.5.
 
-Any of them can be taken of each row, column or block of an output (:mod:`mptune.regions`): ``NRMSE over rows max`` is
+Any of them can be taken of each row, column or block of an output (:mod:`mptune.kernel.regions`): ``NRMSE over rows
+max`` is
 the NRMSE of the worst row, normalised by that row's own mean. A NaN in one region gives NaN whatever the reduction.
 """
 
@@ -76,9 +77,9 @@ from mptune.accuracy.reductions import (
     root_mean_square,
 )
 from mptune.errors import MetricError, MptuneError, UnknownNameError, raised_at
+from mptune.kernel.regions import RegionalMetric, boxes, key_of, split_text
 from mptune.plugins import load_point
 from mptune.precision import PRECISIONS, holds_real_numbers
-from mptune.regions import RegionalMetric, boxes, key_of, split_text
 
 __all__ = ["METRICS", "ErrorMetric", "rehearse", "resolve", "tolerance_name"]
 
@@ -364,7 +365,7 @@ def resolve(metric: str | Callable[..., float] | RegionalMetric) -> ErrorMetric:
 
     Args:
         metric: a name, which may be followed by regions (``NRMSE over rows max``); a tolerance (``1e-6+1e-4*abs``); a
-            :class:`~mptune.regions.RegionalMetric`; or ``metric(output, reference) -> float`` or
+            :class:`~mptune.kernel.regions.RegionalMetric`; or ``metric(output, reference) -> float`` or
             ``metric(output, reference, inputs) -> float``. A function is called with arrays of the outputs' shape,
             read-only and converted to double precision (long double, complex) as for the bundled metrics, and returns
             an error of at least 0. Inputs are those the reference was computed from: fp64 (or integer) arrays and

@@ -18,7 +18,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mptune.buffers.conversion import poison_margin, poison_pattern, poison_value
+from mptune.data.conversion import poison_margin, poison_pattern, poison_value
 from mptune.errors import MetricError
 from mptune.precision import PRECISIONS
 
@@ -285,7 +285,7 @@ def count_unwritten(pairs: DevicePairs) -> int:
     """Return how many elements of an output still are the poison pattern, bit by bit.
 
     An integer that is the pattern but near its reference counts as written, as in
-    :meth:`~mptune.buffers.DataManager.unwritten`.
+    :meth:`~mptune.data.DataManager.unwritten`.
     """
     xp, output = pairs.namespace, pairs.output
     pattern = bits_type(output.stored).type(poison_pattern(output.stored))

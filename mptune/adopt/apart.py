@@ -18,19 +18,19 @@ from mptune.adopt.parsing import ProgramError
 from mptune.backends.base import CompileOptions
 from mptune.backends.host import HostBackend
 from mptune.backends.host_compiler import HostCompiler
-from mptune.buffers.data import make_inputs
-from mptune.buffers.draws import FIRST, Draw, Stream
+from mptune.backends.processes import Channel, ChildEnded, PythonChild
+from mptune.data.data import make_inputs
+from mptune.data.draws import FIRST, Draw, Stream
 from mptune.errors import CompileError, LaunchError, MptuneError
-from mptune.evaluators.instrument import Instrument
 from mptune.kernel import Application
 from mptune.kernel.limits import widest
-from mptune.launching import ApplicationLauncher, Arrays, inputs_from
-from mptune.processes import Channel, ChildEnded, PythonChild
-from mptune.registry import load_tunable
-from mptune.rendering import cited, render
+from mptune.measure.instrument import Instrument
+from mptune.measure.launching import ApplicationLauncher, Arrays, inputs_from
+from mptune.measure.stepping import size_names
+from mptune.source.loading import load_tunable
+from mptune.source.render import cited, render
 from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import PrecisionParameter
-from mptune.stepping import size_names
 
 __all__ = ["InstrumentApart", "answer", "has_fresh_answer"]
 
@@ -96,7 +96,7 @@ def has_fresh_answer(definition: Path, seconds: float, *, may_stay: bool) -> boo
 
 
 class InstrumentApart:
-    """An :class:`~mptune.evaluators.instrument.Instrument` that goes on after runs that crash or do not end.
+    """An :class:`~mptune.measure.instrument.Instrument` that goes on after runs that crash or do not end.
 
     Args:
         definition: of what is run.
@@ -120,7 +120,7 @@ class InstrumentApart:
         """Return the error metrics of a signature; an infinite error where its run crashes or does not end.
 
         Raises:
-            MptuneError: as of :meth:`~mptune.evaluators.instrument.Instrument.errors`.
+            MptuneError: as of :meth:`~mptune.measure.instrument.Instrument.errors`.
         """
         try:
             self._child.send(dict(signature))

@@ -35,7 +35,7 @@ from mptune.adopt.number_types import QUALIFIERS, SCALARS, is_pointer, math_func
 from mptune.adopt.parsing import ANY_CAST, TRANSPARENT, Extent, Function, Node, TranslationUnit, bare, specialisation_of
 from mptune.adopt.reading import VECTOR, Memory, Parameter, Program
 from mptune.adopt.source_text import SourceText
-from mptune.cplusplus import Token
+from mptune.cpp.tokens import Token
 
 __all__ = ["type_classes"]
 

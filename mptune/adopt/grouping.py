@@ -1,6 +1,6 @@
 """From type classes to few precision parameters: classes that can bear the same types get one parameter together.
 
-How much a class can bear is what an instrumented run says (:class:`~mptune.evaluators.instrument.Instrument`): the
+How much a class can bear is what an instrumented run says (:class:`~mptune.measure.instrument.Instrument`): the
 error of the outputs with that class alone in a narrower type, all others wide.
 """
 
@@ -15,7 +15,7 @@ from typing import Final
 
 from mptune.adopt.apart import InstrumentApart
 from mptune.errors import ConstraintError
-from mptune.evaluators.instrument import Instrument
+from mptune.measure.instrument import Instrument
 from mptune.precision import precision
 from mptune.space.parameters import PrecisionParameter
 

@@ -51,15 +51,15 @@ from mptune.adopt.sizes import hashed, with_sizes
 from mptune.adopt.template import class_of, fields_of, layout_of
 from mptune.adopt.writing import common_folder
 from mptune.adopt.written_files import Compared, compared_files, type_in_files
-from mptune.cplusplus import KEYWORDS
+from mptune.cpp.tokens import KEYWORDS
 from mptune.emit.common import MARK, was_emitted, write_files
 from mptune.errors import MptuneError, RunFileError
-from mptune.finals import TIE, Ratio
-from mptune.objective import Objective
 from mptune.precision import PRECISIONS
-from mptune.registry import RECORD, adopted_record
-from mptune.results import Trial
+from mptune.results.objective import Objective
+from mptune.results.speedup import TIE, Ratio
+from mptune.results.trial import Trial
 from mptune.run import Run
+from mptune.source.loading import RECORD, adopted_record
 
 __all__ = ["IntoSettings", "into"]
 

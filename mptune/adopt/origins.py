@@ -9,7 +9,7 @@ from typing import Final
 
 from mptune.adopt.parsing import Extent, SourceFile
 from mptune.adopt.reading import Kernel, Program
-from mptune.cplusplus import tokens
+from mptune.cpp.tokens import tokens
 
 __all__ = ["origin"]
 

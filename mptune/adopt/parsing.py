@@ -19,8 +19,8 @@ from typing import Any, Final
 
 from mptune.adopt.first_header import first_header
 from mptune.adopt.rewriting import without_definitions
+from mptune.cpp.prelude import prelude_folder, shared_intrinsics
 from mptune.errors import MptuneError, did_you_mean
-from mptune.prelude import prelude_folder, shared_intrinsics
 
 __all__ = [
     "ANY_CAST",

@@ -21,7 +21,7 @@ from mptune.adopt.geometry import Block, geometry
 from mptune.adopt.number_types import PRECISIONS
 from mptune.adopt.parsing import Edits, Extent, Function, SourceFile, TemplateArgument
 from mptune.adopt.reading import Program
-from mptune.cplusplus import tokens
+from mptune.cpp.tokens import tokens
 
 __all__ = ["SPELLED", "Patch", "Patcher", "can_split", "declarators", "own_types", "patch", "with_types"]
 

@@ -21,7 +21,7 @@ from mptune.adopt.parsing import Edits, Extent, ProgramError, SourceFile, parse
 from mptune.adopt.patching import Patch, Patcher, can_split, declarators, with_types
 from mptune.adopt.reading import Program, own_files
 from mptune.adopt.storage import Variables, host_variables
-from mptune.cplusplus import Token, tokens
+from mptune.cpp.tokens import Token, tokens
 
 __all__ = ["patch_loops"]
 

@@ -21,7 +21,7 @@ from mptune.adopt.number_types import math_function
 from mptune.adopt.parsing import Edits, Extent, Function, Node, SourceFile, TranslationUnit, bare
 from mptune.adopt.reading import Kernel, Program
 from mptune.adopt.rewriting import blanked
-from mptune.cplusplus import tokens
+from mptune.cpp.tokens import tokens
 
 __all__ = ["IN_LAYER", "Dialect", "files_in_phases", "in_phases", "in_templates"]
 

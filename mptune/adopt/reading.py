@@ -28,7 +28,7 @@ from mptune.adopt.parsing import (
     specialisation_of,
 )
 from mptune.adopt.rewriting import blanked, has_device_code
-from mptune.cplusplus import Token, tokens
+from mptune.cpp.tokens import Token, tokens
 from mptune.errors import did_you_mean
 
 __all__ = [

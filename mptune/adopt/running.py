@@ -31,10 +31,10 @@ from mptune.adopt.rewriting import (
 )
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.host_compiler import ROUNDS, find_compiler, host_architecture
-from mptune.memory import available_memory_bytes, in_words
-from mptune.prelude import prelude_folder, shared_intrinsics
-from mptune.processes import Child
-from mptune.processes import in_words as how_it_ended
+from mptune.backends.processes import Child
+from mptune.backends.processes import in_words as how_it_ended
+from mptune.cpp.prelude import prelude_folder, shared_intrinsics
+from mptune.data.memory import available_memory_bytes, in_words
 
 __all__ = ["Built", "Ran", "TooLongError", "build", "build_for_gpu", "is_of_hip", "run", "stopwatch"]
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mptune import __version__
 from mptune.errors import BackendUnavailableError, KernelError
-from mptune.registry import RECORD
+from mptune.source.loading import RECORD
 
 if TYPE_CHECKING:
     from mptune.adopt.capture import Capture

@@ -12,7 +12,7 @@ from typing import Any, Final
 from mptune.adopt.number_types import SCALARS
 from mptune.adopt.parsing import Extent, SourceFile, TemplateArgument, TranslationUnit
 from mptune.adopt.reading import VECTOR
-from mptune.cplusplus import Token, tokens
+from mptune.cpp.tokens import Token, tokens
 
 __all__ = ["SourceText"]
 

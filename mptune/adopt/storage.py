@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mptune.adopt.parsing import ANY_CAST, FUNCTIONS, TRANSPARENT, Extent, Node, TranslationUnit, bare
-from mptune.cplusplus import tokens
+from mptune.cpp.tokens import tokens
 
 __all__ = ["Variables", "host_variables"]
 

@@ -18,10 +18,10 @@ from mptune.adopt.phases import in_phases, in_templates
 from mptune.adopt.reading import Declaration, Kernel, Parameter, Program, TemplateCall
 from mptune.adopt.rewriting import HIP_SHARED
 from mptune.adopt.tiling import UNROLL, of_templates, side_by_side, tiled
-from mptune.cplusplus import KEYWORDS, Token, tokens
+from mptune.cpp.prelude import short_intrinsics
+from mptune.cpp.reserved import FUNCTIONS_OF_CUDA, prelude_names, why_reserved
+from mptune.cpp.tokens import KEYWORDS, Token, tokens
 from mptune.precision import ARITHMETIC
-from mptune.prelude import short_intrinsics
-from mptune.reserved import FUNCTIONS_OF_CUDA, prelude_names, why_reserved
 
 __all__ = ["KEEPS_UNSIGNED", "POLICY", "VECTOR_WIDTH", "Template", "class_of", "fields_of", "layout_of", "template"]
 

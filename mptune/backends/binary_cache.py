@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from mptune.folders import cache_folder, open_own, own_folder
+from mptune.paths import cache_folder, open_own, own_folder
 
 __all__ = ["BinaryCache"]
 
@@ -30,7 +30,7 @@ class BinaryCache:
 
     An entry is one file, a SHA-256 of its key and the binary followed by the binary, that appears under its name
     complete or not at all; a damaged one counts as missing. Where the folder cannot be written, or others could change
-    what lies in it (:func:`~mptune.folders.own_folder`), nothing is kept and nothing fails.
+    what lies in it (:func:`~mptune.paths.own_folder`), nothing is kept and nothing fails.
 
     Args:
         directory: the folder, made when first needed; by default ``binaries`` in mptune's cache,

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Final
 
 from mptune.backends.binary_cache import BinaryCache
-from mptune.folders import is_own, own_folder
-from mptune.processes import Child, ChildGroup
+from mptune.backends.processes import Child, ChildGroup
+from mptune.paths import is_own, own_folder
 
 __all__ = ["ASSEMBLY", "LIBRARY", "CompilerServers", "Precompiled", "PrecompiledPrelude"]
 

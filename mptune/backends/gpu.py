@@ -28,8 +28,8 @@ from mptune.backends.base import (
 )
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.runtime_compiler import RuntimeCompiler
+from mptune.cpp.headers import with_headers
 from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
-from mptune.headers import with_headers
 
 if TYPE_CHECKING:
     import numpy as np

@@ -25,12 +25,12 @@ from mptune.backends.base import Binary, CompileOptions, Compiler, compile_cache
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.gcc import ASSEMBLY, LIBRARY, CompilerServers, Precompiled, PrecompiledPrelude
 from mptune.backends.listing import count_arithmetic
+from mptune.backends.processes import ChildGroup
 from mptune.backends.processor import processor
-from mptune.build import build_in
+from mptune.cpp.headers import with_headers
+from mptune.cpp.prelude import prelude
 from mptune.errors import BackendUnavailableError, CompileError, MptuneError, UnknownNameError
-from mptune.headers import with_headers
-from mptune.prelude import prelude
-from mptune.processes import ChildGroup
+from mptune.kernel.build import build_in
 
 __all__ = [
     "COMPILERS",

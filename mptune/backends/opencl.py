@@ -42,9 +42,9 @@ from mptune.backends.guarded_memory import GuardedMemory
 from mptune.backends.opencl_offline import OPTIONAL_FEATURES, TOOLS, Offline, find_offline
 from mptune.backends.processor import last_level_cache_bytes, processor, second_level_cache_bytes, usable_cores
 from mptune.backends.runtime_compiler import CompilerProcesses
+from mptune.cpp.headers import with_headers
 from mptune.errors import BackendUnavailableError, CompileError, LaunchError, OutOfMemoryError
-from mptune.folders import cache_folder, own_folder, write_whole
-from mptune.headers import with_headers
+from mptune.paths import cache_folder, own_folder, write_whole
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from mptune.dialect import KERNEL_FUNCTION, comments_blanked, parameters_at
-from mptune.prelude import prelude
+from mptune.cpp.prelude import prelude
+from mptune.source.dialect import KERNEL_FUNCTION, comments_blanked, parameters_at
 
 __all__ = ["as_opencl"]
 

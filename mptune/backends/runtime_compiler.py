@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from mptune.backends.base import excerpt
+from mptune.backends.processes import Channel, ChildEnded, ChildGroup, PythonChild
 from mptune.errors import BackendUnavailableError, CompileError, MptuneError
-from mptune.processes import Channel, ChildEnded, ChildGroup, PythonChild
 
 __all__ = ["CompilerLibrary", "CompilerProcesses", "RuntimeCompiler", "RuntimeLibrary", "serve", "system_libraries"]
 

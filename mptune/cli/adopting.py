@@ -18,8 +18,8 @@ from mptune.cli.options import option
 from mptune.errors import MptuneError
 
 if TYPE_CHECKING:
-    from mptune.objective import Objective
-    from mptune.results import Trial
+    from mptune.results.objective import Objective
+    from mptune.results.trial import Trial
     from mptune.run import Run
 
 __all__ = ["adopt", "adopted", "patched", "print_adopted", "print_patched", "why_not_within"]

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from mptune.errors import RunFileError
-from mptune.finals import TIE
 from mptune.markup import plain
+from mptune.results.speedup import TIE
 
 if TYPE_CHECKING:
-    from mptune.results import Trial
+    from mptune.results.trial import Trial
+    from mptune.results.unseen import Verified
     from mptune.run import Run
     from mptune.store import RunInfo
-    from mptune.unseen import Verified
 
 #: The styles this package uses; no other sequence is passed on.
 _STYLES: Final = frozenset(f"\x1b[{code}m" for code in (0, 1, 2, 31, 32, 33, 36))
@@ -201,7 +201,7 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
     if text := _lost_to_fragility(run):
         echo(wrapped(text))
     if run.probes:
-        from mptune.sensitivity import explanation_of
+        from mptune.tuning.sensitivity import explanation_of
 
         for doubt in explanation_of(run).doubts:
             echo(wrapped(doubt))
@@ -269,7 +269,7 @@ def _decided(run: Run) -> str:
 
 def _uncompiled(run: Run) -> str:
     """Say that most configurations do not compile, with the first error; nothing where most do."""
-    from mptune.results import Status
+    from mptune.results.trial import Status
     from mptune.run import in_short
 
     compiled = [trial for trial in run.trials if not trial.is_screened]
@@ -360,7 +360,7 @@ def in_short(buffers: Sequence[str]) -> str:
 
 def _times(trials: Mapping[str, Trial]) -> str:
     """Return where the time of a run of each trial went, by kernel; empty if none of them says."""
-    from mptune.kernel_times import host_ms, kernel_times
+    from mptune.results.kernel_times import host_ms, kernel_times
 
     known = {name: times for name, trial in trials.items() if (times := kernel_times(trial))}
     columns: list[str] = []
@@ -382,7 +382,7 @@ def _times(trials: Mapping[str, Trial]) -> str:
 
 def _mostly_between(trials: Mapping[str, Trial]) -> str:
     """Say that most of the time of what is beside the baseline is in no kernel; empty if it is not, or not known."""
-    from mptune.kernel_times import host_ms, kernel_times
+    from mptune.results.kernel_times import host_ms, kernel_times
 
     name, trial = list(trials.items())[:2][-1]
     share = host_ms(trial) / trial.time_ms if kernel_times(trial) and trial.time_ms > 0 else 0.0
@@ -396,7 +396,7 @@ def _mostly_between(trials: Mapping[str, Trial]) -> str:
 
 def _lost_to_fragility(run: Run) -> str:
     """Say which trial would be the best if it had kept its error limits on unseen inputs; empty if none would."""
-    from mptune.results import Status
+    from mptune.results.trial import Status
 
     sign = 1 if run.objective.minimise else -1
     fragile = {i: t for i, t in enumerate(run.trials, 1) if t.status is Status.FRAGILE}
@@ -438,7 +438,7 @@ def pareto_table(run: Run, metrics: Sequence[str], trials: Sequence[Trial]) -> s
 
     So has the number of draws that errors are the worst of, where these are not equal.
     """
-    from mptune.unseen import draws_of, unequal_draws
+    from mptune.results.unseen import draws_of, unequal_draws
 
     limits = _further_limits(run) if "error" in metrics else ()
     numbers = tuple(dict.fromkeys((*metrics, *limits, "speedup")))

@@ -13,7 +13,7 @@ from mptune.cli.display import counter, echo, in_short, number, print_json, prin
 from mptune.cli.options import option
 
 if TYPE_CHECKING:
-    from mptune.sensitivity import Change, Explanation
+    from mptune.tuning.sensitivity import Change, Explanation
 
 __all__ = ["explain"]
 
@@ -63,7 +63,7 @@ def _print(found: Explanation) -> None:
 
 
 def _table(found: Explanation) -> str:
-    from mptune.sensitivity import digits_text
+    from mptune.tuning.sensitivity import digits_text
 
     has_other = found.measure != "speed"
     others = (found.measure,) if has_other else ()
@@ -103,7 +103,7 @@ def _multiple(ratio: float) -> str:
 
 
 def _speed(change: Change) -> str:
-    from mptune.sensitivity import percent
+    from mptune.tuning.sensitivity import percent
 
     interval = None if change.outcome is None else change.outcome.interval
     between = "" if interval is None else f" ({percent(interval[0])} to {percent(interval[1])})"

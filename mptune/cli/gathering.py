@@ -108,7 +108,7 @@ def _limits(threshold: Mapping[str, float]) -> str:
 
 def _errors_by_size(known: KernelWisdom) -> str:
     """Return the errors of the winners' and the baselines' types at each size, with how they grow."""
-    from mptune.error_growth import SizedError, as_zero_in, fitted
+    from mptune.wisdom.error_growth import SizedError, as_zero_in, fitted
 
     wanted = {
         known.signature_of(timed.configuration): None

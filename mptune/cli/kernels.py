@@ -18,13 +18,13 @@ from mptune.cli import options
 from mptune.cli.display import counter, echo, number, print_error, print_json, print_note, table, wrapped
 from mptune.cli.options import option
 from mptune.errors import BackendUnavailableError, EmptySpaceError, MptuneError
-from mptune.folders import bundled_folder, cache_folder, open_own, own_folder, write_whole
+from mptune.paths import bundled_folder, cache_folder, open_own, own_folder, write_whole
 
 if TYPE_CHECKING:
     from mptune.backends.base import Backend
-    from mptune.checking import CheckResult, Selection
     from mptune.kernel import Application, Kernel, Sizes
     from mptune.space.configuration import Configuration
+    from mptune.tuning.checking import CheckResult, Selection
 
 __all__ = ["backends", "check", "list_kernels", "render"]
 
@@ -58,7 +58,7 @@ def _kernels() -> list[dict[str, Any]]:
     was found for the bundled ones is kept in mptune's cache. A hash of the rows and of mptune's own source decides
     whether they still hold, so neither another version nor a damaged file can show something wrong.
     """
-    from mptune.registry import bundled_applications, bundled_kernels
+    from mptune.source.loading import bundled_applications, bundled_kernels
 
     bundled = [path for name in ("kernels", "applications") for path in bundled_folder(name).glob("*.py")]
     sources = hashlib.sha256()
@@ -89,7 +89,7 @@ def _kernels() -> list[dict[str, Any]]:
 def _describe(name: str) -> dict[str, Any]:
     from mptune.accuracy.evaluate import metric_text
     from mptune.kernel import Application
-    from mptune.registry import load_tunable
+    from mptune.source.loading import load_tunable
 
     found = load_tunable(name)
     kernels = {"kernels": list(found.kernels)} if isinstance(found, Application) else {}
@@ -273,7 +273,7 @@ def _compile_a_line(backend: Backend, architecture: str) -> None:
         MptuneError: the compiler refuses it, or fails.
     """
     from mptune.backends.base import CompileOptions
-    from mptune.prelude import prelude
+    from mptune.cpp.prelude import prelude
 
     kernel = 'extern "C" __global__ void line(int* x) { *x = 1; }'
     entry = "#if defined(MPTUNE_HOST)\nMPTUNE_HOST_ENTRY(line)\n#endif"
@@ -296,7 +296,7 @@ def render(kernel: str, parameter: Sequence[str], backend: str, size: Sequence[s
     The kernel is a bundled kernel's name or the file that defines one. A parameter that is not given gets its first
     value that is valid with the others. An application is run once, and the sources are those of what it launches.
     """
-    from mptune.registry import load_tunable
+    from mptune.source.loading import load_tunable
 
     definition = load_tunable(kernel)
 
@@ -314,9 +314,9 @@ def render(kernel: str, parameter: Sequence[str], backend: str, size: Sequence[s
     except EmptySpaceError as error:
         print_note(f"this is not a valid configuration, but its source can be printed: {configuration} ({error})")
 
-    from mptune import rendering
+    from mptune.cpp.prelude import prelude
     from mptune.kernel import Application, Kernel
-    from mptune.prelude import prelude
+    from mptune.source import render as rendering
 
     def text(kernel: Kernel, configuration: Configuration, sizes: Sizes) -> str:
         source = (rendering.render_body if body else rendering.render)(kernel, configuration, sizes)
@@ -339,8 +339,8 @@ def _launched(
     """Run an application on inputs of seed 0, where something can run, and return what it launches."""
     from mptune.backends import get_backend
     from mptune.backends.base import CompileOptions
-    from mptune.buffers.data import make_inputs
-    from mptune.launching import ApplicationLauncher, Arrays, inputs_from
+    from mptune.data.data import make_inputs
+    from mptune.measure.launching import ApplicationLauncher, Arrays, inputs_from
 
     given = inputs_from(application, sizes, make_inputs(application, sizes, 0))
     launcher = ApplicationLauncher(application, configuration, get_backend("auto"), CompileOptions())
@@ -396,7 +396,7 @@ def check(
     run: that checks its inputs, steps, reference and metric.
     """
     from mptune.kernel import Application, Kernel
-    from mptune.registry import bundled_kernels, load_tunable
+    from mptune.source.loading import bundled_kernels, load_tunable
 
     selection = _selection(sample, all_signatures)
     if kernel == "all" and restrict:
@@ -404,8 +404,8 @@ def check(
     definitions = [load_tunable(name) for name in (bundled_kernels() if kernel == "all" else (kernel,))]
 
     from mptune.backends import get_backend
-    from mptune.checking import check as check_kernel
-    from mptune.checking import check_application
+    from mptune.tuning.checking import check as check_kernel
+    from mptune.tuning.checking import check_application
 
     target = get_backend(backend)
     results: list[CheckResult] = []

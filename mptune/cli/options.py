@@ -173,7 +173,7 @@ def ready_sizes(
     """
     if not several:
         return []
-    from mptune.tuner.sizes import sizes_together
+    from mptune.tuning.sizes import sizes_together
 
     found = sizes_together(kernel, several, preset, sizes)
     for each in found:

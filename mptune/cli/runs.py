@@ -26,7 +26,7 @@ from mptune.errors import MptuneError, PlotError, UnknownNameError
 
 if TYPE_CHECKING:
     from mptune.emit import Winner
-    from mptune.results import Trial
+    from mptune.results.trial import Trial
     from mptune.run import Run
 
 __all__ = ["emit", "export", "pareto", "plot", "report", "show"]
@@ -66,9 +66,9 @@ def show(run_file: Path, json: bool) -> None:
 @options.as_json
 def pareto(run_file: Path, metrics: Sequence[str], json: bool) -> None:
     """Show the configurations that no other beats in every metric."""
-    from mptune.metric_expressions import OBJECTIVES
+    from mptune.results.metric_expressions import OBJECTIVES
+    from mptune.results.unseen import unequal_draws
     from mptune.run import Run
-    from mptune.unseen import unequal_draws
 
     run = Run.load(run_file)
     usual = run.objective.metrics if run.objective.also else ("time_ms", "error")
@@ -372,8 +372,8 @@ def _winners(
 ) -> list[Winner[Any]]:
     """Return the winner of each run; an empty list if one of them has none."""
     from mptune.emit import winner_of
-    from mptune.registry import remarks
     from mptune.run import Run
+    from mptune.source.loading import remarks
 
     winners = []
     for path in paths:

@@ -15,7 +15,7 @@ from mptune.cli.options import option
 from mptune.errors import MptuneError, UnknownNameError
 
 if TYPE_CHECKING:
-    from mptune.comparison import Comparison
+    from mptune.tuning.comparison import Comparison
 
 __all__ = ["compare", "simulate"]
 
@@ -54,7 +54,7 @@ def simulate(space: Path, strategy_options: Mapping[str, str], json: bool, **giv
 
     A space is a run file, a recorded space of mptune, a Kernel Tuner cache file or a T4 file, gzipped or not.
     """
-    from mptune.simulation import simulate as simulate_space
+    from mptune.tuning.simulation import simulate as simulate_space
 
     _check_penalty(**given)
     document = simulate_space(space, options=strategy_options, **given).to_json()
@@ -128,7 +128,7 @@ def compare(
 
     A space is a run file, a recorded space of mptune, a Kernel Tuner cache file or a T4 file, gzipped or not.
     """
-    from mptune.comparison import compare as compare_strategies
+    from mptune.tuning.comparison import compare as compare_strategies
 
     if strategies is None:
         strategies = options.parse_names(_COMPARED_OF_SEVERAL if given["objectives"] else _COMPARED)
@@ -179,7 +179,7 @@ def _check_penalty(
     Raises:
         MptuneError: there is no such penalty, or a number of it cannot be.
     """
-    from mptune.objective import Objective
+    from mptune.results.objective import Objective
 
     Objective(penalty=penalty, alpha=alpha, beta=beta)
     has_limits = bool(max_error or constraints)
@@ -235,7 +235,7 @@ def _print_comparison(comparison: Comparison) -> None:
 
 
 def _distances(comparison: Comparison) -> str:
-    from mptune.comparison import SMALLEST_DISTANCE
+    from mptune.tuning.comparison import SMALLEST_DISTANCE
 
     rows: list[tuple[str, ...]] = [
         (space, *(_percent(value) + _MARK * bool(share) for value, share in zip(row, shares, strict=True)))
@@ -270,7 +270,7 @@ def _quartiles(end: Mapping[str, Any]) -> str:
 
 
 def _summary(comparison: Comparison) -> str:
-    from mptune.comparison import WITHIN
+    from mptune.tuning.comparison import WITHIN
 
     columns = ("deviation factor", *(f"within {d:.0%}" for d in WITHIN), "best at end", "ms per evaluation")
     rows = [

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from rich.live import Live
 
     from mptune.run import Run
-    from mptune.tuner import Progress
+    from mptune.tuning import Progress
 
 __all__ = ["tune"]
 
@@ -163,17 +163,17 @@ def tune(
     given, or their folder, and its ARGUMENTS behind --: it is adopted first, as 'mptune adopt' does with the same
     options. With several objectives, the result is the best trade-offs between them.
     """
-    from mptune.registry import load_tunable
+    from mptune.source.loading import load_tunable
 
     of_program = options.taken_of_programs(given) | ({"arguments": arguments} if arguments else {})
     definition = load_tunable(adopting.definition_of(kernel, of_program, given["backend"]))
     preset, sizes = options.parse_sizes(definition, size)
     _check_names(given)
 
-    from mptune.evaluators.device import Limits
+    from mptune.measure.device import Limits
     from mptune.run import Run
-    from mptune.tuner import TuneSettings, tune_sizes
-    from mptune.tuner import tune as tune_kernel
+    from mptune.tuning import TuneSettings, tune_sizes
+    from mptune.tuning import tune as tune_kernel
 
     together = options.ready_sizes(definition, preset, sizes, several_sizes)
     path, files = _run_files(definition.name, together, output, resume)
@@ -262,7 +262,7 @@ def _run_files(
     kernel: str, together: Sequence[Mapping[str, int]], output: Path | None, resume: bool
 ) -> tuple[Path, list[Path]]:
     """Return the output, and the run files: by default in the folder ``runs``, new ones, or the latest to resume."""
-    from mptune.tuner.sizes import files_of_sizes
+    from mptune.tuning.sizes import files_of_sizes
 
     def files(path: Path) -> list[Path]:
         return files_of_sizes(path, together) if together else [path]
@@ -304,7 +304,7 @@ def _report(run: Run, path: Path, json: bool) -> int:
 
 def _report_sizes(runs: Sequence[Run], together: Sequence[Mapping[str, int]], files: Sequence[Path], json: bool) -> int:
     """Print what was found at each size, and how to make wisdom of it; return the exit code."""
-    from mptune.tuner.sizes import label_of
+    from mptune.tuning.sizes import label_of
 
     names = list(together[0])
     run_at = {tuple(run.info.sizes[name] for name in names): run for run in runs}
@@ -336,7 +336,7 @@ def _report_sizes(runs: Sequence[Run], together: Sequence[Mapping[str, int]], fi
 
 
 def _nothing_found(run: Run) -> str:
-    from mptune.results import Status
+    from mptune.results.trial import Status
     from mptune.space.parameters import beyond_baseline
 
     closest = run.closest

@@ -19,8 +19,8 @@ from mptune.accuracy.metrics import ErrorMetric
 from mptune.accuracy.thresholds import recorded_metrics
 from mptune.backends import BACKENDS, get_backend
 from mptune.backends.base import Backend, options_of
-from mptune.buffers.data import compute_references, make_inputs
-from mptune.build import Build
+from mptune.cpp.prelude import prelude
+from mptune.data.data import compute_references, make_inputs
 from mptune.emit.common import (
     INTEGERS,
     MARK,
@@ -39,13 +39,13 @@ from mptune.emit.text import fill, identifier
 from mptune.emit.variants import Launch, kind_of, parameter_of, variant_of
 from mptune.emit.winner import Winner
 from mptune.errors import KernelError
-from mptune.evaluators.answers import with_reference
 from mptune.kernel import Application, Argument, Kernel, Sizes
-from mptune.launching import ApplicationLauncher, Arrays, inputs_from
+from mptune.kernel.build import Build
+from mptune.measure.answers import with_reference
+from mptune.measure.launching import ApplicationLauncher, Arrays, inputs_from
+from mptune.measure.stepping import CONVERSION, size_names
 from mptune.precision import PRECISIONS
-from mptune.prelude import prelude
 from mptune.space.configuration import Configuration
-from mptune.stepping import CONVERSION, size_names
 
 __all__ = ["emit_application"]
 

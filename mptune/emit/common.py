@@ -14,15 +14,15 @@ from typing import Any, Final
 from mptune.backends import BACKENDS, get_backend
 from mptune.backends.base import Recorded, options_of
 from mptune.backends.host_compiler import ROUNDS, X86_FLAGS
-from mptune.build import Build, build_of, compilers_of
 from mptune.emit.winner import Winner
 from mptune.errors import MptuneError
-from mptune.folders import write_whole
-from mptune.objective import Objective
-from mptune.registry import edited, remarks
-from mptune.results import Trial
+from mptune.kernel.build import Build, build_of, compilers_of
+from mptune.paths import write_whole
+from mptune.results.objective import Objective
+from mptune.results.trial import Trial
+from mptune.results.unseen import in_words
 from mptune.run import Run, json_document
-from mptune.unseen import in_words
+from mptune.source.loading import edited, remarks
 
 __all__ = [
     "INTEGERS",

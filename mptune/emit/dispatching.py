@@ -15,20 +15,20 @@ import numpy as np
 
 from mptune import __version__
 from mptune.backends.base import options_of
-from mptune.build import Build, build_of
+from mptune.cpp.prelude import prelude
 from mptune.emit.common import MARK, host_command, write_files
 from mptune.emit.sizes import free_sizes, opened, said_in_cpp
 from mptune.emit.text import fill, identifier
 from mptune.emit.variants import Launch, variant_of
-from mptune.error_growth import LOG_REACH
 from mptune.errors import KernelError, WisdomError
 from mptune.kernel import Kernel, Sizes, Tunable
+from mptune.kernel.build import Build, build_of
 from mptune.kernel.tunable import parsed
-from mptune.prelude import prelude
+from mptune.results.unseen import CONFIDENCE
 from mptune.run import json_document
 from mptune.space.configuration import Configuration
-from mptune.unseen import CONFIDENCE
 from mptune.wisdom import LOSS_BY_DISTANCE, Candidate, Chooser, KernelWisdom, Wisdom, budget_of, kernel_of
+from mptune.wisdom.error_growth import LOG_REACH
 
 __all__ = ["Dispatch", "emit_dispatch", "single_kernel_of"]
 

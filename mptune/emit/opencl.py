@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from mptune.backends.opencl_dialect import as_opencl
+from mptune.cpp.prelude import prelude
 from mptune.emit.common import as_a_file
 from mptune.emit.text import fill
 from mptune.emit.winner import Winner
 from mptune.kernel import Kernel
-from mptune.prelude import prelude
 
 __all__ = ["opencl_files"]
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from mptune.errors import ExpressionError, MptuneError
 from mptune.kernel import Kernel, Sizes
-from mptune.rendering import render_body, with_parameters
+from mptune.source.render import render_body, with_parameters
 from mptune.space.configuration import Configuration
 from mptune.space.constraints import compile_constraint, with_canonical_precisions
 from mptune.space.expressions import Expression, free_names

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from mptune.cpp.headers import include_lines
+from mptune.cpp.prelude import prelude
 from mptune.emit.common import INTEGERS, as_a_file
 from mptune.emit.sizes import Opened, conditions, formula, what_has_to_hold
-from mptune.headers import include_lines
 from mptune.kernel import Argument, Kernel, Role, Sizes
-from mptune.prelude import prelude
-from mptune.rendering import render, render_body
+from mptune.measure.stepping import size_names
+from mptune.source.render import render, render_body
 from mptune.space.configuration import Configuration
-from mptune.stepping import size_names
 
 __all__ = ["Launch", "kind_of", "parameter_of", "variant_of"]
 

@@ -9,9 +9,9 @@ from typing import Generic, TypeVar
 
 from mptune.errors import KernelError, MptuneError, RunFileError
 from mptune.kernel import Kernel, LaunchShape, Sizes, Tunable
-from mptune.rendering import render
-from mptune.results import Trial
+from mptune.results.trial import Trial
 from mptune.run import Run
+from mptune.source.render import render
 from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import full_name
 from mptune.store import ParameterInfo

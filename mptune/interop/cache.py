@@ -20,7 +20,7 @@ from typing import Any, Final
 from mptune.errors import SpaceFileError
 from mptune.interop.files import Format, space_name, write_text
 from mptune.interop.recorded import FAILED_TIME, Record, RecordedSpace, assemble, finite, finite_numbers, from_run
-from mptune.results import Measurement, Status, Trial
+from mptune.results.trial import Measurement, Status, Trial
 
 __all__ = ["CACHE", "cache_text", "read_cache", "write_cache"]
 

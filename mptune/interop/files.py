@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from mptune.errors import SpaceFileError, did_you_mean
-from mptune.folders import write_whole
 from mptune.interop.recorded import RecordedSpace
+from mptune.paths import write_whole
 from mptune.run import Run
 
 __all__ = [

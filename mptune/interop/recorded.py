@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.errors import MptuneError, SpaceFileError
-from mptune.objective import Objective
 from mptune.precision import EVERY_PRECISION, POLICIES, precision
-from mptune.results import Measurement, Status, Trial
+from mptune.results.objective import Objective
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import (

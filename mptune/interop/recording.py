@@ -24,7 +24,7 @@ from typing import Any, Final
 from mptune.errors import SpaceFileError, UnknownNameError
 from mptune.interop.files import Format, space_name, write_text
 from mptune.interop.recorded import Record, RecordedSpace, assemble, finite, from_run, parameter_from
-from mptune.results import Measurement, Status
+from mptune.results.trial import Measurement, Status
 from mptune.run import Run
 from mptune.space.configuration import Value
 from mptune.space.parameters import Parameter

@@ -17,7 +17,7 @@ from typing import Any, Final
 from mptune.errors import SpaceFileError, did_you_mean
 from mptune.interop.files import Format, space_name, write_text
 from mptune.interop.recorded import FAILED_TIME, Record, RecordedSpace, assemble, finite, finite_numbers, from_run
-from mptune.results import Measurement, Status, Trial
+from mptune.results.trial import Measurement, Status, Trial
 
 __all__ = ["T4", "read_t4", "t4_text", "write_t4"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mptune.errors import MptuneError
 from mptune.interop.files import Format
 from mptune.markup import plain
-from mptune.results import Trial
+from mptune.results.trial import Trial
 from mptune.run import Run, json_document
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from typing import Any, ClassVar, Final, Self
 from mptune.errors import ConstraintError, KernelError, UnknownNameError
 from mptune.kernel.declarations import Argument, Role, Sizes, check_expression
 from mptune.kernel.definition import Kernel
+from mptune.kernel.regions import Over, Reduce
 from mptune.kernel.tunable import Constraint, Inputs, Metric, Tunable
 from mptune.precision import PRECISIONS
-from mptune.regions import Over, Reduce
 from mptune.space.configuration import Configuration, NamedValues, Value
 from mptune.space.constraints import Constraint as Compiled
 from mptune.space.constraints import compile_constraint

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+from mptune.cpp.reserved import why_reserved
 from mptune.errors import KernelError, UnknownNameError
 from mptune.kernel.declarations import Argument, Role, Sizes, check_expression
 from mptune.kernel.rates import Rates
+from mptune.kernel.regions import Over, Reduce
 from mptune.kernel.tunable import Constraint, Inputs, Tunable, parsed
 from mptune.kernel.work import Flops, Work, check_flops, count_flops
-from mptune.regions import Over, Reduce
-from mptune.reserved import why_reserved
 from mptune.space.configuration import Configuration, NamedValues
 from mptune.space.parameters import PrecisionParameter
 from mptune.space.search_space import SearchSpace
@@ -88,8 +88,8 @@ class Kernel(Tunable):
         description: one line for ``mptune list``.
         path: the definition file; set by the loader.
         over: take the metric of each row, column or block of an output: ``"rows"``, ``"columns"``,
-            ``("block", (8, 8))`` (see :mod:`mptune.regions`); a metric's text or
-            :class:`~mptune.regions.RegionalMetric` says so for one output alone.
+            ``("block", (8, 8))`` (see :mod:`mptune.kernel.regions`); a metric's text or
+            :class:`~mptune.kernel.regions.RegionalMetric` says so for one output alone.
         reduce: which of the regions' errors counts: ``"max"``, or a quantile such as 0.99.
 
     Raises:

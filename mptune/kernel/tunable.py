@@ -17,9 +17,9 @@ import numpy as np
 
 from mptune.errors import KernelError, UnknownNameError
 from mptune.kernel.declarations import Argument, Role, Sizes, check_precision
+from mptune.kernel.regions import Over, Reduce, RegionalMetric, over_regions
 from mptune.kernel.work import Work
 from mptune.precision import Precision, precision
-from mptune.regions import Over, Reduce, RegionalMetric, over_regions
 from mptune.space.configuration import Configuration, NamedValues, Value
 from mptune.space.constraints import Constraint as Compiled
 from mptune.space.expressions import Expression

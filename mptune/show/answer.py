@@ -18,19 +18,19 @@ from mptune.accuracy.evaluate import evaluate_outputs
 from mptune.accuracy.thresholds import recorded_metrics
 from mptune.backends import get_backend
 from mptune.backends.base import options_of
-from mptune.buffers import DataManager
+from mptune.data import DataManager
 from mptune.emit import sizes_of
 from mptune.errors import MptuneError, PlotError, raised_at
-from mptune.evaluators.answers import with_reference
-from mptune.evaluators.devices import runnable_backend
 from mptune.kernel import Application, Tunable
 from mptune.kernel.limits import whole_space
-from mptune.launching import ApplicationLauncher as Launcher
-from mptune.launching import Arrays, run_first
-from mptune.registry import application_of_run, picture_of
-from mptune.results import Trial
+from mptune.measure.answers import with_reference
+from mptune.measure.devices import runnable_backend
+from mptune.measure.launching import ApplicationLauncher as Launcher
+from mptune.measure.launching import Arrays, run_first
+from mptune.results.trial import Trial
 from mptune.run import Run
 from mptune.show.charts import Look, altair
+from mptune.source.loading import application_of_run, picture_of
 
 if TYPE_CHECKING:
     import altair as alt

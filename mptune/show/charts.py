@@ -22,12 +22,12 @@ from mptune.errors import PlotError, UnknownNameError
 from mptune.interop import parameters_of, read_run
 from mptune.kernel import Tunable
 from mptune.markup import plain
+from mptune.results.unseen import unequal_draws
 from mptune.run import Run, json_document
-from mptune.sensitivity import explanation_of
 from mptune.show import tables
 from mptune.show.tables import MetricAxis, baseline_of, counted, judges, metric_axis, valid_trials
 from mptune.space.parameters import uniform_types
-from mptune.unseen import unequal_draws
+from mptune.tuning.sensitivity import explanation_of
 
 if TYPE_CHECKING:
     import altair as alt

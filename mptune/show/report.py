@@ -22,15 +22,15 @@ from markupsafe import Markup
 
 from mptune import __version__
 from mptune.errors import MptuneError, PlotError
-from mptune.folders import write_whole
 from mptune.interop.files import SQLITE_MAGIC, read_head
 from mptune.markup import plain, table
-from mptune.results import Trial
+from mptune.paths import write_whole
+from mptune.results.trial import Trial
 from mptune.run import Run, json_document
-from mptune.sensitivity import explanation_of
 from mptune.show.charts import APPLICATION_KINDS, KINDS, Look, chart_of, fronts
 from mptune.show.saving import in_script, vega
 from mptune.show.tables import baseline_of
+from mptune.tuning.sensitivity import explanation_of
 
 __all__ = ["SOURCES", "report_document", "write_report"]
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from mptune.backends.binary_cache import BinaryCache
 from mptune.errors import PlotError
-from mptune.folders import write_whole
+from mptune.paths import write_whole
 
 __all__ = ["SUFFIXES", "check_path", "in_script", "save", "vega"]
 

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from mptune.errors import PlotError
 from mptune.interop import parameters_of
 from mptune.interop.recorded import unit_of
-from mptune.kernel_times import host_ms, kernel_times
 from mptune.markup import plain
-from mptune.results import Trial
+from mptune.results.kernel_times import host_ms, kernel_times
+from mptune.results.trial import Trial
 from mptune.run import Run
-from mptune.sensitivity import Change, Explanation
 from mptune.space.configuration import Value
 from mptune.space.parameters import Parameter, PolicyParameter, PrecisionParameter, uniform_types
+from mptune.tuning.sensitivity import Change, Explanation
 
 if TYPE_CHECKING:
     import pandas as pd

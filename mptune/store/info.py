@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final, Self
 
 from mptune.errors import MptuneError, RunFileError
-from mptune.finals import Finals
-from mptune.objective import Objective
-from mptune.regions import key_of
-from mptune.results import SourceUse
+from mptune.kernel.regions import key_of
+from mptune.results.objective import Objective
+from mptune.results.speedup import Finals
+from mptune.results.trial import SourceUse
 from mptune.space.configuration import Value, is_number, is_value, is_whole
 from mptune.space.parameters import MAX_PARAMETERS
 
@@ -65,7 +65,7 @@ class RunInfo:
         template_hash: SHA-256 of the template and the templates it includes, as hexadecimal digits.
         definition_hash: SHA-256 of the definition file.
         data_key: identity of inputs and references.
-        rounded: how much types round the inputs beside those at other sizes (:func:`~mptune.buffers.rounded_inputs`).
+        rounded: how much types round the inputs beside those at other sizes (:func:`~mptune.data.rounded_inputs`).
         units: units of metrics, where a recording states them.
         recorded: name of the recorded space the run was made from; empty for a run of mptune.
         adopted: what ``mptune adopt`` wrote of the program the definition was made of; empty for any other.

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mptune.results import Measurement, Status, Trial
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration, Value, is_value
 from mptune.store.info import ParameterInfo
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from mptune.errors import RunFileError, did_you_mean
-from mptune.results import Trial
+from mptune.results.trial import Trial
 from mptune.store import database
 from mptune.store.info import ParameterInfo, RunInfo, RunState
 from mptune.store.rows import from_rows, many_objects, to_row

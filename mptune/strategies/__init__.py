@@ -14,8 +14,8 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from mptune.errors import MptuneError
-from mptune.objective import Objective
 from mptune.plugins import Registry
+from mptune.results.objective import Objective
 from mptune.space.search_space import SearchSpace
 from mptune.strategies.base import Known, Source, Strategy
 

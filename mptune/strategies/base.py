@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.errors import MptuneError, UnknownNameError
-from mptune.objective import Objective
-from mptune.results import SourceUse, Trial
+from mptune.results.objective import Objective
+from mptune.results.trial import SourceUse, Trial
 from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
 

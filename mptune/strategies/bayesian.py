@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.errors import MptuneError
-from mptune.results import SourceUse, Trial
+from mptune.results.trial import SourceUse, Trial
 from mptune.space.configuration import Value
 from mptune.strategies.base import Options, Source, option
 from mptune.strategies.model_based.coordinates import Features

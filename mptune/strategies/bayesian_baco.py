@@ -28,7 +28,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.results import Trial
+from mptune.results.trial import Trial
 from mptune.space.search_space import KINDS, Kind
 from mptune.strategies.base import NEIGHBOURHOODS, Options, option
 from mptune.strategies.model_based.acquisition import log_expected_improvement

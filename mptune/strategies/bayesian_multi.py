@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from mptune.errors import UnknownNameError
-from mptune.results import Trial
+from mptune.results.trial import Trial
 from mptune.strategies.base import Options, option
 from mptune.strategies.model_based.acquisition import log_expected_improvement
 from mptune.strategies.model_based.coordinates import Normalisation

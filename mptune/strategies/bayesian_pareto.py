@@ -5,7 +5,8 @@ the accuracy signature. The memory footprint is known of every configuration. Th
 hypervolume that it is expected to add to the front of the feasible trials, times its probabilities to run and to meet
 the threshold. Pending configurations count as if they had the expected values.
 
-The front leaves boxes below a reference point (:class:`mptune.pareto.Boxes`). Objectives are modelled independently, so
+The front leaves boxes below a reference point (:class:`mptune.results.pareto.Boxes`). Objectives are modelled
+independently, so
 the expectation is exact: a sum over boxes of products of expectations (Emmerich 2006; for batches and many objectives
 Daulton, Balandat and Bakshy, "Differentiable expected hypervolume improvement for parallel multi-objective Bayesian
 optimization", NeurIPS 2020). Random scalarisation (Knowles, "ParEGO", IEEE Trans. Evol. Comput. 10, 2006) with the same
@@ -25,10 +26,10 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.metric_expressions import is_error
-from mptune.objective import LEAST_VALUE, Objective
-from mptune.pareto import Boxes, front
-from mptune.results import Trial
+from mptune.results.metric_expressions import is_error
+from mptune.results.objective import LEAST_VALUE, Objective
+from mptune.results.pareto import Boxes, front
+from mptune.results.trial import Trial
 from mptune.space.search_space import SearchSpace
 from mptune.strategies.base import Known
 from mptune.strategies.bayesian import BayesianStrategy

@@ -15,8 +15,8 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.metric_expressions import is_error
-from mptune.results import Trial
+from mptune.results.metric_expressions import is_error
+from mptune.results.trial import Trial
 from mptune.strategies.base import Options, option
 from mptune.strategies.population import CROSSOVERS, PopulationOptions, PopulationStrategy
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from mptune.results import Trial
+from mptune.results.trial import Trial
 from mptune.space.search_space import KINDS, Kind
 from mptune.strategies.base import NEIGHBOURHOODS, Options, ScoredStrategy, option
 

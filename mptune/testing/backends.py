@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.backends.base import Argument, Backend, Binary, Buffer, CompileOptions, Function
+from mptune.cpp.prelude import prelude
 from mptune.errors import CompileError, LaunchError, MptuneError, OutOfMemoryError
 from mptune.kernel import LaunchShape
 from mptune.precision import ARITHMETIC, PRECISIONS
-from mptune.prelude import prelude
 from mptune.space.expressions import Expression
 
 __all__ = ["BackendConformance", "launch_on_arrays", "source_of"]

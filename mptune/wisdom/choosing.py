@@ -6,7 +6,8 @@ outside it is that of the nearest. What was not measured at the nearest tuned si
 Types that are not surely slower than the fastest lose nothing, and of types that lose the same the most accurate are
 taken.
 The first is taken that is valid at the sizes and whose error keeps the budget there with the confidence that is wanted
-(:mod:`mptune.error_growth`). Narrower types than the baseline's are no choice unless they are surely faster at a tuned
+(:mod:`mptune.wisdom.error_growth`). Narrower types than the baseline's are no choice unless they are surely faster at a
+tuned
 size; more accurate ones are where the baseline breaks the budget. What was verified as the winner of a run under no
 larger limit needs no model at its own sizes, as long as no run saw its types break the budget there, and the baseline's
 types none anywhere.
@@ -23,15 +24,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from mptune.error_growth import LOG_REACH, REACH, ErrorGrowth, SizedError, as_zero_in, fitted, may_overflow_in
 from mptune.errors import ConstraintError, EmptySpaceError, KernelError, MptuneError, UnknownNameError, WisdomError
 from mptune.kernel import Application, Kernel, Sizes, Tunable
 from mptune.kernel.limits import device_constraints, whole_space, widest
+from mptune.results.unseen import CONFIDENCE
 from mptune.space.configuration import Configuration, Value, is_number
 from mptune.space.constraints import Constraint, compile_constraint, with_canonical_precisions
 from mptune.space.parameters import PrecisionParameter, beyond_baseline
 from mptune.space.search_space import SearchSpace
-from mptune.unseen import CONFIDENCE
+from mptune.wisdom.error_growth import LOG_REACH, REACH, ErrorGrowth, SizedError, as_zero_in, fitted, may_overflow_in
 from mptune.wisdom.records import KernelWisdom
 
 __all__ = ["LOSS_BY_DISTANCE", "Candidate", "Choice", "Chooser", "budget_of"]

@@ -10,14 +10,14 @@ from typing import Final
 
 import numpy as np
 
-from mptune.error_growth import rounded_at
 from mptune.errors import WisdomError
-from mptune.metric_expressions import is_error
-from mptune.pareto import front
-from mptune.results import Status, Trial
+from mptune.results.metric_expressions import is_error
+from mptune.results.pareto import front
+from mptune.results.trial import Status, Trial
+from mptune.results.unseen import count_of, draws_of
 from mptune.run import Run
 from mptune.space.configuration import Configuration, Value
-from mptune.unseen import count_of, draws_of
+from mptune.wisdom.error_growth import rounded_at
 from mptune.wisdom.records import AtSize, Errors, KernelWisdom, Timed, Wisdom, is_wisdom
 
 __all__ = ["gather", "read_sources"]

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from mptune.errors import WisdomError, did_you_mean
-from mptune.finals import TIE
-from mptune.folders import write_whole
+from mptune.paths import write_whole
+from mptune.results.speedup import TIE
 from mptune.space.configuration import Configuration, Value, is_number, is_value, is_whole
 
 __all__ = ["FORMAT_VERSION", "AtSize", "Errors", "KernelWisdom", "Timed", "Wisdom", "is_wisdom"]

@@ -11,13 +11,13 @@ import numpy as np
 
 from mptune.backends import BACKENDS, get_backend
 from mptune.backends.base import Backend, options_of
-from mptune.build import COMPILER, FLAGS, with_build
 from mptune.errors import BackendUnavailableError, KernelError, UnknownNameError, WisdomError
 from mptune.kernel import Kernel, Role, Tunable
-from mptune.registry import load_tunable, remarks, tunable_of_run
+from mptune.kernel.build import COMPILER, FLAGS, with_build
+from mptune.results.unseen import CONFIDENCE
+from mptune.source.loading import load_tunable, remarks, tunable_of_run
 from mptune.space.expressions import Expression, fold
 from mptune.store import RunInfo
-from mptune.unseen import CONFIDENCE
 from mptune.wisdom.choosing import Choice, Chooser, budget_of, forms_in
 from mptune.wisdom.records import KernelWisdom, Wisdom
 
@@ -33,7 +33,7 @@ def kernel_of(
 
     Args:
         wisdom: what is known.
-        given: the definition as of :func:`~mptune.registry.tunable_of_run`, or which kernel of several.
+        given: the definition as of :func:`~mptune.source.loading.tunable_of_run`, or which kernel of several.
         metric: what errors are measured by, if that is not the same everywhere.
 
     Raises:
@@ -77,7 +77,7 @@ def kernel_of(
 
 
 def remarks_on(known: KernelWisdom, kernel: Tunable) -> tuple[str, ...]:
-    """Say why a kernel may not be what wisdom is of, as :func:`~mptune.registry.remarks` does of a run."""
+    """Say why a kernel may not be what wisdom is of, as :func:`~mptune.source.loading.remarks` does of a run."""
     return remarks(_info(known), kernel)
 
 

@@ -14,7 +14,7 @@ from strict_arrays import Namespace, Strict
 from mptune.accuracy import METRICS, evaluate_outputs, resolve
 from mptune.accuracy.metrics import rehearse
 from mptune.accuracy.pairs import DeviceArray, DevicePairs, bits_type, can_decode, count_unwritten
-from mptune.buffers.conversion import poisoned
+from mptune.data.conversion import poisoned
 from mptune.errors import MetricError
 from mptune.precision import PRECISIONS
 

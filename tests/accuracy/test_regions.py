@@ -19,7 +19,7 @@ from test_metrics import close, defined_by_formula, exact, moderate, wide_range
 from mptune.accuracy import METRICS, evaluate_outputs, resolve
 from mptune.accuracy.pairs import CHUNK
 from mptune.errors import MetricError, MptuneError, UnknownNameError
-from mptune.regions import RegionalMetric, boxes
+from mptune.kernel.regions import RegionalMetric, boxes
 
 REGIONS = ["rows", "columns", "block 2x3", "block 3"]
 

@@ -20,16 +20,16 @@ from mptune.adopt.writing import name_of
 from mptune.backends import host_compiler
 from mptune.backends.base import CompileOptions, compile_cached
 from mptune.backends.host import HostBackend
-from mptune.buffers.data import make_inputs
-from mptune.buffers.draws import FIRST
 from mptune.cli.adopting import print_adopted
+from mptune.data.data import make_inputs
+from mptune.data.draws import FIRST
 from mptune.errors import MptuneError
 from mptune.kernel import Application, Sizes
 from mptune.kernel.limits import widest
-from mptune.launching import ApplicationLauncher, Arrays, inputs_from
-from mptune.registry import load_tunable
-from mptune.rendering import render
+from mptune.measure.launching import ApplicationLauncher, Arrays, inputs_from
 from mptune.schemas import schema
+from mptune.source.loading import load_tunable
+from mptune.source.render import render
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import uniform_types
 

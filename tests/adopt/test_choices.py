@@ -14,10 +14,10 @@ from mptune.adopt.patching import patch
 from mptune.adopt.reading import read
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
-from mptune.evaluators.instrument import Instrument
 from mptune.kernel import Application
-from mptune.registry import load_tunable
-from mptune.rendering import render
+from mptune.measure.instrument import Instrument
+from mptune.source.loading import load_tunable
+from mptune.source.render import render
 from tests.tiers import few
 
 PROGRAM = Path(__file__).parent / "programs" / "choices.cu"

@@ -15,14 +15,14 @@ from mptune.adopt.sizes import run_at
 from mptune.adopt.writing import CHANGED
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
-from mptune.buffers.data import make_inputs
-from mptune.buffers.draws import FIRST, Draw, Stream
-from mptune.checking import check_application
 from mptune.cli.adopting import print_adopted
+from mptune.data.data import make_inputs
+from mptune.data.draws import FIRST, Draw, Stream
 from mptune.kernel import Application
 from mptune.kernel.limits import widest
-from mptune.launching import ApplicationLauncher, Arrays, inputs_from
-from mptune.registry import load_tunable
+from mptune.measure.launching import ApplicationLauncher, Arrays, inputs_from
+from mptune.source.loading import load_tunable
+from mptune.tuning.checking import check_application
 
 PROGRAM = Path(__file__).parent / "programs" / "computed_start.cu"
 CELLS = 1000

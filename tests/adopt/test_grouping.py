@@ -6,7 +6,7 @@ import pytest
 
 from mptune import load_kernel
 from mptune.adopt.grouping import group, sensitivities
-from mptune.evaluators.instrument import Instrument
+from mptune.measure.instrument import Instrument
 
 
 @pytest.fixture(scope="module")

@@ -17,9 +17,9 @@ from mptune.adopt.reading import read
 from mptune.adopt.sizes import not_given
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
-from mptune.checking import check_application
-from mptune.registry import load_tunable
-from mptune.rendering import render
+from mptune.source.loading import load_tunable
+from mptune.source.render import render
+from mptune.tuning.checking import check_application
 
 PROGRAMS = Path(__file__).parent / "programs"
 

@@ -32,10 +32,10 @@ from mptune.adopt.reading import Program, read
 from mptune.adopt.running import Built, Ran, build
 from mptune.errors import MptuneError, RunFileError
 from mptune.kernel import Application
-from mptune.registry import load_tunable
-from mptune.results import Measurement, Status, Trial
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.schemas import schema
+from mptune.source.loading import load_tunable
 from mptune.space.configuration import Configuration
 from mptune.store import RunFile
 from tests.application_runs import tuned_answer

@@ -17,7 +17,7 @@ from mptune.adopt.patching import Patch, own_types
 from mptune.adopt.patching_loops import patch_loops
 from mptune.adopt.reading import read
 from mptune.adopt.running import build, run
-from mptune.results import Measurement, Status, Trial
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 from tests.tiers import few
 

@@ -22,9 +22,9 @@ from mptune.adopt.number_types import math_function
 from mptune.adopt.template import _SCOPED
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
-from mptune.checking import check_application
-from mptune.prelude import prelude, shared_intrinsics, short_intrinsics
-from mptune.registry import load_tunable
+from mptune.cpp.prelude import prelude, shared_intrinsics, short_intrinsics
+from mptune.source.loading import load_tunable
+from mptune.tuning.checking import check_application
 from tests.tiers import few
 
 PROGRAMS = Path(__file__).parent / "programs"

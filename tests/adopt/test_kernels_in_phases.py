@@ -18,7 +18,7 @@ from mptune.adopt.running import build, run
 from mptune.backends.base import CompileOptions
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.host import HostBackend
-from mptune.prelude import prelude
+from mptune.cpp.prelude import prelude
 from mptune.testing.backends import launch_on_arrays
 
 PROGRAMS = Path(__file__).parent / "programs"

@@ -10,8 +10,8 @@ from vendor_compilers import needs
 
 from mptune.adopt.adopting import AdoptSettings, adopt
 from mptune.backends import get_backend
-from mptune.checking import check_application
-from mptune.registry import load_tunable
+from mptune.source.loading import load_tunable
+from mptune.tuning.checking import check_application
 
 PROGRAMS = Path(__file__).parent / "programs"
 

@@ -13,7 +13,7 @@ from mptune.adopt.adopting import AdoptSettings, adopt
 from mptune.adopt.parsing import ProgramError
 from mptune.adopt.reading import Program, read
 from mptune.adopt.running import build, run
-from mptune.registry import load_tunable
+from mptune.source.loading import load_tunable
 from tests.tiers import few
 
 PROGRAMS = Path(__file__).parent / "programs"

@@ -19,11 +19,11 @@ from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.hip import HipBackend
 from mptune.backends.host import HostBackend
 from mptune.errors import UnknownNameError
-from mptune.folders import bundled_folder
 from mptune.kernel import Application
 from mptune.kernel.limits import space_on
-from mptune.registry import load_tunable
-from mptune.rendering import render
+from mptune.paths import bundled_folder
+from mptune.source.loading import load_tunable
+from mptune.source.render import render
 from mptune.testing.backends import launch_on_arrays
 from tests.tiers import few
 

@@ -16,14 +16,14 @@ from mptune.adopt.parsing import ProgramError
 from mptune.adopt.sizes import _explained, run_at
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
-from mptune.buffers.data import make_inputs
 from mptune.cli.adopting import print_adopted
 from mptune.cli.options import parse_sizes
+from mptune.data.data import make_inputs
 from mptune.errors import KernelError
 from mptune.kernel import Application
 from mptune.kernel.limits import widest
-from mptune.launching import ApplicationLauncher, Arrays, inputs_from
-from mptune.registry import load_tunable
+from mptune.measure.launching import ApplicationLauncher, Arrays, inputs_from
+from mptune.source.loading import load_tunable
 from tests.tiers import few
 
 PROGRAMS = Path(__file__).parent / "programs"

@@ -15,12 +15,12 @@ from mptune.adopt.reading import read
 from mptune.adopt.running import build
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
-from mptune.buffers.data import make_inputs
+from mptune.data.data import make_inputs
 from mptune.kernel import Application
 from mptune.kernel.limits import widest
-from mptune.launching import ApplicationLauncher, Arrays, inputs_from
-from mptune.registry import load_tunable
-from mptune.rendering import render
+from mptune.measure.launching import ApplicationLauncher, Arrays, inputs_from
+from mptune.source.loading import load_tunable
+from mptune.source.render import render
 from tests.application_runs import adopted_answer
 from tests.vendor_compilers import needs
 

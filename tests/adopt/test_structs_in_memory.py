@@ -12,8 +12,8 @@ from mptune.adopt.adopting import AdoptSettings, adopt
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.kernel import Application
-from mptune.registry import load_tunable
-from mptune.rendering import render
+from mptune.source.loading import load_tunable
+from mptune.source.render import render
 from tests.application_runs import adopted_answer
 from tests.vendor_compilers import needs
 

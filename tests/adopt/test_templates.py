@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mptune.registry import load_kernel
-from mptune.tuner import TuneSettings, tune
+from mptune.source.loading import load_kernel
+from mptune.tuning import TuneSettings, tune
 from tests.tiers import few
 
 TEMPLATES = sorted((Path(__file__).parent / "templates").glob("*.py"))

@@ -18,11 +18,11 @@ from mptune.adopt.tiling import Tiled, of_templates, tiled
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.backends.host_compiler import HostCompiler, find_compiler
-from mptune.evaluators.bench import Bench, Request
-from mptune.evaluators.identity import source_of
 from mptune.kernel import Application
-from mptune.registry import load_tunable
-from mptune.rendering import render
+from mptune.measure.bench import Bench, Request
+from mptune.measure.identity import source_of
+from mptune.source.loading import load_tunable
+from mptune.source.render import render
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import baseline_values
 from tests.tiers import few

@@ -16,8 +16,8 @@ from mptune.adopt.adopting import AdoptSettings, adopt
 from mptune.adopt.findings import AdoptedBuffer
 from mptune.adopt.into import IntoSettings, into
 from mptune.kernel import Application
-from mptune.registry import load_tunable
-from mptune.results import Measurement, Status, Trial
+from mptune.results.trial import Measurement, Status, Trial
+from mptune.source.loading import load_tunable
 from mptune.space.configuration import Configuration
 from tests.application_runs import adopted_answer
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mptune.adopt.adopting import AdoptSettings, adopt
 from mptune.kernel import Application
-from mptune.registry import load_tunable
+from mptune.source.loading import load_tunable
 from tests.application_runs import adopted_answer
 
 PROGRAM = Path(__file__).parent / "programs" / "vectors_in_structs.cu"

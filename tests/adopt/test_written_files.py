@@ -18,7 +18,7 @@ from mptune.adopt.into import IntoSettings, into
 from mptune.adopt.reading import paddings, read
 from mptune.adopt.running import Ran, build
 from mptune.adopt.written_files import Compared, compared_files, type_in_files
-from mptune.results import Measurement, Status, Trial
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 
 PROGRAMS = Path(__file__).parent / "programs"

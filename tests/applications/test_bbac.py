@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import normalized_mutual_info_score
 
 from mptune.kernel import Application, Sizes
-from mptune.registry import load_tunable, loaded_modules
+from mptune.source.loading import load_tunable, loaded_modules
 from mptune.space.covering import covering
 from tests.tiers import few
 

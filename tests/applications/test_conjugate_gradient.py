@@ -16,8 +16,8 @@ from application_runs import run_once
 from numpy.typing import NDArray
 
 from mptune.kernel import Application, Sizes
-from mptune.registry import load_tunable
-from mptune.tuner import tune
+from mptune.source.loading import load_tunable
+from mptune.tuning import tune
 
 NARROW = ("matrix_type", "inverse_type", "residual_type", "correction_type", "direction_type")
 #: Fast on a processor, and compiled once.

@@ -13,8 +13,8 @@ from scipy.optimize import brentq
 from mptune import tune
 from mptune.accuracy import evaluate_outputs
 from mptune.errors import KernelError
-from mptune.registry import load_tunable
-from mptune.results import Status
+from mptune.results.trial import Status
+from mptune.source.loading import load_tunable
 from mptune.space.covering import covering
 from tests.tiers import few
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from mptune.backends.base import CompileOptions
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.host import HostBackend, HostFunction
-from mptune.folders import bundled_folder
+from mptune.paths import bundled_folder
 from mptune.testing.backends import launch_on_arrays
 
 #: The parts every compiler needs for a kernel without reduced precision.

@@ -23,12 +23,12 @@ from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.gcc import ASSEMBLY, CompilerServers
 from mptune.backends.host import HostBackend
 from mptune.backends.host_compiler import HostCompiler, Program, find_compiler
+from mptune.backends.processes import ChildGroup
+from mptune.cpp.prelude import prelude
 from mptune.errors import CompileError
 from mptune.kernel.limits import space_on
-from mptune.prelude import prelude
-from mptune.processes import ChildGroup
-from mptune.registry import load_kernel
-from mptune.rendering import render
+from mptune.source.loading import load_kernel
+from mptune.source.render import render
 from mptune.testing.backends import launch_on_arrays
 from tests.tiers import few
 
@@ -281,7 +281,7 @@ def test_owner_killed_leaves_no_server_behind(cache: BinaryCache, paused: bool, 
         from mptune.backends.base import Binary, CompileOptions
         from mptune.backends.binary_cache import BinaryCache
         from mptune.backends.host import HostBackend
-        from mptune.prelude import prelude
+        from mptune.cpp.prelude import prelude
         backend = HostBackend(cache=BinaryCache(Path({str(cache.directory)!r})))
         backend.compiler.expect(CompileOptions(), 1)
         backend.compiler.compile(prelude() + {BODY.replace("OFFSET", "0")!r}, "power", CompileOptions())

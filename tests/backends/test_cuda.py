@@ -9,9 +9,9 @@ from mptune.backends import cuda
 from mptune.backends.base import CompileOptions
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.cuda import CudaBackend
+from mptune.cpp.prelude import prelude
 from mptune.errors import BackendUnavailableError, CompileError
 from mptune.kernel import LaunchShape
-from mptune.prelude import prelude
 
 ARCHITECTURES = ("sm_80", "sm_90")
 

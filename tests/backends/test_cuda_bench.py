@@ -15,12 +15,12 @@ from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.cuda import CudaBackend
 from mptune.backends.gpu import LEAD_BYTES
 from mptune.errors import LaunchError
-from mptune.evaluators.bench import Bench, Request
-from mptune.evaluators.device_data import GUARD_BYTES
-from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Constant, In, InOut, Kernel, Out, Scalar
-from mptune.rendering import render
-from mptune.results import Status
+from mptune.measure.bench import Bench, Request
+from mptune.measure.device_data import GUARD_BYTES
+from mptune.measure.timing import TimingPlan
+from mptune.results.trial import Status
+from mptune.source.render import render
 from mptune.space.parameters import CategoricalParameter, OrdinalParameter, PrecisionParameter
 from mptune.testing.simulator.device import Limits
 

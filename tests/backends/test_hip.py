@@ -10,9 +10,9 @@ from mptune.backends import hip
 from mptune.backends.base import CompileOptions
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.hip import HipBackend
+from mptune.cpp.prelude import prelude
 from mptune.errors import BackendUnavailableError, CompileError
 from mptune.kernel import LaunchShape
-from mptune.prelude import prelude
 
 AXPY = """
 #line 1 "axpy.cu"

@@ -13,7 +13,7 @@ from mptune.backends.hip import HipBackend
 from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
 from mptune.kernel import LaunchShape
 from mptune.kernel.limits import device_constraints
-from mptune.registry import load_kernel
+from mptune.source.loading import load_kernel
 from mptune.testing.backends import source_of
 from mptune.testing.simulator import compiler_version
 from mptune.testing.simulator.hip import SimulatedHip

@@ -9,8 +9,8 @@ from host_kernels import CACHE
 from mptune.backends.base import CompileOptions
 from mptune.backends.host import HostBackend
 from mptune.backends.host_compiler import HostCompiler, installed_compilers
+from mptune.cpp.prelude import prelude
 from mptune.precision import PRECISIONS
-from mptune.prelude import prelude
 from mptune.testing.backends import launch_on_arrays
 from tests.tiers import few
 

@@ -8,8 +8,8 @@ from mptune.backends import BACKENDS
 from mptune.backends.base import CompileOptions
 from mptune.backends.host_compiler import HostCompiler, installed_compilers
 from mptune.backends.listing import Instructions, count_instructions
-from mptune.registry import load_kernel
-from mptune.rendering import render
+from mptune.source.loading import load_kernel
+from mptune.source.render import render
 
 X86 = """
 kernel:

@@ -24,11 +24,11 @@ from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.opencl import OpenclBackend
 from mptune.backends.opencl_dialect import as_opencl
 from mptune.backends.opencl_offline import TOOLS, Offline, find_offline
+from mptune.cpp.prelude import prelude
 from mptune.errors import BackendUnavailableError, CompileError, LaunchError, OutOfMemoryError
 from mptune.kernel import LaunchShape
-from mptune.prelude import prelude
-from mptune.results import Status
-from mptune.tuner import tune
+from mptune.results.trial import Status
+from mptune.tuning import tune
 from tests.tiers import few
 
 FOUND = OpenclBackend.availability()

@@ -12,8 +12,8 @@ from mptune.backends.base import Binary, CompileOptions
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.host import HostBackend
 from mptune.backends.host_compiler import find_compiler
+from mptune.cpp.prelude import prelude
 from mptune.errors import CompileError
-from mptune.prelude import prelude
 from mptune.testing.backends import launch_on_arrays
 
 pytestmark = pytest.mark.skipif(find_compiler().family != "gcc", reason="only g++ precompiles the prelude")

@@ -14,8 +14,8 @@ from mptune.backends.base import Availability, CompileOptions
 from mptune.backends.host import HostBackend
 from mptune.backends.host_compiler import find_compiler
 from mptune.cli import main
+from mptune.cpp.prelude import prelude
 from mptune.errors import MptuneError
-from mptune.prelude import prelude
 from mptune.testing.backends import launch_on_arrays
 from tests.tiers import few
 

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks import gpu, record
 from benchmarks.gpu_sections import axpy, energy, gemm
 from mptune.kernel import Kernel
-from mptune.registry import load_kernel
+from mptune.source.loading import load_kernel
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
 
 TYPES = ["fp64", "fp32"]

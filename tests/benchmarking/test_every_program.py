@@ -18,7 +18,7 @@ from vendor_compilers import needs
 from benchmarks import compound, transfer
 from mptune.interop.cache import write_cache
 from mptune.interop.recorded import Record, assemble
-from mptune.results import Measurement, Status
+from mptune.results.trial import Measurement, Status
 from mptune.testing.simulator import environment
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]

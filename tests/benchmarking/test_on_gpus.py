@@ -13,8 +13,8 @@ import pytest
 from benchmarks import sass
 from benchmarks.gpu_sections import axpy, spaces
 from benchmarks.gpu_sections.searching import fastest
-from mptune.registry import load_kernel
-from mptune.results import Measurement, Status, Trial
+from mptune.results.trial import Measurement, Status, Trial
+from mptune.source.loading import load_kernel
 
 #: What nvdisasm lists of coulombic: tiles of two points, approx policy, positions and charges in fp16, sums in fp32.
 LISTING = (Path(__file__).parents[1] / "data" / "coulombic-sm_90.sass").read_text(encoding="utf-8")

@@ -22,11 +22,11 @@ from benchmarks.search.failing import PATTERNS, fail_share
 from benchmarks.search.peers import PEERS
 from benchmarks.search.problem import BudgetSpent, Problem, Recorder
 from benchmarks.search.tools import replay
-from mptune.evaluators.simulated import SimulatedEvaluator
 from mptune.interop.cache import write_cache
 from mptune.interop.recorded import Record, RecordedSpace, assemble
-from mptune.objective import Objective
-from mptune.results import Measurement, Status, Trial
+from mptune.measure.simulated import SimulatedEvaluator
+from mptune.results.objective import Objective
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 from mptune.strategies import make
 from mptune.strategies.base import Source

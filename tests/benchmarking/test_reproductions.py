@@ -22,14 +22,14 @@ from benchmarks.reproductions.spread import spread
 from benchmarks.search.cells import Results
 from benchmarks.search.precision_cells import Cell, cells_of
 from benchmarks.search.section import Settings
-from mptune.comparison import Comparison
 from mptune.interop.recorded import Record, RecordedSpace, assemble
 from mptune.interop.recording import write_recording
 from mptune.interop.spaces import read_space
-from mptune.objective import Objective
-from mptune.results import Measurement, Status
-from mptune.simulation import Simulation, SimulationRun
+from mptune.results.objective import Objective
+from mptune.results.trial import Measurement, Status
 from mptune.space.configuration import Configuration
+from mptune.tuning.comparison import Comparison
+from mptune.tuning.simulation import Simulation, SimulationRun
 
 SHARED = Path(__file__).parents[3] / "shared"
 PUBLISHED = SHARED / "published" / "willemsen2021-runs.json.gz"

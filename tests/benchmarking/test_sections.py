@@ -23,7 +23,7 @@ from benchmarks.search.two_stages import ORDERS, Halves, search_in_stages
 from mptune.interop.recorded import Record, RecordedSpace, assemble
 from mptune.interop.recording import write_recording
 from mptune.precision import precision
-from mptune.results import Measurement, Status, Trial
+from mptune.results.trial import Measurement, Status, Trial
 
 TYPES = ("fp64", "fp32", "fp16")
 NAMES = ("x_type", "sum_type", "policy", "block", "tile")

@@ -26,9 +26,9 @@ from benchmarks import (
 from benchmarks import instrument as instrumented
 from benchmarks.in_turn import Remeasured
 from mptune.backends.host_compiler import find_compiler
-from mptune.objective import Objective
-from mptune.registry import load_kernel
-from mptune.results import Measurement, Status, Trial
+from mptune.results.objective import Objective
+from mptune.results.trial import Measurement, Status, Trial
+from mptune.source.loading import load_kernel
 from mptune.space.configuration import Configuration
 
 # -- applications ---------------------------------------------------------------------------------

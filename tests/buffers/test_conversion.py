@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mptune.buffers import conversion
-from mptune.buffers.conversion import convert, poison_value, poisoned, round_to, still_poisoned
+from mptune.data import conversion
+from mptune.data.conversion import convert, poison_value, poisoned, round_to, still_poisoned
 from mptune.precision import PRECISIONS
 
 NARROW = [entry for entry in PRECISIONS.values() if entry.name != "fp64"]

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from kernels_for_data import ARGUMENTS, inputs, kernel, simple
 
-import mptune.buffers.manager
-from mptune.buffers import DataManager, Draw, Stream, rounded_inputs
-from mptune.buffers.conversion import round_to
-from mptune.buffers.reference_cache import update_digest
+import mptune.data.manager
+from mptune.data import DataManager, Draw, Stream, rounded_inputs
+from mptune.data.conversion import round_to
+from mptune.data.reference_cache import update_digest
 from mptune.errors import KernelError, MptuneError, OutOfMemoryError, UnknownNameError
 from mptune.kernel import In, Out, Scalar
 from mptune.precision import PRECISIONS, precision
-from mptune.registry import load_kernel
+from mptune.source.loading import load_kernel
 
 
 def manager(definition, sizes=None, **options):
@@ -56,7 +56,7 @@ def test_what_is_exact_at_all_sizes_or_at_none_is_a_property_of_the_kernel(monke
     for definition in (whole, random):
         data = manager(definition)
         assert rounded_inputs(definition, data.sizes, 0, data.inputs) == {}
-    monkeypatch.setattr("mptune.buffers.data.make_inputs", None)  # random ones need not be made at other sizes
+    monkeypatch.setattr("mptune.data.data.make_inputs", None)  # random ones need not be made at other sizes
     assert rounded_inputs(random, data.sizes, 0, data.inputs) == {}
 
 
@@ -217,8 +217,8 @@ def conversions(monkeypatch):
         made.append(wanted.name)
         return convert(values, wanted)
 
-    convert = mptune.buffers.manager.convert
-    monkeypatch.setattr(mptune.buffers.manager, "convert", counted)
+    convert = mptune.data.manager.convert
+    monkeypatch.setattr(mptune.data.manager, "convert", counted)
     return made
 
 

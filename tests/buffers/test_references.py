@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from kernels_for_data import inputs, kernel, reference, simple
 
-from mptune.buffers import DataManager
-from mptune.buffers.reference_cache import ReferenceCache, reference_key
+from mptune.data import DataManager
+from mptune.data.reference_cache import ReferenceCache, reference_key
 from mptune.errors import KernelError, OutOfMemoryError, ReferenceDataError
 from mptune.kernel import In, Out
 

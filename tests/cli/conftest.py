@@ -13,11 +13,11 @@ from made_up_devices import MadeUp, MadeUpDevices, replace_devices
 
 from mptune import cli
 from mptune.backends import get_backend
-from mptune.checking import check
 from mptune.precision import precision
-from mptune.registry import load_kernel
 from mptune.run import Run
+from mptune.source.loading import load_kernel
 from mptune.space.configuration import Configuration
+from mptune.tuning.checking import check
 
 OWN = Path(__file__).parents[1] / "own_kernel.py"
 

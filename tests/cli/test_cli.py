@@ -20,8 +20,8 @@ from command_line import Call
 
 from mptune.cli import display
 from mptune.interop import read_space
-from mptune.registry import bundled_applications, bundled_kernels
 from mptune.run import Run
+from mptune.source.loading import bundled_applications, bundled_kernels
 from mptune.strategies import STRATEGIES
 
 OWN = Path(__file__).parent.parent / "own_kernel.py"

@@ -10,7 +10,7 @@ import pytest
 from command_line import caller
 from described import create
 
-from mptune.results import Measurement, Status, Trial
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 
 pytestmark = pytest.mark.usefixtures("charts")

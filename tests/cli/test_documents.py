@@ -11,7 +11,7 @@ import pytest
 from command_line import Call
 
 from mptune.errors import UnknownNameError
-from mptune.results import Status
+from mptune.results.trial import Status
 from mptune.schemas import SCHEMAS, schema
 
 pytestmark = pytest.mark.usefixtures("charts")

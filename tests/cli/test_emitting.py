@@ -14,7 +14,7 @@ from awkward_kernel import run_of
 from command_line import Call
 from described import create
 
-from mptune.results import Measurement, Status, Trial
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.store import RunFile
 
 OWN = Path(own_kernel.__file__)

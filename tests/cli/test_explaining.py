@@ -10,13 +10,13 @@ import pytest
 from command_line import Call
 
 from mptune import probing
-from mptune.evaluators.roofline import Bound, Roofline
-from mptune.results import Measurement, Status, Trial
+from mptune.measure.roofline import Bound, Roofline
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.schemas import schema
-from mptune.sensitivity import WINNER, probe_key
 from mptune.space.configuration import Configuration
 from mptune.store import PROBE, RunFile
+from mptune.tuning.sensitivity import WINNER, probe_key
 
 OWN = Path(__file__).parent.parent / "own_kernel.py"
 SPACE = Path(__file__).parents[2] / "benchmarks" / "data" / "axpy-host.json.gz"

@@ -13,7 +13,7 @@ from command_line import Call
 from described import create, described_run
 
 from mptune.interop import from_run, write_recording
-from mptune.results import Measurement, Status, Trial
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.schemas import schema
 from mptune.show import KINDS
 from mptune.space.configuration import Configuration

@@ -12,9 +12,9 @@ from command_line import Call
 from described import create
 
 from mptune.kernel import Sizes
-from mptune.results import Measurement, Status, Trial
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
-from mptune.tuner.sources import rendered_sources
+from mptune.tuning.sources import rendered_sources
 
 pytestmark = pytest.mark.usefixtures("charts")
 

@@ -16,7 +16,7 @@ from command_line import Call
 from mptune.errors import RunFileError
 from mptune.interop.recording import write_recording
 from mptune.interop.spaces import read_space
-from mptune.results import SourceUse, Status, Trial
+from mptune.results.trial import SourceUse, Status, Trial
 from mptune.store import RunState
 
 OWN = Path(__file__).parent.parent / "own_kernel.py"

@@ -13,8 +13,8 @@ from command_line import Call
 
 from mptune.accuracy.metrics import METRICS
 from mptune.cli import app
-from mptune.metric_expressions import OBJECTIVES
-from mptune.objective import PENALTIES
+from mptune.results.metric_expressions import OBJECTIVES
+from mptune.results.objective import PENALTIES
 from mptune.show import APPLICATION_KINDS, KINDS, SOURCES, SUFFIXES, WIDTHS
 
 HEAVY = {"scipy", "sklearn", "pandas", "altair"}

@@ -22,7 +22,7 @@ from made_up_devices import MadeUp, MadeUpDevices, replace_devices
 from mptune import cli
 from mptune.adopt.adopting import AdoptSettings
 from mptune.precision import precision
-from mptune.results import Status
+from mptune.results.trial import Status
 from mptune.run import Run
 from mptune.space.configuration import Configuration
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mptune.cpp.prelude import prelude
 from mptune.precision import PRECISIONS, Precision
-from mptune.prelude import prelude
 
 #: g++ and the first clang++ there is: they hold a half differently.
 COMPILERS = tuple(filter(None, (shutil.which("g++"), shutil.which("clang++") or shutil.which("clang++-19"))))

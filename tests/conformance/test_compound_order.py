@@ -18,9 +18,9 @@ from vendor_compilers import needs, nvrtc
 
 from mptune.backends import get_backend
 from mptune.backends.base import Buffer, CompileOptions
+from mptune.cpp.prelude import prelude
 from mptune.kernel import LaunchShape
 from mptune.precision import COMPOUND
-from mptune.prelude import prelude
 
 OBJDUMP = shutil.which("llvm-objdump") or next(map(str, sorted(Path("/usr/lib").glob("llvm-*/bin/llvm-objdump"))), "")
 #: What rounding loses of a sum, of one whose first part is larger, and of a product; a term of sums in each type.

@@ -8,7 +8,7 @@ from prelude_library import assert_same, awkward_values
 
 from mptune.adopt.parsing import SourceFile
 from mptune.adopt.running import build, run
-from mptune.buffers.conversion import round_to
+from mptune.data.conversion import round_to
 from mptune.precision import PRECISIONS
 
 PROGRAM = Path(__file__).parents[1] / "adopt" / "programs" / "short_types.cu"

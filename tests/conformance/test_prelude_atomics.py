@@ -13,7 +13,7 @@ from mptune.backends import BACKENDS
 from mptune.backends.base import CompileOptions
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.host import HostBackend
-from mptune.prelude import prelude
+from mptune.cpp.prelude import prelude
 from mptune.testing.backends import launch_on_arrays
 
 TEXT = Path(__file__).with_name("prelude_atomics.cu").read_text(encoding="utf-8")

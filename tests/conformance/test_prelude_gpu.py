@@ -11,7 +11,7 @@ from vendor_compilers import needs, nvrtc
 from mptune.backends import BACKENDS
 from mptune.backends.base import CompileOptions
 from mptune.backends.binary_cache import BinaryCache
-from mptune.prelude import prelude
+from mptune.cpp.prelude import prelude
 
 SOURCE = (Path(__file__).parent / "prelude_gpu.cu").read_text(encoding="utf-8")
 

@@ -14,8 +14,8 @@ from vendor_compilers import needs, nvrtc
 from mptune.backends import BACKENDS
 from mptune.backends.base import CompileOptions
 from mptune.backends.binary_cache import BinaryCache
+from mptune.cpp.prelude import prelude
 from mptune.errors import CompileError
-from mptune.prelude import prelude
 
 SOURCE = "prelude_literal.cpp"
 TEXT = Path(__file__).with_name(SOURCE).read_text(encoding="utf-8")

@@ -22,7 +22,7 @@ from vendor_compilers import needs, nvrtc
 from mptune.backends import BACKENDS, get_backend
 from mptune.backends.base import CompileOptions
 from mptune.backends.binary_cache import BinaryCache
-from mptune.prelude import prelude
+from mptune.cpp.prelude import prelude
 from mptune.testing.backends import launch_on_arrays
 from tests.tiers import few
 

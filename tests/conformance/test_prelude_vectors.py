@@ -14,7 +14,7 @@ from vendor_compilers import needs, nvrtc
 from mptune.backends import BACKENDS
 from mptune.backends.base import CompileOptions
 from mptune.backends.binary_cache import BinaryCache
-from mptune.prelude import prelude
+from mptune.cpp.prelude import prelude
 
 SOURCE = "prelude_vectors.cu"
 TEXT = Path(__file__).with_name(SOURCE).read_text(encoding="utf-8")

@@ -21,7 +21,7 @@ from pages import DOCS, PAGES, Block, Command, blocks
 
 from mptune import cli
 from mptune.backends.processor import processor
-from mptune.evaluators.roofline import Bound, Roofline
+from mptune.measure.roofline import Bound, Roofline
 
 CONTRIBUTING = DOCS.parent / "CONTRIBUTING.md"
 #: The budget of a search in a test.

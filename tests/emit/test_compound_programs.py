@@ -17,11 +17,11 @@ from vendor_compilers import needs
 
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
-from mptune.buffers import DataManager
+from mptune.data import DataManager
 from mptune.emit import emit, winner_of
 from mptune.kernel import Kernel
 from mptune.precision import COMPOUND
-from mptune.registry import load_kernel
+from mptune.source.loading import load_kernel
 
 #: Small kernels: of one the output has a compound type, of the other scalars have; each with its error in fp32 sums.
 SMALL: dict[str, Kernel] = {

@@ -19,7 +19,7 @@ from test_programs import CLANG, HIP_HEADERS, NVCC, _missing, build, needs_gxx, 
 from mptune.backends.base import CompileOptions
 from mptune.backends.cuda import CudaBackend
 from mptune.backends.hip import HipBackend
-from mptune.buffers import DataManager
+from mptune.data import DataManager
 from mptune.emit import emit_dispatch
 from mptune.errors import KernelError
 from mptune.kernel import In, Kernel, Out, Sizes

@@ -24,13 +24,13 @@ from test_programs import CLANG, HIP_HEADERS, NVCC, _missing, needs_gxx
 from mptune import TunedApplication
 from mptune.backends.base import CompileOptions
 from mptune.backends.hip import HipBackend
-from mptune.buffers.conversion import convert
-from mptune.buffers.data import make_inputs
+from mptune.data.conversion import convert
+from mptune.data.data import make_inputs
 from mptune.emit import emit, winner_of
 from mptune.emit.taking import take_along
 from mptune.errors import KernelError
 from mptune.precision import PRECISIONS
-from mptune.results import Measurement, Status, Trial
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.store import RunFile
 

@@ -15,7 +15,7 @@ from stepper_kernel import STEPPER, stepped
 
 from mptune.accuracy.evaluate import evaluate_outputs
 from mptune.backends.opencl import OpenclBackend
-from mptune.buffers import DataManager
+from mptune.data import DataManager
 from mptune.emit import emit, winner_of
 from mptune.kernel import Kernel, Sizes
 

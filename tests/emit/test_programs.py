@@ -21,7 +21,7 @@ from mptune.accuracy.evaluate import evaluate_outputs
 from mptune.backends.base import Backend, CompileOptions
 from mptune.backends.cuda import CudaBackend
 from mptune.backends.hip import HipBackend
-from mptune.buffers import DataManager
+from mptune.data import DataManager
 from mptune.emit import emit, emit_all_devices, winner_of
 from mptune.errors import BackendUnavailableError
 from mptune.kernel import In, Kernel, Out, Scalar

@@ -16,15 +16,15 @@ from vendor_compilers import needs
 
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
-from mptune.buffers import DataManager
+from mptune.data import DataManager
 from mptune.emit import emit_dispatch
 from mptune.emit.sizes import opened
 from mptune.errors import MptuneError
 from mptune.kernel import In, Kernel, Out, Role, Sizes
 from mptune.kernel.limits import widest
-from mptune.registry import bundled_kernels, load_kernel
-from mptune.rendering import with_parameters
 from mptune.run import Run
+from mptune.source.loading import bundled_kernels, load_kernel
+from mptune.source.render import with_parameters
 from mptune.space.configuration import Configuration
 from mptune.space.expressions import Expression
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter

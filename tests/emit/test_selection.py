@@ -15,12 +15,12 @@ from awkward_kernel import AWKWARD, NASTY, run_of
 
 from mptune.emit import emit, emit_all_devices, sizes_of, winner_of
 from mptune.errors import KernelError, MptuneError, RunFileError, UnknownNameError
-from mptune.folders import bundled_folder
 from mptune.kernel import Kernel
-from mptune.registry import definition_hash, kernel_of_run, load_kernel, remarks
-from mptune.rendering import template_hash
-from mptune.results import Measurement, Status, Trial
+from mptune.paths import bundled_folder
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
+from mptune.source.loading import definition_hash, kernel_of_run, load_kernel, remarks
+from mptune.source.render import template_hash
 from mptune.space.parameters import OrdinalParameter
 
 POLY = own_kernel.kernel

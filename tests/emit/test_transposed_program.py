@@ -8,9 +8,9 @@ import pytest
 from awkward_kernel import data_folder, measured, run_of
 from test_programs import build, error_of, needs_gxx, run_program
 
-from mptune.buffers import DataManager
+from mptune.data import DataManager
 from mptune.emit import emit, winner_of
-from mptune.registry import load_kernel
+from mptune.source.loading import load_kernel
 from tests.tiers import few
 
 

@@ -19,7 +19,7 @@ from mptune.emit.common import _baseline_types
 from mptune.emit.sizes import NotTranslatableError, conditions, fixed_sizes, formula
 from mptune.emit.text import code_span, comment, fenced, identifier, literal, quoted, table_cell
 from mptune.kernel import In, Kernel, Out, Scalar
-from mptune.registry import load_kernel
+from mptune.source.loading import load_kernel
 from mptune.space.expressions import Expression
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
 

@@ -13,13 +13,13 @@ import pytest
 from mptune.backends.base import Binary, CompileOptions
 from mptune.backends.host_compiler import HostCompiler
 from mptune.errors import CompileError
-from mptune.evaluators.device import DeviceEvaluator, Limits
-from mptune.evaluators.devices import CompileAhead
-from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Kernel
-from mptune.policy import MeasurementPolicy
-from mptune.registry import load_kernel
-from mptune.results import Status
+from mptune.measure.device import DeviceEvaluator, Limits
+from mptune.measure.devices import CompileAhead
+from mptune.measure.policy import MeasurementPolicy
+from mptune.measure.timing import TimingPlan
+from mptune.results.trial import Status
+from mptune.source.loading import load_kernel
 
 PLAN = TimingPlan(warmups=1, min_repeats=3, max_repeats=5, cap_s=0.05)
 

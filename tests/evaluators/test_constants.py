@@ -13,11 +13,11 @@ from mptune.backends.cuda import CudaBackend
 from mptune.backends.hip import HipBackend
 from mptune.backends.host import HostBackend
 from mptune.errors import BackendUnavailableError, TemplateError
-from mptune.evaluators.bench import Bench, Request
-from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Constant, In, Kernel, Out, Scalar
-from mptune.rendering import render
-from mptune.results import Status, Trial
+from mptune.measure.bench import Bench, Request
+from mptune.measure.timing import TimingPlan
+from mptune.results.trial import Status, Trial
+from mptune.source.render import render
 from mptune.space.parameters import PrecisionParameter
 from tests.tiers import few
 

@@ -18,16 +18,16 @@ import pytest
 from mptune import __version__
 from mptune.backends.base import CompileOptions, DeviceInfo
 from mptune.errors import MptuneError
-from mptune.evaluators.bench import Ready, Request
-from mptune.evaluators.dask import Cluster, DaskDevices, Description, Lease
-from mptune.evaluators.device import Limits
-from mptune.evaluators.protocol import Job
-from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Kernel
-from mptune.registry import load_kernel
-from mptune.results import Status, Trial
+from mptune.measure.bench import Ready, Request
+from mptune.measure.dask import Cluster, DaskDevices, Description, Lease
+from mptune.measure.device import Limits
+from mptune.measure.protocol import Job
+from mptune.measure.timing import TimingPlan
+from mptune.results.trial import Status, Trial
+from mptune.source.loading import load_kernel
 from mptune.space.configuration import Configuration
-from mptune.tuner import tune
+from mptune.tuning import tune
 
 OWN = Path(__file__).parent.parent / "own_kernel.py"
 PLAN = TimingPlan(warmups=1, min_repeats=3, max_repeats=5, cap_s=0.05)
@@ -246,7 +246,7 @@ def wait_until(true: Callable[[], bool], limit_s: float = 60.0) -> None:
         time.sleep(0.02)
 
 
-def benches_of(parent: int, program: bytes = b"mptune.evaluators.worker") -> list[int]:
+def benches_of(parent: int, program: bytes = b"mptune.measure.worker") -> list[int]:
     """Return the processes in which a Dask worker measures, or those of another program."""
     found = []
     for folder in Path("/proc").iterdir():
@@ -290,7 +290,7 @@ def test_a_run_on_a_cluster_is_a_run_like_any_other(kernel: Kernel, cluster: Any
 
 @needs_dask
 def test_scheduler_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mptune.evaluators.dask._CONNECT_S", 0.2)
+    monkeypatch.setattr("mptune.measure.dask._CONNECT_S", 0.2)
     with pytest.raises(MptuneError, match=r"no Dask scheduler answers at 'tcp://127\.0\.0\.1:9'"):
         Cluster("tcp://127.0.0.1:9")
 

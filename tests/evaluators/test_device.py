@@ -21,16 +21,16 @@ import pytest
 
 from mptune.backends.host import HostBackend, HostBuffer, HostDevice
 from mptune.errors import KernelError, MptuneError
-from mptune.evaluators.bench import Bench, Request
-from mptune.evaluators.device import DeviceEvaluator, Limits
-from mptune.evaluators.devices import LocalDevices
-from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Kernel
-from mptune.objective import Objective
-from mptune.policy import MeasurementPolicy
-from mptune.registry import load_kernel
-from mptune.rendering import render
-from mptune.results import Measurement, Status, Trial
+from mptune.measure.bench import Bench, Request
+from mptune.measure.device import DeviceEvaluator, Limits
+from mptune.measure.devices import LocalDevices
+from mptune.measure.policy import MeasurementPolicy
+from mptune.measure.timing import TimingPlan
+from mptune.results.objective import Objective
+from mptune.results.trial import Measurement, Status, Trial
+from mptune.source.loading import load_kernel
+from mptune.source.render import render
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import CategoricalParameter
 from tests.tiers import few
@@ -198,8 +198,8 @@ def test_worker_does_not_outlive_its_parent(tmp_path: Path) -> None:
     script = tmp_path / "parent.py"
     script.write_text(
         "import os, signal, sys\n"
-        "from mptune.evaluators.device import DeviceEvaluator\n"
-        "from mptune.registry import load_kernel\n"
+        "from mptune.measure.device import DeviceEvaluator\n"
+        "from mptune.source.loading import load_kernel\n"
         f"kernel = load_kernel({str(Path(__file__).with_name('faulty.py'))!r})\n"
         "evaluator = DeviceEvaluator(kernel, kernel.resolve_sizes(), 'host')\n"
         "evaluator.start()\n"

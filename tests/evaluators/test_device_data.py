@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from mptune.backends.host import HostBackend, HostBuffer, HostDevice
-from mptune.buffers import DataManager
+from mptune.data import DataManager
 from mptune.errors import OutOfMemoryError
-from mptune.evaluators.device_data import GUARD_BYTES, DeviceData
 from mptune.kernel import In, InOut, Kernel, Out, Scalar
+from mptune.measure.device_data import GUARD_BYTES, DeviceData
 from mptune.space.parameters import PrecisionParameter
 
 N = 1003

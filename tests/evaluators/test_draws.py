@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from mptune.backends import get_backend
-from mptune.buffers import Draw, Stream
-from mptune.buffers.data import make_inputs
-from mptune.evaluators.bench import Bench, Request
-from mptune.evaluators.device import DeviceEvaluator
-from mptune.evaluators.protocol import Finished
-from mptune.evaluators.timing import TimingPlan
+from mptune.data import Draw, Stream
+from mptune.data.data import make_inputs
 from mptune.kernel import Constant, In, InOut, Kernel, Out, Scalar
-from mptune.policy import Plan
-from mptune.rendering import render
-from mptune.results import Status
+from mptune.measure.bench import Bench, Request
+from mptune.measure.device import DeviceEvaluator
+from mptune.measure.policy import Plan
+from mptune.measure.protocol import Finished
+from mptune.measure.timing import TimingPlan
+from mptune.results.trial import Status
+from mptune.source.render import render
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
 
 ONCE = TimingPlan(warmups=0, min_repeats=1, max_repeats=1)
@@ -41,7 +41,7 @@ extern "C" __global__ void blend(
 @pytest.fixture(autouse=True)
 def _time_enough(monkeypatch):
     """Further draws take their share of the time, which on a busy machine is soon all there is."""
-    monkeypatch.setattr("mptune.policy._DRAWING_S", 1e4)
+    monkeypatch.setattr("mptune.measure.policy._DRAWING_S", 1e4)
 
 
 def inputs(rng, size):

@@ -9,14 +9,14 @@ import pytest
 
 from mptune.backends.base import DeviceInfo
 from mptune.backends.host import HostBackend, HostBuffer, HostDevice
-from mptune.buffers import DataManager
+from mptune.data import DataManager
 from mptune.errors import MptuneError
-from mptune.evaluators.bench import Bench, Request
-from mptune.evaluators.timing import TimingPlan, wants_flush
 from mptune.kernel import InOut, Kernel, Scalar
-from mptune.policy import Plan
-from mptune.rendering import render
-from mptune.results import Status
+from mptune.measure.bench import Bench, Request
+from mptune.measure.policy import Plan
+from mptune.measure.timing import TimingPlan, wants_flush
+from mptune.results.trial import Status
+from mptune.source.render import render
 from mptune.space.parameters import PrecisionParameter
 
 CACHE = 1 << 16

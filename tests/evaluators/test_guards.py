@@ -12,17 +12,17 @@ import pytest
 
 from mptune import In, Out, PrecisionParameter
 from mptune.backends.host import HostBackend
-from mptune.evaluators import device_data
-from mptune.evaluators.bench import Bench, Request
-from mptune.evaluators.device import DeviceEvaluator
-from mptune.evaluators.device_data import GUARD_BYTES, GuardedBuffer, Overrun
-from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Kernel
-from mptune.policy import Plan
+from mptune.measure import device_data
+from mptune.measure.bench import Bench, Request
+from mptune.measure.device import DeviceEvaluator
+from mptune.measure.device_data import GUARD_BYTES, GuardedBuffer, Overrun
+from mptune.measure.policy import Plan
+from mptune.measure.timing import TimingPlan
 from mptune.precision import PRECISIONS
-from mptune.registry import load_kernel
-from mptune.rendering import render
-from mptune.results import Status, Trial
+from mptune.results.trial import Status, Trial
+from mptune.source.loading import load_kernel
+from mptune.source.render import render
 
 PLAN = TimingPlan(warmups=0, min_repeats=2, max_repeats=2)
 

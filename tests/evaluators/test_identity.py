@@ -12,9 +12,9 @@ import pytest
 
 from mptune.accuracy.metrics import METRICS
 from mptune.errors import UnknownNameError
-from mptune.evaluators.identity import launch_identity, metric_identity, unversioned
 from mptune.kernel import In, InOut, Kernel
-from mptune.registry import load_kernel
+from mptune.measure.identity import launch_identity, metric_identity, unversioned
+from mptune.source.loading import load_kernel
 
 OWN = Path(__file__).parent.parent / "own_kernel.py"
 

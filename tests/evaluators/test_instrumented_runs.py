@@ -3,10 +3,10 @@
 import math
 from pathlib import Path
 
-from mptune.evaluators.protocol import Finished
-from mptune.evaluators.screening import Screening
-from mptune.registry import load_kernel
-from mptune.results import Measurement, Status, Trial
+from mptune.measure.protocol import Finished
+from mptune.measure.screening import Screening
+from mptune.results.trial import Measurement, Status, Trial
+from mptune.source.loading import load_kernel
 
 KERNEL = load_kernel(Path(__file__).parents[1] / "own_kernel.py")
 
@@ -29,7 +29,7 @@ class MadeUpWorker:
 
 def screened_by(monkeypatch, *outcomes):
     worker = MadeUpWorker(*outcomes)
-    monkeypatch.setattr("mptune.evaluators.screening.DeviceWorker", lambda *_: worker)
+    monkeypatch.setattr("mptune.measure.screening.DeviceWorker", lambda *_: worker)
     return Screening(KERNEL, None, None), worker
 
 
@@ -55,6 +55,6 @@ def test_a_first_instrumented_run_that_fails_ends_them_and_says_why(monkeypatch)
 def test_the_first_instrumented_run_compiles_and_takes_none_of_their_time(monkeypatch):
     clock = iter([0.0, 0.0, 0.0, 1000.0, 1000.0, 1000.0, 1001.0, 1001.0]).__next__
     worker = MadeUpWorker((Status.OK, 1e-3), (Status.OK, 2e-3))
-    monkeypatch.setattr("mptune.evaluators.screening.DeviceWorker", lambda *_: worker)
+    monkeypatch.setattr("mptune.measure.screening.DeviceWorker", lambda *_: worker)
     found = Screening(KERNEL, None, None, clock)
     assert [found.errors(of_type(name)) for name in ("fp32", "fp16")] == [{"error": 1e-3}, {"error": 2e-3}]

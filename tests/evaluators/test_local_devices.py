@@ -12,15 +12,15 @@ import pytest
 from mptune.backends.base import CompileOptions, DeviceInfo
 from mptune.backends.host import HostDevice
 from mptune.errors import MptuneError
-from mptune.evaluators.bench import Ready
-from mptune.evaluators.device import DeviceEvaluator, Limits
-from mptune.evaluators.devices import LocalDevices, check_alike
-from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Kernel
-from mptune.policy import MeasurementPolicy
-from mptune.registry import load_kernel
-from mptune.results import Status
-from mptune.tuner import tune
+from mptune.measure.bench import Ready
+from mptune.measure.device import DeviceEvaluator, Limits
+from mptune.measure.devices import LocalDevices, check_alike
+from mptune.measure.policy import MeasurementPolicy
+from mptune.measure.timing import TimingPlan
+from mptune.results.trial import Status
+from mptune.source.loading import load_kernel
+from mptune.tuning import tune
 
 PLAN = TimingPlan(warmups=1, min_repeats=3, max_repeats=5, cap_s=0.05)
 FAULTY = Path(__file__).with_name("faulty.py")

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from mptune.backends.host import HostBackend
-from mptune.evaluators.bench import Bench, Request
-from mptune.evaluators.device import DeviceEvaluator
-from mptune.evaluators.rounds import VISIT, remeasure
-from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import InOut, Kernel, Scalar
-from mptune.policy import Plan
-from mptune.registry import load_kernel
-from mptune.rendering import render
-from mptune.results import Status, Trial
+from mptune.measure.bench import Bench, Request
+from mptune.measure.device import DeviceEvaluator
+from mptune.measure.policy import Plan
+from mptune.measure.rounds import VISIT, remeasure
+from mptune.measure.timing import TimingPlan
+from mptune.results.trial import Status, Trial
+from mptune.source.loading import load_kernel
+from mptune.source.render import render
 from mptune.space.parameters import OrdinalParameter
 
 #: One launch is checked, one warms up, three are timed: numbers 0 to 4. The same again in another round.

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from mptune.errors import LaunchError, ObserverUnavailableError
-from mptune.evaluators import observing
-from mptune.evaluators.observing import Observation, always_on, observers_for
 from mptune.kernel import InOut, Kernel
+from mptune.measure import observing
+from mptune.measure.observing import Observation, always_on, observers_for
 from mptune.observers.base import LaunchContext, Observer, Target
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import OrdinalParameter

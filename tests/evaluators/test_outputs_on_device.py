@@ -15,13 +15,13 @@ from strict_arrays import Namespace, Strict
 from mptune.backends import BACKENDS, get_backend
 from mptune.backends.base import Backend
 from mptune.backends.host import HostBackend, HostBuffer, HostDevice
-from mptune.evaluators.bench import Bench, Request
-from mptune.evaluators.device_data import DeviceData
-from mptune.evaluators.timing import TimingPlan
 from mptune.kernel import Kernel
-from mptune.registry import load_kernel
-from mptune.rendering import render
-from mptune.results import Status, Trial
+from mptune.measure.bench import Bench, Request
+from mptune.measure.device_data import DeviceData
+from mptune.measure.timing import TimingPlan
+from mptune.results.trial import Status, Trial
+from mptune.source.loading import load_kernel
+from mptune.source.render import render
 
 PLAN = TimingPlan(warmups=0, min_repeats=2, max_repeats=2)
 N = 1001

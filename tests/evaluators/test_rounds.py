@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from mptune.backends.base import CompileOptions
-from mptune.evaluators.bench import Request
-from mptune.evaluators.protocol import Finished, Job, Rounds
-from mptune.evaluators.rounds import VISIT, Turns, remeasure, together, visit_of
-from mptune.evaluators.timing import TimingPlan
-from mptune.evaluators.worker_process import Limits, WorkerProcess
-from mptune.policy import Plan
-from mptune.registry import load_kernel
-from mptune.rendering import render
-from mptune.results import Measurement, Status, Trial
+from mptune.measure.bench import Request
+from mptune.measure.policy import Plan
+from mptune.measure.protocol import Finished, Job, Rounds
+from mptune.measure.rounds import VISIT, Turns, remeasure, together, visit_of
+from mptune.measure.timing import TimingPlan
+from mptune.measure.worker_process import Limits, WorkerProcess
+from mptune.results.trial import Measurement, Status, Trial
+from mptune.source.loading import load_kernel
+from mptune.source.render import render
 from mptune.space.configuration import Configuration
 
 AXPY = load_kernel("axpy")
@@ -158,7 +158,7 @@ class FakeEvaluator:
 
 def test_turns_keep_the_shortest_launch_of_each_round(monkeypatch: pytest.MonkeyPatch) -> None:
     evaluator: Any = FakeEvaluator(FakeBench({SECOND: 2}))
-    monkeypatch.setattr("mptune.evaluators.rounds.time", SimpleNamespace(monotonic=lambda: evaluator.now_s))
+    monkeypatch.setattr("mptune.measure.rounds.time", SimpleNamespace(monotonic=lambda: evaluator.now_s))
     before = [Trial(c, Status.OK, "", Measurement({"time_ms": 6.0}, (), {"timing": 3.0})) for c in (FIRST, SECOND)]
     turns = Turns(evaluator, before, VISIT)
     assert turns.measured == ()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mptune.errors import SpaceFileError
-from mptune.evaluators.simulated import SimulatedEvaluator
-from mptune.results import Measurement, Status, Trial
+from mptune.measure.simulated import SimulatedEvaluator
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 
 TRIALS = [

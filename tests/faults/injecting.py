@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mptune.evaluators.device import Limits
-from mptune.results import Trial
+from mptune.measure.device import Limits
+from mptune.results.trial import Trial
 from mptune.run import Run
 from mptune.store import RunFile
-from mptune.tuner import Progress, TuneSettings, tune
+from mptune.tuning import Progress, TuneSettings, tune
 
 DEFINITION = """\
 import numpy as np
@@ -176,7 +176,7 @@ def workers_of(parent: int) -> list[int]:
                 line = (folder / "cmdline").read_bytes()
             except OSError:
                 continue
-            if parent_of == parent and b"mptune.evaluators.worker" in line:
+            if parent_of == parent and b"mptune.measure.worker" in line:
                 found.append(int(folder.name))
     return found
 

@@ -15,7 +15,7 @@ import pytest
 from injecting import Definition, command, exact, recorded, running, tuned, wait_until, waiting
 
 from mptune.errors import RunFileError
-from mptune.results import Status
+from mptune.results.trial import Status
 from mptune.run import Run
 from mptune.store import RunFile, database
 

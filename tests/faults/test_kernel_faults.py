@@ -10,8 +10,8 @@ import pytest
 from injecting import Definition, fake_compiler, is_running, tuned, wait_until
 
 from mptune.backends.host_compiler import find_compiler
-from mptune.evaluators.device import Limits
-from mptune.results import Status
+from mptune.measure.device import Limits
+from mptune.results.trial import Status
 
 
 @dataclass(frozen=True)

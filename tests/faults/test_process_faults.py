@@ -24,8 +24,8 @@ from injecting import (
     workers_of,
 )
 
-from mptune.evaluators.device import Limits
-from mptune.results import Status
+from mptune.measure.device import Limits
+from mptune.results.trial import Status
 from mptune.run import Run
 
 BLOCKS = (32, 64, 96, 128, 160, 192, 224, 256)

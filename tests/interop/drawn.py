@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from mptune.interop.recorded import Record, RecordedSpace, assemble
-from mptune.results import Measurement, Status
+from mptune.results.trial import Measurement, Status
 from mptune.space.parameters import (
     BooleanParameter,
     CategoricalParameter,

@@ -15,7 +15,7 @@ from recordings import SPACES, cache_document, cache_lines, entries, needs_space
 from mptune.errors import SpaceFileError
 from mptune.interop import read_cache, write_cache
 from mptune.interop.recorded import RecordedSpace
-from mptune.results import Status
+from mptune.results.trial import Status
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import (
     BooleanParameter,

@@ -13,9 +13,9 @@ from described import described_run
 
 from mptune.interop import EXPORTERS, read_space, write_cache
 from mptune.interop.recorded import Record, RecordedSpace, assemble
-from mptune.results import Measurement, Status, Trial
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
-from mptune.tuner import TuneSettings, tune
+from mptune.tuning import TuneSettings, tune
 
 kernel_tuner = pytest.importorskip("kernel_tuner", reason="Kernel Tuner is not installed")
 constraint = pytest.importorskip("constraint", reason="Kernel Tuner is not installed")

@@ -18,8 +18,8 @@ from mptune.errors import SpaceFileError
 from mptune.interop import read_recording, read_space, write_recording
 from mptune.interop.recorded import Record
 from mptune.interop.recording import recording_text
-from mptune.registry import load_kernel
-from mptune.results import Measurement, Status
+from mptune.results.trial import Measurement, Status
+from mptune.source.loading import load_kernel
 from tests.tiers import few
 
 

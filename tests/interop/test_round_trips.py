@@ -14,7 +14,7 @@ from mptune.interop import read_cache, read_space, read_t4, write_cache, write_t
 from mptune.interop.cache import cache_text
 from mptune.interop.recorded import Record, assemble
 from mptune.interop.t4 import t4_text
-from mptune.results import Measurement, Status, Trial
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.parameters import CategoricalParameter, OrdinalParameter
 
 #: What T4 can say of a status, beside the exact ones.

@@ -14,7 +14,7 @@ from recordings import cache_document, cache_lines, entries, t4_document, write
 import mptune.interop
 from mptune.errors import MptuneError, RunFileError, SpaceFileError
 from mptune.interop import from_run, parameters_of, read_run, read_space, spaces, to_run
-from mptune.results import Measurement, Status, Trial
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import CategoricalParameter, OrdinalParameter, PrecisionParameter
 

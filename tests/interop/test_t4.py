@@ -13,7 +13,7 @@ from recordings import SPACES, entries, needs_spaces, t4_document, write
 from mptune.errors import SpaceFileError
 from mptune.interop import read_cache, read_t4
 from mptune.interop.recorded import RecordedSpace
-from mptune.results import Status
+from mptune.results.trial import Status
 
 ONE = {
     "configuration": {"a": 1},

@@ -16,7 +16,7 @@ from recordings import write
 
 from mptune.errors import MptuneError, SpaceFileError
 from mptune.interop import EXPORTERS, read_cache, read_t4, to_csv, to_json, to_parquet
-from mptune.results import Measurement, Status, Trial
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
 

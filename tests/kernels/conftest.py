@@ -6,7 +6,7 @@ import pytest
 from launching import host
 
 from mptune.backends.base import CompileOptions
-from mptune.prelude import prelude
+from mptune.cpp.prelude import prelude
 
 
 @pytest.fixture(scope="session", autouse=True)

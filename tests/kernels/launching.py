@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from mptune.backends.base import Argument as LaunchArgument
 from mptune.backends.base import Backend, Buffer, CompileOptions, Function
 from mptune.backends.host import HostBackend
-from mptune.buffers import DataManager
+from mptune.data import DataManager
 from mptune.errors import EmptySpaceError
 from mptune.kernel import Argument, Kernel, Role, Sizes
-from mptune.rendering import render
+from mptune.source.render import render
 from mptune.space.configuration import Configuration, Value
 from mptune.space.covering import covering
 from mptune.space.parameters import PrecisionParameter

@@ -14,7 +14,7 @@ from mptune.backends.cuda import CudaBackend
 from mptune.backends.hip import HipBackend
 from mptune.kernel import Kernel
 from mptune.precision import PRECISIONS
-from mptune.rendering import render
+from mptune.source.render import render
 from mptune.space.configuration import Configuration
 
 #: What the simulation of each vendor's units is told.

@@ -6,7 +6,7 @@ from launching import launcher
 
 from mptune.kernel import Kernel
 from mptune.precision import PRECISIONS, precision
-from mptune.registry import load_kernel
+from mptune.source.loading import load_kernel
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from scipy.special import i0
 
 from mptune.kernel import Kernel
 from mptune.precision import PRECISIONS
-from mptune.registry import load_kernel
+from mptune.source.loading import load_kernel
 
 
 @pytest.fixture(scope="module")

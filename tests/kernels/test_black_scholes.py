@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from mptune.kernel import Kernel
 from mptune.precision import PRECISIONS
-from mptune.registry import load_kernel
+from mptune.source.loading import load_kernel
 
 OUTPUTS = ("call", "put")
 OPTIONS = ("stock", "strike", "years")

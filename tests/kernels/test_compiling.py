@@ -17,15 +17,15 @@ from vendor_compilers import needs
 
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
-from mptune.checking import select
 from mptune.errors import CompileError, EmptySpaceError
 from mptune.kernel import Application, Kernel, Sizes
 from mptune.kernel.limits import device_constraints
-from mptune.registry import bundled_applications, bundled_kernels, load_kernel, load_tunable
-from mptune.rendering import render
+from mptune.source.loading import bundled_applications, bundled_kernels, load_kernel, load_tunable
+from mptune.source.render import render
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import PrecisionParameter
 from mptune.space.search_space import SearchSpace
+from mptune.tuning.checking import select
 
 #: Kernels that compile fast: every pair of types, too; ``benchmarks/compile_all.py`` compiles all signatures.
 SMALL = ("axpy", "kmeans")

@@ -12,12 +12,12 @@ from vendor_compilers import needs
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.errors import ConstraintError, MptuneError, UnknownNameError
-from mptune.evaluators.instrument import Instrument
 from mptune.kernel import Kernel, Sizes
 from mptune.kernel.limits import space_on
+from mptune.measure.instrument import Instrument
 from mptune.precision import COMPOUND, PRECISIONS
-from mptune.registry import load_kernel, load_tunable
-from mptune.rendering import render
+from mptune.source.loading import load_kernel, load_tunable
+from mptune.source.render import render
 from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import PrecisionParameter
 from tests.tiers import few

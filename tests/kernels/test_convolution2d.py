@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from mptune.errors import EmptySpaceError
 from mptune.kernel import Kernel
 from mptune.precision import PRECISIONS
-from mptune.registry import load_kernel
+from mptune.source.loading import load_kernel
 
 REUSING = {"vector_width": 8, "tile_size_x": 2, "tile_size_y": 4, "block_size_x": 16, "block_size_y": 4}
 

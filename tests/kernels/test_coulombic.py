@@ -5,7 +5,7 @@ from launching import all_in, launcher
 
 from mptune.kernel import Kernel
 from mptune.precision import PRECISIONS
-from mptune.registry import load_kernel
+from mptune.source.loading import load_kernel
 from tests.tiers import few
 
 TILED = {"block_size_x": 16, "block_size_y": 4, "tile_size_x": 8, "tile_size_y": 2}

@@ -6,10 +6,10 @@ import cloudpickle
 import numpy as np
 import pytest
 
-from mptune.checking import select
 from mptune.kernel import Kernel
-from mptune.registry import bundled_kernels, load_kernel
-from mptune.rendering import render_body
+from mptune.source.loading import bundled_kernels, load_kernel
+from mptune.source.render import render_body
+from mptune.tuning.checking import select
 from tests.tiers import few
 
 KERNELS = bundled_kernels()

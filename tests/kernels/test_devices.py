@@ -16,10 +16,10 @@ from launching import Launcher
 
 from mptune.accuracy.evaluate import evaluate_outputs
 from mptune.backends import BACKENDS, get_backend
-from mptune.buffers import DataManager
+from mptune.data import DataManager
 from mptune.kernel.limits import space_on
 from mptune.precision import PRECISIONS
-from mptune.registry import bundled_kernels, load_kernel
+from mptune.source.loading import bundled_kernels, load_kernel
 from mptune.space.configuration import Configuration
 from mptune.space.covering import covering
 from mptune.space.parameters import PolicyParameter, PrecisionParameter

@@ -12,12 +12,12 @@ from launching import all_in, covering_sample, launcher, mre, nmae, nrmse
 from numpy.typing import NDArray
 
 from mptune.precision import PRECISIONS
-from mptune.registry import bundled_kernels, load_kernel
-from mptune.results import Measurement, Status, Trial
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
+from mptune.source.loading import bundled_kernels, load_kernel
 from mptune.space.parameters import PrecisionParameter
 from mptune.store import RunInfo
-from mptune.tuner.findings import findings
+from mptune.tuning.findings import findings
 from tests.tiers import few
 
 Tolerance = Mapping[str, float]

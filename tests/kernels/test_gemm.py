@@ -31,8 +31,8 @@ from mptune.errors import EmptySpaceError, KernelError, UnknownNameError
 from mptune.kernel import Argument, Kernel, Rates, Sizes
 from mptune.kernel.limits import device_constraints
 from mptune.precision import PRECISIONS
-from mptune.registry import load_kernel
-from mptune.rendering import render, render_body
+from mptune.source.loading import load_kernel
+from mptune.source.render import render, render_body
 from mptune.space.configuration import Configuration
 from mptune.space.covering import covering
 from mptune.space.expressions import Expression

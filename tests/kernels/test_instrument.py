@@ -9,13 +9,13 @@ from mptune.accuracy.evaluate import evaluate_outputs
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.backends.host_compiler import HostCompiler
-from mptune.buffers import DataManager
+from mptune.data import DataManager
 from mptune.errors import CompileError, KernelError
-from mptune.evaluators.instrument import Instrument
 from mptune.kernel import Sizes
+from mptune.measure.instrument import Instrument
+from mptune.measure.stepping import Stepper
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import OrdinalParameter, PolicyParameter
-from mptune.stepping import Stepper
 from tests.tiers import few
 
 TYPES = ("fp64", "fp32", "fp16", "bf16")

@@ -5,7 +5,7 @@ from launching import all_in, launcher, nmae
 
 from mptune.kernel import Kernel
 from mptune.precision import PRECISIONS
-from mptune.registry import load_kernel
+from mptune.source.loading import load_kernel
 from tests.tiers import few
 
 

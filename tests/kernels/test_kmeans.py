@@ -4,7 +4,7 @@ from launching import all_in, launcher, mre
 
 from mptune.kernel import Kernel
 from mptune.precision import PRECISIONS, precision
-from mptune.registry import load_kernel
+from mptune.source.loading import load_kernel
 
 
 @pytest.fixture(scope="module")

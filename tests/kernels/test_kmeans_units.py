@@ -19,8 +19,8 @@ from mptune.backends.opencl import OpenclBackend
 from mptune.kernel import Argument, Kernel
 from mptune.kernel.limits import device_constraints
 from mptune.precision import PRECISIONS
-from mptune.registry import load_kernel
-from mptune.rendering import render
+from mptune.source.loading import load_kernel
+from mptune.source.render import render
 from mptune.space.configuration import Configuration
 from mptune.testing.simulator.compiler import static_shared_bytes
 from tests.tiers import few

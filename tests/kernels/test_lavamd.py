@@ -8,7 +8,7 @@ from launching import all_in, launcher, nmae
 from mptune.errors import EmptySpaceError
 from mptune.kernel import Kernel
 from mptune.precision import PRECISIONS
-from mptune.registry import load_kernel
+from mptune.source.loading import load_kernel
 from tests.tiers import few
 
 TILED = {"block_size": 32, "tile_size": 8, "use_shared": True}

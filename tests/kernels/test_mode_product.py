@@ -7,7 +7,7 @@ from launching import all_in, launcher, nrmse
 
 from mptune.kernel import Kernel
 from mptune.precision import PRECISIONS
-from mptune.registry import load_kernel
+from mptune.source.loading import load_kernel
 from mptune.space.parameters import PermutationParameter
 from tests.tiers import few
 

@@ -7,7 +7,7 @@ from launching import all_in, launcher, nrmse
 
 from mptune.kernel import Kernel
 from mptune.precision import PRECISIONS
-from mptune.registry import load_kernel
+from mptune.source.loading import load_kernel
 
 BUFFERS = ("coefficient_type", "guess_type", "root_type")
 

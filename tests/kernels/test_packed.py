@@ -11,8 +11,8 @@ from vendor_compilers import needs, nvrtc
 
 from mptune.backends import BACKENDS
 from mptune.backends.base import CompileOptions
-from mptune.registry import load_kernel
-from mptune.rendering import render
+from mptune.source.loading import load_kernel
+from mptune.source.render import render
 from mptune.space.parameters import PrecisionParameter
 
 #: Parameters that ask for vectors, the fused operations on two numbers that a thread then has at least, and those on

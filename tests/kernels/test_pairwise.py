@@ -15,7 +15,7 @@ from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.kernel import In, Kernel, Out, Scalar
 from mptune.precision import PRECISIONS
-from mptune.rendering import render
+from mptune.source.render import render
 from mptune.space.parameters import PrecisionParameter
 from tests.tiers import few
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mptune.kernel.limits import device_constraints
-from mptune.registry import load_kernel
+from mptune.source.loading import load_kernel
 from mptune.space.parameters import PolicyParameter, PrecisionParameter
 
 KERNELS = Path(__file__).parents[2] / "kernels"

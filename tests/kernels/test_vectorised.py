@@ -11,8 +11,8 @@ import pytest
 
 from mptune.backends.host_compiler import find_compiler
 from mptune.errors import BackendUnavailableError
-from mptune.registry import load_kernel
-from mptune.rendering import render
+from mptune.source.loading import load_kernel
+from mptune.source.render import render
 from mptune.space.parameters import PrecisionParameter
 from tests.tiers import few
 

@@ -14,9 +14,9 @@ from vendor_compilers import needs, nvrtc
 from mptune.backends.base import CompileOptions
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.host import HostBackend
-from mptune.prelude import prelude
-from mptune.registry import load_kernel
-from mptune.rendering import render
+from mptune.cpp.prelude import prelude
+from mptune.source.loading import load_kernel
+from mptune.source.render import render
 from mptune.testing.backends import launch_on_arrays
 from tests.tiers import few
 

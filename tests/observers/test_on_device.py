@@ -6,13 +6,13 @@ import pytest
 
 from mptune.backends import get_backend
 from mptune.errors import BackendUnavailableError, ObserverUnavailableError
-from mptune.evaluators.bench import Bench, Request
-from mptune.evaluators.timing import TimingPlan
+from mptune.measure.bench import Bench, Request
+from mptune.measure.timing import TimingPlan
 from mptune.observers import OBSERVERS
 from mptune.observers.sensors import energy_source
-from mptune.registry import load_kernel
-from mptune.rendering import render
-from mptune.results import Status
+from mptune.results.trial import Status
+from mptune.source.loading import load_kernel
+from mptune.source.render import render
 from mptune.testing.simulator import MADE_UP
 
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mptune.errors import MptuneError
-from mptune.intervals import is_tight, median_interval
 from mptune.observers.base import LaunchContext
 from mptune.observers.time import TimeObserver
+from mptune.results.intervals import is_tight, median_interval
 from mptune.space.configuration import Configuration
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 from described import create, described_run
 
-from mptune.results import Measurement, Status, Trial
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
 

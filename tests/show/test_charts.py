@@ -16,7 +16,7 @@ from described import described_run
 from reported_runs import HOSTILE, run_of, small_run, timing_run, trial, valid
 
 from mptune.errors import PlotError, UnknownNameError
-from mptune.results import Measurement, Status, Trial
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.show import APPLICATION_KINDS, KINDS, SUFFIXES, map_of, plot, save
 from mptune.space.configuration import Configuration

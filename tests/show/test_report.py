@@ -14,12 +14,12 @@ from reported_runs import hostile_run, run_of, settings, small_run, stored, timi
 
 from mptune.errors import MptuneError
 from mptune.kernel import Sizes
-from mptune.rendering import render_body
-from mptune.results import Measurement, Status, Trial
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run, json_document
-from mptune.sensitivity import explanation_of
 from mptune.show import report_document, write_report
-from mptune.tuner.sources import rendered_sources
+from mptune.source.render import render_body
+from mptune.tuning.sensitivity import explanation_of
+from mptune.tuning.sources import rendered_sources
 from tests.tiers import few
 
 

@@ -6,8 +6,8 @@ from scipy.integrate import quad
 from scipy.stats import gamma, multivariate_normal, norm
 from sklearn.ensemble import RandomForestRegressor
 
-from mptune.objective import PENALTIES, Objective
-from mptune.results import Measurement, Status, Trial
+from mptune.results.objective import PENALTIES, Objective
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import CategoricalParameter, OrdinalParameter, PermutationParameter
 from mptune.strategies.bayesian_baco import (

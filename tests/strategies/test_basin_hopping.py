@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from landscape import SPACE, is_local_optimum, run, score
 
-from mptune.objective import Objective
+from mptune.results.objective import Objective
 from mptune.strategies.basin_hopping import BasinHoppingOptions, BasinHoppingStrategy
 
 

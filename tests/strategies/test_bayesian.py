@@ -7,9 +7,9 @@ import pytest
 from mixed_precision import PRECISIONS, SIGNATURE, Kernel
 from searches import drive
 
-from mptune.evidence import shared_values
-from mptune.objective import Objective
-from mptune.results import Measurement, Status, Trial
+from mptune.results.evidence import shared_values
+from mptune.results.objective import Objective
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
 from mptune.space.search_space import SearchSpace

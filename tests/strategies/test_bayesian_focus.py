@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mptune.objective import Objective
-from mptune.registry import load_kernel
-from mptune.results import Measurement, Status, Trial
+from mptune.results.objective import Objective
+from mptune.results.trial import Measurement, Status, Trial
+from mptune.source.loading import load_kernel
 from mptune.space.configuration import Configuration
 from mptune.strategies.bayesian import BayesianOptions, BayesianStrategy
 from tests.tiers import few

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from searches import drive
 
 from mptune.errors import MptuneError, UnknownNameError
-from mptune.objective import Objective
-from mptune.pareto import FrontScale, front
-from mptune.results import Measurement, Status, Trial
+from mptune.results.objective import Objective
+from mptune.results.pareto import FrontScale, front
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
 from mptune.space.search_space import SearchSpace

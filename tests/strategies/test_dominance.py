@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from mptune.pareto import front
+from mptune.results.pareto import front
 from mptune.strategies.nsga2 import crowding_distances, non_dominated_ranks
 
 Rows = list[list[float]]

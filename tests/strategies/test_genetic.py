@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from searches import drive
 
-from mptune.objective import Objective
-from mptune.results import Measurement, Status, Trial
+from mptune.results.objective import Objective
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.parameters import OrdinalParameter
 from mptune.space.search_space import SearchSpace
 from mptune.strategies import make

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from landscape import EVERY, SPACE, evaluate, is_local_optimum, neighbours, run, score
 
-from mptune.objective import Objective
-from mptune.results import Status, Trial
+from mptune.results.objective import Objective
+from mptune.results.trial import Status, Trial
 from mptune.space.configuration import Configuration
 from mptune.strategies import make
 from mptune.strategies.local_search import LocalSearchOptions, LocalSearchStrategy

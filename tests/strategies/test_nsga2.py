@@ -12,8 +12,8 @@ from landscape import evaluate as evaluate_time
 from searches import drive
 
 from mptune.errors import UnknownNameError
-from mptune.objective import Objective
-from mptune.results import Measurement, Status, Trial
+from mptune.results.objective import Objective
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import OrdinalParameter
 from mptune.space.search_space import SearchSpace

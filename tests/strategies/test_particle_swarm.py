@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mptune.objective import Objective
-from mptune.results import Measurement, Status, Trial
+from mptune.results.objective import Objective
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.parameters import OrdinalParameter
 from mptune.space.search_space import SearchSpace
 from mptune.strategies.particle_swarm import ParticleSwarmOptions, ParticleSwarmStrategy, velocities_after

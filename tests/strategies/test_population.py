@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 from smooth import SPACE, evaluate
 
-from mptune.objective import Objective
-from mptune.results import Status, Trial
+from mptune.results.objective import Objective
+from mptune.results.trial import Status, Trial
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import CategoricalParameter, OrdinalParameter, Parameter
 from mptune.space.search_space import SearchSpace

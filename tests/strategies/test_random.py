@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.stats import chisquare
 
-from mptune.objective import Objective
-from mptune.results import Status, Trial
+from mptune.results.objective import Objective
+from mptune.results.trial import Status, Trial
 from mptune.space.parameters import OrdinalParameter
 from mptune.space.search_space import SearchSpace
 from mptune.strategies.exhaustive import ExhaustiveStrategy

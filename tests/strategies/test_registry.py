@@ -8,7 +8,7 @@ from importlib.metadata import EntryPoint, EntryPoints
 import pytest
 
 from mptune.errors import MptuneError, UnknownNameError
-from mptune.objective import Objective
+from mptune.results.objective import Objective
 from mptune.space.parameters import OrdinalParameter
 from mptune.space.search_space import SearchSpace
 from mptune.strategies import STRATEGIES, make

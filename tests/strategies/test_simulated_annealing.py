@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from landscape import EVERY, SPACE, evaluate, neighbours, score
 
-from mptune.objective import Objective
-from mptune.results import Measurement, Status, Trial
+from mptune.results.objective import Objective
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import OrdinalParameter
 from mptune.space.search_space import SearchSpace

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mptune.objective import Objective
+from mptune.results.objective import Objective
 from mptune.space.search_space import SearchSpace
 from mptune.strategies import STRATEGIES
 from mptune.strategies.base import Strategy

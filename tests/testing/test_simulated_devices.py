@@ -19,12 +19,12 @@ from mptune.accuracy.evaluate import evaluate_outputs
 from mptune.backends import BACKENDS
 from mptune.backends.cuda import CudaBackend
 from mptune.backends.hip import HipBackend
-from mptune.buffers import DataManager
+from mptune.data import DataManager
 from mptune.emit import emit, winner_of
-from mptune.evaluators.device import Limits
+from mptune.measure.device import Limits
 from mptune.testing.backends import BackendConformance
 from mptune.testing.simulator import environment
-from mptune.tuner import tune
+from mptune.tuning import tune
 
 TESTS = Path(__file__).resolve().parents[1]
 #: The second device needs all that the first does.

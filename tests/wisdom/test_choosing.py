@@ -17,7 +17,7 @@ from stepper_kernel import STEPPER, stepped
 import mptune
 from mptune.errors import KernelError, MptuneError, UnknownNameError, WisdomError
 from mptune.kernel import In, Kernel, Out
-from mptune.results import Status
+from mptune.results.trial import Status
 from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
@@ -447,7 +447,7 @@ def test_wisdom_of_several_kernels_or_metrics_is_asked_which(tmp_path: Path) -> 
 
 
 def test_compilers_that_were_chosen_among_are_parameters_again(tmp_path: Path) -> None:
-    from mptune.build import with_build
+    from mptune.kernel.build import with_build
 
     both = with_build(POLY, ["g++"], ["-O3", "-O2"])
     run = run_of(

@@ -18,8 +18,8 @@ from described import create
 from runs_by_size import HALF, POLY, SINGLE, at_size, trial, undecided
 
 from mptune.errors import MptuneError, WisdomError
-from mptune.objective import Objective
-from mptune.results import Status
+from mptune.results.objective import Objective
+from mptune.results.trial import Status
 from mptune.run import Run
 from mptune.schemas import schema
 from mptune.wisdom import BySize, Wisdom, gather, read_sources

@@ -22,21 +22,21 @@ from benchmarks.search.plots import pyplot_module, save
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.backends.processor import processor, usable_cores
-from mptune.buffers import FIRST, Draw
-from mptune.capturing import in_context
+from mptune.data import FIRST, Draw
 from mptune.errors import MptuneError
-from mptune.evaluators.device import DeviceEvaluator
-from mptune.evaluators.rounds import visit_of
 from mptune.kernel import Application, Kernel, Sizes
-from mptune.launching import ApplicationLauncher, in_memory_of, inputs_from
+from mptune.measure.capturing import in_context
+from mptune.measure.device import DeviceEvaluator
+from mptune.measure.launching import ApplicationLauncher, in_memory_of, inputs_from
+from mptune.measure.rounds import visit_of
 from mptune.precision import precision
-from mptune.registry import load_tunable, picture_of
-from mptune.results import Trial
+from mptune.results.trial import Trial
 from mptune.show.answer import beside
 from mptune.show.saving import save as save_chart
+from mptune.source.loading import load_tunable, picture_of
 from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import PrecisionParameter
-from mptune.tuner import tune
+from mptune.tuning import tune
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,10 @@ from benchmarks.search.peers import PEERS
 from benchmarks.search.precision_cells import BUDGET, Cell
 from benchmarks.search.problem import Problem, Recorder
 from benchmarks.search.tools import DEFAULT
-from mptune.evaluators.simulated import SimulatedEvaluator
 from mptune.interop.recorded import RecordedSpace
 from mptune.interop.spaces import read_space
-from mptune.objective import Objective
+from mptune.measure.simulated import SimulatedEvaluator
+from mptune.results.objective import Objective
 from mptune.strategies import make
 
 __all__ = ["TARGET", "PenalisedRecorder", "Searcher", "penalised", "replay"]

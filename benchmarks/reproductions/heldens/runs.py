@@ -33,11 +33,11 @@ from mptune.backends import get_backend
 from mptune.backends.processor import processor, usable_cores
 from mptune.errors import MptuneError
 from mptune.observers.sensors import energy_source
-from mptune.pareto import front
-from mptune.registry import load_kernel
-from mptune.results import Trial
+from mptune.results.pareto import front
+from mptune.results.trial import Trial
 from mptune.run import Run
-from mptune.tuner import tune
+from mptune.source.loading import load_kernel
+from mptune.tuning import tune
 
 __all__ = ["ENERGIES", "h_f6", "h_f12", "parts_of"]
 

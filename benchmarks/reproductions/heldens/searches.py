@@ -25,7 +25,7 @@ from benchmarks.search.plots import pyplot_module, save
 from benchmarks.search.precision_cells import BUDGET, Cell
 from benchmarks.search.report import percent
 from mptune.errors import MptuneError
-from mptune.objective import Objective
+from mptune.results.objective import Objective
 
 __all__ = ["ELSEWHERE", "Runs", "h_f4", "h_f5", "h_f9"]
 

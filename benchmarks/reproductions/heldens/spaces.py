@@ -19,14 +19,14 @@ from benchmarks.search.plots import pyplot_module, save
 from benchmarks.search.precision_cells import Cell, cells_of
 from benchmarks.search.section import Settings
 from mptune.backends import get_backend
-from mptune.buffers import DataManager
+from mptune.data import DataManager
 from mptune.interop.recorded import RecordedSpace
 from mptune.kernel import Kernel
 from mptune.kernel.limits import space_on
-from mptune.objective import Objective
-from mptune.pareto import front
-from mptune.registry import load_kernel
-from mptune.results import Trial
+from mptune.results.objective import Objective
+from mptune.results.pareto import front
+from mptune.results.trial import Trial
+from mptune.source.loading import load_kernel
 from mptune.space.parameters import Parameter, PolicyParameter, PrecisionParameter, uniform_types
 
 __all__ = ["KERNELS", "cells", "h_f2", "h_f11", "h_t2", "h_t4", "sampled"]

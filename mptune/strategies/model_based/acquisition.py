@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erfcx, ndtr
 
-from mptune.pareto import Boxes
+from mptune.results.pareto import Boxes
 
 __all__ = ["log_expected_gain", "log_expected_improvement", "log_improvement_bound"]
 

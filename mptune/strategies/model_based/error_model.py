@@ -30,9 +30,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
-from mptune.objective import Objective
 from mptune.precision import precision
-from mptune.results import Status, Trial
+from mptune.results.objective import Objective
+from mptune.results.trial import Status, Trial
 from mptune.space.parameters import Parameter, PolicyParameter, PrecisionParameter, baseline_values
 from mptune.space.search_space import SearchSpace
 from mptune.strategies.model_based.numerics import cholesky, single_threaded

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mptune.results import Trial
+from mptune.results.trial import Trial
 from mptune.space.configuration import Configuration, Value
 from mptune.space.search_space import SearchSpace
 from mptune.strategies.model_based.acquisition import log_expected_improvement

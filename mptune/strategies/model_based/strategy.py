@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.results import Trial
+from mptune.results.trial import Trial
 from mptune.space.configuration import Configuration
 from mptune.strategies.base import Strategy
 from mptune.strategies.model_based.numerics import single_threaded

@@ -41,8 +41,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.objective import Objective
-from mptune.results import SourceUse, Trial
+from mptune.results.objective import Objective
+from mptune.results.trial import SourceUse, Trial
 from mptune.space.configuration import Value
 from mptune.space.search_space import SearchSpace
 from mptune.strategies.base import Source

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, TypeVar
 
+from mptune.backends.processes import ChildEnded, PythonChild
 from mptune.errors import MptuneError
-from mptune.processes import ChildEnded, PythonChild
 from mptune.testing.simulator.compiler import SHARED_BYTES, Gap, shared_gaps, static_shared_bytes
 from mptune.testing.simulator.process import ARENA, GUARD_BYTES, changed, slack
 

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from mptune.processes import Channel
+from mptune.backends.processes import Channel
 
 __all__ = ["ARENA", "GUARD_BYTES", "SHARED_GUARD_BYTES", "changed", "serve", "slack"]
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from mptune.pareto import Boxes, front, hypervolume
+from mptune.results.pareto import Boxes, front, hypervolume
 from mptune.strategies.model_based.acquisition import log_expected_gain, log_expected_improvement, log_improvement_bound
 
 

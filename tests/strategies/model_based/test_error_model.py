@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from mixed_precision import PRECISIONS, SIGNATURE, Kernel
 
-from mptune.objective import Objective
 from mptune.precision import precision
-from mptune.results import Measurement, Status, Trial
+from mptune.results.objective import Objective
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.parameters import OrdinalParameter, PolicyParameter, PrecisionParameter
 from mptune.space.search_space import SearchSpace
 from mptune.strategies.model_based.error_model import ErrorModel, Signatures, _radices

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from searches import drive
 
 from mptune.errors import MptuneError
-from mptune.objective import Objective
-from mptune.results import Measurement, Status, Trial
+from mptune.results.objective import Objective
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
 from mptune.space.search_space import SearchSpace

@@ -1,0 +1,1 @@
+"""C++ as text: the prelude, tokens, literals, reserved names, included headers."""

@@ -1,0 +1,182 @@
+"""Conversion of fp64 data to a precision, with an account of what was lost, and the poison patterns.
+
+Large arrays are worked through in blocks, by all cores.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune.data.blocks import in_blocks
+from mptune.precision import PRECISIONS, Precision
+
+__all__ = ["Loss", "convert", "pieces", "poison_margin", "poison_pattern", "poison_value", "poisoned", "still_poisoned"]
+
+#: Elements in a piece; its temporaries stay within a core's cache.
+PIECE: Final = 1 << 16
+#: Elements that a thread converts at a time: it makes several temporaries of so many, all of which fit its cache.
+_CONVERTED: Final = 1 << 18
+
+#: Quiet NaNs with a payload no arithmetic makes up by itself. E4M3 has one NaN only.
+_POISON_BITS: Final = MappingProxyType(
+    {
+        PRECISIONS["fp64"].dtype: 0x7FFD_A5A5_A5A5_A5A5,
+        PRECISIONS["fp32"].dtype: 0x7FE5_A5A5,
+        PRECISIONS["fp16"].dtype: 0x7F25,
+        PRECISIONS["bf16"].dtype: 0x7FE5,
+        PRECISIONS["fp8_e5m2"].dtype: 0x7D,
+        PRECISIONS["fp8_e4m3"].dtype: 0x7F,
+    }
+)
+_POISON_BYTE: Final = b"\xa5"
+
+#: A few subnormal values are in most data and harm nobody; from this share on they are worth a warning.
+_SUBNORMAL_SHARE: Final = 1e-3
+
+
+def pieces(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """Yield one-dimensional views, ``(PIECE,)`` or fewer, that together cover a C-contiguous array of any shape."""
+    flat = array.reshape(-1)
+    for start in range(0, flat.size, PIECE):
+        yield flat[start : start + PIECE]
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What an input lost because the range of a precision is limited."""
+
+    size: int = 0  #: how many values there are
+    infinite: int = 0  #: finite values that became infinite (NaN in E4M3, which has no infinity)
+    zero: int = 0  #: nonzero values that became zero
+    subnormal: int = 0  #: values rounded to a subnormal one, at a larger relative error than the precision's own
+    largest: float = 0.0  #: largest magnitude among the values
+    smallest: float = np.inf  #: smallest magnitude of a nonzero value, infinity if all are zero
+
+    def __add__(self, other: Loss) -> Loss:
+        """Return what both lost together."""
+        return Loss(
+            self.size + other.size,
+            self.infinite + other.infinite,
+            self.zero + other.zero,
+            self.subnormal + other.subnormal,
+            max(self.largest, other.largest),
+            min(self.smallest, other.smallest),
+        )
+
+    def warnings(self, name: str, precision: Precision) -> tuple[str, ...]:
+        """Say what was lost, in one sentence each for overflow and underflow."""
+        found = []
+        if self.infinite:
+            became = "infinite" if precision.has_infinity else "NaN"
+            found.append(
+                f"input {name!r} overflows in {precision.name}: {self.infinite} of {self.size} values became "
+                f"{became} (largest {self.largest:.6g}, {precision.name} holds {precision.largest:.6g})"
+            )
+        if self.zero or self.subnormal > _SUBNORMAL_SHARE * self.size:
+            found.append(
+                f"input {name!r} underflows in {precision.name}: {self.zero} of {self.size} values became zero and "
+                f"{self.subnormal} lost digits as subnormals (smallest {self.smallest:.3g}, {precision.name} keeps "
+                f"all its digits down to {precision.smallest_normal:.3g})"
+            )
+        return tuple(found)
+
+
+def convert(values: NDArray[np.float64], precision: Precision) -> tuple[NDArray[Any], Loss]:
+    """Return a C-contiguous array in a precision, of the same shape, each value rounded to nearest, and what was lost.
+
+    It is not copied if it has that type already.
+    """
+    if precision.dtype == values.dtype:
+        return values, Loss(size=values.size)
+    result = np.empty(values.shape, precision.dtype)
+    source, target = values.reshape(-1), result.reshape(-1)
+    losses = in_blocks(lambda part: _fill(target[part], source[part], precision), values.size, _CONVERTED)
+    return result, functools.reduce(Loss.__add__, losses, Loss())
+
+
+def _fill(target: NDArray[Any], source: NDArray[np.float64], precision: Precision) -> Loss:
+    """Write fp64 values to an array in a precision, and return what was lost."""
+    target[:] = round_to(source, precision)
+    magnitude = np.abs(source)
+    largest, smallest = float(magnitude.max()), float(magnitude.min())
+    if smallest == 0:
+        smallest = float(magnitude.min(where=magnitude > 0, initial=np.inf))
+    if largest <= precision.largest and smallest >= precision.smallest_normal:
+        return Loss(source.size, largest=largest, smallest=smallest)  # as nearly all data are
+    # Only what is out of the range can be lost; in most data that is little. NaN is not within it.
+    outside = np.flatnonzero(~((magnitude <= precision.largest) & (magnitude >= precision.smallest_normal)))
+    magnitude, held = magnitude[outside], np.abs(target[outside].astype(np.float64))
+    infinite = int(np.count_nonzero(~np.isfinite(held)))
+    zero = int(np.count_nonzero((magnitude > 0) & (held == 0)))
+    subnormal = int(np.count_nonzero((held > 0) & (held < precision.smallest_normal) & (held != magnitude)))
+    return Loss(source.size, infinite, zero, subnormal, largest, smallest)
+
+
+def round_to(values: NDArray[np.float64], precision: Precision) -> NDArray[Any]:
+    """Return fp64 values of any shape rounded once, to nearest with ties to even.
+
+    Overflow gives infinity (NaN in E4M3).
+    """
+    if precision.is_traced:
+        return round_to(values, PRECISIONS[precision.name]).astype(np.float64)
+    with np.errstate(all="ignore"):
+        if precision.name in ("fp64", "fp32"):
+            return values.astype(precision.dtype)
+        # ml_dtypes converts fp64 by way of wider types and rounds at each step: 1 + 2^-8 + 2^-40 would become 1
+        # in bf16. NumPy takes ten times as long for an fp16 that underflows. What reaches them here has few enough
+        # digits already.
+        return _shortened(values, precision).astype(precision.dtype)
+
+
+def _shortened(values: NDArray[np.float64], precision: Precision) -> NDArray[np.float64]:
+    """Return fp64 values rounded to the significand of a precision; the exponent may still be too large."""
+    dropped = 53 - precision.significand_bits
+    bits = values.view(np.uint64)
+    last = (bits >> np.uint64(dropped)) & np.uint64(1)
+    rounded = (bits + (last + np.uint64(2 ** (dropped - 1) - 1))) & np.uint64(2**64 - 2**dropped)
+    result = rounded.view(np.float64)
+    # Below the normal range the spacing is fixed: adding a number whose last digit has that weight rounds to it.
+    small = np.flatnonzero(np.abs(values) < precision.smallest_normal)
+    if small.size:
+        anchor = 1.5 * 2.0**52 * precision.smallest_normal * 2.0 ** (1 - precision.significand_bits)
+        result[small] = np.copysign((np.abs(values[small]) + anchor) - anchor, values[small])
+    return result
+
+
+# -- poison --------------------------------------------------------------------------------------------
+
+
+def poisoned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return an array of a shape of the type's poison pattern: a NaN with a payload, or bytes 0xA5 for integers."""
+    return np.full(shape, poison_pattern(dtype)).view(dtype)
+
+
+def still_poisoned(piece: NDArray[Any]) -> NDArray[np.intp]:
+    """Return the indices ``(n_found,)``, in an array ``(n,)``, of the elements that hold the poison pattern."""
+    pattern = poison_pattern(piece.dtype)
+    return np.flatnonzero(piece.view(pattern.dtype) == pattern)
+
+
+def poison_value(dtype: np.dtype[Any]) -> Any:
+    """Return the poison pattern as a scalar of the type."""
+    return poisoned((1,), dtype)[0]
+
+
+def poison_margin(dtype: np.dtype[Any]) -> float:
+    """Return how near to its reference an integer that is the poison pattern passes for a result."""
+    return 2.0 ** (8 * dtype.itemsize - 4)
+
+
+def poison_pattern(dtype: np.dtype[Any]) -> Any:
+    """Return the poison pattern of a type as an unsigned integer of its size."""
+    unsigned = np.dtype(f"u{dtype.itemsize}")
+    if dtype.kind in "iu":
+        return np.frombuffer(_POISON_BYTE * dtype.itemsize, unsigned)[0]
+    return unsigned.type(_POISON_BITS[dtype])

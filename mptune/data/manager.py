@@ -1,0 +1,289 @@
+"""The data manager: inputs and references of a kernel at given sizes, and typed copies of them."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import OrderedDict
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune.data.conversion import Loss, convert, pieces, poison_margin, poison_value, poisoned, still_poisoned
+from mptune.data.data import checked_references, compute_references, make_inputs, require_repeatable
+from mptune.data.draws import FIRST, Draw
+from mptune.data.memory import available_memory_bytes, in_words
+from mptune.data.reference_cache import ReferenceCache, reference_key, update_digest
+from mptune.errors import KernelError, OutOfMemoryError, ReferenceDataError
+from mptune.kernel import Argument, Role, Sizes, Tunable
+from mptune.paths import cache_folder
+from mptune.precision import PRECISIONS, Precision, precision
+from mptune.space.configuration import Configuration
+
+__all__ = ["DataManager"]
+
+_FP64 = PRECISIONS["fp64"]
+#: Whose memory is not worth a look at how much there is.
+_FEW_ELEMENTS = 1 << 20
+#: Elements that stand for a whole array.
+_SAMPLE = 1001
+
+
+class DataManager:
+    """Holds a kernel's data on the host: made when first needed, in the types configurations ask for.
+
+    Args:
+        kernel: declares the arguments and makes inputs and references.
+        sizes: the problem sizes.
+        seed: seeds the inputs.
+        budget_bytes: the most memory for typed copies, in addition to inputs and references; the least recently used
+            are dropped first. None: a quarter of the available memory.
+        cache_dir: folder of cached references. None: ``$MPTUNE_CACHE_DIR/references`` or the user's cache folder.
+        draw: which sample of the inputs.
+        caches: whether references are kept on disk, and looked for there.
+    """
+
+    def __init__(
+        self,
+        kernel: Tunable,
+        sizes: Sizes,
+        *,
+        seed: int = 0,
+        budget_bytes: int | None = None,
+        cache_dir: Path | None = None,
+        draw: Draw = FIRST,
+        caches: bool = True,
+    ) -> None:
+        self.kernel = kernel
+        self.sizes = sizes
+        self._seed = seed
+        self._draw = draw
+        self._caches = caches
+        self._budget_bytes = available_memory_bytes() // 4 if budget_bytes is None else budget_bytes
+        self._cache = ReferenceCache(cache_folder("references") if cache_dir is None else cache_dir)
+        self._typed: OrderedDict[tuple[str, str], NDArray[Any]] = OrderedDict()
+        self._losses: dict[tuple[str, str], Loss] = {}
+        #: Whether the references were on disk.
+        self._is_recalled = False
+
+    # -- data ----------------------------------------------------------------------------------
+
+    @cached_property
+    def inputs(self) -> Mapping[str, Any]:
+        """Inputs by argument name: read-only fp64 or integer arrays, and plain numbers for scalars.
+
+        Raises:
+            OutOfMemoryError: the sizes do not fit the available memory.
+            KernelError: an input is missing, not as declared, or not finite.
+            UnknownNameError: an input no argument has the name of.
+        """
+        # Thousands of small draws need not ask for what the first one of their size had.
+        if self._draw == FIRST or sum(self._elements().values()) > _FEW_ELEMENTS:
+            self.require(available_memory_bytes())
+        try:
+            return make_inputs(self.kernel, self.sizes, self._seed, self._draw)
+        except MemoryError as error:
+            raise OutOfMemoryError(
+                f"{self.sizes}: making the inputs of {self.kernel.name} ran out of memory"
+            ) from error
+
+    @cached_property
+    def references(self) -> Mapping[str, NDArray[Any]]:
+        """Read-only fp64 (or integer) references by output name.
+
+        Raises:
+            ReferenceDataError: there is no reference, it fails, or it does not fit the declared outputs.
+            OutOfMemoryError: the sizes do not fit the available memory.
+        """
+        key = reference_key(self.kernel, self._inputs_key, self.sizes) if self._caches else None
+        cached = self._cache.load(key) if key is not None else None
+        if cached is not None:
+            try:
+                references = checked_references(self.kernel, cached, self.sizes)
+                self._is_recalled = True
+                return references
+            except ReferenceDataError:
+                pass  # damaged in a way the file format does not show
+        try:
+            references = compute_references(self.kernel, self.inputs, self.sizes)
+        except MemoryError as error:
+            raise OutOfMemoryError(f"{self.sizes}: the reference of {self.kernel.name} ran out of memory") from error
+        if key is not None:
+            self._cache.keep(key, references)
+        return references
+
+    def require_repeatable(self) -> None:
+        """Check that inputs and references are the same when they are made again, at sizes at which that takes no time.
+
+        Raises:
+            KernelError: inputs differ.
+            ReferenceDataError: references differ.
+        """
+        references = self.references
+        # What was on disk for these inputs was made in another process, and checked there.
+        if not self._is_recalled:
+            require_repeatable(self.kernel, self.sizes, self._seed, self.inputs, references)
+
+    @cached_property
+    def largest_reference(self) -> float:
+        """The largest magnitude in the references."""
+        return max(max(float(array.max()), -float(array.min())) for array in self.references.values())
+
+    @cached_property
+    def data_key(self) -> str:
+        """Identity of the data errors are measured with: sizes and the values of inputs and references."""
+        digest = hashlib.sha256(self._inputs_key.encode())
+        for name, array in self.references.items():
+            update_digest(digest, name, array)
+        return digest.hexdigest()
+
+    @cached_property
+    def _inputs_key(self) -> str:
+        digest = hashlib.sha256(repr((self.kernel.name, sorted(self.sizes.items()))).encode())
+        for name, value in self.inputs.items():
+            update_digest(digest, name, np.asarray(value))
+        return digest.hexdigest()
+
+    def has_inputs_of(self, other: DataManager) -> bool:
+        """Whether another draw of this kernel has these inputs."""
+
+        def are_equal(name: str, first: int | None) -> bool:
+            mine, theirs = (np.asarray(data.inputs[name]).reshape(-1)[:first] for data in (self, other))
+            return np.array_equal(mine, theirs)
+
+        given = [argument.name for argument in self.kernel.arguments if argument.is_input]
+        # Those of two draws differ at once, as a rule.
+        return all(are_equal(each, _SAMPLE) for each in given) and all(are_equal(each, None) for each in given)
+
+    def _elements(self) -> dict[Argument, int]:
+        return {argument: math.prod(self.shape_of(argument)) for argument in self.kernel.arguments}
+
+    # -- types ---------------------------------------------------------------------------------
+
+    def shape_of(self, argument: Argument) -> tuple[int, ...]:
+        """Return the shape of a buffer, ``()`` for a scalar.
+
+        Raises:
+            KernelError: an axis is below 1.
+        """
+        shape = self.kernel.shape_of(argument, self.sizes)
+        if any(axis < 1 for axis in shape):
+            raise KernelError(f"argument {argument.name!r} of {self.kernel.called} has shape {shape} at {self.sizes}")
+        return shape
+
+    def dtype_of(self, argument: Argument, precision: Precision | None) -> np.dtype[Any]:
+        """Return the NumPy type of an argument in a precision; None for an integer argument."""
+        return np.dtype(argument.dtype) if precision is None else precision.dtype
+
+    def typed(self, argument: Argument, precision: Precision | None) -> NDArray[Any]:
+        """Return a buffer's input in a precision: C-contiguous, read-only, rounded to nearest; kept if it can be.
+
+        The precision is None for an integer argument.
+
+        Copies are not kept on disk. On two cores loading one is three to ten times as fast as converting, from memory
+        faster still, but that is about a second of a process that takes several for inputs and references (axpy at size
+        paper); with more cores converting is as fast as a disk, and each copy would fill up to half a gigabyte.
+        ``benchmarks/typed_copies.py`` measures it.
+        """
+        values: NDArray[Any] = self.inputs[argument.name]
+        if precision is None or precision is _FP64:
+            return values
+        key = (argument.name, precision.name)
+        if key in self._typed:
+            self._typed.move_to_end(key)
+            return self._typed[key]
+        copy, self._losses[key] = convert(values, precision)
+        copy.flags.writeable = False
+        if copy.nbytes <= self._budget_bytes:
+            while sum(array.nbytes for array in self._typed.values()) + copy.nbytes > self._budget_bytes:
+                self._typed.popitem(last=False)
+            self._typed[key] = copy
+        return copy
+
+    def scalar(self, argument: Argument, precision: Precision | None) -> np.generic:
+        """Return a scalar argument as a NumPy scalar of its type; precision is None for an integer."""
+        value = self.inputs[argument.name]
+        if precision is None:
+            return np.dtype(argument.dtype).type(value)
+        converted, self._losses[argument.name, precision.name] = convert(np.array([value], dtype=np.float64), precision)
+        return converted[0]  # type: ignore[no-any-return]
+
+    # -- poison --------------------------------------------------------------------------------
+
+    def poisoned(self, argument: Argument, precision: Precision | None) -> NDArray[Any]:
+        """Return an array for an output, every element the poison pattern of its type."""
+        return poisoned(self.shape_of(argument), self.dtype_of(argument, precision))
+
+    def unwritten(self, argument: Argument, array: NDArray[Any]) -> int:
+        """Return how many elements of an output still are the poison pattern, bit by bit.
+
+        An integer that is the pattern but lies within 1/16 of its type's range of the reference counts as
+        written: it may be a result. The array is C-contiguous.
+        """
+        count = offset = 0
+        reference = self.references[argument.name].reshape(-1) if array.dtype.kind in "iu" else None
+        for piece in pieces(array):
+            found = still_poisoned(piece)
+            if reference is not None and found.size:
+                distance = np.abs(reference[offset + found].astype(np.float64) - float(poison_value(array.dtype)))
+                found = found[distance > poison_margin(array.dtype)]
+            count += found.size
+            offset += piece.size
+        return count
+
+    # -- accounts ------------------------------------------------------------------------------
+
+    def footprint_bytes(self, configuration: Configuration) -> int:
+        """Return the bytes of all arguments in their precisions: buffers and scalars."""
+        return sum(
+            math.prod(self.shape_of(a)) * self.kernel.dtype_of(a, configuration).itemsize for a in self.kernel.arguments
+        )
+
+    def warnings(self, configuration: Configuration) -> tuple[str, ...]:
+        """Say which inputs overflow or underflow in the precisions of a configuration."""
+        found: list[str] = []
+        for argument in self.kernel.arguments:
+            chosen = self.kernel.precision_of(argument, configuration)
+            if argument.is_input and chosen is not None and chosen is not _FP64:
+                if (argument.name, chosen.name) not in self._losses:
+                    (self.scalar if argument.role is Role.SCALAR else self.typed)(argument, chosen)
+                found.extend(self._losses[argument.name, chosen.name].warnings(argument.name, chosen))
+        return tuple(found)
+
+    def require(self, available_bytes: int) -> None:
+        """Check that the data fits before any of it is made.
+
+        Counted are inputs and references in fp64 (integers in their type) and, of each buffer, the widest
+        typed copy a configuration can ask for.
+
+        Raises:
+            OutOfMemoryError: it does not fit; names the sizes and the bytes.
+        """
+        elements = self._elements()
+        inputs = sum(n * _held_bytes(a) for a, n in elements.items() if a.is_input)
+        references = sum(n * _held_bytes(a) for a, n in elements.items() if a.is_output)
+        copies = sum(n * self._copy_bytes(a) for a, n in elements.items())
+        needed = inputs + references + copies
+        if needed > available_bytes:
+            raise OutOfMemoryError(
+                f"{self.sizes}: {self.kernel.called} needs {in_words(needed)} of host memory (inputs "
+                f"{in_words(inputs)}, references {in_words(references)}, typed copies {in_words(copies)}) and "
+                f"{in_words(available_bytes)} are available; choose smaller sizes"
+            )
+
+    def _copy_bytes(self, argument: Argument) -> int:
+        """Return the bytes per element of the widest copy; an input in its own type is not copied."""
+        if argument.precision is None:
+            return np.dtype(argument.dtype).itemsize if argument.is_output else 0
+        by_name = {parameter.name: parameter.values for parameter in self.kernel.parameters}
+        names = by_name.get(argument.precision, (argument.precision,))
+        possible = [precision(str(name)) for name in names]
+        return max((p.size_bytes for p in possible if argument.is_output or p is not _FP64), default=0)
+
+
+def _held_bytes(argument: Argument) -> int:
+    return 8 if argument.dtype is None else np.dtype(argument.dtype).itemsize

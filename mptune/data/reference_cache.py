@@ -1,0 +1,176 @@
+"""References on disk, so that an expensive one is computed once; any trouble means computing it again.
+
+They are known by everything they depend on: the inputs, the sizes, and the source they come from.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.metadata
+import inspect
+import os
+import sys
+import sysconfig
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune.data.blocks import in_blocks
+from mptune.kernel import Sizes, Tunable
+from mptune.paths import open_own, own_folder
+
+__all__ = ["ReferenceCache", "reference_key", "update_digest"]
+
+_FORMAT: Final = 1
+_IMPORTED_AT: Final = time.time()
+_INSTALLED: Final = (Path(sysconfig.get_path("stdlib")).resolve(), Path(__file__).resolve().parent.parent)
+_ABANDONED_S: Final = 3600.0
+#: Elements, or bytes, that a digest takes at a time.
+_DIGESTED: Final = 1 << 20
+# Keeps the names of outputs apart from those of np.savez's own arguments.
+_PREFIX: Final = "output."
+
+
+class ReferenceCache:
+    """A folder of ``.npz`` files of at most ``folder_bytes``; the least recently used are deleted first.
+
+    The folder is created when needed; without one, or if others could change what lies in it, nothing is kept, nor are
+    references above ``largest_entry_bytes``.
+    """
+
+    def __init__(self, folder: Path | None, *, largest_entry_bytes: int = 1 << 30, folder_bytes: int = 4 << 30) -> None:
+        self._folder = folder
+        self._largest_entry_bytes = largest_entry_bytes
+        self._folder_bytes = folder_bytes
+
+    def load(self, key: str) -> dict[str, NDArray[Any]] | None:
+        """Return the references of that key; None if there are none or the file is damaged."""
+        if self._folder is None:
+            return None
+        try:
+            path = own_folder(self._folder) / f"{key}.npz"
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                with open_own(path) as file, np.load(file, allow_pickle=False) as archive:
+                    arrays = {name.removeprefix(_PREFIX): archive[name] for name in archive.files}
+        except Exception:  # a damaged zip or header fails in many ways, and all mean the same
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(path)
+        return arrays
+
+    def keep(self, key: str, references: Mapping[str, NDArray[Any]]) -> None:
+        """Keep references if the folder is writable and they are not too large; never fails."""
+        if self._folder is None or sum(array.nbytes for array in references.values()) > self._largest_entry_bytes:
+            return
+        with contextlib.suppress(OSError, ValueError):
+            folder = own_folder(self._folder)
+            descriptor, name = tempfile.mkstemp(dir=folder, suffix=".part")
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    named: dict[str, Any] = {f"{_PREFIX}{name}": array for name, array in references.items()}
+                    np.savez(file, allow_pickle=False, **named)
+                Path(name).replace(folder / f"{key}.npz")
+            except BaseException:
+                Path(name).unlink(missing_ok=True)
+                raise
+            self._prune(folder)
+
+    def _prune(self, folder: Path) -> None:
+        entries = [(path.stat(), path) for path in folder.iterdir() if path.suffix in (".npz", ".part")]
+        held = sum(status.st_size for status, _ in entries)
+        for status, path in sorted(entries, key=lambda entry: entry[0].st_mtime)[:-1]:
+            abandoned = path.suffix == ".part" and status.st_mtime < time.time() - _ABANDONED_S
+            if abandoned or (held > self._folder_bytes and path.suffix == ".npz"):
+                path.unlink(missing_ok=True)
+                held -= status.st_size
+
+
+# -- what references depend on --------------------------------------------------------------------------
+
+
+def update_digest(digest: hashlib._Hash, name: str, array: NDArray[Any]) -> None:
+    """Add a named C-contiguous array, its type and shape included, to a digest: of a long one, its blocks' digests."""
+    digest.update(f"{name}:{array.dtype.str}:{array.shape};".encode())
+    flat = array.reshape(-1)
+    if flat.size <= _DIGESTED:
+        digest.update(flat.tobytes())
+        return
+    # (not every type, bf16 for one, lends its memory)
+    octets = flat.view(np.uint8)
+    for part in in_blocks(lambda part: hashlib.sha256(octets[part].data).digest(), octets.size, _DIGESTED):
+        digest.update(part)
+
+
+def reference_key(kernel: Tunable, inputs_key: str, sizes: Sizes) -> str | None:
+    """Return the identity of what the references depend on, None if the source is not known for sure.
+
+    It covers the inputs, the sizes, the declared outputs, the versions of NumPy and SciPy, the source file of
+    the reference function, and the modules that file uses that are not installed packages. It does not cover files the
+    reference reads: their content belongs in the inputs.
+    """
+    files = _source_files(kernel.reference) if kernel.reference is not None else None
+    if files is None or kernel.reference is None:
+        return None
+    digest = hashlib.sha256()
+    outputs = [(a.name, kernel.shape_of(a, sizes), a.dtype) for a in kernel.outputs]
+    versions = (np.__version__, importlib.metadata.version("scipy"))
+    qualified = getattr(kernel.reference, "__qualname__", "")
+    digest.update(repr((_FORMAT, kernel.name, qualified, dict(sizes), outputs, versions, inputs_key)).encode())
+    for file in files:
+        digest.update(hashlib.sha256(file).digest())
+    return digest.hexdigest()
+
+
+def _source_files(function: Callable[..., Any]) -> list[bytes] | None:
+    """Return the contents of the source files behind a function.
+
+    None for what has no file (a notebook, a class instance, a partial), for a closure (a decorated function
+    is one), whose captured values no file shows, for a function that was not imported here but came from
+    another process, and for a file changed since this process started, which may not be what was imported.
+    """
+    if not inspect.isfunction(function) or function.__closure__:
+        return None
+    # Only a module that was executed here has a specification; its file may have changed before this process began.
+    if "__spec__" not in function.__globals__:
+        return None
+    own = Path(function.__code__.co_filename)
+    try:
+        files = sorted({own.resolve(), *_own_modules(function.__globals__)})
+        if any(file.stat().st_mtime >= _IMPORTED_AT for file in files):
+            return None
+        return [file.read_bytes() for file in files]
+    except OSError:
+        return None
+
+
+def _own_modules(namespace: Mapping[str, Any]) -> Iterable[Path]:
+    """Return the files of the user's modules a namespace uses, directly or through one another."""
+    found: set[Path] = set()
+    pending = [namespace]
+    while pending:
+        for value in list(pending.pop().values()):
+            module = value if isinstance(value, ModuleType) else sys.modules.get(str(getattr(value, "__module__", "")))
+            file = getattr(module, "__file__", None)
+            if file is None or _is_installed(Path(file)):
+                continue
+            path = Path(file).resolve()
+            if path not in found:
+                found.add(path)
+                pending.append(vars(module))
+    return found
+
+
+def _is_installed(file: Path) -> bool:
+    """Whether a module belongs to Python, an installed package or mptune: their versions change, not their files."""
+    path = file.resolve()
+    packaged = not {"site-packages", "dist-packages"}.isdisjoint(path.parts)
+    return packaged or any(path.is_relative_to(folder) for folder in _INSTALLED)

@@ -1,0 +1,152 @@
+"""The answer of an application in its widest types: the reference of one that has no other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune.accuracy.evaluate import Metrics, evaluate_outputs
+from mptune.backends.base import Backend, Buffer, CompileOptions
+from mptune.data.conversion import poisoned, still_poisoned
+from mptune.errors import ConstraintError, KernelError
+from mptune.kernel import Application, Role, Sizes
+from mptune.kernel.limits import widest
+from mptune.measure.stepping import Stepper
+from mptune.space.configuration import Configuration
+
+__all__ = ["OwnAnswer", "with_reference"]
+
+
+class OwnAnswer:
+    """Runs an application in its widest types, twice, to make references of inputs.
+
+    Args:
+        application: the application.
+        backend: compiles and launches.
+        options: how to compile.
+        metrics: by which two runs are compared.
+        announce: told "reference" when a run begins, and "inputs" when it has ended.
+    """
+
+    #: Two runs in the widest types, which may be fp32, may differ by the order of additions, not by more.
+    largest_difference: float = 1e-6
+
+    def __init__(
+        self,
+        application: Application,
+        backend: Backend,
+        options: CompileOptions,
+        metrics: Metrics,
+        announce: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._application = application
+        self._backend = backend
+        self._options = options
+        self._metrics = metrics
+        self._announce = announce
+        self._known: Configuration | None = None
+
+    def __call__(self, inputs: Mapping[str, Any], sizes: Sizes) -> dict[str, NDArray[Any]]:
+        """Return the outputs in fp64.
+
+        Raises:
+            KernelError: two runs differ, no configuration in the widest types can be launched, or an output has
+                elements that nobody wrote, or that are not finite.
+        """
+        first, second = (self._run(inputs, sizes) for _ in range(2))
+        if all(np.array_equal(first[name], second[name]) for name in first):
+            return first
+        error = evaluate_outputs(second, first, self._metrics, inputs).metrics["error"]
+        if not error <= self.largest_difference:
+            raise KernelError(
+                f"{self._application.called} gives another answer from run to run, on the same inputs in its widest "
+                f"types: the error of one against the other is {error:.3g}; give a reference, or find out what changes"
+            )
+        return first
+
+    def _run(self, inputs: Mapping[str, Any], sizes: Sizes) -> dict[str, NDArray[Any]]:
+        try:
+            outputs = self._run_first(inputs, sizes)
+        finally:
+            self._announce("inputs")
+        for name, values in outputs.items():
+            self._require_values(name, values.reshape(-1))
+        return outputs
+
+    def _require_values(self, output: str, values: NDArray[Any]) -> None:
+        called, size = self._application.called, values.size
+        unwritten, is_finite = still_poisoned(values).size, np.isfinite(values)
+        # An integer that is the pattern may be a result.
+        if unwritten and (values.dtype.kind == "f" or unwritten == size):
+            raise KernelError(f"{called} never writes {unwritten} of {size} elements of its output {output!r}")
+        if not is_finite.all():
+            raise KernelError(
+                f"{called} gives NaN or infinity for {size - np.count_nonzero(is_finite)} of {size} elements of its "
+                f"output {output!r} in its widest types, the first is element {is_finite.argmin()}: narrower types "
+                "have nothing to be compared with"
+            )
+
+    def _run_first(self, inputs: Mapping[str, Any], sizes: Sizes) -> dict[str, NDArray[Any]]:
+        """Return the outputs of the configuration that ran before, or else of the first one that can."""
+        if self._known is not None:
+            return self._outputs(self._known, inputs, sizes)
+        refused: ConstraintError | None = None
+        candidates = widest(self._application, sizes, self._backend.device.constraints())
+        for configuration in candidates:
+            try:
+                outputs = self._outputs(configuration, inputs, sizes)
+            except ConstraintError as error:
+                refused = refused or error
+                continue
+            self._known = configuration
+            return outputs
+        raise KernelError(
+            f"{self._application.called}: none of {len(candidates)} configurations in its widest types runs: {refused}"
+        )
+
+    def _outputs(
+        self, configuration: Configuration, inputs: Mapping[str, Any], sizes: Sizes
+    ) -> dict[str, NDArray[Any]]:
+        application = self._application
+        memory: dict[str, Buffer] = {}
+        scalars: dict[str, float | int] = {}
+        stepper = Stepper(application, configuration, sizes, self._backend, self._options)
+        try:
+            for argument in application.arguments:
+                if argument.role is Role.SCALAR:
+                    scalars[argument.name] = inputs[argument.name]
+                    continue
+                dtype = stepper.dtype_of(argument.name)
+                shape = application.shape_of(argument, sizes)
+                memory[argument.name] = self._backend.device.allocate(math.prod(shape) * dtype.itemsize)
+                if argument.is_input:
+                    stepper.write(argument.name, inputs[argument.name], memory[argument.name])
+                else:
+                    memory[argument.name].write(poisoned(shape, dtype))
+            self._announce("reference")
+            _, left = stepper.run(memory, scalars)
+            return {output.name: stepper.read(output.name, left[output.name]) for output in application.outputs}
+        finally:
+            stepper.unload()
+            for buffer in memory.values():
+                buffer.free()
+
+
+def with_reference(
+    application: Application,
+    backend: Backend,
+    options: CompileOptions,
+    metrics: Metrics,
+    announce: Callable[[str], None] = lambda _: None,
+) -> Application:
+    """Return an application that has its own answer for a reference, if it has no other.
+
+    The arguments are those of :class:`OwnAnswer`.
+    """
+    if application.reference is not None:
+        return application
+    return application.changed(reference=OwnAnswer(application, backend, options, metrics, announce))

@@ -1,0 +1,86 @@
+"""What an evaluator is: something that turns configurations into trials, on devices or out of a recording."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Self
+
+from mptune.results.trial import Trial
+from mptune.space.configuration import Configuration
+
+__all__ = ["Evaluator"]
+
+
+class Evaluator(ABC):
+    """Turns configurations into trials; what is submitted comes back in the order in which it ends.
+
+    A failing configuration gives a trial with that status; only a mistake of the user's that affects every
+    configuration raises.
+    """
+
+    @property
+    def capacity(self) -> int:
+        """How many configurations may be under way now, at least 1."""
+        return 1
+
+    @property
+    def lead(self) -> int:
+        """How many configurations are worth asking for before the first of them is told: under way or prepared."""
+        return self.capacity
+
+    @property
+    def may_overlap(self) -> bool:
+        """Whether a strategy may compute while trials are measured, without disturbing them."""
+        return False
+
+    @property
+    @abstractmethod
+    def under_way(self) -> int:
+        """How many configurations have been submitted and not come back."""
+
+    def has_room(self, configuration: Configuration) -> bool:  # noqa: ARG002 - some have room for certain ones only
+        """Whether this configuration may be submitted now."""
+        return self.under_way < self.capacity
+
+    def prepare(self, configuration: Configuration) -> None:  # noqa: B027 - optional
+        """Begin what can be done ahead for a configuration that is going to be submitted."""
+
+    @abstractmethod
+    def submit(self, configuration: Configuration) -> None:
+        """Begin to evaluate a configuration; only if there is room for it."""
+
+    @abstractmethod
+    def finished(self) -> list[Trial]:
+        """Wait for one of the configurations under way; return its trial and those of all others that have ended.
+
+        Raises:
+            MptuneError: nothing more can be evaluated.
+        """
+
+    def evaluate(self, configurations: Sequence[Configuration]) -> Iterator[Trial]:
+        """Yield one trial per configuration, in the order given."""
+        waiting = deque(configurations)
+        busy: set[Configuration] = set()
+        ended: dict[Configuration, Trial] = {}
+        for configuration in configurations:
+            while configuration not in ended:
+                for following in list(waiting)[: self.lead - self.under_way]:
+                    self.prepare(following)
+                # A configuration that comes twice is evaluated twice, but not at the same time.
+                while waiting and waiting[0] not in busy and self.has_room(waiting[0]):
+                    busy.add(waiting[0])
+                    self.submit(waiting.popleft())
+                ended |= {trial.configuration: trial for trial in self.finished()}
+            busy.discard(configuration)
+            yield ended.pop(configuration)
+
+    def close(self) -> None:  # noqa: B027 - optional
+        """Release workers and devices; may be called twice."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

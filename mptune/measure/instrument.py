@@ -1,0 +1,390 @@
+"""The error of every choice of types from one compilation: the types are chosen when the kernel runs.
+
+An instrumented build is the ordinary template, rendered for the host with a type in place of every precision
+parameter that holds a double and rounds as it is told to (``templates/prelude/traced.hpp``); policies are chosen
+likewise. It computes what the types themselves do, but for what a compiler fuses or adds up in another order.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune.accuracy.evaluate import Metrics, evaluate_outputs
+from mptune.backends import get_backend
+from mptune.backends.base import Argument as LaunchArgument
+from mptune.backends.base import Backend, Binary, Buffer, CompileOptions, Device, Function
+from mptune.data import DataManager, Draw
+from mptune.data.conversion import poisoned, round_to
+from mptune.errors import CompileError, ConstraintError, EmptySpaceError, KernelError
+from mptune.kernel import Application, Argument, Kernel, LaunchShape, Role, Sizes, Tunable
+from mptune.kernel.limits import space_on
+from mptune.measure.answers import with_reference
+from mptune.measure.stepping import Stepper
+from mptune.precision import COMPOUND, PRECISIONS, TRACED, Precision, precision
+from mptune.results.unseen import worst_errors_of
+from mptune.source.render import cited, render
+from mptune.space.configuration import Configuration, Value
+from mptune.space.parameters import PolicyParameter, PrecisionParameter
+
+__all__ = ["Instrument"]
+
+#: As ``traced.hpp`` numbers types and policies.
+_TYPES: Final = {name: 1 << k for k, name in enumerate(PRECISIONS)}
+_POLICIES: Final = {"accurate": 0, "fast": 1, "approx": 2}
+#: Tells a library, as it is loaded, the types of its precision parameters.
+_ON_LOADING: Final = "MPTUNE_TRACED_TYPES"
+#: What a set of types has room for there.
+_MOST_TYPES: Final = 120
+#: It runs once for each choice of types, mostly in branches on these: -O3 is hardly quicker then, and takes
+#: far longer to compile.
+_OPTIMISATION: Final = "-O1"
+#: What lets a compiler change what it computes would undo the roundings. A copy of each loop for every type that is
+#: possible takes half a minute to compile.
+_FLAGS: Final = ("-fno-unsafe-math-optimizations", "-fno-finite-math-only", "-fno-unswitch-loops")
+#: Configurations of which one may be launched, where a launch may rule one out.
+_TRIED: Final = 20
+
+
+class _Traced(Function):
+    """A function whose types and policies are those of a configuration, loaded for it."""
+
+    def __init__(self, device: Device, binary: Binary, kernel: Kernel, configuration: Configuration) -> None:
+        types = [_TYPES[precision(str(configuration[p.name])).name] for p in _of_kind(kernel, PrecisionParameter)]
+        # Numbers outside functions are rounded as it is loaded.
+        os.environ[_ON_LOADING] = ",".join(map(str, types))
+        try:
+            self._function = device.load(binary)
+        finally:
+            del os.environ[_ON_LOADING]
+        policies = [_POLICIES[str(configuration[p.name])] for p in _of_kind(kernel, PolicyParameter)]
+        # No array is empty.
+        self._constants = {
+            "mptune_types": np.array([*types, 0], np.int32),
+            "mptune_policies": np.array([*policies, 0], np.int32),
+        }
+
+    def set_constant(self, name: str, data: NDArray[Any]) -> None:
+        self._function.set_constant(name, data)
+
+    def read_constant(self, name: str, data: NDArray[Any]) -> None:
+        self._function.read_constant(name, data)
+
+    def launch(self, shape: LaunchShape, arguments: Sequence[LaunchArgument]) -> float:
+        for name, values in self._constants.items():
+            self._function.set_constant(name, values)
+        return self._function.launch(shape, arguments)
+
+    def unload(self) -> None:
+        self._function.unload()
+
+
+class _Builds:
+    """Instrumented kernels, each compiled once for all types it may have."""
+
+    def __init__(self, backend: Backend, options: CompileOptions) -> None:
+        self._backend = backend
+        self._options = options
+        self._binaries: dict[Any, Binary] = {}
+
+    def function(self, kernel: Kernel, configuration: Configuration, sizes: Sizes) -> Function:
+        """Return a kernel's function in the types of a configuration.
+
+        Raises:
+            CompileError: what is written in the template does not compile so.
+            KernelError: the kernel has more precision parameters than there is room for.
+        """
+        if len(_of_kind(kernel, PrecisionParameter)) > _MOST_TYPES:
+            raise KernelError(f"{kernel.called}: at most {_MOST_TYPES} precision parameters can be chosen at run time")
+        base = in_widest(kernel, configuration)
+        key = (kernel.name, base, tuple(sizes.items()))
+        if key not in self._binaries:
+            source = render(kernel, base, sizes, is_traced=True)
+            try:
+                self._binaries[key] = self._backend.compiler.compile(source, kernel.function, self._options)
+            except CompileError as error:
+                raise CompileError(
+                    f"{kernel.called} does not compile with types that are chosen when it runs: "
+                    f"{_by_name(cited(str(error), kernel, base, sizes), kernel)}"
+                ) from error
+        return _Traced(self._backend.device, self._binaries[key], kernel, configuration)
+
+    @property
+    def count(self) -> int:
+        """How many have been compiled."""
+        return len(self._binaries)
+
+
+class _TracedStepper(Stepper):
+    """Runs the steps of an application on instrumented kernels."""
+
+    def __init__(
+        self, builds: _Builds, application: Application, configuration: Configuration, sizes: Sizes, backend: Backend
+    ) -> None:  # fmt: skip
+        super().__init__(application, configuration, sizes, backend)
+        self._builds = builds
+
+    def copy(self, source: str, target: str, memory: Mapping[str, Buffer]) -> None:
+        if self._types[source] is self._types[target] or self._types[source] is None or self._types[target] is None:
+            super().copy(source, target, memory)
+        else:
+            self.write(target, self.read(source, memory[source]).reshape(self._shapes[target]), memory[target])
+
+    def _held(self, argument: Argument, chosen: Precision | None) -> Precision | None:
+        return _held(argument, chosen)
+
+    def _check_valid(self, what: str, kernel: Kernel, configuration: Configuration, sizes: Sizes) -> None:
+        super()._check_valid(what, kernel, in_widest(kernel, configuration), sizes)
+
+    def _launch_shape(self, kernel: Kernel, configuration: Configuration, sizes: Sizes) -> LaunchShape:
+        return super()._launch_shape(kernel, in_widest(kernel, configuration), sizes)
+
+    def _function(self, kernel: Kernel, configuration: Configuration, sizes: Sizes) -> Function:
+        key = (kernel.name, configuration, tuple(sizes.items()))
+        if key not in self._functions:
+            self._functions[key] = self._builds.function(kernel, configuration, sizes)
+        return self._functions[key]
+
+    def _handle(self, what: str, argument: Argument, given: Mapping[str, Any]) -> str:
+        buffer = super()._handle(what, argument, given)
+        own, passed = argument.precision, self._buffers[buffer].precision
+        if own is not None and passed is not None and (own in PRECISIONS) != (passed in PRECISIONS):
+            raise KernelError(
+                f"{what}: the type of {argument.name!r} or of buffer {buffer!r} is fixed and that of the other one a "
+                "parameter's, so that an instrumented run cannot hold it as both: give both a parameter, of one value "
+                "if need be"
+            )
+        return buffer
+
+
+class Instrument:
+    """Tells the errors of a kernel, or of an application, in any types: compiled once, run for each choice.
+
+    The numbers come with the inputs, references and metrics that a search has. What is compiled is one configuration,
+    and another for each combination of values that the signature has besides precisions and policies.
+
+    Args:
+        tunable: the kernel or application.
+        sizes: its problem sizes.
+        metric: error metrics instead of its own.
+        seed: seeds the inputs.
+        draws: on how many draws of the inputs errors are measured; they are the worst.
+        flags: further compiler flags.
+        data: that of the first draw, where it has been made.
+
+    Raises:
+        MptuneError: the kernel, its data or the host's compiler is not usable.
+    """
+
+    def __init__(
+        self,
+        tunable: Tunable,
+        sizes: Sizes,
+        *,
+        metric: Metrics | None = None,
+        seed: int = 0,
+        draws: int = 1,
+        flags: Sequence[str] = (),
+        data: DataManager | None = None,
+    ) -> None:
+        self._backend = get_backend("host")
+        options = CompileOptions(flags=(_OPTIMISATION, *flags, *_FLAGS))
+        self._metrics = metric if metric is not None else tunable.metric
+        if isinstance(tunable, Application):
+            tunable = with_reference(tunable, self._backend, CompileOptions(flags=tuple(flags)), self._metrics)
+        self.tunable = tunable
+        self._builds = _Builds(self._backend, options)
+        made = [] if data is None else [data]
+        further = range(len(made), draws)
+        self._data = made + [DataManager(tunable, sizes, seed=seed, draw=Draw(number=number)) for number in further]
+        #: By the values of the signature that are compiled, the rest of a configuration.
+        self._bases: dict[tuple[Value, ...], list[Configuration]] = {}
+        chosen = (PrecisionParameter, PolicyParameter)
+        types = {p.name for p in tunable.parameters if isinstance(p, chosen)}
+        self._compiled = [name for name in tunable.signature_names if name not in types]
+
+    @property
+    def compilations(self) -> int:
+        """How many sources have been compiled so far."""
+        return self._builds.count
+
+    def errors(self, signature: Mapping[str, Value]) -> dict[str, float]:
+        """Return the error metrics of a signature, the worst of all draws; infinite where a result is not finite.
+
+        Args:
+            signature: values of the tunable's precision, policy and other signature parameters, those in which a
+                baseline is (or the first) where they are left out.
+
+        Raises:
+            KernelError: a value is none of its parameter's, or the application cannot be run so.
+            ConstraintError: its kernels do not have these types together, or one is compound, which none can be
+                chosen to be when it runs.
+            CompileError: the template does not compile with types that are chosen when it runs.
+            LaunchError: a launch failed.
+        """
+        found = [
+            evaluate_outputs(self.outputs(signature, draw), data.references, self._metrics, data.inputs).metrics
+            for draw, data in enumerate(self._data)
+        ]
+        worst = {**found[0], **worst_errors_of(*found)}
+        return {name: math.inf if math.isnan(error) else error for name, error in worst.items()}
+
+    def outputs(self, signature: Mapping[str, Value], draw: int = 0) -> dict[str, NDArray[Any]]:
+        """Return the outputs of a signature on one of the draws by name, in fp64, in their shapes.
+
+        Args:
+            signature: as :meth:`errors` takes it.
+            draw: number of the draw.
+
+        Raises:
+            KernelError: a value is none of its parameter's, or the application cannot be run so.
+            ConstraintError: its kernels do not have these types together, or one is compound, which none can be
+                chosen to be when it runs.
+            CompileError: the template does not compile with types that are chosen when it runs.
+            LaunchError: a launch failed.
+        """
+        for parameter in _of_kind(self.tunable, PrecisionParameter):
+            asked = precision(str(signature.get(parameter.name, "fp64"))).name
+            if asked in COMPOUND:
+                raise ConstraintError(
+                    f"{parameter.name} is {asked}, which is compound: an instrumented run, where types are chosen "
+                    f"as it runs, has one of {', '.join(PRECISIONS)}"
+                )
+        data = self._data[draw]
+        candidates = self._candidates(signature, data.sizes)
+        for base in list(candidates):
+            try:
+                outputs = self._outputs(self.tunable.own(Configuration({**base, **signature})), data)
+            except ConstraintError:
+                if len(candidates) == 1:
+                    raise
+                candidates.remove(base)
+            else:
+                break
+        del candidates[1:]  # what runs once does so in all types
+        return outputs
+
+    def close(self) -> None:
+        """Release what it holds."""
+        self._data.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- one run -------------------------------------------------------------------------------
+
+    def _candidates(self, signature: Mapping[str, Value], sizes: Sizes) -> list[Configuration]:
+        """Return configurations in the widest types that have the values of a signature that are compiled."""
+        wanted = {name: (signature[name],) for name in self._compiled if name in signature}
+        key = tuple(value for (value,) in wanted.values())
+        if key not in self._bases:
+            valid, widest = (
+                space_on(self.tunable, sizes, self._backend.device.constraints()),
+                self.tunable.baseline_values(),
+            )
+            try:
+                space = valid.restrict({**widest, **wanted})
+            except EmptySpaceError:
+                space = valid.restrict(widest)  # these values ask for narrower types, in which nothing is compiled
+            spread = np.unique(np.linspace(0, space.size - 1, min(_TRIED, space.size)).astype(np.int64))
+            self._bases[key] = space.configurations(spread)
+        return self._bases[key]
+
+    def _outputs(self, configuration: Configuration, data: DataManager) -> dict[str, NDArray[Any]]:
+        """Run it once on inputs in its types, and return its outputs."""
+        tunable, memory = self.tunable, dict[str, Buffer]()
+        try:
+            for argument in tunable.arguments:
+                if argument.role is not Role.SCALAR:
+                    memory[argument.name] = self._uploaded(argument, configuration, data)
+            if isinstance(tunable, Application):
+                left = self._run_steps(tunable, configuration, data, memory)
+            else:
+                assert isinstance(tunable, Kernel)
+                left = self._run_kernel(tunable, configuration, data, memory)
+            return {output.name: _read(left[output.name], output, configuration, data) for output in tunable.outputs}
+        finally:
+            for buffer in memory.values():
+                buffer.free()
+
+    def _uploaded(self, argument: Argument, configuration: Configuration, data: DataManager) -> Buffer:
+        """Return a new buffer of an argument's values, rounded to its type, or of poison."""
+        array = _rounded_input(argument, configuration, data) if argument.is_input else None
+        if array is None:
+            array = poisoned(data.shape_of(argument), _dtype_of(argument, configuration, data))
+        buffer = self._backend.device.allocate(array.nbytes)
+        buffer.write(np.ascontiguousarray(array))
+        return buffer
+
+    def _run_kernel(
+        self, kernel: Kernel, configuration: Configuration, data: DataManager, memory: Mapping[str, Buffer]
+    ) -> Mapping[str, Buffer]:
+        function = self._builds.function(kernel, configuration, data.sizes)
+        for constant in (argument for argument in kernel.arguments if argument.is_constant):
+            function.set_constant(constant.name, np.ascontiguousarray(_rounded_input(constant, configuration, data)))
+        scalars = {
+            a.name: _rounded_input(a, configuration, data).reshape(1)[0]
+            for a in kernel.passed
+            if a.role is Role.SCALAR
+        }  # fmt: skip
+        shape = kernel.launch_shape(in_widest(kernel, configuration), data.sizes)
+        function.launch(shape, [memory[a.name] if a.name in memory else scalars[a.name] for a in kernel.passed])
+        return memory
+
+    def _run_steps(
+        self, application: Application, configuration: Configuration, data: DataManager, memory: Mapping[str, Buffer]
+    ) -> Mapping[str, Buffer]:
+        stepper = _TracedStepper(self._builds, application, configuration, data.sizes, self._backend)
+        scalars = {a.name: data.inputs[a.name] for a in application.arguments if a.role is Role.SCALAR}
+        return stepper.run(memory, scalars)[1]
+
+
+def in_widest(kernel: Kernel, configuration: Configuration) -> Configuration:
+    """Return a configuration in its kernel's widest types and most accurate policies."""
+    return Configuration({**configuration, **{name: values[0] for name, values in kernel.baseline_values().items()}})
+
+
+def _by_name(message: str, kernel: Kernel) -> str:
+    """Return a compiler's message with the names of the kernel's parameters instead of the prelude's own types."""
+    types = [parameter.name for parameter in _of_kind(kernel, PrecisionParameter)]
+    message = re.sub(r" \{aka '[^']*'\}", "", message)
+    message = re.sub(r"mp::type_of_parameter<(\d+)>", lambda found: types[int(found[1])], message)
+    return re.sub(r"mp::traced<\d+>", "(a chosen type)", message)
+
+
+def _of_kind(kernel: Tunable, kind: type[PrecisionParameter | PolicyParameter]) -> list[Any]:
+    return [parameter for parameter in kernel.parameters if isinstance(parameter, kind)]
+
+
+def _held(argument: Argument, chosen: Precision | None) -> Precision | None:
+    """Return the type that an argument of a type is held in: fp64 where a parameter chooses it."""
+    return chosen if chosen is None or argument.precision in PRECISIONS else TRACED[chosen.name]
+
+
+def _dtype_of(argument: Argument, configuration: Configuration, data: DataManager) -> np.dtype[Any]:
+    return data.dtype_of(argument, _held(argument, data.kernel.precision_of(argument, configuration)))
+
+
+def _rounded_input(argument: Argument, configuration: Configuration, data: DataManager) -> NDArray[Any]:
+    """Return an input as it is passed: rounded to its type, and held in fp64 where a parameter chooses that."""
+    values = np.asarray(data.inputs[argument.name])
+    held = _held(argument, data.kernel.precision_of(argument, configuration))
+    if held is None:
+        return values.astype(argument.dtype, copy=False)
+    flat = np.ascontiguousarray(values, np.float64).reshape(-1)
+    return round_to(flat, held).reshape(values.shape)
+
+
+def _read(buffer: Buffer, output: Argument, configuration: Configuration, data: DataManager) -> NDArray[Any]:
+    array = np.empty(data.shape_of(output), _dtype_of(output, configuration, data))
+    buffer.read(array)
+    return array

@@ -1,0 +1,172 @@
+"""Measuring configurations again in turn, so that whatever else the machine does hits all of them alike.
+
+:func:`remeasure` is what a worker does; :class:`Turns` asks for it, and keeps the times round by round.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
+from typing import TYPE_CHECKING, Final
+
+from mptune.measure.bench import Bench, Request
+from mptune.measure.policy import Plan, errors_of
+from mptune.measure.timing import TimingPlan
+from mptune.observers.throughput import ThroughputObserver
+from mptune.observers.time import time_metrics
+from mptune.results.kernel_times import by_kernel
+from mptune.results.trial import Trial
+from mptune.space.configuration import Configuration
+
+if TYPE_CHECKING:
+    from mptune.measure.device import DeviceEvaluator
+
+__all__ = ["VISIT", "Turns", "remeasure", "together", "visit_of"]
+
+#: Launches each time a configuration's turn comes: as many for each, so that every round counts the same.
+VISIT: Final = TimingPlan(warmups=1, min_repeats=5, max_repeats=5)
+#: Turns take at most about so long where launches do: of short launches several, of which the shortest counts, of long
+#: ones a single one, within which as much evens out. What takes even longer needs no warming up either.
+_VISIT_MS: Final = 30.0
+_LONG_MS: Final = 300.0
+#: Very short launches are many, up to this time together: there is hardly one that nothing disturbs.
+_SHORT_VISIT_MS: Final = 1.0
+_MOST_LAUNCHES: Final = 25
+#: What a launch takes at least.
+_LEAST_MS: Final = 1e-6
+
+
+def visit_of(time_ms: float) -> TimingPlan:
+    """Return how often each of several configurations is launched in its turn, if a launch takes about so long."""
+    if not time_ms > 0:
+        return VISIT
+    few = min(VISIT.min_repeats, max(1, round(_VISIT_MS / time_ms)))
+    launches = max(few, min(_MOST_LAUNCHES, int(_SHORT_VISIT_MS / time_ms)))
+    return TimingPlan(warmups=int(time_ms < _LONG_MS), min_repeats=launches, max_repeats=launches)
+
+
+def remeasure(bench: Bench, requests: Iterable[Request], rounds: int, visit: TimingPlan = VISIT) -> Iterator[Trial]:
+    """Measure configurations in rounds, back and forth, and yield the trial of each turn.
+
+    One that fails is left out from then on. Where a failure leaves the device unusable it ends there, and
+    configurations whose first turn had not come are missing.
+
+    Args:
+        bench: measures.
+        requests: the configurations; what their plans say of checking and observing is done in the first round.
+        rounds: how many.
+        visit: how often to launch each time.
+    """
+    waiting = {request.configuration: request for request in requests}
+    with bench.keeping_loaded():
+        for turn in range(rounds):
+            for request in list(waiting.values()) if turn % 2 == 0 else list(reversed(waiting.values())):
+                trial = bench.evaluate(request, visit)
+                yield trial
+                if trial.is_valid:
+                    again = Plan(errors_of(trial), observe=False, thresholds=request.plan.thresholds)
+                    waiting[request.configuration] = dataclasses.replace(request, plan=again)
+                else:
+                    del waiting[request.configuration]
+                    if not bench.is_usable(trial):
+                        return
+
+
+class Turns:
+    """The turns that some configurations take, and the time of each.
+
+    Args:
+        evaluator: measures.
+        trials: what was measured of each before.
+        visit: how often each is launched in its turn; by default as suits the fastest.
+    """
+
+    def __init__(self, evaluator: DeviceEvaluator, trials: Sequence[Trial], visit: TimingPlan | None = None) -> None:
+        self._evaluator = evaluator
+        self._before = {trial.configuration: trial for trial in trials}
+        self._visit = visit or visit_of(min(trial.time_ms for trial in trials))
+        self._turns: dict[Configuration, list[Trial]] = {}
+        self._tasks: list[float] = []
+        self._calibration_ms: list[float] = []
+        self._spent_s = 0.0
+
+    @property
+    def measured(self) -> tuple[Configuration, ...]:
+        """Those whose turn has come."""
+        return tuple(self._turns)
+
+    @property
+    def tasks_per_core(self) -> float:
+        """How many other tasks wanted each core meanwhile; NaN if not known."""
+        return math.fsum(self._tasks) / len(self._tasks) if self._tasks else math.nan
+
+    @property
+    def calibration_ms(self) -> tuple[float, ...]:
+        """How long the same work of no kernel took in each round that :meth:`measure` returned; empty if not known."""
+        return tuple(self._calibration_ms) if all(map(math.isfinite, self._calibration_ms)) else ()
+
+    def runs(self, configuration: Configuration) -> bool:
+        """Whether it has been measured, and never failed."""
+        return configuration in self._turns and self._turns[configuration][-1].is_valid
+
+    def round_s(self, configurations: int) -> float:
+        """Return about how long one round of so many configurations takes, in seconds."""
+        return configurations * self._spent_s / max(1, sum(map(len, self._turns.values())))
+
+    def measure(self, configurations: Sequence[Configuration], rounds: int) -> list[Mapping[Configuration, float]]:
+        """Measure in turn; return the shortest launch of each in each round, as far as they did not fail.
+
+        Args:
+            configurations: some of those of the trials.
+            rounds: how many.
+        """
+        start = time.monotonic()
+        latest = [self._turns.get(c, [self._before[c]])[-1] for c in configurations]
+        answer = self._evaluator.remeasure(latest, rounds, self._visit)
+        self._spent_s += time.monotonic() - start
+        if not math.isnan(answer.tasks_per_core):
+            self._tasks += [answer.tasks_per_core] * rounds
+        found: list[dict[Configuration, float]] = [{} for _ in range(rounds)]
+        calibration_ms = [math.inf] * rounds
+        taken = dict.fromkeys(configurations, 0)
+        for trial, work_ms in zip(answer.trials, answer.calibration_ms or repeat(math.inf), strict=False):
+            turn = taken[trial.configuration]
+            calibration_ms[turn] = min(calibration_ms[turn], work_ms)
+            self._turns.setdefault(trial.configuration, []).append(trial)
+            if trial.measurement.times_ms and trial.is_valid:
+                # A clock may be too coarse for a launch, and 0 has no ratio.
+                shortest_ms = max(min(trial.measurement.times_ms), _LEAST_MS)
+                found[turn][trial.configuration] = shortest_ms
+                taken[trial.configuration] += 1
+        self._calibration_ms += [ms for ms, times in zip(calibration_ms, found, strict=True) if times]
+        return [times for times in found if times]
+
+    def trials(self) -> list[Trial]:
+        """Return one trial for all turns of each configuration, with the time that it has taken since the beginning."""
+        merged = [together(turns) for turns in self._turns.values()]
+        return [t.with_measurement(durations_s=_durations_s([self._before[t.configuration], t])) for t in merged]
+
+
+def together(trials: Sequence[Trial]) -> Trial:
+    """Return one trial for all turns of a configuration, the failed one if one is.
+
+    Its raw times are those of all rounds in the order they were taken, its time their median.
+    """
+    first, last = trials[0], trials[-1]
+    if not last.is_valid:
+        return last
+    times_ms = tuple(time_ms for trial in trials for time_ms in trial.measurement.times_ms)
+    metrics = {**first.measurement.metrics, **errors_of(last), **time_metrics(times_ms)}
+    metrics |= by_kernel(trials)
+    for name in metrics.keys() & set(ThroughputObserver.metrics):
+        metrics[name] *= first.time_ms / metrics["time_ms"]
+    return first.with_measurement(metrics=metrics, times_ms=times_ms, durations_s=_durations_s(trials))
+
+
+def _durations_s(trials: Sequence[Trial]) -> dict[str, float]:
+    """Return the time that trials took together, by phase."""
+    phases = dict.fromkeys(name for trial in trials for name in trial.measurement.durations_s)
+    return {name: math.fsum(trial.measurement.durations_s.get(name, 0.0) for trial in trials) for name in phases}

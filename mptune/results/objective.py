@@ -1,0 +1,412 @@
+"""What is optimised: metrics or expressions over metrics, an error threshold, measured constraints, and a penalty.
+
+The score of a trial follows Heldens 2026, Sec. III-D and V-C: its performance where the error meets
+the threshold, a penalty where it does not. One deviation: an error *equal* to the threshold is
+feasible here (the paper asks for a strictly smaller one), so that ``--max-error X`` means "at most X".
+Measured constraints (``energy_j <= 1.5``) count like the threshold: a trial is feasible where all hold, and a
+penalty takes the largest of the excesses, each in decades.
+With several objectives the result is the front of the feasible trials; "best" and the score go by the first one.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune.errors import MptuneError, UnknownNameError
+from mptune.results.metric_expressions import LEAST_EXCESS, MeasuredConstraint, MetricExpression
+from mptune.results.trial import Status, Trial
+
+__all__ = ["LEAST_VALUE", "PENALTIES", "Objective"]
+
+#: What an inaccurate trial can score (Heldens 2026, Sec. V-C).
+PENALTIES: Final[tuple[str, ...]] = ("hard", "linear", "decay")
+
+#: Stands for 0 in a logarithm: less than any error of a double.
+LEAST_VALUE: Final = 1e-20
+_LARGEST: Final = sys.float_info.max
+_TINIEST: Final = 5e-324
+#: More decades than lie between any two positive doubles; stands for an infinite excess in a penalty.
+_MOST_DECADES: Final = 700.0
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """Scores trials: higher is better, whatever the metric's direction.
+
+    Performance is a ratio ("speedup"), so the value of the objective must not be negative: minimise
+    ``2 ** (log10_error)`` rather than ``log10_error``. A value of exactly 0 is the best there is when
+    minimised and the worst when maximised; performance is kept between the smallest and the largest
+    positive double, so that every scored feasible trial scores above 0.
+
+    Attributes:
+        metric: a metric's name (``time_ms``, ``error.y``) or an expression over names (``time_ms * energy_j``).
+        minimise: whether less of the metric is better.
+        threshold: the largest error allowed, of the worst output or by name; None: any error will do. With ``error.``
+            before it a name is a metric of the trials: an output, or a metric or output and metric
+            (``NRMSE_rows_max``, ``y.MaxAE``); the empty name is the worst output's.
+        penalty: what an inaccurate trial scores. ``hard``: 0. ``linear``: ``alpha * (log10 tau - log10 error)``.
+            ``decay``: ``performance * exp(beta * (log10 tau - log10 error))``. Of several thresholds, the one that
+            is exceeded by the largest factor counts.
+        alpha: slope of the linear penalty.
+        beta: rate of the decay penalty.
+        baseline: the metric's value of the baseline; performance is relative to it. None or 0 give no ratio:
+            performance then is 1 / value, or the value where it is maximised.
+        constraints: what the metrics of a feasible trial satisfy besides, as of
+            :class:`~mptune.results.metric_expressions.MeasuredConstraint`.
+        also: further objectives, as ``metric``, of which less is better.
+
+    Raises:
+        MptuneError: a threshold, alpha, beta or baseline out of range.
+        UnknownNameError: no such penalty.
+        ExpressionError: the metric neither is a name nor parses, or a constraint is no comparison of metrics.
+    """
+
+    metric: str = "time_ms"
+    minimise: bool = True
+    threshold: float | Mapping[str, float] | None = field(default=None, hash=False)
+    penalty: str = "decay"
+    alpha: float = 1.0
+    beta: float = 1.0
+    baseline: float | None = None
+    constraints: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    _limits: Mapping[str, float] = field(init=False, repr=False, compare=False)
+    _expression: MetricExpression = field(init=False, repr=False, compare=False)
+    _others: tuple[MetricExpression, ...] = field(init=False, repr=False, compare=False)
+    _constraints: tuple[MeasuredConstraint, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        expression = MetricExpression(self.metric)
+        metric = expression.text
+        object.__setattr__(self, "metric", metric)
+        object.__setattr__(self, "_expression", expression)
+        others = tuple(MetricExpression(text) for text in self.also)
+        object.__setattr__(self, "_others", others)
+        object.__setattr__(self, "also", tuple(other.text for other in others))
+        constraints = tuple(MeasuredConstraint(text) for text in self.constraints)
+        object.__setattr__(self, "_constraints", constraints)
+        object.__setattr__(self, "constraints", tuple(constraint.text for constraint in constraints))
+        if self.penalty not in PENALTIES:
+            raise UnknownNameError("penalty", self.penalty, PENALTIES)
+        threshold = _checked_threshold(self.threshold)
+        object.__setattr__(self, "threshold", threshold)
+        named = threshold if isinstance(threshold, Mapping) else {"": threshold} if threshold is not None else {}
+        limits = {f"error.{name}" if name else "error": tau for name, tau in named.items()}
+        object.__setattr__(self, "_limits", MappingProxyType(limits))
+        for name in ("alpha", "beta"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0):
+                raise MptuneError(f"{name} of the penalty must be finite and not negative, got {value}")
+        if self.baseline is not None and not (math.isfinite(self.baseline) and self.baseline >= 0):
+            raise MptuneError(
+                f"the baseline of objective {metric!r} is {self.baseline}; it must be finite and positive"
+            )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        threshold = dict(self.threshold) if isinstance(self.threshold, Mapping) else self.threshold
+        given = (self.penalty, self.alpha, self.beta, self.baseline, self.constraints, self.also)
+        return Objective, (self.metric, self.minimise, threshold, *given)
+
+    # -- one trial -----------------------------------------------------------------------------
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """All objectives, the first one first."""
+        return (self.metric, *self.also)
+
+    @property
+    def is_time(self) -> bool:
+        """Whether the first objective is that launches take little time."""
+        return self.metric == "time_ms" and self.minimise
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of the metrics the values are made of."""
+        return self._expression.names.union(*(other.names for other in self._others))
+
+    @property
+    def constraint_names(self) -> frozenset[str]:
+        """Names of the metrics the constraints read."""
+        return frozenset().union(*(constraint.names for constraint in self._constraints))
+
+    @property
+    def limits(self) -> Mapping[str, float]:
+        """The largest value allowed of each error that has a threshold, by the name of the trials' metric."""
+        return self._limits
+
+    def value(self, trial: Trial) -> float:
+        """Return the value of the (first) objective in its own unit.
+
+        NaN for a trial that is not valid, for an infeasible one that was not measured further, and where
+        the expression is undefined (a division by zero, a root of a negative number) or not finite: such a trial
+        is never best.
+
+        Raises:
+            UnknownNameError: an ok trial lacks a metric; lists those it has.
+            ExpressionError: the expression gives something other than a number.
+        """
+        return self._value(self._expression, trial)
+
+    def values(self, trial: Trial) -> tuple[float, ...]:
+        """Return the value of every objective; NaN, and errors, as of :meth:`value`."""
+        return tuple(self._value(expression, trial) for expression in (self._expression, *self._others))
+
+    def levels(self, trial: Trial) -> tuple[float, ...]:
+        """Return log10 of each objective, in which fronts are searched and compared: less is better; NaN if unknown.
+
+        0 counts as 1e-20; a maximised objective has the sign changed.
+
+        Raises:
+            MptuneError: a value is negative, or as of :meth:`value`.
+        """
+        values = self.values(trial)
+        for metric, value in zip(self.metrics, values, strict=True):
+            _require_not_negative(metric, value, trial, "its logarithm")
+        # What is not known stays so: NaN is not less than anything.
+        first, *others = (math.log10(LEAST_VALUE if value < LEAST_VALUE else value) for value in values)
+        return (first if self.minimise else -first, *others)
+
+    def _value(self, expression: MetricExpression, trial: Trial) -> float:
+        if not trial.is_valid or self._lacks(trial, expression.names, f"objective {expression.text!r}"):
+            return math.nan
+        return expression.value(trial.measurement.metrics)
+
+    def _lacks(self, trial: Trial, names: Set[str], reader: str) -> bool:
+        """Whether a valid trial lacks a metric, which one that is not ok may."""
+        metrics = trial.measurement.metrics
+        missing = sorted(names - metrics.keys())
+        if missing and trial.status is Status.OK:
+            raise UnknownNameError(f"metric in {reader}:", missing[0], sorted(metrics))
+        return bool(missing)
+
+    def performance(self, trial: Trial) -> float:
+        """Return the speedup over the baseline (its equal for other metrics): higher is better, NaN if unknown.
+
+        Raises:
+            MptuneError: the value is negative, so no ratio exists.
+        """
+        value = self.value(trial)
+        if math.isnan(value):
+            return math.nan
+        _require_not_negative(self.metric, value, trial, "performance is a ratio and")
+        reference = self.baseline or 1.0
+        better, worse = (reference, value) if self.minimise else (value, reference)
+        ratio = better / worse if worse > 0 else math.inf
+        return min(max(ratio, _TINIEST), _LARGEST)
+
+    def log10_excess(self, trial: Trial) -> float:
+        """Return the larger one of :meth:`error_excess` and :meth:`constraint_excess`; at most 0 exactly when feasible.
+
+        Raises:
+            UnknownNameError: as of those two.
+        """
+        return max(self.error_excess(trial), self.constraint_excess(trial))
+
+    def error_excess(self, trial: Trial) -> float:
+        """Return log10 of the factor by which the error exceeds the threshold; at most 0 exactly when it does not.
+
+        ``-inf`` for a valid trial without an error or a threshold to exceed, ``inf`` for a trial that is not
+        valid or whose error is infinite, NaN or unknown.
+
+        Raises:
+            UnknownNameError: a threshold is given for an error the trial does not have.
+        """
+        if not trial.is_valid:
+            return math.inf
+        return max((excess for _, excess in self._error_excesses(trial)), default=-math.inf)
+
+    def binding(self, trial: Trial) -> str:
+        """Return the name of the error that exceeds its threshold by the largest factor, or comes closest to it.
+
+        Raises:
+            ValueError: there is no threshold.
+        """
+        return max(self._error_excesses(trial), key=lambda entry: entry[1])[0]
+
+    def _error_excesses(self, trial: Trial) -> Iterator[tuple[str, float]]:
+        for name, tau in self._limits.items():
+            yield name, _log10_ratio(_error_of(trial, name), tau)
+
+    def constraint_excess(self, trial: Trial) -> float:
+        """Return the largest excess of a measured constraint in decades; at most 0 exactly when all hold.
+
+        ``-inf`` for a valid trial without constraints, ``inf`` for a trial that is not valid or lacks a metric.
+
+        Raises:
+            UnknownNameError: an ok trial lacks a metric of a constraint.
+        """
+        return max((excess for _, excess in self._excesses(trial)), default=-math.inf if trial.is_valid else math.inf)
+
+    def broken(self, trial: Trial) -> tuple[str, ...]:
+        """Return the measured constraints that do not hold; raises as :meth:`constraint_excess`."""
+        return tuple(text for text, excess in self._excesses(trial) if excess > 0)
+
+    def _excesses(self, trial: Trial) -> Iterator[tuple[str, float]]:
+        for constraint in self._constraints:
+            reader = f"measured constraint {constraint.text!r}"
+            unknown = not trial.is_valid or self._lacks(trial, constraint.names, reader)
+            yield constraint.text, math.inf if unknown else constraint.excess(trial.measurement.metrics)
+
+    def is_feasible(self, trial: Trial) -> bool:
+        """Whether the trial is valid, its error (each output's) within bounds, and every measured constraint holds."""
+        return self.log10_excess(trial) <= 0
+
+    def judge(self, trial: Trial) -> Trial:
+        """Return a valid trial with its status under this objective and why it is infeasible; any other as it is.
+
+        Raises:
+            UnknownNameError: as :meth:`log10_excess`.
+        """
+        if not trial.is_valid:
+            return trial
+        excess = self.error_excess(trial)
+        if excess > 0 and trial.metric("unseen_violations") > 0:
+            count, drawn = trial.metric("unseen_violations"), trial.metric("unseen_inputs")
+            factor = f", a factor of {10**excess:.3g}" if excess < 300 else ""
+            worst = self.binding(trial)
+            what = worst if isinstance(self.threshold, Mapping) else "error"
+            message = (
+                f"its {what} is above the threshold on {count:,.0f} of {drawn:,.0f} unseen inputs: up to "
+                f"{trial.metric(worst):.3g}{factor}"
+            )
+            return replace(trial, status=Status.FRAGILE, message=message)
+        if excess > 0:
+            message = self._errors_above(trial)
+            if trial.is_screened:
+                message = f"never compiled: in an instrumented run {message}"
+            return replace(trial, status=Status.INACCURATE, message=message)
+        broken = [constraint for constraint in self._constraints if constraint.text in self.broken(trial)]
+        if broken:
+            names = sorted(frozenset().union(*(constraint.names for constraint in broken)))
+            measured = ", ".join(f"{name} is {trial.metric(name):.4g}" for name in names)
+            message = f"{' and '.join(constraint.text for constraint in broken)} does not hold: {measured}"
+            return replace(trial, status=Status.VIOLATION, message=message)
+        return replace(trial, status=Status.OK, message="")
+
+    def _errors_above(self, trial: Trial) -> str:
+        if not isinstance(self.threshold, Mapping):
+            return f"error {trial.error:.3g} is above the threshold"
+        above = [name for name, excess in self._error_excesses(trial) if excess > 0]
+        told = (f"{name} {trial.metric(name):.3g} is above its threshold {self.limits[name]:g}" for name in above)
+        return ", ".join(told)
+
+    def score(self, trial: Trial) -> float:
+        """Return what a strategy maximises: performance or penalty; ``-inf`` if there is nothing to score.
+
+        Finite for every valid trial whose value is known; an infeasible one needs none under ``hard`` and
+        ``linear``. Under ``hard`` and ``linear`` no infeasible trial reaches a feasible one; under ``decay`` it
+        may, as published.
+
+        Raises:
+            MptuneError: the value is negative, so no ratio exists.
+        """
+        if not trial.is_valid:
+            return -math.inf
+        excess = self.log10_excess(trial)
+        if excess > 0 and self.penalty == "hard":
+            return 0.0
+        bounded = min(excess, _MOST_DECADES)
+        if excess > 0 and self.penalty == "linear":
+            return max(-self.alpha * bounded, -_LARGEST)
+        performance = self.performance(trial)
+        if math.isnan(performance):
+            return -math.inf
+        return performance if excess <= 0 else performance * math.exp(-self.beta * bounded)
+
+    # -- many trials ---------------------------------------------------------------------------
+
+    def scores(self, trials: Sequence[Trial]) -> NDArray[np.float64]:
+        """Return the score of each trial, shape ``(n_trials,)``."""
+        return np.array([self.score(trial) for trial in trials], dtype=np.float64)
+
+    def best(self, trials: Sequence[Trial]) -> Trial | None:
+        """Return the feasible trial of the best value; of equals the most accurate, then the earliest.
+
+        None when no valid trial is feasible.
+        """
+        ranked = ((self._rank(trial), trial) for trial in trials if self.is_feasible(trial))
+        known = [(rank, trial) for rank, trial in ranked if math.isfinite(rank)]
+        if not known:
+            return None
+        return min(known, key=lambda pair: (pair[0], _known(pair[1].error)))[1]
+
+    def worst(self, trials: Sequence[Trial]) -> Trial | None:
+        """Return the feasible trial of the worst value that is known; None when no valid trial is feasible."""
+        known = [trial for trial in trials if self.is_feasible(trial) and math.isfinite(self._rank(trial))]
+        return max(known, key=self._rank, default=None)
+
+    def closest(self, trials: Sequence[Trial]) -> Trial | None:
+        """Return the valid trial of the least :meth:`log10_excess`; of equals the best value, then the earliest.
+
+        A trial whose error is infinite, NaN or unknown is never it, unless there is no threshold. None when
+        no trial is left.
+        """
+        ranked = ((self.log10_excess(trial), self._rank(trial), trial) for trial in trials if trial.is_valid)
+        known = [entry for entry in ranked if entry[0] < math.inf]
+        return min(known, key=lambda entry: entry[:2])[2] if known else None
+
+    def with_baseline(self, value: float) -> Objective:
+        """Return this objective with performance relative to ``value``.
+
+        Raises:
+            MptuneError: the value is negative, infinite or NaN.
+        """
+        return replace(self, baseline=float(value))
+
+    def _rank(self, trial: Trial) -> float:
+        value = self.value(trial)
+        return _known(value if self.minimise else -value)
+
+
+def _checked_threshold(threshold: float | Mapping[str, float] | None) -> float | Mapping[str, float] | None:
+    if threshold is None:
+        return None
+    by_name = dict(threshold) if isinstance(threshold, Mapping) else {"": threshold}
+    if not by_name:
+        raise MptuneError("no output has a threshold: give one, or None for no threshold at all")
+    for name, tau in by_name.items():
+        if not (math.isfinite(tau) and tau > 0):
+            which = f" of {name!r}" if name else ""
+            raise MptuneError(f"the error threshold{which} must be positive and finite, got {tau}")
+    if isinstance(threshold, Mapping):
+        return MappingProxyType({name: float(tau) for name, tau in by_name.items()})
+    return float(threshold)
+
+
+def _require_not_negative(metric: str, value: float, trial: Trial, what: str) -> None:
+    if value < 0:
+        raise MptuneError(
+            f"objective {metric!r} is {value:g} at {trial.configuration}; {what} needs a value that is not negative "
+            f"(2 ** ({metric}) orders the same and is positive)"
+        )
+
+
+def _error_of(trial: Trial, name: str) -> float:
+    metrics = trial.measurement.metrics
+    if name != "error" and name not in metrics:
+        known = sorted(metric.removeprefix("error.") for metric in metrics if metric.startswith("error."))
+        if known:
+            raise UnknownNameError("output or error metric in the threshold:", name.removeprefix("error."), known)
+    return trial.metric(name)
+
+
+def _log10_ratio(error: float, tau: float) -> float:
+    if math.isnan(error):
+        return math.inf
+    if error <= 0:
+        return -math.inf
+    ratio = math.log10(error) - math.log10(tau)
+    # Rounding must not carry a ratio across the threshold.
+    return min(ratio, 0.0) if error <= tau else max(ratio, LEAST_EXCESS)
+
+
+def _known(value: float) -> float:
+    return math.inf if math.isnan(value) else value

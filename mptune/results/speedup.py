@@ -1,0 +1,295 @@
+"""How many times faster one configuration is than another, from rounds in which all finalists took their turn.
+
+What else a machine does only ever adds time, to some launches and not to others. So the time of a turn is that of its
+shortest launch: it is the one least disturbed. A machine that changes over minutes (its clock, another load) does so
+for all turns of a round alike, so times are only compared within a round: each gives a ratio, and the median of these
+is the speedup. Rounds go back and forth, which turns a drift within one into a difference whose sign alternates. The
+interval is the distribution-free one of a median (:func:`~mptune.results.intervals.median_interval`), which holds for
+ratios of any distribution, however heavy its tails.
+
+Whoever is chosen as the fastest of several was also lucky: rounds that choose say too much about the one they chose. So
+ratios to the baseline are taken from rounds that follow the choice (:attr:`Finals.chosen_after`).
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from mptune.results.intervals import median_interval
+from mptune.space.configuration import Configuration, is_number, is_value, is_whole
+
+__all__ = ["LEAST_ROUNDS", "TIE", "Finals", "Ratio"]
+
+#: Of fewer rounds there is no interval at 95% confidence.
+LEAST_ROUNDS: Final = 6
+#: Configurations whose times differ by less than this share are as good as each other.
+TIE: Final = 0.03
+#: Slower than this in each of the first rounds, however few they are: it will not be the fastest.
+_FAR_BEHIND: Final = 1.1
+#: A machine is noisy where so many other tasks wanted each of its cores, or where the same code took so much longer in
+#: one round than in another (between the tenth and the ninetieth percentile).
+_MANY_TASKS: Final = 0.25
+_MUCH_DRIFT: Final = 0.1
+#: Rounds do not agree on a ratio whose interval's ends are this far apart, or which is so far from that of the shortest
+#: launches of all rounds.
+_FAR_APART: Final = 1.5
+#: Less than this rounds to no percent.
+_NO_DRIFT: Final = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """How many times longer one configuration takes than another: the median of ``rounds``, and its 95% interval.
+
+    Of fewer rounds than :data:`LEAST_ROUNDS` the interval is from 0 to infinity.
+    """
+
+    low: float
+    value: float
+    high: float
+    rounds: int
+    smallest: float
+
+    @classmethod
+    def of(cls, ratios: Sequence[float]) -> Self:
+        """Return the median of some ratios, one for each round, at least one."""
+        logs = [math.log(ratio) for ratio in ratios]
+        low, high = median_interval(logs)
+        return cls(
+            math.exp(low) if math.isfinite(low) else 0.0,
+            math.exp(statistics.median(logs)),
+            math.exp(high) if math.isfinite(high) else math.inf,
+            len(ratios),
+            min(ratios),
+        )
+
+    @property
+    def is_slower(self) -> bool:
+        """Whether it surely takes longer, by an amount that matters."""
+        return self.low > 1.0 + TIE / 3 if self.rounds >= LEAST_ROUNDS else self.smallest > _FAR_BEHIND
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether it surely takes no longer, but for less than matters."""
+        return self.high < 1.0 + TIE
+
+    @property
+    def is_open(self) -> bool:
+        """Whether more rounds are needed to say which of both is faster, or that they are as good as each other."""
+        return not (self.is_slower or self.is_equal)
+
+
+@dataclass(frozen=True, slots=True)
+class Finals:
+    """The shortest launch of each finalist in each round.
+
+    Attributes:
+        configurations: the finalists.
+        times_ms: shape ``(n_rounds, n_configurations)``; None where one was left out of a round.
+        chosen_after: so many rounds chose who is reported; the others only measure those.
+        tasks_per_core: how many other tasks wanted each core of the machine, on average; NaN if not known.
+        calibration_ms: how long the same work of no kernel took in each round, shape ``(n_rounds,)``; empty if that is
+            not known, as on a device.
+    """
+
+    configurations: tuple[Configuration, ...] = ()
+    times_ms: tuple[tuple[float | None, ...], ...] = ()
+    chosen_after: int = 0
+    tasks_per_core: float = math.nan
+    calibration_ms: tuple[float, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        rounds: Sequence[Mapping[Configuration, float]],
+        chosen_after: int,
+        tasks_per_core: float = math.nan,
+        calibration_ms: Sequence[float] = (),
+    ) -> Self:
+        """Return the record of some rounds, each with the shortest launch of those that took part."""
+        names = tuple(dict.fromkeys(configuration for times in rounds for configuration in times))
+        rows = tuple(tuple(times.get(name) for name in names) for times in rounds)
+        return cls(names, rows, chosen_after, tasks_per_core, tuple(calibration_ms))
+
+    @property
+    def rounds(self) -> list[Mapping[Configuration, float]]:
+        """The rounds, each with the shortest launch of those that took part."""
+        return [
+            {name: time for name, time in zip(self.configurations, row, strict=True) if time is not None}
+            for row in self.times_ms
+        ]
+
+    # -- ratios --------------------------------------------------------------------------------
+
+    def is_chosen(self, configuration: Configuration) -> bool:
+        """Whether it took part in the rounds that followed the choice."""
+        return self.fresh_rounds(configuration) > 0
+
+    def fresh_rounds(self, *configurations: Configuration) -> int:
+        """Return in how many of the rounds that followed the choice some configurations took part together."""
+        if not set(configurations) <= set(self.configurations):
+            return 0
+        columns = [self.configurations.index(configuration) for configuration in configurations]
+        return sum(all(row[column] is not None for column in columns) for row in self.times_ms[self.chosen_after :])
+
+    def ratio(self, slower: Configuration, faster: Configuration) -> Ratio | None:
+        """Return how many times longer one configuration takes than another, None if they never met.
+
+        If both took part in the rounds after the choice, those count alone.
+        """
+        ratios = _ratios(self._met(slower, faster))
+        return Ratio.of(ratios) if ratios else None
+
+    def settles(self, slower: Configuration, faster: Configuration) -> bool:
+        """Whether the rounds agree on which of two configurations is faster: their interval excludes 1.
+
+        The interval holds for rounds that are alike. If other work disturbs one configuration in most rounds, the ends
+        of the interval are far apart, or it is far from the ratio of the shortest launches, which are disturbed least.
+        """
+        ratio = self.ratio(slower, faster)
+        if ratio is None or ratio.low <= 1.0 <= ratio.high:
+            return False
+        slow, fast = zip(
+            *((a, b) for a, b in self._met(slower, faster) if a is not None and b is not None), strict=True
+        )
+        shortest = min(slow) / min(fast)
+        is_near = ratio.low / _FAR_APART <= shortest <= ratio.high * _FAR_APART
+        return is_near and ratio.high <= ratio.low * _FAR_APART
+
+    def _met(self, slower: Configuration, faster: Configuration) -> list[tuple[float | None, float | None]]:
+        """Return what two configurations took in the rounds that count for them."""
+        if slower not in self.configurations or faster not in self.configurations:
+            return []
+        first, second = self.configurations.index(slower), self.configurations.index(faster)
+        met = [(row[first], row[second]) for row in self.times_ms]
+        fresh = met[self.chosen_after :]
+        return fresh if _ratios(fresh) else met
+
+    def tied_with(self, best: Configuration) -> dict[Configuration, Ratio]:
+        """Return the finalists that are not surely slower than another one, and how many times longer they take."""
+        ratios = {c: self.ratio(c, best) for c in self.configurations if c != best}
+        tied = {c: ratio for c, ratio in ratios.items() if ratio is not None and not ratio.is_slower}
+        return {c: ratio for c, ratio in tied.items() if ratio.is_equal or not self._is_slower_beside_others(c, best)}
+
+    def _is_slower_beside_others(self, slower: Configuration, faster: Configuration) -> bool:
+        """Whether one surely takes longer than another by how both compare with a third.
+
+        Of the two there may be a few disturbed rounds, where each has met the baseline in many.
+        """
+        for other in self.configurations:
+            ratios = [self.ratio(c, other) for c in (slower, faster)] if other not in (slower, faster) else [None]
+            known = [ratio for ratio in ratios if ratio is not None and ratio.rounds >= LEAST_ROUNDS]
+            if len(known) == 2 and known[0].low > known[1].high * (1.0 + TIE / 3):
+                return True
+        return False
+
+    def typical_ms(self, anchor: Configuration | None = None) -> dict[Configuration, float]:
+        """Return a time for each finalist, whose ratios to the anchor's are those of :meth:`ratio`."""
+        anchor = anchor or self.configurations[0]
+        anchor_ms = statistics.median(_known(row[self.configurations.index(anchor)] for row in self.times_ms))
+        ratios = {c: self.ratio(c, anchor) for c in self.configurations}
+        return {c: anchor_ms * ratio.value for c, ratio in ratios.items() if ratio is not None}
+
+    # -- the machine ---------------------------------------------------------------------------
+
+    @property
+    def drift(self) -> float:
+        """By what share the machine took longer for the same work in some rounds than in others.
+
+        A kernel may take longer now and then by itself, such as one whose threads wait for each other: that is no noise
+        of the machine. So the work is none of the kernel's, where it is known; else all finalists together are it. From
+        the tenth percentile of the rounds to the ninetieth; NaN for fewer than :data:`LEAST_ROUNDS`.
+        """
+        return _spread(self.calibration_ms or self._rounds)
+
+    @property
+    def _rounds(self) -> list[float]:
+        """How long each round took, as a factor of what is usual of those that took part."""
+        usual = [statistics.median(_known(column)) for column in zip(*self.times_ms, strict=True)]
+        return [
+            statistics.median(time / ms for time, ms in zip(row, usual, strict=True) if time is not None)
+            for row in self.times_ms
+        ]
+
+    @property
+    def noise(self) -> str:
+        """What disturbed the finals, in words; empty if nothing did."""
+        if not (self.tasks_per_core >= _MANY_TASKS or self.drift >= _MUCH_DRIFT):
+            return ""
+        tasks = "" if math.isnan(self.tasks_per_core) else f"{self.tasks_per_core:.1f} other tasks wanted each core, "
+        if self.drift < _NO_DRIFT:
+            return f"{tasks}though the same code took as long in all rounds"
+        longer = "who knows how much" if math.isnan(self.drift) else f"up to {self.drift:.0%}"
+        return f"{tasks}the same code took {longer} longer in some rounds than in others"
+
+    # -- as data -------------------------------------------------------------------------------
+
+    def to_json(self) -> dict[str, Any] | None:
+        """Return the record as JSON can hold it, None if there were no finals."""
+        if not self.times_ms:
+            return None
+        return {
+            "configurations": [dict(configuration) for configuration in self.configurations],
+            "times_ms": [list(row) for row in self.times_ms],
+            "chosen_after": self.chosen_after,
+            "tasks_per_core": None if math.isnan(self.tasks_per_core) else self.tasks_per_core,
+            "calibration_ms": list(self.calibration_ms),
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """Return the record of a document for which :meth:`is_document` holds."""
+        tasks = document["tasks_per_core"]
+        return cls(
+            tuple(
+                Configuration({name: tuple(v) if isinstance(v, list) else v for name, v in values.items()})
+                for values in document["configurations"]
+            ),
+            tuple(tuple(row) for row in document["times_ms"]),
+            document["chosen_after"],
+            math.nan if tasks is None else float(tasks),
+            tuple(document["calibration_ms"]),
+        )
+
+    @staticmethod
+    def is_document(value: Any) -> bool:
+        """Whether a value read from a file is a record as :meth:`to_json` writes it."""
+        if not isinstance(value, Mapping) or value.keys() != Finals.__dataclass_fields__.keys():
+            return False
+        names, rows, tasks = value["configurations"], value["times_ms"], value["tasks_per_core"]
+        calibration_ms = value["calibration_ms"]
+        return (
+            is_whole(value["chosen_after"])
+            and value["chosen_after"] >= 0
+            and (tasks is None or (is_number(tasks) and tasks >= 0))
+            and isinstance(names, list | tuple)
+            and all(isinstance(values, Mapping) and all(map(is_value, values.values())) for values in names)
+            and isinstance(rows, list | tuple)
+            and bool(rows)
+            and all(isinstance(row, list | tuple) and len(row) == len(names) for row in rows)
+            and all(time is None or (is_number(time) and time > 0) for row in rows for time in row)
+            and all(any(time is not None for time in column) for column in zip(*rows, strict=True))
+            and isinstance(calibration_ms, list | tuple)
+            and len(calibration_ms) in (0, len(rows))
+            and all(is_number(ms) and ms > 0 for ms in calibration_ms)
+        )
+
+
+def _ratios(met: Iterable[tuple[float | None, float | None]]) -> list[float]:
+    return [first / second for first, second in met if first is not None and second is not None]
+
+
+def _spread(times: Sequence[float]) -> float:
+    """Return by what share the ninetieth percentile of times is above the tenth; NaN for too few of them."""
+    if len(times) < LEAST_ROUNDS:
+        return math.nan
+    tenths = statistics.quantiles(times, n=10, method="inclusive")
+    return float(tenths[-1] / tenths[0] - 1)
+
+
+def _known(times: Iterable[float | None]) -> list[float]:
+    return [time for time in times if time is not None]

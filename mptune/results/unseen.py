@@ -1,0 +1,237 @@
+"""What draws of inputs that nobody searched with say of a configuration, in numbers and in words."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from mptune.results.metric_expressions import is_error
+from mptune.results.objective import Objective
+from mptune.results.trial import Status, Trial
+
+if TYPE_CHECKING:
+    from mptune.data import Draw
+
+__all__ = [
+    "CONFIDENCE",
+    "Verified",
+    "after_draws",
+    "count_of",
+    "draws_of",
+    "in_words",
+    "is_of_unseen",
+    "limit_of",
+    "next_unseen",
+    "rate_bound",
+    "unequal_draws",
+    "with_draws",
+    "worst_errors_of",
+]
+
+#: Of every statement about inputs that were not drawn.
+CONFIDENCE: Final = 0.95
+#: How the metrics of a verified trial begin: ``unseen_inputs`` it ran on, ``unseen_violations``, how many of them it
+#: broke its error limits on, ``unseen_error``, the largest error on them, ``unseen_worst``, the number of the input
+#: that gave it, and ``unseen_next``, that of the first input it has not run on.
+_PREFIX: Final = "unseen_"
+#: No input has so large a number.
+_MOST: Final = 2.0**53
+
+
+def is_of_unseen(metric: str) -> bool:
+    """Whether a metric is a result of unseen inputs."""
+    return metric.startswith(_PREFIX)
+
+
+def next_unseen(trial: Trial) -> int:
+    """Return the number of the first unseen input a trial has not run on: of those before, some could not be made."""
+    return count_of(trial, "unseen_next", count_of(trial, "unseen_inputs"))
+
+
+def count_of(trial: Trial, metric: str, otherwise: int = 0) -> int:
+    """Return a metric that counts something or is the number of an input; ``otherwise`` if it is no such number."""
+    value = trial.metric(metric)
+    return int(value) if 0 <= value < _MOST else otherwise
+
+
+def draws_of(trial: Trial) -> int:
+    """Return on how many draws of the inputs a trial's error was measured: it is the worst of them."""
+    return max(1, count_of(trial, "error_draws", 1))
+
+
+def unequal_draws(metrics: Sequence[str], trials: Sequence[Trial]) -> str:
+    """Say that errors of a front are the worst of unequal numbers of draws; empty where they are not, or show none."""
+    counts = sorted({draws_of(trial) for trial in trials})
+    if len(counts) < 2 or not any(map(is_error, metrics)):
+        return ""
+    return (
+        f"errors are the worst of {counts[0]} to {counts[-1]} draws of the inputs, more for what was verified: the "
+        "more, the larger"
+    )
+
+
+def rate_bound(violations: int, inputs: int, confidence: float = CONFIDENCE) -> float:
+    """Return the share of all inputs that, with that confidence, at most break a limit.
+
+    The one-sided upper limit of Clopper and Pearson (1934): the largest rate at which so few violations, or fewer,
+    still have a probability of 1 - confidence.
+
+    Args:
+        violations: how many of the inputs broke it.
+        inputs: how many were drawn, independently and without looking at any of them before.
+        confidence: of the statement.
+    """
+    if violations >= inputs:
+        return 1.0
+    if not violations:
+        return -math.expm1(math.log1p(-confidence) / inputs)
+    from scipy.special import betaincinv  # takes longer to load than all runs that need no more than the line above
+
+    return float(betaincinv(violations + 1, inputs - violations, confidence))
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What verification found of a configuration.
+
+    Attributes:
+        inputs: unseen inputs it ran on.
+        violations: how many of them it broke its error limits on; 0 where there are none.
+        worst_error: the largest error on them.
+    """
+
+    inputs: int
+    violations: int
+    worst_error: float
+
+    @classmethod
+    def of(cls, trial: Trial, objective: Objective) -> Verified | None:
+        """Return what is known of a trial under the limits of an objective; None if it was never verified.
+
+        Under other limits than those it was verified with, the violations of a trial that breaks them are those of
+        before.
+        """
+        inputs = trial.metric("unseen_inputs")
+        if not inputs > 0:
+            return None
+        broken = trial.metric("unseen_violations") if objective.error_excess(trial) > 0 else 0
+        return cls(int(inputs), int(broken), trial.metric("unseen_error"))
+
+    @property
+    def at_most(self) -> float:
+        """The share of such inputs that, with :data:`CONFIDENCE`, at most break the limits (:func:`rate_bound`)."""
+        return rate_bound(self.violations, self.inputs)
+
+    def words(self, limit: str = "") -> str:
+        """Say what it means.
+
+        Args:
+            limit: the error limit, such as "1e-4"; empty where there is none, which makes it a statement about the
+                largest error found.
+        """
+        held, share = self.inputs - self.violations, _percent(self.at_most)
+        counted = f"{held:,} of {self.inputs:,} unseen inputs"
+        sure = f"with {CONFIDENCE:.0%} confidence at most {share} of such inputs"
+        if not limit:
+            return f"error at most {self.worst_error:.3g} on {counted}: {sure} exceed it"
+        worst = f"up to {self.worst_error:.3g}" if math.isfinite(self.worst_error) else "without usable numbers"
+        broken = f", {worst} on others" if self.violations else ""
+        return f"within {limit} on {counted}{broken}: {sure} break it"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry ``verified`` of a document."""
+        return {**dataclasses.asdict(self), "at_most": self.at_most, "confidence": CONFIDENCE}
+
+
+def in_words(trial: Trial, objective: Objective) -> str:
+    """Say what verification found of a trial under the limits of an objective; empty if it was not verified."""
+    found = Verified.of(trial, objective)
+    return "" if found is None else found.words(limit_of(objective))
+
+
+def limit_of(objective: Objective) -> str:
+    """Return an objective's error limits as statements name them: "1e-4", "y 1e-4 and z 0.01", or nothing."""
+    return _limit(objective.threshold)
+
+
+def _limit(threshold: float | Mapping[str, Any] | None) -> str:
+    if threshold is None:
+        return ""
+    if isinstance(threshold, Mapping):
+        return " and ".join(f"{name} {_limit(each)}" for name, each in threshold.items())
+    mantissa, _, exponent = f"{threshold:e}".partition("e")
+    short = f"{float(mantissa):.6g}e{int(exponent)}"
+    return f"{threshold:g}" if -3 < int(exponent) < 6 else short
+
+
+def _percent(share: float) -> str:
+    """Return a share in percent with two digits, rounded up: what is promised must hold."""
+    percent = 100 * share
+    step = 10.0 ** (math.floor(math.log10(percent)) - 1)
+    return f"{min(math.ceil(percent / step - 1e-9) * step, 100.0):.3g}%"
+
+
+def after_draws(trial: Trial, found: Mapping[Draw, Trial], unseen: Objective | None = None) -> Trial:
+    """Return a trial after it ran on further draws of the inputs: failed if it failed on one, else :func:`with_draws`.
+
+    Args:
+        trial: as of that function, like ``unseen``.
+        found: the trial on each of the draws.
+        unseen: whose error limits it is to keep, if nobody searched with these draws.
+    """
+    for draw, one in found.items():
+        if one.status is not Status.OK:
+            return dataclasses.replace(trial, status=one.status, message=f"on {draw}: {one.message}")
+    errors = [one.measurement.metrics for one in found.values()]
+    return with_draws(trial, errors, unseen, [draw.number for draw in found])
+
+
+def with_draws(
+    trial: Trial,
+    found: Sequence[Mapping[str, float]],
+    unseen: Objective | None = None,
+    numbers: Sequence[int] = (),
+) -> Trial:
+    """Return a trial after it ran on further draws of the inputs.
+
+    Its error, and each output's, is the worst of all draws; ``error_mean`` is their mean, ``error_draws`` how many
+    there are, and ``error_first_draw`` what it was on the first, which all configurations have run on. Where the draws
+    are unseen ones, they are counted (``unseen_inputs``, ...), too.
+
+    Args:
+        trial: valid, and its errors were measured on itself.
+        found: the error metrics on each of the draws.
+        unseen: whose error limits they are to keep, if nobody searched with these draws.
+        numbers: of those unseen draws, one for each; by default the next ones.
+    """
+    if not found:
+        return trial
+    before = dict(trial.measurement.metrics)
+    draws = before.get("error_draws", 1.0)
+    mean = before.get("error_mean", trial.error)
+    errors = [one["error"] for one in found]
+    after = {**before, **worst_errors_of(before, *found)}
+    after["error_draws"] = draws + len(found)
+    after["error_mean"] = (mean * draws + math.fsum(errors)) / after["error_draws"]
+    after["error_first_draw"] = before.get("error_first_draw", trial.error)
+    if unseen is not None:
+        broken = [one for one in found if unseen.error_excess(trial.with_measurement(metrics=one)) > 0]
+        after["unseen_inputs"] = before.get("unseen_inputs", 0.0) + len(found)
+        after["unseen_violations"] = before.get("unseen_violations", 0.0) + len(broken)
+        first, worst = next_unseen(trial), max(errors)
+        numbers = numbers or range(first, first + len(found))
+        if worst > before.get("unseen_error", -1.0):
+            after["unseen_worst"] = numbers[errors.index(worst)]
+        after["unseen_error"] = max(before.get("unseen_error", 0.0), worst)
+        after["unseen_next"] = max(first, max(numbers) + 1)
+    return trial.with_measurement(metrics=after)
+
+
+def worst_errors_of(*found: Mapping[str, float]) -> dict[str, float]:
+    """Return the largest of each error among several measurements of one configuration; NaN counts as the largest."""
+    names = dict.fromkeys(name for one in found for name in one if name.startswith(("error", "log10_error")))
+    values = {name: [one[name] for one in found if name in one] for name in names}
+    return {name: math.nan if any(map(math.isnan, each)) else max(each) for name, each in values.items()}

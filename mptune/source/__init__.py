@@ -1,0 +1,1 @@
+"""Definitions loaded, and their templates rendered into C++ sources."""

@@ -1,0 +1,400 @@
+"""Finding and loading kernels: the bundled ones by name, a user's own by its file."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from mptune.errors import KernelError, MptuneError, UnknownNameError, did_you_mean
+from mptune.paths import bundled_folder
+from mptune.plugins import load_point
+
+if TYPE_CHECKING:  # importing it takes longer than finding out that there is no kernel of a name
+    from mptune.kernel import Application, Kernel, Tunable
+    from mptune.space.configuration import Value
+    from mptune.store import RunInfo
+
+__all__ = [
+    "RECORD",
+    "adopted_record",
+    "application_of_run",
+    "bundled_applications",
+    "bundled_kernels",
+    "definition_hash",
+    "edited",
+    "kernel_of_run",
+    "load_kernel",
+    "load_tunable",
+    "loaded_modules",
+    "loaded_version",
+    "picture_of",
+    "remarks",
+    "tunable_of_run",
+]
+
+#: What ``mptune adopt`` says of a definition that it wrote, beside it.
+RECORD = "adopted.json"
+_ENTRY_POINTS = "mptune.kernels"
+_MODULE_PREFIX = "_mptune_"
+
+_Version = tuple[int, ...]
+_versions: WeakKeyDictionary[Tunable, _Version] = WeakKeyDictionary()
+
+
+def bundled_kernels() -> tuple[str, ...]:
+    """Return the names ``load_kernel`` accepts in addition to files, in alphabetical order."""
+    names = {path.stem for path in bundled_folder("kernels").glob("*.py") if not path.stem.startswith("_")}
+    names.update(point.name for point in importlib.metadata.entry_points(group=_ENTRY_POINTS))
+    return tuple(sorted(names))
+
+
+def bundled_applications() -> tuple[str, ...]:
+    """Return the names of the bundled applications, in alphabetical order."""
+    return tuple(sorted(p.stem for p in bundled_folder("applications").glob("*.py") if not p.stem.startswith("_")))
+
+
+def load_kernel(name: str | Path) -> Kernel:
+    """Load a kernel definition: a bundled kernel's name, or the path of a Python file that defines one, or its folder.
+
+    The file is run as Python code: it is the user's own.
+
+    Raises:
+        UnknownNameError: no bundled kernel has that name.
+        KernelError: the file does not exist, fails to run, or defines no kernel or more than one; or it is an
+            application that is defined.
+    """
+    found = load_tunable(name)
+
+    from mptune.kernel import Kernel  # not before it is known that there is a kernel of that name
+
+    if not isinstance(found, Kernel):
+        raise KernelError(f"{found.name} is an application; expected a single kernel here")
+    return found
+
+
+def load_tunable(name: str | Path) -> Tunable:
+    """Load the definition of a kernel or an application, as :func:`load_kernel` loads a kernel's.
+
+    Raises:
+        UnknownNameError: none of them is bundled under that name.
+        KernelError: the file does not exist, fails to run, or does not define just one.
+    """
+    text = str(name)
+    if "/" in text and Path(text).is_dir():
+        return _load_file(_definition_in(Path(text), Path(text).resolve().name))
+    if text.endswith(".py") or "/" in text:
+        return _load_file(Path(text))
+    for folder in ("kernels", "applications"):
+        path = bundled_folder(folder) / f"{text}.py"
+        if not text.startswith("_") and path.is_file():
+            return _load_file(path)
+    for point in importlib.metadata.entry_points(group=_ENTRY_POINTS, name=text):
+        from mptune.kernel import Kernel
+
+        found = load_point(point, "kernel")
+        if not isinstance(found, Kernel):
+            raise KernelError(f"entry point {point.value!r} of kernel {text!r} is not a mptune.Kernel")
+        return found
+    own = next((own for own in (f"./{text}.py", f"./{text}/{text}.py") if Path(own).is_file()), "the path of its file")
+    raise UnknownNameError(
+        "kernel", text, (*bundled_kernels(), *bundled_applications()), hint=f"A kernel of your own is given as {own}."
+    )
+
+
+def definition_hash(kernel: Tunable) -> str:
+    """Return the SHA-256 of a kernel's definition file as hexadecimal digits; empty for one made in Python."""
+    return hashlib.sha256(kernel.path.read_bytes()).hexdigest() if kernel.path else ""
+
+
+def adopted_record(folder: Path) -> dict[str, Any]:
+    """Return what ``mptune adopt`` says of the definition it wrote to a folder; empty if it wrote none there."""
+    try:
+        found = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+# -- the kernel of a run -------------------------------------------------------------------------
+
+
+def kernel_of_run(
+    info: RunInfo,
+    given: Tunable | str | Path | None = None,
+    *,
+    on_warning: Callable[[str], None] = lambda text: warnings.warn(text, stacklevel=3),
+) -> Kernel:
+    """Return the kernel of a run as :func:`tunable_of_run` does.
+
+    Raises:
+        KernelError: the definition is not found, is not the one the run was made with, or is an application.
+        UnknownNameError: no bundled kernel has the name given.
+    """
+    from mptune.kernel import Kernel
+
+    found = None if info.is_of_application else tunable_of_run(info, given, on_warning=on_warning)
+    if not isinstance(found, Kernel):
+        raise KernelError(
+            f"the run is of the application {info.kernel!r}: mptune.TunedApplication runs it, TunedKernel is for "
+            "single kernels"
+        )
+    return found
+
+
+def application_of_run(info: RunInfo, given: Tunable | str | Path | None = None) -> Application:
+    """Return the application of a run as :func:`tunable_of_run` does; what is newer than the run says :func:`remarks`.
+
+    Raises:
+        KernelError: the definition is not found, is not the one the run was made with, or is a kernel.
+        UnknownNameError: no bundled application has the name given.
+    """
+    from mptune.kernel import Application
+
+    found = tunable_of_run(info, given, on_warning=lambda _: None)
+    if not isinstance(found, Application):
+        raise KernelError(f"the run is of the kernel {info.kernel!r}: mptune.TunedKernel calls it")
+    return found
+
+
+def tunable_of_run(
+    info: RunInfo,
+    given: Tunable | str | Path | None = None,
+    *,
+    on_warning: Callable[[str], None] = lambda text: warnings.warn(text, stacklevel=3),
+    said: str = "",
+) -> Tunable:
+    """Return the kernel or application of a run: the bundled one of its name, or the one the user gives.
+
+    A definition file is code, and a run file may come from anyone. So the path it names is never opened: it only tells
+    the user what to give.
+
+    Args:
+        info: what the run is.
+        given: a kernel, the name of a bundled one, a definition file, or a folder that holds the definition.
+        on_warning: is called with each reason why the kernel may not be what was measured (:func:`remarks`).
+        said: how messages begin that name it, where it is no run's ("the wisdom is of application").
+
+    Raises:
+        KernelError: the definition is not found, or is not the one the run was made with.
+        UnknownNameError: no bundled kernel has the name given.
+    """
+    from mptune.kernel import Kernel, Tunable
+    from mptune.kernel.build import COMPILER, FLAGS, with_build
+
+    kernel: Tunable
+    if given is None:
+        what = "application" if info.is_of_application else "kernel"
+        kernel = _bundled_of(info, said or f"the run is of {what}")
+    elif isinstance(given, Tunable):
+        kernel = given
+    else:
+        kernel = load_tunable(_definition_in(Path(given), info.kernel) if Path(given).is_dir() else given)
+    build = {p.name: [str(value) for value in p.values] for p in info.parameters if p.kind == "build"}
+    if build and isinstance(kernel, Kernel) and not any(p.kind == "build" for p in kernel.parameters):
+        kernel = with_build(kernel, build.get(COMPILER, ()), build.get(FLAGS, ()))
+    _check_same(info, kernel)
+    for remark in remarks(info, kernel):
+        on_warning(remark)
+    return kernel
+
+
+def remarks(info: RunInfo, kernel: Tunable) -> tuple[str, ...]:
+    """Say why a kernel may not be what a run measured: another mptune, or other files than the run's record has."""
+    from mptune import __version__
+
+    found = []
+    if info.mptune_version and info.mptune_version != __version__:
+        found.append(
+            f"the run was made with mptune {info.mptune_version}, this is {__version__}: the source may differ"
+        )
+    if changed := edited(info, kernel):
+        found.append(
+            f"the {' and the '.join(changed)} of {kernel.called} {'is' if len(changed) == 1 else 'are'} not what "
+            "the run was made with (the hash differs). If that changed the kernel, the times and errors of the run "
+            "belong to another one."
+        )
+    return tuple(found)
+
+
+def edited(info: RunInfo, kernel: Tunable) -> list[str]:
+    """Return which of a kernel's definition and template are not what a run was made with."""
+    from mptune.source.render import template_hash
+
+    pairs = {
+        "definition": (info.definition_hash, definition_hash(kernel)),
+        "template": (info.template_hash, template_hash(kernel)),
+    }
+    return [name for name, (recorded, ours) in pairs.items() if recorded and recorded != ours]
+
+
+def _bundled_of(info: RunInfo, said: str) -> Tunable:
+    """Return the bundled kernel or application of a run's name, unless the run was made with another of that name."""
+    recorded = Path(info.kernel_path) if info.kernel_path else None
+    file = f" ({said.partition(' is of ')[0]} names {recorded})" if recorded else ""
+    give = f"give its definition with --kernel FILE.py, in Python as kernel= or application={file}"
+    if info.kernel not in (*bundled_kernels(), *bundled_applications()):
+        raise KernelError(f"{said} {info.kernel!r}, which is not a bundled one: {give}")
+    kernel = load_tunable(info.kernel)
+    is_bundled = recorded is None or (recorded.parent.name, recorded.stem) == (f"{kernel.what}s", info.kernel)
+    if not is_bundled and info.definition_hash != definition_hash(kernel):
+        raise KernelError(f"{said} {info.kernel!r}, which is not the bundled one: {give}")
+    return kernel
+
+
+def _definition_in(folder: Path, name: str) -> Path:
+    """Return the definition file of a kernel in a folder: the one of its name, or the only one."""
+    files = sorted(path for path in folder.glob("*.py") if not path.name.startswith("_"))
+    named = [path for path in files if path.stem == name]
+    if not named and (folder / "kernels").is_dir():
+        return _definition_in(folder / "kernels", name)
+    if len(named or files) == 1:
+        return (named or files)[0]
+    what = ", ".join(path.name for path in files) or "no Python file"
+    raise KernelError(f"folder {str(folder)!r} holds {what}: expected {name}.py, or one definition file")
+
+
+def _check_same(info: RunInfo, kernel: Tunable) -> None:
+    """Raise KernelError unless name and parameters are those of the run, which may have left out values of them."""
+    if info.kernel != kernel.name:
+        what = "application" if info.is_of_application else "kernel"
+        raise KernelError(f"the run is of {what} {info.kernel!r}, not of {kernel.name!r}")
+    if not info.parameters:
+        return
+    ours = {parameter.name: parameter.every_value for parameter in kernel.parameters}
+    theirs = {parameter.name: parameter.values for parameter in info.parameters}
+    for name in dict.fromkeys((*theirs, *ours)):
+        if name not in ours or name not in theirs or not set(theirs[name]) <= set(ours[name]):
+            raise KernelError(
+                f"{kernel.called} has changed since the run: parameter {name!r} had {_said(theirs.get(name))} "
+                f"and has {_said(ours.get(name))}"
+            )
+
+
+def _said(values: tuple[Value, ...] | None) -> str:
+    return "no values" if values is None else f"the values {json.dumps(values)[:200]}"
+
+
+def picture_of(application: Application) -> Callable[..., Any]:
+    """Return what draws the answer of an application: ``picture(outputs, inputs, size)`` of the file its steps are in.
+
+    Raises:
+        KernelError: it defines none.
+    """
+    found = getattr(sys.modules.get(application.steps.__module__), "picture", None)
+    if not callable(found):
+        where = f" in {application.path.name}" if application.path else " beside its steps"
+        raise KernelError(
+            f"{application.called} has no picture of its answer: define picture(outputs, inputs, size){where}, which "
+            "returns a chart of Vega-Altair"
+        )
+    return found  # type: ignore[no-any-return]
+
+
+# -- definition files ----------------------------------------------------------------------------
+
+
+def _load_file(path: Path) -> Tunable:
+    if not path.is_file():
+        siblings = [p.name for p in path.parent.glob("*.py")] if path.parent.is_dir() else []
+        raise KernelError(f"no kernel definition file {str(path)!r}{did_you_mean(path.name, siblings, path.parent)}")
+    path = path.resolve()
+    version = _version(path)
+    module = _run_file(path)
+    found = _only_one(module, path)
+    beside = {} if found.reference is not None else {"reference": _sibling_reference(path)}
+    found = found.changed(path=path, **beside)
+    _versions[found] = version
+    return found
+
+
+def loaded_version(kernel: Tunable) -> tuple[int, ...] | None:
+    """Return when the files a kernel was loaded from were last changed; None for one that no file holds as it is."""
+    return _versions.get(kernel)
+
+
+def loaded_modules() -> tuple[ModuleType, ...]:
+    """Return the modules made of definition files, which no other process can import by their names."""
+    return tuple(module for name, module in sys.modules.items() if name.startswith(_MODULE_PREFIX))
+
+
+def _version(path: Path) -> _Version:
+    files = (path, _reference_file(path))
+    return tuple(file.stat().st_mtime_ns for file in files if file.is_file())
+
+
+def _reference_file(path: Path) -> Path:
+    return path.parent.parent / "references" / path.name
+
+
+def _only_one(module: ModuleType, path: Path) -> Tunable:
+    """Return what a definition file defines: its application, or else its kernel."""
+    from mptune.kernel import Application, Kernel
+
+    kinds: tuple[type[Tunable], ...] = (Application, Kernel)
+    for kind in kinds:
+        named = getattr(module, kind.what, None)
+        if isinstance(named, kind):
+            return named
+        found = {name: value for name, value in vars(module).items() if isinstance(value, kind)}
+        if len(found) == 1:
+            return next(iter(found.values()))
+        if found:
+            raise KernelError(
+                f"{path.name} defines several {kind.what}s ({', '.join(found)}); name the one to tune {kind.what!r}"
+            )
+    raise KernelError(f"{path.name} defines no kernel: expected a variable 'kernel' holding a mptune.Kernel")
+
+
+def _sibling_reference(path: Path) -> Callable[..., Any] | None:
+    """Return ``reference`` of the file of the same stem in the sibling folder ``references``."""
+    file = _reference_file(path)
+    if not file.is_file():
+        return None
+    found = getattr(_run_file(file), "reference", None)
+    if not callable(found):
+        raise KernelError(f"{file.name} in the folder 'references' defines no function 'reference(inputs, size)'")
+    return found  # type: ignore[no-any-return]
+
+
+class _FromSource(SourceFileLoader):
+    """Runs a file without its byte code, which is taken for that of an edit in the same second at the same length."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self.get_data(self.get_filename(fullname)), self.path)
+
+
+def _run_file(path: Path) -> ModuleType:
+    """Run a Python file as a module, its own folder importable while it runs."""
+    name = f"{_MODULE_PREFIX}{path.parent.name}_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path, loader=_FromSource(name, str(path)))
+    if path.suffix != ".py" or spec is None or spec.loader is None:
+        raise KernelError(f"{str(path)!r} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    sys.path.insert(0, str(path.parent))
+    try:
+        spec.loader.exec_module(module)
+    except MptuneError:
+        raise
+    except Exception as error:
+        line = next(
+            (f.lineno for f in reversed(traceback.extract_tb(error.__traceback__)) if f.filename == str(path)), None
+        )
+        if isinstance(error, SyntaxError):
+            line = error.lineno
+        where = f"{path.name}:{line}" if line else path.name
+        raise KernelError(f"{where}: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.remove(str(path.parent))
+    return module

@@ -1,0 +1,588 @@
+"""Rendering a kernel's template: prelude, instantiated template and host entry as one source.
+
+The source is the same for every backend; the prelude tells by itself which compiler reads it. Errors of a
+compiler carry the line of the instantiated template, because a ``#line`` directive starts it; :func:`cited` says which
+line of the template that is.
+"""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import hashlib
+import os
+import re
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import jinja2
+import jinja2.meta
+import jinja2.nodes
+
+from mptune.cpp.headers import include_lines
+from mptune.cpp.prelude import prelude
+from mptune.errors import KernelError, MptuneError, TemplateError, UnknownNameError, did_you_mean
+from mptune.kernel import Application, Kernel, Sizes, Tunable
+from mptune.kernel.build import build_lines
+from mptune.precision import Precision, precision
+from mptune.source.dialect import (
+    KERNEL_FUNCTION,
+    cite,
+    comments_blanked,
+    declared_types,
+    parameters_at,
+    portable,
+    without_comments,
+)
+from mptune.space.configuration import Configuration, Value
+from mptune.space.parameters import PolicyParameter, PrecisionParameter
+
+__all__ = [
+    "TemplateLines",
+    "TypeName",
+    "cited",
+    "included_headers",
+    "render",
+    "render_body",
+    "template_hash",
+    "template_lines",
+    "with_parameters",
+]
+
+#: What a template has and the path of its file has not.
+_INLINE: Final = re.compile(r"[\n{;]|__global__")
+
+
+class TypeName:
+    """What a precision parameter is inside a template: prints as its C++ type, compares as its name.
+
+    ``{{ x_type }}`` gives ``half``; ``x_type == "fp16"`` (or any alias), ``x_type.bytes``, ``x_type.name`` and
+    ``x_type.storage_only`` serve template logic.
+    """
+
+    __slots__ = ("_cpp", "_precision")
+
+    def __init__(self, value: Precision, *, cpp: str = "") -> None:
+        self._precision = value
+        self._cpp = cpp or value.cpp
+
+    def __str__(self) -> str:
+        return self._cpp
+
+    def __repr__(self) -> str:
+        return f"TypeName({self._precision.name})"
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, TypeName):
+            return self._precision is other._precision
+        if isinstance(other, str):
+            try:
+                return self._precision is precision(other)
+            except UnknownNameError as error:
+                raise TemplateError(str(error)) from error
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._precision.name)
+
+    @property
+    def name(self) -> str:
+        """Canonical name of the precision ("fp16")."""
+        return self._precision.name
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of one element."""
+        return self._precision.size_bytes
+
+    @property
+    def storage_only(self) -> bool:
+        """Whether arithmetic in this type is excluded."""
+        return self._precision.storage_only
+
+
+class _PolicyName(str):
+    """A policy that prints as the one that is chosen when the kernel runs."""
+
+    __slots__ = ("cpp",)
+    cpp: str
+
+    def __str__(self) -> str:
+        return self.cpp
+
+
+def render(
+    kernel: Kernel,
+    configuration: Configuration,
+    sizes: Mapping[str, int],
+    *,
+    is_traced: bool = False,
+) -> str:
+    """Return the source of a configuration that every backend compiles; a traced one only the host does.
+
+    Args:
+        kernel: the kernel.
+        configuration: what is rendered.
+        sizes: the kernel's.
+        is_traced: whether precisions and policies are to be chosen when the kernel runs (``traced.hpp``), in the order
+            of the parameters; for the template they are those of the configuration.
+
+    Raises:
+        TemplateError: the template is missing, does not parse, uses an undefined name or does not define the
+            function the kernel names.
+        KernelError: the block has an extent below 1, or a value is not one of those the kernel declares.
+    """
+    name = _locate(kernel).name
+    configuration = kernel.own(configuration)
+    body = render_body(kernel, configuration, sizes, is_traced=is_traced)
+    # A block known to the compiler gives the loops over its threads constant bounds.
+    block = ", ".join(map(str, kernel.launch_shape(configuration, Sizes(sizes)).block))
+    entry = f"\n#if defined(MPTUNE_HOST)\nMPTUNE_HOST_ENTRY({kernel.function}, {block})\n#endif\n"
+    declared = declared_types(kernel, configuration, Sizes(sizes))
+    ending = f"{declared}{entry}{build_lines(kernel, configuration)}"
+    traced = _traced_lines(kernel) if is_traced else ""
+    return f'{traced}{prelude()}\n#line 1 "{name.removesuffix(".j2")}"\n{body}\n{ending}'
+
+
+def render_body(
+    kernel: Kernel,
+    configuration: Configuration,
+    sizes: Mapping[str, int],
+    *,
+    is_traced: bool = False,
+) -> str:
+    """Return the instantiated template alone, without the prelude.
+
+    Raises:
+        TemplateError: as for :func:`render`.
+        KernelError: a value is not one of those the kernel declares.
+    """
+    source = _locate(kernel)
+    template = _compile(source)
+    context = _context(kernel, kernel.own(configuration), sizes)
+    if is_traced:
+        context |= _traced(kernel, context)
+    template.check_names(context)
+    body = portable(
+        template.render(context), source.name.removesuffix(".j2") if source.path else f"{source.label} as rendered"
+    )
+    _check_function(kernel, body, source.label)
+    return body
+
+
+def with_parameters(kernel: Kernel, body: str, parameters: Sequence[str]) -> str:
+    """Return an instantiated template whose kernel takes further parameters, after its own."""
+    code = comments_blanked(body)
+    start = next(match.end() for match in KERNEL_FUNCTION.finditer(code) if match[1] == kernel.function)
+    end = start + len(parameters_at(code, start))
+    return body[:end] + ", " * bool(kernel.passed) + ", ".join(parameters) + body[end:]
+
+
+def heading(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int]) -> str:
+    """Return the line above a kernel's source where those of several follow one another."""
+    at = ", ".join(f"{name}={value}" for name, value in sizes.items())
+    return f"// ---- {kernel.name}: {configuration}{at and f' at {at}'} ----"
+
+
+# -- the context of a template -------------------------------------------------------------------
+
+
+def _context(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int]) -> dict[str, Any]:
+    types = {p.name for p in kernel.parameters if isinstance(p, PrecisionParameter)}
+    values = {name: _printable(value, name in types) for name, value in configuration.items()}
+    return {**sizes, **values}
+
+
+def _printable(value: Value, is_type: bool) -> Any:
+    """Return what ``{{ value }}`` should print as C++: a boolean as 0 or 1, a precision as its type."""
+    if is_type:
+        return TypeName(precision(str(value)))
+    return int(value) if isinstance(value, bool) else value
+
+
+def _traced(kernel: Kernel, context: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what precision and policy parameters are where they are chosen when the kernel runs."""
+    found: dict[str, Any] = {}
+    types = [p.name for p in kernel.parameters if isinstance(p, PrecisionParameter)]
+    for k, name in enumerate(types):
+        found[name] = TypeName(precision(context[name].name), cpp=f"mp::type_of_parameter<{k}>")
+    policies = [p.name for p in kernel.parameters if isinstance(p, PolicyParameter)]
+    for k, name in enumerate(policies):
+        found[name] = _PolicyName(context[name])
+        found[name].cpp = f"mp::policy_of_parameter<{k}>"
+    return found
+
+
+def _traced_lines(kernel: Kernel) -> str:
+    """Return the lines that begin a traced source: how many precisions and policies there are, which may be fp8."""
+    types = [p for p in kernel.parameters if isinstance(p, PrecisionParameter)]
+    fp8 = sum(1 << k for k, p in enumerate(types) if any(precision(str(v)).storage_only for v in p.values))
+    both = f"static_cast<unsigned __int128>({fp8 >> 64}ull) << 64 | {fp8 & (2**64 - 1)}ull"
+    counts = {"": len(types), "_POLICIES": sum(isinstance(p, PolicyParameter) for p in kernel.parameters)}
+    lines = [f"#define MPTUNE_TRACED{what} {count}" for what, count in counts.items()]
+    return "\n".join((*lines, f"#define MPTUNE_TRACED_FP8 ({both})", ""))
+
+
+_HELPERS: Final[dict[str, Callable[..., Any]]] = {
+    "ceildiv": lambda a, b: -(-a // b),
+    "min": min,
+    "max": max,
+    "abs": abs,
+    "len": len,
+    "range": range,
+    "enumerate": enumerate,
+    "zip": zip,
+}
+
+
+# -- finding the template ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Where a template comes from."""
+
+    name: str  #: that of its file, or of the file it might be
+    label: str  #: what messages call it
+    path: Path | None  #: its file, None for an inline one
+    folder: Path  #: where the templates it includes are
+    version: int | str  #: when the file was last changed; the text of an inline one
+
+
+def _locate(kernel: Kernel) -> _Source:
+    if isinstance(kernel.template, str) and _INLINE.search(kernel.template):
+        folder = kernel.path.parent if kernel.path else Path.cwd()
+        return _Source(f"{kernel.name}.cu.j2", f"template of kernel {kernel.name}", None, folder, kernel.template)
+    candidates = _candidates(kernel)
+    for path in candidates:
+        if os.path.isfile(path):  # noqa: PTH113 (no error for a name no file can have)
+            return _Source(path.name, path.name, path, path.parent, path.stat().st_mtime_ns)
+    name, definition = candidates[-1].name, kernel.path.name if kernel.path else "the program"
+    # Whole names are all alike: they end in .cu.j2.
+    stems = [path.name.partition(".")[0] for one in candidates for path in one.parent.glob("*.j2")]
+    near = did_you_mean(name.partition(".")[0], stems)
+    raise TemplateError(
+        f"kernel {kernel.name}: no template {' or '.join(map(str, candidates))} (put {name} beside {definition}, or "
+        f"give template=){near}"
+    )
+
+
+def _candidates(kernel: Kernel) -> tuple[Path, ...]:
+    folder = kernel.path.parent if kernel.path else Path.cwd()
+    if kernel.template is not None:
+        own = folder / kernel.template
+        # A plain name is looked for where templates usually are, too.
+        is_name = Path(kernel.template).name == str(kernel.template)
+        return (own, folder.parent / "templates" / own.name) if is_name else (own,)
+    if kernel.path is None:
+        raise KernelError(f"kernel {kernel.name}: give template= (it was not loaded from a file, so has no sibling)")
+    name = f"{kernel.path.stem}.cu.j2"
+    return folder.parent / "templates" / name, folder / name
+
+
+def template_hash(kernel: Tunable) -> str:
+    """Return the SHA-256 of a kernel's template and of the templates it includes, as hexadecimal digits.
+
+    That of an application is of all its kernels' templates.
+
+    Raises:
+        TemplateError: a template is missing or cannot be parsed.
+    """
+    if isinstance(kernel, Application):
+        hashes = [template_hash(each) for each in kernel.kernels.values()]
+        return hashlib.sha256(repr(hashes).encode()).hexdigest()
+    assert isinstance(kernel, Kernel)
+    return hashlib.sha256(repr(sorted(_texts(kernel).items())).encode()).hexdigest()
+
+
+def included_headers(kernel: Tunable) -> str:
+    """Return the lines of a kernel's templates that include a header; of an application, of all its kernels'.
+
+    Raises:
+        TemplateError: a template is missing or cannot be parsed.
+    """
+    kernels = kernel.kernels.values() if isinstance(kernel, Application) else [kernel]
+    lines = [include_lines(text) for each in kernels if isinstance(each, Kernel) for text in _texts(each).values()]
+    return "".join(f"\n{line}" for line in lines if line)
+
+
+def _texts(kernel: Kernel) -> dict[str, str]:
+    """Return the template of a kernel and those it includes, by name; the name of its own is empty."""
+    source = _locate(kernel)
+    text = str(source.version) if source.path is None else _read(source.path)
+    texts = {"": text}
+    pending = [text]
+    while pending:
+        try:
+            found = _included(pending.pop())
+        except jinja2.TemplateSyntaxError as error:
+            raise TemplateError(f"{cite(source.label, error.lineno)}: {error.message}") from error
+        for name in found:
+            # A name that is computed, or that of a file that is not there, shows when the template is rendered.
+            if name is not None and name not in texts and (source.folder / name).is_file():
+                texts[name] = _read(source.folder / name)
+                pending.append(texts[name])
+    return texts
+
+
+@functools.lru_cache(maxsize=256)
+def _included(text: str) -> tuple[str | None, ...]:
+    """Return the names of the templates that a text includes; None for one that is computed."""
+    environment = _environment(Path())
+    return tuple(jinja2.meta.find_referenced_templates(environment.parse(text)))
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise TemplateError(f"template {path} cannot be read: {error}") from error
+
+
+# -- compiling and running it --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Template:
+    """A parsed template with the line each name it takes from outside first occurs on."""
+
+    source: _Source
+    template: jinja2.Template
+    lines: Mapping[str, int]
+    calls: Mapping[str, int]  #: likewise the helpers it calls
+
+    def check_names(self, context: Mapping[str, Any]) -> None:
+        """Raise TemplateError for a name nothing defines or that hides a helper, also in a branch that is not taken."""
+        for name, line in self.calls.items():
+            if name in context:
+                raise TemplateError(
+                    f"{cite(self.source.label, line)}: the helper {name}() is called, and a parameter or size is "
+                    f"called {name!r}, which hides it; call that {name}_value, say"
+                )
+        for name, line in self.lines.items():
+            if name not in context and name not in _HELPERS:
+                near, helpers = did_you_mean(name, [*context, *_HELPERS]), ", ".join(_HELPERS)
+                raise TemplateError(
+                    f"{cite(self.source.label, line)}: {name!r} is not defined{near} ({_known(context)}; helpers: "
+                    f"{helpers})"
+                )
+
+    def render(self, context: Mapping[str, Any]) -> str:
+        try:
+            return self.template.render(context)
+        except jinja2.TemplateSyntaxError as error:
+            raise TemplateError(f"{cite(error.name or self.source.label, error.lineno)}: {error.message}") from error
+        except jinja2.TemplateNotFound as error:
+            raise TemplateError(f"{self._where(error)}: no template {error.name!r} in {self.source.folder}") from error
+        except jinja2.UndefinedError as error:
+            message = str(error.message).replace(f"'{TypeName.__module__}.TypeName object'", "a precision parameter")
+            raise TemplateError(f"{self._where(error)}: {message} ({_known(context)})") from error
+        except Exception as error:
+            kind = "" if isinstance(error, TemplateError) else f"{type(error).__name__}: "
+            raise TemplateError(f"{self._where(error)}: {kind}{error}") from error
+
+    def _where(self, error: BaseException) -> str:
+        """Cite the innermost template line in a traceback."""
+        own = str(self.source.path) if self.source.path else "<template>"
+        for frame in reversed(traceback.extract_tb(error.__traceback__)):
+            if frame.filename == own:
+                return cite(self.source.label, frame.lineno or 1)
+            if frame.filename.endswith(".j2") and Path(frame.filename).is_relative_to(self.source.folder):
+                return f"{Path(frame.filename).name}:{frame.lineno}"
+        return self.source.label
+
+
+@functools.lru_cache(maxsize=64)
+def _compile(source: _Source, *, is_marked: bool = False) -> _Template:
+    environment = _environment(source.folder, is_marked=is_marked)
+    try:
+        text = str(source.version) if source.path is None else source.path.read_text(encoding="utf-8")
+        tree = environment.parse(text, source.name)
+        template = environment.from_string(text) if source.path is None else environment.get_template(source.name)
+    except jinja2.TemplateSyntaxError as error:
+        raise TemplateError(f"{cite(source.label, error.lineno)}: {error.message}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise TemplateError(f"template {source.path} cannot be read: {error}") from error
+    calls: dict[str, int] = {}
+    for call in tree.find_all(jinja2.nodes.Call):
+        if isinstance(call.node, jinja2.nodes.Name) and call.node.name in _HELPERS:
+            calls.setdefault(call.node.name, call.lineno)
+    undeclared = jinja2.meta.find_undeclared_variables(tree)
+    lines: dict[str, int] = {}
+    for node in tree.find_all(jinja2.nodes.Name):
+        if node.name in undeclared and node.ctx == "load":
+            lines[node.name] = min(node.lineno, lines.get(node.name, node.lineno))
+    return _Template(source, template, dict(sorted(lines.items(), key=lambda item: item[1])), calls)
+
+
+@functools.lru_cache(maxsize=16)
+def _environment(folder: Path, *, is_marked: bool = False) -> jinja2.Environment:
+    environment = (_Marking if is_marked else jinja2.Environment)(
+        loader=jinja2.FileSystemLoader(folder),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    environment.globals.clear()
+    environment.globals.update(_HELPERS)
+    environment.globals["namespace"] = jinja2.utils.Namespace
+    return environment
+
+
+# -- which line of the template ------------------------------------------------------------------
+
+#: Around the name and line of a template, in what is rendered to find out where its parts come from.
+_MARK: Final = re.compile("\ue000([^\ue000\ue001]*):(\\d+)\ue001")
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateLines:
+    """Where the parts of an instantiated template come from.
+
+    Attributes:
+        name: what messages call the template that the parts without a name come from.
+        starts: by line of the instantiated template, the columns at which parts begin, ascending, and for each the name
+            and the line of its template.
+    """
+
+    name: str
+    starts: tuple[tuple[tuple[int, ...], tuple[tuple[str, int], ...]], ...]
+
+    def at(self, line: int, column: int = 1) -> str:
+        """Cite the template's line of what stands there in the instantiated template; both count from 1."""
+        return cite(*self.place(line, column))
+
+    def place(self, line: int, column: int = 1) -> tuple[str, int]:
+        """Return what messages call the template, and its line, of what stands there."""
+        columns, places = self.starts[min(line, len(self.starts)) - 1]
+        name, number = places[max(0, bisect.bisect_right(columns, column) - 1)]
+        return name or self.name, number
+
+
+class _Marking(jinja2.Environment):
+    """Renders a mark before every piece of a template's text and before every expression."""
+
+    def _parse(self, source: str, name: str | None, filename: str | None) -> jinja2.nodes.Template:
+        tree = super()._parse(source, name, filename)
+        for output in tree.find_all(jinja2.nodes.Output):
+            output.nodes = [part for node in output.nodes for part in _marked(node, name or "")]
+        return tree
+
+
+def _marked(node: jinja2.nodes.Expr, name: str) -> Iterator[jinja2.nodes.Expr]:
+    def mark(line: int) -> str:
+        return f"\ue000{name}:{line}\ue001"
+
+    if isinstance(node, jinja2.nodes.TemplateData):
+        pieces = node.data.splitlines(keepends=True)
+        text = "".join(f"{mark(node.lineno + i)}{piece}" for i, piece in enumerate(pieces))
+        yield jinja2.nodes.TemplateData(text, lineno=node.lineno)
+    else:
+        yield jinja2.nodes.TemplateData(mark(node.lineno), lineno=node.lineno)
+        yield node
+
+
+def template_lines(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int]) -> TemplateLines | None:
+    """Return where the lines of :func:`render_body` come from; None if the template looks at its own text.
+
+    Raises:
+        TemplateError: as for :func:`render`.
+    """
+    source = _locate(kernel)
+    context = _context(kernel, configuration, sizes)
+    marked = _compile(source, is_marked=True).render(context)
+    if _MARK.sub("", marked) != _compile(source).render(context):
+        return None
+    starts, last = [], ("", 1)
+    for line in marked.split("\n"):
+        columns, places, skipped = [1], [last], 0
+        for match in _MARK.finditer(line):
+            columns.append(match.start() - skipped + 1)
+            places.append((match[1], int(match[2])))
+            skipped += len(match[0])
+        last = places[-1]
+        starts.append((tuple(columns), tuple(places)))
+    return TemplateLines(source.label, tuple(starts))
+
+
+#: How NVRTC and hiprtc say that they have a function of that name themselves.
+_OVERLOADED: Final = (
+    r'overloaded function "{function}"|arguments of {kernel}:\d+:\d+: error: reference to overloaded function'
+)
+
+
+def cited(message: str, kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int]) -> str:
+    """Return a compiler's message with the lines of the template in place of those of what was made of it.
+
+    Where the function has the name of one that the compiler brings along, as GPUs' do ``norm``, it says so first.
+    """
+    if re.search(_OVERLOADED.format(function=kernel.function, kernel=kernel.name), message):
+        function = kernel.function
+        first, _, rest = message.partition("\n")
+        message = (
+            f"{first}: it has a function {function}() of its own; call the kernel's {function}_kernel, say\n{rest}"
+        )
+    try:
+        source = _locate(kernel)
+        name = re.escape(source.name.removesuffix(".j2"))
+        place = re.compile(rf"(?<![\w./-]){name}(?::(\d+)(?::(\d+))?(?=:|,|$)|\((\d+)\))", re.MULTILINE)
+        lines = template_lines(kernel, configuration, sizes) if place.search(message) else None
+    except MptuneError:
+        return message
+    if lines is None:
+        return message
+
+    def located(match: re.Match[str]) -> str:
+        line = int(match[1] or match[3])
+        where = lines.at(line, int(match[2] or 1))
+        return where if where == cite(source.label, line) else f"{where} (line {line} rendered)"
+
+    return place.sub(located, message)
+
+
+# -- messages ------------------------------------------------------------------------------------
+
+
+def _known(context: Iterable[str]) -> str:
+    return f"parameters and sizes: {', '.join(context) or 'none'}"
+
+
+def _check_function(kernel: Kernel, body: str, where: str) -> None:
+    """Raise TemplateError unless the body defines the function, with C linkage and a parameter for each argument."""
+    code = without_comments(body)
+    found = {match[1]: match.end() for match in KERNEL_FUNCTION.finditer(code)}
+    function = kernel.function
+    if function not in found:
+        others = f"it defines {', '.join(found)}" if found else "it defines no __global__ function"
+        near = did_you_mean(function, found)
+        raise TemplateError(f'{where}: no function extern "C" __global__ void {function}(...){near} ({others})')
+    if 'extern "C"' not in code:
+        raise TemplateError(f'{where}: write extern "C" before __global__ void {function}, or its name is mangled')
+    parameters = _count_parameters(code, found[function])
+    if parameters != len(kernel.passed):
+        names = ", ".join(argument.name for argument in kernel.passed)
+        has = f"{parameters} parameter{'' if parameters == 1 else 's'}"
+        raise TemplateError(
+            f"{where}: function {function} has {has}, the kernel declares {len(kernel.passed)} arguments ({names})"
+        )
+    for constant in (argument.name for argument in kernel.arguments if argument.is_constant):
+        if not re.search(rf"__constant__\b[^;{{}}]*\b{constant}\s*\[", code):
+            raise TemplateError(
+                f"{where}: the kernel declares {constant!r} in constant memory, and there is no "
+                f"__constant__ TYPE {constant}[...]"
+            )
+
+
+def _count_parameters(code: str, start: int) -> int:
+    """Count the parameters between the parenthesis that ends before ``start`` and its partner."""
+    depth = commas = 0
+    parameters = parameters_at(code, start)
+    for character in parameters:
+        depth += (character in "(<[{") - (character in ")>]}")
+        commas += depth == 0 and character == ","
+    return commas + 1 if parameters.strip() else 0

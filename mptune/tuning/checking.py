@@ -1,0 +1,255 @@
+"""Compiling a kernel's configurations, or those of an application's kernels; needs no device of theirs."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import re
+import statistics
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from mptune.backends import get_backend
+from mptune.backends.base import Backend, CompileOptions
+from mptune.errors import CompileError, ExpressionError, KernelError, MptuneError, TemplateError
+from mptune.kernel import Application, Kernel, Sizes
+from mptune.kernel.limits import whole_space, widest
+from mptune.measure.device import DeviceEvaluator
+from mptune.measure.timing import TimingPlan
+from mptune.results.trial import Status
+from mptune.run import in_short
+from mptune.source.lints import examples, lints, refuse_clashes
+from mptune.source.render import cited, render
+from mptune.space.configuration import Configuration, Value
+from mptune.space.covering import covering, representatives
+from mptune.space.search_space import SearchSpace
+
+__all__ = ["CheckResult", "Compilation", "Selection", "check", "check_application", "select"]
+
+_NUMBERS: Final = re.compile(r"\d+")
+#: Which configurations, as :func:`select` explains.
+Selection = int | Literal["values", "signatures", "all"]
+
+
+@dataclass(frozen=True, slots=True)
+class Compilation:
+    """One configuration's compilation: the compiler's wall time, 0 from the cache; its message where it failed."""
+
+    configuration: Configuration
+    compile_s: float
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """The compilations of one kernel."""
+
+    kernel: str  #: its name
+    backend: str  #: name of the backend
+    architecture: str  #: what was compiled for; empty for the device's own
+    configurations: int  #: size of the search space, with values that searches have only on request
+    compilations: tuple[Compilation, ...]  #: one per configuration that was tried
+    warnings: tuple[str, ...] = ()  #: what its author should look at, one line each
+
+    @property
+    def failures(self) -> tuple[Compilation, ...]:
+        """The compilations that failed."""
+        return tuple(c for c in self.compilations if c.message)
+
+    @property
+    def failure_groups(self) -> tuple[tuple[Compilation, ...], ...]:
+        """The failures whose messages say the same but for their numbers together, the most frequent first."""
+        groups: dict[str, list[Compilation]] = {}
+        for failure in self.failures:
+            groups.setdefault(_NUMBERS.sub("#", in_short(failure.message)), []).append(failure)
+        return tuple(tuple(group) for group in sorted(groups.values(), key=len, reverse=True))
+
+    @property
+    def median_s(self) -> float:
+        """Median wall time of one compilation in seconds, NaN when all came from the cache."""
+        times = [c.compile_s for c in self.compilations if c.compile_s > 0]
+        return statistics.median(times) if times else math.nan
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what ``mptune check --json`` prints of one kernel."""
+        return {
+            "kernel": self.kernel,
+            "backend": self.backend,
+            "architecture": self.architecture,
+            "configurations": self.configurations,
+            "compiled": len(self.compilations),
+            "median_compile_s": None if math.isnan(self.median_s) else self.median_s,
+            "failures": [{"configuration": dict(f.configuration), "message": f.message} for f in self.failures],
+            "compilations": [
+                {"configuration": dict(c.configuration), "compile_s": c.compile_s, "failed": bool(c.message)}
+                for c in self.compilations
+            ],
+            "warnings": list(self.warnings),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What a run of an application tells: sizes of the first launch by kernel, and what a user should know."""
+
+    launched: Mapping[str, Sizes]
+    remarks: tuple[str, ...]
+
+
+def check(
+    kernel: Kernel,
+    backend: Backend,
+    *,
+    architecture: str = "",
+    sample: Selection = "values",
+    sizes: Sizes | None = None,
+    restrict: Mapping[str, Sequence[Value]] = MappingProxyType({}),
+    seed: int = 0,
+    on_compiled: Callable[[Compilation], None] = lambda _: None,
+) -> CheckResult:
+    """Compile the configurations of a kernel that :func:`select` returns, and tell ``on_compiled`` of each.
+
+    They are chosen among those with types on request, too: what is offered is to compile. An empty ``architecture`` is
+    the device's own, the default ``sizes`` are those of the default preset. ``restrict`` has what values are left of
+    some parameters, by name.
+
+    Raises:
+        BackendUnavailableError: there is no compiler.
+        UnknownNameError: there is no such parameter, or not one of the values.
+        EmptySpaceError: no configuration has them.
+        KernelError: a parameter of the function hides what the template uses.
+        MptuneError: the sample is below 1.
+    """
+    sizes = kernel.resolve_sizes() if sizes is None else sizes
+    options = CompileOptions(architecture=architecture)
+
+    def compile_one(configuration: Configuration) -> Compilation:
+        try:
+            binary = backend.compiler.compile(render(kernel, configuration, sizes), kernel.function, options)
+            compiled = Compilation(configuration, binary.compile_s)
+        except CompileError as error:
+            compiled = Compilation(configuration, 0.0, cited(str(error), kernel, configuration, sizes))
+        except (ExpressionError, KernelError, TemplateError) as error:
+            compiled = Compilation(configuration, 0.0, str(error))
+        on_compiled(compiled)
+        return compiled
+
+    limits = backend.matrix_limits(backend.compiler.resolved(options).architecture)
+    every = whole_space(kernel, sizes, limits)
+    space = every.restrict(restrict)
+    chosen = select(space, kernel.signature_names, sample, seed)
+    read = examples(kernel, every)
+    refuse_clashes(kernel, sizes, read, backend.name)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        compilations = tuple(pool.map(compile_one, chosen))
+    found = lints(kernel, sizes, every, read)
+    return CheckResult(kernel.name, backend.name, architecture, space.size, compilations, found)
+
+
+def check_application(
+    application: Application,
+    backend: Backend,
+    *,
+    architecture: str = "",
+    sample: Selection = "values",
+    sizes: Sizes | None = None,
+    restrict: Mapping[str, Sequence[Value]] = MappingProxyType({}),
+    seed: int = 0,
+    on_compiled: Callable[[Compilation], None] = lambda _: None,
+) -> tuple[CheckResult, ...]:
+    """Run an application in its widest types where something can run, and :func:`check` each of its kernels.
+
+    A kernel's sizes are those of its first launch. The default ``sizes`` are those of the preset ``smoke``, where there
+    is one. ``restrict`` has names of parameters with those of their kernels before them.
+
+    Raises:
+        BackendUnavailableError: there is no compiler, or nothing can run here.
+        KernelError: inputs or steps fail or do not fit the declarations, or two runs give different answers.
+        ReferenceDataError: the reference fails, or does not fit.
+        MptuneError: the metric fails; or as :func:`check`.
+    """
+    if sizes is None:  # some have none to choose
+        sizes = application.resolve_sizes("smoke" if "smoke" in application.sizes else "default")
+    runner = get_backend("auto")
+    try:
+        ran = _run_in_widest(application, sizes, seed, runner)
+    except CompileError as error:
+        first = widest(application, sizes, runner.device.constraints())[0]
+        failed = Compilation(first, 0.0, str(error))
+        return (CheckResult(application.name, runner.name, "", application.search_space(sizes).size, (failed,)),)
+    results = []
+    for name, kernel in application.kernels.items():
+        if name in ran.launched:
+            names = {f"{name}.{own}": own for own in kernel.parameter_names}
+            found = check(
+                kernel,
+                backend,
+                architecture=architecture,
+                sample=sample,
+                sizes=ran.launched[name],
+                restrict={own: restrict[full] for full, own in names.items() if full in restrict},
+                seed=seed,
+                on_compiled=on_compiled,
+            )
+        else:
+            nothing = f"the steps of {application.called} do not launch it at {sizes}, so it was not compiled"
+            found = CheckResult(name, backend.name, architecture, 0, (), (nothing,))
+        results.append(dataclasses.replace(found, kernel=f"{application.name}.{name}"))
+    results[0] = dataclasses.replace(results[0], warnings=(*ran.remarks, *results[0].warnings))
+    return tuple(results)
+
+
+def _run_in_widest(application: Application, sizes: Sizes, seed: int, backend: Backend) -> _Run:
+    """Run an application in the first of its widest configurations that can be launched, in a process of its own.
+
+    Raises:
+        CompileError: a kernel does not compile.
+        MptuneError: it cannot be run, or its metric not be used.
+    """
+    plan = TimingPlan(min_repeats=1, max_repeats=1)
+    with DeviceEvaluator(application, sizes, backend.name, seed=seed, plan=plan) as evaluator:
+        ready = evaluator.start()
+        trials = (next(evaluator.evaluate([each])) for each in widest(application, sizes, ready.constraints))
+        trial = next((each for each in trials if each.status is not Status.CONSTRAINT), None)
+        if trial is None:
+            raise KernelError(f"{application.called}: none of its configurations in the widest types can be launched")
+        if trial.status is Status.COMPILE_ERROR:
+            raise CompileError(trial.message)
+        if not trial.is_valid:
+            raise KernelError(f"{application.called} in its widest types: {trial.status.value}: {trial.message}")
+        launched: dict[str, Sizes] = {}
+        with tempfile.TemporaryDirectory() as folder:
+            for launch in evaluator.capture(trial.configuration, Path(folder)):
+                launched.setdefault(launch.launched.kernel, Sizes(dict(launch.launched.sizes)))
+    return _Run(launched, ready.remarks)
+
+
+def select(
+    space: SearchSpace, signature_names: Sequence[str], sample: Selection = "values", seed: int = 0
+) -> Sequence[Configuration]:
+    """Return configurations of a kernel's search space that show whether it compiles.
+
+    A ``sample`` is a number of configurations, drawn uniformly; "values": as few as it takes for every valid value of
+    every parameter to come at least once; "signatures": one for each accuracy signature; or "all".
+
+    Raises:
+        MptuneError: the number is below 1.
+    """
+    rng = np.random.default_rng(seed)
+    if sample == "all":
+        return [c for indices in space.iter_batches(4096) for c in space.configurations(indices)]
+    if sample == "values":
+        return space.configurations(covering(space, rng))
+    if sample == "signatures":
+        return space.configurations(representatives(space, signature_names, rng))
+    if sample < 1:
+        raise MptuneError(f"--sample {sample}: expected at least 1, or 'all'")
+    return space.configurations(space.sample(min(sample, space.size), rng))

@@ -1,0 +1,279 @@
+"""What the trials of a run say that its user should know, beside what was found: one plain line for each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from mptune.accuracy.evaluate import Metrics, metrics_by_output
+from mptune.backends.listing import count_instructions
+from mptune.kernel import Application, Sizes, Tunable
+from mptune.precision import COMPOUND, PRECISIONS, precision
+from mptune.results.evidence import culprit, disagree, shared_values, values_text
+from mptune.results.kernel_times import FEWEST, MOST, kernel_times
+from mptune.results.trial import Status, Trial
+from mptune.results.unseen import count_of
+from mptune.run import Run
+from mptune.space.configuration import Configuration, Value
+from mptune.space.parameters import PrecisionParameter, beyond_baseline
+
+__all__ = ["fall_short", "findings"]
+
+#: A type that is not so much narrower than the baseline's tells nothing of the baseline's error.
+_NARROWER: Final = 2.0**8
+#: Errors below so many units of roundoff are rounding, or below one for each element of the largest buffer if there are
+#: more: no sum has more terms, and every term one rounding at most.
+_ROUNDINGS: Final = 16
+#: So many configurations of the widest types have to miss a threshold before it is the types that are said to miss it.
+_TUNINGS: Final = 2
+_FIRST: Final = "error_first_draw"
+_FAILURES: Final = tuple(status for status in Status if not (status.is_valid or status is Status.CONSTRAINT))
+
+
+def findings(
+    run: Run,
+    kernel: Tunable,
+    listing: Callable[[Trial], str | None] = lambda _: None,
+    metric: Metrics | None = None,
+) -> Iterator[str]:
+    """Give what there is to say of a run of a kernel.
+
+    Args:
+        run: everything that was measured.
+        kernel: what was tuned.
+        listing: returns the assembly of a configuration whose trial does not tell its ``vector_share``; None if there
+            is none, or processors of that kind have no vectors.
+        metric: what errors were measured by; by default the kernel's own.
+    """
+    yield from _without_baseline(run)
+    yield from _unlike_rounding(run, kernel, kernel.metric if metric is None else metric)
+    yield from _one_at_a_time(run, listing)
+    yield from _failing_together(run, kernel)
+    yield from _never_launched(run, kernel)
+    yield from _launched_unequally(run, kernel)
+
+
+# -- the baseline ------------------------------------------------------------------------------------------
+
+
+def fall_short(run: Run) -> list[Trial]:
+    """Return the trials of the widest types if all miss the threshold and only more exact types meet it.
+
+    Where a narrower type meets it, those that do not are mistaken, and others may be right. It takes two tunings.
+    """
+    fixed, right = run.info.baseline_values or {}, list(filter(run.info.objective.is_feasible, run.checked))
+    wide = [trial for trial in run.trials if fixed and trial.is_valid and trial.configuration.is_among(fixed)]
+    if run.baseline is not None or len(wide) < _TUNINGS or not right:
+        return []
+    return wide if all(beyond_baseline(trial.configuration, fixed) for trial in right) else []
+
+
+def _without_baseline(run: Run) -> Iterator[str]:
+    """Say that there is nothing a speedup could be against, though configurations of the widest types were tried."""
+    objective, tried = run.info.objective, run.baseline_evaluations
+    if wide := fall_short(run):
+        closest = min(wide, key=objective.error_excess)
+        broken = objective.binding(closest)
+        fastest_ms = min((trial.time_ms for trial in wide if trial.time_ms > 0), default=math.nan)
+        ratio = run.best.time_ms / fastest_ms if run.best is not None else math.nan
+        beside = f"; the best takes {ratio:.3g} times as long as the fastest of them" if math.isfinite(ratio) else ""
+        error = f"{run.info.measured_by(broken)} {closest.metric(broken):.3g} at least"
+        yield (
+            f"no speedup is known: none of the {len(wide)} configurations of the widest types that were tried meets "
+            f"the threshold ({error}), which only more exact types do, so there is no baseline{beside}"
+        )
+    elif run.baseline is None and tried and any(map(objective.is_feasible, run.checked)):
+        yield (
+            f"no speedup is known: none of the {tried} configurations of the widest types that were tried is right, so "
+            "there is no baseline; go on with --resume and a larger --budget"
+        )
+
+
+def _unlike_rounding(run: Run, kernel: Tunable, metric: Metrics) -> Iterator[str]:
+    """Say that the baseline's error is more than rounding explains.
+
+    Rounding errors go with the unit roundoff, whatever the kernel, its condition and the metric: in fp32 they are some
+    2^29 times those in fp64. An error that hardly differs between the two has another cause, such as a reference that
+    computes something else. An application that is its own reference has none that could; and a metric that sees the
+    inputs, such as a residual, has an error by design. Errors are compared on as many draws of the inputs.
+    """
+    baseline = run.baseline
+    right = [trial for trial in run.checked if trial.status is Status.OK]
+    is_own = isinstance(kernel, Application) and kernel.reference is None
+    if baseline is None or is_own or _is_mistaken(baseline, right, kernel):
+        return
+    widest, _ = _roundoffs(kernel, baseline.configuration)
+    narrow = [
+        (trial, finest)
+        for trial in run.trials
+        if trial.is_valid and not trial.is_screened
+        for _, finest in [_roundoffs(kernel, trial.configuration)]
+        if finest > _NARROWER * widest
+    ]
+    sizes = Sizes(run.info.sizes)
+    roundings = max(_ROUNDINGS, *(math.prod(kernel.shape_of(argument, sizes)) for argument in kernel.arguments))
+    outputs = [output.name for output in kernel.outputs]
+    by_design = {name for name, each in metrics_by_output(outputs, metric).items() if each.sees_inputs}
+    draws = count_of(baseline, "error_draws", 1)
+    for name in [f"error.{output}" for output in outputs if output not in by_design]:
+        # On the first draw all have run; of several outputs only the worst is known there.
+        first = {one.configuration: one.metric(_FIRST) for one in (baseline, *(trial for trial, _ in narrow))}
+        of_first = {c: error for c, error in first.items() if len(outputs) == 1 and math.isfinite(error)}
+        error = of_first.get(baseline.configuration, baseline.metric(name))
+        known = [
+            (finest, of_first.get(trial.configuration, trial.metric(name)))
+            for trial, finest in narrow
+            if len(outputs) == 1 or count_of(trial, "error_draws", 1) >= draws
+        ]
+        known = [(finest, each) for finest, each in known if math.isfinite(each)]
+        finest, least = min(known, default=(math.nan, math.nan))
+        # Half of the digits between the two types are left for the order of operations, the condition and the metric.
+        if error > max(least * math.sqrt(widest / finest), roundings * widest):
+            wide, narrower = _type_of(widest), _type_of(finest)
+            of = f" of {name.removeprefix('error.')!r}" if len(kernel.outputs) > 1 else ""
+            yield (
+                f"the baseline's error{of}, {error:.3g}, is more than rounding in {wide} explains: in {narrower} it is "
+                f"{least:.3g}; template and reference compute different things, or the method is that "
+                "inexact: compare the two on a small size before you trust any error of this run"
+            )
+
+
+def _roundoffs(kernel: Tunable, configuration: Configuration) -> tuple[float, float]:
+    """Return the largest unit roundoff of a configuration's types, those of fixed arguments included, and the least.
+
+    The least is that of the precision parameters: what is fixed is the same in every configuration.
+    """
+    chosen = [
+        precision(str(configuration[p.name])).unit_roundoff
+        for p in kernel.parameters
+        if isinstance(p, PrecisionParameter)
+    ]
+    fixed = [found.unit_roundoff for a in kernel.arguments if (found := kernel.precision_of(a, configuration))]
+    return max((*chosen, *fixed), default=math.inf), min(chosen, default=0.0)
+
+
+def _type_of(roundoff: float) -> str:
+    return next(name for name, entry in {**PRECISIONS, **COMPOUND}.items() if entry.unit_roundoff == roundoff)
+
+
+# -- vectors -----------------------------------------------------------------------------------------------
+
+
+def _one_at_a_time(run: Run, listing: Callable[[Trial], str | None]) -> Iterator[str]:
+    """Say that the compiler vectorised nothing of what is compared: it says so to nobody."""
+    compared = {"best": run.best, "baseline": run.baseline}
+    scalar = [name for name, trial in compared.items() if trial is not None and _is_scalar(trial, listing)]
+    if scalar:
+        yield (
+            f"the compiler made no vectors of the arithmetic of the {' and the '.join(scalar)}, which "
+            f"{'compute' if len(scalar) > 1 else 'computes'} one number at a time: another compiler may (--compiler "
+            "clang++,g++ searches both), or let the innermost loop go over elements that lie side by side"
+        )
+
+
+def _is_scalar(trial: Trial, listing: Callable[[Trial], str | None]) -> bool:
+    share = trial.metric("vector_share")
+    if not math.isnan(share):
+        return share == 0
+    text = listing(trial)
+    counts = count_instructions(text) if text is not None else None
+    return counts is not None and counts.vector_operations == 0 and counts.scalar_operations > 0
+
+
+# -- kernels of an application -----------------------------------------------------------------------------
+
+
+def _never_launched(run: Run, kernel: Tunable) -> Iterator[str]:
+    """Name the kernels that the steps of an application launched in no run."""
+    if not isinstance(kernel, Application):
+        return
+    runs = [kernel_times(trial) for trial in run.trials if trial.is_valid]
+    launched = {name for times in runs for name, each in times.items() if each.launches}
+    for name in kernel.kernels if launched else ():
+        if name not in launched:
+            yield (
+                f"kernel {name} of {kernel.called} was launched in none of {len(runs)} runs: the steps never call it, "
+                "and its parameters change nothing"
+            )
+
+
+def _launched_unequally(run: Run, kernel: Tunable) -> Iterator[str]:
+    """Say which kernels an application launched differently often in runs of one configuration on the same inputs."""
+    varying = []
+    for name in kernel.kernels if isinstance(kernel, Application) else ():
+        found = [(trial.metric(FEWEST + name), trial.metric(MOST + name)) for trial in run.trials]
+        differing = [(fewest, most) for fewest, most in found if fewest < most]
+        if differing:
+            fewest, most = max(differing, key=lambda each: each[1] - each[0])
+            varying.append(f"{name} {fewest:.0f} to {most:.0f} times")
+    if varying:
+        yield (
+            f"runs of one configuration of {kernel.called} on the same inputs launch {' and '.join(varying)}: "
+            "something in its steps or kernels differs from run to run, and times with it"
+        )
+
+
+# -- failures ----------------------------------------------------------------------------------------------
+
+
+def _failing_together(run: Run, kernel: Tunable) -> Iterator[str]:
+    """Name the values that the failures of a kind have in common, and nothing else has."""
+    types = [p.name for p in kernel.parameters if isinstance(p, PrecisionParameter)]
+    for status in _FAILURES:
+        failed = [trial for trial in run.trials if trial.status is status]
+        others = [trial for trial in run.trials if trial.status is not status]
+        shared = _culprit(failed, others)
+        # A narrow type that overflows is no mistake.
+        if shared and not (status is Status.NON_FINITE and set(shared) <= set(types)):
+            yield _blamed(f"configurations that ended as {status}", len(failed), shared, len(others))
+    yield from _wrong_in_the_widest_types(run, kernel)
+
+
+def _wrong_in_the_widest_types(run: Run, kernel: Tunable) -> Iterator[str]:
+    """Say which configurations of the widest types are wrong: no type is to blame, so they are."""
+    widest = run.info.baseline_values
+    wide = [trial for trial in run.checked if widest and trial.configuration.is_among(widest)]
+    failed = [trial for trial in wide if trial.status in (Status.INACCURATE, Status.NON_FINITE)]
+    others = [trial for trial in wide if trial.is_valid and trial not in failed]
+    if shared := _culprit([trial for trial in failed if trial.is_valid], others):
+        what = "configurations of the widest types whose error is too large"
+        yield _blamed(what, sum(trial.is_valid for trial in failed), shared, len(others))
+        return
+    right = [
+        trial
+        for trial in run.checked
+        if trial.status is Status.OK and not beyond_baseline(trial.configuration, widest or {})
+    ]
+    # Where others of the same types are right, the errors are said to depend on more than types.
+    wrong = [trial for trial in failed if not (trial.is_valid and others) and _is_mistaken(trial, right, kernel)]
+    if wrong:
+        free = [p.name for p in kernel.parameters if p.name not in kernel.signature_names and len(p.values) > 1]
+        common = shared_values([trial.configuration for trial in wrong], free)
+        common = {n: v for n, v in common.items() if all(other.configuration[n] != v for other in others)}
+        where = f"all of them have {values_text(common)}" if common else f"one of them is {wrong[0].configuration}"
+        are, their = ("are", "their") if len(wrong) > 1 else ("is", "its")
+        if len(wrong) == 1:
+            where = f"{wrong[0].configuration}{f', the only one with {values_text(common)}' if common else ''}"
+        yield (
+            f"{len(wrong)} of {len(wide)} configurations of the widest types {are} wrong, though {len(right)} others "
+            f"meet the threshold: a mistake of {their} own, not of a type; {where}"
+        )
+
+
+def _is_mistaken(trial: Trial, right: Sequence[Trial], kernel: Tunable) -> bool:
+    """Whether the error of a configuration of the widest types cannot be rounding: narrower ones have a smaller one."""
+    roundoff = kernel.roundoff_of(trial.configuration)
+    smaller = [other for other in right if not trial.is_valid or other.error < trial.error]
+    return any(not trial.is_valid or disagree(trial, other, roundoff) for other in smaller)
+
+
+def _culprit(failed: Sequence[Trial], others: Sequence[Trial]) -> dict[str, Value]:
+    return culprit([trial.configuration for trial in failed], [trial.configuration for trial in others])
+
+
+def _blamed(what: str, count: int, shared: Mapping[str, Value], others: int) -> str:
+    return (
+        f"all {count} {what} have {values_text(shared)}, and none of the {others} others has: look for a mistake in "
+        "the template there, or exclude it with a constraint"
+    )

@@ -1,0 +1,324 @@
+"""What a run is going to do, with everything checked that can be before a device is looked at."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune import __version__
+from mptune.accuracy.evaluate import Metrics, all_metrics, judging, metric_names_by_error, metric_text
+from mptune.accuracy.thresholds import planned_threshold
+from mptune.backends.host_compiler import find_compiler
+from mptune.data import DataManager
+from mptune.errors import EmptySpaceError, MptuneError, ObserverUnavailableError, UnknownNameError
+from mptune.kernel import Application, Kernel, Rates, Role, Sizes, Tunable
+from mptune.kernel.build import compilers_of, settled_flags
+from mptune.kernel.limits import device_constraints
+from mptune.kernel.regions import over_regions
+from mptune.measure.bench import Ready, metric_names
+from mptune.measure.observing import observers_for
+from mptune.observers import OBSERVERS
+from mptune.results.metric_expressions import chosen_objectives, unknown_metric
+from mptune.results.objective import Objective
+from mptune.source.loading import adopted_record, bundled_kernels, definition_hash, load_kernel, load_tunable
+from mptune.source.render import render_body, template_hash
+from mptune.space.search_space import SearchSpace
+from mptune.store import ParameterInfo, RunInfo
+from mptune.strategies import chosen_name, make
+from mptune.strategies.base import Known, Source, Strategy
+from mptune.strategies.bayesian import BayesianStrategy
+from mptune.tuning.settings import TuneSettings
+from mptune.tuning.starting import Searched, knowledge_base, read_source
+
+__all__ = ["TuningPlan", "footprints"]
+
+
+@dataclass(frozen=True, slots=True)
+class TuningPlan:
+    """Settings applied to a kernel, every name and value of them checked.
+
+    Attributes:
+        kernel: the kernel.
+        settings: how to tune; their strategy is one that suits the objective.
+        sizes: the problem sizes.
+        objective: what is optimised.
+        metric: what errors are measured by.
+        observers: names of the observers asked for, and of those that objective and constraints need.
+        sources: what the search starts from.
+        unreadable: what is wrong with runs that it would have looked at.
+        rates: the speeds of the device, where the settings ask for balance and they are known.
+    """
+
+    kernel: Tunable
+    settings: TuneSettings
+    sizes: Sizes
+    objective: Objective
+    metric: Metrics
+    observers: tuple[str, ...]
+    sources: tuple[Source, ...] = ()
+    unreadable: tuple[str, ...] = ()
+    rates: Rates | None = None
+
+    @classmethod
+    def of(cls, kernel: Tunable | str | Path, settings: TuneSettings, run_file: Path | None = None) -> TuningPlan:
+        """Check settings against a kernel.
+
+        Args:
+            kernel: a kernel, the name of a bundled one, or the path of a definition file.
+            settings: how to tune.
+            run_file: the run's own, which is no source of it.
+
+        Raises:
+            MptuneError: something the user gave is wrong; the message names it.
+        """
+        if not isinstance(kernel, Tunable):
+            kernel = load_tunable(kernel)
+        sizes = kernel.resolve_sizes(settings.size, settings.sizes)
+        outputs = [output.name for output in kernel.outputs]
+        given = over_regions(settings.metric or kernel.metric, settings.over, settings.reduce)
+        is_own = settings.metric is None and settings.over is None
+        metric, threshold = planned_threshold(settings.max_error, outputs, given, is_own=is_own)
+        for output in kernel.outputs:
+            for each in judging(outputs, metric)[output.name]:
+                each.require_regions(output.name, kernel.shape_of(output, sizes))
+        first, *also = chosen_objectives(settings.objective, settings.objectives, settings.maximise)
+        objective = Objective(
+            metric=first,
+            minimise=not settings.maximise,
+            threshold=threshold,
+            penalty=settings.penalty,
+            alpha=settings.alpha,
+            beta=settings.beta,
+            constraints=tuple(settings.constraints),
+            also=tuple(also),
+        )
+        settings = dataclasses.replace(
+            settings,
+            strategy=chosen_name(settings.strategy, objective),
+            restrict=kernel.full_names(settings.restrict),
+            flags=settled_flags(settings.flags),
+        )
+        if settings.balance is not None and (not isinstance(kernel, Kernel) or kernel.balance is None):
+            known = ", ".join(name for name in bundled_kernels() if load_kernel(name).balance is not None)
+            raise MptuneError(
+                f"{kernel.called} does not say what is to be balanced in it (its definition has no balance=); of the "
+                f"bundled kernels {known} does"
+            )
+        observers = _observers(kernel, metric, settings, objective)
+        space = kernel.search_space(sizes).restrict(settings.restrict)
+        sources: tuple[Source, ...] = ()
+        unreadable: tuple[str, ...] = ()
+        if settings.sources or settings.knowledge is not None:
+            if isinstance(kernel, Application):
+                raise MptuneError(f"{kernel.called} cannot start from earlier runs, which only a single kernel can")
+            searched = Searched(
+                kernel=kernel.name,
+                space=space,
+                objective=objective,
+                metric=metric_text(outputs, metric),
+                problem_size=list(sizes.values()),
+            )
+            sources, unreadable = _sources(settings, searched, run_file)
+        make(settings.strategy, space, objective, options=dict(settings.strategy_options), sources=sources)
+        return cls(kernel, settings, sizes, objective, metric, observers, sources, unreadable)
+
+    def space_on(self, ready: Ready) -> SearchSpace:
+        """Return the configurations that are valid on a device.
+
+        Raises:
+            MptuneError: none is, or the template cannot be rendered.
+        """
+        kernel = self.kernel
+        if isinstance(kernel, Application):
+            limits = [
+                limit
+                for each in kernel.kernels.values()
+                for limit in kernel.lifted(each, device_constraints(each, ready.constraints), self.sizes)
+            ]
+            return kernel.search_space(self.sizes, limits)
+        assert isinstance(kernel, Kernel)
+        within = device_constraints(kernel, ready.constraints)
+        space = kernel.search_space(self.sizes, within)
+        # A template that is wrong everywhere is a mistake to tell of, not the status of a hundred trials.
+        render_body(kernel, space.configuration(0), self.sizes)
+        if self.rates is None or self.settings.balance is None or kernel.balance is None:
+            return space
+        balanced = kernel.balance(self.rates, self.settings.balance)
+        try:
+            return kernel.search_space(self.sizes, (*within, *balanced))
+        except EmptySpaceError as error:
+            raise EmptySpaceError(
+                f"no configuration of {kernel.called} is balanced to a factor of {self.settings.balance:.10g} at the "
+                f"speeds of this device ({self.rates}): allow a larger one with --balance"
+            ) from error
+
+    def strategy(self, space: SearchSpace, objective: Objective) -> Strategy:
+        """Return a new strategy for a space, to which memory footprints are known beforehand."""
+        return make(
+            self.settings.strategy,
+            space,
+            objective,
+            signature=self.kernel.signature_names,
+            seed=self.settings.seed,
+            options=dict(self.settings.strategy_options),
+            known={"memory_bytes": footprints(self.kernel, self.sizes, space)},
+            sources=self.sources,
+            budget=self.settings.budget,
+        )
+
+    def baseline_strategy(self, space: SearchSpace, objective: Objective) -> Strategy:
+        """Return a new strategy that proposes baselines alone, and learns about time from trials of any types."""
+        strategy = BayesianStrategy(
+            space,
+            dataclasses.replace(objective, also=()),
+            signature=self.kernel.signature_names,
+            seed=self.settings.seed,
+        )
+        strategy.focus(self.kernel.baseline_values())
+        return strategy
+
+    def check_observers(self, ready: Ready, on_warning: Callable[[str], None]) -> None:
+        """Warn of observers that cannot measure on a device.
+
+        Raises:
+            ObserverUnavailableError: objective or constraints need what cannot be measured.
+        """
+        objective = self.objective
+        for name in sorted(objective.names | objective.constraint_names):
+            if name in ready.unavailable:
+                reader = _named(self.settings) if name in objective.names else "a measured constraint"
+                raise ObserverUnavailableError(f"{reader} needs {name}: {ready.unavailable[name]}")
+        for reason in dict.fromkeys(ready.unavailable.values()):
+            names = [name for name, given in ready.unavailable.items() if given == reason]
+            observer = next((f"observer {name}" for name in names if name in OBSERVERS), None)
+            on_warning(f"{observer or ', '.join(names)} is not available here: {reason}")
+
+    def describe(self, space: SearchSpace, ready: Ready, command: str) -> RunInfo:
+        """Return what a run file keeps beside its trials."""
+        settings = self.settings
+        outputs = [output.name for output in self.kernel.outputs]
+        return RunInfo(
+            kernel=self.kernel.name,
+            kernel_path=str(self.kernel.path) if self.kernel.path else None,
+            size=settings.size,
+            sizes=dict(self.sizes),
+            forms=tuple(self.kernel.forms),
+            backend=ready.device.backend,
+            device=ready.device.name,
+            architecture=ready.device.architecture,
+            versions=self._versions(ready),
+            compiler=ready.identity,
+            flags=settings.flags,
+            objective=self.objective,
+            metric=metric_text(outputs, self.metric),
+            metrics=metric_names_by_error(outputs, self.metric),
+            baseline_values=self.kernel.baseline_values(),
+            observers=ready.observers,
+            strategy=settings.strategy,
+            strategy_options={name: str(value) for name, value in settings.strategy_options.items()},
+            budget=settings.budget,
+            baseline_share=settings.baseline_share,
+            seed=settings.seed,
+            balance=settings.balance,
+            speeds={} if self.rates is None else self.rates.numbers,
+            started_from=tuple(source.name for source in self.sources),
+            scheduler=settings.scheduler,
+            buffers=self._buffers(),
+            parameters=tuple(ParameterInfo(p.name, p.kind, p.values) for p in space.parameters),
+            constraints=tuple(constraint.text for constraint in space.constraints),
+            constants=space.constants,
+            configurations=space.size,
+            signature=self.kernel.signature_names,
+            template_hash=template_hash(self.kernel),
+            definition_hash=definition_hash(self.kernel),
+            data_key=ready.data_key,
+            rounded=ready.rounded,
+            adopted=adopted_record(self.kernel.path.parent) if self.kernel.path else {},
+            mptune_version=__version__,
+            command=command,
+            created_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        )
+
+    def _buffers(self) -> dict[str, str]:
+        """Return what the type of each buffer of an application is."""
+        if not isinstance(self.kernel, Application):
+            return {}
+        buffers = (a for a in self.kernel.arguments if a.role is not Role.SCALAR)
+        return {a.name: a.precision or str(a.dtype) for a in buffers}
+
+    def _versions(self, ready: Ready) -> dict[str, str]:
+        """Return the versions of the device's libraries, of the compilers that are searched, and of custom metrics."""
+        found = dict(ready.device.versions)
+        if compilers := compilers_of(self.kernel):
+            found.pop("compiler", None)  # the default one, which compiles nothing here
+            found |= {name: find_compiler(name).version for name in compilers}
+        return found | {f"metric {each.name}": each.version for each in all_metrics(self.metric) if each.version}
+
+
+def _sources(
+    settings: TuneSettings, searched: Searched, run_file: Path | None
+) -> tuple[tuple[Source, ...], tuple[str, ...]]:
+    """Return what a search starts from: the files given, then those of the folder that are none of these.
+
+    And what is wrong with the runs of the folder that cannot be read.
+
+    Raises:
+        MptuneError: a file cannot be read or does not fit; the folder does not exist.
+    """
+    paths = [Path(path).resolve() for path in settings.sources]
+    for path in paths:
+        if run_file is not None and path == run_file.resolve():
+            raise MptuneError(f"source {path} is the run file itself: a run goes on with its own trials anyway")
+    given = [read_source(path, searched) for path in dict.fromkeys(paths)]
+    if settings.knowledge is None:
+        return tuple(given), ()
+    found, unreadable = knowledge_base(Path(settings.knowledge).resolve(), searched, run_file)
+    return tuple({source.name: source for source in (*given, *found)}.values()), unreadable
+
+
+def _observers(kernel: Tunable, metric: Metrics, settings: TuneSettings, objective: Objective) -> tuple[str, ...]:
+    """Return the observers to switch on: those asked for, and those that objective and constraints need.
+
+    Raises:
+        UnknownNameError: no observer has a name asked for, or none gives a metric that is needed.
+    """
+    known = metric_names(kernel, metric)
+    for name in sorted(objective.names):
+        if name not in known:
+            raise unknown_metric(f"metric in {_named(settings)}:", name, known, objective.metrics)
+    for name in sorted(objective.constraint_names):
+        if name not in known:
+            raise UnknownNameError("metric in a measured constraint:", name, known)
+    for name in settings.observers:
+        if name not in OBSERVERS:
+            raise UnknownNameError("observer", name, OBSERVERS)
+    needed = observers_for(objective.names | objective.constraint_names)
+    return tuple(dict.fromkeys((*settings.observers, *needed)))
+
+
+def _named(settings: TuneSettings) -> str:
+    return f"objectives {','.join(settings.objectives)}" if settings.objectives else f"objective {settings.objective!r}"
+
+
+def footprints(kernel: Tunable, sizes: Sizes, space: SearchSpace) -> Known:
+    """Return a function of the indices of a space, ``(n,)``, that gives ``memory_bytes``, ``(n,)``.
+
+    Only the types of the arguments count, so that it is computed once for each combination of them.
+    """
+    data = DataManager(kernel, sizes)
+    precisions = {argument.precision for argument in kernel.arguments}
+    columns = [column for column, name in enumerate(space.names) if name in precisions]
+
+    def known(indices: NDArray[np.int64]) -> NDArray[np.float64]:
+        types = space.codes(indices)[:, columns]
+        _, first, inverse = np.unique(types, axis=0, return_index=True, return_inverse=True)
+        found = space.configurations(np.asarray(indices)[first])
+        return np.array([data.footprint_bytes(c) for c in found], dtype=np.float64)[inverse.reshape(-1)]
+
+    return known

@@ -1,0 +1,170 @@
+"""How to tune, and what is reported while a run goes on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from mptune.accuracy.evaluate import Metrics
+from mptune.errors import MptuneError
+from mptune.kernel.regions import Over, Reduce
+from mptune.measure.device import Limits
+from mptune.results.metric_expressions import chosen_objectives
+from mptune.results.trial import Trial
+from mptune.run import Run
+from mptune.space.configuration import Configuration, Value
+
+__all__ = ["Progress", "TuneSettings"]
+
+_LONGEST_TRIAL_S: Final = 1_000_000  #: the system cannot wait for a process longer than 24 days
+#: Draws of the inputs beyond which a search is not one.
+_MOST_INPUTS: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class TuneSettings:
+    """How to tune.
+
+    Attributes:
+        backend: "auto" or a backend's name.
+        size: name of the size preset.
+        sizes: sizes that replace the preset's.
+        max_error: threshold of the error: one for all outputs, or by name: ``OUTPUT`` (by its own metric), ``METRIC``
+            (all outputs by that metric), or ``OUTPUT.METRIC``.
+        metric: error metrics instead of the kernel's own, as :class:`~mptune.Kernel` takes them.
+        over: take these, or the kernel's own, of each row, column or block: "rows", "columns", ("block", (8, 8)).
+        reduce: which of the regions' errors counts: "max", or a quantile such as 0.99.
+        objective: "time", "memory", "energy", "edp", "error", a metric name or an expression over metrics.
+        objectives: two or three of these instead: the search is for their front; the best is that of the first.
+        maximise: whether more of the objective is better.
+        constraints: limits on measured metrics that a feasible trial meets, such as ``energy_j <= 1.5``.
+        observers: names of further observers, besides those that objective and constraints need.
+        restrict: by name of a parameter, the values it may have; others have all of theirs.
+        balance: by which factor what a kernel does at the same time may differ in how long it takes, at the speeds
+            measured of the device; other configurations are left out. Only of a kernel that says what that is
+            (:class:`~mptune.Kernel`'s ``balance``). None: nothing is left out.
+        penalty: score of an inaccurate trial: "hard", "linear" or "decay".
+        alpha: slope of the linear penalty.
+        beta: rate of the decay penalty.
+        strategy: name of the strategy.
+        strategy_options: its hyperparameters by name.
+        sources: run files and recordings, of other devices or sizes, that the search starts from.
+        knowledge: a folder of run files, of which the search also starts from those that fit; None for none.
+        first: configurations that are evaluated before any other, those of them that the search space has.
+        budget: unique configurations to evaluate.
+        time_limit_s: start no new evaluation after this many seconds.
+        baseline_share: share of the budget the search for the baseline gets.
+        seed: seeds inputs and strategy.
+        inputs: draws of the inputs the search measures errors on; the worst counts.
+        verify: unseen inputs that whatever is reported runs on at the end, fewer where they would take more than a
+            quarter of the run, but at least 5; 0 for none.
+        workers: devices of this machine to evaluate on, one worker process for each.
+        scheduler: address of a Dask scheduler, or the path of its JSON file: evaluate on the devices of its workers.
+        compilers: compilations at a time, of the configurations asked for ahead; None: one per core,
+            beside a GPU of all but two; 0: each configuration is asked for when the one before it has been measured,
+            and compiled by the worker.
+        flags: further compiler flags.
+        compiler: which compiler compiles on the host, such as ("g++",); of several the best is searched for. Empty:
+            ``$CXX``, else the first there is.
+        compiler_flag_sets: further flags, each set one text; of several the best is searched for.
+        flush_cache: whether caches are emptied between timed launches, "on", "off" or "auto": on a GPU, where it shows.
+        limits: wall-clock limits of one trial.
+
+    Raises:
+        MptuneError: a number is out of its range, or options exclude each other; says which and what was expected.
+    """
+
+    backend: str = "auto"
+    size: str = "default"
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    max_error: float | Mapping[str, float] | None = None
+    metric: Metrics | None = None
+    over: Over | None = None
+    reduce: Reduce = "max"
+    objective: str = "time"
+    objectives: tuple[str, ...] = ()
+    maximise: bool = False
+    constraints: tuple[str, ...] = ()
+    observers: tuple[str, ...] = ()
+    restrict: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    balance: float | None = None
+    penalty: str = "decay"
+    alpha: float = 1.0
+    beta: float = 1.0
+    strategy: str = "bayesian"
+    strategy_options: Mapping[str, Any] = field(default_factory=dict)
+    sources: tuple[str | Path, ...] = ()
+    knowledge: str | Path | None = None
+    first: Sequence[Mapping[str, Value]] = ()
+    budget: int = 100
+    time_limit_s: float | None = None
+    baseline_share: float = 0.2
+    seed: int = 0
+    inputs: int = 3
+    verify: int = 20
+    workers: int = 1
+    scheduler: str | None = None
+    compilers: int | None = None
+    flags: tuple[str, ...] = ()
+    compiler: tuple[str, ...] = ()
+    compiler_flag_sets: tuple[str, ...] = ()
+    flush_cache: str = "auto"
+    limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        chosen_objectives(self.objective, self.objectives, self.maximise)
+        if self.budget < 1:
+            raise MptuneError(f"budget {self.budget}: expected at least 1 evaluation")
+        if not 0.0 <= self.baseline_share <= 1.0:
+            raise MptuneError(f"baseline share {self.baseline_share:g}: expected a number from 0 to 1")
+        if self.balance is not None and not 1 < self.balance < math.inf:
+            raise MptuneError(
+                f"balance {self.balance:g}: expected a number above 1, such as 2: by which factor the times of "
+                "fetching and of computing may differ"
+            )
+        if self.time_limit_s is not None and not self.time_limit_s > 0:
+            raise MptuneError(f"time limit {self.time_limit_s:g} s: expected more than 0")
+        if not 0 < self.limits.run_s <= _LONGEST_TRIAL_S:
+            raise MptuneError(
+                f"trial limit {self.limits.run_s:g} s: expected more than 0 and at most {_LONGEST_TRIAL_S:,} (11 days)"
+            )
+        if self.seed < 0:
+            raise MptuneError(f"seed {self.seed}: expected a whole number from 0 on")
+        if not 1 <= self.inputs <= _MOST_INPUTS:
+            raise MptuneError(
+                f"inputs {self.inputs}: expected at least 1 draw of the inputs, and at most {_MOST_INPUTS:,}"
+            )
+        if self.verify < 0:
+            raise MptuneError(f"verify {self.verify}: expected a number of unseen inputs, 0 for none")
+        if self.compilers is not None and self.compilers < 0:
+            raise MptuneError(f"compilers {self.compilers}: expected 0 or more")
+        if self.workers < 1:
+            raise MptuneError(f"workers {self.workers}: expected at least 1")
+        if self.scheduler is not None and self.workers != 1:
+            raise MptuneError(f"workers {self.workers}: are those of this machine; with a scheduler, its own are used")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a tuning run stands, reported after every trial.
+
+    Attributes:
+        phase: "baseline", "search" or, of a trial told before, "verification".
+        trial: the latest trial.
+        run: returns everything so far.
+        budget: the most evaluations the run will make.
+        elapsed_s: wall time since the start.
+        replayed: whether the trial comes from the run file.
+        ahead: the configurations that are compiled, or being compiled, for the next evaluations.
+    """
+
+    phase: str
+    trial: Trial
+    run: Callable[[], Run]
+    budget: int
+    elapsed_s: float
+    replayed: bool
+    ahead: tuple[Configuration, ...] = ()

@@ -1,0 +1,169 @@
+"""Earlier runs and recordings as sources of a search: what does not fit it is refused in one line."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from mptune.errors import MptuneError, RunFileError, SpaceFileError, UnknownNameError
+from mptune.interop.recorded import RecordedSpace, unit_of
+from mptune.interop.spaces import read_space
+from mptune.results.objective import Objective
+from mptune.results.trial import Trial
+from mptune.space.search_space import SearchSpace
+from mptune.strategies.base import Source
+from mptune.strategies.model_based.transfer import shared
+
+__all__ = ["Searched", "knowledge_base", "read_source"]
+
+#: How far the errors of another run may be from those of a search, in decades: at the same sizes, for each decade that
+#: sizes are apart (most errors grow with the root of a size), and at sizes that are far away or not known.
+_SAME_SIZES: Final = 0.3
+_BY_DECADE: Final = 0.5
+_OTHER_SIZES: Final = 1.0
+#: Runs of a folder that a search starts from; a model of each has to be fitted.
+_MOST: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """What a source has to fit.
+
+    Attributes:
+        kernel: name of the kernel; empty if it is not known.
+        space: the configurations.
+        objective: of the search.
+        metric: what ``error`` is measured by; empty if it is not known.
+        problem_size: as of a :class:`~mptune.interop.recorded.RecordedSpace`.
+        units: of metrics whose names do not state them.
+        rename: gives the trials of a source metrics under the names of this search.
+    """
+
+    kernel: str
+    space: SearchSpace
+    objective: Objective
+    metric: str = ""
+    problem_size: Any = None
+    units: Mapping[str, str] = field(default_factory=dict)
+    rename: Callable[[RecordedSpace], Sequence[Trial]] = field(default=lambda recorded: tuple(recorded.trials.values()))
+
+    def source(self, recorded: RecordedSpace, name: str) -> Source:
+        """Return a recorded space as a source.
+
+        Raises:
+            MptuneError: it is of another kernel, nothing in it ran, or it has no parameter, value, metric or unit in
+                common with the search.
+        """
+        names = self.space.names
+        theirs = recorded.space.names
+        common = [n for n in names if n in theirs]
+        if recorded.kernel and self.kernel and recorded.kernel != self.kernel and set(theirs) != set(names):
+            raise MptuneError(
+                f"source {name} is of kernel {recorded.kernel!r}, not {self.kernel!r}: expected the same kernel, or "
+                "one with the same parameters"
+            )
+        if not any(len(self.space.parameter(n).values) > 1 for n in common):
+            raise MptuneError(
+                f"source {name} has no parameter in common with the search space: it has {', '.join(theirs)}, the "
+                f"space {', '.join(names)}"
+            )
+        trials = self.rename(recorded)
+        if not any(t.is_valid for t in trials):
+            raise MptuneError(
+                f"source {name}: none of its {len(trials):,} trials ran, so that it says nothing of times"
+            )
+        read = self.objective.names | self.objective.constraint_names
+        metrics = tuple(dict.fromkeys(m for t in trials if t.is_valid for m in t.measurement.metrics))
+        for metric in sorted(read):
+            if metric not in metrics:
+                raise UnknownNameError(f"metric of source {name}:", metric, metrics)
+            ours, its = self.units.get(metric) or unit_of(metric), recorded.unit_of(metric)
+            if ours and its and ours != its:
+                raise MptuneError(f"source {name} has {metric} in {its}, the search has it in {ours}")
+        complete = tuple(t for t in trials if not t.is_valid or read <= t.measurement.metrics.keys())
+        remark = self._no_errors(recorded)
+        found = Source(name, complete, math.inf if remark else self._error_doubt(recorded), remark)
+        if not shared(found, self.space)[1]:
+            raise MptuneError(
+                f"source {name}: none of its {len(trials):,} trials has values that the search space has for "
+                f"{', '.join(common)}"
+            )
+        return found
+
+    def _no_errors(self, recorded: RecordedSpace) -> str:
+        """Return why its errors say nothing of those of the search; empty if they do, or nobody asks."""
+        if self.objective.threshold is None:
+            return ""
+        if recorded.kernel != self.kernel:
+            return f"its errors are not used: it is not known to be of kernel {self.kernel!r}"
+        if self.metric and recorded.metric and self.metric != recorded.metric:
+            return f"its errors are not used: they are measured by {recorded.metric}, not by {self.metric}"
+        return ""
+
+    def _error_doubt(self, recorded: RecordedSpace) -> float:
+        """Return how far its errors may be from those of the search, in decades."""
+        return min(_OTHER_SIZES, _SAME_SIZES + _BY_DECADE * _decades(self.problem_size, recorded.problem_size))
+
+
+def _decades(ours: Any, theirs: Any) -> float:
+    """Return how far apart two problem sizes are, all their numbers together; infinite where they are no such lists."""
+    if ours is not None and ours == theirs:
+        return 0.0
+    lists = isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs)
+    if not lists or not all(isinstance(size, int) and size > 0 for size in (*ours, *theirs)):
+        return math.inf
+    return sum(abs(math.log10(size) - math.log10(other)) for size, other in zip(ours, theirs, strict=True))
+
+
+def knowledge_base(
+    folder: str | Path, searched: Searched, besides: Path | None = None
+) -> tuple[tuple[Source, ...], tuple[str, ...]]:
+    """Return the runs of a folder that fit a search, and what is wrong with those that cannot be read.
+
+    Those of most usable trials come first; there are at most so many as are used.
+
+    Args:
+        folder: has the run files.
+        searched: what they have to fit.
+        besides: a run file that is none of them: the one that is being written.
+    """
+    found, unreadable = [], []
+    for path in sorted(Path(folder).glob("*.db")):
+        if besides is not None and path.resolve() == besides.resolve():
+            continue
+        try:
+            recorded = read_space(path)
+        except (RunFileError, SpaceFileError) as error:
+            unreadable.append(str(error))
+            continue
+        with contextlib.suppress(MptuneError):
+            source = searched.source(recorded, str(path))
+            found.append((-len(shared(source, searched.space)[1]), path, source))
+    fitting = sorted(found, key=lambda entry: entry[:2])[:_MOST]
+    return tuple(source for _, _, source in fitting), tuple(unreadable)
+
+
+def read_source(source: str | Path | RecordedSpace, searched: Searched) -> Source:
+    """Return a run file or a recorded space as a source of a search.
+
+    Raises:
+        SpaceFileError: the file is missing, a folder, damaged, of no known format, or records nothing.
+        RunFileError: it is a run file that cannot be read.
+        MptuneError: it does not fit the search.
+    """
+    if isinstance(source, RecordedSpace):
+        return searched.source(source, source.name)
+    if Path(source).is_dir():
+        raise SpaceFileError(
+            f"source: {source} is a folder: expected a run file or a recorded space (tune has --from-all, for the runs "
+            "in the folder of the run file)"
+        )
+    try:
+        recorded = read_space(source)
+    except SpaceFileError as error:
+        raise SpaceFileError(f"source: {error}") from None
+    return searched.source(recorded, str(source))
