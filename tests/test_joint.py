@@ -10,7 +10,7 @@ from test_application import MATVEC, SCALE, application
 from mptune import OrdinalParameter
 from mptune.kernel import Sizes
 from mptune.measure.capturing import CapturedLaunch
-from mptune.measure.stepping import Launched
+from mptune.measure.program import Launched
 from mptune.results.objective import Objective
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.tuning.joint import JointSearch

@@ -28,7 +28,7 @@ from mptune.kernel.limits import device_constraints, spread
 from mptune.measure.capturing import CapturedLaunch, in_context
 from mptune.measure.device import DeviceEvaluator
 from mptune.measure.policy import errors_of
-from mptune.measure.stepping import Launched
+from mptune.measure.program import Launched
 from mptune.results.kernel_times import LAUNCHES, kernel_times
 from mptune.results.objective import Objective
 from mptune.results.trial import Trial
