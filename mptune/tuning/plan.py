@@ -23,7 +23,7 @@ from mptune.kernel.limits import device_constraints
 from mptune.kernel.regions import over_regions
 from mptune.measure.bench import Ready, metric_names
 from mptune.measure.observing import observers_for
-from mptune.observers import OBSERVERS
+from mptune.observers import ALWAYS_ON, OBSERVERS
 from mptune.results.metric_expressions import chosen_objectives, unknown_metric
 from mptune.results.objective import Objective
 from mptune.source.loading import adopted_record, bundled_kernels, definition_hash, load_kernel, load_tunable
@@ -316,11 +316,11 @@ def _observers(kernel: Tunable, metric: Metrics, settings: TuneSettings, objecti
     for name in sorted(objective.constraint_names):
         if name not in known:
             raise UnknownNameError("metric in a measured constraint:", name, known)
-    for name in settings.observers:
+    asked = [name for name in settings.observers if name not in ALWAYS_ON]
+    for name in asked:
         if name not in OBSERVERS:
             raise UnknownNameError("observer", name, OBSERVERS)
-    needed = observers_for(objective.names | objective.constraint_names)
-    return tuple(dict.fromkeys((*settings.observers, *needed)))
+    return tuple(dict.fromkeys((*asked, *observers_for(objective.names | objective.constraint_names))))
 
 
 def _named(settings: TuneSettings) -> str:
