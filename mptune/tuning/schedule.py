@@ -10,15 +10,13 @@ from pathlib import Path
 from typing import Final
 
 from mptune.backends import get_backend
-from mptune.backends.base import CompileOptions
 from mptune.errors import EmptySpaceError, KernelError, MptuneError, UnknownNameError
-from mptune.kernel import Application, Kernel
+from mptune.kernel import Application
 from mptune.measure.capturing import CapturedLaunch
 from mptune.measure.device import DeviceEvaluator
 from mptune.measure.timing import is_bound_by_arithmetic
 from mptune.results.trial import Status, Trial
 from mptune.run import Run
-from mptune.source.render import render
 from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import PrecisionParameter, beyond_baseline, uniform_types
 from mptune.space.search_space import SearchSpace
@@ -107,7 +105,7 @@ class Schedule:
         session.end_verification(self._verification.why_not, self._verification.cut_short)
         if remark := _of_cache(session.result(), self._evaluator.start().device.limits, self._is_cached):
             self._warn(remark)
-        for found in findings(session.result(), self._plan.kernel, self._listing, self._plan.metric):
+        for found in findings(session.result(), self._plan.kernel, self._plan.metric):
             self._warn(found)
         return session.finish()
 
@@ -375,18 +373,6 @@ class Schedule:
         is_warm = flush == "off" or (flush == "auto" and get_backend(backend).shares_memory)
         work = self._plan.kernel.work(trial.configuration, self._plan.sizes)
         return is_warm and not is_bound_by_arithmetic(work.intensity)
-
-    def _listing(self, trial: Trial) -> str | None:
-        """Return the assembly of a configuration where it runs on this machine's processor."""
-        settings, kernel = self._plan.settings, self._plan.kernel
-        backend = get_backend(self._session.result().info.backend)
-        if settings.scheduler is not None or not backend.shares_memory or not isinstance(kernel, Kernel):
-            return None
-        try:
-            source = render(kernel, trial.configuration, self._plan.sizes)
-            return backend.compiler.listing(source, kernel.function, CompileOptions(flags=settings.flags))
-        except MptuneError:
-            return None
 
 
 def _of_cache(run: Run, limits: Mapping[str, int], is_cached: Callable[[Trial], bool]) -> str:
