@@ -23,11 +23,11 @@ from mptune.space.search_space import SearchSpace
 from mptune.store import LaunchInfo
 from mptune.strategies.base import Strategy
 from mptune.strategies.model_based.application import ApplicationStrategy
+from mptune.tuning.finals import FinalRounds
 from mptune.tuning.findings import fall_short, findings
 from mptune.tuning.plan import TuningPlan
 from mptune.tuning.session import Session, Warnings
 from mptune.tuning.settings import Progress
-from mptune.tuning.settling import Settling
 from mptune.tuning.verification import Verification
 
 __all__ = ["Schedule"]
@@ -68,11 +68,11 @@ class Schedule:
         self._on_verification = on_verification
         self._warn = warn
         settings = plan.settings
-        self._settling = Settling(evaluator, session, plan.kernel.baseline_values(), warn)
+        self._finals = FinalRounds(evaluator, session, warn)
         self._verification = Verification(
             evaluator,
             session,
-            self._settling.finalists,
+            self._finals.finalists,
             settings.inputs,
             settings.verify,
             self._tell_verified,
@@ -99,7 +99,7 @@ class Schedule:
         session.update(ended=self._out_of_time())
         self._settle_and_verify()
         self._spend_reserve()
-        if not self._settling.are_settled:
+        if not self._finals.are_settled:
             self._settle_and_verify()
         self._say_what_is_untried()
         session.end_verification(self._verification.why_not, self._verification.cut_short)
@@ -286,12 +286,12 @@ class Schedule:
     def _settle(self) -> None:
         """Settle what is going to be reported, unless an earlier session of the run has, undisturbed."""
         session = self._session
-        is_new = bool(session.measured_here or self._settling.were_disturbed)
+        is_new = bool(session.measured_here or self._finals.were_disturbed)
         if not is_new:
-            self._settling.take_over()
+            self._finals.take_over()
         session.measured_here = is_new
-        if is_new or not self._settling.are_settled:
-            self._settling.settle()
+        if is_new or not self._finals.are_settled:
+            self._finals.settle()
 
     def _spend_reserve(self) -> None:
         """Give the winner the baseline's types, as the finals may have chosen another one than the search.
@@ -301,7 +301,7 @@ class Schedule:
         own = self._own_baselines()
         self._waiting += own
         self._session.evaluate(self._budget, self._ask, self._tell)
-        self._settling.consider([configuration for configuration in own if configuration in self._session.trials])
+        self._finals.consider([configuration for configuration in own if configuration in self._session.trials])
 
     def _own_baselines(self) -> list[Configuration]:
         """Return the winner's tuning in the baseline's types if it has not been tried."""
