@@ -12,6 +12,7 @@ from typing import Final
 from mptune.backends import get_backend
 from mptune.errors import EmptySpaceError, KernelError, MptuneError, UnknownNameError
 from mptune.kernel import Application
+from mptune.kernel.limits import spread
 from mptune.measure.capturing import CapturedLaunch
 from mptune.measure.device import DeviceEvaluator
 from mptune.measure.timing import is_bound_by_arithmetic
@@ -79,8 +80,10 @@ class Schedule:
             warn,
         )
         self._budget, self._share = settings.budget, settings.baseline_share
+        self._middle: list[Configuration] = []
         try:
-            space.restrict(plan.kernel.baseline_values())
+            # The least work for a thread is slow and the most asks for much, so the first baseline is in the middle.
+            self._middle = spread(space.restrict(plan.kernel.baseline_values()))[:1]
         except (EmptySpaceError, UnknownNameError):
             self._share = 0.0
         self._strategies: tuple[Strategy, ...] = ()
@@ -119,8 +122,10 @@ class Schedule:
         if self._share:
             self._baselines = self._plan.baseline_strategy(self._space, session.objective)
             self._add(self._baselines)
+            if not any(configuration.is_among(session.fixed) for configuration in session.trials):
+                self._waiting += self._middle
             first = max(1, math.ceil(self._share * budget / 2))
-            session.evaluate(min(first, budget), lambda n: self._ask_all(n, [self._baselines]), self._tell)
+            session.evaluate(min(first, budget), self._ask_baselines, self._tell)
             self._refuse_broken_steps()
             self._warn_of_the_widest()
             if (baseline := session.result().baseline) is not None:
@@ -160,6 +165,9 @@ class Schedule:
         if self._wants_baseline:
             return self._ask_all(1, [self._baselines, search])
         return self._ask_all(n, [search, self._baselines])
+
+    def _ask_baselines(self, n: int) -> list[Configuration]:
+        return self._ask_waiting(n) or self._ask_all(n, [self._baselines])
 
     @property
     def _wants_baseline(self) -> bool:
@@ -299,7 +307,7 @@ class Schedule:
         What is left of the budget without that goes on with the search.
         """
         own = self._own_baselines()
-        self._waiting += own
+        self._waiting = deque(own)
         self._session.evaluate(self._budget, self._ask, self._tell)
         self._finals.consider([configuration for configuration in own if configuration in self._session.trials])
 
