@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mptune.errors import OutOfMemoryError
-from mptune.measure.protocol import Finished
+from mptune.measure.rounds import Finished
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.source.loading import load_kernel

@@ -80,12 +80,6 @@ class Made:
     def kernel_evaluator(self, kernel):
         return Evaluator(kernel)
 
-    def foretold(self, configuration):
-        return None
-
-    def hinted(self, configuration):
-        return None
-
     def best(self, threshold):
         """Return the least time there is among accurate runs."""
         found = map(self.run, self.space.configurations(range(self.space.size)))
@@ -124,7 +118,6 @@ def joint_search(made, threshold, seed=0, kept=None):
         made.kernel_evaluator,
         lambda label, key_of: [trial for other, trial in kept if other == label],
         lambda label, trial: kept.append((label, trial)),
-        lambda trial: None,
         contextlib.nullcontext(),
         None,
         seed,
@@ -202,6 +195,3 @@ def test_the_baseline_is_tuned_as_well_as_the_winner():
 
     best = min(made.run(c).time_ms for c in made.space.configurations(range(made.space.size)) if is_wide(c))
     assert min(each.time_ms for each in trials if is_wide(each.configuration)) <= 1.02 * best
-
-
-# -- instrumented runs -----------------------------------------------------------------------------

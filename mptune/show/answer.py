@@ -24,9 +24,9 @@ from mptune.errors import MptuneError, PlotError, raised_at
 from mptune.kernel import Application, Tunable
 from mptune.kernel.limits import whole_space
 from mptune.measure.answers import with_reference
-from mptune.measure.devices import runnable_backend
 from mptune.measure.launching import ApplicationLauncher as Launcher
 from mptune.measure.launching import Arrays, run_first
+from mptune.measure.pool import runnable_backend
 from mptune.results.trial import Trial
 from mptune.run import Run
 from mptune.show.charts import Look, altair

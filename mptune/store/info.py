@@ -283,7 +283,6 @@ class RunState:
         verify_wanted: unseen inputs that were asked for, where the time they take is why some trial had fewer; else 0.
         kernel_evaluations: configurations of an application's kernels that were evaluated alone.
         launches: what an application launches, as far as that is known.
-        foretold: accuracy signatures that an instrumented run did not rule out, but others promised more.
         sources: what the search has made of its sources.
         ended: why the search ended with evaluations left; empty if it did not.
     """
@@ -300,7 +299,6 @@ class RunState:
     verify_wanted: int = 0
     kernel_evaluations: int = 0
     launches: tuple[LaunchInfo, ...] = ()
-    foretold: int = 0
     sources: tuple[SourceUse, ...] = ()
     ended: str = ""
 

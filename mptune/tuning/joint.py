@@ -40,6 +40,7 @@ from mptune.strategies.model_based.branching import Term, ascending
 from mptune.strategies.model_based.error_model import Signatures
 from mptune.strategies.model_based.kernel_times import KernelTimes
 from mptune.strategies.model_based.launch_counts import LaunchCounts
+from mptune.tuning.prior import PRIOR_DOUBT
 
 __all__ = ["NOTHING_LEFT", "JointSearch"]
 
@@ -62,10 +63,10 @@ _LEAST_PROBABILITY: Final = 0.05
 _IMPROBABLE: Final = 0.005
 #: Nor is one in one type throughout that is less likely than this to be, before others are looked at.
 _UNIFORM_PROBABILITY: Final = 0.2
+#: Minimum probability of each mixture on the way to the one that is run early.
+_LIKELY: Final = 0.5
 #: A combination is not run again that failed so often.
 _FAILURES: Final = 2
-#: So many that promise most are known from instrumented runs before one is run.
-_AHEAD: Final = 8
 #: What promises less than this share of the time is not worth an evaluation.
 _WORTHWHILE: Final = 0.002
 #: Why a search ends with evaluations left.
@@ -118,7 +119,6 @@ class JointSearch:
         stored: returns the trials of a kernel alone that there are from before, by the label of the launch
             (:attr:`~mptune.store.LaunchInfo.label`) and what tells the key of a configuration.
         keep: told each trial of a kernel alone, with the label, as it arrives.
-        rule_out: told the trial of each signature that an instrumented run rules out.
         thinking: entered while it thinks.
         folder: for the data of launches.
         seed: of whatever is random.
@@ -134,7 +134,6 @@ class JointSearch:
         kernel_evaluator: Callable[[Kernel], DeviceEvaluator],
         stored: Callable[[str, Callable[[Configuration], str]], Sequence[Trial]],
         keep: Callable[[str, Trial], None],
-        rule_out: Callable[[Trial], None],
         thinking: AbstractContextManager[None],
         folder: Path,
         seed: int,
@@ -147,7 +146,6 @@ class JointSearch:
         self._kernel_evaluator = kernel_evaluator
         self._stored = stored
         self._keep = keep
-        self._rule_out = rule_out
         self._folder = folder
         self._seed = seed
         self._warn = warn
@@ -169,13 +167,7 @@ class JointSearch:
         self._runs: dict[tuple[int, ...], Trial] = {}
         self._failures = Counter[tuple[int, ...]]()
         self._asked: set[Configuration] = set()
-        #: The signatures that an instrumented run has told of, those that it rules out, and what is to be run to see
-        #: whether such runs hold.
-        self._foretold: set[tuple[int, ...]] = set()
-        self._ruled_out: set[tuple[int, ...]] = set()
-        self._samples: list[Configuration] = []
-        self._has_sounded = False
-        self._has_mixed = False
+        self._has_prior = self._has_mixed = False
         #: Columns and tables of the terms of the time of a run, each with what it was made from.
         self._terms_of: dict[Launched, tuple[object, tuple[int, ...], NDArray[np.float64]]] = {}
         #: Configurations of kernels to begin with; None before it is known which.
@@ -212,9 +204,6 @@ class JointSearch:
                 self._signatures.observe(self._space.codes([index]), [trial])
             codes = self._codes(self._application.signature_of(trial.configuration))
             self._asked.add(trial.configuration)
-            if trial.is_screened:
-                self._ruled_out.add(codes)
-                continue
             if trial.is_valid:
                 self._runs[codes] = trial
             else:
@@ -226,14 +215,12 @@ class JointSearch:
             self._told.append(trial)
             self._tell_times(trial)
 
-    def forget(self, ruled_out: Sequence[Configuration]) -> None:
-        """Take back what was told of configurations that were ruled out, as instrumented errors were off."""
-        if not ruled_out or self._signatures is None:
-            return
-        self._signatures.forget_foretold()
-        self._foretold.clear()
-        self._ruled_out -= {self._codes(self._application.signature_of(each)) for each in ruled_out}
-        self._asked -= set(ruled_out)
+    def expect(self, trials: Sequence[Trial]) -> None:
+        """Take in what instrumented runs say of errors, before anything else."""
+        known = {index: trial for trial in trials if (index := self._space.index(trial.configuration)) is not None}
+        if self._signatures is not None and known:
+            self._signatures.suppose(self._space.codes(list(known)), list(known.values()), PRIOR_DOUBT)
+            self._has_prior = True
 
     def _tell_times(self, trial: Trial) -> None:
         """Learn the times that launches took within a run, of kernels all of whose launches are in the same types."""
@@ -276,11 +263,6 @@ class JointSearch:
         if len(self._launches) > known:
             for trial in self._told:
                 self._tell_times(trial)
-
-    @property
-    def foretold(self) -> int:
-        """How many signatures instrumented runs told of that were neither ruled out nor run."""
-        return len(self._foretold - self._ruled_out - self._runs.keys() - self._failures.keys())
 
     @property
     def launches(self) -> tuple[LaunchInfo, ...]:
@@ -451,18 +433,6 @@ class JointSearch:
             by_place = dict(chosen)
             yield tuple(by_place.get(at, code) for at, code in enumerate(codes))
 
-    def _alone(self, codes: tuple[int, ...]) -> Iterator[Configuration]:
-        """Yield configurations of one type throughout, and of the widest types but one in each narrower type."""
-        widest = self._codes((self._signature(codes) | self._widest)[name] for name in self._names)
-        changes = (
-            tuple(code if column == at else known for at, known in enumerate(widest))
-            for column, values in enumerate(self._values)
-            for code in range(len(values))
-        )
-        for each in (*self._uniform(codes), *changes):
-            if (configuration := self._tuned(self._signature(each))) is not None:
-                yield configuration
-
     def _uniform(self, codes: tuple[int, ...]) -> list[tuple[int, ...]]:
         """Return a signature in one type throughout, in each, the widest first."""
         types = uniform_types(self._space.parameters).values()
@@ -596,20 +566,20 @@ class JointSearch:
         return None
 
     def _mixture(self, start: tuple[int, ...]) -> Configuration | None:
-        """Return the widest types with as many as possible in the next narrower one, as instrumented runs tell.
+        """Return the widest types with as many as probably possible in the next narrower one, if errors have a prior.
 
         Where that one throughout is not accurate enough, this is the mixture that promises most, before anything is
-        known of times, and it is the second signature whose error shows whether such runs hold.
+        known of times.
         """
         widest, *narrower = self._uniform(start)
-        if not narrower or self._is_accurate(narrower[0]):
+        if not self._has_prior or not narrower or self._is_accurate(narrower[0]):
             return None
         mixed: Configuration | None = None
         for column, code in enumerate(narrower[0]):
             codes = (*widest[:column], code, *widest[column + 1 :])
             configuration = None if codes == widest else self._assembled(self._signature(codes))
-            trial = None if configuration is None else self._evaluator.hinted(configuration)
-            if trial is not None and self._objective.is_feasible(trial):
+            row = np.array([codes], dtype=np.int32)
+            if configuration is not None and self._probabilities(row)[0] >= _LIKELY:
                 widest, mixed = codes, configuration
         return mixed
 
@@ -626,7 +596,7 @@ class JointSearch:
         return [self._signature(codes) for codes in found[-1:] if codes != start]
 
     def _is_tried(self, codes: tuple[int, ...]) -> bool:
-        return codes in self._runs or codes in self._ruled_out or self._failures[codes] >= _FAILURES
+        return codes in self._runs or self._failures[codes] >= _FAILURES
 
     def _values_of_runs(
         self,
@@ -657,41 +627,8 @@ class JointSearch:
     def _candidate(
         self, terms: Sequence[Term], start: tuple[int, ...], best_ms: float, least: float, *, is_known: bool
     ) -> Configuration | None:
-        """Return the configuration that is most worth a run, with this probability at least; None if none is.
-
-        Where instrumented runs tell of errors, they have told of it and of those that come next.
-        """
-        while True:
-            ranked = self._ranked(terms, start, best_ms, least, is_known=is_known)
-            ahead = list(itertools.islice(ranked, _AHEAD))
-            if not self._has_sounded:
-                self._has_sounded = self._foretell(self._alone(start))
-            if not self._has_sounded or not self._foretell(ahead):
-                samples = [sample for sample in self._samples if sample not in self._asked]
-                return next(iter([*samples, *ahead]), None)
-
-    def _foretell(self, configurations: Iterable[Configuration]) -> bool:
-        """Have instrumented runs tell of the errors of configurations; return whether something was learned."""
-        news = False
-        for configuration in configurations:
-            codes = self._codes(self._application.signature_of(configuration))
-            if self._signatures is None or codes in self._foretold or self._is_tried(codes):
-                continue
-            found = self._evaluator.foretold(configuration)
-            if found is None:
-                continue
-            news = True
-            self._foretold.add(codes)
-            index = self._space.index(configuration)
-            assert index is not None
-            self._signatures.foretell(self._space.codes([index]), [found.trial], found.agreement)
-            if found.trial.is_screened:
-                self._ruled_out.add(codes)
-                self._asked.add(configuration)
-                self._rule_out(found.trial)
-            elif found.is_sample:
-                self._samples.append(configuration)
-        return news
+        """Return the configuration that is most worth a run, with this probability at least; None if none is."""
+        return next(self._ranked(terms, start, best_ms, least, is_known=is_known), None)
 
     def _ranked(
         self, terms: Sequence[Term], start: tuple[int, ...], best_ms: float, least: float, *, is_known: bool

@@ -11,7 +11,7 @@ from typing import Final
 from mptune.measure.base import Evaluator
 from mptune.measure.device import DeviceEvaluator
 from mptune.results.objective import Objective
-from mptune.results.trial import TRACED_ERROR, Trial
+from mptune.results.trial import Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
@@ -21,8 +21,6 @@ from mptune.tuning.warnings import Warnings
 
 __all__ = ["Ledger"]
 
-#: For each evaluation of the budget, so many configurations may be ruled out without compiling and not be counted.
-_FREE: Final = 10
 #: What follows the search goes on for so much of the time limit once it is over, and for the least that it takes.
 _CLOSING_SHARE: Final = 0.25
 
@@ -61,8 +59,6 @@ class Ledger(Evaluator):
         #: Every trial of this run so far, in the order in which they ended, and the phase of each.
         self.trials: dict[Configuration, Trial] = {}
         self.phases: dict[Configuration, str] = {}
-        #: Those of these that were ruled out without compiling.
-        self._screened: dict[Configuration, Trial] = {}
         #: The configurations whose trials were taken from the run file.
         self.replayed: set[Configuration] = set()
         self._best: Trial | None = None
@@ -113,8 +109,7 @@ class Ledger(Evaluator):
 
     def has_room(self, configuration: Configuration) -> bool:
         """Whether a device is free, and time and budget allow it; stored trials come before new ones."""
-        stored = sum(not trial.is_screened for trial in self._stored.values())
-        limit = self._budget if configuration in self._stored else self._budget - stored
+        limit = self._budget if configuration in self._stored else self._budget - len(self._stored)
         begun = self.evaluations + self.kernel_evaluations + self._evaluator.under_way
         return self.under_way < self._evaluator.capacity and self.is_in_time and begun < limit
 
@@ -153,32 +148,17 @@ class Ledger(Evaluator):
         if trial != stored or trial.configuration in self._revived:
             self._file.add(trial, phase, self.spent())
         is_again = trial.configuration in self.trials
-        self._screened.pop(trial.configuration, None)
-        if trial.is_screened:
-            self._screened[trial.configuration] = trial
         self.trials[trial.configuration] = trial
         self.phases[trial.configuration] = phase
         # What is measured again may have been the best.
         rivals = self.trials.values() if is_again else (*([self._best] if self._best else []), trial)
-        self._best = self.objective.best([rival for rival in rivals if not rival.is_screened])
+        self._best = self.objective.best(list(rivals))
         return trial
 
     @property
     def evaluations(self) -> int:
-        """How many of the budget's evaluations the trials are: all but those that were ruled out without compiling.
-
-        Of very many of those, which cost time too, the rest counts.
-        """
-        return len(self.trials) - min(len(self._screened), _FREE * self._budget)
-
-    def reinstated(self) -> list[Configuration]:
-        """Take back what is not hopeless after all, and return these configurations, the most accurate first."""
-        found = [trial for trial in self._screened.values() if not self._evaluator.is_hopeless_still(trial)]
-        for trial in found:
-            del self.trials[trial.configuration], self.phases[trial.configuration], self._screened[trial.configuration]
-        if found:
-            self._file.retire(found)
-        return [trial.configuration for trial in sorted(found, key=lambda trial: trial.metric(TRACED_ERROR))]
+        """How many of the budget's evaluations the trials are."""
+        return len(self.trials)
 
     @property
     def kernel_evaluations(self) -> int:
@@ -195,7 +175,7 @@ class Ledger(Evaluator):
         """Return the stored trials of a kernel alone that stand, by the keys they have now; set the others aside."""
         policy = self._evaluator.policy
         stored = self._of_kernels.get(label, [])
-        stands = [policy.keeps(t, is_current=t.key == key_of(t.configuration)).is_yes for t in stored]
+        stands = [policy.keeps(t, is_current=t.key == key_of(t.configuration)) for t in stored]
         self._of_kernels[label] = [trial for trial, does in zip(stored, stands, strict=True) if does]
         self._file.retire([trial for trial, does in zip(stored, stands, strict=True) if not does])
         self._file.update(self.spent())
@@ -219,7 +199,6 @@ class Ledger(Evaluator):
         """Take over a stored trial."""
         stored = self._stored.pop(configuration)
         self.replayed.add(configuration)
-        self._evaluator.remember(stored)
         return self.keep(stored, phase, stored)
 
     def _read_stored(self) -> dict[Configuration, Trial]:
@@ -229,8 +208,7 @@ class Ledger(Evaluator):
         outdated: set[Configuration] = set()
         retired = self._file.trials("stale")
         stored = self._file.trials()
-        # Of those ruled out by an instrumented run, what was taken back was not hopeless.
-        for trial in (*(trial for trial in retired if not trial.is_screened), *stored):
+        for trial in (*retired, *stored):
             is_valid = trial.configuration in self._space
             is_current = is_valid and trial.key == self._evaluator.key_of(trial.configuration)
             (outdated.discard if is_current else outdated.add)(trial.configuration)
@@ -303,8 +281,6 @@ class Ledger(Evaluator):
 
         What still holds this session has said, unless it measured nothing.
         """
-        if why_not := self._evaluator.why_not_screened:
-            self._warn(why_not)
         spent = self.spent()
         self._file.update(dataclasses.replace(spent, warnings=self._warn.said) if self.measured_here else spent)
         return self.result()

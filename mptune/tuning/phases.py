@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import math
 import tempfile
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -17,8 +16,8 @@ from mptune.backends.base import CompileOptions
 from mptune.errors import EmptySpaceError, KernelError, MptuneError, UnknownNameError
 from mptune.kernel import Application, Kernel
 from mptune.measure.device import DeviceEvaluator
-from mptune.measure.devices import compilers_ahead
 from mptune.measure.policy import MeasurementPolicy
+from mptune.measure.pool import compilers_ahead
 from mptune.results.kernel_times import kernel_times
 from mptune.results.objective import Objective
 from mptune.results.trial import Status, Trial
@@ -28,13 +27,13 @@ from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import beyond_baseline, uniform_types
 from mptune.space.search_space import SearchSpace
 from mptune.store import RunStore
-from mptune.strategies.base import Strategy
 from mptune.tuning.cold import compare_cold
 from mptune.tuning.findings import fall_short, findings
 from mptune.tuning.joint import NOTHING_LEFT, JointSearch
 from mptune.tuning.ledger import Ledger
 from mptune.tuning.loop import ask_and_tell
 from mptune.tuning.plan import TuningPlan
+from mptune.tuning.prior import PRIOR_DOUBT, instrumented_prior
 from mptune.tuning.settings import Progress
 from mptune.tuning.settling import Settling
 from mptune.tuning.verification import Verification
@@ -89,8 +88,6 @@ class Phases:
             self._tell_verified,
             warn,
         )
-        #: What is evaluated after all.
-        self._reinstated: deque[Configuration] = deque()
         #: How many of the run file's trials were measured under other conditions.
         self.outdated = self._ledger.outdated
 
@@ -132,17 +129,18 @@ class Phases:
         if share:
             self._narrow(ledger.result().baseline, searched)
         strategy = self._plan.strategy(self._space, ledger.objective)
+        strategy.expect(self._prior(), PRIOR_DOUBT)
         strategy.tell(list(ledger.trials.values()))
         if share:
             # What is tuned well by then may have the widest types only because these were met first.
-            self._evaluate("search", (ledger.evaluations + searched) // 2, self._asking(strategy), strategy.tell)
+            self._evaluate("search", (ledger.evaluations + searched) // 2, strategy.ask, strategy.tell)
             self._narrow(ledger.result().best, searched)
             self._find_baseline((ledger.evaluations + searched) // 2)
             strategy.tell(list(ledger.trials.values()))
-        self._evaluate("search", searched, self._asking(strategy), strategy.tell)
+        self._evaluate("search", searched, strategy.ask, strategy.tell)
         self._confirm_baseline(most)
         strategy.tell(list(ledger.trials.values()))
-        self._evaluate("search", most, self._asking(strategy), strategy.tell)
+        self._evaluate("search", most, strategy.ask, strategy.tell)
         self._file.update(dataclasses.replace(self._file.state, sources=strategy.sources))
 
     def _evaluate_first(self) -> None:
@@ -153,15 +151,8 @@ class Phases:
         waiting = iter([configuration for configuration in whole if configuration in self._space])
         self._evaluate("search", self._settings.budget, lambda n: list(islice(waiting, n)))
 
-    def _asking(self, strategy: Strategy) -> Callable[[int], list[Configuration]]:
-        """Return what asks a strategy, after what was ruled out by instrumented errors that turned out to be off."""
-
-        def ask(n: int) -> list[Configuration]:
-            self._reinstated += self._ledger.reinstated()
-            again = [self._reinstated.popleft() for _ in range(min(n, len(self._reinstated)))]
-            return again or strategy.ask(n)
-
-        return ask
+    def _prior(self) -> list[Trial]:
+        return instrumented_prior(self._kernel, self._space, self._evaluator, self._warn)
 
     def _search_jointly(self, application: Application) -> None:
         """Search an application by models of its kernels' times and of its error; see :mod:`mptune.tuning.joint`."""
@@ -178,7 +169,6 @@ class Phases:
                     self._kernel_evaluator,
                     ledger.stored_of_kernel,
                     self._keep_of_kernel,
-                    self._keep_ruled_out,
                     ledger.searching,
                     Path(folder),
                     self._settings.seed,
@@ -193,13 +183,12 @@ class Phases:
             def evaluate(phase: str, configurations: Sequence[Configuration]) -> None:
                 waiting = iter(configurations)
                 self._evaluate(phase, budget, lambda n: list(islice(waiting, n)), joint.tell)
-                joint.forget(ledger.reinstated())
 
             looks = True
 
             def look(trial: Trial) -> None:
                 nonlocal looks
-                if not looks or not joint.is_new(trial.configuration) or trial.is_screened:
+                if not looks or not joint.is_new(trial.configuration):
                     return
                 try:
                     joint.look(trial.configuration)
@@ -211,6 +200,7 @@ class Phases:
                 else:
                     self._file.update(dataclasses.replace(self._file.state, launches=joint.launches))
 
+            joint.expect(self._prior())
             first = joint.first()[: max(1, budget // 4)]
             evaluate("baseline", first)
             begun = [ledger.trials[c] for c in first if c in ledger.trials]
@@ -238,7 +228,7 @@ class Phases:
             ended = NOTHING_LEFT if left() > 0 else ""
             evaluate("search", joint.finalists(finalists - 1))
             ended = ended if ledger.evaluations + ledger.kernel_evaluations < budget else ""
-            self._file.update(dataclasses.replace(self._file.state, foretold=joint.foretold, ended=ended))
+            self._file.update(dataclasses.replace(self._file.state, ended=ended))
 
     def _out_of_time(self) -> str:
         """Say that the time limit ended the search with evaluations left, and before what; empty if it did not."""
@@ -273,11 +263,6 @@ class Phases:
         ledger.keep_of_kernel(label, trial)
         self._on_progress(Progress(f"kernel {label}", trial, ledger.result, settings.budget, ledger.elapsed_s, False))
 
-    def _keep_ruled_out(self, trial: Trial) -> None:
-        ledger, settings = self._ledger, self._settings
-        kept = ledger.keep(trial, "search")
-        self._on_progress(Progress("search", kept, ledger.result, settings.budget, ledger.elapsed_s, False))
-
     def _listing(self, trial: Trial) -> str | None:
         """Return the assembly of a configuration where it runs on this machine's processor."""
         settings = self._settings
@@ -300,7 +285,7 @@ class Phases:
 
         def is_missing() -> bool:
             run = self._ledger.result()
-            is_sought = run.baseline is None and any(map(run.info.objective.is_feasible, run.checked))
+            is_sought = run.baseline is None and any(map(run.info.objective.is_feasible, run.trials))
             return is_sought and not fall_short(run)
 
         if is_missing():
@@ -436,7 +421,7 @@ class Phases:
         for phase, make in (search,) if fall_short(self._ledger.result()) else (baseline, search):
             strategy = make(self._space, self._ledger.objective)
             strategy.tell(list(self._ledger.trials.values()))
-            self._evaluate(phase, self._settings.budget, self._asking(strategy), strategy.tell)
+            self._evaluate(phase, self._settings.budget, strategy.ask, strategy.tell)
 
     def _say_what_is_untried(self) -> None:
         settings = self._settings
