@@ -24,8 +24,8 @@ from mptune.source.loading import load_kernel
 from mptune.space.configuration import Configuration
 from mptune.store import RunFile, RunState
 from mptune.tuning import tune
+from mptune.tuning.session import Warnings
 from mptune.tuning.settling import Settling, finalists
-from mptune.tuning.warnings import Warnings
 
 BASELINE = {"x_type": ("fp64",)}
 
@@ -308,7 +308,6 @@ class Machine:
         self._closing_s = closing_s
         self.objective = Objective(threshold=1e-5)
         self.trials = {t.configuration: t for t in TRIALS if t.is_valid}
-        self.phases = dict.fromkeys(self.trials, "search")
         self.state = RunState()
         self.policy = MeasurementPolicy()
         self.holds = True
@@ -336,16 +335,16 @@ class Machine:
         info = dataclasses.replace(run.info, objective=self.objective, baseline_values=BASELINE)
         return Run(info, run.trials, self.state)
 
-    def keep(self, trial: Trial, phase: str) -> Trial:
+    def keep(self, trial: Trial) -> Trial:
         self.trials[trial.configuration] = trial
         return trial
 
-    def update(self, state: RunState) -> None:
-        self.state = state
+    def update(self, **changes: object) -> None:
+        self.state = dataclasses.replace(self.state, **changes)  # type: ignore[arg-type]
 
     def settling(self, monkeypatch: pytest.MonkeyPatch, warn: Callable[[str], None] = pytest.fail) -> Settling:
         monkeypatch.setattr("mptune.tuning.settling.time", self)
-        return Settling(self, self, self, BASELINE, Warnings(warn))  # type: ignore[arg-type]
+        return Settling(self, self, BASELINE, Warnings(warn))  # type: ignore[arg-type]
 
 
 def test_finals_that_are_held_again_and_again_take_no_longer_than_twice_their_share(

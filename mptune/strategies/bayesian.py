@@ -125,12 +125,6 @@ class BayesianStrategy(ModelBasedStrategy):
             raise MptuneError("a search for several objectives cannot start from earlier runs")
         self._given = tuple(sources)
 
-    def expect(self, trials: Sequence[Trial], doubt: float) -> None:
-        """Teach the model of errors; nothing counts as known from these."""
-        known = {index: trial for trial in trials if (index := self.space.index(trial.configuration)) is not None}
-        if self._signatures is not None and known:
-            self._signatures.suppose(self.space.codes(list(known)), list(known.values()), doubt)
-
     @property
     def sources(self) -> tuple[SourceUse, ...]:
         """What is made of the sources, in the order they were given."""

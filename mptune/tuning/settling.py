@@ -7,7 +7,6 @@ taken side by side.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,10 +19,8 @@ from mptune.results.speedup import LEAST_ROUNDS, Finals
 from mptune.results.trial import Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration, Value
-from mptune.store import RunStore
-from mptune.tuning.ledger import Ledger
 from mptune.tuning.race import race, rounds_for_interval
-from mptune.tuning.warnings import Warnings
+from mptune.tuning.session import Session, Warnings
 
 __all__ = ["Settling", "finalists"]
 
@@ -47,8 +44,7 @@ class Settling:
 
     Args:
         evaluator: measures.
-        ledger: the trials of the run.
-        file: keeps the finals.
+        session: has the trials of the run, and keeps the finals.
         baseline: values by parameter that make a configuration one of the baseline's.
         warn: told in one line what the finals could not tell.
     """
@@ -56,14 +52,12 @@ class Settling:
     def __init__(
         self,
         evaluator: DeviceEvaluator,
-        ledger: Ledger,
-        file: RunStore,
+        session: Session,
         baseline: Mapping[str, Sequence[Value]],
         warn: Warnings,
     ) -> None:
         self._evaluator = evaluator
-        self._ledger = ledger
-        self._file = file
+        self._session = session
         self._baseline = baseline
         self._warn = warn
         #: How long finals have taken, in seconds.
@@ -77,20 +71,20 @@ class Settling:
 
     def take_over(self) -> None:
         """Count as measured what an earlier session of the run has timed side by side, after it was chosen."""
-        finals = self._ledger.result().state.finals
+        finals = self._session.result().state.finals
         self._settled.update(filter(finals.is_chosen, finals.configurations))
 
     @property
     def were_disturbed(self) -> bool:
         """Whether the last finals were on a busy machine or left the best's speedup unsettled."""
-        run = self._ledger.result()
+        run = self._session.result()
         return bool(run.state.finals.noise) or (run.best is not None and not run.is_settled(run.best))
 
     def consider(self, configurations: Sequence[Configuration]) -> None:
         """Have those of some configurations in the next finals that may be as fast as the baseline."""
-        baseline = self._ledger.result().baseline
+        baseline = self._session.result().baseline
         limit_ms = math.inf if baseline is None else _MAY_BE_AS_FAST * baseline.metric("time_min_ms")
-        trials = (self._ledger.trials[configuration] for configuration in configurations)
+        trials = (self._session.trials[configuration] for configuration in configurations)
         self._rivals = {t.configuration for t in trials if t.is_valid and t.metric("time_min_ms") <= limit_ms}
 
     @property
@@ -98,13 +92,13 @@ class Settling:
         """Whether all that is going to be reported has been measured side by side, as far as it can be."""
         last = self.finalists()
         # What is alone is compared with nothing: that is not worth going on for when the time is up.
-        is_needless = not last or (len(last) == 1 and not self._ledger.is_in_time)
+        is_needless = not last or (len(last) == 1 and not self._session.is_in_time)
         return is_needless or not (self._unraced or self._apart)
 
     @property
     def _unraced(self) -> list[Configuration]:
         """What is going to be reported, or may be the baseline, and has taken no part in the last finals."""
-        run, finalists = self._ledger.result(), {trial.configuration for trial in self.finalists()}
+        run, finalists = self._session.result(), {trial.configuration for trial in self.finalists()}
         raced = self._settled & (self._failed | set(run.state.finals.configurations))
         wanted = (*(trial.configuration for trial in run.reported), *(self._rivals & finalists))
         return [configuration for configuration in wanted if configuration not in raced]
@@ -115,7 +109,7 @@ class Settling:
 
         Rounds that chose it would flatter it: only those that followed count.
         """
-        run = self._ledger.result()
+        run = self._session.result()
         reported = [t.configuration for t in run.reported if t.configuration not in self._failed]
         beside = [c for c in reported if run.baseline is not None and c == run.baseline.configuration]
         apart = [c for c in reported if run.state.finals.fresh_rounds(c, *beside) < LEAST_ROUNDS]
@@ -123,7 +117,7 @@ class Settling:
 
     def finalists(self) -> list[Trial]:
         """Return the trials that can be the best or the baseline (:func:`finalists`)."""
-        return finalists(self._ledger.result(), self._ledger.objective, self._baseline)
+        return finalists(self._session.result(), self._session.objective, self._baseline)
 
     def settle(self) -> None:
         """Measure in turn, once more, what can be the best, on the front or the baseline, until all of it has been."""
@@ -147,7 +141,7 @@ class Settling:
     def _go_on(self) -> bool:
         """Go on with the last finals, of which others are reported now than were timed; whether any could be."""
         began = time.monotonic()
-        turns = Turns(self._evaluator, [self._ledger.trials[configuration] for configuration in self._apart])
+        turns = Turns(self._evaluator, [self._session.trials[configuration] for configuration in self._apart])
         self._time_apart(turns, self._time_left())
         self._spent_s += time.monotonic() - began
         return bool(turns.measured)
@@ -155,9 +149,9 @@ class Settling:
     def _time_left(self) -> Callable[[], float]:
         """Return a function that gives the seconds left for finals that begin now."""
         began, before_s = time.monotonic(), self._spent_s
-        share_s = _SHARE * (self._ledger.elapsed_s - before_s)
+        share_s = _SHARE * (self._session.elapsed_s - before_s)
         allowed_s = min(share_s, _TIMES * share_s - before_s)
-        return lambda: min(allowed_s - (time.monotonic() - began), self._ledger.closing_s)
+        return lambda: min(allowed_s - (time.monotonic() - began), self._session.closing_s)
 
     def _time_apart(self, turns: Turns, left_s: Callable[[], float]) -> None:
         """Time what is reported and the baseline side by side, as far as they have not been since the choice.
@@ -166,7 +160,7 @@ class Settling:
             turns: measures them.
             left_s: how long this may go on; rounds enough for an interval there are in any case.
         """
-        finals = self._ledger.result().state.finals
+        finals = self._session.result().state.finals
         timed = [configuration for configuration in self._apart if configuration in finals.configurations]
         if not timed:
             return
@@ -186,7 +180,7 @@ class Settling:
 
     def _say_what_is_unsure(self) -> None:
         """Say what nobody would expect of times: that they are disturbed, or were not taken side by side."""
-        run = self._ledger.result()
+        run = self._session.result()
         reported = [t for t in (run.best, *run.front) if t is not None and not math.isnan(run.speedup(t))]
         if noise := run.state.finals.noise:
             self._warn(
@@ -206,7 +200,7 @@ class Settling:
 
     def _groups(self, last: Sequence[Trial]) -> list[list[Configuration]]:
         """Return among whom the fastest is looked for: what is feasible, and what has the baseline's types."""
-        objective = self._ledger.objective
+        objective = self._session.objective
         baselines = [t.configuration for t in last if t.configuration.is_among(self._baseline)]
         feasible = [t.configuration for t in last if objective.is_feasible(t)] if objective.is_time else []
         # Who is in neither takes part in the first rounds.
@@ -216,7 +210,7 @@ class Settling:
         """Record what finalists took, and how long each takes against the baseline."""
         typical_ms: Mapping[Configuration, float] = {}
         if finals is not None and finals.configurations:
-            baseline = self._ledger.result().baseline
+            baseline = self._session.result().baseline
             is_there = baseline is not None and baseline.configuration in finals.configurations
             typical_ms = finals.typical_ms(baseline.configuration if baseline is not None and is_there else None)
         for trial in turns.trials():
@@ -224,12 +218,12 @@ class Settling:
                 time_ms = typical_ms.get(trial.configuration, trial.time_ms)
                 metrics = {**trial.measurement.metrics, **({"time_ms": time_ms} if trial.is_valid else {})}
                 kept = trial.with_measurement(metrics=metrics)
-                self._ledger.keep(kept, self._ledger.phases[trial.configuration])
+                self._session.keep(kept)
         self._failed.difference_update(turns.measured)
         self._failed.update(c for c in turns.measured if not turns.runs(c))
         self._settled.update(turns.measured)
         if finals is not None:
-            self._file.update(dataclasses.replace(self._file.state, finals=finals))
+            self._session.update(finals=finals)
 
 
 def finalists(run: Run, objective: Objective, baseline: Mapping[str, Sequence[Value]]) -> list[Trial]:
