@@ -51,7 +51,7 @@ from mptune.backends import BACKENDS, get_backend  # noqa: E402
 from mptune.backends.base import CompileOptions  # noqa: E402
 from mptune.backends.processor import usable_cores  # noqa: E402
 from mptune.errors import BackendUnavailableError, CompileError, MptuneError, UnknownNameError  # noqa: E402
-from mptune.measure.devices import runnable_backend  # noqa: E402
+from mptune.measure.pool import runnable_backend  # noqa: E402
 from mptune.paths import write_whole  # noqa: E402
 from mptune.run import json_document  # noqa: E402
 from mptune.source.render import render  # noqa: E402

@@ -131,19 +131,14 @@ class Run:
         return described or tuple(dict.fromkeys(name for trial in self.trials for name in trial.configuration))
 
     @property
-    def checked(self) -> tuple[Trial, ...]:
-        """The trials that were compiled, not ruled out by an instrumented run: only these are reported."""
-        return tuple(trial for trial in self.trials if not trial.is_screened)
-
-    @property
     def metric_names(self) -> tuple[str, ...]:
         """Names of every metric some trial has, in order of appearance."""
         return tuple(dict.fromkeys(name for trial in self.trials for name in trial.measurement.metrics))
 
     @property
     def evaluations(self) -> int:
-        """How many configurations were evaluated, each counted once; those ruled out without compiling are not."""
-        return len(self.trials) - len(self.screened)
+        """How many configurations were evaluated, each counted once."""
+        return len(self.trials)
 
     @property
     def why_no_baseline(self) -> str:
@@ -165,16 +160,11 @@ class Run:
 
     @property
     def statuses(self) -> dict[str, int]:
-        """How many trials ended in each status that occurred, those ruled out without compiling included."""
+        """How many trials ended in each status that occurred."""
         counts = dict.fromkeys(Status, 0)
         for trial in self.trials:
             counts[trial.status] += 1
         return {status.value: count for status, count in counts.items() if count}
-
-    @property
-    def screened(self) -> tuple[Trial, ...]:
-        """The trials that were never compiled, because an instrumented run showed their types to be hopeless."""
-        return tuple(trial for trial in self.trials if trial.is_screened)
 
     def signatures_of(self, trials: Iterable[Trial]) -> int:
         """Return how many accuracy signatures some trials have."""
@@ -256,11 +246,11 @@ class Run:
         sign = 1.0 if objective.minimise else -1.0
         candidates = [
             (not objective.is_feasible(trial), sign * value, _or_inf(trial.time_ms), trial)
-            for trial in self.checked
+            for trial in self.trials
             if trial.is_valid and trial.configuration.is_among(fixed) and math.isfinite(value := objective.value(trial))
         ]
         first = min(candidates, key=lambda entry: entry[:3])[3] if candidates else None
-        if first is not None and objective.error_excess(first) > 0 and any(map(objective.is_feasible, self.checked)):
+        if first is not None and objective.error_excess(first) > 0 and any(map(objective.is_feasible, self.trials)):
             return None
         if first is None or not objective.is_time:
             return first
@@ -285,13 +275,13 @@ class Run:
         None of them is slower than the baseline.
         """
         objective, finals = self.info.objective, self.state.finals
-        fastest = objective.best(self.checked)
+        fastest = objective.best(self.trials)
         if fastest is None or not objective.is_time:
             return () if fastest is None else (fastest,)
         tied = {c for c, ratio in finals.tied_with(fastest.configuration).items() if ratio.value < 1.0 + TIE}
         rivals = [
             t
-            for t in self.checked
+            for t in self.trials
             if t.configuration in tied
             and objective.is_feasible(t)
             and (t is self.baseline or not self.speedup(t) < 1.0)
@@ -323,7 +313,7 @@ class Run:
         objective = self.info.objective
         if not objective.also:
             return ()
-        feasible = [trial for trial in self.checked if objective.is_feasible(trial)]
+        feasible = [trial for trial in self.trials if objective.is_feasible(trial)]
         return self._front(feasible, objective.metrics, (True,) * len(objective.metrics))
 
     @property
@@ -335,7 +325,7 @@ class Run:
     @cached_property
     def closest(self) -> Trial | None:
         """The valid but infeasible trial that exceeds the threshold or a constraint least, None if there is none."""
-        return self.info.objective.closest([t for t in self.checked if not self.info.objective.is_feasible(t)])
+        return self.info.objective.closest([t for t in self.trials if not self.info.objective.is_feasible(t)])
 
     @property
     def feasible(self) -> int:
@@ -463,7 +453,7 @@ class Run:
             MptuneError: fewer than two metrics, or one twice.
         """
         directions = self._directions(metrics, maximise)
-        return self._front([trial for trial in self.checked if trial.is_valid], metrics, directions)
+        return self._front([trial for trial in self.trials if trial.is_valid], metrics, directions)
 
     def _values(self, valid: Sequence[Trial], metrics: Sequence[str]) -> NDArray[np.float64]:
         """Return metrics of trials, NaN where one is unknown or infinite, shape ``(n_trials, n_metrics)``."""
@@ -538,9 +528,6 @@ class Run:
                 "baseline_evaluations": self.baseline_evaluations,
                 "feasible": self.feasible,
                 "signatures": self.signatures_of(self.trials),
-                "screened": self.signatures_of(self.screened),
-                "foretold": self.state.foretold,
-                "compiled": self.signatures_of(trial for trial in self.trials if not trial.is_screened),
                 "baseline": self._entry(self.baseline),
                 "best": self._entry(self.best),
                 "front": [self._entry(trial) for trial in self.front],
@@ -581,7 +568,7 @@ class Run:
                 "metrics": list(metrics),
                 "minimise": self._directions(metrics, ()),
                 "evaluations": self.evaluations,
-                "dominated": sum(trial.is_valid for trial in self.checked) - len(self.pareto(metrics)),
+                "dominated": sum(trial.is_valid for trial in self.trials) - len(self.pareto(metrics)),
                 "front": [
                     {"configuration": trial.configuration, **{name: self.metric_of(trial, name) for name in metrics}}
                     | {

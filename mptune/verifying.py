@@ -21,7 +21,7 @@ from mptune.errors import MptuneError, RunFileError
 from mptune.kernel import Sizes, Tunable
 from mptune.kernel.limits import whole_space
 from mptune.measure.device import DeviceEvaluator
-from mptune.measure.devices import runnable_backend
+from mptune.measure.pool import runnable_backend
 from mptune.results.trial import Status, Trial
 from mptune.results.unseen import Verified, after_draws, limit_of, next_unseen
 from mptune.run import Run, json_document

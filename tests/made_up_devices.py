@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -14,9 +16,9 @@ from mptune.backends.base import CompileOptions
 from mptune.data import Draw
 from mptune.kernel import Rates
 from mptune.measure.bench import Ready, Request
-from mptune.measure.devices import Devices
 from mptune.measure.policy import worst_errors
-from mptune.measure.protocol import Asked, Finished, MeasureRates, Rounds
+from mptune.measure.rounds import Finished
+from mptune.measure.worker import WorkerDied
 from mptune.observers.time import time_metrics
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
@@ -34,7 +36,7 @@ class MadeUp:
     memory_bytes: float = 1e6
 
 
-class MadeUpDevices(Devices):
+class MadeUpDevices:
     """Evaluates requests by what is made up of their configurations; counts what is checked."""
 
     capacity = lead = 1
@@ -42,7 +44,6 @@ class MadeUpDevices(Devices):
 
     def __init__(self, made_up: Callable[[Configuration], MadeUp]) -> None:
         self._made_up = made_up
-        self._ended: list[Trial] = []
         #: The configurations that were checked, as often as they were.
         self.checks: list[Configuration] = []
         #: The speeds of the device; None where they cannot be measured.
@@ -56,19 +57,21 @@ class MadeUpDevices(Devices):
     def prepare(self, source: str) -> None:
         pass
 
-    def submit(self, request: Request) -> None:
-        self._ended.append(self._evaluate(request))
-
-    def finished(self) -> list[Trial]:
-        ended, self._ended = self._ended, []
+    def submit(self, request: Request) -> Future[Trial]:
+        ended: Future[Trial] = Future()
+        ended.set_result(self._evaluate(request))
         return ended
 
-    def ask(self, asked: Asked) -> Finished:
-        if isinstance(asked, MeasureRates):
-            return Finished((), rates=self.rates)
-        if isinstance(asked, Rounds):
-            return Finished(tuple(self._evaluate(r) for _ in range(asked.rounds) for r in asked.requests))
-        pairs = [(request, draw) for request in asked.requests for draw in asked.draws]
+    def ask(self, method: str, *arguments: Any) -> Any:
+        if method == "rates":
+            if self.rates is None:
+                raise WorkerDied(Status.CRASH, "it ended", Measurement())
+            return self.rates
+        if method == "remeasure":
+            requests, rounds, _ = arguments
+            return Finished(tuple(self._evaluate(r) for _ in range(rounds) for r in requests))
+        requests, draws = arguments
+        pairs = [(request, draw) for request in requests for draw in draws]
         return Finished(tuple(self._on(r, draw) for r, draw in pairs), draws=tuple(draw for _, draw in pairs))
 
     def close(self) -> None:
@@ -109,5 +112,5 @@ class MadeUpDevices(Devices):
 def replace_devices(monkeypatch: pytest.MonkeyPatch, made_up: Callable[[Configuration], MadeUp]) -> MadeUpDevices:
     """Have ``tune`` evaluate on made-up devices, which are returned."""
     devices = MadeUpDevices(made_up)
-    monkeypatch.setattr("mptune.measure.device.LocalDevices", lambda *_: devices)
+    monkeypatch.setattr("mptune.measure.device.Pool", lambda *_: devices)
     return devices

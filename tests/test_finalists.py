@@ -14,7 +14,7 @@ from described import described_run
 
 from mptune.measure.device import DeviceEvaluator
 from mptune.measure.policy import MeasurementPolicy
-from mptune.measure.protocol import Finished
+from mptune.measure.rounds import Finished
 from mptune.measure.timing import TimingPlan
 from mptune.results.objective import Objective
 from mptune.results.speedup import LEAST_ROUNDS
@@ -149,7 +149,7 @@ def test_finals_that_cannot_be_held_are_told_of(monkeypatch: pytest.MonkeyPatch)
         return trials
 
     monkeypatch.setattr(DeviceEvaluator, "finished", timed_by_type)
-    monkeypatch.setattr(DeviceEvaluator, "remeasure", lambda *_: Finished((), is_usable=False))
+    monkeypatch.setattr(DeviceEvaluator, "remeasure", lambda *_: Finished(()))
     kernel = load_kernel(Path(__file__).with_name("own_kernel.py"))
     said: list[str] = []
     run = tune(kernel, backend="host", budget=6, max_error=1e-5, strategy="random", on_warning=said.append)

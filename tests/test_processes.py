@@ -16,7 +16,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mptune.backends.processes import Child, ChildEnded, ChildGroup, Ended, PythonChild, in_words
+from mptune.backends.processes import Child, ChildEnded, ChildGroup, PythonChild, in_words
 from tests.tiers import few
 
 #: Starts a child that appends to a file for as long as it runs, as a compiler's driver starts the compiler.
@@ -32,7 +32,7 @@ while True:
 """
 
 
-def run(group: ChildGroup, script: str, *arguments: object, timeout_s: float = 60.0, text: str = "") -> Ended:
+def run(group: ChildGroup, script: str, *arguments: object, timeout_s: float = 60.0, text: str = "") -> tuple[int, str]:
     command = [sys.executable, "-c", script, *map(str, arguments)]
     return group.run(command, text=text, environment=dict(os.environ), folder="/", timeout_s=timeout_s)
 
@@ -62,9 +62,9 @@ def ticking(tmp_path):
 
 def test_status_and_output_of_a_process():
     script = "import sys; print(sys.stdin.read()); print('warned', file=sys.stderr); sys.exit(3)"
-    ended = run(ChildGroup(), script, text="read")
-    assert ended.status == 3
-    assert sorted(ended.output.split()) == ["read", "warned"]
+    status, output = run(ChildGroup(), script, text="read")
+    assert status == 3
+    assert sorted(output.split()) == ["read", "warned"]
 
 
 def members(group: int) -> list[str]:
@@ -92,7 +92,7 @@ def command_lines() -> list[str]:
 def wait_until_stopped(group: ChildGroup) -> None:
     """Wait until the signal has come to every process: each may still end what it was doing in the kernel."""
     for child in group._running:
-        wait_until(lambda child=child: set(members(child.process_id)) == {"T"})
+        wait_until(lambda child=child: set(members(child.pid)) == {"T"})
 
 
 def test_nothing_runs_during_a_pause(ticking):
@@ -116,7 +116,7 @@ def test_nothing_starts_during_a_pause():
         assert not ended
         assert not group._running
     thread.join()
-    assert ended == [Ended(0, "ran\n")]
+    assert ended == [(0, "ran\n")]
 
 
 def test_pauses_before_and_after_do_not_count_either(monkeypatch):
@@ -154,7 +154,7 @@ def test_closed_group_ends_its_processes_and_starts_no_more(ticking):
     with group.paused():
         group.close()
     wait_until(lambda: not group._running)
-    wait_until(lambda: not members(child.process_id))
+    wait_until(lambda: not members(child.pid))
     with pytest.raises(OSError, match="given up"):
         run(group, "")
 
@@ -186,7 +186,7 @@ def child():
 def test_messages_go_to_another_process_and_come_back(child):
     for message in ("a", {"b": [1.5]}):
         child.send(message)
-        assert child.receive(60.0) == (child.process_id, "yes", message)
+        assert child.receive(60.0) == (child.pid, "yes", message)
 
 
 def test_an_answer_that_does_not_come_in_time(child):
@@ -261,15 +261,15 @@ def test_children_end_with_a_parent_that_is_killed(is_paused, hangup, keeper):
         children = [processes.Child([sys.executable, "-c", stubborn], stdout=-1) for _ in range(2)]
         if {keeper != "kept"}:
             (keeper,) = {{*map(int, open("/proc/self/task/%d/children" % os.getpid()).read().split())}} - {{
-                child.process_id for child in children}}
+                child.pid for child in children}}
             os.kill(keeper, 9)
             os.waitpid(keeper, 0)
             children.append(processes.Child([sys.executable, "-c", stubborn], stdout=-1))
         for child in children:
-            child._process.stdout.read(1)
+            child.stdout.read(1)
             if {is_paused}:
                 child.signal(signal.SIGSTOP)
-        print(*(child.process_id for child in children), flush=True)
+        print(*(child.pid for child in children), flush=True)
         os.kill(os.getpid(), 9)
     """
     done = subprocess.run(
@@ -289,5 +289,5 @@ def test_what_a_child_started_ends_with_it(tmp_path):
     ticks = tmp_path / "ticks"
     with Child([sys.executable, "-c", TICKING, str(ticks)]) as child:
         wait_until(lambda: size(ticks) > 3)
-        assert len(members(child.process_id)) > 1
-    wait_until(lambda: not members(child.process_id))
+        assert len(members(child.pid)) > 1
+    wait_until(lambda: not members(child.pid))

@@ -12,7 +12,7 @@ from made_up_devices import MadeUp, replace_devices
 from mptune.data import Draw, Stream
 from mptune.errors import MptuneError
 from mptune.kernel import In, Kernel, Out
-from mptune.measure.protocol import Finished
+from mptune.measure.rounds import Finished
 from mptune.results.objective import Objective
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.results.unseen import Verified

@@ -9,7 +9,7 @@ from typing import Any, Final
 from benchmarks.gpu_sections.section import Options
 from mptune.kernel import Kernel, Sizes
 from mptune.measure.device import DeviceEvaluator
-from mptune.measure.devices import compilers_ahead
+from mptune.measure.pool import compilers_ahead
 from mptune.measure.timing import TimingPlan
 from mptune.results.objective import Objective
 from mptune.results.trial import Trial

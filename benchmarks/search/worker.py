@@ -5,11 +5,10 @@ from __future__ import annotations
 import importlib
 import json
 import warnings
+from multiprocessing.connection import Connection
 
-from mptune.backends.processes import Channel
 
-
-def main(channel: Channel) -> None:
+def main(channel: Connection) -> None:
     """Run the seeds of the job, one after the other."""
     warnings.simplefilter("ignore")
     request = channel.recv()

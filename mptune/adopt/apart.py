@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -18,7 +19,7 @@ from mptune.adopt.parsing import ProgramError
 from mptune.backends.base import CompileOptions
 from mptune.backends.host import HostBackend
 from mptune.backends.host_compiler import HostCompiler
-from mptune.backends.processes import Channel, ChildEnded, PythonChild
+from mptune.backends.processes import ChildEnded, PythonChild
 from mptune.data.data import make_inputs
 from mptune.data.draws import FIRST, Draw, Stream
 from mptune.errors import CompileError, LaunchError, MptuneError
@@ -162,7 +163,7 @@ def _raised(found: dict[str, float] | MptuneError) -> dict[str, float]:
 # -- in the child --------------------------------------------------------------------------------
 
 
-def serve(channel: Channel) -> None:
+def serve(channel: Connection) -> None:
     """Answer with the errors of signatures, those in the widest types first."""
     try:
         tunable = load_tunable(Path(channel.recv()))
@@ -181,7 +182,7 @@ def _errors_or_why_not(instrument: Instrument, signature: Mapping[str, Value]) -
         return error
 
 
-def tell_answer(channel: Channel) -> None:
+def tell_answer(channel: Connection) -> None:
     """Answer with the outputs of a definition, and why it does not compile in narrower types."""
     try:
         definition, contracts = channel.recv()
@@ -193,7 +194,7 @@ def tell_answer(channel: Channel) -> None:
         channel.send(error)
 
 
-def tell_change(channel: Channel) -> None:
+def tell_change(channel: Connection) -> None:
     """Answer whether a fresh input of a definition has another answer than the first one, of about the same size."""
     definition, may_stay = channel.recv()
     application = _loaded(Path(definition))

@@ -353,11 +353,9 @@ def _compiled(command: Sequence[str], name: str, work: Path, target: str = _FOR_
         ProgramError: it rejects what it is given, or does not end.
     """
     environment = {**os.environ, "TMPDIR": str(work), "LC_ALL": "C"}
-    with Child(
-        command, environment=environment, folder=str(work), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    ) as child:
+    with Child(command, env=environment, cwd=str(work), stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as child:
         try:
-            output = child.communicate(None, _COMPILE_LIMIT_S).decode(errors="replace")
+            output = child.communicate(timeout=_COMPILE_LIMIT_S)[0].decode(errors="replace")
         except subprocess.TimeoutExpired:
             raise ProgramError(f"{name} was not compiled within {_COMPILE_LIMIT_S:g} s") from None
         if child.wait() == 0:
@@ -433,7 +431,7 @@ def run(
         with output.open("wb") as out, errors.open("wb") as err:
             place = str(folder) if folder else None
             try:
-                with Child(command, environment=environment, folder=place, stdout=out, stderr=err) as child:
+                with Child(command, env=environment, cwd=place, stdout=out, stderr=err) as child:
                     code = _watched(child, output, built.name, time_limit_s, limit)
                 clock_s = time.monotonic() - began
             except (OSError, ValueError) as error:
@@ -501,7 +499,7 @@ def _watched(child: Child, output: Path, name: str, time_limit_s: float, memory_
     pause = 0.001
     while (code := child.poll()) is None:
         try:
-            used = int(Path(f"/proc/{child.process_id}/statm").read_text().split()[1]) * page
+            used = int(Path(f"/proc/{child.pid}/statm").read_text().split()[1]) * page
         except (OSError, IndexError, ValueError):
             used = 0
         if used > memory_limit_bytes:

@@ -244,9 +244,7 @@ class _Server:
         with theirs:
             try:
                 self._child = processes.start(
-                    lambda: Child(
-                        command, environment=environment, folder=os.sep, stdin=theirs.fileno(), stdout=null, stderr=null
-                    )
+                    lambda: Child(command, env=environment, cwd=os.sep, stdin=theirs.fileno(), stdout=null, stderr=null)
                 )
             except BaseException:
                 self._socket.close()

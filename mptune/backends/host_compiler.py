@@ -271,14 +271,14 @@ class HostCompiler(Compiler):
             environment |= {"ZIG_GLOBAL_CACHE_DIR": str(folder), "ZIG_LOCAL_CACHE_DIR": str(folder)}
         command = [*program.command, *flags, "-o", str(folder / LIBRARY)]
         try:
-            ended = self._processes.run(
+            status, log = self._processes.run(
                 command, text=text, environment=environment, folder=str(folder), timeout_s=timeout_s
             )
         except subprocess.TimeoutExpired:
             raise _endless(program, name, timeout_s) from None
         except OSError as error:
             raise CompileError(f"{program.label} could not be started: {error}") from error
-        return ended.status, ended.output.replace(_SOURCE_NAME, name)
+        return status, log.replace(_SOURCE_NAME, name)
 
 
 def _note(folder: Path) -> bytes:

@@ -1,8 +1,8 @@
 """Child processes: they end with this one, answer within limits of time, can be paused, and leave nothing behind.
 
-Every child leads a process group of its own. One more process, the keeper, is told which groups there are; it waits for
-the end of this process on a pipe and then kills them. That works however this process ends (``kill -9`` included) and
-whatever the children are (a compiler, Python deep in a kernel that never ends, a process that is paused).
+Every child leads a process group of its own. One more process, the keeper, knows these groups; it waits for the end of
+this process on a pipe and then kills them. ``PR_SET_PDEATHSIG`` would not do: it is sent when the thread ends that
+started the child, and it reaches neither what the child started nor a compiler that is paused.
 """
 
 from __future__ import annotations
@@ -10,52 +10,34 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
-import pickle
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
-if TYPE_CHECKING:
-    import socket
+__all__ = ["Child", "ChildEnded", "ChildGroup", "PythonChild", "in_words", "run_target"]
 
-__all__ = [
-    "Channel",
-    "Child",
-    "ChildEnded",
-    "ChildGroup",
-    "Ended",
-    "PythonChild",
-    "in_words",
-    "run_target",
-]
-
-#: How long a child that has closed its connection may take to end.
+#: Seconds that a child may take to end after it has closed its connection.
 _LEAVING_S: Final = 10.0
-#: How long a child may leave a message to it unread.
-_SENDING_S: Final = 60.0
-#: How often it is seen whether a child that is waited for is still there: copies of it may keep its connection open.
+#: Seconds between checks of whether a child has ended: copies of it may keep its connection open.
 _LOOKING_S: Final = 0.25
-_LAST_WORDS: Final = 400
 
-# -- dying with the parent -----------------------------------------------------------------------
+# -- ending with the parent ------------------------------------------------------------------------
 
-#: Reads "+group" and "-group" until the parent is gone. No signal but SIGKILL ends it before.
+#: Reads lines with all groups there are until the parent is gone. No signal but SIGKILL ends it before.
 _KEEP: Final = """
 import os, signal
 signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-groups = set()
+line = b""
 for line in open(0, "rb"):
-    (groups.add if line[:1] == b"+" else groups.discard)(int(line[1:]))
-for group in groups:
+    pass
+for group in line.split():
     try:
-        os.killpg(group, signal.SIGKILL)
+        os.killpg(int(group), signal.SIGKILL)
     except OSError:
         pass
 """
@@ -67,58 +49,57 @@ class _Keeper:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._groups: set[int] = set()
-        self._lifeline = -1
+        self._pipe = -1
 
     def add(self, group: int) -> None:
         """Have a process group killed when this process ends."""
         with self._lock:
-            self._tell(f"+{group}\n")
             self._groups.add(group)
+            self._tell()
 
     def discard(self, group: int) -> None:
         """Forget a process group that has ended."""
         with self._lock:
             if group in self._groups:
-                self._groups.discard(group)
-                self._tell(f"-{group}\n")
+                self._groups.remove(group)
+                self._tell()
 
-    def _tell(self, line: str) -> None:
-        try:
-            os.write(self._lifeline, line.encode())
-        except OSError:  # it was not started yet, or somebody killed it
-            self._start()
-            for known in (*(f"+{group}\n" for group in self._groups), line):
-                os.write(self._lifeline, known.encode())
+    def leave(self) -> None:
+        """Close the pipe: a fork has no children yet, and must not hold up the keeper of its parent."""
+        if self._pipe >= 0:
+            os.close(self._pipe)
 
-    def _start(self) -> None:
-        if self._lifeline >= 0:
-            os.close(self._lifeline)
-        theirs, self._lifeline = os.pipe()
-        command = [sys.executable, "-I", "-S", "-c", _KEEP]
-        actions = [
-            (os.POSIX_SPAWN_DUP2, theirs, 0),
-            *((os.POSIX_SPAWN_OPEN, output, os.devnull, os.O_WRONLY, 0) for output in (1, 2)),
-        ]
+    def _tell(self) -> None:
+        line = f"{' '.join(map(str, self._groups))}\n".encode()
         try:
-            os.posix_spawn(sys.executable, command, os.environ, file_actions=actions, setsid=True)
-        finally:
-            os.close(theirs)
+            os.write(self._pipe, line)
+        except OSError:  # not started yet, or killed
+            self.leave()
+            theirs, self._pipe = os.pipe()
+            actions = [
+                (os.POSIX_SPAWN_DUP2, theirs, 0),
+                *((os.POSIX_SPAWN_OPEN, output, os.devnull, os.O_WRONLY, 0) for output in (1, 2)),
+            ]
+            command = [sys.executable, "-I", "-S", "-c", _KEEP]
+            try:
+                os.posix_spawn(sys.executable, command, os.environ, file_actions=actions, setsid=True)
+            finally:
+                os.close(theirs)
+            os.write(self._pipe, line)
 
 
 _keeper = _Keeper()
 
 
 def _forget_after_fork() -> None:
-    """A fork has no children yet, and must not hold up the keeper of its parent."""
     global _keeper
-    if _keeper._lifeline >= 0:
-        os.close(_keeper._lifeline)
+    _keeper.leave()
     _keeper = _Keeper()
 
 
 os.register_at_fork(after_in_child=_forget_after_fork)
 
-# -- one child -----------------------------------------------------------------------------------
+# -- one child -------------------------------------------------------------------------------------
 
 
 def in_words(code: int) -> str:
@@ -129,85 +110,37 @@ def in_words(code: int) -> str:
     return f"was ended by {name} ({(signal.strsignal(-code) or name).lower()})"
 
 
-class Child:
+class Child(subprocess.Popen[bytes]):
     """A process that leads a process group, ends with this process, and is ended with everything it started.
 
     Args:
         command: program and arguments.
-        environment: all of its environment variables; by default those of this process.
-        folder: where it runs; by default where this process does.
-        stdin: as of :class:`subprocess.Popen`, like ``stdout`` and ``stderr``.
-        pass_fds: file descriptors it inherits.
+        options: of :class:`subprocess.Popen`; nothing is written to its standard input by default.
 
     Raises:
         OSError: it could not be started.
     """
 
-    def __init__(
-        self,
-        command: Sequence[str],
-        *,
-        environment: Mapping[str, str] | None = None,
-        folder: str | None = None,
-        stdin: int | Any = subprocess.DEVNULL,
-        stdout: int | Any = None,
-        stderr: int | Any = None,
-        pass_fds: Sequence[int] = (),
-    ) -> None:
-        self._process = subprocess.Popen(
-            command,
-            env=environment,
-            cwd=folder,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            pass_fds=pass_fds,
-            start_new_session=True,
-        )
+    def __init__(self, command: Sequence[str], **options: Any) -> None:
+        super().__init__(command, **{"stdin": subprocess.DEVNULL, **options}, start_new_session=True)
         try:
-            _keeper.add(self._process.pid)
+            _keeper.add(self.pid)
         except OSError:  # without a keeper it could outlive this process
-            self.signal(signal.SIGKILL)
-            self._process.wait()
+            self.kill()
             raise
-
-    @property
-    def process_id(self) -> int:
-        """The process, and the process group it leads."""
-        return self._process.pid
-
-    def poll(self) -> int | None:
-        """Return how it ended as :attr:`subprocess.Popen.returncode` says it, None while it runs."""
-        return self._process.poll()
-
-    def wait(self, timeout_s: float | None = None) -> int:
-        """Wait for its end; return as :meth:`poll`.
-
-        Raises:
-            subprocess.TimeoutExpired: it runs for longer.
-        """
-        return self._process.wait(timeout_s)
-
-    def communicate(self, text: bytes | None, timeout_s: float) -> bytes:
-        """Send a text and return what it printed, at its end; a call that ran out of time goes on with None.
-
-        Raises:
-            subprocess.TimeoutExpired: it runs for longer.
-        """
-        return self._process.communicate(text, timeout=timeout_s)[0] or b""
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the process and everything it started; from any thread."""
         # A process that was not waited for still has its number; only its group may be gone.
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, number)
+            os.killpg(self.pid, number)
 
     def kill(self) -> None:
         """End the process and everything it started, and give back what this process holds of it."""
         self.signal(signal.SIGKILL)
-        self._process.wait()
-        _keeper.discard(self._process.pid)
-        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+        self.wait()
+        _keeper.discard(self.pid)
+        for stream in (self.stdin, self.stdout, self.stderr):
             if stream is not None:
                 with contextlib.suppress(OSError):
                     stream.close()
@@ -219,100 +152,7 @@ class Child:
         self.kill()
 
 
-# -- messages ------------------------------------------------------------------------------------
-
-_LENGTH: Final = struct.Struct("=Q")
-
-
-class Channel:
-    """One end of a connection between two processes. Messages are whatever can be pickled.
-
-    Args:
-        end: the socket; closed with the channel.
-    """
-
-    def __init__(self, end: socket.socket) -> None:
-        self._socket = end
-
-    @classmethod
-    def to_child(cls) -> tuple[Channel, socket.socket]:
-        """Return this process's end of a new connection, and the socket that a child makes its end of."""
-        import socket  # only a child that runs Python needs it
-
-        ours, theirs = socket.socketpair()
-        return cls(ours), theirs
-
-    @classmethod
-    def to_parent(cls, descriptor: int) -> Channel:
-        """Return the child's end, of the socket it inherited."""
-        import socket
-
-        return cls(socket.socket(fileno=descriptor))
-
-    def send(self, message: object, timeout_s: float | None = None) -> None:
-        """Send a message.
-
-        Raises:
-            TimeoutError: it was not taken in time.
-            ConnectionError: there is nobody to receive it.
-        """
-        body = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
-        self._socket.settimeout(timeout_s)
-        self._socket.sendall(_LENGTH.pack(len(body)) + body)
-
-    def recv(self, timeout_s: float | None = None, is_over: Callable[[], bool] | None = None) -> Any:
-        """Wait for a message; without a limit for as long as it takes.
-
-        Args:
-            timeout_s: how long it may take to come, all of it.
-            is_over: asked now and then whether none will come though the connection is open.
-
-        Raises:
-            TimeoutError: it did not come in time.
-            EOFError: none will come.
-            ConnectionError: the connection is broken.
-        """
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        (length,) = _LENGTH.unpack(_read(self._socket, _LENGTH.size, deadline, is_over))
-        return pickle.loads(_read(self._socket, length, deadline, is_over))
-
-    def close(self) -> None:
-        """Close this end."""
-        self._socket.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-def _read(
-    end: socket.socket, length: int, deadline: float | None = None, is_over: Callable[[], bool] | None = None
-) -> bytearray:
-    """Return so many bytes, all of them before a time by ``time.monotonic``."""
-    found = bytearray(length)
-    left = memoryview(found)
-    while left:
-        left_s = _LOOKING_S if deadline is None else deadline - time.monotonic()
-        # What is there already is read even if no time is left.
-        end.settimeout(min(max(left_s, 1e-4), _LOOKING_S) if deadline is not None or is_over is not None else None)
-        was_over = is_over is not None and is_over()
-        try:
-            count = end.recv_into(left)
-        except TimeoutError:
-            if was_over:
-                raise EOFError from None
-            if left_s <= 0:
-                raise
-        else:
-            if not count:
-                raise EOFError
-            left = left[count:]
-    return found
-
-
-# -- a child that runs Python --------------------------------------------------------------------
+# -- a child that runs Python ----------------------------------------------------------------------
 
 #: Runs a function with the modules this process can import, Python's own first: a kernel may be in ``random.py``.
 _START: Final = """
@@ -321,6 +161,7 @@ sys.path += [entry for entry in sys.argv[3:] if entry not in sys.path]
 from mptune.backends.processes import run_target
 run_target(sys.argv[1], int(sys.argv[2]))
 """
+_LAST_WORDS: Final = 400
 
 
 class ChildEnded(Exception):
@@ -328,7 +169,7 @@ class ChildEnded(Exception):
 
     Attributes:
         how: how it ended, in words that follow its name.
-        code: as of :meth:`Child.poll`; None if it only closed its connection.
+        code: as :meth:`Child.poll` returns it; None if it only closed its connection.
         printed: the last of what it printed, if that was kept.
     """
 
@@ -346,7 +187,8 @@ class PythonChild(Child):
     process nor runs its main module. What the child prints goes to standard error.
 
     Args:
-        target: "module:function"; called with the child's :class:`Channel`, whose end it may run into.
+        target: "module:function"; called with the child's :class:`~multiprocessing.connection.Connection`, whose end
+            it may run into.
         environment: variables it has besides those of this process.
         folder: where it runs; by default where this process does.
         keeps_output: whether what it prints is kept for :class:`ChildEnded` instead.
@@ -363,14 +205,16 @@ class PythonChild(Child):
         folder: str | None = None,
         keeps_output: bool = False,
     ) -> None:
+        from multiprocessing.connection import Pipe  # most commands start no such child
+
         # A file rather than a pipe: nobody has to empty it while the child works.
         self._output = tempfile.TemporaryFile() if keeps_output else None  # noqa: SIM115 - lives as long as the child
-        self._channel, theirs = Channel.to_child()
+        self._connection, theirs = Pipe()
         with theirs:
             super().__init__(
                 [sys.executable, "-P", "-c", _START, target, str(theirs.fileno()), *sys.path],
-                environment={**os.environ, **(environment or {})},
-                folder=folder,
+                env={**os.environ, **(environment or {})},
+                cwd=folder,
                 stdout=self._output,
                 stderr=self._output,
                 pass_fds=[theirs.fileno()],
@@ -383,7 +227,7 @@ class PythonChild(Child):
             ChildEnded: there is nobody to receive it.
         """
         try:
-            self._channel.send(message, _SENDING_S)
+            self._connection.send(message)
         except OSError:
             raise self._ended() from None
 
@@ -394,8 +238,17 @@ class PythonChild(Child):
             TimeoutError: none came in time.
             ChildEnded: none will come.
         """
+        deadline = float("inf") if timeout_s is None else time.monotonic() + timeout_s
         try:
-            return self._channel.recv(timeout_s, is_over=lambda: self.poll() is not None)
+            while True:
+                is_over = self.poll() is not None
+                left_s = deadline - time.monotonic()
+                if self._connection.poll(max(0.0, min(left_s, _LOOKING_S))):
+                    return self._connection.recv()
+                if is_over:
+                    raise EOFError
+                if left_s <= 0:
+                    raise TimeoutError
         except TimeoutError:
             raise
         except (EOFError, OSError):
@@ -403,14 +256,14 @@ class PythonChild(Child):
 
     def hang_up(self) -> None:
         """Close the connection, upon which the child should end, and wait for it; kill it if it does not."""
-        self._channel.close()
+        self._connection.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.wait(_LEAVING_S)
         self.kill()
 
     def kill(self) -> None:
         """End the process and everything it started, and give back what this process holds of it."""
-        self._channel.close()
+        self._connection.close()
         super().kill()
         if self._output is not None:
             self._output.close()
@@ -420,43 +273,29 @@ class PythonChild(Child):
             code: int | None = self.wait(_LEAVING_S)
         except subprocess.TimeoutExpired:
             code = None
+        printed = b""
+        if self._output is not None and not self._output.closed:
+            self._output.seek(0)
+            printed = self._output.read()
         how = "closed its connection without ending" if code is None else in_words(code)
-        return ChildEnded(how, code, self._printed())
-
-    def _printed(self) -> str:
-        if self._output is None or self._output.closed:
-            return ""
-        self._output.seek(0)
-        return self._output.read().decode(errors="replace").strip()[-_LAST_WORDS:]
+        return ChildEnded(how, code, printed.decode(errors="replace").strip()[-_LAST_WORDS:])
 
 
 def run_target(target: str, descriptor: int) -> None:
     """Call a function with the connection behind a file descriptor; the end of the connection ends it."""
+    from multiprocessing.connection import Connection
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.dup2(2, 1)
     module, _, function = target.partition(":")
-    with contextlib.suppress(EOFError, ConnectionError), Channel.to_parent(descriptor) as channel:
-        getattr(importlib.import_module(module), function)(channel)
+    with contextlib.suppress(EOFError, ConnectionError), Connection(descriptor) as connection:
+        getattr(importlib.import_module(module), function)(connection)
 
 
-# -- children that can be paused -----------------------------------------------------------------
-
+# -- children that can be paused -------------------------------------------------------------------
 
 _Member = TypeVar("_Member", bound=Child)
 _Answer = TypeVar("_Answer")
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """How a process ended.
-
-    Attributes:
-        status: exit status, or the negative number of the signal that ended it.
-        output: what it wrote to both of its outputs.
-    """
-
-    status: int
-    output: str
 
 
 class ChildGroup:
@@ -472,8 +311,10 @@ class ChildGroup:
 
     def run(
         self, command: Sequence[str], *, text: str, environment: Mapping[str, str], folder: str, timeout_s: float
-    ) -> Ended:
-        """Run a process that reads a text to its end; pauses do not count towards the time it may take.
+    ) -> tuple[int, str]:
+        """Run a process that reads a text; return its exit status, or the negative signal, and what it printed.
+
+        Pauses do not count towards the time it may take.
 
         Raises:
             subprocess.TimeoutExpired: it took longer, and was ended.
@@ -484,20 +325,18 @@ class ChildGroup:
         def attempt(allowed_s: float) -> bytes:
             nonlocal unsent
             sent, unsent = unsent, None
-            return child.communicate(sent, allowed_s)
+            return child.communicate(sent, timeout=allowed_s)[0]
 
         pipe, merged = subprocess.PIPE, subprocess.STDOUT
-        child = self.start(
-            lambda: Child(command, environment=environment, folder=folder, stdin=pipe, stdout=pipe, stderr=merged)
-        )
+        child = self.start(lambda: Child(command, env=environment, cwd=folder, stdin=pipe, stdout=pipe, stderr=merged))
         try:
             output = self.within(timeout_s, attempt)
-            return Ended(child.wait(), output.decode(errors="replace"))
+            return child.wait(), output.decode(errors="replace")
         finally:
             self.end(child)
 
     def start(self, make: Callable[[], _Member]) -> _Member:
-        """Start a process, not during a pause, that :meth:`end` is going to be called for.
+        """Start a process, not during a pause; :meth:`end` has to be called for it.
 
         Args:
             make: starts and returns it.

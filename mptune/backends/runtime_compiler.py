@@ -21,11 +21,14 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from mptune.backends.base import excerpt
-from mptune.backends.processes import Channel, ChildEnded, ChildGroup, PythonChild
+from mptune.backends.processes import ChildEnded, ChildGroup, PythonChild
 from mptune.errors import BackendUnavailableError, CompileError, MptuneError
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 __all__ = ["CompilerLibrary", "CompilerProcesses", "RuntimeCompiler", "RuntimeLibrary", "serve", "system_libraries"]
 
@@ -149,7 +152,7 @@ class RuntimeLibrary:
         return found.decode() if found else f"status {status}"
 
 
-def serve(channel: Channel) -> None:
+def serve(channel: Connection) -> None:
     """Compile what comes over the connection, after whatever else wants a core, as what launches and times does."""
     os.nice(_NICENESS)
     open_library: Any = channel.recv()

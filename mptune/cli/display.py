@@ -212,8 +212,6 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
     if run.state.wall_s > 0:
         echo(f"time: {_spent(run)}")
     echo(f"statuses: {pairs(run.statuses)}")
-    if text := _decided(run):
-        echo(text)
     if text := _uncompiled(run):
         echo(wrapped(text))
     groups = run.failure_groups
@@ -251,34 +249,19 @@ def _at_size(run: Run, metric: str) -> tuple[object, ...]:
     )
 
 
-def _decided(run: Run) -> str:
-    """Say how many combinations of types instrumented runs decided; nothing where there were none."""
-    hopeless, others = run.signatures_of(run.screened), run.state.foretold
-    if not hopeless + others:
-        return ""
-    compiled = run.signatures_of(trial for trial in run.trials if not trial.is_screened)
-    of = hopeless + others + compiled
-    slower = f", {others} accurate enough there but not fast enough" if others else ""
-    return (
-        f"decided without compiling: {hopeless + others} of {of} combinations of types "
-        f"({(hopeless + others) / of:.0%}): {hopeless} hopeless in an instrumented run{slower}; {compiled} compiled"
-    )
-
-
 def _uncompiled(run: Run) -> str:
     """Say that most configurations do not compile, with the first error; nothing where most do."""
     from mptune.results.trial import Status
     from mptune.run import in_short
 
-    compiled = [trial for trial in run.trials if not trial.is_screened]
-    failed = [trial for trial in compiled if trial.status is Status.COMPILE_ERROR]
-    if 2 * len(failed) <= len(compiled):
+    failed = [trial for trial in run.trials if trial.status is Status.COMPILE_ERROR]
+    if 2 * len(failed) <= len(run.trials):
         return ""
     first = in_short(failed[0].message)
     kernel = re.search(r"(\w+)\.cu\.j2:\d+", first)
     place = run.info.place_in_program(kernel[1]) if kernel is not None else ""
     return (
-        f"{len(failed)} of {len(compiled)} configurations do not compile, so that most types and sizes were never "
+        f"{len(failed)} of {len(run.trials)} configurations do not compile, so that most types and sizes were never "
         f"tried; the first: {first}" + f" (made of {place})" * bool(place)
     )
 

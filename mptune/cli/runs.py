@@ -428,6 +428,6 @@ def _print_why_none(path: Path, run: Run, max_error: float | Mapping[str, float]
         print_error(f"{path}: {asked.configuration} is not known to keep {limits}: {why}")
         return
     own = run.objective if max_error is None else run.objective_within(max_error)
-    closest = own.closest(run.checked)
+    closest = own.closest(run.trials)
     nearest = "none has an error" if closest is None else f"the closest: {own.judge(closest).message}"
     print_error(f"{path}: no trial satisfies the threshold; {nearest}")

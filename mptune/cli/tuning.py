@@ -352,7 +352,7 @@ def _nothing_found(run: Run) -> str:
         broken = objective.binding(closest)
         nearest += f"; {run.info.measured_by(broken)} exceeds its limit of {objective.limits[broken]:g} most"
     fixed = run.info.baseline_values or {}
-    widest = [t for t in run.checked if t.is_valid and t.configuration.is_among(fixed)]
+    widest = [t for t in run.trials if t.is_valid and t.configuration.is_among(fixed)]
     is_widest = not any(beyond_baseline({p.name: value}, fixed) for p in run.info.parameters for value in p.values)
     if fixed and widest and all(objective.error_excess(trial) > 0 for trial in widest):
         least = errors_text(run, min(widest, key=objective.error_excess))
@@ -406,7 +406,7 @@ class LiveView:
 
     def update(self, progress: Progress) -> None:
         """Show the latest trial, each warning the first time it comes, and where the run stands."""
-        self._trials += not progress.trial.is_screened
+        self._trials += 1
         if self._log:
             echo(_log_line(self._trials, progress), err=True)
         for warning in progress.trial.warnings:

@@ -96,11 +96,11 @@ def select(
         trial = _named(run, configuration.strip(), kernel)
         if not trial.is_valid:
             raise MptuneError(f"configuration {trial.configuration} did not run: {trial.status.value}, {trial.message}")
-        is_within = max_error is None or (not trial.is_screened and run.objective_within(max_error).is_feasible(trial))
+        is_within = max_error is None or run.objective_within(max_error).is_feasible(trial)
         return trial if is_within else None
     if max_error is None:
         return run.best
-    return run.objective_within(max_error).best(run.checked)
+    return run.objective_within(max_error).best(run.trials)
 
 
 def _named(run: Run, text: str, kernel: Tunable | None) -> Trial:

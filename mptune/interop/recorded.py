@@ -255,7 +255,7 @@ def from_run(run: Run, name: str) -> RecordedSpace:
     parameters = [parameter_from(described) for described in info.parameters]
     names = run.parameter_names
     records = []
-    for trial in run.checked:
+    for trial in run.trials:
         if set(trial.configuration) != set(names):
             raise SpaceFileError(f"{name}: the trial of {trial.configuration} is not of the run's search space")
         values = trial.configuration.subset(names)

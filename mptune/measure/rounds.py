@@ -9,9 +9,11 @@ import dataclasses
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import repeat
 from typing import TYPE_CHECKING, Final
 
+from mptune.data import Draw
 from mptune.measure.bench import Bench, Request
 from mptune.measure.policy import Plan, errors_of
 from mptune.measure.timing import TimingPlan
@@ -24,7 +26,7 @@ from mptune.space.configuration import Configuration
 if TYPE_CHECKING:
     from mptune.measure.device import DeviceEvaluator
 
-__all__ = ["VISIT", "Turns", "remeasure", "together", "visit_of"]
+__all__ = ["VISIT", "Finished", "Turns", "remeasure", "together", "visit_of"]
 
 #: Launches each time a configuration's turn comes: as many for each, so that every round counts the same.
 VISIT: Final = TimingPlan(warmups=1, min_repeats=5, max_repeats=5)
@@ -37,6 +39,36 @@ _SHORT_VISIT_MS: Final = 1.0
 _MOST_LAUNCHES: Final = 25
 #: What a launch takes at least.
 _LEAST_MS: Final = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """Trials that a worker measured together: the turns of rounds, or configurations on draws of the inputs.
+
+    Attributes:
+        trials: in the order in which they came.
+        draws: of each trial, where configurations ran on draws.
+        unmade: draws whose inputs or references could not be made, and why.
+        tasks_per_core: of rounds, how many other tasks wanted each core meanwhile; NaN if not known.
+        calibration_ms: of rounds, how long the same work of no kernel took after each turn; empty if not known.
+    """
+
+    trials: tuple[Trial, ...]
+    draws: tuple[Draw, ...] = ()
+    unmade: Mapping[Draw, str] = field(default_factory=dict)
+    tasks_per_core: float = math.nan
+    calibration_ms: tuple[float, ...] = ()
+
+    def __add__(self, other: Finished) -> Finished:
+        tasks = [each.tasks_per_core for each in (self, other) if not math.isnan(each.tasks_per_core)]
+        is_calibrated = all(len(each.calibration_ms) == len(each.trials) for each in (self, other))
+        return Finished(
+            self.trials + other.trials,
+            self.draws + other.draws,
+            {**self.unmade, **other.unmade},
+            math.fsum(tasks) / len(tasks) if tasks else math.nan,
+            self.calibration_ms + other.calibration_ms if is_calibrated else (),
+        )
 
 
 def visit_of(time_ms: float) -> TimingPlan:

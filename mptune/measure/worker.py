@@ -1,61 +1,129 @@
-"""The process that compiles and launches, so that whatever a kernel does leaves the tuner standing."""
+"""The process that compiles and launches, so that whatever a kernel does leaves the tuner standing.
+
+The tuner sends a :class:`~mptune.measure.job.Job`, then names of methods of :class:`WorkerBench` with their arguments.
+The worker answers each with tuples: ``("phase", name)`` as phases begin, ``("reached", where)`` if a kernel reached
+memory that it may not, and at the end ``("answer", value, is_usable)`` or ``("raised", error)``.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import math
 import resource
+import signal
 import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
 
 from mptune.backends import get_backend
-from mptune.backends.processes import Channel
+from mptune.backends.processes import ChildEnded, PythonChild
 from mptune.backends.processor import fixed_work_ms, other_tasks_per_core
 from mptune.data import Draw
 from mptune.data.memory import total_memory_bytes
-from mptune.errors import MptuneError
-from mptune.measure.bench import Bench
+from mptune.errors import LaunchError, MptuneError
+from mptune.measure.bench import INSTRUMENTED, SPEEDS, Bench, Ready, Request
 from mptune.measure.faults import tell_of_faults
-from mptune.measure.protocol import (
-    Capture,
-    Finished,
-    Job,
-    MeasureRates,
-    OnDraws,
-    PhaseBegins,
-    Quiet,
-    Reached,
-    Rounds,
-    Traced,
-)
-from mptune.measure.rounds import remeasure
-from mptune.results.trial import Status, Trial
+from mptune.measure.job import Job
+from mptune.measure.rounds import Finished, remeasure
+from mptune.measure.timing import TimingPlan
+from mptune.results.trial import Measurement, Status, Trial
+from mptune.space.configuration import Configuration
 
-__all__ = ["main", "run_on_draws"]
+__all__ = ["Limits", "Worker", "WorkerBench", "WorkerDied", "main"]
 
-#: How long the machine itself is timed after each turn: as a launch of the turn took, within these limits.
-_LEAST_WORK_MS: Final = 0.5
-_MOST_WORK_MS: Final = 5.0
-#: Ended by the system before any other process that needs memory.
-_FIRST_TO_GO: Final = "1000"
+#: Phases in which nothing else may run on the processor: the worker waits until the tuner says that nothing does.
+_QUIET: Final = ("timing", "observe")
+
+# -- in the worker process -------------------------------------------------------------------------
 
 
-def main(channel: Channel) -> None:
-    """Serve requests, in the messages of :mod:`mptune.measure.protocol`, until the connection closes."""
+class WorkerBench(Bench):
+    """A bench that measures several configurations together."""
+
+    def remeasure(self, requests: Sequence[Request], rounds: int, visit: TimingPlan) -> Finished:
+        """Return the trial of each turn of :func:`~mptune.measure.rounds.remeasure`, and how busy the machine was."""
+        trials: list[Trial] = []
+        calibration_ms: list[float] = []
+        tasks: list[float] = []
+        for trial in remeasure(self, requests, rounds, visit):
+            trials.append(trial)
+            if self.is_on_processor:
+                # The machine itself is timed for about as long as a launch of the turn took.
+                launch_ms = min(trial.measurement.times_ms, default=0.0)
+                calibration_ms.append(fixed_work_ms(min(max(launch_ms, 0.5), 5.0)))
+                # Last: the threads of a launch stay awake for a moment, and are no other tasks.
+                tasks.append(other_tasks_per_core())
+        known = [count for count in tasks if not math.isnan(count)]
+        tasks_per_core = statistics.fmean(known) if known else math.nan
+        return Finished(tuple(trials), tasks_per_core=tasks_per_core, calibration_ms=tuple(calibration_ms))
+
+    def run_on_draws(self, requests: Sequence[Request], draws: Sequence[Draw]) -> Finished:
+        """Run configurations on draws of the inputs: all on one draw before the next is made.
+
+        Each trial has the errors on its draw alone. A failure that leaves the device unusable is the last.
+        """
+        trials: list[Trial] = []
+        of: list[Draw] = []
+        unmade: dict[Draw, str] = {}
+        with self.keeping_loaded():
+            for draw in draws:
+                try:
+                    self.make(draw)
+                except MptuneError as error:
+                    unmade[draw] = str(error)
+                    continue
+                for request in requests:
+                    trials.append(self.check_on(request, draw))
+                    of.append(draw)
+                    if not self.is_usable(trials[-1]):
+                        return Finished(tuple(trials), tuple(of), unmade)
+        return Finished(tuple(trials), tuple(of), unmade)
+
+
+def main(connection: Connection) -> None:
+    """Call the methods that are asked for until the connection closes."""
+
+    def announce(phase: str) -> None:
+        connection.send(("phase", phase))
+        if phase in _QUIET:
+            connection.recv()
+
     try:
-        bench = _start(channel)
+        job: Job = connection.recv()
+        kernel, sizes, metric = job.load()
+        bench = WorkerBench(
+            kernel,
+            sizes,
+            get_backend(job.backend),
+            metric=metric,
+            seed=job.seed,
+            options=job.options,
+            plan=job.plan,
+            observers=job.observers,
+            announce=announce,
+        )
     except MptuneError as error:
-        channel.send(error)
+        connection.send(("raised", error))
         return
     if bench.is_on_processor:
         _limit_memory()
-        tell_of_faults(lambda address: channel.send(Reached(bench.nearest(address))))
-    channel.send(bench.ready)
+        tell_of_faults(lambda address: connection.send(("reached", bench.nearest(address))))
+    connection.send(("answer", bench.ready, True))
     try:
         while True:
-            request = channel.recv()
-            channel.send(_answer(bench, request))
+            method, arguments = connection.recv()
+            try:
+                answer = getattr(bench, method)(*arguments)
+            except MptuneError as error:
+                connection.send(("raised", error))
+                continue
+            trials = [answer] if isinstance(answer, Trial) else answer.trials if isinstance(answer, Finished) else ()
+            connection.send(("answer", answer, all(map(bench.is_usable, trials))))
     except (EOFError, ConnectionError):
         # After a fault a device refuses to take its memory back, and nobody is there to be told.
         with contextlib.suppress(MptuneError):
@@ -68,96 +136,207 @@ def _limit_memory() -> None:
     A kernel that allocates without end then takes neither the tuner nor anybody else with it.
     """
     with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text(_FIRST_TO_GO)
+        Path("/proc/self/oom_score_adj").write_text("1000")
     with contextlib.suppress(OSError, ValueError):
         _, most = resource.getrlimit(resource.RLIMIT_DATA)
         limit = total_memory_bytes()
         resource.setrlimit(resource.RLIMIT_DATA, (limit if most == resource.RLIM_INFINITY else min(limit, most), most))
 
 
-def _answer(bench: Bench, request: Any) -> Finished:
-    tasks: list[float] = []
-    calibration_ms: list[float] = []
-    if isinstance(request, Rounds):
-        trials = []
-        for trial in remeasure(bench, request.requests, request.rounds, request.visit):
-            trials.append(trial)
-            if bench.is_on_processor:
-                launch_ms = min(trial.measurement.times_ms, default=0.0)
-                calibration_ms.append(fixed_work_ms(min(max(launch_ms, _LEAST_WORK_MS), _MOST_WORK_MS)))
-                # Last: the threads of a launch stay awake for a moment, and are no other tasks.
-                tasks.append(other_tasks_per_core())
-    elif isinstance(request, OnDraws):
-        return run_on_draws(bench, request)
-    elif isinstance(request, MeasureRates):
-        return _rates(bench)
-    elif isinstance(request, Traced):
-        return Finished((bench.traced(request.request),))
-    elif isinstance(request, Capture):
-        try:
-            return Finished((), launches=bench.capture(request.request, request.folder))
-        except MptuneError as error:
-            return Finished((Trial(request.request.configuration, Status.ERROR, str(error)),))
-    else:
-        trials = [bench.evaluate(request)]
-    known = [count for count in tasks if not math.isnan(count)]
-    usable = all(bench.is_usable(trial) for trial in trials)
-    tasks_per_core = statistics.fmean(known) if known else math.nan
-    return Finished(tuple(trials), usable, tasks_per_core=tasks_per_core, calibration_ms=tuple(calibration_ms))
+# -- in the tuner ----------------------------------------------------------------------------------
+
+#: The most frequent reason for a signal, said of a kernel that was ended by it.
+_USUAL_CAUSES: Final[Mapping[int, str]] = {
+    signal.SIGSEGV: "usually an index out of bounds, or recursion that used up the stack",
+    signal.SIGBUS: "usually a misaligned vector, or an index out of bounds",
+    signal.SIGILL: "a trap in the kernel, or code for another processor",
+    signal.SIGFPE: "usually a division of an integer by zero",
+    signal.SIGKILL: "by somebody, or by the system because memory ran out",
+}
+_STEPS: Final = "a run of the application's steps"
+#: Phases in which functions of the definition run, and those in which no kernel does.
+_OF_FUNCTIONS: Final = ("start", "inputs")
+_BEFORE_KERNELS: Final = (*_OF_FUNCTIONS, "compile")
 
 
-def run_on_draws(bench: Bench, asked: OnDraws) -> Finished:
-    """Run configurations on draws of the inputs: all on one draw before the next is made.
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Wall-clock limits in seconds: one compilation, one other phase of a trial, the worker's start."""
 
-    Each trial has the errors on its draw alone.
-    A failure that leaves the device unusable is the last.
+    compile_s: float = 60.0
+    run_s: float = 30.0
+    start_s: float = 900.0
+
+
+class WorkerDied(Exception):
+    """The worker process ended, or a phase ran out of time and it was ended."""
+
+    def __init__(self, status: Status, message: str, measurement: Measurement) -> None:
+        super().__init__(status, message, measurement)
+        self.status, self.message, self.measurement = status, message, measurement
+
+    def trial_of(self, configuration: Configuration) -> Trial:
+        """Return the trial of the configuration that ended the process."""
+        return Trial(configuration, self.status, self.message, self.measurement)
+
+
+class Worker:
+    """A worker process, started when it is needed and replaced when a kernel brings it down.
+
+    One thread at a time may use it, and any may :meth:`abort` it.
+
+    Args:
+        job: what the process is told first.
+        limits: wall-clock limits.
+        environment: variables that it has besides those of this process.
     """
-    trials: list[Trial] = []
-    draws: list[Draw] = []
-    unmade: dict[Draw, str] = {}
-    with bench.keeping_loaded():
-        for draw in asked.draws:
+
+    def __init__(self, job: Job, limits: Limits, environment: Mapping[str, str] | None = None) -> None:
+        self._job = job
+        self._limits = limits
+        self._environment = environment
+        self._child: PythonChild | None = None
+        self._is_closed = False
+        self._phase = "start"
+        #: Near which buffer a kernel reached memory that it may not; empty if none did.
+        self._reached = ""
+
+    @property
+    def process_id(self) -> int | None:
+        """The process; None if none is running."""
+        child = self._child
+        return None if child is None else child.pid
+
+    def start(self) -> Ready:
+        """Start the process if it is not running; return what it reports of its device.
+
+        Raises:
+            MptuneError: the kernel, its data or the backend is not usable.
+        """
+        if self._child is None:
+            self._phase, self._reached = "start", ""
+            self._child = PythonChild("mptune.measure.worker:main", environment=self._environment)
+            if self._is_closed:
+                self.abort()
             try:
-                bench.make(draw)
-            except MptuneError as error:
-                unmade[draw] = str(error)
-                continue
-            for request in asked.requests:
-                trials.append(bench.check_on(request, draw))
-                draws.append(draw)
-                if not bench.is_usable(trials[-1]):
-                    return Finished(tuple(trials), False, tuple(draws), unmade)
-    return Finished(tuple(trials), True, tuple(draws), unmade)
+                self._ready: Ready = self._answer(self._child, self._job, nullcontext)
+            except WorkerDied as death:
+                what = "" if death.message.startswith(_STEPS) else "the worker process could not start: "
+                raise LaunchError(f"{what}{death.message}") from death
+            except MptuneError:
+                self._kill()
+                raise
+        return self._ready
 
+    def call(
+        self, method: str, *arguments: Any, quiet: Callable[[], AbstractContextManager[None]] = nullcontext
+    ) -> Any:
+        """Return what a method of the process's :class:`WorkerBench` returns.
 
-def _rates(bench: Bench) -> Finished:
-    """Measure the speeds of the device; where that fails there are none."""
-    try:
-        return Finished((), rates=bench.rates())
-    except (MptuneError, MemoryError):
-        return Finished(())
+        Args:
+            method: its name.
+            arguments: its arguments.
+            quiet: what is timed is timed inside a block of ``quiet()``.
 
+        Raises:
+            MptuneError: the method raised it, or the process cannot start.
+            WorkerDied: the process crashed, or a phase ran out of time and it was killed.
+        """
+        self.start()
+        assert self._child is not None
+        self._phase = "compile"
+        return self._answer(self._child, (method, arguments), quiet)
 
-def _start(channel: Channel) -> Bench:
-    job: Any = channel.recv()
-    assert isinstance(job, Job)
-    kernel, sizes, metric = job.load()
+    def abort(self) -> None:
+        """Kill the process, from any thread, and let no other one start."""
+        self._is_closed = True
+        if self._child is not None:
+            self._child.signal(signal.SIGKILL)
 
-    def announce(name: str) -> None:
-        phase = PhaseBegins(name)
-        channel.send(phase)
-        if phase.wants_quiet:
-            answer: Any = channel.recv()
-            assert isinstance(answer, Quiet)
+    def close(self) -> None:
+        """Let the process free its device and leave; kill it if it does not."""
+        self._is_closed = True
+        if self._child is not None:
+            self._child.hang_up()
+            self._child = None
 
-    return Bench(
-        kernel,
-        sizes,
-        get_backend(job.backend),
-        metric=metric,
-        seed=job.seed,
-        options=job.options,
-        plan=job.plan,
-        observers=job.observers,
-        announce=announce,
-    )
+    def _answer(self, child: PythonChild, message: object, quiet: Callable[[], AbstractContextManager[None]]) -> Any:
+        """Return the answer to a message; end a process that fails or cannot do more."""
+        began_s = time.perf_counter()
+        try:
+            answer, is_usable = self._converse(child, message, quiet)
+        except MptuneError:
+            raise
+        except (TimeoutError, ChildEnded) as error:
+            is_late = isinstance(error, TimeoutError)
+            why = self._late() if isinstance(error, TimeoutError) else self._cause_of_death(error)
+            self._kill()
+            # Under a larger limit a trial that ran out of time is worth another try.
+            limit = {"limit_s": self._limits.run_s} if is_late else {}
+            lost = Measurement(limit, durations_s={"lost": time.perf_counter() - began_s})
+            raise WorkerDied(Status.TIMEOUT if is_late else Status.CRASH, why, lost) from None
+        except BaseException:
+            self._kill()
+            raise
+        if not is_usable:
+            self._kill()
+        return answer
+
+    def _converse(
+        self, child: PythonChild, message: object, quiet: Callable[[], AbstractContextManager[None]]
+    ) -> tuple[Any, bool]:
+        child.send(message)
+        with ExitStack() as held:
+            while True:
+                kind, *told = child.receive(self._limit_s())
+                held.close()
+                if kind == "answer":
+                    answer, is_usable = told
+                    return answer, is_usable
+                if kind == "raised":
+                    raise told[0]
+                if kind == "reached":
+                    self._reached = told[0]
+                    continue
+                self._phase = told[0]
+                if self._phase in _QUIET:
+                    held.enter_context(quiet())
+                    child.send("quiet")
+
+    def _kill(self) -> None:
+        if self._child is not None:
+            self._child.kill()
+            self._child = None
+
+    def _limit_s(self) -> float:
+        if self._phase in (*_OF_FUNCTIONS, SPEEDS):
+            return self._limits.start_s
+        if self._phase in ("reference", INSTRUMENTED):
+            # These compile, too, and are not tuned.
+            return self._limits.compile_s + 4 * self._limits.run_s
+        # The compiler has a limit of its own; the worker's is only there in case that one fails.
+        return self._limits.compile_s + 10.0 if self._phase == "compile" else self._limits.run_s
+
+    def _late(self) -> str:
+        longer = "" if self._phase in _BEFORE_KERNELS else "; --trial-limit gives it longer"
+        if self._phase == "reference":
+            return f"{_STEPS} did not end within {self._limit_s():g} s, in its widest types: an endless loop?{longer}"
+        return f"the {self._phase} phase did not end within {self._limit_s():g} s{longer}"
+
+    def _cause_of_death(self, ended: ChildEnded) -> str:
+        what = f"the worker {ended.how} in the {self._phase} phase"
+        if ended.code is not None and ended.code >= 0 and self._phase in (*_OF_FUNCTIONS, "reference"):
+            return (
+                f"{what}: inputs, a reference, a metric or the steps of an application that end the process, "
+                "as os._exit does"
+            )
+        if self._phase in _BEFORE_KERNELS:
+            return what
+        if self._reached:
+            return f"{what}: the kernel reached {self._reached}"
+        cause: str | None = None
+        if ended.code is not None and ended.code < 0:
+            cause = _USUAL_CAUSES.get(-ended.code)
+        elif get_backend(self._job.backend).shares_memory:
+            cause = "a kernel that calls exit, or the steps of an application that do"
+        return f"{what}: {cause}" if cause else what

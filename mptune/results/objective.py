@@ -279,10 +279,7 @@ class Objective:
             )
             return replace(trial, status=Status.FRAGILE, message=message)
         if excess > 0:
-            message = self._errors_above(trial)
-            if trial.is_screened:
-                message = f"never compiled: in an instrumented run {message}"
-            return replace(trial, status=Status.INACCURATE, message=message)
+            return replace(trial, status=Status.INACCURATE, message=self._errors_above(trial))
         broken = [constraint for constraint in self._constraints if constraint.text in self.broken(trial)]
         if broken:
             names = sorted(frozenset().union(*(constraint.names for constraint in broken)))

@@ -7,14 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 from mptune.space.configuration import Configuration
 
-__all__ = ["TRACED_ERROR", "Measurement", "SourceUse", "Status", "Trial"]
-
-#: The error of a trial that was never compiled, since that is what an instrumented run of its types gave.
-TRACED_ERROR: Final = "traced_error"
+__all__ = ["Measurement", "SourceUse", "Status", "Trial"]
 
 
 class Status(StrEnum):
@@ -91,11 +88,6 @@ class Trial:
     measurement: Measurement = field(default_factory=Measurement)
     warnings: tuple[str, ...] = ()
     key: str = field(default="", repr=False)
-
-    @property
-    def is_screened(self) -> bool:
-        """Whether it was never compiled, because an instrumented run showed its types to be hopeless."""
-        return not math.isnan(self.metric(TRACED_ERROR))
 
     def with_measurement(self, **changes: Any) -> Trial:
         """Return the trial with some fields of its measurement replaced."""

@@ -25,7 +25,7 @@ from mptune.kernel import Application, Tunable
 from mptune.kernel.limits import whole_space
 from mptune.measure.answers import with_reference
 from mptune.measure.buffers import run_once
-from mptune.measure.devices import runnable_backend
+from mptune.measure.pool import runnable_backend
 from mptune.measure.program import Program
 from mptune.results.trial import Trial
 from mptune.run import Run

@@ -269,7 +269,6 @@ class RunState:
         unverified: why something that is reported was run on no unseen input; empty if all was, or is still to be.
         verify_wanted: unseen inputs that were asked for, where the time they take is why some trial had fewer; else 0.
         launches: what an application launches, as far as that is known.
-        foretold: accuracy signatures that an instrumented run did not rule out, but others promised more.
         sources: what the search has made of its sources.
         ended: why the search ended with evaluations left; empty if it did not.
     """
@@ -285,7 +284,6 @@ class RunState:
     unverified: str = ""
     verify_wanted: int = 0
     launches: tuple[LaunchInfo, ...] = ()
-    foretold: int = 0
     sources: tuple[SourceUse, ...] = ()
     ended: str = ""
 

@@ -189,6 +189,14 @@ class Strategy(ABC):
         if sources:
             raise MptuneError(f"strategy {self.name} cannot start from earlier runs; strategy bayesian can")
 
+    def expect(self, trials: Sequence[Trial], doubt: float) -> None:  # noqa: B027 - optional
+        """Take in errors that are expected, a prior of the model of errors, before the first trial is told.
+
+        Args:
+            trials: have the errors.
+            doubt: how far they may be from what would be measured, in decades.
+        """
+
     @property
     def sources(self) -> tuple[SourceUse, ...]:
         """What is made of the sources, in the order they were given."""

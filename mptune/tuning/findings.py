@@ -58,7 +58,7 @@ def fall_short(run: Run) -> list[Trial]:
 
     Where a narrower type meets it, those that do not are mistaken, and others may be right. It takes two tunings.
     """
-    fixed, right = run.info.baseline_values or {}, list(filter(run.info.objective.is_feasible, run.checked))
+    fixed, right = run.info.baseline_values or {}, list(filter(run.info.objective.is_feasible, run.trials))
     wide = [trial for trial in run.trials if fixed and trial.is_valid and trial.configuration.is_among(fixed)]
     if run.baseline is not None or len(wide) < _TUNINGS or not right:
         return []
@@ -79,7 +79,7 @@ def _without_baseline(run: Run) -> Iterator[str]:
             f"no speedup is known: none of the {len(wide)} configurations of the widest types that were tried meets "
             f"the threshold ({error}), which only more exact types do, so there is no baseline{beside}"
         )
-    elif run.baseline is None and tried and any(map(objective.is_feasible, run.checked)):
+    elif run.baseline is None and tried and any(map(objective.is_feasible, run.trials)):
         yield (
             f"no speedup is known: none of the {tried} configurations of the widest types that were tried is right, so "
             "there is no baseline; go on with --resume and a larger --budget"
@@ -95,7 +95,7 @@ def _unlike_rounding(run: Run, kernel: Tunable, metric: Metrics) -> Iterator[str
     inputs, such as a residual, has an error by design. Errors are compared on as many draws of the inputs.
     """
     baseline = run.baseline
-    right = [trial for trial in run.checked if trial.status is Status.OK]
+    right = [trial for trial in run.trials if trial.status is Status.OK]
     is_own = isinstance(kernel, Application) and kernel.reference is None
     if baseline is None or is_own or _is_mistaken(baseline, right, kernel):
         return
@@ -103,7 +103,7 @@ def _unlike_rounding(run: Run, kernel: Tunable, metric: Metrics) -> Iterator[str
     narrow = [
         (trial, finest)
         for trial in run.trials
-        if trial.is_valid and not trial.is_screened
+        if trial.is_valid
         for _, finest in [_roundoffs(kernel, trial.configuration)]
         if finest > _NARROWER * widest
     ]
@@ -220,7 +220,7 @@ def _failing_together(run: Run, kernel: Tunable) -> Iterator[str]:
 def _wrong_in_the_widest_types(run: Run, kernel: Tunable) -> Iterator[str]:
     """Say which configurations of the widest types are wrong: no type is to blame, so they are."""
     widest = run.info.baseline_values
-    wide = [trial for trial in run.checked if widest and trial.configuration.is_among(widest)]
+    wide = [trial for trial in run.trials if widest and trial.configuration.is_among(widest)]
     failed = [trial for trial in wide if trial.status in (Status.INACCURATE, Status.NON_FINITE)]
     others = [trial for trial in wide if trial.is_valid and trial not in failed]
     if shared := _culprit([trial for trial in failed if trial.is_valid], others):
@@ -229,7 +229,7 @@ def _wrong_in_the_widest_types(run: Run, kernel: Tunable) -> Iterator[str]:
         return
     right = [
         trial
-        for trial in run.checked
+        for trial in run.trials
         if trial.status is Status.OK and not beyond_baseline(trial.configuration, widest or {})
     ]
     # Where others of the same types are right, the errors are said to depend on more than types.

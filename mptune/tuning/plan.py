@@ -249,7 +249,9 @@ class TuningPlan:
             balance=settings.balance,
             speeds={} if self.rates is None else self.rates.numbers,
             started_from=tuple(source.name for source in self.sources),
-            scheduler=settings.scheduler,
+            scheduler=settings.scheduler
+            if settings.scheduler is None or isinstance(settings.scheduler, str)
+            else type(settings.scheduler).__name__,
             buffers=self._buffers(),
             parameters=tuple(ParameterInfo(p.name, p.kind, p.values) for p in space.parameters),
             constraints=tuple(constraint.text for constraint in space.constraints),

@@ -27,6 +27,7 @@ from mptune.strategies.model_based.application import ApplicationStrategy
 from mptune.tuning.finals import FinalRounds
 from mptune.tuning.findings import fall_short, findings
 from mptune.tuning.plan import TuningPlan
+from mptune.tuning.prior import PRIOR_DOUBT, instrumented_prior
 from mptune.tuning.session import Session, Warnings
 from mptune.tuning.settings import Progress
 from mptune.tuning.verification import Verification
@@ -88,6 +89,7 @@ class Schedule:
             self._share = 0.0
         self._strategies: tuple[Strategy, ...] = ()
         self._baselines: Strategy | None = None
+        self._prior: Sequence[Trial] = ()
         #: Configurations that are evaluated before a strategy is asked.
         self._waiting = deque[Configuration]()
         self._proposed: set[Configuration] = set(session.trials)
@@ -119,6 +121,8 @@ class Schedule:
         reserve = 1 if self._share and budget >= _ENOUGH else 0
         self._waiting += self._first()
         session.evaluate(budget, self._ask_waiting, self._tell)
+        if session.left(budget):
+            self._prior = instrumented_prior(self._plan.kernel, self._space, self._evaluator, self._warn)
         if self._share:
             self._baselines = self._plan.baseline_strategy(self._space, session.objective)
             self._add(self._baselines)
@@ -148,6 +152,7 @@ class Schedule:
         self._strategies = (*self._strategies, strategy)
         if isinstance(strategy, ApplicationStrategy):
             strategy.relate(_seen(self._session.state.launches))
+        strategy.expect(self._prior, PRIOR_DOUBT)
         if self._session.trials:
             strategy.tell(list(self._session.trials.values()))
 

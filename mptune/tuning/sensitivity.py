@@ -403,7 +403,7 @@ class _Reader:
     def _is_whole(self, trial: Trial) -> bool:
         """Whether a trial's own time and error are known; a recording may have no errors at all."""
         has_error = not math.isnan(trial.error) or math.isnan(self.winner.error)
-        return trial.is_valid and not trial.is_screened and has_error and not math.isnan(trial.time_ms)
+        return trial.is_valid and has_error and not math.isnan(trial.time_ms)
 
     def _outcome(self, configuration: Configuration) -> Outcome | None:
         """Return what is known of a configuration, the most trustworthy first."""
@@ -415,8 +415,8 @@ class _Reader:
         if probe is not None and not probe.is_valid:
             return self._beside(probe, "probed")
         if trial is not None:
-            return self._beside(trial, "signature" if trial.is_screened else "untimed")
-        sibling = next((trial for trial in self._siblings(configuration) if not trial.is_screened), None)
+            return self._beside(trial, "untimed")
+        sibling = next(iter(self._siblings(configuration)), None)
         if sibling is None:
             return None
         errors = {name: value for name, value in sibling.measurement.metrics.items() if name.startswith("error")}

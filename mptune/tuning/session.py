@@ -115,7 +115,6 @@ class Session:
         self._file.update(dataclasses.replace(self._file.state, stale=len(stale)))
         revived = {trial.configuration for trial in retired}
         for trial in current.values():
-            self._evaluator.remember(trial)
             self.keep(trial, None if trial.configuration in revived else trial)
 
     def keep(self, trial: Trial, stored: Trial | None = None) -> Trial:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -62,7 +63,8 @@ class TuneSettings:
         verify: unseen inputs that whatever is reported runs on at the end, fewer where they would take more than a
             quarter of the run, but at least 5; 0 for none.
         workers: devices of this machine to evaluate on, one worker process for each.
-        scheduler: address of a Dask scheduler, or the path of its JSON file: evaluate on the devices of its workers.
+        scheduler: evaluate on the devices of a cluster's workers: address of a Dask scheduler, path of its file, or
+            any :class:`concurrent.futures.Executor`.
         compilers: compilations at a time, of the configurations asked for ahead; None: one per core,
             beside a GPU of all but two; 0: each configuration is asked for when the one before it has been measured,
             and compiled by the worker.
@@ -106,7 +108,7 @@ class TuneSettings:
     inputs: int = 3
     verify: int = 20
     workers: int = 1
-    scheduler: str | None = None
+    scheduler: str | Executor | None = None
     compilers: int | None = None
     flags: tuple[str, ...] = ()
     compiler: tuple[str, ...] = ()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import itertools
 import sys
 import time
@@ -19,13 +18,13 @@ from mptune.backends import get_backend
 from mptune.errors import MptuneError, UnknownNameError
 from mptune.kernel import Kernel, Rates, Tunable
 from mptune.kernel.build import recorded_flags
-from mptune.measure.dask import Cluster, DaskDevices
+from mptune.measure.cluster import Cluster, ClusterPool
 from mptune.measure.device import DeviceEvaluator
-from mptune.measure.devices import Devices, compilers_ahead, runnable_backend
+from mptune.measure.job import Job
 from mptune.measure.policy import MeasurementPolicy
-from mptune.measure.protocol import Job
+from mptune.measure.pool import compilers_ahead, runnable_backend
 from mptune.measure.timing import TimingPlan
-from mptune.measure.worker_process import Limits
+from mptune.measure.worker import Limits
 from mptune.paths import cache_folder, own_folder
 from mptune.run import Run
 from mptune.source.lints import examples, lints, refuse_clashes
@@ -106,7 +105,7 @@ def tune(
     _check_cache(warn)
     plan = _with_compilers(plan)
     with contextlib.ExitStack() as stack:
-        evaluator = _evaluator(plan, stack, warn)
+        evaluator = _evaluator(plan, stack)
         ready = evaluator.start()
         plan.check_observers(ready, warn)
         for remark in ready.remarks:
@@ -217,16 +216,16 @@ def _with_compilers(plan: TuningPlan) -> TuningPlan:
     return dataclasses.replace(plan, kernel=kernel)
 
 
-def _evaluator(plan: TuningPlan, stack: contextlib.ExitStack, on_warning: Callable[[str], None]) -> DeviceEvaluator:
+def _evaluator(plan: TuningPlan, stack: contextlib.ExitStack) -> DeviceEvaluator:
     """Return what evaluates on the devices of this machine, or of a cluster; the stack closes both."""
     settings = plan.settings
-    devices: Callable[[Job, Limits], Devices] | None = None
+    pool: Callable[[Job, Limits], ClusterPool] | None = None
     if settings.scheduler is None:
         backend = runnable_backend(settings.backend)
     else:
         cluster = stack.enter_context(Cluster(settings.scheduler))
         backend = cluster.backend(settings.backend, settings.limits.start_s)
-        devices = functools.partial(DaskDevices, cluster, on_warning=on_warning)
+        pool = cluster.pool
     evaluator = DeviceEvaluator(
         plan.kernel,
         plan.sizes,
@@ -240,7 +239,7 @@ def _evaluator(plan: TuningPlan, stack: contextlib.ExitStack, on_warning: Callab
         policy=MeasurementPolicy(plan.objective, settings.limits.run_s, draws=settings.inputs),
         observers=plan.observers,
         workers=settings.workers,
-        devices=devices,
+        pool=pool,
     )
     return stack.enter_context(evaluator)
 

@@ -155,7 +155,7 @@ def _kept(name: str, run: Run) -> AtSize:
     """Return the configurations of a run that are worth keeping, without errors by signature."""
     feasible = [
         trial
-        for trial in run.checked
+        for trial in run.trials
         if run.info.objective.is_feasible(trial) and trial.time_ms > 0 and math.isfinite(trial.error)
     ]
     values = np.array([(trial.time_ms, trial.error) for trial in feasible]).reshape(-1, 2)
@@ -192,11 +192,11 @@ def _record(name: str, run: Run, head: KernelWisdom, kept: Iterable[Configuratio
     record = _kept(name, run)
     names = [each for each in limits if is_error(each)]
     wanted = {*kept}
-    trials = [trial for trial in run.checked if trial.configuration in wanted and trial.is_valid and trial.time_ms > 0]
+    trials = [trial for trial in run.trials if trial.configuration in wanted and trial.is_valid and trial.time_ms > 0]
     configurations = tuple(_timed(run, trial, names) for trial in trials)
     signatures: dict[tuple[Value, ...], list[Trial]] = {head.signature_of(each): [] for each in wanted}
-    for trial in run.checked:
-        if (trial.is_valid or trial.status is Status.NON_FINITE) and not trial.is_screened:
+    for trial in run.trials:
+        if trial.is_valid or trial.status is Status.NON_FINITE:
             of_types = tuple(trial.configuration.get(each, "") for each in head.signature)
             if of_types in signatures:
                 signatures[of_types].append(trial)

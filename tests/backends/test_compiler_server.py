@@ -285,7 +285,7 @@ def test_owner_killed_leaves_no_server_behind(cache: BinaryCache, paused: bool, 
         backend = HostBackend(cache=BinaryCache(Path({str(cache.directory)!r})))
         backend.compiler.expect(CompileOptions(), 1)
         backend.compiler.compile(prelude() + {BODY.replace("OFFSET", "0")!r}, "power", CompileOptions())
-        (server,) = [s._child.process_id for each in backend.compiler._servers._idle.values() for s in each]
+        (server,) = [s._child.pid for each in backend.compiler._servers._idle.values() for s in each]
         slow = (prelude() + {SLOW!r}, "slow", CompileOptions())
         threading.Thread(target=backend.compiler.compile, args=slow, daemon=True).start()
         time.sleep(0.3)

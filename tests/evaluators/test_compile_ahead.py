@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -12,87 +10,14 @@ import pytest
 
 from mptune.backends.base import Binary, CompileOptions
 from mptune.backends.host_compiler import HostCompiler
-from mptune.errors import CompileError
 from mptune.kernel import Kernel
 from mptune.measure.device import DeviceEvaluator, Limits
-from mptune.measure.devices import CompileAhead
 from mptune.measure.policy import MeasurementPolicy
 from mptune.measure.timing import TimingPlan
 from mptune.results.trial import Status
 from mptune.source.loading import load_kernel
 
 PLAN = TimingPlan(warmups=1, min_repeats=3, max_repeats=5, cap_s=0.05)
-
-
-class Compiling(HostCompiler):
-    """Compiles a source as soon as the test lets it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.begun: list[str] = []
-        self.may_end = threading.Semaphore(0)
-        self.given_up = False
-
-    def compile(self, source: str, function: str, options: CompileOptions) -> Binary:
-        self.begun.append(source)
-        self.may_end.acquire()
-        if self.given_up or source == "wrong":
-            raise CompileError(f"rejected {function} for {options.architecture}")
-        return Binary(function, source.encode(), compile_s=0.25)
-
-    def close(self) -> None:
-        self.given_up = True
-        self.may_end.release(100)
-
-    def wait_for(self, *begun: str) -> None:
-        deadline = time.monotonic() + 120
-        # Of those that run at the same time, each may be the first.
-        while sorted(self.begun) != sorted(begun):
-            assert time.monotonic() < deadline, self.begun
-            time.sleep(0.001)
-
-
-@pytest.fixture
-def compiler() -> Compiling:
-    return Compiling()
-
-
-@pytest.fixture
-def ahead(compiler: Compiling) -> Iterator[CompileAhead]:
-    ahead = CompileAhead(compiler, "f", CompileOptions("best"), 2)
-    yield ahead
-    ahead.close()
-
-
-def test_as_many_at_a_time_as_there_are_compilers_in_the_order_given(compiler: Compiling, ahead: CompileAhead) -> None:
-    for source in ("a", "b", "c", "d", "a"):
-        ahead.submit(source)
-    compiler.wait_for("a", "b")
-    compiler.may_end.release()
-    compiler.wait_for("a", "b", "c")
-    compiler.may_end.release()
-    compiler.wait_for("a", "b", "c", "d")
-    compiler.may_end.release(2)
-    assert [ahead.take(source) for source in ("a", "b", "c", "d")] == [0.25] * 4
-    assert len(compiler.begun) == 4
-
-
-def test_refusal_is_told_when_taken(compiler: Compiling, ahead: CompileAhead) -> None:
-    ahead.submit("wrong")
-    ahead.submit("a")
-    compiler.may_end.release(2)
-    with pytest.raises(CompileError, match="rejected f for best"):
-        ahead.take("wrong")
-    assert ahead.take("a") == 0.25
-
-
-def test_closing_gives_up_what_is_under_way_and_what_waits(compiler: Compiling) -> None:
-    ahead = CompileAhead(compiler, "f", CompileOptions("best"), 1)
-    ahead.submit("a")
-    ahead.submit("b")
-    compiler.wait_for("a")
-    ahead.close()
-    assert compiler.begun == ["a"]
 
 
 @pytest.fixture(scope="module")

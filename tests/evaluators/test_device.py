@@ -24,8 +24,8 @@ from mptune.errors import KernelError, MptuneError
 from mptune.kernel import Kernel
 from mptune.measure.bench import Bench, Request
 from mptune.measure.device import DeviceEvaluator, Limits
-from mptune.measure.devices import LocalDevices
 from mptune.measure.policy import MeasurementPolicy
+from mptune.measure.pool import Pool
 from mptune.measure.timing import TimingPlan
 from mptune.results.objective import Objective
 from mptune.results.trial import Measurement, Status, Trial
@@ -65,8 +65,8 @@ def seasoned(kernel: Kernel, request: pytest.FixtureRequest) -> Iterator[DeviceE
 
 
 def process_of(evaluator: DeviceEvaluator) -> int:
-    assert isinstance(evaluator._devices, LocalDevices)
-    (process,) = evaluator._devices.process_ids
+    assert isinstance(evaluator._pool, Pool)
+    (process,) = evaluator._pool.process_ids
     return process
 
 
@@ -203,7 +203,7 @@ def test_worker_does_not_outlive_its_parent(tmp_path: Path) -> None:
         f"kernel = load_kernel({str(Path(__file__).with_name('faulty.py'))!r})\n"
         "evaluator = DeviceEvaluator(kernel, kernel.resolve_sizes(), 'host')\n"
         "evaluator.start()\n"
-        "print(*evaluator._devices.process_ids, flush=True)\n"
+        "print(*evaluator._pool.process_ids, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=600, check=False)

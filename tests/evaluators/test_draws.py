@@ -15,7 +15,7 @@ from mptune.kernel import Constant, In, InOut, Kernel, Out, Scalar
 from mptune.measure.bench import Bench, Request
 from mptune.measure.device import DeviceEvaluator
 from mptune.measure.policy import Plan
-from mptune.measure.protocol import Finished
+from mptune.measure.rounds import Finished
 from mptune.measure.timing import TimingPlan
 from mptune.results.trial import Status
 from mptune.source.render import render

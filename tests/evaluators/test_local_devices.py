@@ -15,8 +15,8 @@ from mptune.errors import MptuneError
 from mptune.kernel import Kernel
 from mptune.measure.bench import Ready
 from mptune.measure.device import DeviceEvaluator, Limits
-from mptune.measure.devices import LocalDevices, check_alike
 from mptune.measure.policy import MeasurementPolicy
+from mptune.measure.pool import Pool, check_alike
 from mptune.measure.timing import TimingPlan
 from mptune.results.trial import Status
 from mptune.source.loading import load_kernel
@@ -43,8 +43,8 @@ def evaluator(kernel: Kernel, workers: int, **options: Any) -> DeviceEvaluator:
 
 
 def processes(of: DeviceEvaluator) -> list[int]:
-    assert isinstance(of._devices, LocalDevices)
-    return of._devices.process_ids
+    assert isinstance(of._pool, Pool)
+    return of._pool.process_ids
 
 
 def environment(process: int) -> Mapping[str, str]:

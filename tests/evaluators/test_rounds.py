@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,11 +13,11 @@ import pytest
 
 from mptune.backends.base import CompileOptions
 from mptune.measure.bench import Request
+from mptune.measure.job import Job
 from mptune.measure.policy import Plan
-from mptune.measure.protocol import Finished, Job, Rounds
-from mptune.measure.rounds import VISIT, Turns, remeasure, together, visit_of
+from mptune.measure.rounds import VISIT, Finished, Turns, remeasure, together, visit_of
 from mptune.measure.timing import TimingPlan
-from mptune.measure.worker_process import Limits, WorkerProcess
+from mptune.measure.worker import Limits, Worker
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.source.loading import load_kernel
 from mptune.source.render import render
@@ -104,14 +104,13 @@ class TestRemeasuring:
 def test_a_worker_measures_in_turn_when_it_is_asked_to() -> None:
     sizes = AXPY.resolve_sizes("smoke")
     job = Job.of(AXPY, sizes, "host", None, 0, CompileOptions(), TimingPlan())
-    worker = WorkerProcess(job, Limits())
+    worker = Worker(job, Limits())
     try:
-        worker.start()
-        asked = tuple(Request(c, render(AXPY, c, sizes)) for c in (FIRST, SECOND))
-        answer = worker.ask(Rounds(asked, 3, VISIT), nullcontext)
-        assert worker.is_usable
+        asked = [Request(c, render(AXPY, c, sizes)) for c in (FIRST, SECOND)]
+        answer = worker.call("remeasure", asked, 3, VISIT)
+        assert worker.process_id is not None
     finally:
-        worker.kill()
+        worker.close()
     assert [trial.configuration for trial in answer.trials] == [FIRST, SECOND, SECOND, FIRST, FIRST, SECOND]
     assert answer.tasks_per_core >= 0
     assert len(answer.calibration_ms) == len(answer.trials)

@@ -76,8 +76,6 @@ _UNSEEN: Final = 1.0
 _UNSEEN_DEVIATION: Final = 2.0
 #: What a result that is not finite says about log10 error: decades above the threshold, and how surely.
 _NON_FINITE: Final = (2.0, 1.0)
-#: How far an error that an instrumented run foretells is from the measured one, in decades.
-_FORETOLD_DEVIATION: Final = math.log10(2.0) / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,9 +285,6 @@ class Signatures:
         self._records: dict[int, _Record] = {}
         #: Key, value codes outside the signature and excess of everything that failed.
         self._failures: list[tuple[int, Codes, float]] = []
-        #: By key, value codes and excess of what is not measured, but foretold; and how uncertain that is, in decades.
-        self._foretold: dict[int, tuple[Codes, float]] = {}
-        self._doubt = _FORETOLD_DEVIATION
         #: By key, value codes, excess and its uncertainty of what other runs measured.
         self._supposed: dict[int, tuple[Codes, float, float]] = {}
         self._bits = [_accurate_bits(p) for p in parameters]
@@ -314,9 +309,6 @@ class Signatures:
         """Learn from trials; ``codes`` are the value codes of all parameters, shape ``(n, d)``."""
         news = False
         for row, free, trial in zip(codes[:, self.columns], codes[:, self._free], trials, strict=True):
-            if trial.is_screened:
-                news |= self._take_in_foretold(row, trial)
-                continue
             if not (trial.is_valid or trial.status is Status.NON_FINITE):
                 continue
             key = int(self._key(row[None, :])[0])
@@ -337,22 +329,8 @@ class Signatures:
             self.version += 1
             self._fit()
 
-    def foretell(self, codes: Codes, trials: Sequence[Trial], agreement: float) -> None:
-        """Take in errors that were not measured, but agree with what would be.
-
-        Args:
-            codes: value codes of all parameters, shape ``(n, d)``.
-            trials: have the errors.
-            agreement: the factor within which they agree.
-        """
-        self._doubt = math.log10(agreement) / 2
-        news = [self._take_in_foretold(row, trial) for row, trial in zip(codes[:, self.columns], trials, strict=True)]
-        if any(news):
-            self.version += 1
-            self._fit()
-
     def suppose(self, codes: Codes, trials: Sequence[Trial], doubt: float) -> None:
-        """Take in errors that other runs measured; they teach the model, but nothing counts as known from them.
+        """Take in errors of other runs, or of instrumented ones; they teach the model, nothing counts as known.
 
         Args:
             codes: value codes of all parameters, shape ``(n, d)``.
@@ -371,31 +349,14 @@ class Signatures:
         self.version += 1
         self._fit()
 
-    def forget_foretold(self) -> None:
-        """Take back what was not measured."""
-        self._foretold.clear()
-        self.version += 1
-        self._fit()
-
-    def _take_in_foretold(self, row: Codes, trial: Trial) -> bool:
-        key = int(self._key(row[None, :])[0])
-        is_new = key not in self._foretold
-        excess = self._objective.error_excess(trial) if trial.is_valid else math.inf
-        self._foretold[key] = (row.copy(), excess)
-        return is_new
-
     def _fit(self) -> None:
         known = [r for r in self._records.values() if r.excesses or self._failed(r)]
         if self._is_relative:
             known = [r for r in known if not np.array_equal(r.codes, self.widest)]
         levels = [self._level(record) for record in known]
         codes = [record.codes for record in known]
-        for row, excess in (found for key, found in self._foretold.items() if key not in self._records):
-            level, doubt = (excess, self._doubt) if excess < math.inf else _NON_FINITE
-            levels.append((max(level + self._target, _LEAST_ERROR), doubt))
-            codes.append(row)
         for key, (row, excess, doubt) in self._supposed.items():
-            if key not in self._records and key not in self._foretold:
+            if key not in self._records:
                 levels.append((max(excess + self._target, _LEAST_ERROR), doubt))
                 codes.append(row)
         if codes:
@@ -429,9 +390,6 @@ class Signatures:
         for record in self._records.values():
             if min(record.excesses, default=math.inf if self._failed(record) else -math.inf) > _FAR:
                 found |= self._narrower(rows, record.codes, in_range=not record.excesses)
-        for known, excess in self._foretold.values():
-            if excess > _FAR + 2 * self._doubt:
-                found |= self._narrower(rows, known, in_range=math.isinf(excess))
         return found
 
     def _narrower(self, rows: Codes, known: Codes, *, in_range: bool) -> NDArray[np.bool_]:
@@ -454,8 +412,6 @@ class Signatures:
         None are as long as nothing is known to meet it.
         """
         bad = [key for key, record in self._records.items() if self._is_any_met and self._is_bad(record)]
-        if self._is_any_met:
-            bad += [k for k, (_, e) in self._foretold.items() if k not in self._records and e > 2 * self._doubt]
         return np.isin(self.keys(codes), np.array(bad, dtype=np.uint64))
 
     def log_probability(self, codes: Codes) -> Array:
@@ -467,10 +423,6 @@ class Signatures:
             return self._log_probability_of_the_first(codes)
         rows, inverse, records = self._distinct(codes)
         probability = self._model.log_probability_below(rows, self._target)
-        if self._foretold:
-            for position, key in enumerate(self._key(rows).tolist()):
-                if key in self._foretold and position not in records:
-                    probability[position] = log_ndtr(-self._foretold[key][1] / self._doubt)
         for position, record in records.items():
             if self._is_bad(record):
                 probability[position] = -math.inf

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from mptune.results.trial import Trial
 from mptune.space.configuration import Configuration
 from mptune.strategies.base import Strategy
+from mptune.strategies.model_based.error_model import Signatures
 from mptune.strategies.model_based.numerics import single_threaded
 
 __all__ = ["Candidates", "ModelBasedStrategy", "ascend", "best_and_others"]
@@ -106,6 +107,8 @@ def ascend(
 class ModelBasedStrategy(Strategy):
     """Fills a batch one by one; what was proposed and not told yet is pending, and no candidate any more."""
 
+    _signatures: Signatures | None = None
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._pending: dict[int, None] = {}
@@ -125,6 +128,12 @@ class ModelBasedStrategy(Strategy):
     def tell(self, trials: Sequence[Trial]) -> None:
         """Learn from trials, asked for or not; a foreign configuration is ignored."""
         super().tell(trials)
+
+    def expect(self, trials: Sequence[Trial], doubt: float) -> None:
+        """Teach the model of errors; nothing counts as known from these."""
+        known = {index: trial for trial in trials if (index := self.space.index(trial.configuration)) is not None}
+        if self._signatures is not None and known:
+            self._signatures.suppose(self.space.codes(list(known)), list(known.values()), doubt)
 
     def _propose(self, n: int) -> list[int]:
         if not self._has_begun:

@@ -108,7 +108,7 @@ def shared(source: Source, space: SearchSpace) -> tuple[tuple[str, ...], tuple[T
     usable = tuple(
         trial
         for trial in source.trials
-        if not trial.is_screened and all(trial.configuration.get(name) in values for name, values in wanted.items())
+        if all(trial.configuration.get(name) in values for name, values in wanted.items())
     )
     return names, usable if names else ()
 

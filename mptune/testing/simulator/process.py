@@ -10,9 +10,8 @@ import mmap
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
+from multiprocessing.connection import Connection
 from typing import Any, Final
-
-from mptune.backends.processes import Channel
 
 __all__ = ["ARENA", "GUARD_BYTES", "SHARED_GUARD_BYTES", "changed", "serve", "slack"]
 
@@ -189,7 +188,7 @@ def changed(found: bytes, before: bytes) -> tuple[int, int] | None:
     return differing[0], differing[-1]
 
 
-def serve(channel: Channel) -> None:
+def serve(channel: Connection) -> None:
     """Do what is asked for, one after the other."""
     device = _Device()
     while True:

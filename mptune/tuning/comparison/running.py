@@ -7,13 +7,14 @@ import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from multiprocessing.connection import Connection
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final
 
 import cloudpickle
 
-from mptune.backends.processes import Channel, ChildEnded, PythonChild
+from mptune.backends.processes import ChildEnded, PythonChild
 from mptune.errors import MptuneError, did_you_mean
 from mptune.interop.recorded import RecordedSpace
 from mptune.interop.spaces import read_space
@@ -169,7 +170,7 @@ def _in_parallel(
     return tuple(done[number] for number in range(len(jobs)))
 
 
-def serve(channel: Channel) -> None:
+def serve(channel: Connection) -> None:
     """Run the simulations that come over the connection."""
     while True:
         space, job = channel.recv()
