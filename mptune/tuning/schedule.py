@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 from mptune.backends import get_backend
 from mptune.errors import EmptySpaceError, KernelError, MptuneError, UnknownNameError
 from mptune.kernel import Application
 from mptune.kernel.limits import spread
-from mptune.measure.capturing import CapturedLaunch
 from mptune.measure.device import DeviceEvaluator
+from mptune.measure.program import Launched
 from mptune.measure.timing import is_bound_by_arithmetic
 from mptune.results.trial import Status, Trial
 from mptune.run import Run
@@ -264,16 +262,14 @@ class Schedule:
             chosen = tuple(trial.configuration[name] for name in choices)
             if not trial.is_valid or chosen in self._launches:
                 continue
-            with tempfile.TemporaryDirectory(prefix="mptune-") as folder:
-                try:
-                    captured = self._evaluator.capture(trial.configuration, Path(folder))
-                except MptuneError as error:
-                    self._warn(str(error))
-                    captured = ()
-            self._launches[chosen] = tuple(_launch_info(application, launch) for launch in captured)
-            launches = dict.fromkeys(_as_key(info) for infos in self._launches.values() for info in infos)
-            known = {_as_key(info): info for infos in self._launches.values() for info in infos}
-            self._session.update(launches=tuple(known[key] for key in launches))
+            launches: tuple[Launched, ...] = ()
+            try:
+                launches = self._evaluator.launches(trial.configuration)
+            except MptuneError as error:
+                self._warn(str(error))
+            self._launches[chosen] = tuple(_launch_info(application, launched) for launched in launches)
+            known = {repr(info): info for infos in self._launches.values() for info in infos}
+            self._session.update(launches=tuple(known.values()))
             for strategy in self._strategies:
                 if isinstance(strategy, ApplicationStrategy):
                     strategy.relate(_seen(self._session.state.launches))
@@ -404,9 +400,8 @@ def _of_cache(run: Run, limits: Mapping[str, int], is_cached: Callable[[Trial], 
     return ""
 
 
-def _launch_info(application: Application, launch: CapturedLaunch) -> LaunchInfo:
+def _launch_info(application: Application, launched: Launched) -> LaunchInfo:
     """Return what is kept of a launch: its kernel, sizes and buffers, and where its types come from."""
-    launched = launch.launched
     kernel, passed = application.kernels[launched.kernel], dict(launched.buffers)
     buffers = {argument.name: argument for argument in application.arguments}
     types: dict[str, tuple[str, ...]] = {}
@@ -415,10 +410,6 @@ def _launch_info(application: Application, launch: CapturedLaunch) -> LaunchInfo
         found = dict.fromkeys(str(buffers[passed[argument]].precision) for argument in of_it)
         types[name] = tuple(found) or (f"{kernel.name}.{name}",)
     return LaunchInfo(launched.kernel, dict(launched.sizes), passed, types)
-
-
-def _as_key(info: LaunchInfo) -> str:
-    return repr(info)
 
 
 def _seen(launches: Sequence[LaunchInfo]) -> dict[str, set[str]]:
