@@ -31,7 +31,7 @@ from mptune.space.parameters import PrecisionParameter
 if TYPE_CHECKING:
     from mptune.measure.buffers import Buffers
 
-__all__ = ["CONVERSION", "Launch", "Launched", "Program", "first_that_runs", "size_names"]
+__all__ = ["CONVERSION", "Launched", "Program", "first_that_runs", "size_names"]
 
 #: Copies a buffer to one of another type.
 CONVERSION: Final = Kernel(
@@ -65,7 +65,7 @@ class Launched:
 
 
 @dataclass(slots=True)
-class Launch:
+class _Launch:
     """A launch of an application but for the memory of its buffers and the values of its scalars.
 
     ``count`` and ``time_ms`` are those of the latest run.
@@ -79,17 +79,6 @@ class Launch:
     constants: tuple[tuple[Argument, Precision | None], ...]
     count: int = 0
     time_ms: float = 0.0
-
-    def run(self, given: Mapping[str, Any], memory: Mapping[str, Buffer]) -> None:
-        """Launch it on arguments by name."""
-        for constant, held in self.constants:
-            self.function.set_constant(constant.name, _stored(given[constant.name], held, constant))
-        arguments: list[LaunchArgument] = [
-            memory[given[argument].name] if how is None else how(given[argument]) if callable(how) else how
-            for argument, how in self.passed
-        ]
-        self.count += 1
-        self.time_ms += self.function.launch(self.shape, arguments)
 
 
 class Program:
@@ -139,9 +128,7 @@ class Program:
         self._shapes = {name: tunable.shape_of(argument, sizes) for name, argument in self._buffers.items()}
         self._functions: dict[Any, Function] = {}
         self._single: Function | None = None
-        self._launches: dict[Any, Launch] = {}
-        #: Sees a launch instead of it being run: for :mod:`mptune.measure.capturing`.
-        self.intercept: Callable[[Launch, Mapping[str, Any], Mapping[str, Buffer]], None] | None = None
+        self._launches: dict[Any, _Launch] = {}
         self._elapsed_ms = math.nan
         #: By kernel, how often it was launched in each of the runs on the same buffers.
         self._ran_on: Buffers | None = None
@@ -300,10 +287,14 @@ class Program:
         launch = self._launches.get(key)
         if launch is None:
             launch = self._launches[key] = self._prepare(name, given)
-        if self.intercept is not None:
-            self.intercept(launch, given, memory)
-        else:
-            launch.run(given, memory)
+        for constant, held in launch.constants:
+            launch.function.set_constant(constant.name, _stored(given[constant.name], held, constant))
+        arguments: list[LaunchArgument] = [
+            memory[given[argument].name] if how is None else how(given[argument]) if callable(how) else how
+            for argument, how in launch.passed
+        ]
+        launch.count += 1
+        launch.time_ms += launch.function.launch(launch.shape, arguments)
 
     def read(self, name: str, buffer: Buffer) -> NDArray[Any]:
         """Return a buffer's values: in fp64, integers in their type."""
@@ -384,7 +375,7 @@ class Program:
 
     # -- launches ------------------------------------------------------------------------------
 
-    def _prepare(self, name: str, given: Mapping[str, Any]) -> Launch:
+    def _prepare(self, name: str, given: Mapping[str, Any]) -> _Launch:
         """Return a launch of a kernel on arguments by name, compiled."""
         application: Any = self.tunable
         kernel: Kernel = application.kernels[name]
@@ -419,7 +410,7 @@ class Program:
                 raise KernelError(f"{what}: {argument.name!r} is to be a real number, not {given[argument.name]!r}")
         shape_of_launch = self._launch_shape(kernel, configuration, sizes)
         held = {a.name: self.held(a, kernel.precision_of(a, configuration)) for a in kernel.arguments}
-        return Launch(
+        return _Launch(
             Launched(name, tuple(handles.items()), tuple(sorted(sizes.items()))),
             self._function(kernel, configuration, sizes),
             shape_of_launch,

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 from mptune.backends import get_backend
 from mptune.errors import EmptySpaceError, KernelError, MptuneError, UnknownNameError
 from mptune.kernel import Application
 from mptune.kernel.limits import spread
-from mptune.measure.capturing import CapturedLaunch
 from mptune.measure.device import DeviceEvaluator
+from mptune.measure.program import Launched
 from mptune.measure.timing import is_bound_by_arithmetic
 from mptune.results.trial import Status, Trial
 from mptune.run import Run
@@ -264,13 +262,12 @@ class Schedule:
             chosen = tuple(trial.configuration[name] for name in choices)
             if not trial.is_valid or chosen in self._launches:
                 continue
-            with tempfile.TemporaryDirectory(prefix="mptune-") as folder:
-                try:
-                    captured = self._evaluator.capture(trial.configuration, Path(folder))
-                except MptuneError as error:
-                    self._warn(str(error))
-                    captured = ()
-            self._launches[chosen] = tuple(_launch_info(application, launch) for launch in captured)
+            try:
+                launched = self._evaluator.capture(trial.configuration)
+            except MptuneError as error:
+                self._warn(str(error))
+                launched = ()
+            self._launches[chosen] = tuple(_launch_info(application, launch) for launch in launched)
             launches = dict.fromkeys(_as_key(info) for infos in self._launches.values() for info in infos)
             known = {_as_key(info): info for infos in self._launches.values() for info in infos}
             self._session.update(launches=tuple(known[key] for key in launches))
@@ -404,9 +401,8 @@ def _of_cache(run: Run, limits: Mapping[str, int], is_cached: Callable[[Trial], 
     return ""
 
 
-def _launch_info(application: Application, launch: CapturedLaunch) -> LaunchInfo:
+def _launch_info(application: Application, launched: Launched) -> LaunchInfo:
     """Return what is kept of a launch: its kernel, sizes and buffers, and where its types come from."""
-    launched = launch.launched
     kernel, passed = application.kernels[launched.kernel], dict(launched.buffers)
     buffers = {argument.name: argument for argument in application.arguments}
     types: dict[str, tuple[str, ...]] = {}

@@ -16,15 +16,16 @@ from typing import Any, Final
 
 import numpy as np
 
+from benchmarks.reproductions.heldens.capturing import Capturing
 from benchmarks.reproductions.item import Given, Outcome, Table
 from benchmarks.search.plots import pyplot_module, save
 from mptune.backends import get_backend
 from mptune.backends.processor import processor, usable_cores
 from mptune.data import FIRST, Draw
+from mptune.data.data import make_inputs
 from mptune.errors import MptuneError
 from mptune.kernel import Application, Kernel, Sizes
 from mptune.measure.buffers import run_once
-from mptune.measure.capturing import in_context
 from mptune.measure.device import DeviceEvaluator
 from mptune.measure.program import Program
 from mptune.measure.rounds import visit_of
@@ -98,8 +99,9 @@ def versions(given: Given) -> dict[str, tuple[Configuration, tuple[str, ...]]]:
     found: dict[str, tuple[Configuration, tuple[str, ...]]] = {}
     with tempfile.TemporaryDirectory() as folder:
         widest = application.search_space(sizes).restrict(application.baseline_values()).configuration(0)
-        with DeviceEvaluator(application, sizes, "host", seed=given.seed) as evaluator:
-            kernels = [in_context(application, launch) for launch in evaluator.capture(widest, Path(folder))]
+        with Capturing(application, widest, sizes, get_backend("host")) as program:
+            run_once(program, make_inputs(application, sizes, given.seed))
+            kernels = program.kernels(Path(folder))
         for name in asked(given):
             version = VERSIONS[name]
             values: dict[str, Value] = {}
