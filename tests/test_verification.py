@@ -249,18 +249,18 @@ extern "C" __global__ void shift({{ type }}* y, const {{ type }}* x) {
 OPTIONS = {"backend": "host", "max_error": 1e-3, "budget": 6, "strategy": "random", "on_warning": lambda _: None}
 
 
-@pytest.fixture(scope="module")
-def time_enough():
+@pytest.fixture
+def time_enough(monkeypatch):
     """However slow the machine is, there is time for every input that is asked for."""
+    monkeypatch.setattr("mptune.tuning.verification.SHARE", 0.9999)
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory):
+    path = tmp_path_factory.mktemp("verified") / "run.db"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mptune.tuning.verification.SHARE", 0.9999)
-        yield
-
-
-@pytest.fixture(scope="module")
-def tuned(tmp_path_factory, time_enough):
-    path = tmp_path_factory.mktemp("verified") / "run.db"
-    return path, tune(kernel, output=path, verify=20, **OPTIONS)
+        return path, tune(kernel, output=path, verify=20, **OPTIONS)
 
 
 @pytest.mark.usefixtures("time_enough")
