@@ -30,7 +30,6 @@ import os
 import shlex
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -350,10 +349,9 @@ def touched(evaluator: DeviceEvaluator, application: Application, space: SearchS
             continue
         # In wide types the steps come to all of their launches.
         widest = max(part.configurations(part.sample(min(_SAMPLE, part.size), rng)), key=bits)
-        with tempfile.TemporaryDirectory() as folder:
-            for launch in evaluator.capture(widest, Path(folder)):
-                precisions = {of_buffer[buffer] for _, buffer in launch.launched.buffers}
-                found[launch.launched.kernel] |= {str(name) for name in precisions if name in space.names}
+        for launched in evaluator.launches(widest):
+            precisions = {of_buffer[buffer] for _, buffer in launched.buffers}
+            found[launched.kernel] |= {str(name) for name in precisions if name in space.names}
     return found
 
 

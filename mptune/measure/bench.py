@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mptune.accuracy.evaluate import Metrics, error_names, first_look, judging
@@ -18,12 +17,11 @@ from mptune.errors import CompileError, ConstraintError, KernelError, LaunchErro
 from mptune.kernel import Application, Rates, Sizes, Tunable
 from mptune.measure.answers import with_reference
 from mptune.measure.buffers import Buffers, Memory
-from mptune.measure.capturing import CapturedLaunch, capture
 from mptune.measure.comparing import Comparison, Outcome
 from mptune.measure.draws import DrawnData
 from mptune.measure.observing import Observation
 from mptune.measure.policy import Plan, worst_errors
-from mptune.measure.program import Program
+from mptune.measure.program import Launched, Program
 from mptune.measure.timing import CacheFlush, TimingPlan, repeat_launches, wants_flush
 from mptune.observers import ALWAYS_ON, OBSERVERS
 from mptune.observers.base import LaunchContext, Target
@@ -245,14 +243,19 @@ class Bench:
 
         return self._guarded(request, check)
 
-    def capture(self, request: Request, folder: Path) -> tuple[CapturedLaunch, ...]:
-        """Run an application and write to a folder the data of one of each kind of its launches.
+    def launches(self, request: Request) -> tuple[Launched, ...]:
+        """Run an application and return what it launches, each kind of launch once.
 
         Raises:
-            MptuneError: the configuration cannot be run.
+            MptuneError: the configuration cannot be run, or its steps launch nothing.
         """
         with self._loaded(request, _Clock(self._announce)) as loaded:
-            return capture(loaded.program, self._memory.bind(loaded.program, self._data), folder)
+            program, buffers = loaded.program, self._memory.bind(loaded.program, self._data)
+            buffers.restore()
+            program.run(buffers)
+            if not program.launched:
+                raise KernelError(f"the steps of {program.tunable.called} launch no kernel")
+            return tuple(program.launched)
 
     def traced(self, request: Request) -> Trial:
         """Return the trial of a configuration that an instrumented build has run on the host: errors alone."""

@@ -138,7 +138,7 @@ class Cluster:
         if self._client is not None:
             return list(self._client.nthreads().values())
         # Of mpi4py; of loky and the standard library.
-        workers = getattr(self.executor, "num_workers", None) or getattr(self.executor, "_max_workers", 1)
+        workers = int(getattr(self.executor, "num_workers", None) or getattr(self.executor, "_max_workers", None) or 1)
         return [1] * workers
 
     def release(self, search: str) -> None:

@@ -12,7 +12,6 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Any
 
 from mptune.accuracy.evaluate import Metrics
@@ -25,12 +24,12 @@ from mptune.kernel import Kernel, Rates, Sizes, Tunable
 from mptune.kernel.build import compilers_of, on_host
 from mptune.measure.base import Evaluator
 from mptune.measure.bench import Ready, Request
-from mptune.measure.capturing import CapturedLaunch
 from mptune.measure.cluster import ClusterPool
 from mptune.measure.identity import launch_identity, metric_identity, source_of, trial_key, unversioned
 from mptune.measure.job import Job
 from mptune.measure.policy import MeasurementPolicy
 from mptune.measure.pool import Pool
+from mptune.measure.program import Launched
 from mptune.measure.rounds import VISIT, Finished
 from mptune.measure.timing import TimingPlan
 from mptune.measure.worker import Limits, WorkerDied
@@ -229,20 +228,18 @@ class DeviceEvaluator(Evaluator):
             ) from None
         return rates
 
-    def capture(self, configuration: Configuration, folder: Path) -> tuple[CapturedLaunch, ...]:
-        """Run an application, and write to a folder the data of one of each kind of its launches.
-
-        Only while nothing is under way.
+    def launches(self, configuration: Configuration) -> tuple[Launched, ...]:
+        """Run an application and return what it launches; only while nothing is under way.
 
         Raises:
             MptuneError: it cannot be run in this configuration.
         """
         request = Request(configuration, source_of(self._kernel, configuration, self._sizes))
         try:
-            launches: tuple[CapturedLaunch, ...] = self._pool.ask("capture", request, folder)
+            launches: tuple[Launched, ...] = self._pool.ask("launches", request)
         except (MptuneError, WorkerDied) as error:
             reason = error.message if isinstance(error, WorkerDied) else error
-            raise MptuneError(f"the launches of {self._kernel.called} could not be kept: {reason}") from error
+            raise MptuneError(f"the launches of {self._kernel.called} are not known: {reason}") from error
         return launches
 
     def instrumented(self, configurations: Sequence[Configuration], limit_s: float = 10.0) -> list[Trial]:

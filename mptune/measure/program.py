@@ -140,8 +140,6 @@ class Program:
         self._functions: dict[Any, Function] = {}
         self._single: Function | None = None
         self._launches: dict[Any, Launch] = {}
-        #: Sees a launch instead of it being run: for :mod:`mptune.measure.capturing`.
-        self.intercept: Callable[[Launch, Mapping[str, Any], Mapping[str, Buffer]], None] | None = None
         self._elapsed_ms = math.nan
         #: By kernel, how often it was launched in each of the runs on the same buffers.
         self._ran_on: Buffers | None = None
@@ -300,10 +298,7 @@ class Program:
         launch = self._launches.get(key)
         if launch is None:
             launch = self._launches[key] = self._prepare(name, given)
-        if self.intercept is not None:
-            self.intercept(launch, given, memory)
-        else:
-            launch.run(given, memory)
+        launch.run(given, memory)
 
     def read(self, name: str, buffer: Buffer) -> NDArray[Any]:
         """Return a buffer's values: in fp64, integers in their type."""

@@ -7,11 +7,9 @@ import math
 import os
 import re
 import statistics
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
@@ -226,9 +224,8 @@ def _run_in_widest(application: Application, sizes: Sizes, seed: int, backend: B
         if not trial.is_valid:
             raise KernelError(f"{application.called} in its widest types: {trial.status.value}: {trial.message}")
         launched: dict[str, Sizes] = {}
-        with tempfile.TemporaryDirectory() as folder:
-            for launch in evaluator.capture(trial.configuration, Path(folder)):
-                launched.setdefault(launch.launched.kernel, Sizes(dict(launch.launched.sizes)))
+        for launch in evaluator.launches(trial.configuration):
+            launched.setdefault(launch.kernel, Sizes(dict(launch.sizes)))
     return _Run(launched, ready.remarks)
 
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 from mptune.backends import get_backend
 from mptune.errors import EmptySpaceError, KernelError, MptuneError, UnknownNameError
 from mptune.kernel import Application
-from mptune.measure.capturing import CapturedLaunch
+from mptune.kernel.limits import spread
 from mptune.measure.device import DeviceEvaluator
+from mptune.measure.program import Launched
 from mptune.measure.timing import is_bound_by_arithmetic
 from mptune.results.trial import Status, Trial
 from mptune.run import Run
@@ -23,12 +22,12 @@ from mptune.space.search_space import SearchSpace
 from mptune.store import LaunchInfo
 from mptune.strategies.base import Strategy
 from mptune.strategies.model_based.application import ApplicationStrategy
+from mptune.tuning.finals import FinalRounds
 from mptune.tuning.findings import fall_short, findings
 from mptune.tuning.plan import TuningPlan
 from mptune.tuning.prior import PRIOR_DOUBT, instrumented_prior
 from mptune.tuning.session import Session, Warnings
 from mptune.tuning.settings import Progress
-from mptune.tuning.settling import Settling
 from mptune.tuning.verification import Verification
 
 __all__ = ["Schedule"]
@@ -69,19 +68,21 @@ class Schedule:
         self._on_verification = on_verification
         self._warn = warn
         settings = plan.settings
-        self._settling = Settling(evaluator, session, plan.kernel.baseline_values(), warn)
+        self._finals = FinalRounds(evaluator, session, warn)
         self._verification = Verification(
             evaluator,
             session,
-            self._settling.finalists,
+            self._finals.finalists,
             settings.inputs,
             settings.verify,
             self._tell_verified,
             warn,
         )
         self._budget, self._share = settings.budget, settings.baseline_share
+        self._middle: list[Configuration] = []
         try:
-            space.restrict(plan.kernel.baseline_values())
+            # The least work for a thread is slow and the most asks for much, so the first baseline is in the middle.
+            self._middle = spread(space.restrict(plan.kernel.baseline_values()))[:1]
         except (EmptySpaceError, UnknownNameError):
             self._share = 0.0
         self._strategies: tuple[Strategy, ...] = ()
@@ -101,7 +102,7 @@ class Schedule:
         session.update(ended=self._out_of_time())
         self._settle_and_verify()
         self._spend_reserve()
-        if not self._settling.are_settled:
+        if not self._finals.are_settled:
             self._settle_and_verify()
         self._say_what_is_untried()
         session.end_verification(self._verification.why_not, self._verification.cut_short)
@@ -123,8 +124,10 @@ class Schedule:
         if self._share:
             self._baselines = self._plan.baseline_strategy(self._space, session.objective)
             self._add(self._baselines)
+            if not any(configuration.is_among(session.fixed) for configuration in session.trials):
+                self._waiting += self._middle
             first = max(1, math.ceil(self._share * budget / 2))
-            session.evaluate(min(first, budget), lambda n: self._ask_all(n, [self._baselines]), self._tell)
+            session.evaluate(min(first, budget), self._ask_baselines, self._tell)
             self._refuse_broken_steps()
             self._warn_of_the_widest()
             if (baseline := session.result().baseline) is not None:
@@ -165,6 +168,9 @@ class Schedule:
         if self._wants_baseline:
             return self._ask_all(1, [self._baselines, search])
         return self._ask_all(n, [search, self._baselines])
+
+    def _ask_baselines(self, n: int) -> list[Configuration]:
+        return self._ask_waiting(n) or self._ask_all(n, [self._baselines])
 
     @property
     def _wants_baseline(self) -> bool:
@@ -256,16 +262,14 @@ class Schedule:
             chosen = tuple(trial.configuration[name] for name in choices)
             if not trial.is_valid or chosen in self._launches:
                 continue
-            with tempfile.TemporaryDirectory(prefix="mptune-") as folder:
-                try:
-                    captured = self._evaluator.capture(trial.configuration, Path(folder))
-                except MptuneError as error:
-                    self._warn(str(error))
-                    captured = ()
-            self._launches[chosen] = tuple(_launch_info(application, launch) for launch in captured)
-            launches = dict.fromkeys(_as_key(info) for infos in self._launches.values() for info in infos)
-            known = {_as_key(info): info for infos in self._launches.values() for info in infos}
-            self._session.update(launches=tuple(known[key] for key in launches))
+            launches: tuple[Launched, ...] = ()
+            try:
+                launches = self._evaluator.launches(trial.configuration)
+            except MptuneError as error:
+                self._warn(str(error))
+            self._launches[chosen] = tuple(_launch_info(application, launched) for launched in launches)
+            known = {repr(info): info for infos in self._launches.values() for info in infos}
+            self._session.update(launches=tuple(known.values()))
             for strategy in self._strategies:
                 if isinstance(strategy, ApplicationStrategy):
                     strategy.relate(_seen(self._session.state.launches))
@@ -291,12 +295,12 @@ class Schedule:
     def _settle(self) -> None:
         """Settle what is going to be reported, unless an earlier session of the run has, undisturbed."""
         session = self._session
-        is_new = bool(session.measured_here or self._settling.were_disturbed)
+        is_new = bool(session.measured_here or self._finals.were_disturbed)
         if not is_new:
-            self._settling.take_over()
+            self._finals.take_over()
         session.measured_here = is_new
-        if is_new or not self._settling.are_settled:
-            self._settling.settle()
+        if is_new or not self._finals.are_settled:
+            self._finals.settle()
 
     def _spend_reserve(self) -> None:
         """Give the winner the baseline's types, as the finals may have chosen another one than the search.
@@ -304,9 +308,9 @@ class Schedule:
         What is left of the budget without that goes on with the search.
         """
         own = self._own_baselines()
-        self._waiting += own
+        self._waiting = deque(own)
         self._session.evaluate(self._budget, self._ask, self._tell)
-        self._settling.consider([configuration for configuration in own if configuration in self._session.trials])
+        self._finals.consider([configuration for configuration in own if configuration in self._session.trials])
 
     def _own_baselines(self) -> list[Configuration]:
         """Return the winner's tuning in the baseline's types if it has not been tried."""
@@ -396,9 +400,8 @@ def _of_cache(run: Run, limits: Mapping[str, int], is_cached: Callable[[Trial], 
     return ""
 
 
-def _launch_info(application: Application, launch: CapturedLaunch) -> LaunchInfo:
+def _launch_info(application: Application, launched: Launched) -> LaunchInfo:
     """Return what is kept of a launch: its kernel, sizes and buffers, and where its types come from."""
-    launched = launch.launched
     kernel, passed = application.kernels[launched.kernel], dict(launched.buffers)
     buffers = {argument.name: argument for argument in application.arguments}
     types: dict[str, tuple[str, ...]] = {}
@@ -407,10 +410,6 @@ def _launch_info(application: Application, launch: CapturedLaunch) -> LaunchInfo
         found = dict.fromkeys(str(buffers[passed[argument]].precision) for argument in of_it)
         types[name] = tuple(found) or (f"{kernel.name}.{name}",)
     return LaunchInfo(launched.kernel, dict(launched.sizes), passed, types)
-
-
-def _as_key(info: LaunchInfo) -> str:
-    return repr(info)
 
 
 def _seen(launches: Sequence[LaunchInfo]) -> dict[str, set[str]]:

@@ -6,7 +6,6 @@ import functools
 import math
 import statistics
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from benchmarks.reproductions.heldens.launches import kernels_alone
 from benchmarks.reproductions.item import Given, Outcome, Table
 from benchmarks.search.plots import pyplot_module, save
 from mptune.backends import get_backend
@@ -24,7 +24,6 @@ from mptune.data import FIRST, Draw
 from mptune.errors import MptuneError
 from mptune.kernel import Application, Kernel, Sizes
 from mptune.measure.buffers import run_once
-from mptune.measure.capturing import in_context
 from mptune.measure.device import DeviceEvaluator
 from mptune.measure.program import Program
 from mptune.measure.rounds import visit_of
@@ -96,26 +95,24 @@ def versions(given: Given) -> dict[str, tuple[Configuration, tuple[str, ...]]]:
     """
     application, sizes = bbac(), bbac().resolve_sizes(*given.sizes_of(bbac()))
     found: dict[str, tuple[Configuration, tuple[str, ...]]] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        widest = application.search_space(sizes).restrict(application.baseline_values()).configuration(0)
-        with DeviceEvaluator(application, sizes, "host", seed=given.seed) as evaluator:
-            kernels = [in_context(application, launch) for launch in evaluator.capture(widest, Path(folder))]
-        for name in asked(given):
-            version = VERSIONS[name]
-            values: dict[str, Value] = {}
-            missed = []
-            for kernel in kernels:
-                trial, is_met = tuned(kernel, version, given)
-                if not is_met:
-                    missed.append(kernel.name)
-                for parameter, value in trial.configuration.items():
-                    own = f"{kernel.name}.{parameter}"
-                    if own in application.parameter_names:
-                        values[own] = value
-                    else:
-                        values[parameter] = wider(values.get(parameter, value), value)
-                print(f"{name}, {kernel.name}: {trial.configuration}, error {trial.error:.2g}", file=sys.stderr)
-            found[name] = (application.configuration(values), tuple(missed))
+    widest = application.search_space(sizes).restrict(application.baseline_values()).configuration(0)
+    kernels = kernels_alone(application, widest, sizes, get_backend("host"), given.seed)
+    for name in asked(given):
+        version = VERSIONS[name]
+        values: dict[str, Value] = {}
+        missed = []
+        for kernel in kernels:
+            trial, is_met = tuned(kernel, version, given)
+            if not is_met:
+                missed.append(kernel.name)
+            for parameter, value in trial.configuration.items():
+                own = f"{kernel.name}.{parameter}"
+                if own in application.parameter_names:
+                    values[own] = value
+                else:
+                    values[parameter] = wider(values.get(parameter, value), value)
+            print(f"{name}, {kernel.name}: {trial.configuration}, error {trial.error:.2g}", file=sys.stderr)
+        found[name] = (application.configuration(values), tuple(missed))
     return found
 
 
