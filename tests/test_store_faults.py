@@ -89,9 +89,11 @@ def test_folders_and_devices_are_refused(tmp_path):
 @contextmanager
 def edited(path):
     connection = sqlite3.connect(path)
-    yield connection
-    connection.commit()
-    connection.close()
+    try:
+        yield connection
+        connection.commit()
+    finally:
+        connection.close()
 
 
 @pytest.fixture

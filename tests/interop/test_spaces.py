@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 import sys
@@ -110,7 +111,7 @@ def test_foreign_and_damaged_files_say_what_is_wrong(tmp_path: Path, content: by
 
 def test_a_foreign_database_is_not_a_run_file(tmp_path: Path) -> None:
     path = tmp_path / "other.db"
-    with sqlite3.connect(path) as connection:
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("create table t (x)")
     connection.close()
     with pytest.raises(RunFileError, match="not a run file"):
