@@ -93,7 +93,6 @@ TARGETS: Final = {
     "handwritten": 0.95,
     "least": 0.8,
     "agree": 0.95,
-    "decided": 0.8,
     "faster": 1.3,
     "compilations": 10.0,
 }
@@ -112,9 +111,6 @@ _LOOKING_S: Final = 0.1
 #: In a file of the cache the type of an ELF file lies here, and is this of one that is yet to be linked.
 _TYPE_AT: Final = 32 + 16
 _RELOCATABLE: Final = b"\x01\x00"
-#: How a search decided on combinations of types: ruled out by an instrumented run, accurate enough there but not fast
-#: enough, compiled.
-_DECISIONS: Final = ("screened", "foretold", "compiled")
 #: What an entry has that was measured to its end, by part; and what there is for each threshold, and of both peers.
 _WANTED: Final = {
     "programs": ("arguments", "adopted", "why", "adopt_s", "adopt_cpu_s", "document", "thresholds"),
@@ -122,7 +118,7 @@ _WANTED: Final = {
     "handwritten": ("metric", "times_ms", "speed", "speedup", "error"),
     "promise": ("promise", "mptune", "double_ms", "faster"),
 }
-_OF_THRESHOLD: Final = ("code", "why", "speedup", "interval", "verified", *_DECISIONS)
+_OF_THRESHOLD: Final = ("code", "why", "speedup", "interval", "verified")
 _OF_PEERS: Final = {
     "promise": ("time_ms", "compilations", "variables", "types", "cpu_s"),
     "mptune": ("time_ms", "compilations", "until_decided", "until_as_fast", "classes", "cpu_s"),
@@ -344,7 +340,6 @@ def result_of(answer: Answer) -> dict[str, Any]:
         "evaluations": document.get("evaluations", 0),
         "metric": document.get("metric", ""),
         "statuses": document.get("statuses", {}),
-        **{what: document.get(what, 0) for what in _DECISIONS},
         "speedup": None if best is None else best.get("speedup"),
         "interval": None if best is None else best.get("speedup_interval"),
         "error": None if best is None else best.get("error"),
@@ -599,38 +594,24 @@ def _programs_lines(entries: Mapping[str, Any], document: Mapping[str, Any]) -> 
                 "longest adoption", f"{slowest:.0f} s", f"≤ {TARGETS['seconds']:g} s", slowest <= TARGETS["seconds"]
             ),
         ]
-    for tau in map("{:g}".format, taus):
-        results = [entry["thresholds"][tau] for entry in entries.values() if tau in entry["thresholds"]]
-        counts = {what: sum(result[what] for result in results) for what in _DECISIONS}
-        if total := sum(counts.values()):
-            share = 1 - counts["compiled"] / total
-            lines.append(
-                target(
-                    f"of {total} signatures at {tau}, decided without compiling",
-                    f"{share:.0%}",
-                    f"≥ {TARGETS['decided']:.0%}",
-                    share >= TARGETS["decided"],
-                )
-            )
     if REFUSED in entries:
         is_refused = not entries[REFUSED]["adopted"] or bool(entries[REFUSED]["document"]["refused"])
         lines.append(target(f"{REFUSED}, which uses cub", "refused" if is_refused else "taken", "refused", is_refused))
     lines += [
         "",
-        "Seconds are those of the adoption, and in brackets for how long it kept cores busy. Behind each error: the "
-        "signatures that were decided without compiling, of all.",
+        "Seconds are those of the adoption, and in brackets for how long it kept cores busy.",
         "",
         "| program | arguments | adopted | edits | kernels | classes | parameters | own check | s | "
-        + " | ".join(f"speedup at {tau:g} | error | decided" for tau in taus)
+        + " | ".join(f"speedup at {tau:g} | error" for tau in taus)
         + " |",
-        "|" + "---|" * (9 + 3 * len(taus)),
+        "|" + "---|" * (9 + 2 * len(taus)),
     ]
     for name, entry in entries.items():
         of = entry["document"]
         start = f"| {name} | {cell(entry['arguments'])} | {'yes' if entry['adopted'] else 'no'} | 0 | "
         seconds = f"{entry['adopt_s']:.0f} ({entry['adopt_cpu_s']:.0f})"
         if not entry["adopted"]:
-            lines.append(f"{start}- | - | - | - | {seconds} |" + " - | - | - |" * len(taus))
+            lines.append(f"{start}- | - | - | - | {seconds} |" + " - | - |" * len(taus))
             continue
         cells = [result_cells(entry["thresholds"].get(f"{tau:g}", {})) for tau in taus]
         numbers = f"{of['kernels']} | {of['classes']} | {of['parameters']} | {cell(str(of['check']))}"
@@ -652,19 +633,17 @@ def is_tuned(result: Mapping[str, Any]) -> bool:
 
 
 def result_cells(result: Mapping[str, Any]) -> str:
-    """Return the speedup at a threshold, the error on fresh inputs, and how many signatures took no compilation."""
+    """Return the speedup at a threshold, the error on fresh inputs, and how many of the inputs break the threshold."""
     if not result:
-        return "- | - | -"
-    total = sum(result[what] for what in _DECISIONS)
-    decided = f"{total - result['compiled']} of {total}"
+        return "- | -"
     if not is_tuned(result):
-        return f"none | - | {decided}"
+        return "none | -"
     low, high = result["interval"] or (math.nan, math.nan)
     interval = f" ({low:.2f} to {high:.2f})" if low == low and low != high else ""
     verified = result["verified"] or {}
     worst = verified.get("worst_error")
     broken = f", {verified['violations']} of {verified['inputs']} break it" if verified.get("violations") else ""
-    return f"{result['speedup']:.2f}{interval} | {'-' if worst is None else f'{worst:.2g}{broken}'} | {decided}"
+    return f"{result['speedup']:.2f}{interval} | {'-' if worst is None else f'{worst:.2g}{broken}'}"
 
 
 def _traced_lines(entries: Mapping[str, Any], _: Mapping[str, Any]) -> list[str]:

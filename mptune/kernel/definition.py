@@ -83,8 +83,8 @@ class Kernel(Tunable):
         balance: ``balance(rates, slack)`` returns the constraints under which what a kernel does at the same time takes
             as long as each other, up to the factor ``slack``, on a device of these speeds
             (:class:`~mptune.kernel.Rates`); for ``mptune tune --balance``.
-        instrumented: whether the errors of types are first told by a build in which they are chosen when it runs, on
-            the host, and what that shows to be hopeless is never compiled (``docs/templates.md``).
+        instrumented: whether a search begins with errors from a build on the host in which types are chosen when it
+            runs, as a prior of its model of errors (``docs/templates.md``).
         description: one line for ``mptune list``.
         path: the definition file; set by the loader.
         over: take the metric of each row, column or block of an output: ``"rows"``, ``"columns"``,

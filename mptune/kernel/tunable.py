@@ -67,7 +67,7 @@ class Tunable(ABC):
     reference: Callable[[Inputs, Sizes], Any] | None = None
     metric: Metric | Sequence[Metric] | Mapping[str, Metric | Sequence[Metric]] = "NRMSE"
     signature: Sequence[str] = ()
-    #: Whether a run asks an instrumented build for the error of types before it compiles anything in them.
+    #: Whether a search begins with errors from an instrumented build, as a prior of its model of errors.
     instrumented: bool = False
     description: str = ""
     path: Path | None = None

@@ -10,6 +10,7 @@ import threading
 import time
 import uuid
 from concurrent.futures import CancelledError, Executor, Future
+from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from mptune import __version__
@@ -31,8 +32,18 @@ _CONNECT_S: Final = 20.0
 #: Seconds without an evaluation after which a worker frees its device.
 _IDLE_S: Final = 300.0
 
+
+@dataclass(slots=True)
+class _Serving:
+    """A search that this process evaluates for."""
+
+    pool: Pool
+    calls: int = 0
+    used_s: float = 0.0
+
+
 _lock = threading.Lock()
-_pools: dict[str, tuple[Pool, list[float]]] = {}
+_serving: dict[str, _Serving] = {}
 
 
 def _call(
@@ -42,33 +53,40 @@ def _call(
     if version != __version__:
         raise MptuneError(f"a worker of the cluster has mptune {__version__}, and the search {version}")
     with _lock:
-        if search not in _pools:
-            _pools[search] = Pool(job, limits, compilers=compilers), [0.0]
+        if search not in _serving:
+            _serving[search] = _Serving(Pool(job, limits, compilers=compilers))
             threading.Thread(target=_close_when_idle, args=(search,), daemon=True).start()
-        pool, used = _pools[search]
-        used[0] = time.monotonic()
-        ready = pool.start()
-    answer = getattr(pool, method)(*arguments)
-    if isinstance(answer, Future):
-        answer = answer.result()
-    used[0] = time.monotonic()
-    return ready, answer
+        serving = _serving[search]
+        serving.calls += 1
+    try:
+        with _lock:
+            ready = serving.pool.start()
+        answer = getattr(serving.pool, method)(*arguments)
+        return ready, answer.result() if isinstance(answer, Future) else answer
+    finally:
+        with _lock:
+            serving.calls -= 1
+            serving.used_s = time.monotonic()
 
 
 def _close_when_idle(search: str) -> None:
-    while search in _pools:
-        pool, used = _pools[search]
-        if not pool.is_busy and time.monotonic() - used[0] > _IDLE_S:
-            _release(search)
+    while True:
         time.sleep(1.0)
+        with _lock:
+            serving = _serving.get(search)
+            if serving is None:
+                return
+            is_idle = not serving.calls and time.monotonic() - serving.used_s > _IDLE_S
+        if is_idle:
+            _release(search)
 
 
 def _release(search: str) -> None:
     """Free the device of this process."""
     with _lock:
-        pool, _ = _pools.pop(search, (None, None))
-    if pool is not None:
-        pool.close()
+        serving = _serving.pop(search, None)
+    if serving is not None:
+        serving.pool.close()
 
 
 # -- in the tuner ----------------------------------------------------------------------------------
@@ -165,7 +183,12 @@ class ClusterPool:
             MptuneError: no worker came, or kernel, data or backend is not usable there.
         """
         if self._ready is None:
-            self._ready, _ = _result(self._send("start"), self._limits.start_s)
+            try:
+                self._ready, _ = _result(self._send("start"), self._limits.start_s)
+            except MptuneError:
+                raise
+            except Exception as error:
+                raise MptuneError(f"a worker of the cluster was lost when it started: {error}") from error
         return self._ready
 
     def prepare(self, source: str) -> None:

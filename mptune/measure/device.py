@@ -17,6 +17,7 @@ from typing import Any
 from mptune.accuracy.evaluate import Metrics
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
+from mptune.backends.binary_cache import BinaryCache
 from mptune.cpp.headers import with_headers
 from mptune.data import Draw
 from mptune.errors import MptuneError, TemplateError
@@ -25,7 +26,7 @@ from mptune.kernel.build import compilers_of, on_host
 from mptune.measure.base import Evaluator
 from mptune.measure.bench import Ready, Request
 from mptune.measure.cluster import ClusterPool
-from mptune.measure.identity import launch_identity, metric_identity, source_of, trial_key, unversioned
+from mptune.measure.identity import launch_identity, metric_identity, source_of, unversioned
 from mptune.measure.job import Job
 from mptune.measure.policy import MeasurementPolicy
 from mptune.measure.pool import Pool
@@ -302,4 +303,4 @@ class DeviceEvaluator(Evaluator):
         ready = self.start()
         source = with_headers(source, self._flags)
         parts = (source, launch, ready.identity, ready.data_key, self._metric, repr(self._plan))
-        return trial_key((*parts, *sorted(ready.observers)))
+        return BinaryCache.key((*parts, *sorted(ready.observers)))

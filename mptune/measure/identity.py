@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from mptune.accuracy.evaluate import Metrics, all_metrics
 from mptune.kernel import Kernel, Sizes, Tunable
 from mptune.source.render import included_headers, render, template_hash
 from mptune.space.configuration import Configuration
 
-__all__ = ["launch_identity", "metric_identity", "source_of", "trial_key", "unversioned"]
-
-
-def trial_key(parts: Sequence[str]) -> str:
-    """Return the key of a trial, as a hexadecimal digest.
-
-    Args:
-        parts: the rendered source, how it is launched, device, compiler and flags, inputs and references, the error
-            metric, how often it is timed: everything the numbers depend on, always in the same order.
-    """
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(hashlib.sha256(part.encode("utf-8", "backslashreplace")).digest())
-    return digest.hexdigest()
+__all__ = ["launch_identity", "metric_identity", "source_of", "unversioned"]
 
 
 def source_of(kernel: Tunable, configuration: Configuration, sizes: Sizes) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import queue
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import nullcontext
 from typing import Any
 
@@ -63,11 +63,6 @@ class Pool:
         """The worker processes that are running."""
         return [pid for worker in self._workers if (pid := worker.process_id) is not None]
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether a worker is at work."""
-        return self._free.qsize() < len(self._workers)
-
     def start(self) -> Ready:
         """Start what is not running yet; return what every worker reports of its device.
 
@@ -78,7 +73,12 @@ class Pool:
             starting = [self._evaluating.submit(worker.start) for worker in self._workers]
             if self._compilers:
                 self._backend.compiler.expect(self._job.options, self._compilers)
-            ready = [future.result() for future in starting]
+            try:
+                ready = [future.result() for future in starting]
+            except BaseException:
+                for worker in self._workers:
+                    worker.abort()
+                raise
             check_alike({f"worker {i}": each for i, each in enumerate(ready)})
             if self._compilers:
                 self._compiling = ThreadPoolExecutor(self._compilers, thread_name_prefix="compile ahead")
@@ -133,10 +133,9 @@ class Pool:
         waited_s = 0.0
         try:
             if compiled is not None:
-                try:
-                    compiled.result()
-                finally:
-                    waited_s = time.perf_counter() - start
+                wait([compiled])
+                waited_s = time.perf_counter() - start
+                compiled.result()
             quiet = nullcontext if compiled is None else self._backend.compiler.paused
             trial: Trial = worker.call("evaluate", request, quiet=quiet)
         except CompileError as error:
@@ -145,9 +144,12 @@ class Pool:
             trial = death.trial_of(request.configuration)
         finally:
             self._free.put(worker)
-        durations_s = dict(trial.measurement.durations_s)
-        durations_s["compile"] = durations_s.get("compile", 0.0) + waited_s
-        return trial.with_measurement(durations_s=durations_s)
+        if compiled is None:
+            return trial
+        durations_s = trial.measurement.durations_s
+        return trial.with_measurement(
+            durations_s={**durations_s, "compile": durations_s.get("compile", 0.0) + waited_s}
+        )
 
 
 def check_alike(ready: Mapping[str, Ready]) -> None:

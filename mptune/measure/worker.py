@@ -250,8 +250,9 @@ class Worker:
     def abort(self) -> None:
         """Kill the process, from any thread, and let no other one start."""
         self._is_closed = True
-        if self._child is not None:
-            self._child.signal(signal.SIGKILL)
+        child = self._child
+        if child is not None:
+            child.signal(signal.SIGKILL)
 
     def close(self) -> None:
         """Let the process free its device and leave; kill it if it does not."""

@@ -82,11 +82,11 @@ def test_least_recently_used_entries_go_first(tmp_path):
     assert sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) <= 9000
 
 
-def test_leftovers_of_killed_processes_go_after_an_hour(cache):
+def test_leftovers_of_killed_processes_go_after_a_day(cache):
     cache.put(KEY, b"code")
     folder = cache.directory / KEY[:2]
     work = cache.directory / "work"
-    for name, age in (("old", 4000), ("young", 100)):
+    for name, age in (("old", 90_000), ("young", 100)):
         (folder / f".new-{name}").write_bytes(b"half")
         (work / name).mkdir(parents=True)
         (work / name / "kernel.so").write_bytes(b"half")
@@ -96,13 +96,6 @@ def test_leftovers_of_killed_processes_go_after_an_hour(cache):
     assert sorted(path.name for path in folder.glob(".*")) == [".new-young"]
     assert sorted(path.name for path in work.iterdir()) == ["young"]
     assert cache.get(KEY) == b"code"
-
-
-def test_a_workspace_in_use_stays_however_old_it_seems(cache):
-    with cache.workspace() as folder:
-        os.utime(folder, (time.time() - 4000,) * 2)
-        cache.prune()
-        assert folder.exists()
 
 
 def test_a_workspace_moves_where_it_can_be_written(tmp_path):
