@@ -92,10 +92,10 @@ def test_clusters_are_those_of_plain_numpy(sizes: dict[str, int], seed: int) -> 
     rows, columns, _ = coclustered(given, size, 25)
     assert len(np.unique(columns)) > 2
     both = bbac().changed(outputs=["cell_cluster", "year_cluster"])
-    found, stepper, _ = run_once(both, {}, given, size)
+    found, launched, _ = run_once(both, {}, given, size)
     assert same_but_for_names(found["cell_cluster"], columns)
     assert same_but_for_names(found["year_cluster"], rows)
-    assert {one.kernel for one in stepper.counts} == {"statistics", "year_distances", "update"}
+    assert {one.kernel for one in launched} == {"statistics", "year_distances", "update"}
 
 
 def test_what_is_minimised_never_grows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,9 +115,9 @@ def test_what_is_minimised_never_grows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_it_stops_when_no_cell_moves() -> None:
     size, given = made(SMALL)
-    _, stepper, _ = run_once(bbac(), {}, given, size)
+    _, launched, _ = run_once(bbac(), {}, given, size)
     _, _, losses = coclustered(given, size, 25)
-    assert set(stepper.counts.values()) == {len(losses)}
+    assert {count for count, _ in launched.values()} == {len(losses)}
     assert len(losses) < 25
 
 

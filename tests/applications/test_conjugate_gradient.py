@@ -65,9 +65,9 @@ def solve(
 ) -> tuple[NDArray[np.float64], float, int]:
     """Return x, the error, and the iterations, one product with the matrix each."""
     given = system(app, sizes) if given is None else given
-    outputs, stepper, _ = run_once(app, {**LAUNCHES, **values}, given, sizes)
+    outputs, launched, _ = run_once(app, {**LAUNCHES, **values}, given, sizes)
     x = outputs["x"]
-    products = sum(n for one, n in stepper.counts.items() if one.kernel == "spmv" and ("y", "q") in one.buffers)
+    products = sum(n for one, (n, _) in launched.items() if one.kernel == "spmv" and ("y", "q") in one.buffers)
     return x, app.metric(x, np.empty(0), given), products  # type: ignore[operator]
 
 
