@@ -21,7 +21,7 @@ from mptune.kernel.limits import space_on, widest
 from mptune.measure.launching import ApplicationLauncher, Arrays, Launcher, in_memory_of, inputs_from, run_first
 from mptune.results.unseen import CONFIDENCE
 from mptune.run import Run
-from mptune.source.loading import application_of_run, kernel_of_run, remarks
+from mptune.source.loading import remarks, tunable_of_run
 from mptune.space.configuration import Configuration
 from mptune.wisdom import BySize, Choice, Wisdom, gather, read_sources, sizes_of_arrays
 
@@ -86,7 +86,9 @@ class TunedKernel:
         loaded = [source for _, source in sources if isinstance(source, Run)]
         of_one_size = len(loaded) == len(sources) and len({(*sorted(run.info.sizes.items()),) for run in loaded}) == 1
         for run in loaded:
-            self.kernel = kernel = kernel_of_run(run.info, kernel, on_warning=lambda _: None)
+            kernel = tunable_of_run(run.info, kernel, kind=Kernel, on_warning=lambda _: None)
+            assert isinstance(kernel, Kernel)
+            self.kernel = kernel
         self._by_size = None
         if not of_one_size or max_error is not None:
             self._by_size = BySize(gather(sources), kernel, backend, max_error, confidence, metric)
@@ -247,7 +249,7 @@ class TunedApplication:
             self._own_sizes = self.application.resolve_sizes("default", self._by_size.sizes)
             self._options, notes = self._by_size.options, self._by_size.remarks
         else:
-            self.application = application_of_run(source.info, application)
+            self.application = tunable_of_run(source.info, application, kind=Application, on_warning=lambda _: None)
             self._backend, _, self._matches = _matched([source], backend)
             self._options = options_of(source.info, self._backend.name)
             self._own_sizes = sizes_of(source, self.application)
@@ -392,7 +394,7 @@ class TunedApplication:
         else:
             assert self._by_size is not None
             known = [self._by_size.baseline(sizes).configuration]
-            configurations = known + widest(self.application, sizes, self._backend.device.constraints())
+            configurations = known + widest(self.application, sizes, self._backend.device.facts())
         return run_first(map(self._launcher, configurations), given, sizes, arrays)[1]
 
     def _launcher(self, configuration: Configuration) -> ApplicationLauncher:
@@ -461,8 +463,8 @@ def _baselines(kernel: Tunable, sizes: Sizes, backend: Backend, run: Run) -> lis
         KernelError: no such configuration is valid at these sizes on this device.
     """
     try:
-        space = space_on(kernel, sizes, backend.device.constraints()).restrict(kernel.baseline_values())
-        found = widest(kernel, sizes, backend.device.constraints())
+        space = space_on(kernel, sizes, backend.device.facts()).restrict(kernel.baseline_values())
+        found = widest(kernel, sizes, backend.device.facts())
     except EmptySpaceError as error:
         raise KernelError(f"{kernel.called} has no baseline to fall back on at {sizes}: {error}") from error
     known = run.baseline

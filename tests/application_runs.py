@@ -69,7 +69,7 @@ def tuned_answer(application: Application, chosen: Mapping[str, str]) -> dict[st
     """Return the outputs of an adopted application with these types, others the widest."""
     sizes = application.resolve_sizes()
     backend = get_backend("host")
-    wide = widest(application, sizes, backend.device.constraints())[0]
+    wide = widest(application, sizes, backend.device.facts())[0]
     given = inputs_from(application, sizes, make_inputs(application, sizes, 0))
     launcher = ApplicationLauncher(
         application, application.configuration({**wide, **chosen}), backend, CompileOptions()

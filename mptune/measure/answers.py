@@ -95,7 +95,7 @@ class OwnAnswer:
         if self._known is not None:
             return self._outputs(self._known, inputs, sizes)
         refused: ConstraintError | None = None
-        candidates = widest(self._application, sizes, self._backend.device.constraints())
+        candidates = widest(self._application, sizes, self._backend.device.facts())
         for configuration in candidates:
             try:
                 outputs = self._outputs(configuration, inputs, sizes)

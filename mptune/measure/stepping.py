@@ -452,7 +452,7 @@ class Stepper:
         return Sizes(sizes)
 
     def _check_valid(self, what: str, kernel: Kernel, configuration: Configuration, sizes: Sizes) -> None:
-        limits = device_constraints(kernel, self._backend.device.constraints())
+        limits = device_constraints(kernel, self._backend.device.facts())
         for constraint in (*kernel.constraints, *limits):
             compiled = compile_constraint(constraint, kernel.parameter_names, dict(sizes))
             if not compiled.holds(configuration):

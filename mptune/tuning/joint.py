@@ -302,7 +302,7 @@ class JointSearch:
                     "infinite or never written: other values stand for them where the kernel is timed alone"
                 )
             evaluator = self._stack.enter_context(self._kernel_evaluator(kernel))
-            limits = device_constraints(kernel, evaluator.start().constraints)
+            limits = device_constraints(kernel, evaluator.start().facts)
             own = {p.name: self._space.parameter(f"{kernel.name}.{p.name}").values for p in free(kernel)}
             space = kernel.search_space(kernel.resolve_sizes(), limits).restrict(own)
             times = KernelTimes(space, self._seed)

@@ -43,7 +43,7 @@ def answer(definition: Path, draw: Draw, **sizes: int) -> np.ndarray:
     resolved = application.resolve_sizes("default", sizes)
     backend = get_backend("host")
     given = inputs_from(application, resolved, make_inputs(application, resolved, 0, draw))
-    configuration = widest(application, resolved, backend.device.constraints())[0]
+    configuration = widest(application, resolved, backend.device.facts())[0]
     launcher = ApplicationLauncher(application, configuration, backend, CompileOptions())
     try:
         (found,) = launcher.run(given, resolved, Arrays())[0].values()

@@ -216,7 +216,7 @@ def answer(folder: Path, **sizes: int) -> np.ndarray:
     backend = get_backend("host")
     given = inputs_from(application, resolved, make_inputs(application, resolved, 0))
     launcher = ApplicationLauncher(
-        application, widest(application, resolved, backend.device.constraints())[0], backend, CompileOptions()
+        application, widest(application, resolved, backend.device.facts())[0], backend, CompileOptions()
     )
     try:
         (found,) = launcher.run(given, resolved, Arrays())[0].values()

@@ -136,7 +136,7 @@ def test_other_sizes_leave_the_same_out(folder: Path, application: Application) 
     sizes = application.resolve_sizes("default", {"n": 77, "steps": 6})
     backend = get_backend("host")
     given = inputs_from(application, sizes, make_inputs(application, sizes, 0))
-    configuration = widest(application, sizes, backend.device.constraints())[0]
+    configuration = widest(application, sizes, backend.device.facts())[0]
     launcher = ApplicationLauncher(application, configuration, backend, CompileOptions())
     try:
         (found,) = launcher.run(given, sizes, Arrays())[0].values()

@@ -48,7 +48,7 @@ def job(kernel: Kernel) -> Job:
 
 def description(name: str = "A100", bus: str = "0000:01:00.0", **changes: Any) -> Description:
     identity = f"cuda|{name}|sm_80|driver=13.0"
-    ready = Ready(DeviceInfo("cuda", name, "sm_80", 1 << 30), identity, "data", (), CompileOptions())
+    ready = Ready(DeviceInfo("cuda", name, "sm_80", 1 << 30), identity, "data", {}, CompileOptions())
     values = {"ready": ready, "version": __version__, "host": "node1", "places": frozenset({f"GPU {bus}"})}
     return Description(**{**values, **changes})
 
