@@ -47,7 +47,7 @@ from mptune.results.speedup import Finals, Ratio  # noqa: E402
 from mptune.source.loading import load_kernel  # noqa: E402
 from mptune.space.configuration import Configuration  # noqa: E402
 from mptune.space.parameters import OrdinalParameter  # noqa: E402
-from mptune.tuning.race import rounds_for_interval  # noqa: E402
+from mptune.tuning.finals import rounds_for_interval  # noqa: E402
 
 PAGE: Final = ROOT / "benchmarks" / "results" / "timing_quality.md"
 DEMO: Final = ("tune", "convolution2d", "--backend", "host", "--max-error", "1e-4", "--budget", "60")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,8 +24,8 @@ from mptune.results.pareto import front
 from mptune.results.speedup import LEAST_ROUNDS, TIE, Ratio
 from mptune.results.trial import Status, Trial
 from mptune.results.unseen import Verified, count_of, in_words
-from mptune.space.configuration import Configuration, Value
-from mptune.store import PROBE, LaunchInfo, RunFile, RunInfo, RunState
+from mptune.space.configuration import Value
+from mptune.store import PROBE, RunFile, RunInfo, RunState
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,8 +60,6 @@ class Run:
         state: how far it has come.
         probes: configurations measured to explain the run (:mod:`mptune.tuning.sensitivity`), which are none of its
         trials. sources: rendered sources of some trials, without the prelude, by the JSON of their configuration.
-        kernel_trials: trials of an application's kernels alone, on data of a launch, by its
-            :attr:`~mptune.store.LaunchInfo.label`; none of them is a trial of the run.
     """
 
     def __init__(
@@ -72,13 +69,11 @@ class Run:
         state: RunState | None = None,
         probes: Sequence[Trial] = (),
         sources: Mapping[str, str] | None = None,
-        kernel_trials: Mapping[str, Sequence[Trial]] | None = None,
     ) -> None:
         self.info = info
         self.state = state or RunState()
         self.probes = tuple(probes)
         self.sources = sources or {}
-        self.kernel_trials = {label: tuple(some) for label, some in (kernel_trials or {}).items() if some}
         self.trials: tuple[Trial, ...] = tuple({trial.configuration: trial for trial in trials}.values())
 
     @classmethod
@@ -91,7 +86,7 @@ class Run:
         with RunFile.open(path, read_only=True) as file:
             parameters = file.info.parameters
             trials, probes = file.trials(parameters=parameters), file.trials(PROBE, parameters)
-            return cls(file.info, trials, file.state, probes, file.sources(), file.kernel_trials())
+            return cls(file.info, trials, file.state, probes, file.sources())
 
     def __repr__(self) -> str:
         best = self.best
@@ -169,28 +164,6 @@ class Run:
         return sum(trial.configuration.is_among(fixed) for trial in self.trials) if fixed else 0
 
     @property
-    def kernel_evaluations(self) -> int:
-        """How many configurations of an application's kernels were evaluated alone, also in a run that was killed."""
-        return max(self.state.kernel_evaluations, sum(map(len, self.kernel_trials.values())))
-
-    def kernel_trials_in(self, configuration: Configuration) -> list[tuple[LaunchInfo, Trial | None]]:
-        """Return what an application launches in a configuration, each with the trial of its kernel alone, if any."""
-        return [
-            (
-                launch,
-                next(
-                    (
-                        t
-                        for t in self.kernel_trials.get(launch.label, ())
-                        if launch.is_in(configuration, t.configuration)
-                    ),
-                    None,
-                ),
-            )
-            for launch in self.state.launches
-        ]
-
-    @property
     def statuses(self) -> dict[str, int]:
         """How many trials ended in each status that occurred, those ruled out without compiling included."""
         counts = dict.fromkeys(Status, 0)
@@ -238,7 +211,7 @@ class Run:
             "search": self.state.search_s,
             "verification": self.state.verify_s,
         }
-        for trial in (*self.trials, *itertools.chain.from_iterable(self.kernel_trials.values())):
+        for trial in self.trials:
             for phase, seconds in trial.measurement.durations_s.items():
                 spent[phase] = spent.get(phase, 0.0) + seconds / devices
         rest_s = self.state.wall_s - math.fsum(spent.values())
@@ -560,8 +533,7 @@ class Run:
                 "strategy": info.strategy,
                 "seed": info.seed,
                 "budget": info.budget,
-                "evaluations": self.evaluations + self.kernel_evaluations,
-                **self._of_application(),
+                "evaluations": self.evaluations,
                 "ended": self.state.ended,
                 "baseline_evaluations": self.baseline_evaluations,
                 "feasible": self.feasible,
@@ -584,12 +556,6 @@ class Run:
                 "wall_s": self.state.wall_s,
             }
         )
-
-    def _of_application(self) -> dict[str, int]:
-        """Return how the evaluations of an application's run divide; nothing for a kernel's."""
-        if not self.info.is_of_application:
-            return {}
-        return {"kernel_evaluations": self.kernel_evaluations, "application_runs": self.evaluations}
 
     def _metric_document(self) -> str | dict[str, str]:
         """Return what errors are measured by: where thresholds are for metrics of their own, by their names."""

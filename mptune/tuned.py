@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
+import sys
 import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -18,7 +18,9 @@ from mptune.emit import select, sizes_of
 from mptune.errors import BackendUnavailableError, EmptySpaceError, KernelError, MptuneError
 from mptune.kernel import Application, Kernel, Role, Sizes, Tunable
 from mptune.kernel.limits import space_on, widest
-from mptune.measure.launching import ApplicationLauncher, Arrays, Launcher, in_memory_of, inputs_from, run_first
+from mptune.measure.arrays import Arrays, arrays_of
+from mptune.measure.buffers import Memory
+from mptune.measure.program import Program, first_that_runs
 from mptune.results.unseen import CONFIDENCE
 from mptune.run import Run
 from mptune.source.loading import remarks, tunable_of_run
@@ -28,7 +30,168 @@ from mptune.wisdom import BySize, Choice, Wisdom, gather, read_sources, sizes_of
 __all__ = ["TunedApplication", "TunedKernel"]
 
 
-class TunedKernel:
+class _Tuned:
+    """A kernel or an application in the configuration that is known to be the best, as a function of arrays.
+
+    Args:
+        tunable: the definition.
+        source: the run, or wisdom by size, that says what is best.
+        backend: where it runs.
+        matches: whether the run is of the backend's device.
+        sizes: of the arrays, where they do not tell.
+        chosen: the configuration to use whatever the sizes; None for the best.
+    """
+
+    def __init__(
+        self,
+        tunable: Tunable,
+        source: Run | BySize,
+        backend: Backend,
+        matches: bool,
+        sizes: Mapping[str, int],
+        chosen: Configuration | None = None,
+    ) -> None:
+        self._tunable = tunable
+        self._source = source
+        self._backend = backend
+        self._matches = matches
+        self._chosen = chosen
+        self._lock = threading.Lock()
+        self._memory = Memory(backend)
+        self._programs: dict[Configuration, Program] = {}
+        self._at: dict[tuple[tuple[str, int], ...], tuple[Configuration, str]] = {}
+        if isinstance(source, BySize):
+            self._options, notes = source.options, source.remarks
+        else:
+            self._options, notes = options_of(source.info, backend.name), remarks(source.info, tunable)
+        self._own_sizes = tunable.resolve_sizes("default", sizes)
+        self._choose_at(self._own_sizes)
+        for remark in notes if isinstance(source, BySize) or not self.reason else ():
+            _warn(f"{tunable.name}: {remark}")
+
+    def __repr__(self) -> str:
+        what = "chosen" if self._chosen is not None else "baseline" if self.reason else "best"
+        return f"{type(self).__name__}({self._tunable.name} on {self._backend.name}, {what}: {self.configuration})"
+
+    def close(self) -> None:
+        """Give device memory and code back; a later call takes them anew."""
+        with self._lock:
+            self._memory.free()
+            while self._programs:
+                self._programs.popitem()[1].unload()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def choose(self, sizes: Mapping[str, int]) -> Choice:
+        """Return what calls at some sizes use, and why; those that are not given are those of the last call.
+
+        Raises:
+            UnknownNameError: there is no size of a name given.
+            KernelError: no size is given, or not even a baseline is valid there.
+            MptuneError: there is one configuration for all sizes.
+        """
+        called = self._tunable.called
+        if not isinstance(self._source, BySize) or self._chosen is not None:
+            raise MptuneError(
+                f"{called} has one configuration: give wisdom, and no configuration=, or runs at several sizes"
+            )
+        if not sizes:
+            raise KernelError(f"{called}: choose(sizes) takes sizes by name, such as {dict(self.sizes)}")
+        return self._source.choose(self._tunable.resolve_sizes("default", {**self.sizes, **sizes}))
+
+    def _call(self, sizes: Sizes, inputs: Mapping[str, Any], converted: bool) -> dict[str, Any]:
+        arrays = arrays_of(self._tunable, sizes, self._backend, inputs)
+        with self._lock:
+            self._choose_at(sizes)
+            needs_baseline, outputs = bool(self.reason), dict[str, Any]()
+            if not needs_baseline:
+                outputs = self._run(self.configuration, arrays)
+                trouble = _doubts(arrays, outputs)
+                if trouble and self._chosen is None:
+                    needs_baseline = True
+                    _warn(f"{self._tunable.name} uses the baseline for this call: {trouble}")
+            if needs_baseline:
+                _, outputs = first_that_runs(self._baselines(sizes), lambda each: self._run(each, arrays))
+            found = {name: arrays.returned(array, converted) for name, array in outputs.items()}
+            arrays.settle()
+        return found
+
+    def _choose_at(self, sizes: Sizes) -> None:
+        """Set the configuration of calls at these sizes; warn of the baseline the first time."""
+        key = tuple(sizes.items())
+        if key not in self._at:
+            self._at[key] = (self._chosen, "") if self._chosen is not None else self._choice(sizes)
+            if reason := self._at[key][1]:
+                _warn(f"{self._tunable.name} uses the baseline: {reason}")
+        self.sizes, (self.configuration, self.reason) = sizes, self._at[key]
+
+    def _choice(self, sizes: Sizes) -> tuple[Configuration, str]:
+        """Return the best configuration where the source speaks for this device and these sizes, else the baseline."""
+        if isinstance(self._source, BySize):
+            choice = self._source.choose(sizes)
+            return self._tunable.own(choice.configuration), choice.reason
+        run = self._source
+        recorded, best = sizes_of(run, self._tunable), run.best
+        if not self._matches:
+            device = self._backend.describe()
+            reason = f"the run is of {run.info.device}, this is {device.name} ({device.architecture})"
+        elif dict(recorded) != dict(sizes):
+            reason = f"the run was made at {recorded}, not at {sizes}, where errors may differ"
+        elif best is None:
+            reason = "the run has no feasible trial"
+        else:
+            return self._tunable.own(best.configuration), ""
+        return next(self._baselines(sizes)), reason
+
+    def _baselines(self, sizes: Sizes) -> Iterator[Configuration]:
+        """Yield configurations with a baseline's values: the source's own, where it is valid here, and further ones.
+
+        Raises:
+            KernelError: no such configuration is valid at these sizes on this device.
+        """
+        tunable, limits = self._tunable, self._backend.device.facts()
+        if (known := self._at.get(tuple(sizes.items()))) is not None and known[1]:
+            yield known[0]
+        try:
+            if isinstance(self._source, BySize):
+                yield self._source.baseline(sizes).configuration
+            elif (baseline := self._source.baseline) is not None:
+                space = space_on(tunable, sizes, limits).restrict(tunable.baseline_values())
+                if baseline.configuration in space:
+                    yield baseline.configuration
+            yield from widest(tunable, sizes, limits)
+        except EmptySpaceError as error:
+            raise KernelError(f"{tunable.called} has no baseline to fall back on at {sizes}: {error}") from error
+
+    def _run(self, configuration: Configuration, arrays: Arrays) -> dict[str, Any]:
+        """Return the outputs by name as they are stored."""
+        tunable, program = self._tunable, self._programs.get(configuration)
+        if program is None or program.sizes != arrays.sizes:
+            if program is not None:
+                self._programs.pop(configuration).unload()
+            program = Program(tunable, configuration, arrays.sizes, self._backend, self._options)
+            self._programs[configuration] = program
+        arrays.settle()
+        buffers = self._memory.bind(program, arrays)
+        # As where it was measured: what is read before anything wrote it is NaN.
+        buffers.poison()
+        arrays.settle()
+        program.run(buffers)
+        return {
+            output.name: arrays.fetch(
+                buffers.places[output.name], arrays.shape_of(output), program.dtype_of(output.name)
+            )
+            for output in tunable.outputs
+        }
+
+
+class TunedKernel(_Tuned):
     """The best configuration that is known for this device, and these sizes, as a function of arrays.
 
     Where no run is of this device, at these sizes, with a feasible trial, it is the baseline: the widest types and the
@@ -78,42 +241,26 @@ class TunedKernel:
     ) -> None:
         if not runs:
             raise MptuneError("a tuned kernel needs a run")
-        self._lock = threading.Lock()
-        self._launchers: dict[Configuration, Launcher] = {}
         self._given = dict(sizes or {})
-        self._at: dict[tuple[tuple[str, int], ...], Choice] = {}
         sources = read_sources(runs)
         loaded = [source for _, source in sources if isinstance(source, Run)]
         of_one_size = len(loaded) == len(sources) and len({(*sorted(run.info.sizes.items()),) for run in loaded}) == 1
         for run in loaded:
             kernel = tunable_of_run(run.info, kernel, kind=Kernel, on_warning=lambda _: None)
+        if of_one_size and max_error is None:
+            chosen_backend, run, matches = _matched(loaded, backend)
             assert isinstance(kernel, Kernel)
             self.kernel = kernel
-        self._by_size = None
-        if not of_one_size or max_error is not None:
-            self._by_size = BySize(gather(sources), kernel, backend, max_error, confidence, metric)
-            if not isinstance(self._by_size.kernel, Kernel):
-                raise KernelError(
-                    f"the wisdom is of the {self._by_size.kernel.called}: mptune.TunedApplication runs it, TunedKernel "
-                    "is for single kernels"
-                )
-            self.kernel, self._backend, notes = self._by_size.kernel, self._by_size.backend, self._by_size.remarks
-            self._options = self._by_size.options
-            self._choose_at(self.kernel.resolve_sizes("default", {**self._by_size.sizes, **self._given}))
-        else:
-            self._backend, self._run, matches = _matched(loaded, backend)
-            self._options = options_of(self._run.info, self._backend.name)
-            self.sizes = self.kernel.resolve_sizes("default", {**sizes_of(self._run, self.kernel), **self._given})
-            self.configuration, self.reason = _choose(self.kernel, self.sizes, self._backend, self._run, matches)
-            notes = () if self.reason else remarks(self._run.info, self.kernel)
-            if self.reason:
-                warnings.warn(f"{self.kernel.name} uses the baseline: {self.reason}", stacklevel=2)
-        for remark in notes:
-            warnings.warn(f"{self.kernel.name}: {remark}", stacklevel=2)
-
-    def __repr__(self) -> str:
-        what = "baseline" if self.reason else "best"
-        return f"TunedKernel({self.kernel.name} on {self._backend.name}, {what}: {self.configuration})"
+            super().__init__(kernel, run, chosen_backend, matches, {**sizes_of(run, kernel), **self._given})
+            return
+        by_size = BySize(gather(sources), kernel, backend, max_error, confidence, metric)
+        if not isinstance(by_size.kernel, Kernel):
+            raise KernelError(
+                f"the wisdom is of the {by_size.kernel.called}: mptune.TunedApplication runs it, TunedKernel is for "
+                "single kernels"
+            )
+        self.kernel = by_size.kernel
+        super().__init__(by_size.kernel, by_size, by_size.backend, True, {**by_size.sizes, **self._given})
 
     def __call__(self, *, converted: bool = True, **inputs: Any) -> Any:
         """Run the kernel and return its output, or a dict of outputs by name if there are several.
@@ -130,76 +277,20 @@ class TunedKernel:
             KernelError: an input is missing or not as declared.
             LaunchError: the device refused.
         """
-        sizes = self._sizes_of(inputs)
-        given = inputs_from(self.kernel, sizes, inputs)
-        arrays = in_memory_of(self._backend, given)
-        with self._lock:
-            if self._by_size is not None:
-                self._choose_at(sizes)
-            outputs, trouble = self._launcher(self.configuration).run(given, sizes, arrays)
-            if trouble and not self.reason:
-                warnings.warn(f"{self.kernel.name} uses the baseline for this call: {trouble}", stacklevel=2)
-                outputs, _ = self._launcher(self._safe(sizes)).run(given, sizes, arrays)
-            found = {name: arrays.returned(array, converted) for name, array in outputs.items()}
-            arrays.settle()
+        found = self._call(self._sizes_of(inputs), inputs, converted)
         return next(iter(found.values())) if len(found) == 1 else found
-
-    def close(self) -> None:
-        """Give device memory and code back; a later call takes them anew."""
-        with self._lock:
-            while self._launchers:
-                self._launchers.popitem()[1].close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def choose(self, sizes: Mapping[str, int]) -> Choice:
-        """Return what calls at some sizes use, and why; those that are not given are those of the last call.
-
-        Raises:
-            UnknownNameError: the kernel has no size of a name given.
-            KernelError: no size is given, or not even a baseline is valid there.
-        """
-        if self._by_size is None:
-            raise MptuneError(f"{self.kernel.called} has one configuration: give runs at several sizes, or wisdom")
-        return _chosen_at(self._by_size, self.sizes, sizes)
-
-    def _choose_at(self, sizes: Sizes) -> None:
-        """Set what calls at these sizes use; warn of the baseline the first time."""
-        assert self._by_size is not None
-        key = tuple(sizes.items())
-        if key not in self._at:
-            self._at[key] = self._by_size.choose(sizes)
-            if reason := self._at[key].reason:
-                warnings.warn(f"{self.kernel.name} uses the baseline: {reason}", stacklevel=3)
-        self.sizes, self.configuration, self.reason = sizes, self._at[key].configuration, self._at[key].reason
 
     def _sizes_of(self, inputs: dict[str, Any]) -> Sizes:
         """Return the sizes of a call; those that are no argument are taken from the inputs."""
-        if self._by_size is None:
+        if not isinstance(self._source, BySize):
             return self.sizes
         arguments = {argument.name for argument in self.kernel.arguments}
         told = {name: inputs.pop(name) for name in self.kernel.sizes["default"] if name in inputs.keys() - arguments}
-        found = sizes_of_arrays(self.kernel, inputs, {**self._given, **told}, self._by_size.common_sizes)
+        found = sizes_of_arrays(self.kernel, inputs, {**self._given, **told}, self._source.common_sizes)
         return self.kernel.resolve_sizes("default", found)
 
-    def _safe(self, sizes: Sizes) -> Configuration:
-        if self._by_size is not None:
-            return self._by_size.baseline(sizes).configuration
-        return _baseline(self.kernel, sizes, self._backend, self._run)
 
-    def _launcher(self, configuration: Configuration) -> Launcher:
-        if configuration not in self._launchers:
-            self._launchers[configuration] = Launcher(self.kernel, configuration, self._backend, self._options)
-        return self._launchers[configuration]
-
-
-class TunedApplication:
+class TunedApplication(_Tuned):
     """The best configuration a run of an application found for this device, as a function of arrays.
 
     Where the run is of another device, or has no feasible trial, or a call is of other sizes than the run, it is the
@@ -239,32 +330,21 @@ class TunedApplication:
         configuration: int | str | Mapping[str, Any] | None = None,
         backend: str | Backend = "auto",
     ) -> None:
-        (source,) = (found for _, found in read_sources([run]))
-        self._by_size, self._run = None, source
-        if isinstance(source, Wisdom):
-            self._by_size = BySize(source, application, backend)
-            if not isinstance(self._by_size.kernel, Application):
-                raise KernelError(f"the wisdom is of the {self._by_size.kernel.called}: mptune.TunedKernel calls it")
-            self.application, self._backend = self._by_size.kernel, self._by_size.backend
-            self._own_sizes = self.application.resolve_sizes("default", self._by_size.sizes)
-            self._options, notes = self._by_size.options, self._by_size.remarks
+        (found,) = (found for _, found in read_sources([run]))
+        source: Run | BySize
+        if isinstance(found, Wisdom):
+            source = BySize(found, application, backend)
+            if not isinstance(source.kernel, Application):
+                raise KernelError(f"the wisdom is of the {source.kernel.called}: mptune.TunedKernel calls it")
+            self.application, chosen_backend, matches = source.kernel, source.backend, True
+            sizes: Mapping[str, int] = source.sizes
         else:
+            source = found
             self.application = tunable_of_run(source.info, application, kind=Application, on_warning=lambda _: None)
-            self._backend, _, self._matches = _matched([source], backend)
-            self._options = options_of(source.info, self._backend.name)
-            self._own_sizes = sizes_of(source, self.application)
-            notes = remarks(source.info, self.application)
-        self._chosen = None if configuration is None else self._named(configuration)
-        self._lock = threading.Lock()
-        self._at: dict[tuple[tuple[str, int], ...], tuple[Configuration, str]] = {}
-        self._launchers: dict[Configuration, ApplicationLauncher] = {}
-        self._choose_at(self._own_sizes)
-        for remark in () if self.reason else notes:
-            warnings.warn(f"{self.application.name}: {remark}", stacklevel=2)
-
-    def __repr__(self) -> str:
-        what = "chosen" if self._chosen is not None else "baseline" if self.reason else "best"
-        return f"TunedApplication({self.application.name} on {self._backend.name}, {what}: {self.configuration})"
+            chosen_backend, _, matches = _matched([source], backend)
+            sizes = sizes_of(source, self.application)
+        chosen = None if configuration is None else self._named(source, configuration)
+        super().__init__(self.application, source, chosen_backend, matches, sizes, chosen)
 
     def __call__(
         self, *, size: str | Mapping[str, int] | None = None, converted: bool = True, **inputs: Any
@@ -285,59 +365,16 @@ class TunedApplication:
             CompileError: a kernel does not compile.
             LaunchError: the device refused.
         """
-        sizes = self._sizes_of(size, inputs)
-        given = inputs_from(self.application, sizes, inputs)
-        arrays = in_memory_of(self._backend, given)
-        with self._lock:
-            self._choose_at(sizes)
-            if self.reason:
-                outputs = self._run_baseline(sizes, given, arrays)
-            else:
-                outputs, trouble = self._launcher(self.configuration).run(given, sizes, arrays)
-                if trouble and self._chosen is None:
-                    warnings.warn(f"{self.application.name} uses the baseline for this call: {trouble}", stacklevel=2)
-                    outputs = self._run_baseline(sizes, given, arrays)
-            found = {name: arrays.returned(array, converted) for name, array in outputs.items()}
-            arrays.settle()
-        return found
+        return self._call(self._sizes_of(size, inputs), inputs, converted)
 
-    def close(self) -> None:
-        """Give device memory and code back; a later call takes them anew."""
-        with self._lock:
-            while self._launchers:
-                self._launchers.popitem()[1].close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def choose(self, sizes: Mapping[str, int]) -> Choice:
-        """Return what calls at some sizes use, and why; those that are not given are those of the last call.
-
-        Raises:
-            UnknownNameError: the application has no size of a name given.
-            KernelError: no size is given, or not even a baseline is valid there.
-            MptuneError: a configuration was asked for, or it is of a run.
-        """
-        if self._by_size is None or self._chosen is not None:
-            raise MptuneError(f"{self.application.called} has one configuration: give wisdom, and no configuration=")
-        choice = _chosen_at(self._by_size, self.sizes, sizes)
-        return dataclasses.replace(choice, configuration=self.application.own(choice.configuration))
-
-    def _named(self, configuration: int | str | Mapping[str, Any]) -> Configuration:
-        if isinstance(configuration, int):
-            configuration = str(configuration)
-        if not isinstance(configuration, str):
+    def _named(self, source: Run | BySize, configuration: int | str | Mapping[str, Any]) -> Configuration:
+        if isinstance(configuration, Mapping):
             return self.application.configuration(configuration)
-        if isinstance(self._run, Wisdom):
+        if isinstance(source, BySize):
             raise MptuneError(
-                f"configuration {configuration!r}: wisdom has no trials to name; give values by parameter"
+                f"configuration {str(configuration)!r}: wisdom has no trials to name; give values by parameter"
             )
-        trial = select(self._run, configuration=configuration, kernel=self.application)
+        trial = select(source, configuration=str(configuration), kernel=self.application)
         assert trial is not None
         return self.application.own(trial.configuration)
 
@@ -370,46 +407,20 @@ class TunedApplication:
         found = {axis: extent for axis, arrays in said.items() for extent in arrays}
         return application.resolve_sizes("default", {**self._own_sizes, **found, **told})
 
-    def _choose_at(self, sizes: Sizes) -> None:
-        """Set what calls at these sizes use; warn of the baseline the first time."""
-        self.sizes = sizes
-        self.configuration, self.reason = (self._chosen, "") if self._chosen is not None else self._choice(sizes)
 
-    def _choice(self, sizes: Sizes) -> tuple[Configuration, str]:
-        key = tuple(sizes.items())
-        if key not in self._at:
-            if isinstance(self._run, Run):
-                self._at[key] = _choose(self.application, sizes, self._backend, self._run, self._matches)
-            else:
-                assert self._by_size is not None
-                choice = self._by_size.choose(sizes)
-                self._at[key] = self.application.own(choice.configuration), choice.reason
-            if reason := self._at[key][1]:
-                warnings.warn(f"{self.application.name} uses the baseline: {reason}", stacklevel=4)
-        return self._at[key]
-
-    def _run_baseline(self, sizes: Sizes, given: Mapping[str, Any], arrays: Arrays) -> dict[str, Any]:
-        if isinstance(self._run, Run):
-            configurations = _baselines(self.application, sizes, self._backend, self._run)
-        else:
-            assert self._by_size is not None
-            known = [self._by_size.baseline(sizes).configuration]
-            configurations = known + widest(self.application, sizes, self._backend.device.facts())
-        return run_first(map(self._launcher, configurations), given, sizes, arrays)[1]
-
-    def _launcher(self, configuration: Configuration) -> ApplicationLauncher:
-        if configuration not in self._launchers:
-            self._launchers[configuration] = ApplicationLauncher(
-                self.application, configuration, self._backend, self._options
-            )
-        return self._launchers[configuration]
+def _doubts(arrays: Arrays, outputs: Mapping[str, Any]) -> str:
+    """Say why outputs are not to be relied on: of inputs that overflow in their types, or of what is not finite."""
+    lost = [f"input {name!r} overflows in {precision}" for name, precision in arrays.overflows()]
+    infinite = [f"output {name!r} is not finite" for name, array in outputs.items() if not arrays.all_finite(array)]
+    return "; ".join((*lost, *infinite))
 
 
-def _chosen_at(by_size: BySize, last: Sizes, sizes: Mapping[str, int]) -> Choice:
-    """Return what is used at some sizes; those that are not given are those of the last call."""
-    if not sizes:
-        raise KernelError(f"{by_size.kernel.called}: choose(sizes) takes sizes by name, such as {dict(last)}")
-    return by_size.choose(by_size.kernel.resolve_sizes("default", {**last, **sizes}))
+def _warn(text: str) -> None:
+    """Warn at the line of the user's that led here."""
+    level, frame = 1, sys._getframe()
+    while frame.f_globals.get("__name__") == __name__ and frame.f_back is not None:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, stacklevel=level)
 
 
 def _matched(runs: list[Run], backend: str | Backend) -> tuple[Backend, Run, bool]:
@@ -434,38 +445,3 @@ def _is_of(run: Run, backend: Backend) -> bool:
         return False
     recorded = (run.info.backend, run.info.device, run.info.architecture)
     return recorded == (device.backend, device.name, device.architecture)
-
-
-def _choose(kernel: Tunable, sizes: Sizes, backend: Backend, run: Run, matches: bool) -> tuple[Configuration, str]:
-    """Return the best configuration where the run speaks for this device and these sizes, else the baseline and why."""
-    recorded, best = sizes_of(run, kernel), run.best
-    if not matches:
-        device = backend.describe()
-        reason = f"the run is of {run.info.device}, this is {device.name} ({device.architecture})"
-    elif dict(recorded) != dict(sizes):
-        reason = f"the run was made at {recorded}, not at {sizes}, where errors may differ"
-    elif best is None:
-        reason = "the run has no feasible trial"
-    else:
-        return kernel.own(best.configuration), ""
-    return _baseline(kernel, sizes, backend, run), reason
-
-
-def _baseline(kernel: Tunable, sizes: Sizes, backend: Backend, run: Run) -> Configuration:
-    """Return the run's baseline where it is valid here, else the first configuration with a baseline's values."""
-    return _baselines(kernel, sizes, backend, run)[0]
-
-
-def _baselines(kernel: Tunable, sizes: Sizes, backend: Backend, run: Run) -> list[Configuration]:
-    """Return configurations with a baseline's values: the run's own, where it is valid here, and further ones.
-
-    Raises:
-        KernelError: no such configuration is valid at these sizes on this device.
-    """
-    try:
-        space = space_on(kernel, sizes, backend.device.facts()).restrict(kernel.baseline_values())
-        found = widest(kernel, sizes, backend.device.facts())
-    except EmptySpaceError as error:
-        raise KernelError(f"{kernel.called} has no baseline to fall back on at {sizes}: {error}") from error
-    known = run.baseline
-    return [known.configuration, *found] if known is not None and known.configuration in space else found

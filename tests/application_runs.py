@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.backends import get_backend
-from mptune.backends.base import CompileOptions
+from mptune.data import DataManager
 from mptune.data.data import make_inputs
-from mptune.kernel import Application, Role, Sizes
+from mptune.kernel import Application, Sizes
 from mptune.kernel.limits import widest
-from mptune.measure.launching import ApplicationLauncher, Arrays, inputs_from
-from mptune.measure.stepping import Stepper
+from mptune.measure.buffers import Memory
+from mptune.measure.buffers import run_once as run_program_once
+from mptune.measure.program import Launched, Program
 from mptune.space.configuration import Configuration
 
 
@@ -25,8 +25,8 @@ def run_once(
     given: Mapping[str, Any] | None = None,
     sizes: Sizes | None = None,
     backend: str = "host",
-) -> tuple[dict[str, NDArray[Any]], Stepper, float]:
-    """Return the outputs by name, the stepper, which knows what was launched, and the milliseconds it took.
+) -> tuple[dict[str, NDArray[Any]], dict[Launched, tuple[int, float]], float]:
+    """Return the outputs by name, what was launched how often and how long, and the milliseconds it took.
 
     Args:
         application: the application.
@@ -38,25 +38,25 @@ def run_once(
     sizes = sizes or application.resolve_sizes()
     given = application.inputs(np.random.default_rng(5), sizes) if given is None else given
     configuration = values if isinstance(values, Configuration) else application.configuration(values)
-    stepper = Stepper(application, configuration, sizes, get_backend(backend))
-    memory, scalars = {}, {}
-    try:
-        for argument in application.arguments:
-            if argument.role is Role.SCALAR:
-                scalars[argument.name] = given[argument.name]
-                continue
-            dtype = application.dtype_of(argument, configuration)
-            elements = math.prod(application.shape_of(argument, sizes))
-            memory[argument.name] = get_backend(backend).device.allocate(elements * dtype.itemsize)
-            if argument.name in given:
-                stepper.write(argument.name, given[argument.name], memory[argument.name])
-        elapsed_ms, left = stepper.run(memory, scalars)
-        outputs = {output.name: stepper.read(output.name, left[output.name]) for output in application.outputs}
-        return outputs, stepper, elapsed_ms
-    finally:
-        stepper.unload()
-        for buffer in memory.values():
-            buffer.free()
+    memory = Memory(get_backend(backend))
+    with Program(application, configuration, sizes, get_backend(backend)) as program:
+        try:
+            buffers = memory.bind(program, DataManager(application, sizes, inputs=given))
+            elapsed_ms = program.run(buffers)
+            return buffers.answer(), program.launched, elapsed_ms
+        finally:
+            memory.free()
+
+
+def first_answer(
+    application: Application, sizes: Sizes | None = None, chosen: Mapping[str, Any] | None = None, **draw: Any
+) -> dict[str, NDArray[Any]]:
+    """Return the outputs on the host on inputs of seed 0, in the widest types but for those chosen."""
+    sizes = sizes or application.resolve_sizes()
+    backend = get_backend("host")
+    wide = widest(application, sizes, backend.device.facts())[0]
+    with Program(application, application.configuration({**wide, **(chosen or {})}), sizes, backend) as program:
+        return run_program_once(program, make_inputs(application, sizes, 0, **draw))
 
 
 def adopted_answer(application: Application, precision: str) -> dict[str, Any]:
@@ -67,14 +67,4 @@ def adopted_answer(application: Application, precision: str) -> dict[str, Any]:
 
 def tuned_answer(application: Application, chosen: Mapping[str, str]) -> dict[str, Any]:
     """Return the outputs of an adopted application with these types, others the widest."""
-    sizes = application.resolve_sizes()
-    backend = get_backend("host")
-    wide = widest(application, sizes, backend.device.facts())[0]
-    given = inputs_from(application, sizes, make_inputs(application, sizes, 0))
-    launcher = ApplicationLauncher(
-        application, application.configuration({**wide, **chosen}), backend, CompileOptions()
-    )
-    try:
-        return launcher.run(given, sizes, Arrays())[0]
-    finally:
-        launcher.close()
+    return first_answer(application, chosen=chosen)

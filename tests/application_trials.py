@@ -51,7 +51,6 @@ SETTINGS: dict[str, Any] = {
             "types": {"type": ["u_type"]},
         },
     ],
-    "kernel_evaluations": 20,
     "wall_s": 9.0,
     "prepare_s": 1.0,
 }

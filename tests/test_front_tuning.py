@@ -18,8 +18,8 @@ from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.source.loading import load_kernel
 from mptune.space.configuration import Configuration
+from mptune.tuning.finals import finalists
 from mptune.tuning.plan import footprints
-from mptune.tuning.settling import finalists
 
 OWN = Path(__file__).with_name("own_kernel.py")
 

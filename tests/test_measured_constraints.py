@@ -13,7 +13,7 @@ from command_line import Outcome, caller
 
 from mptune.errors import MptuneError, ObserverUnavailableError, UnknownNameError
 from mptune.kernel import Kernel
-from mptune.observers import OBSERVERS
+from mptune.observers import ALWAYS_ON, OBSERVERS
 from mptune.results.objective import Objective
 from mptune.results.trial import Status, Trial
 from mptune.run import Run
@@ -31,12 +31,9 @@ class Effort(Observer):
     name = "effort"
     metrics = ("effort_j", "block_w")
 
-    def before(self, context):
+    def stop(self, context):
         values = context.configuration
-        self.found = {"effort_j": COST[values["x_type"]] + COST[values["y_type"]], "block_w": values["block"]}
-
-    def results(self):
-        return self.found
+        return {"effort_j": COST[values["x_type"]] + COST[values["y_type"]], "block_w": values["block"]}
 
 class Absent(Observer):
     name = "absent"
@@ -46,14 +43,14 @@ class Absent(Observer):
     def open(cls, target):
         raise ObserverUnavailableError(f"there is no meter for {target.backend}: buy one")
 
-    def results(self):
+    def stop(self, context):
         return {}
 
 class Forgetful(Effort):
     name = "forgetful"
     metrics = ("forgotten_j",)
 
-    def results(self):
+    def stop(self, context):
         return {}
 """
 
@@ -330,7 +327,7 @@ def test_exit_codes(mptune: Callable[..., Outcome]) -> None:
 def test_list_names_observers_and_their_metrics(mptune: Callable[..., Outcome]) -> None:
     listed = json.loads(mptune("list", "--observers", "--json").out)["observers"]
     by_name = {row["observer"]: row for row in listed}
-    assert set(by_name) == set(OBSERVERS) >= {"energy", "clocks", "resources", "throughput", "effort"}
+    assert set(by_name) == {*OBSERVERS, *ALWAYS_ON} >= {"energy", "clocks", "resources", "throughput", "effort"}
     assert by_name["energy"]["metrics"] == ["energy_j", "power_w"]
     assert by_name["time"]["always_on"] is True
     assert by_name["effort"]["always_on"] is False

@@ -113,7 +113,7 @@ def test_where_most_of_the_widest_are_wrong_one_that_is_right_is_looked_for(monk
         assert run.baseline.error < 1e-5
         assert run.speedup(run.best) == pytest.approx(2.0)
         wide = [t for t in run.trials if t.configuration.is_among({n: (kind,) for n, kind in WIDEST.items()})]
-        were_wrong += all(t.error > 1e-5 for t in wide[:3])
+        were_wrong += wide[0].error > 1e-5
     assert were_wrong
 
 

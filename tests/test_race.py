@@ -11,7 +11,7 @@ import pytest
 
 from mptune.results.speedup import LEAST_ROUNDS, Finals
 from mptune.space.configuration import Configuration
-from mptune.tuning.race import race, rounds_for_interval
+from mptune.tuning.finals import race, rounds_for_interval
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 

@@ -14,7 +14,7 @@ from mptune.kernel import Kernel
 from mptune.run import Run
 from mptune.source.loading import load_kernel
 from mptune.source.render import template_hash
-from mptune.store import LaunchInfo, ParameterInfo, RunFile, RunInfo, RunState
+from mptune.store import ParameterInfo, RunFile, RunInfo, RunState
 
 
 @pytest.mark.parametrize(
@@ -125,15 +125,3 @@ def test_what_changed_since_the_run_began(changes: dict[str, object], said: tupl
     )
     assert dataclasses.replace(before, **changes).changes_since(before) == said  # type: ignore[arg-type]
     assert dataclasses.replace(before, **changes).changes_since(RunInfo(seed=None)) == ()  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("changes", "is_in"),
-    [({}, True), ({"x": "fp16"}, False), ({"dot.block": 64}, False), ({"other.block": 64}, True)],
-)
-def test_a_launch_is_in_the_configurations_with_its_types_and_parameters(
-    changes: dict[str, object], is_in: bool
-) -> None:
-    launch = LaunchInfo("dot", {"n": 8}, {"a": "x"}, {"a_type": ("x",)})
-    configuration = {"x": "fp32", "dot.block": 32, "other.block": 32, **changes}
-    assert launch.is_in(configuration, {"a_type": "fp32", "block": 32}) is is_in

@@ -3,15 +3,13 @@
 import json
 import math
 
-import numpy as np
 import pytest
 from command_line import caller
 
-from mptune import Application, In, Kernel, OrdinalParameter, Out, PrecisionParameter, Scalar
+from mptune import In, Kernel, OrdinalParameter, Out, PrecisionParameter, Scalar
 from mptune.measure.screening import Screening
 from mptune.results.trial import TRACED_ERROR, Status
 from mptune.tuning import tune
-from mptune.tuning.joint import JointSearch
 
 pytestmark = pytest.mark.full
 TYPES = ("fp64", "fp32", "fp16", "bf16")
@@ -152,25 +150,3 @@ def test_errors_that_are_off_rule_out_nothing_that_is_accurate():
 
 
 # -- applications ----------------------------------------------------------------------------------
-
-
-def test_applications_are_screened_too(monkeypatch):
-    # What is tried depends on times, and these on what else the machine does: here everything promises to be fast.
-    monkeypatch.setattr(JointSearch, "_totals", lambda self, terms, rows: np.zeros(len(rows)))
-    kernel = square(sizes={}, instrumented=False)
-    application = Application(
-        name="twice",
-        kernels=[kernel],
-        buffers=[In("x", "n", precision="x_type"), Out("y", "n", precision="y_type")],
-        sizes={"default": {"n": 3000}},
-        inputs=lambda rng, size: {"x": rng.uniform(1, 2, size.n)},
-        steps=lambda run, size: run.square(y=run.y, x=run.x),
-        outputs=["y"],
-        instrumented=True,
-    )
-    found = tune(application, **{**SETTINGS, "strategy": "bayesian", "budget": 16})
-    assert found.best is not None
-    assert found.screened
-    for trial in found.trials:
-        assert trial.is_screened <= is_narrow(trial.configuration)
-        assert trial.is_screened <= math.isnan(trial.time_ms)

@@ -146,8 +146,6 @@ def test_a_trial_set_aside_keeps_its_place_and_is_none_of_the_run(path):
         file.retire([trial(1), trial(9)])
         assert [t.configuration["number"] for t in file.trials()] == [0, 2, 3]
         assert [t.configuration["number"] for t in file.trials("stale")] == [1]
-        file.add(trial(7), "kernel scale n=3")
-        assert [t.configuration["number"] for t in file.kernel_trials()["scale n=3"]] == [7]
         file.add(trial(1))
         assert [t.configuration["number"] for t in file.trials()] == [0, 1, 2, 3]
 

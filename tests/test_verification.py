@@ -21,8 +21,8 @@ from mptune.space.configuration import Configuration
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
 from mptune.store import RunFile, RunInfo
 from mptune.tuning import tune
+from mptune.tuning.session import Warnings
 from mptune.tuning.verification import LEAST_INPUTS, SHARE, Verification
-from mptune.tuning.warnings import Warnings
 from mptune.verifying import verify
 
 TAU = 1e-3
@@ -57,10 +57,9 @@ class Runs:
         self.verifying = Watch()
         self.asked = []
         self.trials = {}
-        self.phases = {}
         for time_ms, name in enumerate(errors, 1):
             metrics = {"time_ms": float(time_ms), "error": 1e-6, "error_draws": float(searched)}
-            self.keep(Trial(Configuration({"name": name}), Status.OK, measurement=Measurement(metrics)), "search")
+            self.keep(Trial(Configuration({"name": name}), Status.OK, measurement=Measurement(metrics)))
 
     def run_on_draws(self, configurations, draws):
         self.asked.append(([c["name"] for c in configurations], [(d.stream, d.number) for d in draws]))
@@ -82,10 +81,9 @@ class Runs:
     def left_s(self, share):
         return self._others_s * share / (1 - share) - self.verifying.seconds
 
-    def keep(self, trial, phase):
+    def keep(self, trial):
         judged = self.objective.judge(trial)
         self.trials[trial.configuration] = judged
-        self.phases[trial.configuration] = phase
         return judged
 
     def result(self):

@@ -24,9 +24,9 @@ from mptune.data.draws import FIRST, Draw, Stream
 from mptune.errors import CompileError, LaunchError, MptuneError
 from mptune.kernel import Application
 from mptune.kernel.limits import widest
+from mptune.measure.buffers import run_once
 from mptune.measure.instrument import Instrument
-from mptune.measure.launching import ApplicationLauncher, Arrays, inputs_from
-from mptune.measure.stepping import size_names
+from mptune.measure.program import Program, size_names
 from mptune.source.loading import load_tunable
 from mptune.source.render import cited, render
 from mptune.space.configuration import Configuration, Value
@@ -242,11 +242,6 @@ def _outputs(application: Application, draw: Draw, *, contracts: bool = True) ->
     sizes = application.resolve_sizes()
     backend = HostBackend()
     backend.compiler = HostCompiler(flags=() if contracts else _AS_THE_PROGRAM)
-    given = inputs_from(application, sizes, make_inputs(application, sizes, 0, draw))
     configuration = widest(application, sizes, backend.device.facts())[0]
-    launcher = ApplicationLauncher(application, configuration, backend, CompileOptions())
-    try:
-        outputs, _ = launcher.run(given, sizes, Arrays())
-    finally:
-        launcher.close()
-    return outputs
+    with Program(application, configuration, sizes, backend) as program:
+        return run_once(program, make_inputs(application, sizes, 0, draw))

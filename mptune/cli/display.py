@@ -161,15 +161,13 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
         raise RunFileError(f"the run file lacks {', '.join(missing)}: it is incomplete")
     echo(f"{click.style(plain(run.kernel), bold=True)} on {info.backend} ({info.device}), sizes {pairs(info.sizes)}")
     of_baseline = f" ({run.baseline_evaluations} of the baseline's types)" if run.baseline_evaluations else ""
-    kernels = run.kernel_evaluations
-    alone = f" and {kernels} of single kernels" if kernels else ""
     echo(
         f"threshold {info.limits_text() or 'none'}, {run.evaluations} of {info.configurations:,} "
-        f"configurations{of_baseline}{alone}, strategy {info.strategy}, seed {info.seed}, "
+        f"configurations{of_baseline}, strategy {info.strategy}, seed {info.seed}, "
         f"{run.state.wall_s:.1f} s"
     )
     if run.state.ended:
-        echo(wrapped(f"{run.evaluations + kernels} of {info.budget} evaluations: {run.state.ended}"))
+        echo(wrapped(f"{run.evaluations} of {info.budget} evaluations: {run.state.ended}"))
     if objective.also:
         ties = " (of ties, the simplest)" if objective.is_time else ""
         echo(f"objectives {', '.join(objective.metrics)}, all minimised; best has the lowest {objective.metric}{ties}")

@@ -164,16 +164,13 @@ def _show_strategies(strategies: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _observers() -> list[dict[str, Any]]:
-    from mptune.observers import OBSERVERS
+    from mptune.observers import ALWAYS_ON, OBSERVERS
 
+    known = {name: (metrics, True, description) for name, (metrics, description) in ALWAYS_ON.items()}
+    known |= {n: (kind.metrics, False, _first_line(sys.modules[kind.__module__])) for n, kind in OBSERVERS.items()}
     return [
-        {
-            "observer": name,
-            "metrics": list(kind.metrics),
-            "always_on": not kind.is_optional,
-            "description": _first_line(sys.modules[kind.__module__]),
-        }
-        for name, kind in OBSERVERS.items()
+        {"observer": name, "metrics": list(metrics), "always_on": is_always_on, "description": description}
+        for name, (metrics, is_always_on, description) in sorted(known.items())
     ]
 
 
@@ -338,17 +335,13 @@ def _launched(
 ) -> Sequence[tuple[Kernel, Configuration, Sizes]]:
     """Run an application on inputs of seed 0, where something can run, and return what it launches."""
     from mptune.backends import get_backend
-    from mptune.backends.base import CompileOptions
     from mptune.data.data import make_inputs
-    from mptune.measure.launching import ApplicationLauncher, Arrays, inputs_from
+    from mptune.measure.buffers import run_once
+    from mptune.measure.program import Program
 
-    given = inputs_from(application, sizes, make_inputs(application, sizes, 0))
-    launcher = ApplicationLauncher(application, configuration, get_backend("auto"), CompileOptions())
-    try:
-        launcher.run(given, sizes, Arrays())
-        return [] if launcher.stepper is None else launcher.stepper.compiled
-    finally:
-        launcher.close()
+    with Program(application, configuration, sizes, get_backend("auto")) as program:
+        run_once(program, make_inputs(application, sizes, 0))
+        return program.compiled
 
 
 @click.command()

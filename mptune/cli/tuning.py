@@ -431,7 +431,7 @@ class LiveView:
         from rich.text import Text
 
         run = progress.run()
-        done = run.evaluations + run.kernel_evaluations
+        done = run.evaluations
         budget = min(progress.budget, run.info.configurations or progress.budget)
         left_s = progress.elapsed_s / done * (budget - done)
         left_s = max(0.0, min(left_s, self._time_limit_s - progress.elapsed_s))

@@ -17,7 +17,17 @@ from numpy.typing import NDArray
 from mptune.data.blocks import in_blocks
 from mptune.precision import PRECISIONS, Precision
 
-__all__ = ["Loss", "convert", "pieces", "poison_margin", "poison_pattern", "poison_value", "poisoned", "still_poisoned"]
+__all__ = [
+    "Loss",
+    "convert",
+    "in_type",
+    "pieces",
+    "poison_margin",
+    "poison_pattern",
+    "poison_value",
+    "poisoned",
+    "still_poisoned",
+]
 
 #: Elements in a piece; its temporaries stay within a core's cache.
 PIECE: Final = 1 << 16
@@ -93,12 +103,22 @@ def convert(values: NDArray[np.float64], precision: Precision) -> tuple[NDArray[
 
     It is not copied if it has that type already.
     """
-    if precision.dtype == values.dtype:
+    if precision.dtype == values.dtype and not precision.is_traced:
         return values, Loss(size=values.size)
     result = np.empty(values.shape, precision.dtype)
     source, target = values.reshape(-1), result.reshape(-1)
     losses = in_blocks(lambda part: _fill(target[part], source[part], precision), values.size, _CONVERTED)
     return result, functools.reduce(Loss.__add__, losses, Loss())
+
+
+def in_type(values: NDArray[Any], precision: Precision) -> NDArray[Any]:
+    """Return a C-contiguous array in a precision, each value rounded to nearest; itself if it has that type already."""
+    if values.dtype == precision.dtype and not precision.is_traced:
+        return values
+    result = np.empty(values.shape, precision.dtype)
+    for source, target in zip(pieces(values), pieces(result), strict=True):
+        target[:] = round_to(source, precision)
+    return result
 
 
 def _fill(target: NDArray[Any], source: NDArray[np.float64], precision: Precision) -> Loss:
@@ -113,7 +133,7 @@ def _fill(target: NDArray[Any], source: NDArray[np.float64], precision: Precisio
     # Only what is out of the range can be lost; in most data that is little. NaN is not within it.
     outside = np.flatnonzero(~((magnitude <= precision.largest) & (magnitude >= precision.smallest_normal)))
     magnitude, held = magnitude[outside], np.abs(target[outside].astype(np.float64))
-    infinite = int(np.count_nonzero(~np.isfinite(held)))
+    infinite = int(np.count_nonzero(np.isfinite(magnitude) & ~np.isfinite(held)))
     zero = int(np.count_nonzero((magnitude > 0) & (held == 0)))
     subnormal = int(np.count_nonzero((held > 0) & (held < precision.smallest_normal) & (held != magnitude)))
     return Loss(source.size, infinite, zero, subnormal, largest, smallest)

@@ -45,6 +45,7 @@ class DataManager:
         cache_dir: folder of cached references. None: ``$MPTUNE_CACHE_DIR/references`` or the user's cache folder.
         draw: which sample of the inputs.
         caches: whether references are kept on disk, and looked for there.
+        inputs: by argument, values in any real type of the declared shapes, instead of those the kernel makes.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class DataManager:
         cache_dir: Path | None = None,
         draw: Draw = FIRST,
         caches: bool = True,
+        inputs: Mapping[str, Any] | None = None,
     ) -> None:
         self.kernel = kernel
         self.sizes = sizes
@@ -65,10 +67,12 @@ class DataManager:
         self._caches = caches
         self._budget_bytes = available_memory_bytes() // 4 if budget_bytes is None else budget_bytes
         self._cache = ReferenceCache(cache_folder("references") if cache_dir is None else cache_dir)
-        self._typed: OrderedDict[tuple[str, str], NDArray[Any]] = OrderedDict()
-        self._losses: dict[tuple[str, str], Loss] = {}
+        self._typed: OrderedDict[tuple[str, Precision], NDArray[Any]] = OrderedDict()
+        self._losses: dict[tuple[str, Precision], Loss] = {}
         #: Whether the references were on disk.
         self._is_recalled = False
+        if inputs is not None:
+            self.inputs = inputs
 
     # -- data ----------------------------------------------------------------------------------
 
@@ -189,14 +193,14 @@ class DataManager:
         paper); with more cores converting is as fast as a disk, and each copy would fill up to half a gigabyte.
         ``benchmarks/typed_copies.py`` measures it.
         """
-        values: NDArray[Any] = self.inputs[argument.name]
-        if precision is None or precision is _FP64:
-            return values
-        key = (argument.name, precision.name)
+        values = np.asarray(self.inputs[argument.name])
+        if precision is None or (values.dtype == precision.dtype and not precision.is_traced):
+            return np.ascontiguousarray(values, argument.dtype)
+        key = (argument.name, precision)
         if key in self._typed:
             self._typed.move_to_end(key)
             return self._typed[key]
-        copy, self._losses[key] = convert(values, precision)
+        copy, self._losses[key] = convert(np.ascontiguousarray(values, np.float64), precision)
         copy.flags.writeable = False
         if copy.nbytes <= self._budget_bytes:
             while sum(array.nbytes for array in self._typed.values()) + copy.nbytes > self._budget_bytes:
@@ -209,7 +213,8 @@ class DataManager:
         value = self.inputs[argument.name]
         if precision is None:
             return np.dtype(argument.dtype).type(value)
-        converted, self._losses[argument.name, precision.name] = convert(np.array([value], dtype=np.float64), precision)
+        converted, loss = convert(np.array(value, np.float64).reshape(1), precision)
+        self._losses[argument.name, precision] = loss
         return converted[0]  # type: ignore[no-any-return]
 
     # -- poison --------------------------------------------------------------------------------
@@ -249,10 +254,14 @@ class DataManager:
         for argument in self.kernel.arguments:
             chosen = self.kernel.precision_of(argument, configuration)
             if argument.is_input and chosen is not None and chosen is not _FP64:
-                if (argument.name, chosen.name) not in self._losses:
+                if (argument.name, chosen) not in self._losses:
                     (self.scalar if argument.role is Role.SCALAR else self.typed)(argument, chosen)
-                found.extend(self._losses[argument.name, chosen.name].warnings(argument.name, chosen))
+                found.extend(self._losses[argument.name, chosen].warnings(argument.name, chosen))
         return tuple(found)
+
+    def overflows(self) -> list[tuple[str, Precision]]:
+        """Return the inputs in which a finite value became infinite or NaN, of all types that were asked for."""
+        return [key for key, loss in self._losses.items() if loss.infinite]
 
     def require(self, available_bytes: int) -> None:
         """Check that the data fits before any of it is made.

@@ -42,8 +42,8 @@ from mptune.errors import KernelError
 from mptune.kernel import Application, Argument, Kernel, Sizes
 from mptune.kernel.build import Build
 from mptune.measure.answers import with_reference
-from mptune.measure.launching import ApplicationLauncher, Arrays, inputs_from
-from mptune.measure.stepping import CONVERSION, size_names
+from mptune.measure.buffers import run_once
+from mptune.measure.program import CONVERSION, Program, size_names
 from mptune.precision import PRECISIONS
 from mptune.space.configuration import Configuration
 
@@ -217,15 +217,11 @@ def _run(
     """Return what the winner launches on the first inputs of the run, and the run's reference, empty if it is large."""
     application, sizes = winner.kernel, winner.sizes
     inputs = make_inputs(application, sizes, winner.run.info.seed or 0)
-    given = inputs_from(application, sizes, inputs)
     backend = _backend(winner)
     options = options_of(winner.run.info, backend.name)
-    launcher = ApplicationLauncher(application, winner.configuration, backend, options)
-    try:
-        launcher.run(given, sizes, Arrays())
-        compiled = [] if launcher.stepper is None else launcher.stepper.compiled
-    finally:
-        launcher.close()
+    with Program(application, winner.configuration, sizes, backend, options) as program:
+        run_once(program, inputs)
+        compiled = program.compiled
     elements = sum(np.prod(application.shape_of(output, sizes)) for output in application.outputs)
     if 8 * elements > _LARGEST_ANSWER_BYTES:
         return compiled, {}

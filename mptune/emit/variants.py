@@ -10,7 +10,7 @@ from mptune.cpp.prelude import prelude
 from mptune.emit.common import INTEGERS, as_a_file
 from mptune.emit.sizes import Opened, conditions, formula, what_has_to_hold
 from mptune.kernel import Argument, Kernel, Role, Sizes
-from mptune.measure.stepping import size_names
+from mptune.measure.program import size_names
 from mptune.source.render import render, render_body
 from mptune.space.configuration import Configuration
 

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mptune.accuracy.evaluate import Metrics, evaluate_outputs
-from mptune.backends.base import Backend, Buffer, CompileOptions
-from mptune.data.conversion import poisoned, still_poisoned
+from mptune.backends.base import Backend, CompileOptions
+from mptune.data.conversion import still_poisoned
 from mptune.errors import ConstraintError, KernelError
-from mptune.kernel import Application, Role, Sizes
+from mptune.kernel import Application, Sizes, Tunable
 from mptune.kernel.limits import widest
-from mptune.measure.stepping import Stepper
+from mptune.measure.buffers import run_once
+from mptune.measure.program import Program, first_that_runs
 from mptune.space.configuration import Configuration
 
 __all__ = ["OwnAnswer", "with_reference"]
+
+_Tunable = TypeVar("_Tunable", bound=Tunable)
 
 
 class OwnAnswer:
@@ -48,6 +50,7 @@ class OwnAnswer:
         self._options = options
         self._metrics = metrics
         self._announce = announce
+        #: The configuration that ran before.
         self._known: Configuration | None = None
 
     def __call__(self, inputs: Mapping[str, Any], sizes: Sizes) -> dict[str, NDArray[Any]]:
@@ -69,8 +72,20 @@ class OwnAnswer:
         return first
 
     def _run(self, inputs: Mapping[str, Any], sizes: Sizes) -> dict[str, NDArray[Any]]:
+        application, backend = self._application, self._backend
+
+        def run(configuration: Configuration) -> dict[str, NDArray[Any]]:
+            with Program(application, configuration, sizes, backend, self._options) as program:
+                self._announce("reference")
+                return run_once(program, inputs)
+
+        candidates = [self._known] if self._known else widest(application, sizes, backend.device.facts())
         try:
-            outputs = self._run_first(inputs, sizes)
+            self._known, outputs = first_that_runs(candidates, run)
+        except ConstraintError as error:
+            raise KernelError(
+                f"{application.called}: none of {len(candidates)} configurations in its widest types runs: {error}"
+            ) from error
         finally:
             self._announce("inputs")
         for name, values in outputs.items():
@@ -90,63 +105,18 @@ class OwnAnswer:
                 "have nothing to be compared with"
             )
 
-    def _run_first(self, inputs: Mapping[str, Any], sizes: Sizes) -> dict[str, NDArray[Any]]:
-        """Return the outputs of the configuration that ran before, or else of the first one that can."""
-        if self._known is not None:
-            return self._outputs(self._known, inputs, sizes)
-        refused: ConstraintError | None = None
-        candidates = widest(self._application, sizes, self._backend.device.facts())
-        for configuration in candidates:
-            try:
-                outputs = self._outputs(configuration, inputs, sizes)
-            except ConstraintError as error:
-                refused = refused or error
-                continue
-            self._known = configuration
-            return outputs
-        raise KernelError(
-            f"{self._application.called}: none of {len(candidates)} configurations in its widest types runs: {refused}"
-        )
-
-    def _outputs(
-        self, configuration: Configuration, inputs: Mapping[str, Any], sizes: Sizes
-    ) -> dict[str, NDArray[Any]]:
-        application = self._application
-        memory: dict[str, Buffer] = {}
-        scalars: dict[str, float | int] = {}
-        stepper = Stepper(application, configuration, sizes, self._backend, self._options)
-        try:
-            for argument in application.arguments:
-                if argument.role is Role.SCALAR:
-                    scalars[argument.name] = inputs[argument.name]
-                    continue
-                dtype = stepper.dtype_of(argument.name)
-                shape = application.shape_of(argument, sizes)
-                memory[argument.name] = self._backend.device.allocate(math.prod(shape) * dtype.itemsize)
-                if argument.is_input:
-                    stepper.write(argument.name, inputs[argument.name], memory[argument.name])
-                else:
-                    memory[argument.name].write(poisoned(shape, dtype))
-            self._announce("reference")
-            _, left = stepper.run(memory, scalars)
-            return {output.name: stepper.read(output.name, left[output.name]) for output in application.outputs}
-        finally:
-            stepper.unload()
-            for buffer in memory.values():
-                buffer.free()
-
 
 def with_reference(
-    application: Application,
+    tunable: _Tunable,
     backend: Backend,
     options: CompileOptions,
     metrics: Metrics,
     announce: Callable[[str], None] = lambda _: None,
-) -> Application:
-    """Return an application that has its own answer for a reference, if it has no other.
+) -> _Tunable:
+    """Return an application that has its own answer for a reference, if it has no other; a kernel as it is.
 
     The arguments are those of :class:`OwnAnswer`.
     """
-    if application.reference is not None:
-        return application
-    return application.changed(reference=OwnAnswer(application, backend, options, metrics, announce))
+    if not isinstance(tunable, Application) or tunable.reference is not None:
+        return tunable
+    return tunable.changed(reference=OwnAnswer(tunable, backend, options, metrics, announce))

@@ -11,26 +11,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
-from mptune.accuracy.evaluate import Metrics, Output, error_names, first_look, judging
+from mptune.accuracy.evaluate import Metrics, error_names, first_look, judging
 from mptune.backends.base import Backend, CompileOptions, DeviceInfo
 from mptune.data import DataManager, Draw, Stream, rounded_inputs
 from mptune.errors import CompileError, ConstraintError, KernelError, LaunchError, MptuneError, OutOfMemoryError
-from mptune.kernel import Application, Kernel, Rates, Sizes, Tunable
+from mptune.kernel import Application, Rates, Sizes, Tunable
 from mptune.measure.answers import with_reference
-from mptune.measure.capturing import CapturedLaunch
-from mptune.measure.device_data import BoundArguments, DeviceData
+from mptune.measure.buffers import Buffers, Memory
+from mptune.measure.capturing import CapturedLaunch, capture
+from mptune.measure.comparing import Comparison, Outcome
 from mptune.measure.draws import DrawnData
 from mptune.measure.observing import Observation
 from mptune.measure.policy import Plan, worst_errors
-from mptune.measure.programs import ApplicationProgram, KernelProgram, Program
+from mptune.measure.program import Program
 from mptune.measure.timing import CacheFlush, TimingPlan, repeat_launches, wants_flush
-from mptune.observers import OBSERVERS
-from mptune.observers.accuracy import AccuracyObserver
-from mptune.observers.base import LaunchContext, Observer, Target
-from mptune.observers.memory import MemoryObserver
-from mptune.observers.time import TimeObserver
+from mptune.observers import ALWAYS_ON, OBSERVERS
+from mptune.observers.base import LaunchContext, Target
+from mptune.observers.time import time_metrics
 from mptune.results.kernel_times import LAUNCHES
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.results.unseen import with_draws
@@ -57,9 +54,9 @@ SPEEDS: Final = "speeds of the device"
 
 def metric_names(kernel: Tunable, metric: Metrics) -> tuple[str, ...]:
     """Return the names of the metrics a trial of a kernel can have: those it always has, then those to be asked for."""
+    always = [name for metrics, _ in ALWAYS_ON.values() for name in metrics]
     errors = error_names([output.name for output in kernel.outputs], metric)
-    always = (*TimeObserver.metrics, *MemoryObserver.metrics, *AccuracyObserver.metrics, *errors)
-    return (*always, *(name for kind in OBSERVERS.values() if kind.is_optional for name in kind.metrics))
+    return (*always, *errors, *(name for kind in OBSERVERS.values() for name in kind.metrics))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,59 +118,26 @@ class _Clock:
             self.durations_s[name] = self.durations_s.get(name, 0.0) + time.perf_counter() - start
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    """What the outputs were like after a launch; the errors by the names of their metrics.
-
-    ``digest`` is a checksum of the outputs: where it is equal they are, and need not be compared again.
-    """
-
-    status: Status = Status.OK
-    message: str = ""
-    errors: Mapping[str, float] = field(default_factory=dict)
-    digest: int | None = None
-
-
 @dataclass(slots=True)
 class _Loaded:
-    """A program, and what its outputs were like when they were compared last, on the usual data."""
+    """A program, and the outcome of its outputs when they were compared last, on the usual data."""
 
     program: Program
-    outcome: _Outcome | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Launches:
-    """Launches of one program on the same arguments, each on restored data; returns milliseconds."""
-
-    program: Program
-    bound: BoundArguments
-    flush: CacheFlush | None
-
-    def __call__(self) -> float:
-        self.bound.restore()
-        return self.program.launch(self.bound)
-
-    def timed(self) -> float:
-        """Launch from the state of the caches a timed launch is to find."""
-        self.bound.restore()
-        if self.flush is not None:
-            self.flush()
-        return self.program.launch(self.bound)
+    outcome: Outcome | None = None
 
 
 class Bench:
     """Evaluates configurations of one kernel on one device, in this very process.
 
     Args:
-        kernel: the kernel.
+        kernel: the kernel or application.
         sizes: its problem sizes.
         backend: compiles and launches.
         metric: error metrics instead of the kernel's own, as :func:`~mptune.accuracy.evaluate_outputs` takes them.
         seed: seeds the inputs.
         options: how to compile.
         plan: how often to launch.
-        observers: names of the optional observers to switch on.
+        observers: names of the observers to switch on.
         announce: told the name of each phase as it begins.
     """
 
@@ -192,31 +156,30 @@ class Bench:
     ) -> None:
         self._backend = backend
         self._options = options or CompileOptions()
-        chosen = metric if metric is not None else kernel.metric
-        if isinstance(kernel, Application):
-            kernel = with_reference(kernel, backend, self._options, chosen, announce)
-        self.kernel = kernel
+        self._metrics = metric if metric is not None else kernel.metric
+        self.kernel = kernel = with_reference(kernel, backend, self._options, self._metrics, announce)
         self._plan = plan or TimingPlan()
         self._announce = announce
-        #: By configuration, what stays loaded; None where nothing does.
+        #: Programs that stay loaded, by configuration; None where they are unloaded after each trial.
         self._kept: dict[Configuration, _Loaded] | None = None
         self._data = DataManager(kernel, sizes, seed=seed)
         self.sizes = self._data.sizes
         device = backend.describe()
-        metrics = judging([output.name for output in kernel.outputs], chosen)
-        self._device_data = DeviceData(backend, self._data, device.memory_bytes // 4, metrics)
-        self._metrics = chosen
+        self._memory = Memory(backend, device.memory_bytes // 4, repeats=True)
+        self._comparison = Comparison(kernel, backend, self._memory, self._metrics)
         #: Outputs of an application that no run has changed so far.
         self._as_given = {o.name for o in kernel.outputs} if isinstance(kernel, Application) else set[str]()
-        start = time.perf_counter()
-        self._accuracy = AccuracyObserver(self._data.references, chosen, self._data.inputs)
         self._drawn = DrawnData(kernel, sizes, seed)
+        start = time.perf_counter()
+        references = self._data.references
         #: When the first draw was made, how long that took, and how long others have been made and run since.
         self._made_at = time.perf_counter()
         self._making_s = self._made_at - start
         self._drawing_s = 0.0
         self._data.require_repeatable()
-        remarks = first_look(metrics, self._data.references, self._data.inputs)
+        remarks = first_look(
+            judging([output.name for output in kernel.outputs], self._metrics), references, self._data.inputs
+        )
         self._flush: CacheFlush | None = None
         self._cold: CacheFlush | None = None
         self._instrument: Instrument | None = None
@@ -233,7 +196,7 @@ class Bench:
         )
         self._observation = Observation(observers, target)
         unavailable = dict(self._observation.unavailable)
-        if reason := self._device_data.no_arrays:
+        if reason := self._comparison.no_arrays:
             unavailable["comparing outputs on the device"] = f"{reason}; they are compared on the host"
         self.ready = Ready(
             device,
@@ -254,13 +217,7 @@ class Bench:
             request: the configuration and what is known of it.
             plan: how often to launch; by default the bench's own plan.
         """
-
-        def run(clock: _Clock) -> Trial:
-            trial = self._run(request, plan or self._plan, clock)
-            warnings = (*self._data.warnings(request.configuration), *trial.warnings)
-            return dataclasses.replace(trial, warnings=warnings)
-
-        return self._guarded(request, run)
+        return self._guarded(request, lambda clock: self._evaluate(request, plan or self._plan, clock))
 
     def make(self, draw: Draw) -> None:
         """Make inputs and references of a further draw, unless they are here.
@@ -278,21 +235,11 @@ class Bench:
             )
 
     def check_on(self, request: Request, draw: Draw) -> Trial:
-        """Return the trial of a configuration on a further draw that has been made: its errors there.
-
-        Args:
-            request: the configuration.
-            draw: the draw.
-        """
+        """Return the trial of a configuration on a further draw that has been made: its errors there."""
 
         def check(clock: _Clock) -> Trial:
-            with clock.phase("compile"):
-                program = self._loaded(request).program
-            try:
-                outcome = self._check_drawn(request.configuration, program, draw, clock)
-            finally:
-                if self._kept is None:
-                    program.unload()
+            with self._loaded(request, clock) as loaded:
+                outcome = self._check_drawn(loaded.program, draw, clock)
             measured = Measurement(outcome.errors, durations_s=clock.durations_s)
             return Trial(request.configuration, outcome.status, outcome.message, measured)
 
@@ -304,10 +251,8 @@ class Bench:
         Raises:
             MptuneError: the configuration cannot be run.
         """
-        with self.keeping_loaded():
-            program = self._loaded(request).program
-            assert isinstance(program, ApplicationProgram)
-            return program.capture(self._device_data.bind(request.configuration), folder)
+        with self._loaded(request, _Clock(self._announce)) as loaded:
+            return capture(loaded.program, self._memory.bind(loaded.program, self._data), folder)
 
     def traced(self, request: Request) -> Trial:
         """Return the trial of a configuration that an instrumented build has run on the host: errors alone."""
@@ -357,11 +302,11 @@ class Bench:
 
     def nearest(self, address: int) -> str:
         """Say where an address lies by the buffer that is nearest, empty if none is near; on the processor alone."""
-        return self._device_data.nearest(address)
+        return self._memory.nearest(address)
 
     @contextmanager
     def keeping_loaded(self) -> Iterator[None]:
-        """Unload functions at the end of a block instead of after each trial: for configurations that come again."""
+        """Unload programs at the end of a block instead of after each trial: for configurations that come again."""
         self._kept = {}
         try:
             yield
@@ -372,12 +317,14 @@ class Bench:
 
     def close(self) -> None:
         """Free the device memory."""
-        self._device_data.free()
+        self._memory.free()
         if self._instrument is not None:
             self._instrument.close()
         for flush in (self._flush, self._cold):
             if flush is not None:
                 flush.free()
+
+    # -- one configuration ---------------------------------------------------------------------
 
     def _guarded(self, request: Request, evaluate: Callable[[_Clock], Trial]) -> Trial:
         """Return the trial of an evaluation; a failure becomes its status and message."""
@@ -387,7 +334,7 @@ class Bench:
                 trial = evaluate(clock)
             except MemoryError:
                 # What other configurations left here must not decide whether this one fits.
-                self._device_data.free()
+                self._memory.free()
                 trial = evaluate(clock)
         except MptuneError as error:
             status, message = _STATUS.get(type(error), Status.ERROR), str(error)
@@ -396,39 +343,160 @@ class Bench:
         else:
             if trial.status is Status.CORRUPT:
                 # What else it has overwritten is not known: everything is uploaded anew.
-                self._device_data.free()
+                self._memory.free()
             return trial
         return Trial(request.configuration, status, message, Measurement(durations_s=clock.durations_s))
 
-    def _run(self, request: Request, plan: TimingPlan, clock: _Clock) -> Trial:
-        configuration = request.configuration
+    @contextmanager
+    def _loaded(self, request: Request, clock: _Clock) -> Iterator[_Loaded]:
+        """Compile and load a configuration for a block, or for longer where programs are kept."""
+        # Not by the source: configurations of one source may differ in grid and block.
+        kept = {} if self._kept is None else self._kept
         with clock.phase("compile"):
-            loaded = self._loaded(request)
-        program = loaded.program
+            if request.configuration not in kept:
+                kept[request.configuration] = _Loaded(
+                    Program(
+                        self.kernel,
+                        request.configuration,
+                        self.sizes,
+                        self._backend,
+                        self._options,
+                        source=request.source,
+                    )
+                )
+        loaded = kept[request.configuration]
         try:
-            with clock.phase("transfer"):
-                bound = self._device_data.bind(configuration)
-                program.set_constants(bound)
-            launches = _Launches(program, bound, self._flush_for(plan))
-            trial = self._measure(request, loaded, launches, plan, clock)
-            if trial.status is Status.OK and request.plan.observe and self._observation.names:
-                with clock.phase("observe"):
-                    context = self._context(configuration, trial.measurement.times_ms)
-                    more = self._observation.measure(context, program, bound)
-                measured = dataclasses.replace(trial.measurement, metrics={**trial.measurement.metrics, **more})
-                trial = dataclasses.replace(trial, measurement=measured)
-            if trial.is_valid and self._as_given:
-                trial = dataclasses.replace(trial, warnings=self._unchanged(bound))
-            if damage := self._damage(bound, program, clock):
-                # Whatever its outputs say, they may be of other inputs than those that were meant.
-                trial = dataclasses.replace(trial, status=Status.CORRUPT, message=damage)
-            trial = self._on_further_draws(request, program, trial, clock)
-            return dataclasses.replace(
-                trial, measurement=dataclasses.replace(trial.measurement, durations_s=clock.durations_s)
-            )
+            yield loaded
         finally:
             if self._kept is None:
-                program.unload()
+                loaded.program.unload()
+
+    def _evaluate(self, request: Request, plan: TimingPlan, clock: _Clock) -> Trial:
+        with self._loaded(request, clock) as loaded:
+            program, configuration = loaded.program, request.configuration
+            with clock.phase("transfer"):
+                buffers = self._memory.bind(program, self._data)
+            context = LaunchContext(configuration, self._data.footprint_bytes(configuration))
+            trial = self._measure(request, loaded, buffers, context, plan, clock)
+            if trial.status is Status.OK and request.plan.observe and self._observation.names:
+                with clock.phase("observe"):
+                    context = dataclasses.replace(context, times_ms=trial.measurement.times_ms)
+                    trial = trial.with_measurement(
+                        metrics={**trial.measurement.metrics, **self._observation.measure(context, program, buffers)}
+                    )
+            warnings = self._data.warnings(configuration)
+            if trial.is_valid and self._as_given:
+                warnings += self._unchanged(buffers)
+            with clock.phase("transfer"):
+                damage = "; ".join(self._memory.damage(buffers))
+            if damage:
+                # Whatever its outputs say, they may be of other inputs than those that were meant.
+                trial = dataclasses.replace(trial, status=Status.CORRUPT, message=damage)
+            trial = self._on_further_draws(request, program, dataclasses.replace(trial, warnings=warnings), clock)
+            return trial.with_measurement(durations_s=clock.durations_s)
+
+    def _measure(
+        self,
+        request: Request,
+        loaded: _Loaded,
+        buffers: Buffers,
+        context: LaunchContext,
+        plan: TimingPlan,
+        clock: _Clock,
+    ) -> Trial:
+        """Check the outputs of one launch, time further ones, and compare the outputs of the last."""
+        program, decided = loaded.program, request.plan
+        metrics: dict[str, float] = {"memory_bytes": float(context.footprint_bytes)}
+        times: tuple[float, ...] = ()
+
+        def trial(status: Status, message: str = "") -> Trial:
+            return Trial(request.configuration, status, message, Measurement(metrics, times, clock.durations_s))
+
+        def untimed(status: Status, message: str) -> Trial:
+            # How long its kernels took, in the first launch, is not to be relied on.
+            metrics.update({name: n for name, n in program.metrics().items() if name.startswith(LAUNCHES)})
+            return trial(status, message)
+
+        if program.binary is not None:
+            share = self._backend.compiler.vector_share(program.binary)
+            metrics.update({} if math.isnan(share) else {"vector_share": share})
+        first = Outcome(errors=decided.known) if decided.known else self._check(program, buffers, clock)
+        metrics.update(first.errors)
+        if first.status is not Status.OK:
+            return untimed(first.status, first.message)
+        if not decided.known and not (is_timed := decided.times_after_check(metrics)):
+            return untimed(Status.INACCURATE, is_timed.reason)
+        times = self._timed(program, buffers, plan, decided.best_ms, clock)
+        metrics.update(time_metrics(times))
+        metrics.update(program.metrics())
+        with clock.phase("accuracy"):
+            known = loaded.outcome if decided.known else first
+            last = loaded.outcome = self._comparison.outcome(buffers, known)
+        if last.message:
+            metrics["error"] = metrics["error_last"] = math.nan
+            difference = f"error was {first.errors['error']:.3g} at first, and then {last.message}"
+        else:
+            roundoff, scale = self.kernel.roundoff_of(request.configuration), self._data.largest_reference
+            agreement = decided.is_stable(first.errors, last.errors, roundoff, scale)
+            metrics.update(worst_errors(first.errors, last.errors, is_own=bool(decided.known)))
+            if agreement:
+                return trial(Status.OK)
+            difference = agreement.reason
+            metrics["error_last"] = last.errors["error"]
+        metrics["error_first"] = first.errors["error"]
+        return trial(Status.UNSTABLE, f"the results differ from launch to launch: {difference}")
+
+    def _check(self, program: Program, buffers: Buffers, clock: _Clock) -> Outcome:
+        """Launch once on poisoned outputs and compare them."""
+        with clock.phase("transfer"):
+            buffers.poison()
+        with clock.phase("launch"):
+            buffers.restore()
+            program.run(buffers)
+        with clock.phase("transfer"):
+            overruns = buffers.overruns()
+        if overruns:
+            return Outcome(Status.CORRUPT, "; ".join(overruns))
+        with clock.phase("accuracy"):
+            return self._comparison.outcome(buffers)
+
+    def _timed(
+        self, program: Program, buffers: Buffers, plan: TimingPlan, best_ms: float, clock: _Clock
+    ) -> tuple[float, ...]:
+        """Return the times of launches, each on restored data and with the caches as the plan wants them."""
+        with clock.phase("transfer"):
+            # Before the launches that warm up: those that are timed find the caches as one of their kind leaves them.
+            buffers.poison()
+        with clock.phase("timing"):
+            flush = self._flush_for(plan)
+
+            def launch() -> float:
+                buffers.restore()
+                if flush is not None:
+                    flush()
+                return program.run(buffers)
+
+            self._backend.device.wake()
+            return repeat_launches(launch, plan, best_ms=best_ms)
+
+    def _flush_for(self, plan: TimingPlan) -> CacheFlush | None:
+        """Return what empties the caches before timed launches; where only a plan asks for it, from then on kept."""
+        if plan.flush_cache != "on":
+            return self._flush
+        if self._flush is None and self._cold is None:
+            self._cold = CacheFlush(self._backend, self.ready.device.limits["cache_bytes"])
+        return self._flush or self._cold
+
+    def _unchanged(self, buffers: Buffers) -> tuple[str, ...]:
+        """Say which outputs of an application no run has changed, this one included: its steps may forget them."""
+        self._as_given.intersection_update(self._memory.left_as_given(buffers, self._as_given))
+        if not self._as_given:
+            return ()
+        names = ", ".join(repr(o.name) for o in self.kernel.outputs if o.name in self._as_given)
+        return (
+            f"no launch and no write in the steps of {self.kernel.called} changes {names}: "
+            "after a run the values are those it was given",
+        )
 
     # -- further draws -------------------------------------------------------------------------
 
@@ -449,14 +517,14 @@ class Bench:
             ):
                 break
             try:
-                try:
-                    with inner.phase("inputs"):
-                        self._drawn.of(draw)
-                except MptuneError as error:
-                    return dataclasses.replace(
-                        with_draws(trial, found), warnings=(*trial.warnings, f"{draw} cannot be made: {error}")
-                    )
-                outcome = self._check_drawn(request.configuration, program, draw, inner)
+                with inner.phase("inputs"):
+                    self._drawn.of(draw)
+                outcome = self._check_drawn(program, draw, inner)
+            except MptuneError as error:
+                if self._drawn.holds(draw):
+                    raise
+                trial = dataclasses.replace(trial, warnings=(*trial.warnings, f"{draw} cannot be made: {error}"))
+                break
             finally:
                 took_s = time.perf_counter() - start
                 clock.durations_s["draws"] = clock.durations_s.get("draws", 0.0) + took_s
@@ -466,172 +534,11 @@ class Bench:
             found.append(outcome.errors)
         return with_draws(trial, found)
 
-    def _check_drawn(self, configuration: Configuration, program: Program, draw: Draw, clock: _Clock) -> _Outcome:
+    def _check_drawn(self, program: Program, draw: Draw, clock: _Clock) -> Outcome:
         """Launch once on a further draw and compare."""
-        before = self._data, self._accuracy
-        self._data = self._drawn.of(draw)
-        self._accuracy = AccuracyObserver(self._data.references, self._metrics, self._data.inputs)
-        self._device_data.use(self._data)
-        try:
-            with clock.phase("transfer"):
-                bound = self._device_data.bind(configuration)
-                program.set_constants(bound)
-            outcome = self._check(configuration, _Launches(program, bound, None), clock)
-            if damage := self._damage(bound, program, clock):
-                return _Outcome(Status.CORRUPT, damage)
-            return outcome
-        finally:
-            self._data, self._accuracy = before
-            self._device_data.use(self._data)
-
-    def _flush_for(self, plan: TimingPlan) -> CacheFlush | None:
-        """Return what empties the caches before timed launches; where only a plan asks for it, from then on kept."""
-        if plan.flush_cache != "on":
-            return self._flush
-        if self._flush is None and self._cold is None:
-            self._cold = CacheFlush(self._backend, self.ready.device.limits["cache_bytes"])
-        return self._flush or self._cold
-
-    def _loaded(self, request: Request) -> _Loaded:
-        # Not by the source: configurations of one source may differ in grid and block.
-        kept = {} if self._kept is None else self._kept
-        if request.configuration not in kept:
-            kept[request.configuration] = _Loaded(self._program(request))
-        return kept[request.configuration]
-
-    def _program(self, request: Request) -> Program:
-        if isinstance(self.kernel, Application):
-            return ApplicationProgram(
-                self._backend, self._options, self.kernel, request.configuration, self._data.sizes
-            )
-        assert isinstance(self.kernel, Kernel)
-        # Before it is compiled: an extent may be below 1.
-        self.kernel.launch_shape(request.configuration, self._data.sizes)
-        binary = self._backend.compiler.compile(request.source, self.kernel.function, self._options)
-        return KernelProgram(self._backend, binary, self.kernel, request.configuration, self._data.sizes)
-
-    def _measure(
-        self, request: Request, loaded: _Loaded, launches: _Launches, plan: TimingPlan, clock: _Clock
-    ) -> Trial:
-        configuration, decided = request.configuration, request.plan
-        metrics: dict[str, float] = {}
-        times: tuple[float, ...] = ()
-
-        def trial(status: Status, message: str = "") -> Trial:
-            return Trial(configuration, status, message, Measurement(metrics, times, clock.durations_s))
-
-        metrics.update(_observed(MemoryObserver(), self._context(configuration, times)))
-        binary = loaded.program.binary
-        share = math.nan if binary is None else self._backend.compiler.vector_share(binary)
-        metrics.update({} if math.isnan(share) else {"vector_share": share})
-        first = _Outcome(errors=decided.known) if decided.known else self._check(configuration, launches, clock)
-        metrics.update(first.errors)
-        if first.status is not Status.OK:
-            metrics.update(_launches(loaded.program))
-            return trial(first.status, first.message)
-        if not decided.known and not (is_timed := decided.times_after_check(metrics)):
-            metrics.update(_launches(loaded.program))
-            return trial(Status.INACCURATE, is_timed.reason)
         with clock.phase("transfer"):
-            # Before the launches that warm up: those that are timed find the caches as one of their kind leaves them.
-            self._device_data.poison(launches.bound)
-        with clock.phase("timing"):
-            self._backend.device.wake()
-            times = repeat_launches(launches.timed, plan, best_ms=decided.best_ms)
-            metrics.update(_observed(TimeObserver(), self._context(configuration, times)))
-        metrics.update(loaded.program.metrics())
-        last = loaded.outcome = self._compare(
-            configuration, launches.bound, clock, loaded.outcome if decided.known else first
-        )
-        if last.message:
-            metrics["error"] = metrics["error_last"] = math.nan
-            difference = f"error was {first.errors['error']:.3g} at first, and then {last.message}"
-        else:
-            roundoff, scale = self.kernel.roundoff_of(configuration), self._data.largest_reference
-            agreement = decided.is_stable(first.errors, last.errors, roundoff, scale)
-            metrics.update(worst_errors(first.errors, last.errors, is_own=bool(decided.known)))
-            if agreement:
-                return trial(Status.OK)
-            difference = agreement.reason
-            metrics["error_last"] = last.errors["error"]
-        metrics["error_first"] = first.errors["error"]
-        return trial(Status.UNSTABLE, f"the results differ from launch to launch: {difference}")
-
-    def _damage(self, bound: BoundArguments, program: Program, clock: _Clock) -> str:
-        """Say what launches changed that they must not; empty if nothing."""
+            buffers = self._memory.bind(program, self._drawn.of(draw))
+        outcome = self._check(program, buffers, clock)
         with clock.phase("transfer"):
-            return "; ".join((*self._device_data.damage(bound), *program.changed_constants(bound)))
-
-    def _unchanged(self, bound: BoundArguments) -> tuple[str, ...]:
-        """Say which outputs of an application no run has changed, this one included: its steps may forget them."""
-        self._as_given.intersection_update(self._device_data.left_as_given(bound, self._as_given))
-        if not self._as_given:
-            return ()
-        names = ", ".join(repr(o.name) for o in self.kernel.outputs if o.name in self._as_given)
-        return (
-            f"no launch and no write in the steps of {self.kernel.called} changes {names}: "
-            "after a run the values are those it was given",
-        )
-
-    def _context(self, configuration: Configuration, times_ms: tuple[float, ...]) -> LaunchContext:
-        return LaunchContext(configuration, self._data.footprint_bytes(configuration), dict, times_ms)
-
-    def _check(self, configuration: Configuration, launches: _Launches, clock: _Clock) -> _Outcome:
-        """Launch once on poisoned outputs and compare them."""
-        with clock.phase("transfer"):
-            self._device_data.poison(launches.bound)
-        with clock.phase("launch"):
-            launches()
-        with clock.phase("transfer"):
-            damage = _overruns(launches.bound)
-        if damage:
-            return _Outcome(Status.CORRUPT, "; ".join(damage))
-        return self._compare(configuration, launches.bound, clock)
-
-    def _compare(
-        self, configuration: Configuration, bound: BoundArguments, clock: _Clock, known: _Outcome | None = None
-    ) -> _Outcome:
-        """Compare the outputs as they are, unless they are those of an outcome that is known."""
-        with clock.phase("accuracy"):
-            digest = self._device_data.digest(bound)
-        if known is not None and known.digest == digest:
-            return known
-        with clock.phase("transfer"):
-            outputs = self._device_data.outputs(bound)
-        with clock.phase("accuracy"):
-            try:
-                outcome = self._errors(configuration, bound, outputs)
-            except MemoryError:
-                # The device holds the data but not what it takes to compare them.
-                outcome = self._errors(configuration, bound, self._device_data.read_outputs(bound))
-        return dataclasses.replace(outcome, digest=digest)
-
-    def _errors(self, configuration: Configuration, bound: BoundArguments, outputs: Mapping[str, Output]) -> _Outcome:
-        missing = self._device_data.unwritten(bound, outputs)
-        if missing:
-            what = ", ".join(f"{count} of {outputs[name].size} elements of {name!r}" for name, count in missing.items())
-            return _Outcome(Status.UNWRITTEN, f"the kernel never wrote {what}")
-        context = LaunchContext(configuration, self._data.footprint_bytes(configuration), lambda: outputs)
-        # A signalling NaN that a kernel copied from beyond a buffer is no reason to warn.
-        with np.errstate(invalid="ignore"):
-            errors = _observed(self._accuracy, context)
-        result = self._accuracy.result
-        if result is not None and (result.non_finite or result.is_nan):
-            return _Outcome(Status.NON_FINITE, result.message, errors)
-        return _Outcome(errors=errors)
-
-
-def _observed(observer: Observer, context: LaunchContext) -> Mapping[str, float]:
-    observer.before(context)
-    observer.after(context)
-    return observer.results()
-
-
-def _launches(program: Program) -> dict[str, float]:
-    """Return how often kernels were launched; their times, of the first launch, are not to be relied on."""
-    return {name: value for name, value in program.metrics().items() if name.startswith(LAUNCHES)}
-
-
-def _overruns(bound: BoundArguments) -> list[str]:
-    """Say what launches wrote outside the buffers."""
-    return [f"the kernel wrote out of bounds of {name!r}: {overrun}" for name, overrun in bound.overruns().items()]
+            damage = "; ".join(self._memory.damage(buffers))
+        return Outcome(Status.CORRUPT, damage) if damage else outcome

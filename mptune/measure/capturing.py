@@ -11,11 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mptune.backends.base import Buffer
 from mptune.errors import KernelError
 from mptune.kernel import Application, Kernel, Role, Sizes
-from mptune.measure.stepping import Captured, Launched
+from mptune.measure.buffers import Buffers
+from mptune.measure.program import Launch, Launched, Program
+from mptune.measure.steps import Handle
 
-__all__ = ["CapturedLaunch", "in_context", "kept"]
+__all__ = ["CapturedLaunch", "capture", "in_context"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,7 @@ class CapturedLaunch:
         time_ms: how long all of them took, in the configuration they were captured in.
         path: of the file that holds the data of one of them.
         not_finite: the arguments some of whose values were NaN or infinite, or never written; what stands for these is
-            finite (:func:`kept`).
+            finite.
         partly: the arguments that it may not have written everywhere.
     """
 
@@ -40,7 +43,65 @@ class CapturedLaunch:
     partly: tuple[str, ...] = ()
 
 
-def kept(captured: Captured, path: Path) -> tuple[str, ...]:
+def capture(program: Program, buffers: Buffers, folder: Path) -> tuple[CapturedLaunch, ...]:
+    """Run an application twice, and write to a folder the data of the middle one of all launches that are alike.
+
+    Raises:
+        KernelError: it launches nothing, or not again what it launched the first time.
+    """
+    called = program.tunable.called
+    buffers.restore()
+    program.run(buffers)
+    wanted = program.launched
+    if not wanted:
+        raise KernelError(f"the steps of {called} launch no kernel")
+    found: list[CapturedLaunch] = []
+    made = dict.fromkeys(wanted, 0)
+
+    def intercept(launch: Launch, given: Mapping[str, Any], memory: Mapping[str, Buffer]) -> None:
+        count, time_ms = wanted.get(launch.launched, (0, 0.0))
+        made[launch.launched] = made.get(launch.launched, 0) + 1
+        if made[launch.launched] != (count + 1) // 2:
+            launch.run(given, memory)
+            return
+        path = folder / f"{launch.launched.kernel}-{len(found)}.npz"
+        before, after = _run_and_read(program, launch, given, memory)
+        partly = tuple(name for name in after if name in before)
+        found.append(CapturedLaunch(launch.launched, count, time_ms, str(path), _kept(before, after, path), partly))
+
+    program.intercept = intercept
+    try:
+        buffers.restore()
+        program.run(buffers)
+    finally:
+        program.intercept = None
+    if not found:
+        names = ", ".join(dict.fromkeys(launched.kernel for launched in wanted))
+        raise KernelError(
+            f"the steps of {called} launch differently from run to run: no launch of {names} was made the second "
+            "time as it was the first, on the same inputs"
+        )
+    return tuple(found)
+
+
+def _run_and_read(
+    program: Program, launch: Launch, given: Mapping[str, Any], memory: Mapping[str, Buffer]
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Launch, and return by argument what it was given, buffers it may write in part included, and what it wrote."""
+    application: Any = program.tunable
+    kernel, buffers = application.kernels[launch.launched.kernel], dict(launch.launched.buffers)
+    arguments = {argument.name: argument for argument in kernel.arguments}
+    before = {name: value for name, value in given.items() if name in arguments and not isinstance(value, Handle)}
+    held = {name: program.read(buffer, memory[buffer]) for name, buffer in buffers.items()}
+    launch.run(given, memory)
+    written = [name for name in buffers if arguments[name].role is not Role.IN]
+    after = {name: program.read(buffers[name], memory[buffers[name]]) for name in written}
+    # What is as it was may be what the launch did not write.
+    is_given = {n: arguments[n].is_input or bool(np.any(held[n] == after[n])) for n in buffers}
+    return before | {name: held[name] for name in buffers if is_given[name]}, after
+
+
+def _kept(before: Mapping[str, Any], after: Mapping[str, NDArray[Any]], path: Path) -> tuple[str, ...]:
     """Write the data of a launch to a file, and return the names of the arguments that are not finite throughout.
 
     For what is not, a finite value of the same array stands: a launch alone can then be timed and compared, whatever
@@ -49,12 +110,11 @@ def kept(captured: Captured, path: Path) -> tuple[str, ...]:
     Raises:
         KernelError: the file cannot be written; none of it is left.
     """
-    given = {name: np.asarray(value) for name, value in captured.given.items()}
-    left = dict(captured.left)
-    not_finite = [name for arrays in (given, left) for name, array in arrays.items() if not np.isfinite(array).all()]
-    given |= {name: np.full_like(left[name], _stand_in(left[name])) for name in not_finite if name not in given}
+    given = {name: np.asarray(value) for name, value in before.items()}
+    not_finite = [name for arrays in (given, after) for name, array in arrays.items() if not np.isfinite(array).all()]
+    given |= {name: np.full_like(after[name], _stand_in(after[name])) for name in not_finite if name not in given}
     arrays: dict[str, Any] = {f"given {name}": _finite(array) for name, array in given.items()}
-    arrays |= {f"left {name}": _finite(array) for name, array in left.items()}
+    arrays |= {f"left {name}": _finite(array) for name, array in after.items()}
     try:
         np.savez(path, **arrays)
     except OSError as error:

@@ -21,12 +21,12 @@ from mptune.backends import get_backend
 from mptune.backends.base import Argument as LaunchArgument
 from mptune.backends.base import Backend, Binary, Buffer, CompileOptions, Device, Function
 from mptune.data import DataManager, Draw
-from mptune.data.conversion import poisoned, round_to
 from mptune.errors import CompileError, ConstraintError, EmptySpaceError, KernelError
-from mptune.kernel import Application, Argument, Kernel, LaunchShape, Role, Sizes, Tunable
+from mptune.kernel import Argument, Kernel, LaunchShape, Sizes, Tunable
 from mptune.kernel.limits import space_on
 from mptune.measure.answers import with_reference
-from mptune.measure.stepping import Stepper
+from mptune.measure.buffers import run_once
+from mptune.measure.program import Program, first_that_runs
 from mptune.precision import COMPOUND, PRECISIONS, TRACED, Precision, precision
 from mptune.results.unseen import worst_errors_of
 from mptune.source.render import cited, render
@@ -121,23 +121,20 @@ class _Builds:
         return len(self._binaries)
 
 
-class _TracedStepper(Stepper):
-    """Runs the steps of an application on instrumented kernels."""
+class _TracedProgram(Program):
+    """One configuration on instrumented kernels: values are held in fp64, rounded to the types they have."""
 
     def __init__(
-        self, builds: _Builds, application: Application, configuration: Configuration, sizes: Sizes, backend: Backend
+        self, builds: _Builds, tunable: Tunable, configuration: Configuration, sizes: Sizes, backend: Backend
     ) -> None:  # fmt: skip
-        super().__init__(application, configuration, sizes, backend)
         self._builds = builds
+        super().__init__(tunable, configuration, sizes, backend)
 
-    def copy(self, source: str, target: str, memory: Mapping[str, Buffer]) -> None:
-        if self._types[source] is self._types[target] or self._types[source] is None or self._types[target] is None:
-            super().copy(source, target, memory)
-        else:
-            self.write(target, self.read(source, memory[source]).reshape(self._shapes[target]), memory[target])
+    def held(self, argument: Argument, chosen: Precision | None) -> Precision | None:
+        return chosen if chosen is None or argument.precision in PRECISIONS else TRACED[chosen.name]
 
-    def _held(self, argument: Argument, chosen: Precision | None) -> Precision | None:
-        return _held(argument, chosen)
+    def _convert(self, source: str, target: str, memory: Mapping[str, Buffer]) -> None:
+        self.write(target, self.read(source, memory[source]).reshape(self._shapes[target]), memory[target])
 
     def _check_valid(self, what: str, kernel: Kernel, configuration: Configuration, sizes: Sizes) -> None:
         super()._check_valid(what, kernel, in_widest(kernel, configuration), sizes)
@@ -145,11 +142,8 @@ class _TracedStepper(Stepper):
     def _launch_shape(self, kernel: Kernel, configuration: Configuration, sizes: Sizes) -> LaunchShape:
         return super()._launch_shape(kernel, in_widest(kernel, configuration), sizes)
 
-    def _function(self, kernel: Kernel, configuration: Configuration, sizes: Sizes) -> Function:
-        key = (kernel.name, configuration, tuple(sizes.items()))
-        if key not in self._functions:
-            self._functions[key] = self._builds.function(kernel, configuration, sizes)
-        return self._functions[key]
+    def _load(self, kernel: Kernel, configuration: Configuration, sizes: Sizes) -> Function:
+        return self._builds.function(kernel, configuration, sizes)
 
     def _handle(self, what: str, argument: Argument, given: Mapping[str, Any]) -> str:
         buffer = super()._handle(what, argument, given)
@@ -196,8 +190,7 @@ class Instrument:
         self._backend = get_backend("host")
         options = CompileOptions(flags=(_OPTIMISATION, *flags, *_FLAGS))
         self._metrics = metric if metric is not None else tunable.metric
-        if isinstance(tunable, Application):
-            tunable = with_reference(tunable, self._backend, CompileOptions(flags=tuple(flags)), self._metrics)
+        tunable = with_reference(tunable, self._backend, CompileOptions(flags=tuple(flags)), self._metrics)
         self.tunable = tunable
         self._builds = _Builds(self._backend, options)
         made = [] if data is None else [data]
@@ -257,17 +250,15 @@ class Instrument:
                     f"as it runs, has one of {', '.join(PRECISIONS)}"
                 )
         data = self._data[draw]
+
+        def run(base: Configuration) -> dict[str, NDArray[Any]]:
+            configuration = Configuration({**base, **signature})
+            with _TracedProgram(self._builds, self.tunable, configuration, data.sizes, self._backend) as program:
+                return run_once(program, data)
+
         candidates = self._candidates(signature, data.sizes)
-        for base in list(candidates):
-            try:
-                outputs = self._outputs(self.tunable.own(Configuration({**base, **signature})), data)
-            except ConstraintError:
-                if len(candidates) == 1:
-                    raise
-                candidates.remove(base)
-            else:
-                break
-        del candidates[1:]  # what runs once does so in all types
+        base, outputs = first_that_runs(candidates, run)
+        candidates[:] = [base]  # what runs once does so in all types
         return outputs
 
     def close(self) -> None:
@@ -299,54 +290,6 @@ class Instrument:
             self._bases[key] = space.configurations(spread)
         return self._bases[key]
 
-    def _outputs(self, configuration: Configuration, data: DataManager) -> dict[str, NDArray[Any]]:
-        """Run it once on inputs in its types, and return its outputs."""
-        tunable, memory = self.tunable, dict[str, Buffer]()
-        try:
-            for argument in tunable.arguments:
-                if argument.role is not Role.SCALAR:
-                    memory[argument.name] = self._uploaded(argument, configuration, data)
-            if isinstance(tunable, Application):
-                left = self._run_steps(tunable, configuration, data, memory)
-            else:
-                assert isinstance(tunable, Kernel)
-                left = self._run_kernel(tunable, configuration, data, memory)
-            return {output.name: _read(left[output.name], output, configuration, data) for output in tunable.outputs}
-        finally:
-            for buffer in memory.values():
-                buffer.free()
-
-    def _uploaded(self, argument: Argument, configuration: Configuration, data: DataManager) -> Buffer:
-        """Return a new buffer of an argument's values, rounded to its type, or of poison."""
-        array = _rounded_input(argument, configuration, data) if argument.is_input else None
-        if array is None:
-            array = poisoned(data.shape_of(argument), _dtype_of(argument, configuration, data))
-        buffer = self._backend.device.allocate(array.nbytes)
-        buffer.write(np.ascontiguousarray(array))
-        return buffer
-
-    def _run_kernel(
-        self, kernel: Kernel, configuration: Configuration, data: DataManager, memory: Mapping[str, Buffer]
-    ) -> Mapping[str, Buffer]:
-        function = self._builds.function(kernel, configuration, data.sizes)
-        for constant in (argument for argument in kernel.arguments if argument.is_constant):
-            function.set_constant(constant.name, np.ascontiguousarray(_rounded_input(constant, configuration, data)))
-        scalars = {
-            a.name: _rounded_input(a, configuration, data).reshape(1)[0]
-            for a in kernel.passed
-            if a.role is Role.SCALAR
-        }  # fmt: skip
-        shape = kernel.launch_shape(in_widest(kernel, configuration), data.sizes)
-        function.launch(shape, [memory[a.name] if a.name in memory else scalars[a.name] for a in kernel.passed])
-        return memory
-
-    def _run_steps(
-        self, application: Application, configuration: Configuration, data: DataManager, memory: Mapping[str, Buffer]
-    ) -> Mapping[str, Buffer]:
-        stepper = _TracedStepper(self._builds, application, configuration, data.sizes, self._backend)
-        scalars = {a.name: data.inputs[a.name] for a in application.arguments if a.role is Role.SCALAR}
-        return stepper.run(memory, scalars)[1]
-
 
 def in_widest(kernel: Kernel, configuration: Configuration) -> Configuration:
     """Return a configuration in its kernel's widest types and most accurate policies."""
@@ -363,28 +306,3 @@ def _by_name(message: str, kernel: Kernel) -> str:
 
 def _of_kind(kernel: Tunable, kind: type[PrecisionParameter | PolicyParameter]) -> list[Any]:
     return [parameter for parameter in kernel.parameters if isinstance(parameter, kind)]
-
-
-def _held(argument: Argument, chosen: Precision | None) -> Precision | None:
-    """Return the type that an argument of a type is held in: fp64 where a parameter chooses it."""
-    return chosen if chosen is None or argument.precision in PRECISIONS else TRACED[chosen.name]
-
-
-def _dtype_of(argument: Argument, configuration: Configuration, data: DataManager) -> np.dtype[Any]:
-    return data.dtype_of(argument, _held(argument, data.kernel.precision_of(argument, configuration)))
-
-
-def _rounded_input(argument: Argument, configuration: Configuration, data: DataManager) -> NDArray[Any]:
-    """Return an input as it is passed: rounded to its type, and held in fp64 where a parameter chooses that."""
-    values = np.asarray(data.inputs[argument.name])
-    held = _held(argument, data.kernel.precision_of(argument, configuration))
-    if held is None:
-        return values.astype(argument.dtype, copy=False)
-    flat = np.ascontiguousarray(values, np.float64).reshape(-1)
-    return round_to(flat, held).reshape(values.shape)
-
-
-def _read(buffer: Buffer, output: Argument, configuration: Configuration, data: DataManager) -> NDArray[Any]:
-    array = np.empty(data.shape_of(output), _dtype_of(output, configuration, data))
-    buffer.read(array)
-    return array

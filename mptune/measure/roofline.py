@@ -16,13 +16,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from mptune.backends.base import Backend, CompileOptions
+from mptune.backends.base import Backend
 from mptune.data import DataManager
 from mptune.kernel import Argument, In, InOut, Kernel, Out, Rates, Scalar, Sizes, Work
-from mptune.measure.device_data import DeviceData
+from mptune.measure.buffers import Memory
+from mptune.measure.program import Program
 from mptune.measure.timing import TimingPlan, repeat_launches
 from mptune.precision import ARITHMETIC, precision
-from mptune.source.render import render
 from mptune.space.expressions import Expression
 from mptune.space.parameters import BooleanParameter, OrdinalParameter, Parameter, PrecisionParameter
 
@@ -287,21 +287,17 @@ class Roofline:
 
     def _measured(self, kernel: Kernel, values: Mapping[str, Any]) -> Launches:
         sizes = kernel.resolve_sizes()
-        configuration = kernel.configuration(values)
-        source = render(kernel, configuration, sizes)
-        function = self._backend.device.load(self._backend.compiler.compile(source, kernel.function, CompileOptions()))
-        data = DeviceData(self._backend, DataManager(kernel, sizes), budget_bytes=0)
-        shape = kernel.launch_shape(configuration, sizes)
-        try:
-            arguments = data.bind(configuration).launch
-            self._backend.device.wake()
-            begun = time.perf_counter()
-            times_ms = repeat_launches(lambda: function.launch(shape, arguments), _PLAN)
-            wall_s = time.perf_counter() - begun
-            return Launches(min(times_ms) / 1e3, wall_s / (_PLAN.warmups + len(times_ms)))
-        finally:
-            function.unload()
-            data.free()
+        memory = Memory(self._backend, repeats=True)
+        with Program(kernel, kernel.configuration(values), sizes, self._backend) as program:
+            try:
+                buffers = memory.bind(program, DataManager(kernel, sizes))
+                self._backend.device.wake()
+                begun = time.perf_counter()
+                times_ms = repeat_launches(lambda: program.run(buffers), _PLAN)
+                wall_s = time.perf_counter() - begun
+                return Launches(min(times_ms) / 1e3, wall_s / (_PLAN.warmups + len(times_ms)))
+            finally:
+                memory.free()
 
 
 def _kernel(

@@ -1,4 +1,4 @@
-"""What measures around a launch, by name.
+"""What measures around launches, by name: sensors of the device, and what follows from the launch times.
 
 An observer is one module in this folder; its file name is its name. Third parties add theirs by an entry point of
 the group ``mptune.observers`` that gives an :class:`~mptune.observers.base.Observer` subclass.
@@ -7,12 +7,23 @@ the group ``mptune.observers`` that gives an :class:`~mptune.observers.base.Obse
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 from mptune.observers.base import Observer
+from mptune.observers.time import TIME_METRICS
 from mptune.plugins import Registry
 
-__all__ = ["OBSERVERS"]
+__all__ = ["ALWAYS_ON", "OBSERVERS"]
 
-#: Every observer class by name: the bundled ones and those of installed third parties.
+#: What every trial has, by name: the metrics, and what they are.
+ALWAYS_ON: Final[Mapping[str, tuple[tuple[str, ...], str]]] = MappingProxyType(
+    {
+        "accuracy": (("error", "log10_error"), "Errors of the outputs against their references."),
+        "memory": (("memory_bytes",), "Bytes that the arguments take on the device."),
+        "time": (TIME_METRICS, "Median, minimum and interquartile range of the launch times."),
+    }
+)
+
+#: Every observer class that is switched on by its name: the bundled ones and those of installed third parties.
 OBSERVERS: Final[Mapping[str, type[Observer]]] = Registry("observer", __name__, Observer)

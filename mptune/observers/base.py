@@ -1,14 +1,13 @@
-"""What an observer is: something that measures around the launches of one configuration."""
+"""The base class of observers: sensors that are read around the launches of one configuration."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import ClassVar, Self
 
-from mptune.accuracy.evaluate import Output
 from mptune.kernel import Sizes, Tunable
 from mptune.space.configuration import Configuration
 
@@ -30,35 +29,32 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class LaunchContext:
-    """What an observer may look at."""
+    """The launches of one configuration."""
 
     configuration: Configuration
     footprint_bytes: int  #: bytes its arguments take on the device
-    #: returns the outputs of the first launch, in their stored types: copied to the host, or left on the device beside
-    #: their references
-    read_outputs: Callable[[], Mapping[str, Output]]
-    times_ms: tuple[float, ...] = ()  #: the timed launches so far
+    times_ms: tuple[float, ...] = ()  #: the timed launches
     #: registers, shared memory and occupancy, by metric; empty where the driver does not report them
     resources: Mapping[str, float] = field(default_factory=dict)
-    #: launches that have followed on one another since :meth:`Observer.before`, untimed, for an observer of
-    #: ``steady_s`` above 0
+    #: back-to-back launches since :meth:`Observer.start`, untimed, for an observer of ``steady_s`` above 0
     steady_launches: int = 0
-    #: restorations of buffers that have followed on one another since then, without launches
+    #: restorations of buffers since :meth:`Observer.start`, without launches
     steady_restorations: int = 0
 
 
 class Observer(ABC):
-    """Measures something around the launches of one configuration; units are in the metric names."""
+    """Measures something of one configuration that has been timed; units are in the metric names."""
 
     name: ClassVar[str]
     #: The metrics it gives, but for those in :attr:`missing`.
     metrics: ClassVar[tuple[str, ...]] = ()
-    #: Whether it is switched on only where it is asked for or needed.
-    is_optional: ClassVar[bool] = True
-    #: Seconds for which launches have to follow on one another between before and after; 0: the timed ones will do.
+    #: Seconds of back-to-back launches between start and stop; 0: the timed launches will do.
     steady_s: float = 0.0
-    #: Seconds for which they have to have done so already.
+    #: Seconds of back-to-back launches before start.
     lead_s: float = 0.0
+    #: Whether it takes off what restoring buffers between launches took: where a kernel works in place, a second
+    #: start and stop follow, around restorations alone.
+    discounts: ClassVar[bool] = False
     #: Metrics it cannot give here, and why.
     missing: Mapping[str, str] = MappingProxyType({})
 
@@ -71,19 +67,12 @@ class Observer(ABC):
         """
         return cls()
 
-    def before(self, context: LaunchContext) -> None:  # noqa: B027 - optional
-        """Look at the state before the first launch."""
-
-    def after(self, context: LaunchContext) -> None:  # noqa: B027 - optional
-        """Look at the state after the last launch."""
-
-    def discount(self, context: LaunchContext) -> None:  # noqa: B027 - optional
-        """Take off what restoring buffers took.
-
-        Called after another :meth:`before` and restorations without launches, as long as there were launches, for an
-        observer of ``steady_s`` above 0 where a kernel works in place, so that each launch came after a restoration.
-        """
+    def start(self) -> None:  # noqa: B027 - optional
+        """Begin to read."""
 
     @abstractmethod
-    def results(self) -> Mapping[str, float]:
-        """Return the metrics of the launches since :meth:`before`."""
+    def stop(self, context: LaunchContext) -> Mapping[str, float]:
+        """Return the metrics of the launches since :meth:`start`.
+
+        After restorations alone, return the metrics of the launches before without what restoring took.
+        """

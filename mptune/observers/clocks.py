@@ -28,7 +28,6 @@ class ClocksObserver(Observer):
         self._readers = readers
         self._interval_s = interval_s
         self._samplers: dict[str, Sampler] = {}
-        self._results: dict[str, float] = {}
 
     @classmethod
     def open(cls, target: Target) -> Self:
@@ -39,24 +38,17 @@ class ClocksObserver(Observer):
         """
         return cls(clock_readers(target.sensors, target.pci_bus_id))
 
-    def before(self, context: LaunchContext) -> None:
-        """Begin to read the sensors; of restorations nothing is of interest."""
-        self._samplers = {}
-        if context.steady_launches:
-            return
-        self._results = {}
+    def start(self) -> None:
+        """Begin to read the sensors."""
         self._samplers = {metric: Sampler(read, self._interval_s) for metric, read in self._readers.items()}
         for sampler in self._samplers.values():
             sampler.start()
 
-    def after(self, context: LaunchContext) -> None:  # noqa: ARG002
-        """Take means and maximum."""
+    def stop(self, context: LaunchContext) -> Mapping[str, float]:  # noqa: ARG002
+        """Return means of the clocks and the highest temperature."""
+        found = {}
         for metric, sampler in self._samplers.items():
             sampler.stop()
             samples = sampler.samples
-            is_highest = metric == "temperature_c"
-            self._results[metric] = max(s.value for s in samples) if is_highest else mean_value(samples)
-
-    def results(self) -> Mapping[str, float]:
-        """Return clocks and temperature; nothing before the launches."""
-        return dict(self._results)
+            found[metric] = max(s.value for s in samples) if metric == "temperature_c" else mean_value(samples)
+        return found

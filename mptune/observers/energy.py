@@ -33,6 +33,7 @@ class EnergyObserver(Observer):
     name: ClassVar[str] = "energy"
     metrics: ClassVar[tuple[str, ...]] = ("energy_j", "power_w")
     steady_s = STEADY_S
+    discounts = True
 
     def __init__(
         self, source: EnergySource, interval_s: float = INTERVAL_S, clock: Callable[[], float] = time.perf_counter
@@ -55,27 +56,21 @@ class EnergyObserver(Observer):
         """
         return cls(energy_source(target.sensors, target.pci_bus_id))
 
-    def before(self, context: LaunchContext) -> None:
-        """Begin to read the sensor; called before restorations, keep what the launches took."""
-        if not context.steady_launches:
-            self._launches, self._energy_j, self._elapsed_s = 0, 0.0, 0.0
+    def start(self) -> None:
+        """Begin to read the sensor."""
         self._sampler = Sampler(self._source.read, self._interval_s, self._clock)
         self._sampler.start()
 
-    def after(self, context: LaunchContext) -> None:
-        """Take what the launches took."""
-        self._energy_j, self._elapsed_s = self._taken()
-        self._launches = context.steady_launches
-
-    def discount(self, context: LaunchContext) -> None:
-        """Take off what as many restorations as there were launches took."""
+    def stop(self, context: LaunchContext) -> Mapping[str, float]:
+        """Return energy and power; nothing where restoring hid them."""
         energy_j, elapsed_s = self._taken()
-        share = self._launches / context.steady_restorations
-        self._energy_j -= energy_j * share
-        self._elapsed_s -= elapsed_s * share
-
-    def results(self) -> Mapping[str, float]:
-        """Return energy and power; nothing before the launches, or where restoring hid them."""
+        if context.steady_restorations:
+            # Each launch came after a restoration.
+            share = self._launches / context.steady_restorations
+            self._energy_j -= energy_j * share
+            self._elapsed_s -= elapsed_s * share
+        else:
+            self._energy_j, self._elapsed_s, self._launches = energy_j, elapsed_s, context.steady_launches
         if not self._launches or self._energy_j <= 0 or self._elapsed_s <= 0:
             return {}
         return {"energy_j": self._energy_j / self._launches, "power_w": self._energy_j / self._elapsed_s}

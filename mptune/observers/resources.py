@@ -31,9 +31,6 @@ class ResourcesObserver(Observer):
         "occupancy",
     )
 
-    def __init__(self) -> None:
-        self._results: Mapping[str, float] = {}
-
     @classmethod
     def open(cls, target: Target) -> Self:
         """Return an observer of kernels on the target's device.
@@ -49,10 +46,6 @@ class ResourcesObserver(Observer):
             )
         return cls()
 
-    def before(self, context: LaunchContext) -> None:
-        """Take what is known before the launch."""
-        self._results = context.resources
-
-    def results(self) -> Mapping[str, float]:
-        """Return the resources; nothing before the launches."""
-        return self._results
+    def stop(self, context: LaunchContext) -> Mapping[str, float]:
+        """Return the resources."""
+        return context.resources

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import ClassVar, Self
 
-from mptune.kernel import Kernel, Sizes, Tunable, Work
+from mptune.kernel import Sizes, Tunable
 from mptune.observers.base import LaunchContext, Observer, Target
 
 __all__ = ["ThroughputObserver"]
@@ -24,33 +24,24 @@ class ThroughputObserver(Observer):
     metrics: ClassVar[tuple[str, ...]] = ("bandwidth_gb_s", "flop_rate_gflop_s")
 
     def __init__(self, kernel: Tunable, sizes: Sizes) -> None:
-        if not isinstance(kernel, Kernel) or kernel.flops is None:
+        if getattr(kernel, "flops", None) is None:
             reason = f"{kernel.called} does not declare its operations (flops=...)"
             self.missing = MappingProxyType({"flop_rate_gflop_s": reason})
         self._kernel = kernel
         self._sizes = sizes
-        self._work: Work | None = None
-        self._time_s = 0.0
 
     @classmethod
     def open(cls, target: Target) -> Self:
         """Return an observer of the target's kernel."""
         return cls(target.kernel, target.sizes)
 
-    def before(self, context: LaunchContext) -> None:
-        """Count the work."""
-        self._work = self._kernel.work(context.configuration, self._sizes)
-        self._time_s = 0.0
-
-    def after(self, context: LaunchContext) -> None:
-        """Take the median launch time."""
-        self._time_s = statistics.median(context.times_ms) * 1e-3 if context.times_ms else 0.0
-
-    def results(self) -> Mapping[str, float]:
+    def stop(self, context: LaunchContext) -> Mapping[str, float]:
         """Return the rates; nothing where no launch was timed."""
-        if self._work is None or self._time_s <= 0:
+        time_s = statistics.median(context.times_ms) * 1e-3 if context.times_ms else 0.0
+        if time_s <= 0:
             return {}
-        rates = {"bandwidth_gb_s": self._work.traffic_bytes / self._time_s * 1e-9}
-        if self._work.flops is not None:
-            rates["flop_rate_gflop_s"] = self._work.flops / self._time_s * 1e-9
+        work = self._kernel.work(context.configuration, self._sizes)
+        rates = {"bandwidth_gb_s": work.traffic_bytes / time_s * 1e-9}
+        if work.flops is not None:
+            rates["flop_rate_gflop_s"] = work.flops / time_s * 1e-9
         return rates

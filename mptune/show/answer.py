@@ -24,9 +24,9 @@ from mptune.errors import MptuneError, PlotError, raised_at
 from mptune.kernel import Application, Tunable
 from mptune.kernel.limits import whole_space
 from mptune.measure.answers import with_reference
+from mptune.measure.buffers import run_once
 from mptune.measure.devices import runnable_backend
-from mptune.measure.launching import ApplicationLauncher as Launcher
-from mptune.measure.launching import Arrays, run_first
+from mptune.measure.program import Program
 from mptune.results.trial import Trial
 from mptune.run import Run
 from mptune.show.charts import Look, altair
@@ -95,12 +95,8 @@ def _answers(
     options = options_of(info, backend.name)
     application = with_reference(application, backend, options, metrics)
     data = DataManager(application, sizes, seed=info.seed or 0)
-    launcher, arrays = Launcher(application, trial.configuration, backend, options), Arrays()
-    try:
-        _, stored = run_first([launcher], data.inputs, data.sizes, arrays)
-        found = {name: arrays.returned(array, True) for name, array in stored.items()}
-    finally:
-        launcher.close()
+    with Program(application, trial.configuration, data.sizes, backend, options) as program:
+        found = run_once(program, data)
     with np.errstate(all="ignore"):
         result = evaluate_outputs(found, data.references, metrics, data.inputs)
     named = {"error": result.error}

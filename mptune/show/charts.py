@@ -181,7 +181,7 @@ def plot(
         threshold = shown.objective_within(max_error).threshold
         objective = dataclasses.replace(shown.info.objective, threshold=threshold)
         info = dataclasses.replace(shown.info, objective=objective)
-        shown = Run(info, shown.trials, shown.state, shown.probes, kernel_trials=shown.kernel_trials)
+        shown = Run(info, shown.trials, shown.state, shown.probes)
     if kind == "answer":
         from mptune.show.answer import draw  # applications take longer to import than all charts
 

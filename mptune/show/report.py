@@ -23,7 +23,7 @@ from markupsafe import Markup
 from mptune import __version__
 from mptune.errors import MptuneError, PlotError
 from mptune.interop.files import SQLITE_MAGIC, read_head
-from mptune.markup import plain, table
+from mptune.markup import plain
 from mptune.paths import write_whole
 from mptune.results.trial import Trial
 from mptune.run import Run, json_document
@@ -150,7 +150,6 @@ def _run_document(run: Run, label: str, file: str, sources: int) -> dict[str, An
         "warnings": [plain(text) for text in run.warnings],
         "found": Markup(run._repr_html_()),
         "explained": [plain(text) for text in explanation_of(run).sentences],
-        "alone": Markup(_kernels_alone(run)),
         "facts": _facts(run, file),
         "trials": len(run.trials),
         "sources": len(kept["by_trial"]),
@@ -231,15 +230,6 @@ def _cell(cell: Any, longest: int) -> Any:
         return _rounded(cell, 6)
     more = len(cell) - longest
     return plain(cell) if more <= 0 else f"{plain(cell[:longest])}\n… and {more} characters more, in the run file"
-
-
-def _kernels_alone(run: Run) -> str:
-    """Return a table of what trials of an application's kernels alone took; empty if there are none."""
-    rows = []
-    for label, trials in run.kernel_trials.items():
-        times = [trial.time_ms for trial in trials if trial.is_valid and math.isfinite(trial.time_ms)]
-        rows.append((label, len(trials), *(map(_number, (min(times), max(times))) if times else ("-", "-"))))
-    return table(("kernel alone", "trials", "least (ms)", "most (ms)"), rows) if rows else ""
 
 
 def _facts(run: Run, file: str) -> dict[str, str]:

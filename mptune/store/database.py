@@ -14,7 +14,7 @@ from typing import Final
 from mptune.errors import RunFileError
 
 __all__ = [
-    "FORMAT_VERSION", "INSERT_TRIAL", "KERNEL", "PROBE", "RETIRE_TRIAL", "SELECT_TRIALS", "STALE", "UPSERT_META",
+    "FORMAT_VERSION", "INSERT_TRIAL", "PROBE", "RETIRE_TRIAL", "SELECT_TRIALS", "STALE", "UPSERT_META",
     "UPSERT_SETTING", "connect", "create_tables", "explained", "recognise", "sign", "transaction", "writer",
 ]  # fmt: skip
 
@@ -27,7 +27,6 @@ _LARGEST_CELL_BYTES: Final = 16 << 20
 STALE: Final = "stale"
 PROBE: Final = "probe"
 #: How phases begin of trials of an application's kernels alone; after it comes which launch they are of.
-KERNEL: Final = "kernel "
 
 _APPLICATION_ID: Final = int.from_bytes(b"mptu", "big")
 _BUSY_TIMEOUT_S: Final = 60.0

@@ -248,19 +248,6 @@ class LaunchInfo:
     buffers: Mapping[str, str]
     types: Mapping[str, tuple[str, ...]]
 
-    @property
-    def label(self) -> str:
-        """The kernel with its sizes, by which trials of it alone are kept: ``"dot n=1001, partials=512"``."""
-        return f"{self.kernel} {', '.join(f'{name}={value}' for name, value in sorted(self.sizes.items()))}".strip()
-
-    def is_in(self, configuration: Mapping[str, Value], of_kernel: Mapping[str, Value]) -> bool:
-        """Whether a configuration of the application makes the launch with this one of the kernel."""
-        return all(
-            all(configuration.get(source, source) == value for source in self.types.get(name, ()))
-            and configuration.get(f"{self.kernel}.{name}", value) == value
-            for name, value in of_kernel.items()
-        )
-
     def to_json(self) -> dict[str, Any]:
         """Return the fields by name."""
         return {name: dict(value) if isinstance(value := getattr(self, name), Mapping) else value for name in _LAUNCH}
@@ -281,7 +268,6 @@ class RunState:
         finals: what the finalists took, side by side; empty before they were measured again.
         unverified: why something that is reported was run on no unseen input; empty if all was, or is still to be.
         verify_wanted: unseen inputs that were asked for, where the time they take is why some trial had fewer; else 0.
-        kernel_evaluations: configurations of an application's kernels that were evaluated alone.
         launches: what an application launches, as far as that is known.
         foretold: accuracy signatures that an instrumented run did not rule out, but others promised more.
         sources: what the search has made of its sources.
@@ -298,7 +284,6 @@ class RunState:
     finals: Finals = field(default_factory=Finals)
     unverified: str = ""
     verify_wanted: int = 0
-    kernel_evaluations: int = 0
     launches: tuple[LaunchInfo, ...] = ()
     foretold: int = 0
     sources: tuple[SourceUse, ...] = ()

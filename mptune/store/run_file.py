@@ -176,7 +176,7 @@ class RunFile:
     def trials(self, phase: str | None = None, parameters: Sequence[ParameterInfo] = ()) -> list[Trial]:
         """Return the trials in the order they were recorded, of one phase or all that are the run's own.
 
-        None of these are those of kernels alone (:meth:`kernel_trials`), and of phases "stale" and "probe".
+        None of these are of phases "stale" and "probe".
 
         Args:
             phase: which trials.
@@ -189,17 +189,6 @@ class RunFile:
         if phase is not None:
             return [trial for _, trial in self._trials(lambda other: other == phase, parameters)]
         return [trial for _, trial in self._trials(_is_of_run, parameters)]
-
-    def kernel_trials(self) -> dict[str, list[Trial]]:
-        """Return the trials of an application's kernels alone, by the launch they are of, in the order recorded.
-
-        Raises:
-            RunFileError: the file is corrupt.
-        """
-        found: dict[str, list[Trial]] = {}
-        for phase, trial in self._trials(lambda phase: phase.startswith(database.KERNEL)):
-            found.setdefault(phase.removeprefix(database.KERNEL), []).append(trial)
-        return found
 
     def _trials(
         self, is_wanted: Callable[[str], bool], parameters: Sequence[ParameterInfo] = ()
@@ -285,7 +274,7 @@ class RunFile:
 
 
 def _is_of_run(phase: str) -> bool:
-    return phase not in _ASIDE and not phase.startswith(database.KERNEL)
+    return phase not in _ASIDE
 
 
 def _lock(path: Path, flags: int = 0) -> int:
@@ -378,10 +367,6 @@ class UnsavedRun:
     def trials(self, phase: str | None = None) -> list[Trial]:  # noqa: ARG002
         """Return nothing."""
         return []
-
-    def kernel_trials(self) -> dict[str, list[Trial]]:
-        """Return nothing."""
-        return {}
 
     def __enter__(self) -> Self:
         return self

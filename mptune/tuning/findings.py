@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from mptune.accuracy.evaluate import Metrics, metrics_by_output
-from mptune.backends.listing import count_instructions
 from mptune.kernel import Application, Sizes, Tunable
 from mptune.precision import COMPOUND, PRECISIONS, precision
 from mptune.results.evidence import culprit, disagree, shared_values, values_text
@@ -34,7 +33,6 @@ _FAILURES: Final = tuple(status for status in Status if not (status.is_valid or 
 def findings(
     run: Run,
     kernel: Tunable,
-    listing: Callable[[Trial], str | None] = lambda _: None,
     metric: Metrics | None = None,
 ) -> Iterator[str]:
     """Give what there is to say of a run of a kernel.
@@ -42,13 +40,11 @@ def findings(
     Args:
         run: everything that was measured.
         kernel: what was tuned.
-        listing: returns the assembly of a configuration whose trial does not tell its ``vector_share``; None if there
-            is none, or processors of that kind have no vectors.
         metric: what errors were measured by; by default the kernel's own.
     """
     yield from _without_baseline(run)
     yield from _unlike_rounding(run, kernel, kernel.metric if metric is None else metric)
-    yield from _one_at_a_time(run, listing)
+    yield from _one_at_a_time(run)
     yield from _failing_together(run, kernel)
     yield from _never_launched(run, kernel)
     yield from _launched_unequally(run, kernel)
@@ -160,25 +156,16 @@ def _type_of(roundoff: float) -> str:
 # -- vectors -----------------------------------------------------------------------------------------------
 
 
-def _one_at_a_time(run: Run, listing: Callable[[Trial], str | None]) -> Iterator[str]:
-    """Say that the compiler vectorised nothing of what is compared: it says so to nobody."""
+def _one_at_a_time(run: Run) -> Iterator[str]:
+    """Say that the compiler vectorised nothing of what is compared, as no compiler does."""
     compared = {"best": run.best, "baseline": run.baseline}
-    scalar = [name for name, trial in compared.items() if trial is not None and _is_scalar(trial, listing)]
+    scalar = [name for name, trial in compared.items() if trial is not None and trial.metric("vector_share") == 0]
     if scalar:
         yield (
             f"the compiler made no vectors of the arithmetic of the {' and the '.join(scalar)}, which "
             f"{'compute' if len(scalar) > 1 else 'computes'} one number at a time: another compiler may (--compiler "
             "clang++,g++ searches both), or let the innermost loop go over elements that lie side by side"
         )
-
-
-def _is_scalar(trial: Trial, listing: Callable[[Trial], str | None]) -> bool:
-    share = trial.metric("vector_share")
-    if not math.isnan(share):
-        return share == 0
-    text = listing(trial)
-    counts = count_instructions(text) if text is not None else None
-    return counts is not None and counts.vector_operations == 0 and counts.scalar_operations > 0
 
 
 # -- kernels of an application -----------------------------------------------------------------------------

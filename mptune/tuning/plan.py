@@ -23,7 +23,7 @@ from mptune.kernel.limits import device_constraints
 from mptune.kernel.regions import over_regions
 from mptune.measure.bench import Ready, metric_names
 from mptune.measure.observing import observers_for
-from mptune.observers import OBSERVERS
+from mptune.observers import ALWAYS_ON, OBSERVERS
 from mptune.results.metric_expressions import chosen_objectives, unknown_metric
 from mptune.results.objective import Objective
 from mptune.source.loading import adopted_record, bundled_kernels, definition_hash, load_kernel, load_tunable
@@ -33,6 +33,7 @@ from mptune.store import ParameterInfo, RunInfo
 from mptune.strategies import chosen_name, make
 from mptune.strategies.base import Known, Source, Strategy
 from mptune.strategies.bayesian import BayesianStrategy
+from mptune.strategies.model_based.application import ApplicationStrategy
 from mptune.tuning.settings import TuneSettings
 from mptune.tuning.starting import Searched, knowledge_base, read_source
 
@@ -160,6 +161,8 @@ class TuningPlan:
 
     def strategy(self, space: SearchSpace, objective: Objective) -> Strategy:
         """Return a new strategy for a space, to which memory footprints are known beforehand."""
+        if self._is_by_kernel(objective):
+            return self._of_application(space, objective)
         return make(
             self.settings.strategy,
             space,
@@ -174,14 +177,32 @@ class TuningPlan:
 
     def baseline_strategy(self, space: SearchSpace, objective: Objective) -> Strategy:
         """Return a new strategy that proposes baselines alone, and learns about time from trials of any types."""
-        strategy = BayesianStrategy(
-            space,
-            dataclasses.replace(objective, also=()),
-            signature=self.kernel.signature_names,
-            seed=self.settings.seed,
-        )
+        objective = dataclasses.replace(objective, also=())
+        strategy: BayesianStrategy | ApplicationStrategy
+        if self._is_by_kernel(objective):
+            strategy = self._of_application(space, objective)
+        else:
+            strategy = BayesianStrategy(
+                space, objective, signature=self.kernel.signature_names, seed=self.settings.seed
+            )
         strategy.focus(self.kernel.baseline_values())
         return strategy
+
+    def _is_by_kernel(self, objective: Objective) -> bool:
+        """Whether the search models the time of each of an application's kernels."""
+        is_default = self.settings.strategy == TuneSettings().strategy
+        return isinstance(self.kernel, Application) and is_default and objective.is_time and not objective.also
+
+    def _of_application(self, space: SearchSpace, objective: Objective) -> ApplicationStrategy:
+        assert isinstance(self.kernel, Application)
+        return ApplicationStrategy(
+            space,
+            objective,
+            signature=self.kernel.signature_names,
+            seed=self.settings.seed,
+            kernels=tuple(self.kernel.kernels),
+            is_relative=self.kernel.reference is None,
+        )
 
     def check_observers(self, ready: Ready, on_warning: Callable[[str], None]) -> None:
         """Warn of observers that cannot measure on a device.
@@ -295,11 +316,11 @@ def _observers(kernel: Tunable, metric: Metrics, settings: TuneSettings, objecti
     for name in sorted(objective.constraint_names):
         if name not in known:
             raise UnknownNameError("metric in a measured constraint:", name, known)
-    for name in settings.observers:
+    asked = [name for name in settings.observers if name not in ALWAYS_ON]
+    for name in asked:
         if name not in OBSERVERS:
             raise UnknownNameError("observer", name, OBSERVERS)
-    needed = observers_for(objective.names | objective.constraint_names)
-    return tuple(dict.fromkeys((*settings.observers, *needed)))
+    return tuple(dict.fromkeys((*asked, *observers_for(objective.names | objective.constraint_names))))
 
 
 def _named(settings: TuneSettings) -> str:

@@ -30,11 +30,11 @@ from mptune.paths import cache_folder, own_folder
 from mptune.run import Run
 from mptune.source.lints import examples, lints
 from mptune.store import RunFile, RunInfo, RunState, RunStore, UnsavedRun
-from mptune.tuning.phases import Phases
 from mptune.tuning.plan import TuningPlan
+from mptune.tuning.schedule import Schedule
+from mptune.tuning.session import Session, Warnings
 from mptune.tuning.settings import Progress, TuneSettings
 from mptune.tuning.sources import rendered_sources
-from mptune.tuning.warnings import Warnings
 
 __all__ = ["changed", "tune", "warn_caller"]
 
@@ -125,13 +125,13 @@ def tune(
             warn(unsure)
         file, before = _open_run(output, resume, info, evaluator.capacity)
         stack.enter_context(file)
-        phases = Phases(plan, space, evaluator, file, (on_progress, on_verification), start, warn)
-        if phases.outdated:
-            warn(_why_set_aside(phases.outdated, info.changes_since(before), evaluator.unversioned_metrics, output))
+        session = Session(plan, space, evaluator, file, start, on_progress, warn)
+        if session.outdated:
+            warn(_why_set_aside(session.outdated, info.changes_since(before), evaluator.unversioned_metrics, output))
         try:
-            run = phases.run()
+            run = Schedule(plan, space, evaluator, session, on_verification, warn).run()
         except KeyboardInterrupt:
-            _keep_sources(phases.found(), plan, file)
+            _keep_sources(session.result(), plan, file)
             raise
         return _keep_sources(run, plan, file)
 
@@ -140,7 +140,7 @@ def _keep_sources(run: Run, plan: TuningPlan, file: RunStore) -> Run:
     """Return a run with the sources of its most interesting trials, which its file keeps too."""
     sources = rendered_sources(run, plan.kernel, plan.sizes)
     file.keep_sources(sources)
-    return Run(run.info, run.trials, run.state, run.probes, sources, run.kernel_trials)
+    return Run(run.info, run.trials, run.state, run.probes, sources)
 
 
 def _check_cache(on_warning: Callable[[str], None]) -> None:

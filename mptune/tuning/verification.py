@@ -11,8 +11,7 @@ from mptune.measure.device import DeviceEvaluator
 from mptune.results.trial import Status, Trial
 from mptune.results.unseen import after_draws, next_unseen
 from mptune.space.configuration import Configuration
-from mptune.tuning.ledger import Ledger
-from mptune.tuning.warnings import Warnings
+from mptune.tuning.session import Session, Warnings
 
 __all__ = ["LEAST_INPUTS", "SHARE", "Verification"]
 
@@ -41,7 +40,7 @@ class Verification:
     def __init__(
         self,
         evaluator: DeviceEvaluator,
-        ledger: Ledger,
+        ledger: Session,
         finalists: Callable[[], Sequence[Trial]],
         searched: int,
         wanted: int,
@@ -210,7 +209,7 @@ class Verification:
         self._hard.update(dict.fromkeys(draw for draw in fell if draw.stream is Stream.UNSEEN))
         unseen = objective if draws[0].stream is Stream.UNSEEN else None
         after = after_draws(trial, found, unseen)
-        kept = self._ledger.keep(after, self._ledger.phases[trial.configuration])
+        kept = self._ledger.keep(after)
         self._on_step(kept)
         return objective.is_feasible(kept)
 

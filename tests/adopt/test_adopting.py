@@ -18,7 +18,7 @@ from mptune.adopt.parsing import ProgramError
 from mptune.adopt.reading import read
 from mptune.adopt.writing import name_of
 from mptune.backends import host_compiler
-from mptune.backends.base import CompileOptions, compile_cached
+from mptune.backends.base import compile_cached
 from mptune.backends.host import HostBackend
 from mptune.cli.adopting import print_adopted
 from mptune.data.data import make_inputs
@@ -26,7 +26,8 @@ from mptune.data.draws import FIRST
 from mptune.errors import MptuneError
 from mptune.kernel import Application, Sizes
 from mptune.kernel.limits import widest
-from mptune.measure.launching import ApplicationLauncher, Arrays, inputs_from
+from mptune.measure.buffers import run_once
+from mptune.measure.program import Program
 from mptune.schemas import schema
 from mptune.source.loading import load_tunable
 from mptune.source.render import render
@@ -492,8 +493,6 @@ def test_a_search_begins_with_what_adoption_has_compiled(tmp_path: Path, monkeyp
     monkeypatch.setattr(host_compiler, "compile_cached", noted)
     first = widest(application, sizes, backend.device.facts())[0]
     for types in list(uniform_types(application.parameters).values())[:2]:
-        launcher = ApplicationLauncher(application, Configuration({**first, **types}), backend, CompileOptions())
-        given = inputs_from(application, sizes, make_inputs(application, sizes, 0, FIRST))
-        launcher.run(given, sizes, Arrays())
-        launcher.close()
+        with Program(application, Configuration({**first, **types}), sizes, backend) as program:
+            run_once(program, make_inputs(application, sizes, 0, FIRST))
     assert compiled == [False] * 2 * len(application.kernels)

@@ -14,15 +14,13 @@ from mptune.adopt.parsing import ProgramError
 from mptune.adopt.sizes import run_at
 from mptune.adopt.writing import CHANGED
 from mptune.backends import get_backend
-from mptune.backends.base import CompileOptions
 from mptune.cli.adopting import print_adopted
 from mptune.data.data import make_inputs
 from mptune.data.draws import FIRST, Draw, Stream
 from mptune.kernel import Application
-from mptune.kernel.limits import widest
-from mptune.measure.launching import ApplicationLauncher, Arrays, inputs_from
 from mptune.source.loading import load_tunable
 from mptune.tuning.checking import check_application
+from tests.application_runs import first_answer
 
 PROGRAM = Path(__file__).parent / "programs" / "computed_start.cu"
 CELLS = 1000
@@ -41,14 +39,7 @@ def answer(definition: Path, draw: Draw, **sizes: int) -> np.ndarray:
     application = load_tunable(definition)
     assert isinstance(application, Application)
     resolved = application.resolve_sizes("default", sizes)
-    backend = get_backend("host")
-    given = inputs_from(application, resolved, make_inputs(application, resolved, 0, draw))
-    configuration = widest(application, resolved, backend.device.facts())[0]
-    launcher = ApplicationLauncher(application, configuration, backend, CompileOptions())
-    try:
-        (found,) = launcher.run(given, resolved, Arrays())[0].values()
-    finally:
-        launcher.close()
+    (found,) = first_answer(application, resolved, draw=draw).values()
     return np.asarray(found)
 
 

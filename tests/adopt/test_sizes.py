@@ -14,16 +14,12 @@ from mptune.adopt.adopting import AdoptSettings, adopt
 from mptune.adopt.numbers import GIVEN, Numbers, Seen, UnexplainedError, decided
 from mptune.adopt.parsing import ProgramError
 from mptune.adopt.sizes import _explained, run_at
-from mptune.backends import get_backend
-from mptune.backends.base import CompileOptions
 from mptune.cli.adopting import print_adopted
 from mptune.cli.options import parse_sizes
-from mptune.data.data import make_inputs
 from mptune.errors import KernelError
 from mptune.kernel import Application
-from mptune.kernel.limits import widest
-from mptune.measure.launching import ApplicationLauncher, Arrays, inputs_from
 from mptune.source.loading import load_tunable
+from tests.application_runs import first_answer
 from tests.tiers import few
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -213,15 +209,7 @@ def answer(folder: Path, **sizes: int) -> np.ndarray:
     application = load_tunable(folder)
     assert isinstance(application, Application)
     resolved = application.resolve_sizes("default", sizes)
-    backend = get_backend("host")
-    given = inputs_from(application, resolved, make_inputs(application, resolved, 0))
-    launcher = ApplicationLauncher(
-        application, widest(application, resolved, backend.device.facts())[0], backend, CompileOptions()
-    )
-    try:
-        (found,) = launcher.run(given, resolved, Arrays())[0].values()
-    finally:
-        launcher.close()
+    (found,) = first_answer(application, resolved).values()
     return np.asarray(found)
 
 

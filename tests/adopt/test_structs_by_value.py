@@ -15,13 +15,10 @@ from mptune.adopt.reading import read
 from mptune.adopt.running import build
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
-from mptune.data.data import make_inputs
 from mptune.kernel import Application
-from mptune.kernel.limits import widest
-from mptune.measure.launching import ApplicationLauncher, Arrays, inputs_from
 from mptune.source.loading import load_tunable
 from mptune.source.render import render
-from tests.application_runs import adopted_answer
+from tests.application_runs import adopted_answer, first_answer
 from tests.vendor_compilers import needs
 
 PROGRAM = Path(__file__).parent / "programs" / "struct_of_fields.cu"
@@ -134,14 +131,7 @@ def test_what_the_answer_does_not_need_is_left_out(folder: Path, application: Ap
 def test_other_sizes_leave_the_same_out(folder: Path, application: Application) -> None:
     assert json.loads((folder / "adopted.json").read_text())["sizes"] == {"n": 300, "steps": 42}
     sizes = application.resolve_sizes("default", {"n": 77, "steps": 6})
-    backend = get_backend("host")
-    given = inputs_from(application, sizes, make_inputs(application, sizes, 0))
-    configuration = widest(application, sizes, backend.device.facts())[0]
-    launcher = ApplicationLauncher(application, configuration, backend, CompileOptions())
-    try:
-        (found,) = launcher.run(given, sizes, Arrays())[0].values()
-    finally:
-        launcher.close()
+    (found,) = first_answer(application, sizes).values()
     np.testing.assert_allclose(found.reshape(-1)[:77], expected(77, 6), rtol=0, atol=1e-13)
 
 

@@ -17,7 +17,7 @@ from mptune.backends.gpu import LEAD_BYTES
 from mptune.errors import LaunchError
 from mptune.kernel import Constant, In, InOut, Kernel, Out, Scalar
 from mptune.measure.bench import Bench, Request
-from mptune.measure.device_data import GUARD_BYTES
+from mptune.measure.buffers import GUARD_BYTES
 from mptune.measure.timing import TimingPlan
 from mptune.results.trial import Status
 from mptune.source.render import render

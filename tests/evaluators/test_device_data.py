@@ -10,7 +10,8 @@ from mptune.backends.host import HostBackend, HostBuffer, HostDevice
 from mptune.data import DataManager
 from mptune.errors import OutOfMemoryError
 from mptune.kernel import In, InOut, Kernel, Out, Scalar
-from mptune.measure.device_data import GUARD_BYTES, DeviceData
+from mptune.measure.buffers import GUARD_BYTES, Buffers, Memory
+from mptune.measure.program import Program
 from mptune.space.parameters import PrecisionParameter
 
 N = 1003
@@ -42,47 +43,46 @@ def data(tmp_path: Path) -> DataManager:
         reference=lambda inputs, size: {"y": inputs["x"], "z": inputs["z"]},
         grid=["1"],
         block=["1"],
-        template="\n",
+        template='extern "C" __global__ void k({{ t }}* y, {{ t }}* z, const {{ t }}* x, {{ t }} a) {}',
     )
     return DataManager(kernel, kernel.resolve_sizes(), cache_dir=tmp_path)
 
 
-def bind_all(device: DeviceData, data: DataManager) -> None:
-    for name in ("fp64", "fp32", "fp16", "bf16", "fp8_e5m2"):
-        device.bind(data.kernel.configuration({"t": name}))
+def bind(memory: Memory, backend: HostBackend, data: DataManager, t: str) -> Buffers:
+    configuration = data.kernel.configuration({"t": t})
+    return memory.bind(Program(data.kernel, configuration, data.sizes, backend), data)
 
 
 def test_buffers_hold_the_values_in_their_precision(data: DataManager) -> None:
-    device = DeviceData(HostBackend(), data, budget_bytes=10**9)
+    backend = HostBackend()
+    memory = Memory(backend, 10**9, repeats=True)
     for name in ("fp64", "fp32", "fp16", "bf16"):
-        bound = device.bind(data.kernel.configuration({"t": name}))
-        outputs = device.read_outputs(bound)
-        expected = data.inputs["z"].astype(outputs["z"].dtype)
-        bound.restore()
-        np.testing.assert_array_equal(device.read_outputs(bound)["z"].astype(float), expected.astype(float))
-    device.free()
+        buffers = bind(memory, backend, data, name)
+        buffers.restore()
+        expected = data.inputs["z"].astype(buffers.stored("z").dtype)
+        np.testing.assert_array_equal(buffers.stored("z").astype(float), expected.astype(float))
+        np.testing.assert_array_equal(buffers.answer()["z"], expected.astype(float))
+    memory.free()
 
 
 def test_poison_shows_until_it_is_written(data: DataManager) -> None:
-    device = DeviceData(HostBackend(), data, budget_bytes=10**9)
-    bound = device.bind(data.kernel.configuration({"t": "fp16"}))
-    device.poison(bound)
-    assert device.unwritten(bound, device.read_outputs(bound)) == {"y": N}
+    backend = HostBackend()
+    buffers = bind(Memory(backend, repeats=True), backend, data, "fp16")
+    buffers.poison()
+    (y,) = (argument for argument in buffers.outputs if argument.name == "y")
+    assert data.unwritten(y, buffers.stored("y")) == N
     written = np.zeros(N, np.float16)
-    written[7:] = device.read_outputs(bound)["y"][7:]
-    bound.outputs[0].buffer.write(written)
-    assert device.unwritten(bound, device.read_outputs(bound)) == {"y": N - 7}
-    device.free()
+    written[7:] = buffers.stored("y")[7:]
+    buffers.memory["y"].write(written)
+    assert data.unwritten(y, buffers.stored("y")) == N - 7
 
 
 def test_restore_undoes_what_a_launch_did(data: DataManager) -> None:
-    device = DeviceData(HostBackend(), data, budget_bytes=10**9)
-    bound = device.bind(data.kernel.configuration({"t": "fp64"}))
-    working = next(o.buffer for o in bound.outputs if o.argument.name == "z")
-    working.write(np.full(N, 5.0))
-    bound.restore()
-    np.testing.assert_array_equal(device.read_outputs(bound)["z"], data.inputs["z"])
-    device.free()
+    backend = HostBackend()
+    buffers = bind(Memory(backend, repeats=True), backend, data, "fp64")
+    buffers.memory["z"].write(np.full(N, 5.0))
+    buffers.restore()
+    np.testing.assert_array_equal(buffers.stored("z"), data.inputs["z"])
 
 
 def test_buffers_of_other_configurations_make_room_when_the_device_is_full(data: DataManager) -> None:
@@ -102,8 +102,8 @@ def test_buffers_of_other_configurations_make_room_when_the_device_is_full(data:
 
     backend = HostBackend()
     backend.device = Small(1)
-    device = DeviceData(backend, data, budget_bytes=10**9)
-    bind_all(device, data)
-    device.bind(data.kernel.configuration({"t": "fp64"}))
-    device.free()
+    memory = Memory(backend, 10**9, repeats=True)
+    for name in ("fp64", "fp32", "fp16", "bf16", "fp8_e5m2", "fp64"):
+        bind(memory, backend, data, name)
+    memory.free()
     assert all(buffer.freed for buffer in Small.held)

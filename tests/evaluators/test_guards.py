@@ -13,10 +13,10 @@ import pytest
 from mptune import In, Out, PrecisionParameter
 from mptune.backends.host import HostBackend
 from mptune.kernel import Kernel
-from mptune.measure import device_data
+from mptune.measure import buffers
 from mptune.measure.bench import Bench, Request
+from mptune.measure.buffers import GUARD_BYTES, GuardedBuffer, Overrun
 from mptune.measure.device import DeviceEvaluator
-from mptune.measure.device_data import GUARD_BYTES, GuardedBuffer, Overrun
 from mptune.measure.policy import Plan
 from mptune.measure.timing import TimingPlan
 from mptune.precision import PRECISIONS
@@ -35,7 +35,7 @@ def kernel() -> Kernel:
 @pytest.fixture
 def bench(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     # Zones differ from one to the next, and a byte that is written as it was there counts as whole: always the same.
-    monkeypatch.setattr(device_data, "_guards", itertools.cycle([0]))
+    monkeypatch.setattr(buffers, "_guards", itertools.cycle([1]))
     made = Bench(kernel, kernel.resolve_sizes(), HostBackend(workers=1), plan=PLAN)
     yield made
     made.close()

@@ -10,7 +10,7 @@ import pytest
 from mptune.errors import LaunchError, ObserverUnavailableError
 from mptune.kernel import InOut, Kernel
 from mptune.measure import observing
-from mptune.measure.observing import Observation, always_on, observers_for
+from mptune.measure.observing import Observation, observers_for
 from mptune.observers.base import LaunchContext, Observer, Target
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import OrdinalParameter
@@ -54,8 +54,8 @@ class Program:
         self.device = device
         self.fault = ""
 
-    def enqueue(self, bound, count=1):
-        assert bound.launch == ["y"]
+    def enqueue(self, buffers, count=1):
+        assert buffers.passed == ["y"]
         for _ in range(count):
             self.device.run("launch", self.device.launch_s, 300.0)
 
@@ -71,11 +71,11 @@ class Program:
 class Bound:
     """Arguments; only restoring takes time."""
 
-    launch: ClassVar[list[str]] = ["y"]
+    passed: ClassVar[list[str]] = ["y"]
 
     def __init__(self, device, in_place):
         self.device = device
-        self.pristine = (("working", "original"),) if in_place else ()
+        self.pristine = {"working": "original"} if in_place else {}
 
     def restore(self):
         if self.pristine:
@@ -89,22 +89,13 @@ class Seen(Observer):
     metrics = ("seen_ms",)
     opened: ClassVar[list[Target]] = []
 
-    def __init__(self):
-        self.contexts: list[LaunchContext] = []
-
     @classmethod
     def open(cls, target):
         cls.opened.append(target)
         return cls()
 
-    def before(self, context):
-        self.contexts.append(context)
-
-    def after(self, context):
-        self.contexts.append(context)
-
-    def results(self):
-        return {"seen_ms": float(len(self.contexts))}
+    def stop(self, context):
+        return {"seen_ms": 2.0 * len(context.times_ms)}
 
 
 class Steady(Seen):
@@ -114,22 +105,16 @@ class Steady(Seen):
     metrics = ("steady_ms",)
     steady_s = 1.0
     lead_s = 0.3
+    discounts = True
     device: ClassVar[Any]
 
-    def before(self, context):
-        self.device.log.append("before")
+    def start(self):
+        self.device.log.append("start")
 
-    def after(self, context):
-        self.device.log.append("after")
-        self.launches = context.steady_launches
-
-    def discount(self, context):
-        self.device.log.append("discount")
-        assert context.steady_launches == self.launches
-        assert context.steady_restorations == 27
-
-    def results(self):
-        return {"steady_ms": float(self.launches)}
+    def stop(self, context):
+        self.device.log.append("stop")
+        assert context.steady_restorations in (0, 27)
+        return {self.metrics[0]: float(context.steady_launches)}
 
 
 class Brief(Steady):
@@ -137,9 +122,7 @@ class Brief(Steady):
     metrics = ("brief_ms",)
     steady_s = 0.2
     lead_s = 0.5
-
-    def results(self):
-        return {"brief_ms": float(self.launches)}
+    discounts = False
 
 
 class Absent(Seen):
@@ -159,18 +142,13 @@ class Partly(Seen):
     def missing(self):
         return {"part_w": "only joules here"}
 
-    def results(self):
+    def stop(self, context):
         return {"part_j": 1.0}
-
-
-class Always(Seen):
-    name = "always"
-    is_optional = False
 
 
 @pytest.fixture(autouse=True)
 def observers(monkeypatch):
-    kinds = (Seen, Steady, Brief, Absent, Partly, Always)
+    kinds = (Seen, Steady, Brief, Absent, Partly)
     monkeypatch.setattr(observing, "OBSERVERS", {kind.name: kind for kind in kinds})
     Seen.opened.clear()
 
@@ -179,7 +157,7 @@ def measured(names, device=None, *, in_place=False, times_ms=(10.0,), program=No
     device = device or Device()
     Steady.device = device
     observation = Observation(names, TARGET, device.clock)
-    context = LaunchContext(Configuration({"block": 32}), 80, dict, times_ms)
+    context = LaunchContext(Configuration({"block": 32}), 80, times_ms)
     program = program or Program(device)
     bound: Any = Bound(device, in_place)
     metrics = observation.measure(context, program, bound)
@@ -187,14 +165,13 @@ def measured(names, device=None, *, in_place=False, times_ms=(10.0,), program=No
 
 
 def test_who_is_on():
-    assert always_on() == ("always",)
     assert observers_for(["absence_w", "time_ms"]) == ("absent",)
     assert observers_for(["seen_ms", "part_j"]) == ("seen", "partly")
     assert observers_for(["error"]) == ()
 
 
-def test_each_is_opened_once_and_one_that_is_always_on_not_here():
-    observation, metrics, _ = measured(["seen", "always", "seen"])
+def test_each_is_opened_once():
+    observation, metrics, _ = measured(["seen", "seen"])
     assert observation.names == ("seen",)
     assert Seen.opened == [TARGET]
     assert metrics == {"seen_ms": 2.0}
@@ -203,21 +180,21 @@ def test_each_is_opened_once_and_one_that_is_always_on_not_here():
 def test_launches_follow_on_one_another_for_as_long_as_the_neediest_needs():
     _, metrics, log = measured(["steady", "brief"])
     # 10 ms each: batches double until one lasts 0.1 s; 0.5 s before anything is measured, then 1 s.
-    lead, rest = log[: log.index("before")], log[log.index("before") :]
+    lead, rest = log[: log.index("start")], log[log.index("start") :]
     assert lead == [entry for n in (1, 2, 4, 8, 16, 16, 16) for entry in (*["launch"] * n, "wait")]
-    assert rest == ["before"] * 2 + (["launch"] * 16 + ["wait"]) * 7 + ["after"] * 2
+    assert rest == ["start"] * 2 + (["launch"] * 16 + ["wait"]) * 7 + ["stop"] * 2
     assert metrics == {"steady_ms": 112.0, "brief_ms": 112.0}
 
 
 def test_restorations_are_measured_alone():
     _, metrics, log = measured(["steady"], Device(0.07, 0.04), in_place=True)
-    around = log[log.index("before") :]
+    around = log[log.index("start") :]
     assert around[1:3] == ["restore", "launch"]
-    alone = around[around.index("after") :]
+    alone = around[around.index("stop") :]
     # 110 ms for both, one at a time; 40 ms for a restoration, so batches double until a second is over.
     batches = [entry for n in (1, 2, 4, 4, 4, 4, 4, 4) for entry in (*["restore"] * n, "wait")]
-    assert alone == ["after", "before", *batches, "discount"]
-    assert metrics["steady_ms"] == around[: around.index("after")].count("launch") == 10
+    assert alone == ["stop", "start", *batches, "stop"]
+    assert metrics["steady_ms"] == around[: around.index("stop")].count("launch") == 10
 
 
 def test_what_cannot_be_had_is_told_by_observer_and_by_metric():
@@ -236,7 +213,7 @@ def test_a_metric_that_was_promised_and_did_not_come():
     class Silent(Seen):
         name = "seen"
 
-        def results(self):
+        def stop(self, context):
             return {}
 
     observing.OBSERVERS["seen"] = Silent

@@ -17,7 +17,7 @@ from mptune.backends.base import Backend
 from mptune.backends.host import HostBackend, HostBuffer, HostDevice
 from mptune.kernel import Kernel
 from mptune.measure.bench import Bench, Request
-from mptune.measure.device_data import DeviceData
+from mptune.measure.buffers import Memory
 from mptune.measure.timing import TimingPlan
 from mptune.results.trial import Status, Trial
 from mptune.source.loading import load_kernel
@@ -62,7 +62,7 @@ def kernel() -> Kernel:
 @pytest.fixture
 def no_checksums(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave the arrays to what is compared."""
-    monkeypatch.setattr(DeviceData, "_checksum", lambda *_: 0)
+    monkeypatch.setattr(Memory, "checksum", lambda *_: 0)
 
 
 def evaluate(backend: Backend, kernel: Kernel, metric: str | Callable[..., float] = "MaxAE", **values: Any) -> Trial:

@@ -112,10 +112,10 @@ def launched(name: str) -> list[tuple[Kernel, Sizes]]:
     assert isinstance(application, Application)
     sizes = application.resolve_sizes("smoke")
     space = application.search_space(sizes).restrict(application.baseline_values())
-    _, stepper, _ = run_once(application, space.configurations([0])[0], sizes=sizes)
-    assert {one.kernel for one in stepper.counts} == set(application.kernels)
+    _, launched, _ = run_once(application, space.configurations([0])[0], sizes=sizes)
+    assert {one.kernel for one in launched} == set(application.kernels)
     # One launched on several buffers compiles once.
-    different = dict.fromkeys((one.kernel, one.sizes) for one in stepper.counts)
+    different = dict.fromkeys((one.kernel, one.sizes) for one in launched)
     return [(application.kernels[name], Sizes(dict(sizes))) for name, sizes in different]
 
 

@@ -12,8 +12,9 @@ from mptune.backends.host_compiler import HostCompiler
 from mptune.data import DataManager
 from mptune.errors import CompileError, KernelError
 from mptune.kernel import Sizes
+from mptune.measure.buffers import run_once
 from mptune.measure.instrument import Instrument
-from mptune.measure.stepping import Stepper
+from mptune.measure.program import Program
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import OrdinalParameter, PolicyParameter
 from tests.tiers import few
@@ -351,17 +352,11 @@ def test_applications_run_their_steps_in_the_types_of_a_signature():
     tunable, sizes = application(), Sizes({"n": 100})
     data = DataManager(tunable, sizes, seed=6)
     signature = {"a_type": "fp16", "b_type": "bf16", "smooth.w_type": "fp32"}
-    a = data.inputs["a"]
-    stepper = Stepper(
-        tunable, tunable.configuration(signature), sizes, get_backend("host"), CompileOptions(flags=FLAGS)
-    )
-    memory = {}
-    for name, values in (("a", a), ("b", np.zeros(100))):
-        memory[name] = get_backend("host").device.allocate(100 * stepper.dtype_of(name).itemsize)
-        stepper.write(name, values, memory[name])
-    left = stepper.run(memory, {})[1]
+    configuration, options = tunable.configuration(signature), CompileOptions(flags=FLAGS)
+    with Program(tunable, configuration, sizes, get_backend("host"), options) as program:
+        expected = run_once(program, data)
     with Instrument(tunable, sizes, seed=6, flags=FLAGS) as instrument:
-        assert np.array_equal(instrument.outputs(signature)["b"], stepper.read("b", left["b"]))
+        assert np.array_equal(instrument.outputs(signature)["b"], expected["b"])
         assert instrument.errors({})["error"] < 1e-15
         assert instrument.errors(signature)["error"] > 1e-4
         assert instrument.compilations == 1

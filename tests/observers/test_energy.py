@@ -18,7 +18,7 @@ from mptune.space.configuration import Configuration
 
 def context(launches=0, restorations=0):
     steady = {"steady_launches": launches, "steady_restorations": restorations}
-    return LaunchContext(Configuration({"n": 1}), 64, dict, (2.0,), **steady)
+    return LaunchContext(Configuration({"n": 1}), 64, (2.0,), **steady)
 
 
 # -- what readings say -------------------------------------------------------------------------
@@ -128,12 +128,11 @@ def test_energy_of_one_launch_and_mean_power(kind):
     device = Device()
     observer = stepwise(device, getattr(device, kind)())
     device.run(1.0, 200.0)
-    observer.before(context())
+    observer.start()
     for _ in range(10):
         device.run(0.1, 200.0)
         observer.read()
-    observer.after(context(launches=500))
-    assert observer.results() == pytest.approx({"energy_j": 200.0 * 1.0 / 500, "power_w": 200.0})
+    assert observer.stop(context(launches=500)) == pytest.approx({"energy_j": 200.0 * 1.0 / 500, "power_w": 200.0})
 
 
 @pytest.mark.parametrize("kind", ["counter", "gauge"])
@@ -142,15 +141,14 @@ def test_what_restoring_takes_is_taken_off(kind):
     observer = stepwise(device, getattr(device, kind)())
     # A launch of 2 ms at 300 W after a copy of 1 ms at 150 W is 3 ms at 250 W.
     device.run(0.3, 250.0)
-    observer.before(context())
+    observer.start()
     for _ in range(4):
         device.run(0.3, 250.0)
         observer.read()
-    observer.after(context(launches=400))
+    observer.stop(context(launches=400))
     device.run(0.1, 150.0)
-    observer.before(context(launches=400))
+    observer.start()
     for _ in range(4):
         device.run(0.25, 150.0)
         observer.read()
-    observer.discount(context(launches=400, restorations=1000))
-    assert observer.results() == pytest.approx({"energy_j": 0.6, "power_w": 300.0})
+    assert observer.stop(context(launches=400, restorations=1000)) == pytest.approx({"energy_j": 0.6, "power_w": 300.0})

@@ -40,13 +40,12 @@ def target(backend="host", architecture="", **more):
 
 
 def context(t="fp64", times_ms=(1.0, 2.0, 40.0), **more):
-    return LaunchContext(Configuration({"t": t}), 64, dict, times_ms, **more)
+    return LaunchContext(Configuration({"t": t}), 64, times_ms, **more)
 
 
 def observe(observer, around):
-    observer.before(around)
-    observer.after(around)
-    return dict(observer.results())
+    observer.start()
+    return dict(observer.stop(around))
 
 
 # -- throughput --------------------------------------------------------------------------------
@@ -67,7 +66,6 @@ def test_no_rates_without_times_or_operations():
     assert dict(observer.missing) == {"flop_rate_gflop_s": "kernel scale does not declare its operations (flops=...)"}
     assert list(observe(observer, context())) == ["bandwidth_gb_s"]
     assert observe(observer, context(times_ms=())) == {}
-    assert ThroughputObserver.open(target()).results() == {}
 
 
 # -- resources ---------------------------------------------------------------------------------
@@ -93,20 +91,13 @@ def test_clocks_are_means_and_the_temperature_the_highest():
     seen = {"clock_mhz": [1000.0, 1500.0], "memory_clock_mhz": [2600.0, 2600.0], "temperature_c": [70.0, 60.0]}
     readers = {metric: iter(values).__next__ for metric, values in seen.items()}
     observer = ClocksObserver(readers, interval_s=3600.0)
-    assert observer.results() == {}
     found = observe(observer, context())
     assert found["clock_mhz"] == pytest.approx(1250.0)
     assert found["memory_clock_mhz"] == 2600.0
     assert found["temperature_c"] == 70.0
 
 
-def test_restorations_do_not_change_what_was_seen():
+def test_clocks_say_what_the_device_does_not_tell():
     observer = ClocksObserver({"clock_mhz": lambda: 1000.0}, interval_s=3600.0)
-    found = observe(observer, context())
-    observer.before(context(steady_launches=5))
-    observer.discount(context(steady_launches=5))
-    assert dict(observer.results()) == found == {"clock_mhz": 1000.0}
+    assert observe(observer, context()) == {"clock_mhz": 1000.0}
     assert set(observer.missing) == {"memory_clock_mhz", "temperature_c"}
-
-
-# -- all of them -------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
 import statistics
@@ -20,14 +19,14 @@ import numpy as np
 from benchmarks.reproductions.item import Given, Outcome, Table
 from benchmarks.search.plots import pyplot_module, save
 from mptune.backends import get_backend
-from mptune.backends.base import CompileOptions
 from mptune.backends.processor import processor, usable_cores
 from mptune.data import FIRST, Draw
 from mptune.errors import MptuneError
 from mptune.kernel import Application, Kernel, Sizes
+from mptune.measure.buffers import run_once
 from mptune.measure.capturing import in_context
 from mptune.measure.device import DeviceEvaluator
-from mptune.measure.launching import ApplicationLauncher, in_memory_of, inputs_from
+from mptune.measure.program import Program
 from mptune.measure.rounds import visit_of
 from mptune.precision import precision
 from mptune.results.trial import Trial
@@ -303,8 +302,5 @@ def h_f14(given: Given) -> Outcome:
 
 def outputs_of(configuration: Configuration, inputs: Mapping[str, Any], sizes: Sizes) -> dict[str, Any]:
     """Return the outputs of a run of the application, by name."""
-    given = inputs_from(bbac(), sizes, inputs)
-    backend = get_backend("host")
-    with contextlib.closing(ApplicationLauncher(bbac(), configuration, backend, CompileOptions())) as launcher:
-        outputs, _ = launcher.run(given, sizes, in_memory_of(backend, given))
-        return {name: np.array(array) for name, array in outputs.items()}
+    with Program(bbac(), configuration, sizes, get_backend("host")) as program:
+        return run_once(program, inputs)

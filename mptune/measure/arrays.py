@@ -1,0 +1,152 @@
+"""A user's arrays as the inputs of a call, on the host or on a device, and its outputs as such arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune.backends.base import Backend, Buffer
+from mptune.data import DataManager
+from mptune.data.conversion import Loss
+from mptune.errors import KernelError, MptuneError, UnknownNameError
+from mptune.kernel import Argument, Role, Sizes, Tunable
+from mptune.precision import Precision, holds_real_numbers
+
+__all__ = ["Arrays", "arrays_of"]
+
+#: The floating-point types every NumPy-like module has.
+_COMMON: Final = ("float64", "float32", "float16")
+
+
+def arrays_of(tunable: Tunable, sizes: Sizes, backend: Backend, given: Mapping[str, Any]) -> Arrays:
+    """Return the inputs of a call, checked against the declarations; on the device where one of them is.
+
+    Raises:
+        UnknownNameError: no input has a name given.
+        KernelError: an input is missing, or has another shape or kind of type than declared.
+        MptuneError: one is on a device, and the backend's device has no arrays.
+    """
+    declared = {argument.name: argument for argument in tunable.arguments if argument.is_input}
+    for name in given:
+        if name not in declared:
+            raise UnknownNameError(f"input of {tunable.called}:", name, declared)
+    checked = {}
+    for name, argument in declared.items():
+        is_size = argument.role is Role.SCALAR and name in sizes
+        if name not in given and not is_size:
+            raise KernelError(f"{tunable.called} needs an input {name!r}")
+        checked[name] = _checked(tunable, argument, given[name] if name in given else sizes[name], sizes)
+        if is_size and checked[name].item() != sizes[name]:
+            raise KernelError(
+                f"{name}={checked[name].item()} is not the size {name}={sizes[name]} this tuned {tunable.what} is for"
+            )
+    on_device = [name for name, array in checked.items() if _is_on_device(array)]
+    if not on_device:
+        return Arrays(tunable, sizes, budget_bytes=0, inputs=checked)
+    namespace = backend.device.array_namespace()
+    if namespace is None:
+        raise MptuneError(f"input {on_device[0]!r} is on a GPU, and the backend {backend.name} takes NumPy's arrays")
+    return _DeviceArrays(tunable, sizes, checked, backend, namespace)
+
+
+def _checked(tunable: Tunable, argument: Argument, value: Any, sizes: Sizes) -> Any:
+    what = f"input {argument.name!r} of {tunable.called}"
+    if np.ma.is_masked(value):
+        raise KernelError(
+            f"{what} has masked elements, which kernels know nothing of; give it without (.filled(...) of a masked "
+            "array)"
+        )
+    array = value if _is_on_device(value) else np.asarray(value)
+    shape = tunable.shape_of(argument, sizes)
+    if tuple(array.shape) != shape:
+        raise KernelError(f"{what} has shape {tuple(array.shape)}; expected {shape} at {sizes}")
+    if argument.dtype is None:
+        if not holds_real_numbers(array.dtype):
+            raise KernelError(f"{what} has type {array.dtype}; expected real numbers")
+        return array
+    if array.dtype.kind not in "iub":
+        raise KernelError(f"{what} has type {array.dtype}; expected integers for {argument.dtype}")
+    if array.dtype != argument.dtype and array.size:
+        low, high, limits = int(array.min()), int(array.max()), np.iinfo(argument.dtype)
+        if low < limits.min or high > limits.max:
+            raise KernelError(f"integers from {low} to {high} do not fit {argument.dtype}")
+    return array
+
+
+def _is_on_device(array: Any) -> bool:
+    return hasattr(array, "__cuda_array_interface__")
+
+
+class Arrays(DataManager):
+    """NumPy's arrays as inputs, and outputs as such."""
+
+    def settle(self) -> None:
+        """Wait for what was asked of the device before: the user's streams are not the backend's."""
+
+    def fetch(self, buffer: Buffer, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """Return a new array of an output as it is stored."""
+        array = np.empty(shape, dtype)
+        buffer.read(array)
+        return array
+
+    def all_finite(self, array: Any) -> bool:
+        """Whether an array has no infinity and no NaN."""
+        return array.dtype.kind in "iub" or bool(np.isfinite(array.astype(np.float64)).all())
+
+    def returned(self, array: Any, converted: bool) -> Any:
+        """Return an output as the user wants it: as it is, or floating-point numbers in fp64."""
+        return array.astype(np.float64) if converted and array.dtype.kind not in "iub" else array
+
+
+class _DeviceArrays(Arrays):
+    """Arrays of a NumPy-like module in a device's own memory. Types it lacks (bf16, fp8) go by way of the host."""
+
+    def __init__(
+        self, tunable: Tunable, sizes: Sizes, inputs: Mapping[str, Any], backend: Backend, namespace: Any
+    ) -> None:
+        there = {a.name for a in tunable.arguments if a.role is not Role.SCALAR and not a.is_constant}
+        on_host = {n: a.get() if n not in there and _is_on_device(a) else a for n, a in inputs.items()}
+        super().__init__(tunable, sizes, budget_bytes=0, inputs=on_host)
+        self._device = backend.device
+        self._namespace = namespace
+
+    def settle(self) -> None:
+        self._namespace.cuda.runtime.deviceSynchronize()
+
+    def typed(self, argument: Argument, precision: Precision | None) -> NDArray[Any]:
+        given, dtype = self.inputs[argument.name], self.dtype_of(argument, precision)
+        if argument.is_constant or not _is_common(dtype):
+            self.inputs = {**self.inputs, argument.name: self._namespace.asnumpy(given)}
+            return super().typed(argument, precision)
+        source = self._namespace.asarray(given)
+        with np.errstate(all="ignore"):
+            values: NDArray[Any] = source.astype(dtype)
+        if precision is not None:
+            lost = self._namespace.isfinite(source.astype(np.float64)) & ~self._namespace.isfinite(values)
+            self._losses[argument.name, precision] = Loss(infinite=int(lost.any()))
+        return values
+
+    def fetch(self, buffer: Buffer, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        if not _is_common(dtype):
+            return super().fetch(buffer, shape, dtype)
+        return self._device.array(buffer, dtype).reshape(shape).copy()
+
+    def all_finite(self, array: Any) -> bool:
+        if isinstance(array, np.ndarray):
+            return super().all_finite(array)
+        return array.dtype.kind in "iub" or bool(self._namespace.isfinite(array).all())
+
+    def returned(self, array: Any, converted: bool) -> Any:
+        if array.dtype.kind in "iub":
+            return self._namespace.asarray(array)
+        if converted:
+            return self._namespace.asarray(array.astype(np.float64))
+        # One of a type the module lacks is NumPy's.
+        return self._namespace.asarray(array) if _is_common(array.dtype) else array
+
+
+def _is_common(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind in "iub" or dtype.name in _COMMON

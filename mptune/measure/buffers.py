@@ -1,0 +1,411 @@
+"""The arguments of one configuration on a device: buffers in its types, between guard zones."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import weakref
+from collections import OrderedDict
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune.accuracy.pairs import PIECE
+from mptune.backends.addressed import AddressBuffer
+from mptune.backends.base import Argument as LaunchArgument
+from mptune.backends.base import Backend, Buffer
+from mptune.data import DataManager
+from mptune.data.conversion import poison_pattern, poisoned
+from mptune.errors import OutOfMemoryError
+from mptune.kernel import Argument, Role
+from mptune.measure.program import Program
+
+__all__ = ["GUARD_BYTES", "Buffers", "GuardedBuffer", "Memory", "Overrun", "run_once"]
+
+#: Least bytes of a guard zone: a few rows of most matrices, and a multiple of every alignment a backend promises.
+GUARD_BYTES: Final = 1 << 14
+#: Neighbouring allocations have different guard patterns, so that a copy from one zone to another shows.
+_guards = itertools.cycle(range(1, 8))
+
+#: Words that are summed at a time on the host, which fit a core's cache.
+_HOST_WORDS: Final = 1 << 14
+#: Bytes that are summed, or read to be summed, at a time.
+_SUMMED_BYTES: Final = 1 << 25
+#: Parts of a checksum are combined with powers of this; odd, so that no part vanishes.
+_FACTOR: Final = 0x9E3779B97F4A7C15
+#: An address is reported by the nearest buffer within this distance: that of a 32-bit index of doubles.
+_NEAR_BYTES: Final = 1 << 34
+#: Bytes of a pattern that are written; the device copies them on to the rest of a buffer.
+_SEED_BYTES: Final = 1 << 16
+
+
+@functools.lru_cache(maxsize=128)
+def _guard(nbytes: int, dtype: np.dtype[Any], number: int) -> NDArray[np.uint8]:
+    """Return the content of a guard zone: NaNs that show in a result, or random integers."""
+    if dtype.kind in "iu":
+        return np.random.default_rng((number, nbytes)).integers(0, 256, nbytes, dtype=np.uint8)
+    pattern = poison_pattern(dtype)
+    # Not the poison pattern itself; types of 8 bits have hardly another NaN than the negative one.
+    own = pattern ^ (number if dtype.itemsize > 1 else 0x80)
+    return np.full(nbytes // dtype.itemsize, own, pattern.dtype).view(np.uint8)
+
+
+@dataclass(frozen=True, slots=True)
+class Overrun:
+    """A write outside a buffer.
+
+    Attributes:
+        damaged: how many bytes of the guard zones changed.
+        offset: of the one nearest to the data, in bytes from the start of the buffer; negative before it.
+        itemsize: bytes in an element of the buffer.
+    """
+
+    damaged: int
+    offset: int
+    itemsize: int
+
+    def __str__(self) -> str:
+        element = self.offset // self.itemsize
+        if self.offset < 0:
+            return f"{self.damaged} bytes before its first element (element {element} and before)"
+        return f"{self.damaged} bytes past its last element (element {element} and after)"
+
+
+class GuardedBuffer:
+    """Device memory between two guard zones.
+
+    Attributes:
+        data: the part a kernel is given.
+        nbytes: bytes of all of the memory, the zones included.
+
+    Raises:
+        OutOfMemoryError: there is not enough.
+    """
+
+    def __init__(self, backend: Backend, nbytes: int, dtype: np.dtype[Any]) -> None:
+        # The zone behind it ends where a page does: on the host nothing beyond that can be written to.
+        after = GUARD_BYTES + -nbytes % GUARD_BYTES
+        self._whole: Final = backend.device.allocate(GUARD_BYTES + nbytes + after)
+        self._itemsize: Final = dtype.itemsize
+        self.data: Final[Buffer] = self._whole.part(GUARD_BYTES, nbytes)
+        self.nbytes: Final = self._whole.nbytes
+        self._before: Final = self._whole.part(0, GUARD_BYTES)
+        self._after: Final = self._whole.part(GUARD_BYTES + nbytes, after)
+        number = next(_guards)
+        self._intact: Final = {zone: _guard(zone.nbytes, dtype, number) for zone in (self._before, self._after)}
+        for zone, words in self._intact.items():
+            zone.write(words)
+
+    def overrun(self) -> Overrun | None:
+        """Return what was written into the zones since they were made, None for nothing."""
+        before, after = self._changed(self._before), self._changed(self._after)
+        if after.size:
+            return Overrun(before.size + after.size, self.data.nbytes + int(after[0]), self._itemsize)
+        if before.size:
+            return Overrun(before.size, int(before[-1]) - GUARD_BYTES, self._itemsize)
+        return None
+
+    def free(self) -> None:
+        """Give the memory back."""
+        self._whole.free()
+
+    def _changed(self, zone: Buffer) -> np.ndarray[Any, Any]:
+        found = np.empty(zone.nbytes, np.uint8)
+        zone.read(found)
+        return np.flatnonzero(found != self._intact[zone])
+
+
+#: Name and type of an argument, and what the buffer is for: "write", "read" or "reference".
+_Key = tuple[str, str, str]
+
+
+@dataclass(slots=True, eq=False)
+class Buffers:
+    """The arguments of one configuration.
+
+    Attributes:
+        passed: device buffers and scalars in the order of a kernel's signature.
+        memory: the buffers by argument.
+        scalars: the scalars by argument, rounded to their types.
+        constants: the content of constant memory by argument.
+        places: the buffers by argument after the latest run, in which steps may have swapped some.
+        pristine: the copy from which each inout buffer is restored, by argument; empty where launches do not repeat.
+        held: guarded memory of all of them, by the key it is kept under.
+    """
+
+    program: Program
+    data: DataManager
+    passed: tuple[LaunchArgument, ...]
+    memory: Mapping[str, Buffer]
+    scalars: Mapping[str, float | int]
+    constants: Mapping[str, NDArray[Any]]
+    places: Mapping[str, Buffer]
+    pristine: Mapping[str, Buffer]
+    held: dict[_Key, GuardedBuffer]
+
+    @property
+    def outputs(self) -> tuple[Argument, ...]:
+        """The arguments that are compared."""
+        return self.program.tunable.outputs
+
+    def restore(self) -> None:
+        """Give every inout buffer its initial values back."""
+        for name, original in self.pristine.items():
+            self.memory[name].copy_from(original)
+
+    def poison(self) -> None:
+        """Fill buffers without initial values with the poison pattern, so that an element never written shows."""
+        for argument in self.program.tunable.arguments:
+            if argument.role is Role.OUT:
+                buffer, dtype = self.memory[argument.name], self.program.dtype_of(argument.name)
+                done = min(buffer.nbytes, _SEED_BYTES)
+                buffer.part(0, done).write(poisoned((done // dtype.itemsize,), dtype))
+                while done < buffer.nbytes:
+                    more = min(done, buffer.nbytes - done)
+                    buffer.part(done, more).copy_from(buffer.part(0, more))
+                    done += more
+
+    def stored(self, name: str) -> NDArray[Any]:
+        """Return a copy of a buffer after the latest run, in its type."""
+        array = np.empty(self.data.shape_of(self.program.argument(name)), self.program.dtype_of(name))
+        self.places[name].read(array)
+        return array
+
+    def answer(self) -> dict[str, NDArray[Any]]:
+        """Return the outputs after the latest run in fp64, integers in their type."""
+        return {output.name: self.program.read(output.name, self.places[output.name]) for output in self.outputs}
+
+    def overruns(self) -> list[str]:
+        """Say what launches wrote outside the buffers."""
+        # An inout buffer is there twice.
+        found = {name: overrun for (name, _, _), guarded in self.held.items() if (overrun := guarded.overrun())}
+        return [f"the kernel wrote out of bounds of {name!r}: {overrun}" for name, overrun in found.items()]
+
+
+class Memory:
+    """Keeps buffers in every type on a device, the least recently used ones leaving first.
+
+    Args:
+        backend: allocates the buffers.
+        budget_bytes: device memory to keep; what one configuration needs is always allowed.
+        repeats: whether launches repeat on the same data: initial values are kept, and read-only buffers have a
+            checksum.
+    """
+
+    def __init__(self, backend: Backend, budget_bytes: int = 0, *, repeats: bool = False) -> None:
+        self._backend = backend
+        self._budget_bytes = budget_bytes
+        self._repeats = repeats
+        self._buffers: OrderedDict[_Key, GuardedBuffer] = OrderedDict()
+        #: Of which data a read-only buffer holds the values, and their checksum.
+        self._holds: dict[_Key, weakref.ref[DataManager]] = {}
+        self._checksums: dict[_Key, int] = {}
+        #: Computes with arrays on the device; None where the host does.
+        self.namespace = backend.device.array_namespace() if repeats else None
+
+    def bind(self, program: Program, data: DataManager) -> Buffers:
+        """Return the arguments of a configuration; a read-only buffer that holds these data is not uploaded again.
+
+        Raises:
+            OutOfMemoryError: the device cannot hold them.
+        """
+        held: dict[_Key, GuardedBuffer] = {}
+        passed: list[LaunchArgument] = []
+        memory: dict[str, Buffer] = {}
+        scalars: dict[str, float | int] = {}
+        constants: dict[str, NDArray[Any]] = {}
+        pristine: dict[str, Buffer] = {}
+        for argument in program.tunable.arguments:
+            name, held_in = argument.name, program.types[argument.name]
+            if argument.is_constant:
+                constants[name] = data.typed(argument, held_in)
+            elif argument.role is Role.SCALAR:
+                scalar = data.scalar(argument, held_in)
+                passed.append(scalar)
+                scalars[name] = scalar.item()
+            else:
+                purpose = "read" if argument.role is Role.IN else "write"
+                memory[name] = self._buffer(program, argument, data, purpose, held)
+                passed.append(memory[name])
+                if argument.role is Role.INOUT:
+                    if self._repeats:
+                        pristine[name] = self._buffer(program, argument, data, "read", held)
+                    else:
+                        self._upload(memory[name], data.typed(argument, held_in))
+        program.set_constants(constants)
+        return Buffers(program, data, tuple(passed), memory, scalars, constants, memory, pristine, held)
+
+    def damage(self, buffers: Buffers) -> list[str]:
+        """Say what launches wrote outside the buffers, or into one that is only read."""
+        found = buffers.overruns()
+        for key, guarded in buffers.held.items():
+            name, _, purpose = key
+            if purpose != "write" and self.checksum(guarded.data) != self._checksums[key]:
+                if buffers.program.argument(name).role is Role.IN:
+                    found.append(f"the kernel changed {name!r}, which is an input")
+                else:
+                    found.append(f"the kernel changed the initial values of {name!r}, which are kept in another buffer")
+        changed = buffers.program.changed_constants(buffers.constants)
+        return found + [f"the kernel changed its constant {name!r}" for name in changed]
+
+    def left_as_given(self, buffers: Buffers, names: Container[str]) -> list[str]:
+        """Return which of these outputs have initial values and are, bit by bit, what they were before the run."""
+        return [
+            name
+            for name, original in buffers.pristine.items()
+            if name in names and self.checksum(buffers.places[name]) == self.checksum(original)
+        ]
+
+    def digest(self, buffers: Buffers) -> int:
+        """Return a checksum of all outputs after the latest run."""
+        total = 0
+        for output in buffers.outputs:
+            total = (total * _FACTOR + self.checksum(buffers.places[output.name])) % 2**64
+        return total
+
+    def reference(self, buffers: Buffers, output: str) -> Buffer | None:
+        """Return a reference on the device; None if there is no room beside the arguments."""
+        values = buffers.data.references[output]
+        key = (output, "", "reference")
+        if key not in self._buffers or self._buffers[key].data.nbytes != values.nbytes:
+            self._drop(key)
+            self._make_room(values.nbytes, buffers.held, self._budget_bytes)
+            if self._held_bytes() + values.nbytes > self._budget_bytes:
+                return None
+            try:
+                self._buffers[key] = GuardedBuffer(self._backend, values.nbytes, values.dtype)
+            except OutOfMemoryError:
+                return None
+        return self._filled(key, values, buffers.data, buffers.held)
+
+    def nearest(self, address: int) -> str:
+        """Say how far from which buffer an address lies, empty if far from all; where buffers have addresses."""
+        places: list[tuple[int, str]] = []
+        for (name, _, _), guarded in self._buffers.items():
+            if isinstance(guarded.data, AddressBuffer):
+                before, past = guarded.data.address - address, address - guarded.data.address - guarded.data.nbytes
+                where = "before the first" if before > 0 else "past the last"
+                places.append((max(before, past), f"{max(before, past)} bytes {where} element of {name!r}"))
+        distance, place = min(places, default=(_NEAR_BYTES, ""))
+        return place if distance < _NEAR_BYTES else ""
+
+    def free(self) -> None:
+        """Give all device memory back; what is bound next is uploaded again."""
+        for key in list(self._buffers):
+            self._drop(key)
+
+    def checksum(self, buffer: Buffer) -> int:
+        """Return a sum of all words of a buffer, each by its place, modulo 2^64: a change of a single one shows."""
+        weights, total = _weights(self.namespace), 0
+        for words in self._words(buffer):
+            for start in range(0, words.size, weights.size):
+                piece = words[start : start + weights.size]
+                total = (total * _FACTOR + int((piece * weights[: piece.size]).sum())) % 2**64
+        return total
+
+    def _words(self, buffer: Buffer) -> Iterator[Any]:
+        """Yield all of a buffer as arrays where they can be computed with, the device or the host."""
+        in_words = buffer.nbytes - buffer.nbytes % 8
+        for start in range(0, in_words, _SUMMED_BYTES):
+            yield self._array(buffer.part(start, min(_SUMMED_BYTES, in_words - start)), np.dtype(np.uint64))
+        if in_words < buffer.nbytes:
+            yield self._array(buffer.part(in_words, buffer.nbytes - in_words), np.dtype(np.uint8))
+
+    def _array(self, buffer: Buffer, dtype: np.dtype[Any]) -> Any:
+        if self.namespace is not None:
+            return self._backend.device.array(buffer, dtype)
+        there = buffer.seen()
+        if there is None:
+            there = np.empty(buffer.nbytes, np.uint8)
+            buffer.read(there)
+        return there.view(dtype)
+
+    # -- memory --------------------------------------------------------------------------------
+
+    def _buffer(
+        self, program: Program, argument: Argument, data: DataManager, purpose: str, held: dict[_Key, GuardedBuffer]
+    ) -> Buffer:
+        key = (argument.name, str(program.types[argument.name] or ""), purpose)
+        dtype = program.dtype_of(argument.name)
+        nbytes = math.prod(data.shape_of(argument)) * dtype.itemsize
+        if key not in self._buffers or self._buffers[key].data.nbytes != nbytes:
+            self._drop(key)
+            self._buffers[key] = self._allocate(nbytes, dtype, held)
+        if purpose == "read":
+            return self._filled(key, data.typed(argument, program.types[argument.name]), data, held)
+        return self._used(key, held)
+
+    def _filled(self, key: _Key, values: NDArray[Any], data: DataManager, held: dict[_Key, GuardedBuffer]) -> Buffer:
+        """Return a read-only buffer that holds these values, which are of some data."""
+        buffer = self._used(key, held)
+        if key not in self._holds or self._holds[key]() is not data:
+            self._upload(buffer, values)
+            self._holds[key] = weakref.ref(data)
+            if self._repeats:
+                self._checksums[key] = self.checksum(buffer)
+        return buffer
+
+    def _used(self, key: _Key, held: dict[_Key, GuardedBuffer]) -> Buffer:
+        self._buffers.move_to_end(key)
+        held[key] = self._buffers[key]
+        return held[key].data
+
+    def _upload(self, buffer: Buffer, values: Any) -> None:
+        if isinstance(values, np.ndarray) and not hasattr(values, "__cuda_array_interface__"):
+            buffer.write(values)
+        else:  # an array of the device
+            self._backend.device.array(buffer, values.dtype)[:] = values.reshape(-1)
+
+    def _allocate(self, nbytes: int, dtype: np.dtype[Any], held: Mapping[_Key, GuardedBuffer]) -> GuardedBuffer:
+        self._make_room(nbytes, held, self._budget_bytes)
+        try:
+            return GuardedBuffer(self._backend, nbytes, dtype)
+        except OutOfMemoryError:
+            # What other configurations left here must not decide whether this one fits.
+            self._make_room(nbytes, held, 0)
+            return GuardedBuffer(self._backend, nbytes, dtype)
+
+    def _make_room(self, nbytes: int, held: Mapping[_Key, GuardedBuffer], budget_bytes: int) -> None:
+        for key in [key for key in self._buffers if key not in held]:
+            if self._held_bytes() + nbytes <= budget_bytes:
+                return
+            self._drop(key)
+
+    def _drop(self, key: _Key) -> None:
+        self._holds.pop(key, None)
+        if key in self._buffers:
+            self._buffers.pop(key).free()
+
+    def _held_bytes(self) -> int:
+        return sum(guarded.data.nbytes for guarded in self._buffers.values())
+
+
+@functools.lru_cache(maxsize=2)
+def _weights(namespace: Any) -> Any:
+    """Return weights of words in a checksum: odd, so that no change of one word vanishes."""
+    count = _HOST_WORDS if namespace is None else PIECE
+    return (namespace or np).arange(1, 2 * count, 2, dtype=np.uint64)
+
+
+def run_once(program: Program, inputs: Mapping[str, Any] | DataManager) -> dict[str, NDArray[Any]]:
+    """Run a program on inputs by argument and return its outputs in fp64, integers in their type.
+
+    Raises:
+        MptuneError: as of :meth:`Program.run`, or the device cannot hold the arguments.
+    """
+    if isinstance(inputs, DataManager):
+        data = inputs
+    else:
+        data = DataManager(program.tunable, program.sizes, budget_bytes=0, inputs=inputs)
+    memory = Memory(program.backend)
+    try:
+        buffers = memory.bind(program, data)
+        buffers.poison()
+        program.run(buffers)
+        return buffers.answer()
+    finally:
+        memory.free()

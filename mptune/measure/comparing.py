@@ -1,0 +1,140 @@
+"""How far outputs are from their references: compared on the device where it has arrays, else on the host."""
+
+from __future__ import annotations
+
+import dataclasses
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune.accuracy.evaluate import Metrics, Output, evaluate_outputs, judging
+from mptune.accuracy.metrics import rehearse
+from mptune.accuracy.pairs import DeviceArray, DevicePairs, bits_type, can_decode, count_unwritten
+from mptune.backends.base import Backend, Buffer
+from mptune.data import DataManager
+from mptune.kernel import Role, Tunable
+from mptune.measure.buffers import Buffers, Memory
+from mptune.results.trial import Status
+
+__all__ = ["Comparison", "Outcome"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The state of the outputs after a launch.
+
+    Attributes:
+        status: whether they can be used.
+        message: why not.
+        errors: by the names of their metrics.
+        digest: a checksum of the outputs; equal outputs need not be compared again.
+    """
+
+    status: Status = Status.OK
+    message: str = ""
+    errors: Mapping[str, float] = field(default_factory=dict)
+    digest: int | None = None
+
+
+class Comparison:
+    """Compares the outputs of configurations of one kernel or application.
+
+    Args:
+        tunable: the kernel or application.
+        backend: where outputs are.
+        memory: holds references on the device.
+        metrics: error metrics of the outputs.
+
+    Attributes:
+        no_arrays: why the device's arrays cannot be computed with though it has some; empty otherwise.
+    """
+
+    def __init__(self, tunable: Tunable, backend: Backend, memory: Memory, metrics: Metrics) -> None:
+        self._backend = backend
+        self._memory = memory
+        self._metrics = metrics
+        by_output = judging([output.name for output in tunable.outputs], metrics)
+        #: Outputs whose metrics are not a user's.
+        self._anywhere = {name: own for name, own in by_output.items() if all(m.runs_anywhere for m in own)}
+        #: By data and output, what metrics computed of a reference alone.
+        self._known: weakref.WeakKeyDictionary[DataManager, dict[str, dict[Any, Any]]] = weakref.WeakKeyDictionary()
+        self.no_arrays = ""
+        if memory.namespace is not None:
+            try:
+                for metric in dict.fromkeys(metric for own in self._anywhere.values() for metric in own):
+                    rehearse(memory.namespace, metric)
+            except Exception as error:
+                # A module that compiles what it computes fails in as many ways as there are installations.
+                memory.namespace = None
+                self.no_arrays = f"{type(error).__name__}: {error}"
+
+    def outcome(self, buffers: Buffers, known: Outcome | None = None) -> Outcome:
+        """Compare the outputs as they are now, unless they are those of an outcome that is known."""
+        digest = self._memory.digest(buffers)
+        if known is not None and known.digest == digest:
+            return known
+        try:
+            outcome = self._compared(buffers, self._outputs(buffers))
+        except MemoryError:
+            # The device holds the data but not what it takes to compare them.
+            outcome = self._compared(buffers, {output.name: buffers.stored(output.name) for output in buffers.outputs})
+        return dataclasses.replace(outcome, digest=digest)
+
+    def _compared(self, buffers: Buffers, outputs: Mapping[str, Output]) -> Outcome:
+        data, missing = buffers.data, []
+        for argument in buffers.outputs:
+            output: Any = outputs[argument.name]
+            if argument.role is Role.OUT:
+                there = isinstance(output, DevicePairs)
+                if count := count_unwritten(output) if there else data.unwritten(argument, output):
+                    missing.append(f"{count} of {output.size} elements of {argument.name!r}")
+        if missing:
+            return Outcome(Status.UNWRITTEN, f"the kernel never wrote {', '.join(missing)}")
+        known = self._known.setdefault(data, {name: {} for name in data.references})
+        # A signalling NaN that a kernel copied from beyond a buffer is no reason to warn.
+        with np.errstate(invalid="ignore"):
+            result = evaluate_outputs(outputs, data.references, self._metrics, data.inputs, known)
+        if result.non_finite or result.is_nan:
+            return Outcome(Status.NON_FINITE, result.message, result.metrics)
+        return Outcome(errors=result.metrics)
+
+    def _outputs(self, buffers: Buffers) -> dict[str, Output]:
+        """Return the outputs where they are compared, valid up to the next launch."""
+        found: dict[str, Output] = {}
+        for output in buffers.outputs:
+            pair = self._pair(buffers, output.name)
+            found[output.name] = self._seen(buffers, output.name) if pair is None else pair
+        return found
+
+    def _pair(self, buffers: Buffers, name: str) -> DevicePairs | None:
+        """Return an output beside its reference on the device, None where it is better compared on the host.
+
+        That is where the device has no arrays to compute with, the error metric is a user's, doubles do not hold the
+        values, or there is no room for the reference.
+        """
+        stored = buffers.program.dtype_of(name)
+        if self._memory.namespace is None or name not in self._anywhere or not can_decode(stored):
+            return None
+        reference = self._memory.reference(buffers, name)
+        if reference is None:
+            return None
+        shape = buffers.data.references[name].shape
+        return DevicePairs.of(
+            self._view(buffers.places[name], stored, shape),
+            self._view(reference, buffers.data.references[name].dtype, shape),
+        )
+
+    def _view(self, buffer: Buffer, stored: np.dtype[Any], shape: tuple[int, ...]) -> DeviceArray:
+        bits = self._backend.device.array(buffer, bits_type(stored))
+        return DeviceArray(self._memory.namespace, bits, stored, shape)
+
+    def _seen(self, buffers: Buffers, name: str) -> NDArray[Any]:
+        """Return an output without copying it where that is possible; a user's metric may write to what it is given."""
+        there = buffers.places[name].seen() if name in self._anywhere else None
+        if there is None:
+            return buffers.stored(name)
+        return there.view(buffers.program.dtype_of(name)).reshape(buffers.data.references[name].shape)

@@ -1,0 +1,313 @@
+"""The finals of a run: the candidates for the winner and the baseline are timed again, side by side, in rounds.
+
+A winner picked from many noisy times is the luckiest of the fastest, and the baseline was timed in other minutes than
+the winner. So the few candidates take turns at the end, and their ratios are those of times taken side by side.
+
+The first rounds are a race (Maron and Moore, "Hoeffding races", NIPS 1993; Birattari et al., "A racing algorithm for
+configuring metaheuristics", GECCO 2002): all candidates take part, and those that are surely slower than the fastest
+leave. The rounds that chose a winner would flatter it, so the winner, the front and the baseline are timed in further
+rounds, and only these count for the reported speedups.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from mptune.measure.device import DeviceEvaluator
+from mptune.measure.rounds import Turns
+from mptune.results.objective import Objective
+from mptune.results.speedup import LEAST_ROUNDS, Finals
+from mptune.results.trial import Trial
+from mptune.run import Run
+from mptune.space.configuration import Configuration, Value
+from mptune.tuning.session import Session, Warnings
+
+__all__ = ["FinalRounds", "Measure", "finalists", "race", "rounds_for_interval"]
+
+#: Measures configurations in rounds, and returns the shortest launch of each in each round. A configuration that
+#: fails is missing from then on; the answer is empty where nothing can be measured any more.
+Measure = Callable[[Sequence[Configuration], int], Sequence[Mapping[Configuration, float]]]
+
+#: The finalists: the fastest feasible trials, the fastest of each further combination of types that may be as fast, the
+#: fastest with the baseline's types, and the front.
+_WINNERS: Final = 3
+_COMBINATIONS: Final = 5
+_BASELINES: Final = 3
+#: Trials whose shortest launch took up to this factor longer than the fastest's may be as fast.
+_MAY_BE_AS_FAST: Final = 1.15
+#: How often finalists are chosen anew because those measured again turned out slower than others.
+_MOST_FINALS: Final = 10
+#: The share of the run's other wall time that finals may add, and the multiple of it for all finals of a run together.
+#: There are always rounds enough for an interval.
+_SHARE: Final = 0.2
+_TIMES: Final = 2.0
+#: Rounds between two looks at the order.
+_STEP: Final = 3
+#: The interval of a speedup should reach no further than this to either side. The interval of a median of n ratios does
+#: so by about 2.5 standard deviations over the square root of n; it needs as many rounds as allow for being off.
+_HALF_WIDTH: Final = 0.015
+_DEVIATIONS: Final = 2.5
+_USUAL_ROUNDS: Final = 10
+_MOST_ROUNDS: Final = 200
+
+
+class FinalRounds:
+    """Times finalists until all that is reported has been timed side by side.
+
+    Args:
+        evaluator: measures.
+        session: has the trials of the run, and keeps the finals.
+        warn: told in one line what the finals could not tell.
+    """
+
+    def __init__(self, evaluator: DeviceEvaluator, session: Session, warn: Warnings) -> None:
+        self._evaluator = evaluator
+        self._session = session
+        self._warn = warn
+        self._spent_s = 0.0
+        #: Configurations timed in turn by this session, and those of them that did not run then.
+        self._timed: set[Configuration] = set()
+        self._failed: set[Configuration] = set()
+        #: Configurations evaluated since the last finals that may turn out to be the baseline.
+        self._rivals: set[Configuration] = set()
+
+    def take_over(self) -> None:
+        """Let the finals of an earlier session stand."""
+        finals = self._session.state.finals
+        self._timed.update(filter(finals.is_chosen, finals.configurations))
+
+    @property
+    def were_disturbed(self) -> bool:
+        """Whether the last finals were on a busy machine or left the best's speedup unsettled."""
+        run = self._session.result()
+        return bool(run.state.finals.noise) or (run.best is not None and not run.is_settled(run.best))
+
+    def consider(self, configurations: Sequence[Configuration]) -> None:
+        """Have those of some configurations in the next finals that may be as fast as the baseline."""
+        baseline = self._session.result().baseline
+        limit_ms = math.inf if baseline is None else _MAY_BE_AS_FAST * baseline.metric("time_min_ms")
+        trials = (self._session.trials[configuration] for configuration in configurations)
+        self._rivals = {t.configuration for t in trials if t.is_valid and t.metric("time_min_ms") <= limit_ms}
+
+    def finalists(self) -> list[Trial]:
+        """Return the trials that can be the best or the baseline (:func:`finalists`)."""
+        return finalists(self._session.result(), self._session.objective, self._session.fixed)
+
+    @property
+    def are_settled(self) -> bool:
+        """Whether all that is going to be reported has been timed side by side, as far as it can be."""
+        last = self.finalists()
+        # A single finalist has nothing to be compared with, so it is left alone once the time is up.
+        is_needless = not last or (len(last) == 1 and not self._session.is_in_time)
+        return is_needless or not (self._untimed or self._unconfirmed)
+
+    @property
+    def _untimed(self) -> list[Configuration]:
+        """What is going to be reported, or may be the baseline, and took no part in the last finals."""
+        run, last = self._session.result(), {trial.configuration for trial in self.finalists()}
+        timed = self._timed & (self._failed | set(run.state.finals.configurations))
+        wanted = (*(trial.configuration for trial in run.reported), *(self._rivals & last))
+        return [configuration for configuration in wanted if configuration not in timed]
+
+    @property
+    def _unconfirmed(self) -> list[Configuration]:
+        """The baseline, and what is going to be reported and lacks rounds beside it since the choice."""
+        run = self._session.result()
+        reported = [t.configuration for t in run.reported if t.configuration not in self._failed]
+        beside = [c for c in reported if run.baseline is not None and c == run.baseline.configuration]
+        lacking = [c for c in reported if run.state.finals.fresh_rounds(c, *beside) < LEAST_ROUNDS]
+        return list(dict.fromkeys((*beside, *lacking))) if lacking else []
+
+    def settle(self) -> None:
+        """Hold finals until all that is going to be reported has been timed side by side."""
+        for _ in range(_MOST_FINALS):
+            if self.are_settled or not self.hold():
+                break
+        self._say_what_is_unsure()
+
+    def hold(self) -> bool:
+        """Race the finalists, unless all that is reported was in the last race; then time what is reported.
+
+        Returns:
+            Whether anything could be measured.
+        """
+        session, began = self._session, time.monotonic()
+        share_s = _SHARE * (session.elapsed_s - self._spent_s)
+        allowed_s = min(share_s, _TIMES * share_s - self._spent_s)
+
+        def left_s() -> float:
+            return min(allowed_s - (time.monotonic() - began), session.closing_s)
+
+        if self._untimed:
+            last = self.finalists()
+            self._rivals = set()
+            turns = Turns(self._evaluator, last)
+            rounds = race(turns.measure, self._groups(last), lambda: left_s() <= 0)
+            self._keep(turns, Finals.of(rounds, len(rounds), turns.tasks_per_core, turns.calibration_ms))
+        elif unconfirmed := self._unconfirmed:
+            turns = Turns(self._evaluator, [session.trials[configuration] for configuration in unconfirmed])
+        else:
+            return False
+        self._confirm(turns, left_s)
+        self._spent_s += time.monotonic() - began
+        return bool(turns.measured)
+
+    def _confirm(self, turns: Turns, left_s: Callable[[], float]) -> None:
+        """Time what is reported beside the baseline in rounds that follow the choice, enough for an interval."""
+        finals = self._session.state.finals
+        timed = [configuration for configuration in self._unconfirmed if configuration in finals.configurations]
+        if not timed:
+            return
+        # Of finals at two times the busier one counts.
+        tasks, calibration_ms = ([], ()) if turns.measured else ([finals.tasks_per_core], finals.calibration_ms)
+        wanted = rounds_for_interval(finals.rounds[: finals.chosen_after], timed)
+        more = turns.measure(timed, LEAST_ROUNDS)
+        running = [configuration for configuration in timed if turns.runs(configuration)]
+        affordable = int(left_s() / turns.round_s(len(running))) if running else 0
+        if (further := min(wanted - len(more), affordable)) > 0:
+            more += turns.measure(running, further)
+        tasks = [each for each in (*tasks, turns.tasks_per_core) if not math.isnan(each)]
+        rounds, calibration_ms = [*finals.rounds, *more], (*calibration_ms, *turns.calibration_ms)
+        if len(calibration_ms) < len(rounds):
+            calibration_ms = ()  # some rounds have none
+        self._keep(turns, Finals.of(rounds, finals.chosen_after, max(tasks, default=math.nan), calibration_ms))
+
+    def _groups(self, last: Sequence[Trial]) -> list[list[Configuration]]:
+        """Return groups of which each has a fastest to be found: the feasible, and those of the baseline's types.
+
+        Every finalist is in a group, so that all are timed in the first rounds.
+        """
+        objective = self._session.objective
+        baselines = [t.configuration for t in last if t.configuration.is_among(self._session.fixed)]
+        feasible = [t.configuration for t in last if objective.is_feasible(t)] if objective.is_time else []
+        return [feasible, baselines, *([t.configuration] for t in last)]
+
+    def _keep(self, turns: Turns, finals: Finals) -> None:
+        """Record the finals, and the times of the finalists beside the baseline's."""
+        typical_ms: Mapping[Configuration, float] = {}
+        if finals.configurations:
+            baseline = self._session.result().baseline
+            is_there = baseline is not None and baseline.configuration in finals.configurations
+            typical_ms = finals.typical_ms(baseline.configuration if baseline is not None and is_there else None)
+        for trial in turns.trials():
+            if trial.is_valid:
+                time_ms = typical_ms.get(trial.configuration, trial.time_ms)
+                trial = trial.with_measurement(metrics={**trial.measurement.metrics, "time_ms": time_ms})
+            if trial.is_valid or self._evaluator.policy.condemns(trial):
+                self._session.keep(trial)
+        self._failed = (self._failed - set(turns.measured)) | {c for c in turns.measured if not turns.runs(c)}
+        self._timed.update(turns.measured)
+        self._session.update(finals=finals)
+
+    def _say_what_is_unsure(self) -> None:
+        """Warn of times that other work disturbed, and of speedups without an interval."""
+        run = self._session.result()
+        reported = [t for t in (run.best, *run.front) if t is not None and not math.isnan(run.speedup(t))]
+        if noise := run.state.finals.noise:
+            self._warn(
+                f"the machine was busy while the finalists were timed ({noise}): a speedup is as sure as its interval; "
+                "the same command with --resume times them again"
+            )
+        elif run.best in reported and run.speedup_interval(run.best) and not run.is_settled(run.best):
+            self._warn(
+                "the speedup is unsettled: its interval holds 1, or is too wide to say much; the same command with "
+                "--resume times the finalists again"
+            )
+        if "time_ms" in run.objective.names and any(run.speedup_interval(trial) is None for trial in reported):
+            self._warn(
+                "what is reported could not be timed side by side with the baseline in rounds enough for an interval: "
+                "its speedup compares times of different minutes"
+            )
+
+
+def finalists(run: Run, objective: Objective, baseline: Mapping[str, Sequence[Value]]) -> list[Trial]:
+    """Return the trials that can be the best or the baseline, fastest first, none twice.
+
+    Empty if time is not optimised, or nothing is feasible.
+
+    Args:
+        run: every trial so far.
+        objective: ranks them.
+        baseline: values by parameter that make a configuration one of the baseline's.
+    """
+    if "time_ms" not in objective.names:
+        return []
+    ranked = sorted(
+        (trial for trial in run.trials if not math.isnan(objective.performance(trial))),
+        key=objective.performance,
+        reverse=True,
+    )
+    feasible = [trial for trial in ranked if objective.is_feasible(trial)]
+    if not feasible:
+        return []
+    # What exceeds the threshold is no baseline, however fast it is; what breaks another constraint may be one.
+    right = [t for t in ranked if t.configuration.is_among(baseline) and objective.error_excess(t) <= 0]
+    baselines = sorted(right, key=objective.is_feasible, reverse=True)[:_BASELINES]
+    # Where times are disturbed the shortest launch says more than the median, which ranks.
+    limit_ms = _MAY_BE_AS_FAST * min(trial.metric("time_min_ms") for trial in feasible[: 2 * _WINNERS])
+    near = [trial for trial in feasible[_WINNERS:] if trial.metric("time_min_ms") <= limit_ms]
+    combinations: dict[tuple[Value, ...], Trial] = {run.types_of(t): t for t in reversed(near)}
+    for trial in feasible[:_WINNERS]:
+        combinations.pop(run.types_of(trial), None)
+    others = sorted(combinations.values(), key=objective.performance, reverse=True)[:_COMBINATIONS]
+    chosen = (*feasible[:_WINNERS], *others, *run.front, *baselines)
+    return list({trial.configuration: trial for trial in chosen}.values())
+
+
+def race(
+    measure: Measure, groups: Sequence[Sequence[Configuration]], is_up: Callable[[], bool]
+) -> list[Mapping[Configuration, float]]:
+    """Measure finalists in rounds until the fastest of each group is known; return the rounds.
+
+    A finalist that is surely slower than the fastest of its group leaves. A group rests as soon as those left are
+    surely as good as each other.
+
+    Args:
+        measure: measures in turn.
+        groups: finalists among which the fastest is looked for.
+        is_up: whether the time is up; not asked before there are enough rounds for an interval.
+    """
+    rounds: list[Mapping[Configuration, float]] = []
+    open_groups = [list(dict.fromkeys(group)) for group in groups]
+    while racing := list(dict.fromkeys(c for group in open_groups for c in group)):
+        # Rounds go back and forth, and so does the order in which they begin: as many go one way as the other.
+        more = measure(racing if len(rounds) % 2 == 0 else racing[::-1], _STEP)
+        rounds += more
+        finals = Finals.of(rounds, len(rounds))
+        if not more or (len(rounds) >= LEAST_ROUNDS and is_up()):
+            break
+        open_groups = [left for group in open_groups if (left := _open(finals, [c for c in group if c in more[-1]]))]
+    return rounds
+
+
+def _open(finals: Finals, group: Sequence[Configuration]) -> list[Configuration]:
+    """Return the members of a group that go on, none if its fastest is known."""
+    if len(group) < 2:
+        return []
+    time_ms = finals.typical_ms(group[0])
+    fastest = min(group, key=time_ms.__getitem__)
+    ratios = finals.tied_with(fastest)
+    return (
+        [c for c in group if c == fastest or c in ratios]
+        if any(ratios[c].is_open for c in group if c in ratios)
+        else []
+    )
+
+
+def rounds_for_interval(rounds: Sequence[Mapping[Configuration, float]], reported: Sequence[Configuration]) -> int:
+    """Return in how many further rounds to measure what is reported, so that the intervals of ratios are narrow.
+
+    It is settled beforehand, from the spread of rounds that do not count for the interval: an interval that decides
+    itself when to stop holds less often than it says.
+    """
+    spreads = []
+    for configuration in reported[1:]:
+        met = [math.log(r[configuration] / r[reported[0]]) for r in rounds if configuration in r and reported[0] in r]
+        spreads += [statistics.stdev(met)] if len(met) > 1 else []
+    wanted = math.ceil((_DEVIATIONS * max(spreads, default=0.0) / _HALF_WIDTH) ** 2)
+    enough = min(max(wanted, _USUAL_ROUNDS), _MOST_ROUNDS)
+    return enough + enough % 2

@@ -1,0 +1,424 @@
+"""The order of a run: baselines, the search with a baseline every few trials, finals, verification."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from mptune.backends import get_backend
+from mptune.errors import EmptySpaceError, KernelError, MptuneError, UnknownNameError
+from mptune.kernel import Application
+from mptune.kernel.limits import spread
+from mptune.measure.capturing import CapturedLaunch
+from mptune.measure.device import DeviceEvaluator
+from mptune.measure.timing import is_bound_by_arithmetic
+from mptune.results.trial import Status, Trial
+from mptune.run import Run
+from mptune.space.configuration import Configuration, Value
+from mptune.space.parameters import PrecisionParameter, beyond_baseline, uniform_types
+from mptune.space.search_space import SearchSpace
+from mptune.store import LaunchInfo
+from mptune.strategies.base import Strategy
+from mptune.strategies.model_based.application import ApplicationStrategy
+from mptune.tuning.finals import FinalRounds
+from mptune.tuning.findings import fall_short, findings
+from mptune.tuning.plan import TuningPlan
+from mptune.tuning.session import Session, Warnings
+from mptune.tuning.settings import Progress
+from mptune.tuning.verification import Verification
+
+__all__ = ["Schedule"]
+
+#: From this budget on, one evaluation is kept for the winner's own tuning in the baseline's types.
+_ENOUGH: Final = 8
+#: The share of trials that are baselines while none of these is right, though other trials meet the threshold.
+_MISSING_SHARE: Final = 0.5
+#: The fastest configurations that are given the baseline's types at the end of the search.
+_CROSSED: Final = 2
+
+
+class Schedule:
+    """One run from its first trial to its verified winner.
+
+    Args:
+        plan: what is tuned, and how.
+        space: the valid configurations.
+        evaluator: measures.
+        session: evaluates and commits.
+        on_verification: called with every trial that is verified.
+        warn: told what the user should know.
+    """
+
+    def __init__(
+        self,
+        plan: TuningPlan,
+        space: SearchSpace,
+        evaluator: DeviceEvaluator,
+        session: Session,
+        on_verification: Callable[[Progress], None],
+        warn: Warnings,
+    ) -> None:
+        self._plan = plan
+        self._space = space
+        self._evaluator = evaluator
+        self._session = session
+        self._on_verification = on_verification
+        self._warn = warn
+        settings = plan.settings
+        self._finals = FinalRounds(evaluator, session, warn)
+        self._verification = Verification(
+            evaluator,
+            session,
+            self._finals.finalists,
+            settings.inputs,
+            settings.verify,
+            self._tell_verified,
+            warn,
+        )
+        self._budget, self._share = settings.budget, settings.baseline_share
+        self._middle: list[Configuration] = []
+        try:
+            # The least work for a thread is slow and the most asks for much, so the first baseline is in the middle.
+            self._middle = spread(space.restrict(plan.kernel.baseline_values()))[:1]
+        except (EmptySpaceError, UnknownNameError):
+            self._share = 0.0
+        self._strategies: tuple[Strategy, ...] = ()
+        self._baselines: Strategy | None = None
+        #: Configurations that are evaluated before a strategy is asked.
+        self._waiting = deque[Configuration]()
+        self._proposed: set[Configuration] = set(session.trials)
+        self._launches: dict[tuple[Value, ...], tuple[LaunchInfo, ...]] = {}
+
+    def run(self) -> Run:
+        """Search, time the finalists, verify what is reported; return everything."""
+        session = self._session
+        session.update(ended="")
+        session.report(list(session.trials.values()), replayed=True)
+        self._search()
+        session.update(ended=self._out_of_time())
+        self._settle_and_verify()
+        self._spend_reserve()
+        if not self._finals.are_settled:
+            self._settle_and_verify()
+        self._say_what_is_untried()
+        session.end_verification(self._verification.why_not, self._verification.cut_short)
+        if remark := _of_cache(session.result(), self._evaluator.start().device.limits, self._is_cached):
+            self._warn(remark)
+        for found in findings(session.result(), self._plan.kernel, self._plan.metric):
+            self._warn(found)
+        return session.finish()
+
+    # -- search --------------------------------------------------------------------------------
+
+    def _search(self) -> None:
+        session, budget = self._session, self._budget
+        reserve = 1 if self._share and budget >= _ENOUGH else 0
+        self._waiting += self._first()
+        session.evaluate(budget, self._ask_waiting, self._tell)
+        if self._share:
+            self._baselines = self._plan.baseline_strategy(self._space, session.objective)
+            self._add(self._baselines)
+            if not any(configuration.is_among(session.fixed) for configuration in session.trials):
+                self._waiting += self._middle
+            first = max(1, math.ceil(self._share * budget / 2))
+            session.evaluate(min(first, budget), self._ask_baselines, self._tell)
+            self._refuse_broken_steps()
+            self._warn_of_the_widest()
+            if (baseline := session.result().baseline) is not None:
+                session.objective = session.objective.with_baseline(session.objective.value(baseline))
+                self._waiting += self._uniform(baseline)
+        search = self._plan.strategy(self._space, session.objective)
+        self._add(search)
+        closing = min(_CROSSED + 1, int(self._share * budget / 4)) if reserve else 0
+        session.evaluate((budget - reserve - closing) // 2, self._ask, self._tell)
+        if self._share and (best := session.result().best) is not None:
+            self._waiting += self._uniform(best)
+        session.evaluate(budget - reserve - closing, self._ask, self._tell)
+        # Which trials are the fastest changes with every trial, so nothing is asked for ahead.
+        session.evaluate(budget - reserve, self._ask_crossed, self._tell, ahead=False)
+        session.evaluate(budget - reserve, self._ask, self._tell)
+        session.update(sources=search.sources)
+
+    def _add(self, strategy: Strategy) -> None:
+        """Tell a new strategy everything, and every trial from now on."""
+        self._strategies = (*self._strategies, strategy)
+        if isinstance(strategy, ApplicationStrategy):
+            strategy.relate(_seen(self._session.state.launches))
+        if self._session.trials:
+            strategy.tell(list(self._session.trials.values()))
+
+    def _tell(self, trials: Sequence[Trial]) -> None:
+        self._look_at_launches(trials)
+        for strategy in self._strategies:
+            strategy.tell(trials)
+
+    def _ask(self, n: int) -> list[Configuration]:
+        """Return what waits, then a baseline if these have less than their share, then what the search proposes."""
+        waiting = self._ask_waiting(n)
+        if waiting:
+            return waiting
+        *_, search = self._strategies
+        if self._wants_baseline:
+            return self._ask_all(1, [self._baselines, search])
+        return self._ask_all(n, [search, self._baselines])
+
+    def _ask_baselines(self, n: int) -> list[Configuration]:
+        return self._ask_waiting(n) or self._ask_all(n, [self._baselines])
+
+    @property
+    def _wants_baseline(self) -> bool:
+        """Whether baselines have had less than their share: half of all trials while none of them is right."""
+        if self._baselines is None:
+            return False
+        tried = sum(configuration.is_among(self._session.fixed) for configuration in self._proposed)
+        run = self._session.result()
+        is_missing = run.baseline is None and any(map(run.info.objective.is_feasible, run.trials))
+        share = max(self._share, _MISSING_SHARE) if is_missing else self._share
+        return tried < share * len(self._proposed) and not fall_short(run)
+
+    def _ask_waiting(self, n: int) -> list[Configuration]:
+        found: list[Configuration] = []
+        while self._waiting and len(found) < n:
+            configuration = self._waiting.popleft()
+            if configuration not in self._proposed:
+                self._proposed.add(configuration)
+                found.append(configuration)
+        return found
+
+    def _ask_all(self, n: int, strategies: Sequence[Strategy | None]) -> list[Configuration]:
+        """Return proposals that no other strategy has made, from the first strategy that has any."""
+        for strategy in strategies:
+            while strategy is not None and (proposed := strategy.ask(n)):
+                if new := [configuration for configuration in proposed if configuration not in self._proposed]:
+                    self._proposed.update(new)
+                    return new
+        return []
+
+    def _ask_crossed(self, n: int) -> list[Configuration]:
+        """Return the fastest configurations in the baseline's types, and the baseline in the types of the fastest."""
+        self._waiting += self._crossings()
+        return self._ask_waiting(n)
+
+    def _crossings(self) -> Iterator[Configuration]:
+        run, objective, widest = self._session.result(), self._session.objective, self._widest
+        if not self._share or fall_short(run):
+            return
+        ranked = sorted(
+            (trial for trial in run.trials if not math.isnan(objective.performance(trial))),
+            key=lambda trial: (objective.is_feasible(trial), objective.performance(trial)),
+            reverse=True,
+        )
+        pairs = [(trial.configuration, widest) for trial in ranked[:_CROSSED]]
+        if run.baseline is not None:
+            pairs += [(run.baseline.configuration, {n: t.configuration[n] for n in widest}) for t in ranked[:1]]
+        for configuration, types in pairs:
+            crossed = Configuration({**configuration, **types})
+            if crossed in self._space:
+                yield crossed
+
+    def _first(self) -> list[Configuration]:
+        """Return the configurations that the user wants to be evaluated before any other."""
+        names = set(self._space.names)
+        named = (
+            Configuration({n: each[n] for n in self._space.names})
+            for each in map(dict, self._plan.settings.first)
+            if set(each) == names
+        )
+        return [configuration for configuration in named if configuration in self._space]
+
+    def _uniform(self, trial: Trial) -> list[Configuration]:
+        """Return a trial's configuration with each narrower type throughout: any mixture of types has to beat these.
+
+        Types that are known to be inaccurate are left out.
+        """
+        signature_of = self._plan.kernel.signature_of
+        siblings = [
+            Configuration({**trial.configuration, **types}) for types in uniform_types(self._space.parameters).values()
+        ]
+        wrong = {signature_of(t.configuration) for t in self._session.trials.values() if t.status is Status.INACCURATE}
+        return [c for c in siblings if c in self._space and signature_of(c) not in wrong]
+
+    @property
+    def _widest(self) -> dict[str, Value]:
+        """The values that make any configuration one of the baseline's."""
+        return {name: values[0] for name, values in self._session.fixed.items()}
+
+    # -- applications --------------------------------------------------------------------------
+
+    def _look_at_launches(self, trials: Sequence[Trial]) -> None:
+        """Learn what an application launches, once for each combination of its steps' choices."""
+        application = self._plan.kernel
+        if not isinstance(application, Application):
+            return
+        choices = [p.name for p in application.shared if not isinstance(p, PrecisionParameter)]
+        for trial in trials:
+            chosen = tuple(trial.configuration[name] for name in choices)
+            if not trial.is_valid or chosen in self._launches:
+                continue
+            with tempfile.TemporaryDirectory(prefix="mptune-") as folder:
+                try:
+                    captured = self._evaluator.capture(trial.configuration, Path(folder))
+                except MptuneError as error:
+                    self._warn(str(error))
+                    captured = ()
+            self._launches[chosen] = tuple(_launch_info(application, launch) for launch in captured)
+            launches = dict.fromkeys(_as_key(info) for infos in self._launches.values() for info in infos)
+            known = {_as_key(info): info for infos in self._launches.values() for info in infos}
+            self._session.update(launches=tuple(known[key] for key in launches))
+            for strategy in self._strategies:
+                if isinstance(strategy, ApplicationStrategy):
+                    strategy.relate(_seen(self._session.state.launches))
+
+    def _refuse_broken_steps(self) -> None:
+        """Raise what the steps of an application do wrong in every configuration.
+
+        Raises:
+            KernelError: all trials ended with an error.
+        """
+        trials = list(self._session.trials.values())
+        if isinstance(self._plan.kernel, Application) and trials and all(t.status is Status.ERROR for t in trials):
+            raise KernelError(trials[0].message)
+
+    # -- finals and verification ---------------------------------------------------------------
+
+    def _settle_and_verify(self) -> None:
+        """Time the finalists and verify what is reported, until the verification takes none of them away."""
+        self._settle()
+        while self._verification():
+            self._settle()
+
+    def _settle(self) -> None:
+        """Settle what is going to be reported, unless an earlier session of the run has, undisturbed."""
+        session = self._session
+        is_new = bool(session.measured_here or self._finals.were_disturbed)
+        if not is_new:
+            self._finals.take_over()
+        session.measured_here = is_new
+        if is_new or not self._finals.are_settled:
+            self._finals.settle()
+
+    def _spend_reserve(self) -> None:
+        """Give the winner the baseline's types, as the finals may have chosen another one than the search.
+
+        What is left of the budget without that goes on with the search.
+        """
+        own = self._own_baselines()
+        self._waiting = deque(own)
+        self._session.evaluate(self._budget, self._ask, self._tell)
+        self._finals.consider([configuration for configuration in own if configuration in self._session.trials])
+
+    def _own_baselines(self) -> list[Configuration]:
+        """Return the winner's tuning in the baseline's types if it has not been tried."""
+        run = self._session.result()
+        if not self._share or run.best is None or run.best.configuration.is_among(self._session.fixed):
+            return []
+        own = Configuration({**run.best.configuration, **self._widest})
+        is_new = own not in self._session.trials and own in self._space
+        return [own] if is_new and not fall_short(run) else []
+
+    def _tell_verified(self, trial: Trial) -> None:
+        session = self._session
+        self._on_verification(Progress("verification", trial, session.result, self._budget, session.elapsed_s, False))
+
+    # -- what the user should know -------------------------------------------------------------
+
+    def _warn_of_the_widest(self) -> None:
+        """Say before the search that no types can meet the threshold, where the widest do not."""
+        objective, fixed = self._session.objective, self._session.fixed
+        widest = [t for t in self._session.trials.values() if t.is_valid and t.configuration.is_among(fixed)]
+        if not widest or any(objective.error_excess(trial) <= 0 for trial in widest):
+            return
+        if any(beyond_baseline({p.name: value}, fixed) for p in self._space.parameters for value in p.values):
+            return
+        best = min(widest, key=objective.error_excess)
+        broken = objective.binding(best)
+        on_request = {
+            p.name: [v for v in p.every_value if beyond_baseline({p.name: v}, fixed)]
+            for p in self._plan.kernel.parameters
+        }
+        asking = [f"-p {name}={','.join(map(str, (*fixed[name], *more)))}" for name, more in on_request.items() if more]
+        what_helps = (
+            f"a compound type may meet it, which is searched on request alone: {' '.join(asking)}"
+            if asking
+            else "no types are more exact than the method is, unless template and reference disagree, so end this and "
+            "give a larger threshold"
+        )
+        self._warn(
+            f"the widest types themselves do not meet the threshold: their "
+            f"{self._session.result().info.measured_by(broken)} is {best.metric(broken):.3g}, above "
+            f"{objective.limits[broken]:g}; {what_helps}"
+        )
+
+    def _say_what_is_untried(self) -> None:
+        if self._own_baselines():
+            self._warn(
+                "the winner's own tuning was not tried in the baseline's types, as budget or time was spent before: "
+                "the baseline may be tuned less well, and the true speedup be less; go on with --resume and a larger "
+                "--budget"
+            )
+
+    def _out_of_time(self) -> str:
+        """Return why the search ended with evaluations left, "" if it did not."""
+        session = self._session
+        if session.is_in_time or len(session.trials) >= self._budget:
+            return ""
+        more = "give more --time-limit, or smaller sizes (--size)"
+        if not session.trials:
+            return f"the time limit was spent on preparation; {more}"
+        fixed = session.fixed
+        is_tried = any(not configuration.is_among(fixed) for configuration in session.trials)
+        if not is_tried and any(set(self._space.parameter(name).values) - {*fixed[name]} for name in fixed):
+            return f"the time limit was reached before any narrower type was tried; {more}"
+        return "the time limit was reached"
+
+    def _is_cached(self, trial: Trial) -> bool:
+        """Whether a trial's launches find their data in caches, and take longer where they do not."""
+        flush, backend = self._plan.settings.flush_cache, self._session.result().info.backend
+        is_warm = flush == "off" or (flush == "auto" and get_backend(backend).shares_memory)
+        work = self._plan.kernel.work(trial.configuration, self._plan.sizes)
+        return is_warm and not is_bound_by_arithmetic(work.intensity)
+
+
+def _of_cache(run: Run, limits: Mapping[str, int], is_cached: Callable[[Trial], bool]) -> str:
+    """Say that a cache holds the winner's data and not the baseline's: at other sizes the speedup is another one."""
+    best, baseline = run.best, run.baseline
+    if best is None or baseline is None or not is_cached(best):
+        return ""
+    small, large = best.metric("memory_bytes"), baseline.metric("memory_bytes")
+    for key, cache in (("own_cache_bytes", "the cores' own caches"), ("cache_bytes", "the last-level cache")):
+        if small <= limits.get(key, 0) < large:
+            return (
+                f"the data of the best ({small / 1e6:.3g} MB) fit {cache} ({limits[key] / 1e6:.3g} MB), those of the "
+                f"baseline ({large / 1e6:.3g} MB) do not: at other sizes the speedup differs; tune at the size you "
+                "will run (--size), or with --flush-cache on"
+            )
+    return ""
+
+
+def _launch_info(application: Application, launch: CapturedLaunch) -> LaunchInfo:
+    """Return what is kept of a launch: its kernel, sizes and buffers, and where its types come from."""
+    launched = launch.launched
+    kernel, passed = application.kernels[launched.kernel], dict(launched.buffers)
+    buffers = {argument.name: argument for argument in application.arguments}
+    types: dict[str, tuple[str, ...]] = {}
+    for name in kernel.signature_names:
+        of_it = [a.name for a in kernel.arguments if a.precision == name and a.name in passed]
+        found = dict.fromkeys(str(buffers[passed[argument]].precision) for argument in of_it)
+        types[name] = tuple(found) or (f"{kernel.name}.{name}",)
+    return LaunchInfo(launched.kernel, dict(launched.sizes), passed, types)
+
+
+def _as_key(info: LaunchInfo) -> str:
+    return repr(info)
+
+
+def _seen(launches: Sequence[LaunchInfo]) -> dict[str, set[str]]:
+    """Return, by kernel, the names of the parameters that give its launches their types."""
+    found: dict[str, set[str]] = {}
+    for launch in launches:
+        found.setdefault(launch.kernel, set()).update(name for names in launch.types.values() for name in names)
+    return found
