@@ -333,7 +333,7 @@ def worst(
 
 def space_of(evaluator: DeviceEvaluator, application: Application, case: Case) -> SearchSpace:
     """Return the configurations of an application that are valid here."""
-    return space_on(application, application.resolve_sizes("default", case.sizes), evaluator.start().constraints)
+    return space_on(application, application.resolve_sizes("default", case.sizes), evaluator.start().facts)
 
 
 def touched(evaluator: DeviceEvaluator, application: Application, space: SearchSpace) -> dict[str, set[str]]:

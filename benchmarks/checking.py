@@ -42,7 +42,7 @@ def measure(name: str, evaluations: int) -> dict[str, float]:
     sizes = kernel.resolve_sizes()
     plan = TimingPlan(min_repeats=_LAUNCHES, max_repeats=_LAUNCHES)
     bench = Bench(kernel, sizes, HostBackend(), plan=plan)
-    space = kernel.search_space(sizes, device_constraints(kernel, bench.ready.constraints))
+    space = kernel.search_space(sizes, device_constraints(kernel, bench.ready.facts))
     chosen = random.Random(0).sample(range(len(space)), evaluations)
     requests = [Request(c, render(kernel, c, sizes)) for c in map(space.configuration, chosen)]
 

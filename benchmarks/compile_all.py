@@ -212,7 +212,7 @@ def measure(kernels: Sequence[Kernel], targets: Sequence[Target], given: argpars
 @functools.cache
 def signatures(kernel: Kernel, target: Target) -> Sequence[Configuration]:
     """Return one configuration for each accuracy signature that a kernel has on a target, in a random order."""
-    limits = get_backend(target.backend).matrix_limits(target.architecture)
+    limits = get_backend(target.backend).facts(target.architecture)
     space = kernel.search_space(kernel.resolve_sizes(), device_constraints(kernel, limits))
     found = select(space, kernel.signature_names, "signatures")
     return [found[i] for i in np.random.default_rng(0).permutation(len(found))]

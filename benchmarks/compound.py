@@ -77,7 +77,7 @@ def signatures(tunable: Tunable, name: str) -> Iterator[dict[str, Value]]:
             yield {**dict.fromkeys(typed, stored), **policies, SUMS[name]: sums}
 
 
-def drawn(tunable: Tunable, name: str, limits: Sequence[str], tunings: int) -> list[Configuration]:
+def drawn(tunable: Tunable, name: str, limits: Mapping[str, Any], tunings: int) -> list[Configuration]:
     """Return configurations in all types, each in the same tunings, which are drawn at random."""
     sizes = tunable.resolve_sizes("default", SIZES[name])
     every = next(p.every_value for p in tunable.parameters if p.name == SUMS[name])
@@ -96,7 +96,7 @@ def measured(name: str, tunings: int) -> dict[str, Any]:
     sizes = tunable.resolve_sizes("default", SIZES[name])
     best: dict[tuple[str, str], tuple[float, float]] = {}
     with DeviceEvaluator(tunable, sizes, "host") as evaluator:
-        configurations = drawn(tunable, name, evaluator.start().constraints, tunings)
+        configurations = drawn(tunable, name, evaluator.start().facts, tunings)
         for trial in evaluator.evaluate(configurations):
             if trial.is_valid and math.isfinite(trial.error):
                 stored = next(str(v) for k, v in trial.configuration.items() if k in _stored(tunable, name))

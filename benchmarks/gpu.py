@@ -236,7 +236,7 @@ def compile_first(options: Options, names: Sequence[str], architecture: str, lim
         if begins is None:
             continue
         with ThreadPoolExecutor(usable_cores()) as pool:
-            messages = list(pool.map(message, begins(options, backend.matrix_limits(architecture))))
+            messages = list(pool.map(message, begins(options, backend.facts(architecture))))
         failed = [text for text in messages if text]
         print(f"{name}: {len(messages) - len(failed)} of {len(messages)} compiled for {architecture}", flush=True)
         if failed:

@@ -69,7 +69,7 @@ def compare(kernel: Tunable, preset: str, count: int, seed: int) -> tuple[list[P
     sizes = kernel.resolve_sizes(preset)
     backend = get_backend("host")
     bench = Bench(kernel, sizes, backend, seed=seed)
-    space = space_on(kernel, bench.sizes, backend.device.constraints())
+    space = space_on(kernel, bench.sizes, backend.device.facts())
     draw, pairs, failed = Draw(), [], 0
     bench.make(draw)
     with Instrument(kernel, sizes, seed=seed) as instrument:

@@ -68,7 +68,7 @@ class Task:
     backend: str
 
 
-def plan_task(name: str, arguments: argparse.Namespace, ready_limits: Sequence[str]) -> Task:
+def plan_task(name: str, arguments: argparse.Namespace, ready_limits: Mapping[str, Any]) -> Task:
     """Return what to record of a kernel; values of parameters that other kernels alone have are left out.
 
     Raises:
@@ -191,7 +191,7 @@ def merged(passes: Sequence[Trial]) -> Trial:
 
 def record(name: str, arguments: argparse.Namespace, until: float) -> Path | None:
     """Record one kernel and return the file; None if the time was over before."""
-    limits = get_backend(arguments.backend).device.constraints()
+    limits = get_backend(arguments.backend).device.facts()
     task = plan_task(name, arguments, limits)
     compile_all(task, arguments.jobs)
     if arguments.compile_only:

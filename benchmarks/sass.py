@@ -353,7 +353,7 @@ def _by_units(kernel: Kernel) -> Iterator[tuple[str, str, dict[str, Value]]]:
 @functools.cache
 def _space(name: str, architecture: str) -> SearchSpace:
     kernel = load_kernel(name)
-    limits = get_backend("cuda").matrix_limits(architecture)
+    limits = get_backend("cuda").facts(architecture)
     return kernel.search_space(kernel.resolve_sizes("paper"), device_constraints(kernel, limits))
 
 

@@ -89,7 +89,7 @@ def _chosen(
 ) -> list[Configuration]:
     """Return a configuration of each of some choices of types that differ, valid at all sizes; not of the widest."""
     spaces = [kernel.search_space(kernel.resolve_sizes("default", sizes)) for sizes in ladder]
-    known = {_types(kernel, widest(kernel, kernel.resolve_sizes("default", ladder[0]), ())[0])}
+    known = {_types(kernel, widest(kernel, kernel.resolve_sizes("default", ladder[0]), {})[0])}
     found: list[Configuration] = []
     for index in spaces[0].sample(min(spaces[0].size, 200 * types), rng):
         configuration = spaces[0].configuration(int(index))

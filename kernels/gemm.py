@@ -105,6 +105,13 @@ def inputs(rng: np.random.Generator, size: Sizes) -> dict[str, Any]:
     }
 
 
+#: Parameters that change nothing on a processor, with their first values.
+GPU_ALONE = {
+    **dict.fromkeys(("VWK", "unroll", "resident", "raster", "split_k", "warps_along_n", "stages"), 1),
+    "large": False,
+    "parts_of_a": 2,
+}
+
 kernel = Kernel(
     name="gemm",
     description="C = alpha A B + beta C with pipelined tiles, bound by arithmetic",
@@ -178,6 +185,17 @@ kernel = Kernel(
         "math == 'simt' or a_type == b_type and (accumulator_type in (a_type, 'fp32') and accumulator_type != 'bf16'"
         " or accumulator_type == 'bf16x3' and a_type == 'fp32' and math == 'mma')",
         "math != 'tf32' or b_type == 'fp32'",
+        # A and B have one type there; of A the search space would take four times as long to build.
+        # What the matrix units of a device take.
+        "device.is_gpu or math == 'simt'",
+        "device.matrix_units != '' or math == 'simt'",
+        "device.matrix_units == 'mma.sync' or math != 'tf32'",
+        "device.matrix_units != 'mma.sync' or math != 'mma' or b_type != 'fp32' or accumulator_type == 'bf16x3'",
+        "device.matrix_units != 'MFMA' or math != 'mma' or accumulator_type != 'fp16'",
+        "device.matrix_units != 'WMMA' or math != 'mma' or accumulator_type == 'bf16x3'"
+        " or b_type in ('fp16', 'bf16') and accumulator_type == 'fp32'",
+        # On a processor these change nothing.
+        *(f"device.is_gpu or {name} == {value}" for name, value in GPU_ALONE.items()),
         f"split_k == 1 or split_k * ceildiv(M, MWG) * MWG * ceildiv(N, NWG) * NWG <= {SPLIT_SUMS}",
         # What goes into a sum or comes out of it in a wider type than its own only moves more bytes.
         "sizeof(a_type) <= sizeof(accumulator_type)",
@@ -196,19 +214,12 @@ kernel = Kernel(
         "default": {"M": 640, "N": 640, "K": 640, "transposed_a": 0, "transposed_b": 0},
         "paper": {"M": 1024, "N": 1024, "K": 1024, "transposed_a": 0, "transposed_b": 0},
     },
-    forms={"transposed_a": (0, 1), "transposed_b": (0, 1)},
     runtime_sizes=["M", "N", "K"],
     inputs=inputs,
     grid=["ceildiv(N, NWG)", "ceildiv(M, MWG)", "split_k"],
     block=["NDIMC", "MDIMC"],
-    gpu_only=[
-        *("VWK", "unroll", "resident", "raster", "large", "split_k", "parts_of_a"),
-        *("math", "warps_along_n", "stages"),
-    ],
     shared_bytes=f"0 if math == 'simt' else {MMA_SHARED_BYTES}",
     signature=["math", "split_k"],
-    # A and B have one type there; of A the search space would take four times as long to build.
-    matrix_units=["math", "b_type", "accumulator_type"],
     balance=balance,
     metric="NRMSE",
     flops={"accumulator_type": "2 * M * N * K"},

@@ -70,6 +70,13 @@ kernel = Kernel(
         "math == 'simt' or centre_type == point_type and distance_type in ('fp64', 'fp32')",
         "math == 'simt' or (point_type == 'fp64') == (distance_type == 'fp64')",
         "math != 'tf32' or point_type == 'fp32'",
+        # What the matrix units of a device take.
+        "device.is_gpu or math == 'simt'",
+        "device.matrix_units != '' or math == 'simt'",
+        "device.matrix_units == 'mma.sync' or math != 'tf32'",
+        "device.matrix_units != 'mma.sync' or math != 'mma' or point_type != 'fp32'",
+        "device.matrix_units != 'MFMA' or math != 'mma' or distance_type != 'fp16'",
+        "device.matrix_units != 'WMMA' or math != 'mma' or point_type in ('fp16', 'bf16') and distance_type == 'fp32'",
         # There all centres are in shared memory anyway, and some points.
         "math == 'simt' or not use_shared",
         f"math == 'simt' or {UNITS_SHARED_BYTES} <= 48 * 1024",
@@ -86,9 +93,7 @@ kernel = Kernel(
     },
     runtime_sizes=["n", "clusters"],
     inputs=inputs,
-    gpu_only=["math"],
     signature=["math"],
-    matrix_units=["math", "point_type", "distance_type"],
     grid=["ceildiv(n, block_size * points_per_thread)"],
     block=["block_size"],
     metric="MRE",

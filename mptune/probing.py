@@ -253,7 +253,7 @@ class _Session:
     def _valid(self) -> SearchSpace:
         """Return the valid configurations, the winner among them: values of a file are rendered only if they are."""
         try:
-            space = whole_space(self._kernel, self._sizes, self._backend.device.constraints())
+            space = whole_space(self._kernel, self._sizes, self._backend.device.facts())
         except MptuneError as error:
             raise _UnprobedError(str(error)) from error
         if self._winner.configuration not in space:

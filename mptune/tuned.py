@@ -23,7 +23,7 @@ from mptune.measure.buffers import Memory
 from mptune.measure.program import Program, first_that_runs
 from mptune.results.unseen import CONFIDENCE
 from mptune.run import Run
-from mptune.source.loading import application_of_run, kernel_of_run, remarks
+from mptune.source.loading import remarks, tunable_of_run
 from mptune.space.configuration import Configuration
 from mptune.wisdom import BySize, Choice, Wisdom, gather, read_sources, sizes_of_arrays
 
@@ -155,7 +155,7 @@ class _Tuned:
         Raises:
             KernelError: no such configuration is valid at these sizes on this device.
         """
-        tunable, limits = self._tunable, self._backend.device.constraints()
+        tunable, limits = self._tunable, self._backend.device.facts()
         if (known := self._at.get(tuple(sizes.items()))) is not None and known[1]:
             yield known[0]
         try:
@@ -246,7 +246,7 @@ class TunedKernel(_Tuned):
         loaded = [source for _, source in sources if isinstance(source, Run)]
         of_one_size = len(loaded) == len(sources) and len({(*sorted(run.info.sizes.items()),) for run in loaded}) == 1
         for run in loaded:
-            kernel = kernel_of_run(run.info, kernel, on_warning=lambda _: None)
+            kernel = tunable_of_run(run.info, kernel, kind=Kernel, on_warning=lambda _: None)
         if of_one_size and max_error is None:
             chosen_backend, run, matches = _matched(loaded, backend)
             assert isinstance(kernel, Kernel)
@@ -340,7 +340,7 @@ class TunedApplication(_Tuned):
             sizes: Mapping[str, int] = source.sizes
         else:
             source = found
-            self.application = application_of_run(source.info, application)
+            self.application = tunable_of_run(source.info, application, kind=Application, on_warning=lambda _: None)
             chosen_backend, _, matches = _matched([source], backend)
             sizes = sizes_of(source, self.application)
         chosen = None if configuration is None else self._named(source, configuration)

@@ -54,7 +54,7 @@ def first_answer(
     """Return the outputs on the host on inputs of seed 0, in the widest types but for those chosen."""
     sizes = sizes or application.resolve_sizes()
     backend = get_backend("host")
-    wide = widest(application, sizes, backend.device.constraints())[0]
+    wide = widest(application, sizes, backend.device.facts())[0]
     with Program(application, application.configuration({**wide, **(chosen or {})}), sizes, backend) as program:
         return run_program_once(program, make_inputs(application, sizes, 0, **draw))
 

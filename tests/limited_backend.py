@@ -162,8 +162,8 @@ class LimitedDevice(Device):
     def allocate(self, nbytes: int) -> LimitedBuffer:
         return LimitedBuffer(self._host.allocate(nbytes), 0, nbytes)
 
-    def constraints(self) -> tuple[str, ...]:
-        return self._host.constraints()
+    def facts(self) -> Mapping[str, Any]:
+        return self._host.facts()
 
 
 class LimitedBackend(Backend):

@@ -52,7 +52,7 @@ class MadeUpDevices:
         self.on_draw: Callable[[Configuration, Draw], Mapping[str, float]] = lambda *_: {}
 
     def start(self) -> Ready:
-        return Ready(get_backend("host").describe(), "made up", "made up", (), CompileOptions())
+        return Ready(get_backend("host").describe(), "made up", "made up", {}, CompileOptions())
 
     def prepare(self, source: str) -> None:
         pass

@@ -15,11 +15,9 @@ from mptune.cpp.prelude import prelude
 from mptune.cpp.reserved import prelude_names, why_reserved
 from mptune.cpp.tokens import KEYWORDS
 from mptune.errors import CompileError, KernelError
-from mptune.kernel import Constant, Kernel
+from mptune.kernel import Constant
 from mptune.source.loading import load_kernel
-from mptune.tuning import TuneSettings, tune
 from mptune.tuning.checking import check
-from tests.tiers import few
 
 OPENCL = OpenclBackend.availability()
 needs_opencl = pytest.mark.skipif(not OPENCL.can_run, reason=OPENCL.reason or "can run")
@@ -63,7 +61,6 @@ def test_the_names_are_those_of_the_prelude() -> None:
         "half",
         "isnan",
         "atomicAdd",
-        "__shfl_sync",
         "threadIdx",
         "joined",
         "rsqrt",
@@ -71,9 +68,6 @@ def test_the_names_are_those_of_the_prelude() -> None:
     }
     # Local to the prelude, or undone at its end.
     assert not set(found) & {"detail", "promote", "address", "value", "T", "kind_of", "MPTUNE_EXTREMUM", "struct"}
-    assert {found[name] for name in ("sin", "dim3", "mp", "UNROLL", "blockIdx")} == {
-        *("function", "type", "namespace", "macro", "variable")
-    }
     assert not KEYWORDS & set(found)
 
 
@@ -86,58 +80,6 @@ def test_a_kernel_of_such_a_name_is_refused_when_it_is_made() -> None:
     weights = Constant("load", "n", precision="fp64")
     with pytest.raises(KernelError, match=r"its constant array cannot be called 'load'.* load_values"):
         dataclasses.replace(OWN, arguments=(*OWN.arguments, weights))
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(("backend", "architecture"), BACKENDS[1:])
-def test_what_a_compiler_has_of_its_own_is_said_when_it_compiles(backend: str, architecture: str) -> None:
-    """It works on the host, so it is not refused."""
-    kernel = dataclasses.replace(OWN, function="norm", template=TEXT.replace("void poly", "void norm"))
-    assert not check(kernel, get_backend("host"), sample=1).failures
-    (failure,) = check(kernel, get_backend(backend), architecture=architecture, sample=1).failures
-    assert "has a function norm() of its own; call the kernel's norm_kernel, say" in failure.message.splitlines()[0]
-
-
-@pytest.mark.parametrize(
-    ("name", "statement", "says"),
-    [
-        ("sum", "{{ x_type }} z = sum(vec<{{ x_type }}, 2>(t));", r"hides a name of the prelude"),
-        ("min", "int z = min(i, n);", r"hides a name of the prelude"),
-        ("load", "auto z = load<1>(load);", r"hides a name of the prelude"),
-        ("class", "", r"cannot be called 'class', which is a word of C\+\+"),
-        ("VECTOR_LOOP", "", r"cannot be called 'VECTOR_LOOP', which is a macro of the prelude"),
-    ],
-)
-def test_a_parameter_that_hides_what_the_template_uses_is_refused(name: str, statement: str, says: str) -> None:
-    text = TEXT.replace("* x,", f"* {name},").replace("= x[i];", f"= {name}[i]; {statement}")
-    kernel = dataclasses.replace(OWN, template=text)
-    with pytest.raises(
-        KernelError,
-        match=rf"^template of kernel poly, line 2: a parameter of function poly: it .*{says}.* call it {name}_v",
-    ):
-        check(kernel, get_backend("host"), sample=1)
-
-
-@pytest.mark.parametrize("name", few(["sum", "max", "half_way", "values"], 1))
-def test_a_parameter_that_hides_what_the_template_does_not_use_is_fine(name: str) -> None:
-    text = TEXT.replace("* x,", f"* {name},").replace("= x[i];", f"= {name}[i] + mp::abs({name}[i]) * 0;")
-    result = check(dataclasses.replace(OWN, template=text), get_backend("host"), sample=1)
-    assert not result.failures
-
-
-def named(name: str) -> Kernel:
-    return dataclasses.replace(OWN, name=name, function=name, template=TEXT.replace("void poly", f"void {name}"))
-
-
-@pytest.mark.nightly
-@needs_opencl
-@pytest.mark.parametrize("name", ["global", "read_write", "float4", "as_float", "M_PI"])
-def test_words_of_opencl_are_no_names_of_kernels_there(name: str) -> None:
-    says = rf"kernel {name}: on backend opencl .* '{name}', which is a word of OpenCL; call it {name}_kernel, say"
-    with pytest.raises(KernelError, match=says):
-        check(named(name), get_backend("opencl"), sample=1)
-    with pytest.raises(KernelError, match=says):
-        tune(named(name), TuneSettings(backend="opencl", budget=2, size="smoke"))
 
 
 @pytest.mark.full

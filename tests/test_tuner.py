@@ -282,23 +282,27 @@ def test_space_smaller_than_the_budget_ends_the_run(kernel: Kernel) -> None:
 
 
 def test_device_limits_become_constraints_over_the_kernel_s_parameters(kernel: Kernel) -> None:
-    assert device_constraints(kernel, ["threads_per_block <= 128", "shared_bytes <= 4"]) == (
-        "((block)) <= 128",
-        "(0) <= 4",
-    )
+    assert len(device_constraints(kernel, {"max_threads_per_block": 128, "max_shared_bytes": 4})) == 2
     sizes = kernel.resolve_sizes()
-    space = kernel.search_space(sizes, device_constraints(kernel, ["threads_per_block <= 64"]))
+    space = kernel.search_space(sizes, device_constraints(kernel, {"max_threads_per_block": 64}))
     assert space.size == 2 * 3 * 9
 
 
 def test_device_limits_by_axis_leave_out_axes_the_kernel_does_not_have(kernel: Kernel) -> None:
-    limits = ["block_x <= 64", "block_y <= 8", "block_z <= 8", "grid_x <= 99", "grid_y <= 7", "grid_z <= 7"]
+    limits = {"max_block_x": 64, "max_block_y": 8, "max_block_z": 8, "max_grid_x": 99, "max_grid_y": 7, "max_grid_z": 7}
     assert device_constraints(kernel, limits) == ("(block) <= 64", f"({kernel.grid[0]}) <= 99")
     flat = dataclasses.replace(kernel, block=["block", "2"], grid=["1", "unroll"])
     assert device_constraints(flat, limits) == ("(block) <= 64", "(2) <= 8", "(1) <= 99", "(unroll) <= 7")
-    together = [f"grid_{axis} * block_{axis} < 4294967296" for axis in "xyz"]
-    assert device_constraints(kernel, together) == (f"({kernel.grid[0]}) * (block) < 4294967296",)
-    assert device_constraints(kernel.changed(block=["block", "2"]), together)[1] == "1 * (2) < 4294967296"
+    together = {f"max_threads_{axis}": 2**32 - 1 for axis in "xyz"}
+    assert device_constraints(kernel, together) == (f"(({kernel.grid[0]}) * (block)) <= 4294967295",)
+
+
+def test_constraints_name_facts_of_the_device(kernel: Kernel) -> None:
+    own = dataclasses.replace(kernel, constraints=["device.is_gpu or unroll == 1", "block <= device.max_block_x"])
+    assert device_constraints(own, {"is_gpu": True}) == device_constraints(own, {}) == ()
+    assert device_constraints(own, {"is_gpu": False, "max_block_x": 64})[1:] == ("unroll == 1", "block <= 64")
+    assert own.search_space(own.resolve_sizes()).size == kernel.search_space(kernel.resolve_sizes()).size
+    flat = dataclasses.replace(kernel, block=["block", "2"], grid=["1", "unroll"])
     # One that holds for every configuration, or for none, needs no parameter.
     assert flat.search_space(flat.resolve_sizes(), ["(2) <= 8", "(n) <= 2147483647"]).size > 0
 

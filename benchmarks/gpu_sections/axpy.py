@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -41,7 +41,7 @@ def measure(options: Options, until: float) -> Iterator[dict[str, Any]]:
     kernel = load_kernel("axpy")
     sizes = kernel.resolve_sizes(options.size or "paper")
     backend = get_backend(options.backend)
-    space = kernel.search_space(sizes, device_constraints(kernel, backend.device.constraints()))
+    space = kernel.search_space(sizes, device_constraints(kernel, backend.device.facts()))
     bench = Bench(kernel, sizes, backend, seed=options.seed)
     rows: list[dict[str, Any]] = []
     document = {"sizes": dict(sizes), "on_host": backend.shares_memory}
@@ -60,7 +60,7 @@ def measure(options: Options, until: float) -> Iterator[dict[str, Any]]:
     yield {**document, "rows": rows, "complete": complete}
 
 
-def begins(options: Options, limits: Sequence[str]) -> Iterator[Source]:
+def begins(options: Options, limits: Mapping[str, Any]) -> Iterator[Source]:
     """Yield all configurations of every precision."""
     kernel = load_kernel("axpy")
     sizes = kernel.resolve_sizes(options.size or "paper")

@@ -89,7 +89,7 @@ def _search(kernel: Kernel, sizes: Sizes, options: Options, until: float) -> Seq
     """Return the trials of a search for the baseline and of one for each threshold."""
     with evaluator_of(kernel, sizes, options) as evaluator:
         ready = evaluator.start()
-        space = kernel.search_space(sizes, device_constraints(kernel, ready.constraints))
+        space = kernel.search_space(sizes, device_constraints(kernel, ready.facts))
         wanted = [
             (space.restrict(kernel.baseline_values()), Objective()),
             *((space, Objective(threshold=tau)) for tau in THRESHOLDS[kernel.name]),

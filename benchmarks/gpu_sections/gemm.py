@@ -101,7 +101,7 @@ def measure(options: Options, until: float) -> Iterator[dict[str, Any]]:
             break
         ends = now + (until - now) / (len(sizes_of) - number)
         with evaluator_of(kernel, sizes, options) as evaluator:
-            space = kernel.search_space(sizes, device_constraints(kernel, evaluator.start().constraints))
+            space = kernel.search_space(sizes, device_constraints(kernel, evaluator.start().facts))
             parts = _parts(space)
             earlier = _search(evaluator, kernel, parts, now + SEARCHING * (ends - now), options.seed, earlier)
             for product in _products(evaluator, kernel, sizes, options, list(parts), earlier, notes):
@@ -112,7 +112,7 @@ def measure(options: Options, until: float) -> Iterator[dict[str, Any]]:
     yield {"products": products, **notes, "complete": missing == 0}
 
 
-def begins(options: Options, limits: Sequence[str]) -> Iterator[Source]:
+def begins(options: Options, limits: Mapping[str, Any]) -> Iterator[Source]:
     """Yield the picked tiles of every search."""
     kernel = load_kernel("gemm")
     for n in options.matrices:

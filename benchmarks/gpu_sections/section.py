@@ -66,7 +66,7 @@ class Section:
     title: str
     measure: Callable[[Options, float], Iterator[dict[str, Any]]]
     lines: Callable[[Mapping[str, Any]], list[str]]
-    begins: Callable[[Options, Sequence[str]], Iterator[Source]] | None = None
+    begins: Callable[[Options, Mapping[str, Any]], Iterator[Source]] | None = None
 
 
 def verdict(document: Mapping[str, Any], *, is_met: bool) -> str:

@@ -53,7 +53,7 @@ def measure(options: Options, until: float) -> Iterator[dict[str, Any]]:
     yield {"kernels": found, "complete": complete and len(found) == len(names)}
 
 
-def begins(options: Options, limits: Sequence[str]) -> Iterator[Source]:
+def begins(options: Options, limits: Mapping[str, Any]) -> Iterator[Source]:
     """Yield the baselines of every kernel, which are measured first."""
     for name in options.kernels or KERNELS:
         kernel = load_kernel(name)
@@ -92,7 +92,7 @@ def _task(name: str, options: Options) -> Task:
     given = argparse.Namespace(
         size=options.size or "paper", restrict={}, sample=None, seed=options.seed, backend=options.backend
     )
-    task = plan_task(name, given, get_backend(options.backend).device.constraints())
+    task = plan_task(name, given, get_backend(options.backend).device.facts())
     first = [task.space.index(each) for each in _baselines(task.kernel, task.space, options.seed)]
     order = dict.fromkeys((*(index for index in first if index is not None), *task.order))
     return Task(task.kernel, task.sizes, task.space, tuple(order), task.backend)

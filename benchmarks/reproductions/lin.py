@@ -117,7 +117,7 @@ def candidates(type_name: str, variant: str, count: int, seed: int, backend: str
         backend: whose limits they keep to.
     """
     kernel = gemm()
-    limits = get_backend(backend).device.constraints()
+    limits = get_backend(backend).device.facts()
     space = kernel.search_space(kernel.resolve_sizes("paper", {}), device_constraints(kernel, limits))
     types = {p.name: (type_name,) for p in kernel.parameters if isinstance(p, PrecisionParameter)}
     double_buffer, fine_prefetch = VARIANTS[variant]

@@ -220,7 +220,7 @@ def _why_not_narrower(application: Application) -> CompileError | None:
     All else is as where a search begins, which then has it compiled.
     """
     sizes, backend = application.resolve_sizes(), HostBackend()
-    first = widest(application, sizes, backend.device.constraints())[0]
+    first = widest(application, sizes, backend.device.facts())[0]
     for kernel in application.kernels.values():
         narrower = {
             p.name: p.values[1] for p in kernel.parameters if isinstance(p, PrecisionParameter) and len(p.values) > 1
@@ -243,6 +243,6 @@ def _outputs(application: Application, draw: Draw, *, contracts: bool = True) ->
     sizes = application.resolve_sizes()
     backend = HostBackend()
     backend.compiler = HostCompiler(flags=() if contracts else _AS_THE_PROGRAM)
-    configuration = widest(application, sizes, backend.device.constraints())[0]
+    configuration = widest(application, sizes, backend.device.facts())[0]
     with Program(application, configuration, sizes, backend) as program:
         return run_once(program, make_inputs(application, sizes, 0, draw))

@@ -393,7 +393,7 @@ def _geometry(known: _Known, each: LaunchedKernel, threads: Sequence[str], made:
         grids = {one.grid for one in each.launches}
         grid = [known.of_launch(each, f"grid_{AXES[a]}", [g[a] for g in grids], block=first.block[a]) for a in axes]
         block = [known.of_launch(each, f"block_{AXES[a]}", [b[a] for b in each.blocks]) for a in axes]
-        return Geometry({}, (), (), tuple(grid), tuple(block))
+        return Geometry({}, (), tuple(grid), tuple(block))
     has_rows = made.is_tiled and len(axes) > 1
     choices: dict[str, Sequence[int]] = {
         **({"per_thread": _PER_THREAD} if threads else {}),
@@ -430,9 +430,8 @@ def _geometry(known: _Known, each: LaunchedKernel, threads: Sequence[str], made:
     if has_rows or made.unrolls:
         constraints.append(f"{copies} <= {_MOST_COPIES}")
     if made.has_vectors:
-        constraints.append(f"{VECTOR_WIDTH} <= per_thread")
-    gpu_only = (VECTOR_WIDTH,) if made.has_vectors else ()
-    return Geometry(choices, gpu_only, (*constraints, *divided), tuple(grid), tuple(block))
+        constraints += [f"{VECTOR_WIDTH} <= per_thread", f"device.is_gpu or {VECTOR_WIDTH} == {_VECTOR_WIDTHS[0]}"]
+    return Geometry(choices, (*constraints, *divided), tuple(grid), tuple(block))
 
 
 def _widths(each: LaunchedKernel, axis: int, *, is_divided: bool) -> list[int]:

@@ -198,14 +198,12 @@ class Geometry:
 
     Attributes:
         choices: the values of what may be chosen, by name.
-        gpu_only: those of them that change nothing on a processor.
         constraints: that what is chosen has to meet.
         grid: blocks along each axis.
         block: threads of a block along each axis.
     """
 
     choices: Mapping[str, Sequence[int]]
-    gpu_only: tuple[str, ...]
     constraints: tuple[str, ...]
     grid: tuple[str, ...]
     block: tuple[str, ...]

@@ -210,7 +210,6 @@ def _kernel(name: str, each: AdoptedKernel) -> str:
         f"block={_strings(each.geometry.block)},",
         *([f"shared_bytes={shared if shared.isdigit() else _quoted(shared)},"] if shared != "0" else []),
         *([f"constraints={_strings(constraints)},"] if constraints else []),
-        *([f"gpu_only={_strings(each.geometry.gpu_only)},"] if each.geometry.gpu_only else []),
         f'template="{name}.cu.j2",',
     ]
     body = textwrap.indent("\n".join(lines), "    ")

@@ -14,8 +14,6 @@ from mptune.errors import LaunchError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["SLOT", "AddressBuffer", "Memory", "no_argument", "pack_arguments"]
-
 
 class Memory(Protocol):
     """Memory by address, of the host or of a device. Failures are :class:`~mptune.errors.LaunchError`."""

@@ -27,25 +27,6 @@ if TYPE_CHECKING:  # what can run here is told without them
 
     from mptune.kernel import Kernel, LaunchShape
 
-__all__ = [
-    "Argument",
-    "Availability",
-    "Backend",
-    "Binary",
-    "Buffer",
-    "CompileOptions",
-    "Compiler",
-    "Device",
-    "DeviceInfo",
-    "Function",
-    "Recorded",
-    "check_part",
-    "compile_cached",
-    "excerpt",
-    "in_words",
-    "options_of",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Availability:
@@ -322,10 +303,11 @@ class Device(ABC):
         """
 
     @abstractmethod
-    def constraints(self) -> tuple[str, ...]:
-        """Return what every launch on this device must satisfy, as constraints over block and shared memory.
+    def facts(self) -> Mapping[str, Any]:
+        """Return what constraints may name as ``device.NAME``: :meth:`Backend.facts` and the limits of the device.
 
-        A processor has ``not gpu_only``, too: of what is for GPUs alone a kernel has its first value there.
+        Launches are kept to ``max_threads_per_block``, ``max_shared_bytes``, ``max_block_x``, ``max_grid_x`` and
+        ``max_threads_x`` (along an axis of the grid), and so on.
         """
 
     def identity(self) -> tuple[str, ...]:
@@ -402,13 +384,9 @@ class Backend(ABC):
         """Say whether this backend can compile and run on this machine, and if not why."""
 
     @classmethod
-    def matrix_limits(cls, architecture: str) -> tuple[str, ...]:  # noqa: ARG003 - for those that have matrix units
-        """Return by which matrix units a kernel may multiply on an architecture, as constraints.
-
-        They are over ``matrix_units`` ("simt", "mma", "tf32") and the types ``matrix_factor`` and ``matrix_sum``. A
-        family of devices has none unless it says otherwise.
-        """
-        return ("matrix_units == 'simt'",)
+    def facts(cls, architecture: str) -> Mapping[str, Any]:  # noqa: ARG003 - for those that have matrix units
+        """Return what constraints may say of any device of an architecture: ``is_gpu`` and ``matrix_units``."""
+        return {"is_gpu": True, "matrix_units": ""}
 
     def prepared(self, kernel: Kernel, compilers: Sequence[str], flag_sets: Sequence[str]) -> Kernel:
         """Return a kernel that has the compilers and the sets of flags, where there are any, as parameters.

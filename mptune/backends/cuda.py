@@ -20,8 +20,6 @@ from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["CudaBackend", "find_nvcc"]
-
 _INSTALL: Final = 'pip install "mptune[cuda]"'
 _MAX_DYNAMIC_SHARED_SIZE_BYTES: Final = 8  # CU_FUNC_ATTRIBUTE_...
 #: From this architecture on matrix units take bf16, TF32 and fp64, and what they take is copied without waiting for it.
@@ -71,12 +69,10 @@ class CudaBackend(GpuBackend):
     visibility: ClassVar[tuple[str, ...]] = ("CUDA_VISIBLE_DEVICES",)
 
     @classmethod
-    def matrix_limits(cls, architecture: str) -> tuple[str, ...]:
-        """Return what the units of ``mma.sync`` do not take: there are none for fp32 as it is."""
+    def facts(cls, architecture: str) -> Mapping[str, Any]:
         generation = re.fullmatch(r"sm_(\d+)[af]?", architecture)
-        if generation is None or int(generation[1]) < _FIRST_WITH_UNITS:
-            return super().matrix_limits(architecture)
-        return ("matrix_units != 'mma' or matrix_factor != 'fp32' or matrix_sum == 'bf16x3'",)
+        has_units = generation is not None and int(generation[1]) >= _FIRST_WITH_UNITS
+        return {"is_gpu": True, "matrix_units": "mma.sync" if has_units else ""}
 
     @staticmethod
     def runtime_compiler() -> RuntimeCompiler:

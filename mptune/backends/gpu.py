@@ -37,18 +37,6 @@ if TYPE_CHECKING:
 
     from mptune.kernel import LaunchShape
 
-__all__ = [
-    "LEAD_BYTES",
-    "Driver",
-    "GpuBackend",
-    "GpuBuffer",
-    "GpuCompiler",
-    "GpuDevice",
-    "GpuFunction",
-    "axis_limits",
-    "launch_constraints",
-]
-
 #: Memory that a driver sets before it times a launch. It keeps an idle device at work for the few microseconds that
 #: pass in Python between the event and the kernel, which would count as the kernel's.
 LEAD_BYTES: Final = 8 << 20
@@ -73,12 +61,6 @@ _DEFAULT_LIMITS: Final = {"max_threads_per_block": 1024}
 #: Drivers take extents in 32 bits and sizes in 64.
 _MAX_EXTENT: Final = 2**32 - 1
 _MAX_BYTES: Final = 2**63 - 1
-#: What of a launch is limited, by which limit.
-_LIMITED: Final = {
-    "threads_per_block": "max_threads_per_block",
-    "shared_bytes": "max_shared_bytes",
-    **{f"{what}_{axis}": f"max_{what}_{axis}" for what in ("block", "grid") for axis in "xyz"},
-}
 
 
 class Driver(ABC):
@@ -410,18 +392,13 @@ class GpuDevice(Device):
             return False
         return True
 
-    def constraints(self) -> tuple[str, ...]:
-        """Return the limits of a launch over ``threads_per_block`` and ``shared_bytes``.
-
-        Also of its blocks and threads along each axis (``grid_x``, ``block_x``, ...). Without a device, only what
-        holds on all of them.
-        """
+    def facts(self) -> Mapping[str, Any]:
         limits: Mapping[str, int]
         try:
             limits, architecture = self.describe().limits, self.describe().architecture
         except BackendUnavailableError:
             limits, architecture = _DEFAULT_LIMITS, self._backend.common_architecture
-        return *launch_constraints(limits), *self._backend.launch_limits, *self._backend.matrix_limits(architecture)
+        return {**limits, **self._backend.launch_limits, **self._backend.facts(architecture)}
 
     def works(self) -> None:
         """Note that the device has work now."""
@@ -449,7 +426,7 @@ class GpuBackend(Backend):
     architecture_flag: ClassVar[str]
     flags: ClassVar[tuple[str, ...]]
     #: What else every launch must satisfy, over block and grid.
-    launch_limits: ClassVar[tuple[str, ...]] = ()
+    launch_limits: ClassVar[Mapping[str, int]] = {}
     #: Variables that say which devices a process sees, the one that counts first.
     visibility: ClassVar[tuple[str, ...]]
 
@@ -534,8 +511,3 @@ def axis_limits(block: Sequence[int], grid: Sequence[int]) -> dict[str, int]:
         for what, limits in axes.items()
         for axis, limit in zip("xyz", limits, strict=True)
     }
-
-
-def launch_constraints(limits: Mapping[str, int]) -> tuple[str, ...]:
-    """Return as constraints what of a launch a device's limits bound."""
-    return tuple(f"{name} <= {limits[limit]}" for name, limit in _LIMITED.items() if limit in limits)

@@ -11,8 +11,6 @@ from typing import Final
 
 from mptune.errors import OutOfMemoryError
 
-__all__ = ["GuardedMemory"]
-
 #: Unused addresses on each side of a buffer: what an index of 32 bits reaches in doubles; less where a process is to
 #: have few addresses (ulimit -v) or has no more.
 _MARGIN_BYTES: Final = 1 << 34

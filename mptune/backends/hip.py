@@ -19,8 +19,6 @@ from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
 if TYPE_CHECKING:
     from mptune.kernel import LaunchShape
 
-__all__ = ["HipBackend"]
-
 _INSTALL_ROCM: Final = 'install ROCm (on Debian: "apt install libamdhip64-dev")'
 _INSTALL_PYTHON: Final = 'pip install "mptune[hip]"'
 _MOST_THREADS: Final = 2**32
@@ -82,24 +80,13 @@ class HipBackend(GpuBackend):
     common_architecture: ClassVar[str] = "gfx90a"
     flags: ClassVar[tuple[str, ...]] = ("-std=c++17", "-O3")
     # HIP counts the threads of an axis in 32 bits.
-    launch_limits: ClassVar[tuple[str, ...]] = tuple(f"grid_{axis} * block_{axis} < {_MOST_THREADS}" for axis in "xyz")
+    launch_limits: ClassVar[Mapping[str, int]] = {f"max_threads_{axis}": _MOST_THREADS - 1 for axis in "xyz"}
     visibility: ClassVar[tuple[str, ...]] = ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 
     @classmethod
-    def matrix_limits(cls, architecture: str) -> tuple[str, ...]:
-        """Return what MFMA and WMMA do not take: neither has TF32, WMMA takes 16 bits, and sums of fp16 are in fp32.
-
-        bf16x3 is multiplied by units of bfloat16, which both have.
-        """
-        if _MFMA.fullmatch(architecture):
-            return "matrix_units != 'tf32'", "matrix_units != 'mma' or matrix_sum != 'fp16'"
-        if _WMMA.fullmatch(architecture):
-            return (
-                "matrix_units != 'tf32'",
-                "matrix_units != 'mma' or matrix_sum == 'bf16x3'"
-                " or matrix_factor in ('fp16', 'bf16') and matrix_sum == 'fp32'",
-            )
-        return super().matrix_limits(architecture)
+    def facts(cls, architecture: str) -> Mapping[str, Any]:
+        units = "MFMA" if _MFMA.fullmatch(architecture) else "WMMA" if _WMMA.fullmatch(architecture) else ""
+        return {"is_gpu": True, "matrix_units": units}
 
     @staticmethod
     def runtime_compiler() -> RuntimeCompiler:

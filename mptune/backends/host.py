@@ -15,7 +15,7 @@ import os
 import struct
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from mptune.kernel import Kernel, LaunchShape
-
-__all__ = ["HostBackend", "HostBuffer", "HostDevice", "HostFunction"]
 
 #: As on every CUDA device.
 _MAX_THREADS_PER_BLOCK: Final = 1024
@@ -228,10 +226,8 @@ class HostDevice(Device):
             raise OutOfMemoryError(f"{nbytes} bytes were asked for and {available} bytes of host memory are available")
         return HostBuffer(nbytes)
 
-    def constraints(self) -> tuple[str, ...]:
-        """Return the limits of a launch over ``threads_per_block`` and ``shared_bytes``, and what is for GPUs alone."""
-        limits = f"threads_per_block <= {_MAX_THREADS_PER_BLOCK}", f"shared_bytes <= {_MAX_SHARED_BYTES}"
-        return *limits, "not gpu_only"
+    def facts(self) -> Mapping[str, Any]:
+        return {**self.describe().limits, **HostBackend.facts("")}
 
     def identity(self) -> tuple[str, ...]:
         """Return the model of the processor and how many cores are used."""
@@ -258,9 +254,8 @@ class HostBackend(Backend):
         self.device: Device = HostDevice(workers if workers is not None else usable_cores())
 
     @classmethod
-    def matrix_limits(cls, architecture: str) -> tuple[str, ...]:  # noqa: ARG003 - of no architecture
-        """Return what those of NVIDIA do not take, which are simulated for tests; no search has them (``gpu_only``)."""
-        return ("matrix_units != 'mma' or matrix_factor != 'fp32' or matrix_sum == 'bf16x3'",)
+    def facts(cls, architecture: str) -> Mapping[str, Any]:  # noqa: ARG003 - of no architecture
+        return {"is_gpu": False, "matrix_units": ""}
 
     def prepared(self, kernel: Kernel, compilers: Sequence[str], flag_sets: Sequence[str]) -> Kernel:
         for name in compilers:

@@ -32,17 +32,6 @@ from mptune.cpp.prelude import prelude
 from mptune.errors import BackendUnavailableError, CompileError, MptuneError, UnknownNameError
 from mptune.kernel.build import build_in
 
-__all__ = [
-    "COMPILERS",
-    "ROUNDS",
-    "X86_FLAGS",
-    "HostCompiler",
-    "Program",
-    "find_compiler",
-    "host_architecture",
-    "installed_compilers",
-]
-
 #: In the order they are looked for.
 COMPILERS: Final = ("g++", "clang++", "zig")
 _INSTALL_HINT: Final = 'install one ("apt install g++" or pip install "mptune[zig]") or set $CXX'
@@ -265,7 +254,6 @@ class HostCompiler(Compiler):
     def _run(
         self, program: Program, text: str, name: str, flags: Sequence[str], timeout_s: float, folder: Path
     ) -> tuple[int, str]:
-        """Return the exit status of the compiler and what it printed."""
         environment = {**os.environ, "TMPDIR": str(folder), "LC_ALL": "C"}
         if program.family == "zig":
             environment |= {"ZIG_GLOBAL_CACHE_DIR": str(folder), "ZIG_LOCAL_CACHE_DIR": str(folder)}
@@ -287,7 +275,6 @@ def _note(folder: Path) -> bytes:
 
 
 def _library(program: Program, name: str, status: int, log: str, folder: Path) -> tuple[bytes, str]:
-    """Return the library a compiler has made, and what it printed."""
     library = folder / LIBRARY
     if status == 0 and library.exists():
         return library.read_bytes(), log

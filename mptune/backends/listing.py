@@ -10,8 +10,6 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["Instructions", "count_arithmetic", "count_instructions"]
-
 _LINE: Final = r"^[ \t{]*(?:@!?%p\d+\s+)?"
 _FLOATS: Final = r"(?:bf16x2|bf16|f16x2|f16|f32|f64|e4m3x2|e5m2x2)"
 

@@ -37,7 +37,7 @@ from mptune.backends.base import (
     in_words,
 )
 from mptune.backends.binary_cache import BinaryCache
-from mptune.backends.gpu import axis_limits, launch_constraints
+from mptune.backends.gpu import axis_limits
 from mptune.backends.guarded_memory import GuardedMemory
 from mptune.backends.opencl_offline import OPTIONAL_FEATURES, TOOLS, Offline, find_offline
 from mptune.backends.processor import last_level_cache_bytes, processor, second_level_cache_bytes, usable_cores
@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from mptune.kernel import LaunchShape
-
-__all__ = ["OpenclBackend"]
 
 #: Which device, by any part of its platform's and its own name.
 _CHOICE: Final = "MPTUNE_OPENCL_DEVICE"
@@ -339,7 +337,6 @@ def _calls_roundings() -> bool:
 
 
 def _identity(device: Any) -> tuple[str, ...]:
-    """Return what a binary depends on besides source and flags."""
     found = (device.platform.name, device.name, device.version, device.driver_version)
     on_processor = (processor().fingerprint,) if _is_processor(device) else ()
     return (*(str(text).strip() for text in found), *on_processor)
@@ -382,7 +379,6 @@ def _pci_bus_id(device: Any) -> str:
 
 
 def _code(cl: Any, error: Any) -> str:
-    """Return the name of OpenCL's status of an error."""
     return str(cl.status_code.to_string(error.code, "status %d"))
 
 
@@ -560,7 +556,6 @@ class OpenclFunction(Function):
         self._program = self._kernel = None
 
     def _prepare(self, shape: LaunchShape, arguments: Sequence[Argument]) -> None:
-        """Check a shape and give the kernel its arguments."""
         if self._program is None:
             raise LaunchError(f"{self.name} was launched after it was unloaded")
         threads = shape.block[0] * shape.block[1] * shape.block[2]
@@ -677,14 +672,12 @@ class OpenclDevice(Device):
             raise OutOfMemoryError(f"{nbytes} bytes were asked for, and a buffer has at most {most} on this device")
         return OpenclBuffer(self._open(), nbytes)
 
-    def constraints(self) -> tuple[str, ...]:
-        """Return the limits of a launch; on a processor, what is for GPUs alone is ruled out too."""
-        limits: Mapping[str, int] = {"max_threads_per_block": _MOST_THREADS}
-        on_processor: tuple[str, ...] = ()
-        with contextlib.suppress(BackendUnavailableError):
-            limits = self.describe().limits
-            on_processor = ("not gpu_only",) if _is_processor(_find_device()) else ()
-        return *launch_constraints(limits), *on_processor, *OpenclBackend.matrix_limits("")
+    def facts(self) -> Mapping[str, Any]:
+        try:
+            limits, is_gpu = self.describe().limits, not _is_processor(_find_device())
+        except BackendUnavailableError:
+            limits, is_gpu = {"max_threads_per_block": _MOST_THREADS}, True
+        return {**limits, **OpenclBackend.facts(""), "is_gpu": is_gpu}
 
     def identity(self) -> tuple[str, ...]:
         return _identity(_find_device())

@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Sequence
 from typing import Final
 
 from mptune.cpp.prelude import prelude
 from mptune.source.dialect import KERNEL_FUNCTION, comments_blanked, parameters_at
-
-__all__ = ["as_opencl"]
 
 #: Keywords of OpenCL that are names in the prelude or may be some in a template.
 _KEYWORDS: Final = (
@@ -73,51 +70,31 @@ def _body(body: str) -> str:
     heads = list(KERNEL_FUNCTION.finditer(code))
     declared = _DECLARED.findall(body)
     for head, following in zip(heads, [*heads[1:], None], strict=False):
-        start, last = head.end(), following.start() if following else len(code)
-        end = start + len(parameters_at(code, start))
+        places = parameters_at(code, head.end())
+        end, last = places[-1][1], following.start() if following else len(code)
+        parts.append(body[done : head.end()])
+        for start, stop in places:
+            is_pointer = re.search(r"[*\[]", re.sub(r"\[\[.*?\]\]", "", code[start:stop]))
+            begins = stop - len(code[start:stop].lstrip())
+            parts.append(f"{body[start:begins]}{'__global ' if is_pointer else ''}{body[begins:stop]},")
+        has_none = not body[places[0][0] : end].strip()
         has_dynamic = "SHARED_DYNAMIC" in code[end:last]
-        parts += [body[done:start], _parameters(body[start:end], code[start:end], has_dynamic)]
+        parts[-1] = ("" if has_none else parts[-1] if has_dynamic else parts[-1][:-1]) + (
+            " __local uchar16* mptune_dynamic_shared" if has_dynamic else ""
+        )
         done = end
-        if asserted := _asserted(code[start:end], [each for each in declared if each[2] == head[1]]):
-            inside = code.index("{", end) + 1
-            parts += [body[end:inside], asserted]
-            done = inside
+        names = [_NAME_OF_PARAMETER.search(code[start:stop]) for start, stop in places]
+        asserted = "".join(
+            f" {before}decltype(mptune_declared::value({name[1]})){after}"
+            for before, i, function, after in declared
+            if function == head[1] and int(i) < len(names) and (name := names[int(i)])
+        )
+        if asserted:
+            done = code.index("{", end) + 1
+            parts += [body[end:done], asserted]
     copies = "".join(f"MPTUNE_CONSTANT({name})\n" for name in _CONSTANT.findall(code))
     kept = _DECLARED.sub("", "".join((*parts, body[done:])))
     return f"{_without_long_long(kept)}\n{copies}" if copies else _without_long_long(kept)
-
-
-def _parameters(text: str, code: str, has_dynamic: bool) -> str:
-    """Return the parameters of a kernel with their address spaces; ``code`` is the text with its comments blanked."""
-    found, at = [], 0
-    for one in _split(code):
-        is_pointer = bool(re.search(r"[*\[]", re.sub(r"\[\[.*?\]\]", "", one)))
-        begins, ends = at + len(one) - len(one.lstrip()), at + len(one)
-        found.append(f"{text[at:begins]}{'__global ' * is_pointer}{text[begins:ends]}")
-        at = ends + 1
-    own = found if code.strip() else []
-    return ", ".join([",".join(own)] * bool(own) + ["__local uchar16* mptune_dynamic_shared"] * has_dynamic)
-
-
-def _asserted(parameters: str, declared: Sequence[tuple[str, str, str, str]]) -> str:
-    """Return what a definition declares of a kernel's parameters as it can be asserted in the kernel."""
-    names = [_NAME_OF_PARAMETER.search(one) for one in _split(parameters)]
-    return "".join(
-        f" {before}decltype(mptune_declared::value({name[1]})){after}"
-        for before, i, _, after in declared
-        if int(i) < len(names) and (name := names[int(i)])
-    )
-
-
-def _split(code: str) -> Iterator[str]:
-    """Yield what stands between the commas that are in no brackets."""
-    depth = start = 0
-    for i, character in enumerate(code):
-        depth += (character in "(<[{") - (character in ")>]}")
-        if character == "," and depth == 0:
-            yield code[start:i]
-            start = i + 1
-    yield code[start:]
 
 
 def _without_long_long(text: str) -> str:

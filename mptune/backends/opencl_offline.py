@@ -14,8 +14,6 @@ from typing import Final
 from mptune.backends.base import excerpt
 from mptune.errors import CompileError
 
-__all__ = ["OPTIONAL_FEATURES", "TOOLS", "Offline", "find_offline"]
-
 #: The releases that know C++ for OpenCL 2021, newest first; before them what has no number.
 _RELEASES: Final = ("", *(f"-{number}" for number in range(30, 13, -1)))
 TOOLS: Final = "clang 14 or newer and llvm-spirv of the same release (apt install clang-14 llvm-spirv-14)"

@@ -14,16 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = [
-    "Processor",
-    "fixed_work_ms",
-    "last_level_cache_bytes",
-    "other_tasks_per_core",
-    "processor",
-    "second_level_cache_bytes",
-    "usable_cores",
-]
-
 #: Feature sets of x86-64 that compilers have names for, each including those before (System V psABI).
 _X86_LEVELS: Final = (
     ("x86-64-v2", {"cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"}),

@@ -12,8 +12,6 @@ from typing import Final
 
 from mptune.cpp.prelude import prelude
 
-__all__ = ["include_lines", "with_headers"]
-
 _INCLUDE: Final = re.compile(
     r'^[ \t]*#[ \t]*(?:include|include_next|import)\b[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>|\S).*', re.MULTILINE
 )

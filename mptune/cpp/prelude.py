@@ -9,8 +9,6 @@ from typing import Final
 
 from mptune.paths import bundled_folder
 
-__all__ = ["PRELUDE_FILES", "prelude", "prelude_folder", "shared_intrinsics", "short_intrinsics"]
-
 #: The parts of the prelude, in the order they depend on each other.
 PRELUDE_FILES: Final[tuple[str, ...]] = (
     "platform.hpp",

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["KEYWORDS", "Token", "tokens"]
-
 #: The words of C++17 and C++20 that no name can be.
 KEYWORDS: Final = frozenset(
     re.findall(

@@ -99,7 +99,7 @@ def emit_dispatch(
     found, known = single_kernel_of(wisdom, kernel, metric)
     budget = budget_of(known, max_error)
     # As on the device itself: what it allows was kept by what was measured on it.
-    choosers = [Chooser(each, found, (), budget, confidence) for each in known]
+    choosers = [Chooser(each, found, {}, budget, confidence) for each in known]
     form = choosers[0].form
     given = [found.resolve_sizes("default", {**form, **each}) for each in sizes]
     if any(other != form for other in (*(each.form for each in choosers), *map(found.form_of, given))):
@@ -223,7 +223,7 @@ def _chosen(chooser: Chooser, given: Sequence[Mapping[str, int]]) -> list[Launch
     tuned = [kernel.resolve_sizes("default", {**record.sizes, **chooser.form}) for record in chooser.known.tuned]
     at = [*tuned, *map(Sizes, given)]
     sources = _Sources(kernel, at)
-    elsewhere = Chooser(chooser.known, kernel, (), chooser.budget, chooser.confidence, is_own=False)
+    elsewhere = Chooser(chooser.known, kernel, {}, chooser.budget, chooser.confidence, is_own=False)
     own = {candidate.configuration for candidate in chooser.candidates}
     varied = sorted(frozenset[str]().union(*map(sources.variable, own)))
     sampled = [kernel.resolve_sizes("default", sizes) for sizes in _sampled(chooser, at, varied)]

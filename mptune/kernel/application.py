@@ -22,8 +22,6 @@ from mptune.space.constraints import compile_constraint
 from mptune.space.parameters import Parameter, PrecisionParameter
 from mptune.space.search_space import SearchSpace
 
-__all__ = ["TAKEN", "Application", "Buffer"]
-
 #: What a run of the steps offers by these names.
 TAKEN: Final = ("read", "write", "copy", "swap", "fill")
 

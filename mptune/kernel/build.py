@@ -20,55 +20,25 @@ if TYPE_CHECKING:  # backends are listed without them
     from mptune.kernel import Kernel, Tunable
     from mptune.space.configuration import Configuration
 
-__all__ = [
-    "COMPILER",
-    "FLAGS",
-    "Build",
-    "build_in",
-    "build_lines",
-    "build_of",
-    "compilers_of",
-    "on_host",
-    "read_flags",
-    "recorded_flags",
-    "settled_flags",
-    "with_build",
-]
-
 #: Names of the parameters.
 COMPILER: Final = "compiler"
 FLAGS: Final = "compiler_flags"
 
 #: One of the lines that end a source.
 _LINE: Final = re.compile(rf"// mptune ({COMPILER}|{FLAGS}): (.*)")
-#: Values also come from run files, which may come from anyone: a compiler is a plain name, and a flag cannot make it
-#: load, run, read or write anything else. So every flag is known by how it begins, none takes the next word with it,
-#: and no value is a path.
+#: Values also come from run files. So a compiler is a plain name, a flag is one word without a path, and the options
+#: that load, run, read or write something are left out.
 _NAME: Final = re.compile(r"g\+\+(-[\d.]+)?|clang\+\+(-[\d.]+)?|zig")
-_OPTIMISATIONS: Final = (
-    "aggressive|align|allocation|approx|associative|assume|auto-inc|branch-count|caller|cf-protection|code|combine|"
-    "conserve|cprop|crossjumping|cse|cx|data-sections|dce|defer|delayed|delete|denormal|devirtualize|dse|early|excess|"
-    "exceptions|expensive|fast|finite|float|fold|forward|fp|function|gcse|graphite|guess|harden|hoist|honor|if|"
-    "indirect|inline|ipa|ira|isolate|ivopts|jump|lifetime|limit|live|loop|lra|math|merge|modulo|move|non-call|nothrow|"
-    "omit|openmp-simd|optimize|pack-struct|partial|peel|peephole2?|plt|predictive|prefetch|reciprocal|ree|rename|"
-    "reorder|rerun|reschedule|rounding|rtti|sched|schedule|section|sel|semantic|short|shrink|signaling|signed|simd|"
-    "single|slp|split|ssa|stack-(?:clash|protector|reuse)|stdarg|store|strict|thread-jumps|threadsafe|tls|toplevel|"
-    "tracer|trapping|trapv|tree|trivial|unconstrained|unroll|unsafe|unsigned|unswitch|unwind|variable|vect|vectorize|"
-    "veclib|version|visibility|vpt|web|whole|wrapv|zero"
-)
-_PROCESSORS: Final = (
-    r"80387|abm|adx|aes|amx|apxf?|arch|avx|avx2|avx10|avx512\w*|avxifma|avxvnni\w*|bmi2?|branch(?:es)?|cld|clflushopt|clwb|cmodel|"
-    r"cpu|crc32|crypto|cx16|daz-ftz|evex512|f16c|fancy-math|fix|fma4?|fp|fpmath|fpu|fsgsbase|fxsr|general-regs|gfni|"
-    r"hard-float|incoming-stack|indirect-branch|inline|large-data|long-double|low-precision|lzcnt|memcpy|memset|mmx|"
-    r"movbe|movdir\w*|move-max|neon|omit-leaf|outline|partial-vector|pc(?:32|64|80)|pclmul|popcnt|prefer-vector|"
-    r"preferred-stack|prefetchw\w*|push-args|rdrnd|rdseed|recip|red-zone|relax|sahf|serialize|sha|sha512|soft-float|sse\w*|"
-    r"ssse3|stackrealign|store-max|strict-align|sve|tbm|tls|tune|unaligned|vaes|veclibabi|vect8|vpclmulqdq|vzeroupper|"
-    r"xop|xsave\w*"
+_OTHER_USES: Final = (
+    "plugin|pass-plugin|use-ld|profile|auto-profile|sanitize|openmp(?!-simd)|dump|save|record|module|coverage|"
+    "test-coverage|callgraph|stack-usage|diagnostics|crash|debug|embed|time|working|integrated|optimization-record|"
+    "thinlto|offload|compare|file|macro|canon|input|exec|syntax|preprocessed|directives|pch|gnu|opt-info|ada|go|xray"
 )
 _VALUE: Final = r"[\w.:,!+-]+"
 _FLAG: Final = re.compile(
-    rf"-O(\d|[gsz]|fast)?|-f(no-)?({_OPTIMISATIONS})(-[\w-]+)?(={_VALUE})?|-f(no-)?lto(=thin|=full)?|"
-    rf"-m(no-)?({_PROCESSORS})([.-][\w.-]+)?(={_VALUE})?|-D[A-Za-z_]\w*(=[\w.+-]*)?|--param=[\w-]+=\d+"
+    rf"-O(\d|[gsz]|fast)?|-f(no-)?(?!no-|{_OTHER_USES})[a-z][\w-]*(={_VALUE})?|"
+    rf"-m(no-)?(?!llvm|linker|stack-protector-guard)[a-z\d][\w.-]*(={_VALUE})?|-D[A-Za-z_]\w*(=[\w.+-]*)?|"
+    r"--param=[\w-]+=\d+"
 )
 #: What else a recorded flag may be; no folder has a character that a shell or make reads.
 _HARMLESS: Final = re.compile(

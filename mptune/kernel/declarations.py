@@ -13,20 +13,6 @@ from mptune.space.configuration import NamedValues
 from mptune.space.expressions import Expression
 from mptune.space.parameters import is_identifier
 
-__all__ = [
-    "Argument",
-    "Constant",
-    "In",
-    "InOut",
-    "Out",
-    "Role",
-    "Scalar",
-    "Scratch",
-    "Sizes",
-    "check_expression",
-    "check_precision",
-]
-
 _INTEGER_DTYPES: Final = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 
 

@@ -17,10 +17,9 @@ from mptune.kernel.regions import Over, Reduce
 from mptune.kernel.tunable import Constraint, Inputs, Tunable, parsed
 from mptune.kernel.work import Flops, Work, check_flops, count_flops
 from mptune.space.configuration import Configuration, NamedValues
+from mptune.space.expressions import Expression
 from mptune.space.parameters import PrecisionParameter
 from mptune.space.search_space import SearchSpace
-
-__all__ = ["Balance", "Kernel", "LaunchShape"]
 
 #: A function of the speeds of a device and of a factor.
 Balance = Callable[[Rates, float], Sequence[Constraint]]
@@ -49,9 +48,6 @@ class Kernel(Tunable):
         arguments: the arguments of the function, in order (:func:`In`, :func:`Out`, :func:`InOut`, :func:`Scalar`), and
             anywhere among them those in constant memory (:func:`Constant`), which it has no parameters for.
         sizes: problem sizes by preset name; ``default`` must be among them. A kernel of an application needs none.
-        forms: of names of sizes that say which form of the problem it is, not how large, the values they can have
-            (``{"transposed": (0, 1)}``), the first of which is that of runs from before the kernel had them. Templates
-            have them as numbers; errors and times of one form say nothing of another.
         inputs: ``inputs(rng, size)`` returns the fp64 (or integer) arrays and scalars by argument name. An
             argument named like a size may be left out.
         reference: ``reference(inputs, size)`` returns the double-precision outputs by name (or the one array).
@@ -61,7 +57,9 @@ class Kernel(Tunable):
         template: template source (anything with a line break, ``{``, ``;`` or ``__global__``), or the path of its
             file, relative to the definition file. None: the file ``<stem>.cu.j2`` in the sibling folder
             ``templates`` or beside it.
-        constraints: predicates over parameters and sizes known before running.
+        constraints: predicates over parameters, sizes and facts of the device, known before running. Facts are
+            ``device.is_gpu``, ``device.matrix_units`` ("mma.sync", "MFMA", "WMMA" or "") and the limits that ``mptune
+            backends`` lists (``device.max_shared_bytes``).
         metric: name of the error metric, or a callable ``metric(output, reference) -> float`` or ``metric(output,
             reference, inputs) -> float``; one for all outputs, or one for each by the output's name. Of a list the
             first is the error metric, and the others are measured as well. A callable with an attribute ``version``
@@ -76,10 +74,6 @@ class Kernel(Tunable):
         runtime_sizes: names of sizes that the template prints inside the kernel's function alone, and where C++ takes a
             variable; ``{{ size | int }}`` where it does not. What is emitted of wisdom takes them as parameters, and
             so serves sizes that were never tuned.
-        gpu_only: parameters that change nothing on a processor, where they have their first value.
-        matrix_units: of a kernel that can multiply by matrix units the names of three parameters: how it multiplies
-            ("simt": without them; "mma": by those for its types; "tf32": by those that round fp32 to TF32), and the
-            types of factors and of sums. A device rules out what it has no unit for (:meth:`Backend.matrix_limits`).
         balance: ``balance(rates, slack)`` returns the constraints under which what a kernel does at the same time takes
             as long as each other, up to the factor ``slack``, on a device of these speeds
             (:class:`~mptune.kernel.Rates`); for ``mptune tune --balance``.
@@ -100,7 +94,6 @@ class Kernel(Tunable):
     what: ClassVar[str] = "kernel"
 
     sizes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    forms: Mapping[str, Sequence[int]] = field(default_factory=dict)
     inputs: Callable[..., Inputs] = _no_inputs
     grid: Sequence[str | int]
     block: Sequence[str | int]
@@ -110,21 +103,20 @@ class Kernel(Tunable):
     shared_bytes: str | int = 0
     flops: Flops | None = None
     runtime_sizes: Sequence[str] = ()
-    gpu_only: Sequence[str] = ()
-    matrix_units: Sequence[str] = ()
+    #: The constraints that name facts of a device, which are taken out of ``constraints``.
+    on_device: Sequence[str] = ()
     balance: Balance | None = None
 
     def __post_init__(self, over: Over | None, reduce: Reduce) -> None:
         flops: Any = self.flops
+        on_device = [text for text in self.constraints if isinstance(text, str) and "device." in text]
         self._freeze(
             **{name: tuple(map(str, getattr(self, name))) for name in ("grid", "block")},
-            constraints=tuple(self.constraints),
+            constraints=tuple(each for each in self.constraints if each not in on_device),
+            on_device=(*self.on_device, *on_device),
             function=self.function or self.name,
             flops=NamedValues(flops) if isinstance(flops, Mapping) else flops,
-            forms=NamedValues({name: tuple(values) for name, values in self.forms.items()}),
             runtime_sizes=tuple(self.runtime_sizes),
-            gpu_only=tuple(self.gpu_only),
-            matrix_units=tuple(self.matrix_units),
         )
         Tunable.__post_init__(self, over, reduce)
 
@@ -194,39 +186,20 @@ class Kernel(Tunable):
         for what, axes in (("grid", self.grid), ("block", self.block)):
             if not 1 <= len(axes) <= 3:
                 raise KernelError(f"{self.called}: {what} needs one to three axes, not {len(axes)}")
-        self._check_forms()
-        for what, names in (("gpu_only", self.gpu_only), ("matrix_units", self.matrix_units)):
-            for name in names:
-                if name not in self._by_name:
-                    raise UnknownNameError(f"parameter in {what} of {self.called}:", name, self._by_name)
-        if len(self.matrix_units) not in (0, 3):
-            raise KernelError(
-                f"{self.called}: matrix_units needs three parameters (how it multiplies, the type of factors, the type "
-                f"of sums), not {', '.join(self.matrix_units)}"
-            )
         if self.sizes:  # otherwise the application it is part of has them
             self._check_expressions(tuple(self.sizes["default"]))
         for name in self.runtime_sizes:
             if name not in self.sizes.get("default", ()):
                 raise UnknownNameError(f"runtime size of {self.called}:", name, self.sizes.get("default", ()))
 
-    def _check_forms(self) -> None:
-        for name, values in self.forms.items():
-            if name not in self.sizes.get("default", ()):
-                raise UnknownNameError(f"form of {self.called}:", name, self.sizes.get("default", ()))
-            if name in self.runtime_sizes:
-                raise KernelError(
-                    f"{self.called}: size {name} says which form it is, so a source is for one value of it"
-                )
-            if not values or not all(type(value) is int for value in values) or len(set(values)) < len(values):
-                raise KernelError(f"{self.called}: form {name!r} needs different whole numbers, not {values}")
-        for preset in self.sizes if self.forms else ():
-            self.resolve_sizes(preset)
-
     def _check_expressions(self, sizes: Sequence[str]) -> None:
         for argument in self.arguments:
             for axis in argument.shape:
                 check_expression(axis, sizes, f"shape of argument {argument.name!r}", self.name)
+        known = (*sizes, *self._by_name, "device.is_gpu", "device.matrix_units")
+        for text in self.on_device:
+            limits = [name for name in Expression(text).names if name.startswith("device.max_")]
+            check_expression(text, (*known, *limits), "constraints", self.name)
         for extent in (*self.grid, *self.block, self.shared_bytes):
             check_expression(str(extent), (*sizes, *self._by_name), "grid, block or shared_bytes", self.name)
         if self.flops is not None:

@@ -34,8 +34,6 @@ from mptune.space.parameters import (
 )
 from mptune.space.search_space import SearchSpace
 
-__all__ = ["Inputs", "Metric", "Tunable", "parsed"]
-
 #: Every configuration asks for the same few.
 parsed = functools.lru_cache(maxsize=1024)(Expression)
 
@@ -107,8 +105,9 @@ class Tunable(ABC):
 
     @property
     def forms(self) -> Mapping[str, Sequence[int]]:
-        """Sizes that say which form of the problem it is, not how large, with their values; most have none."""
-        return {}
+        """Sizes that are switches, not extents, with their values: those that a preset has as 0."""
+        values = {name: {preset[name] for preset in self.sizes.values()} for name in self.sizes.get("default", ())}
+        return {name: tuple(sorted({0, 1} | given)) for name, given in values.items() if 0 in given}
 
     @property
     def extents(self) -> tuple[str, ...]:

@@ -79,7 +79,7 @@ class OwnAnswer:
                 self._announce("reference")
                 return run_once(program, inputs)
 
-        candidates = [self._known] if self._known else widest(application, sizes, backend.device.constraints())
+        candidates = [self._known] if self._known else widest(application, sizes, backend.device.facts())
         try:
             self._known, outputs = first_that_runs(candidates, run)
         except ConstraintError as error:

@@ -80,7 +80,7 @@ class Ready:
         device: where launches go.
         identity: device, compiler, versions and flags, as text; times compare only if it is equal.
         data_key: identity of inputs and references.
-        constraints: device limits, over ``threads_per_block``, ``shared_bytes`` and the axes of block and grid.
+        facts: what constraints may say of the device (:meth:`Device.facts`).
         options: with which another process compiles the very same binaries, without looking at the device.
         observers: names of the observers that can measure here, of those asked for.
         unavailable: why something users expect is not available here, by name: an observer, a metric of one, …
@@ -91,7 +91,7 @@ class Ready:
     device: DeviceInfo
     identity: str
     data_key: str
-    constraints: tuple[str, ...]
+    facts: Mapping[str, Any]
     options: CompileOptions
     observers: tuple[str, ...] = ()
     unavailable: Mapping[str, str] = field(default_factory=dict)
@@ -200,7 +200,7 @@ class Bench:
             device,
             backend.identity(self._options),
             self._data.data_key,
-            backend.device.constraints(),
+            backend.device.facts(),
             backend.compiler.resolved(self._options),
             self._observation.names,
             unavailable,

@@ -279,7 +279,7 @@ class Instrument:
         key = tuple(value for (value,) in wanted.values())
         if key not in self._bases:
             valid, widest = (
-                space_on(self.tunable, sizes, self._backend.device.constraints()),
+                space_on(self.tunable, sizes, self._backend.device.facts()),
                 self.tunable.baseline_values(),
             )
             try:

@@ -166,7 +166,7 @@ def check_alike(ready: Mapping[str, Ready]) -> None:
             differing = ", ".join(f"{mine!r} is not {theirs!r}" for mine, theirs in pairs if mine != theirs)
         elif other.data_key != first.data_key:
             what, differing = "their errors cannot be compared", "inputs or references differ"
-        elif (other.constraints, other.observers) != (first.constraints, first.observers):
+        elif (other.facts, other.observers) != (first.facts, first.observers):
             what = "their trials cannot be compared"
             differing = f"limits or observers differ ({first.observers} is not {other.observers})"
         else:

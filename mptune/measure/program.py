@@ -476,7 +476,7 @@ class Program:
         return chosen
 
     def _check_valid(self, what: str, kernel: Kernel, configuration: Configuration, sizes: Sizes) -> None:
-        limits = device_constraints(kernel, self.backend.device.constraints())
+        limits = device_constraints(kernel, self.backend.device.facts())
         for constraint in (*kernel.constraints, *limits):
             compiled = compile_constraint(constraint, kernel.parameter_names, dict(sizes))
             if not compiled.holds(configuration):

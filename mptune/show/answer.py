@@ -30,7 +30,7 @@ from mptune.measure.program import Program
 from mptune.results.trial import Trial
 from mptune.run import Run
 from mptune.show.charts import Look, altair
-from mptune.source.loading import application_of_run, picture_of
+from mptune.source.loading import picture_of, tunable_of_run
 
 if TYPE_CHECKING:
     import altair as alt
@@ -60,7 +60,7 @@ def draw(run: Run, given: Tunable | str | Path | None, look: Look) -> alt.VConca
             f"{run.kernel or 'the run'} is a single kernel: only applications have a picture of their answer"
         )
     top_level = altair().TopLevelMixin
-    application = application_of_run(run.info, given)
+    application = tunable_of_run(run.info, given, kind=Application, on_warning=lambda _: None)
     picture = picture_of(application)
     trial = run.best
     if trial is None:
@@ -88,7 +88,7 @@ def _answers(
     """Return the outputs in the widest types (or the reference) and in the winner, inputs, sizes, and the errors."""
     info, sizes = run.info, sizes_of(run, application)
     backend = get_backend(runnable_backend(info.backend))
-    if trial.configuration not in whole_space(application, sizes, backend.device.constraints()):
+    if trial.configuration not in whole_space(application, sizes, backend.device.facts()):
         raise MptuneError(f"{trial.configuration} is no valid configuration of {application.called} at {sizes}")
     outputs = [output.name for output in application.outputs]
     metrics = recorded_metrics(info.metric, info.metrics, outputs, application.metric)

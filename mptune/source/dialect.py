@@ -10,16 +10,6 @@ from mptune.errors import TemplateError
 from mptune.kernel import Argument, Kernel, Role, Sizes
 from mptune.space.configuration import Configuration
 
-__all__ = [
-    "KERNEL_FUNCTION",
-    "cite",
-    "comments_blanked",
-    "declared_types",
-    "parameters_at",
-    "portable",
-    "without_comments",
-]
-
 #: The head of a kernel up to the parenthesis before its parameters; group 1 is its name.
 KERNEL_FUNCTION: Final = re.compile(r"__global__\b[^;{}]*?\b(?!__launch_bounds__)(\w+)\s*\(")
 
@@ -40,7 +30,7 @@ def portable(body: str, where: str) -> str:
     """
 
     def replace(match: re.Match[str]) -> str:
-        before = re.sub(r'extern\s+"C"\s*\{', "", without_comments(body[: match.start()]))
+        before = re.sub(r'extern\s+"C"\s*\{', "", comments_blanked(body[: match.start()]))
         if before.count("{") <= before.count("}"):
             line = body.count("\n", 0, match.start()) + 1
             raise TemplateError(
@@ -59,24 +49,36 @@ def cite(label: str, *lines: int) -> str:
     return f"{label}, line{'s' if len(lines) > 1 else ''} {numbers}" if " " in label else f"{label}:{numbers}"
 
 
-def without_comments(text: str) -> str:
-    """Return C++ source with a space for each comment."""
-    return re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.DOTALL)
-
-
 def comments_blanked(text: str) -> str:
     """Return C++ source with blanks for each comment, so many that every place and line stays the same."""
     return re.sub(r"//[^\n]*|/\*.*?\*/", lambda match: re.sub(r"[^\n]", " ", match[0]), text, flags=re.DOTALL)
 
 
-def parameters_at(code: str, start: int) -> str:
-    """Return what stands between the parenthesis that ends before ``start`` and its partner."""
-    depth = 1
+def parameters_at(code: str, start: int) -> list[tuple[int, int]]:
+    """Return where the parameters of a function are, from ``start`` on; a single blank one if it has none.
+
+    The code has no comments.
+    """
+    found, depth, first = [], 1, start
     for end in range(start, len(code)):
         depth += (code[end] in "(<[{") - (code[end] in ")>]}")
+        if depth == 0 or (depth == 1 and code[end] == ","):
+            found.append((first, end))
+            first = end + 1
         if depth == 0:
-            return code[start:end]
-    return code[start:]
+            return found
+    return [*found, (first, len(code))]
+
+
+def parameter_names(body: str, function: str) -> list[tuple[str, int]]:
+    """Return the names of the parameters of a kernel in an instantiated template, and where they are."""
+    code = comments_blanked(body)
+    start = next((match.end() for match in KERNEL_FUNCTION.finditer(code) if match[1] == function), None)
+    if start is None:
+        return []
+    names = [re.search(r"(\w+)\s*(?:\[[^\]]*\])?\s*\Z", code[a:b]) for a, b in parameters_at(code, start)]
+    places = [a for a, _ in parameters_at(code, start)]
+    return [(name[1], a + name.start(1)) for name, a in zip(names, places, strict=True) if name]
 
 
 # -- the types of the arguments ------------------------------------------------------------------

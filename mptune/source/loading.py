@@ -25,24 +25,6 @@ if TYPE_CHECKING:  # importing it takes longer than finding out that there is no
     from mptune.space.configuration import Value
     from mptune.store import RunInfo
 
-__all__ = [
-    "RECORD",
-    "adopted_record",
-    "application_of_run",
-    "bundled_applications",
-    "bundled_kernels",
-    "definition_hash",
-    "edited",
-    "kernel_of_run",
-    "load_kernel",
-    "load_tunable",
-    "loaded_modules",
-    "loaded_version",
-    "picture_of",
-    "remarks",
-    "tunable_of_run",
-]
-
 #: What ``mptune adopt`` says of a definition that it wrote, beside it.
 RECORD = "adopted.json"
 _ENTRY_POINTS = "mptune.kernels"
@@ -129,51 +111,14 @@ def adopted_record(folder: Path) -> dict[str, Any]:
 # -- the kernel of a run -------------------------------------------------------------------------
 
 
-def kernel_of_run(
-    info: RunInfo,
-    given: Tunable | str | Path | None = None,
-    *,
-    on_warning: Callable[[str], None] = lambda text: warnings.warn(text, stacklevel=3),
-) -> Kernel:
-    """Return the kernel of a run as :func:`tunable_of_run` does.
-
-    Raises:
-        KernelError: the definition is not found, is not the one the run was made with, or is an application.
-        UnknownNameError: no bundled kernel has the name given.
-    """
-    from mptune.kernel import Kernel
-
-    found = None if info.is_of_application else tunable_of_run(info, given, on_warning=on_warning)
-    if not isinstance(found, Kernel):
-        raise KernelError(
-            f"the run is of the application {info.kernel!r}: mptune.TunedApplication runs it, TunedKernel is for "
-            "single kernels"
-        )
-    return found
-
-
-def application_of_run(info: RunInfo, given: Tunable | str | Path | None = None) -> Application:
-    """Return the application of a run as :func:`tunable_of_run` does; what is newer than the run says :func:`remarks`.
-
-    Raises:
-        KernelError: the definition is not found, is not the one the run was made with, or is a kernel.
-        UnknownNameError: no bundled application has the name given.
-    """
-    from mptune.kernel import Application
-
-    found = tunable_of_run(info, given, on_warning=lambda _: None)
-    if not isinstance(found, Application):
-        raise KernelError(f"the run is of the kernel {info.kernel!r}: mptune.TunedKernel calls it")
-    return found
-
-
 def tunable_of_run(
     info: RunInfo,
     given: Tunable | str | Path | None = None,
     *,
+    kind: type[Tunable] | None = None,
     on_warning: Callable[[str], None] = lambda text: warnings.warn(text, stacklevel=3),
     said: str = "",
-) -> Tunable:
+) -> Any:
     """Return the kernel or application of a run: the bundled one of its name, or the one the user gives.
 
     A definition file is code, and a run file may come from anyone. So the path it names is never opened: it only tells
@@ -182,19 +127,23 @@ def tunable_of_run(
     Args:
         info: what the run is.
         given: a kernel, the name of a bundled one, a definition file, or a folder that holds the definition.
+        kind: Kernel or Application, where only one of them will do.
         on_warning: is called with each reason why the kernel may not be what was measured (:func:`remarks`).
         said: how messages begin that name it, where it is no run's ("the wisdom is of application").
 
     Raises:
-        KernelError: the definition is not found, or is not the one the run was made with.
+        KernelError: the definition is not found, is not the one the run was made with, or is of another kind.
         UnknownNameError: no bundled kernel has the name given.
     """
-    from mptune.kernel import Kernel, Tunable
+    from mptune.kernel import Application, Kernel, Tunable
     from mptune.kernel.build import COMPILER, FLAGS, with_build
 
+    what = "application" if info.is_of_application else "kernel"
+    if kind is not None and issubclass(kind, Application) != info.is_of_application:
+        use = "TunedApplication runs" if info.is_of_application else "TunedKernel calls"
+        raise KernelError(f"the run is of the {what} {info.kernel!r}: mptune.{use} it")
     kernel: Tunable
     if given is None:
-        what = "application" if info.is_of_application else "kernel"
         kernel = _bundled_of(info, said or f"the run is of {what}")
     elif isinstance(given, Tunable):
         kernel = given
@@ -253,7 +202,6 @@ def _bundled_of(info: RunInfo, said: str) -> Tunable:
 
 
 def _definition_in(folder: Path, name: str) -> Path:
-    """Return the definition file of a kernel in a folder: the one of its name, or the only one."""
     files = sorted(path for path in folder.glob("*.py") if not path.name.startswith("_"))
     named = [path for path in files if path.stem == name]
     if not named and (folder / "kernels").is_dir():
@@ -338,7 +286,6 @@ def _reference_file(path: Path) -> Path:
 
 
 def _only_one(module: ModuleType, path: Path) -> Tunable:
-    """Return what a definition file defines: its application, or else its kernel."""
     from mptune.kernel import Application, Kernel
 
     kinds: tuple[type[Tunable], ...] = (Application, Kernel)
@@ -357,7 +304,6 @@ def _only_one(module: ModuleType, path: Path) -> Tunable:
 
 
 def _sibling_reference(path: Path) -> Callable[..., Any] | None:
-    """Return ``reference`` of the file of the same stem in the sibling folder ``references``."""
     file = _reference_file(path)
     if not file.is_file():
         return None

@@ -7,13 +7,12 @@ line of the template that is.
 
 from __future__ import annotations
 
-import bisect
 import functools
 import hashlib
 import os
 import re
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -35,22 +34,9 @@ from mptune.source.dialect import (
     declared_types,
     parameters_at,
     portable,
-    without_comments,
 )
 from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import PolicyParameter, PrecisionParameter
-
-__all__ = [
-    "TemplateLines",
-    "TypeName",
-    "cited",
-    "included_headers",
-    "render",
-    "render_body",
-    "template_hash",
-    "template_lines",
-    "with_parameters",
-]
 
 #: What a template has and the path of its file has not.
 _INLINE: Final = re.compile(r"[\n{;]|__global__")
@@ -177,7 +163,7 @@ def with_parameters(kernel: Kernel, body: str, parameters: Sequence[str]) -> str
     """Return an instantiated template whose kernel takes further parameters, after its own."""
     code = comments_blanked(body)
     start = next(match.end() for match in KERNEL_FUNCTION.finditer(code) if match[1] == kernel.function)
-    end = start + len(parameters_at(code, start))
+    end = parameters_at(code, start)[-1][1]
     return body[:end] + ", " * bool(kernel.passed) + ", ".join(parameters) + body[end:]
 
 
@@ -251,6 +237,10 @@ class _Source:
     folder: Path  #: where the templates it includes are
     version: int | str  #: when the file was last changed; the text of an inline one
 
+    @property
+    def text(self) -> str:
+        return str(self.version) if self.path is None else _read(self.path)
+
 
 def _locate(kernel: Kernel) -> _Source:
     if isinstance(kernel.template, str) and _INLINE.search(kernel.template):
@@ -312,9 +302,8 @@ def included_headers(kernel: Tunable) -> str:
 def _texts(kernel: Kernel) -> dict[str, str]:
     """Return the template of a kernel and those it includes, by name; the name of its own is empty."""
     source = _locate(kernel)
-    text = str(source.version) if source.path is None else _read(source.path)
-    texts = {"": text}
-    pending = [text]
+    texts = {"": source.text}
+    pending = [source.text]
     while pending:
         try:
             found = _included(pending.pop())
@@ -352,16 +341,9 @@ class _Template:
     source: _Source
     template: jinja2.Template
     lines: Mapping[str, int]
-    calls: Mapping[str, int]  #: likewise the helpers it calls
 
     def check_names(self, context: Mapping[str, Any]) -> None:
-        """Raise TemplateError for a name nothing defines or that hides a helper, also in a branch that is not taken."""
-        for name, line in self.calls.items():
-            if name in context:
-                raise TemplateError(
-                    f"{cite(self.source.label, line)}: the helper {name}() is called, and a parameter or size is "
-                    f"called {name!r}, which hides it; call that {name}_value, say"
-                )
+        """Raise TemplateError for a name nothing defines, also in a branch that is not taken."""
         for name, line in self.lines.items():
             if name not in context and name not in _HELPERS:
                 near, helpers = did_you_mean(name, [*context, *_HELPERS]), ", ".join(_HELPERS)
@@ -399,23 +381,18 @@ class _Template:
 def _compile(source: _Source, *, is_marked: bool = False) -> _Template:
     environment = _environment(source.folder, is_marked=is_marked)
     try:
-        text = str(source.version) if source.path is None else source.path.read_text(encoding="utf-8")
-        tree = environment.parse(text, source.name)
-        template = environment.from_string(text) if source.path is None else environment.get_template(source.name)
+        tree = environment.parse(source.text, source.name)
+        template = (
+            environment.from_string(source.text) if source.path is None else environment.get_template(source.name)
+        )
     except jinja2.TemplateSyntaxError as error:
         raise TemplateError(f"{cite(source.label, error.lineno)}: {error.message}") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise TemplateError(f"template {source.path} cannot be read: {error}") from error
-    calls: dict[str, int] = {}
-    for call in tree.find_all(jinja2.nodes.Call):
-        if isinstance(call.node, jinja2.nodes.Name) and call.node.name in _HELPERS:
-            calls.setdefault(call.node.name, call.lineno)
     undeclared = jinja2.meta.find_undeclared_variables(tree)
     lines: dict[str, int] = {}
     for node in tree.find_all(jinja2.nodes.Name):
         if node.name in undeclared and node.ctx == "load":
             lines[node.name] = min(node.lineno, lines.get(node.name, node.lineno))
-    return _Template(source, template, dict(sorted(lines.items(), key=lambda item: item[1])), calls)
+    return _Template(source, template, dict(sorted(lines.items(), key=lambda item: item[1])))
 
 
 @functools.lru_cache(maxsize=16)
@@ -436,59 +413,32 @@ def _environment(folder: Path, *, is_marked: bool = False) -> jinja2.Environment
 
 # -- which line of the template ------------------------------------------------------------------
 
-#: Around the name and line of a template, in what is rendered to find out where its parts come from.
+#: A template's name and line before its text, in what is rendered to find out where lines come from.
 _MARK: Final = re.compile("\ue000([^\ue000\ue001]*):(\\d+)\ue001")
-
-
-@dataclass(frozen=True, slots=True)
-class TemplateLines:
-    """Where the parts of an instantiated template come from.
-
-    Attributes:
-        name: what messages call the template that the parts without a name come from.
-        starts: by line of the instantiated template, the columns at which parts begin, ascending, and for each the name
-            and the line of its template.
-    """
-
-    name: str
-    starts: tuple[tuple[tuple[int, ...], tuple[tuple[str, int], ...]], ...]
-
-    def at(self, line: int, column: int = 1) -> str:
-        """Cite the template's line of what stands there in the instantiated template; both count from 1."""
-        return cite(*self.place(line, column))
-
-    def place(self, line: int, column: int = 1) -> tuple[str, int]:
-        """Return what messages call the template, and its line, of what stands there."""
-        columns, places = self.starts[min(line, len(self.starts)) - 1]
-        name, number = places[max(0, bisect.bisect_right(columns, column) - 1)]
-        return name or self.name, number
+_LEADING: Final = re.compile(rf"(?:\s*{_MARK.pattern})+")
 
 
 class _Marking(jinja2.Environment):
-    """Renders a mark before every piece of a template's text and before every expression."""
+    """Renders a mark before every line of a template's text and before every expression."""
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> jinja2.nodes.Template:
         tree = super()._parse(source, name, filename)
         for output in tree.find_all(jinja2.nodes.Output):
-            output.nodes = [part for node in output.nodes for part in _marked(node, name or "")]
+            marked: list[jinja2.nodes.Expr] = []
+            for node in output.nodes:
+                pieces = node.data.splitlines(keepends=True) if isinstance(node, jinja2.nodes.TemplateData) else [""]
+                text = "".join(f"\ue000{name or ''}:{node.lineno + i}\ue001{piece}" for i, piece in enumerate(pieces))
+                marked.append(jinja2.nodes.TemplateData(text, lineno=node.lineno))
+                if not isinstance(node, jinja2.nodes.TemplateData):
+                    marked.append(node)
+            output.nodes = marked
         return tree
 
 
-def _marked(node: jinja2.nodes.Expr, name: str) -> Iterator[jinja2.nodes.Expr]:
-    def mark(line: int) -> str:
-        return f"\ue000{name}:{line}\ue001"
+def template_lines(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Return for each line of :func:`render_body` its template, as messages call it, and its line there.
 
-    if isinstance(node, jinja2.nodes.TemplateData):
-        pieces = node.data.splitlines(keepends=True)
-        text = "".join(f"{mark(node.lineno + i)}{piece}" for i, piece in enumerate(pieces))
-        yield jinja2.nodes.TemplateData(text, lineno=node.lineno)
-    else:
-        yield jinja2.nodes.TemplateData(mark(node.lineno), lineno=node.lineno)
-        yield node
-
-
-def template_lines(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int]) -> TemplateLines | None:
-    """Return where the lines of :func:`render_body` come from; None if the template looks at its own text.
+    Empty for a template that looks at its own text.
 
     Raises:
         TemplateError: as for :func:`render`.
@@ -497,49 +447,31 @@ def template_lines(kernel: Kernel, configuration: Configuration, sizes: Mapping[
     context = _context(kernel, configuration, sizes)
     marked = _compile(source, is_marked=True).render(context)
     if _MARK.sub("", marked) != _compile(source).render(context):
-        return None
-    starts, last = [], ("", 1)
+        return []
+    places, last = [], (source.label, 1)
     for line in marked.split("\n"):
-        columns, places, skipped = [1], [last], 0
-        for match in _MARK.finditer(line):
-            columns.append(match.start() - skipped + 1)
-            places.append((match[1], int(match[2])))
-            skipped += len(match[0])
-        last = places[-1]
-        starts.append((tuple(columns), tuple(places)))
-    return TemplateLines(source.label, tuple(starts))
-
-
-#: How NVRTC and hiprtc say that they have a function of that name themselves.
-_OVERLOADED: Final = (
-    r'overloaded function "{function}"|arguments of {kernel}:\d+:\d+: error: reference to overloaded function'
-)
+        marks = [(name or source.label, int(number)) for name, number in _MARK.findall(line)]
+        leading = _LEADING.match(line)
+        places.append(marks[len(_MARK.findall(leading[0])) - 1] if leading else (marks or [last])[0])
+        last = marks[-1] if marks else last
+    return places
 
 
 def cited(message: str, kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int]) -> str:
-    """Return a compiler's message with the lines of the template in place of those of what was made of it.
-
-    Where the function has the name of one that the compiler brings along, as GPUs' do ``norm``, it says so first.
-    """
-    if re.search(_OVERLOADED.format(function=kernel.function, kernel=kernel.name), message):
-        function = kernel.function
-        first, _, rest = message.partition("\n")
-        message = (
-            f"{first}: it has a function {function}() of its own; call the kernel's {function}_kernel, say\n{rest}"
-        )
+    """Return a compiler's message with the lines of the template in place of those of what was made of it."""
     try:
         source = _locate(kernel)
         name = re.escape(source.name.removesuffix(".j2"))
-        place = re.compile(rf"(?<![\w./-]){name}(?::(\d+)(?::(\d+))?(?=:|,|$)|\((\d+)\))", re.MULTILINE)
-        lines = template_lines(kernel, configuration, sizes) if place.search(message) else None
+        place = re.compile(rf"(?<![\w./-]){name}(?::(\d+)(?::\d+)?(?=:|,|$)|\((\d+)\))", re.MULTILINE)
+        lines = template_lines(kernel, configuration, sizes) if place.search(message) else []
     except MptuneError:
         return message
-    if lines is None:
+    if not lines:
         return message
 
     def located(match: re.Match[str]) -> str:
-        line = int(match[1] or match[3])
-        where = lines.at(line, int(match[2] or 1))
+        line = int(match[1] or match[2])
+        where = cite(*lines[min(line, len(lines)) - 1])
         return where if where == cite(source.label, line) else f"{where} (line {line} rendered)"
 
     return place.sub(located, message)
@@ -554,7 +486,7 @@ def _known(context: Iterable[str]) -> str:
 
 def _check_function(kernel: Kernel, body: str, where: str) -> None:
     """Raise TemplateError unless the body defines the function, with C linkage and a parameter for each argument."""
-    code = without_comments(body)
+    code = comments_blanked(body)
     found = {match[1]: match.end() for match in KERNEL_FUNCTION.finditer(code)}
     function = kernel.function
     if function not in found:
@@ -563,7 +495,8 @@ def _check_function(kernel: Kernel, body: str, where: str) -> None:
         raise TemplateError(f'{where}: no function extern "C" __global__ void {function}(...){near} ({others})')
     if 'extern "C"' not in code:
         raise TemplateError(f'{where}: write extern "C" before __global__ void {function}, or its name is mangled')
-    parameters = _count_parameters(code, found[function])
+    places = parameters_at(code, found[function])
+    parameters = len(places) if code[places[0][0] : places[-1][1]].strip() else 0
     if parameters != len(kernel.passed):
         names = ", ".join(argument.name for argument in kernel.passed)
         has = f"{parameters} parameter{'' if parameters == 1 else 's'}"
@@ -576,13 +509,3 @@ def _check_function(kernel: Kernel, body: str, where: str) -> None:
                 f"{where}: the kernel declares {constant!r} in constant memory, and there is no "
                 f"__constant__ TYPE {constant}[...]"
             )
-
-
-def _count_parameters(code: str, start: int) -> int:
-    """Count the parameters between the parenthesis that ends before ``start`` and its partner."""
-    depth = commas = 0
-    parameters = parameters_at(code, start)
-    for character in parameters:
-        depth += (character in "(<[{") - (character in ")>]}")
-        commas += depth == 0 and character == ","
-    return commas + 1 if parameters.strip() else 0

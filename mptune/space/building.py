@@ -35,8 +35,6 @@ from mptune.space.expressions import (
 from mptune.space.parameters import Parameter
 from mptune.space.tree import Choice, Edges, Factor, Tree, reduce
 
-__all__ = ["MAX_EDGES", "build_factors", "count"]
-
 #: The most partial configurations held at once.
 MAX_EDGES: Final = 20_000_000
 _MAX_CANDIDATES: Final = 100 * MAX_EDGES
@@ -310,7 +308,6 @@ class _Known:
 
 
 def _grow(steps: Sequence[_Step], domains: Mapping[str, _Domain]) -> Tree:
-    """Return the tree of a group."""
     n, known = 1, dict[str, _Known]()
     grown: list[Edges] = []
     for step in steps:

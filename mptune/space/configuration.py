@@ -7,8 +7,6 @@ import sys
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Self, TypeVar
 
-__all__ = ["Configuration", "NamedValues", "Value", "is_number", "is_value", "is_whole"]
-
 Entry = TypeVar("Entry")
 
 #: What a parameter can be set to. A precision or policy is its canonical name, a permutation a tuple.

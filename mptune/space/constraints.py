@@ -25,8 +25,6 @@ from mptune.space.expressions import (
     unknown_name,
 )
 
-__all__ = ["Constraint", "compile_constraint", "with_canonical_precisions"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constraint:

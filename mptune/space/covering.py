@@ -16,8 +16,6 @@ from mptune.space.expressions import column_of
 from mptune.space.parameters import Parameter
 from mptune.space.search_space import SearchSpace
 
-__all__ = ["covering", "representatives"]
-
 Indices = NDArray[np.int64]
 #: How many configurations the greedy choice is among.
 _POOL: Final = 4096

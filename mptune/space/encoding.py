@@ -17,8 +17,6 @@ from mptune.space.parameters import (
     PrecisionParameter,
 )
 
-__all__ = ["Encoding"]
-
 Table = NDArray[np.float64]
 
 

@@ -22,26 +22,6 @@ from numpy.typing import NDArray
 from mptune.errors import ExpressionError, MptuneError, UnknownNameError, did_you_mean
 from mptune.precision import precision
 
-__all__ = [
-    "FUNCTIONS",
-    "UNKNOWN",
-    "Expression",
-    "Known",
-    "column_of",
-    "conjuncts",
-    "early_parts",
-    "fold",
-    "free_names",
-    "known",
-    "known_of",
-    "map_children",
-    "regroup",
-    "replace_parts",
-    "rewrite_names",
-    "truth",
-    "unknown_name",
-]
-
 _MAX_LENGTH: Final = 100_000  # characters of a text
 _MAX_BITS: Final = 4096  # bits of a power's or shift's result
 _MAX_ITEMS: Final = 1_000_000  # items of a list or text that is repeated
@@ -396,7 +376,6 @@ def _bounded(node: ast.expr) -> ast.expr:
 
 
 def _is_number(node: ast.expr) -> bool:
-    """Whether a part is no list or text by its syntax."""
     return not isinstance(node, ast.List | ast.Tuple | ast.ListComp) and not (
         isinstance(node, ast.Constant) and isinstance(node.value, str)
     )

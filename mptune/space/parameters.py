@@ -21,27 +21,6 @@ from mptune.precision import COMPOUND, EVERY_PRECISION, POLICIES, PRECISIONS, Pr
 from mptune.space.configuration import Value
 from mptune.space.expressions import FUNCTIONS, Expression
 
-__all__ = [
-    "MAX_PARAMETERS",
-    "BooleanParameter",
-    "BuildParameter",
-    "CategoricalParameter",
-    "IntegerParameter",
-    "OrdinalParameter",
-    "Parameter",
-    "PermutationParameter",
-    "PolicyParameter",
-    "PrecisionParameter",
-    "RealParameter",
-    "baseline_values",
-    "beyond_baseline",
-    "full_name",
-    "full_names",
-    "is_identifier",
-    "parse_values",
-    "uniform_types",
-]
-
 #: What is given by the name of a parameter.
 Given = TypeVar("Given")
 
@@ -152,11 +131,9 @@ class Parameter(ABC):
         return clone
 
     def _aliases(self) -> tuple[str, ...]:
-        """Return further spellings of the values, for suggestions."""
         return ()
 
     def _canonical(self, value: Any) -> Value:
-        """Return a given value as a plain Python one."""
         return _plain(self.name, value)
 
     def _read(self, raw: Any) -> Value | None:

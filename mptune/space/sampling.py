@@ -7,8 +7,6 @@ from collections.abc import Callable, Set
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["best_spread", "stratified", "uniform"]
-
 Indices = NDArray[np.int64]
 _DESIGNS = 10
 

@@ -19,8 +19,6 @@ from mptune.space.parameters import MAX_PARAMETERS, Parameter, PrecisionParamete
 from mptune.space.sampling import best_spread, stratified, uniform
 from mptune.space.tree import Factor, tree_of_rows
 
-__all__ = ["KINDS", "Kind", "SearchSpace"]
-
 Indices = NDArray[np.int64]
 #: Kinds of neighbours.
 Kind = Literal["hamming", "adjacent"]

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from mptune.errors import ConstraintError, EmptySpaceError
 
-__all__ = ["Choice", "Edges", "Factor", "Level", "Tree", "reduce", "tree_of_rows"]
-
 Integers = NDArray[np.int64]
 _MOST_LEAVES: Final = 4.0e18  # well below 2**63, so that it also shows in sums rounded to doubles
 

@@ -24,7 +24,7 @@ from mptune.measure.device import DeviceEvaluator
 from mptune.measure.timing import TimingPlan
 from mptune.results.trial import Status
 from mptune.run import in_short
-from mptune.source.lints import examples, lints, refuse_clashes
+from mptune.source.lints import examples, lints
 from mptune.source.render import cited, render
 from mptune.space.configuration import Configuration, Value
 from mptune.space.covering import covering, representatives
@@ -140,12 +140,11 @@ def check(
         on_compiled(compiled)
         return compiled
 
-    limits = backend.matrix_limits(backend.compiler.resolved(options).architecture)
+    limits = backend.facts(backend.compiler.resolved(options).architecture)
     every = whole_space(kernel, sizes, limits)
     space = every.restrict(restrict)
     chosen = select(space, kernel.signature_names, sample, seed)
     read = examples(kernel, every)
-    refuse_clashes(kernel, sizes, read, backend.name)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         compilations = tuple(pool.map(compile_one, chosen))
     found = lints(kernel, sizes, every, read)
@@ -180,7 +179,7 @@ def check_application(
     try:
         ran = _run_in_widest(application, sizes, seed, runner)
     except CompileError as error:
-        first = widest(application, sizes, runner.device.constraints())[0]
+        first = widest(application, sizes, runner.device.facts())[0]
         failed = Compilation(first, 0.0, str(error))
         return (CheckResult(application.name, runner.name, "", application.search_space(sizes).size, (failed,)),)
     results = []
@@ -215,7 +214,7 @@ def _run_in_widest(application: Application, sizes: Sizes, seed: int, backend: B
     plan = TimingPlan(min_repeats=1, max_repeats=1)
     with DeviceEvaluator(application, sizes, backend.name, seed=seed, plan=plan) as evaluator:
         ready = evaluator.start()
-        trials = (next(evaluator.evaluate([each])) for each in widest(application, sizes, ready.constraints))
+        trials = (next(evaluator.evaluate([each])) for each in widest(application, sizes, ready.facts))
         trial = next((each for each in trials if each.status is not Status.CONSTRAINT), None)
         if trial is None:
             raise KernelError(f"{application.called}: none of its configurations in the widest types can be launched")

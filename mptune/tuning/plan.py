@@ -140,11 +140,11 @@ class TuningPlan:
             limits = [
                 limit
                 for each in kernel.kernels.values()
-                for limit in kernel.lifted(each, device_constraints(each, ready.constraints), self.sizes)
+                for limit in kernel.lifted(each, device_constraints(each, ready.facts), self.sizes)
             ]
             return kernel.search_space(self.sizes, limits)
         assert isinstance(kernel, Kernel)
-        within = device_constraints(kernel, ready.constraints)
+        within = device_constraints(kernel, ready.facts)
         space = kernel.search_space(self.sizes, within)
         # A template that is wrong everywhere is a mistake to tell of, not the status of a hundred trials.
         render_body(kernel, space.configuration(0), self.sizes)

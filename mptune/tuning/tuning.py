@@ -27,7 +27,7 @@ from mptune.measure.timing import TimingPlan
 from mptune.measure.worker import Limits
 from mptune.paths import cache_folder, own_folder
 from mptune.run import Run
-from mptune.source.lints import examples, lints, refuse_clashes
+from mptune.source.lints import examples, lints
 from mptune.store import RunFile, RunInfo, RunState, RunStore, UnsavedRun
 from mptune.tuning.plan import TuningPlan
 from mptune.tuning.schedule import Schedule
@@ -116,7 +116,6 @@ def tune(
         space = plan.space_on(ready)
         if isinstance(plan.kernel, Kernel):
             read = examples(plan.kernel, space)
-            refuse_clashes(plan.kernel, plan.sizes, read, ready.device.backend)
             for found in lints(plan.kernel, plan.sizes, space, read):
                 warn(found)
         space = space.restrict(plan.settings.restrict)

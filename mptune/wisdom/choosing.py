@@ -150,7 +150,7 @@ class Chooser:
         self,
         known: KernelWisdom,
         kernel: Tunable,
-        limits: Sequence[str] = (),
+        limits: Mapping[str, Any] | None = None,
         budget: Mapping[str, float] | None = None,
         confidence: float = CONFIDENCE,
         *,
@@ -166,7 +166,7 @@ class Chooser:
         self.kernel = kernel
         self.budget = dict(budget_of([known]) if budget is None else budget)
         self.confidence = confidence
-        self._limits = tuple(limits)
+        self._limits = limits or {}
         self._is_own = is_own
         self._space_at: tuple[Sizes, SearchSpace] | None = None
         self.names = _names_of(known, kernel)

@@ -140,7 +140,7 @@ class BySize:
         chosen = own or kin or known[0]
         self.options = options_of(chosen, self.backend.name)
         budget = budget_of(known, max_error)
-        limits = self.backend.device.constraints()
+        limits = self.backend.device.facts()
         forms: list[dict[str, int] | None] = [*forms_in(chosen, self.kernel)]
         # One for each form of the problem that was tuned: what is known of one says nothing of another.
         self._choosers = [

@@ -491,7 +491,7 @@ def test_a_search_begins_with_what_adoption_has_compiled(tmp_path: Path, monkeyp
         return binary
 
     monkeypatch.setattr(host_compiler, "compile_cached", noted)
-    first = widest(application, sizes, backend.device.constraints())[0]
+    first = widest(application, sizes, backend.device.facts())[0]
     for types in list(uniform_types(application.parameters).values())[:2]:
         with Program(application, Configuration({**first, **types}), sizes, backend) as program:
             run_once(program, make_inputs(application, sizes, 0, FIRST))

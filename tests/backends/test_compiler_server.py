@@ -128,7 +128,7 @@ def wait_until_gone(pid: int) -> None:
 def test_code_is_the_same_as_ever(name: str, tmp_path: Path, cache: BinaryCache) -> None:
     kernel = load_kernel(name)
     sizes = kernel.resolve_sizes("smoke")
-    space = space_on(kernel, sizes, HostBackend().device.constraints())
+    space = space_on(kernel, sizes, HostBackend().device.facts())
     compiler, processes = find_compiler(), ChildGroup()
     flags = compiler.flags()
     made = HostCompiler(cache=cache, processes=processes).precompiled(compiler, flags)

@@ -19,7 +19,7 @@ from mptune.kernel import Kernel
 from mptune.paths import bundled_folder
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
-from mptune.source.loading import definition_hash, kernel_of_run, load_kernel, remarks
+from mptune.source.loading import definition_hash, load_kernel, remarks, tunable_of_run
 from mptune.source.render import template_hash
 from mptune.space.parameters import OrdinalParameter
 
@@ -108,7 +108,7 @@ def test_a_bundled_kernel_is_found_wherever_the_run_was_made() -> None:
     axpy = load_kernel("axpy")
     here = bundled_folder("kernels") / "axpy.py"
     for path in (str(here), "/elsewhere/site-packages/mptune/kernels/axpy.py", None):
-        assert kernel_of_run(run_of(axpy, [], kernel_path=path).info, on_warning=ignored).path == here
+        assert tunable_of_run(run_of(axpy, [], kernel_path=path).info, on_warning=ignored).path == here
 
 
 @pytest.fixture
@@ -125,38 +125,38 @@ def test_what_a_run_file_names_is_never_run(own: Path, name: str, monkeypatch: p
     monkeypatch.chdir(own.parent)
     info = dataclasses.replace(run_of(POLY, [], kernel_path=str(own)).info, kernel=name)
     with pytest.raises(KernelError, match=f"not (a|the) bundled one: give its definition with --kernel.*names {own}"):
-        kernel_of_run(info)
+        tunable_of_run(info)
     assert not own.parent.with_name("ran").exists()
 
 
 def test_a_definition_is_given_as_a_file_or_a_folder(own: Path) -> None:
     info = run_of(POLY, []).info
     for given in (own, str(own), own.parent):
-        assert kernel_of_run(info, given, on_warning=ignored).path == own
+        assert tunable_of_run(info, given, on_warning=ignored).path == own
     (own.parent / "another.py").write_text("")
-    assert kernel_of_run(info, own.parent, on_warning=ignored).path == own
+    assert tunable_of_run(info, own.parent, on_warning=ignored).path == own
     own.rename(own.with_name("renamed.py"))
     with pytest.raises(KernelError, match=r"holds another.py, renamed.py: expected poly.py, or one definition file"):
-        kernel_of_run(info, own.parent)
+        tunable_of_run(info, own.parent)
 
 
 def test_another_kernel_or_a_changed_one_is_refused(run: Run) -> None:
     with pytest.raises(KernelError, match="the run is of kernel 'poly', not of 'awkward'"):
-        kernel_of_run(run.info, AWKWARD)
+        tunable_of_run(run.info, AWKWARD)
     changed = dataclasses.replace(POLY, parameters=[OrdinalParameter("block", [32, 64]), *POLY.parameters[1:]])
     with pytest.raises(
         KernelError, match=r"parameter 'block' had the values \[32, 64, 128, 256\] and has .*\[32, 64\]"
     ):
-        kernel_of_run(run.info, changed)
+        tunable_of_run(run.info, changed)
+    fewer = [p for p in POLY.parameters if p.name != "unroll"]
     with pytest.raises(KernelError, match=r"parameter 'unroll' had the values .* and has no values"):
-        kernel_of_run(run.info, dataclasses.replace(POLY, parameters=[p for p in POLY.parameters if p.name != "unroll"],
-                                           grid=["ceildiv(n, block)"]))  # fmt: skip
+        tunable_of_run(run.info, dataclasses.replace(POLY, parameters=fewer, grid=["ceildiv(n, block)"]))
 
 
 def test_a_run_may_have_left_out_values(run: Run) -> None:
     wider = OrdinalParameter("block", [16, 32, 64, 128, 256])
     changed = dataclasses.replace(POLY, parameters=[wider, *POLY.parameters[1:]])
-    assert kernel_of_run(run.info, changed, on_warning=lambda _: None) is changed
+    assert tunable_of_run(run.info, changed, on_warning=lambda _: None) is changed
 
 
 def test_sizes_are_those_of_the_run(run: Run) -> None:
@@ -174,11 +174,11 @@ def test_what_differs_from_the_run_is_told(own: Path) -> None:
     kernel = load_kernel(own)
     info = run_of(kernel, [], template_hash=template_hash(kernel), definition_hash=definition_hash(kernel)).info
     told: list[str] = []
-    assert kernel_of_run(info, own, on_warning=told.append).path == own
+    assert tunable_of_run(info, own, on_warning=told.append).path == own
     assert not told
     own.write_text(own.read_text() + "# edited\n")
     with pytest.warns(UserWarning, match="the definition of kernel poly is not what the run was made with"):
-        kernel_of_run(info, own)
+        tunable_of_run(info, own)
     (both,) = remarks(dataclasses.replace(info, template_hash="0"), load_kernel(own))
     assert both.startswith("the definition and the template of kernel poly are not")
     assert "made with mptune 0.0.1" in remarks(dataclasses.replace(info, mptune_version="0.0.1"), kernel)[0]

@@ -108,7 +108,7 @@ def ready(**changes: Any) -> Ready:
         "device": DeviceInfo("cuda", "A100", "sm_80", 1 << 30),
         "identity": "cuda|A100|sm_80|driver=13.0",
         "data_key": "data",
-        "constraints": ("threads_per_block <= 1024",),
+        "facts": {"max_threads_per_block": 1024},
         "options": CompileOptions(),
     }
     return Ready(**{**values, **changes})
@@ -120,7 +120,7 @@ UNLIKE = {
         "times .* worker 0 has A100 .* worker 2 has .*: 'driver=13.0' is not 'driver=12.0'",
     ),
     "data": ({"data_key": "other"}, "errors cannot be compared: .* inputs or references differ"),
-    "limits": ({"constraints": ()}, "limits or observers differ"),
+    "limits": ({"facts": {}}, "limits or observers differ"),
     "observers": ({"observers": ("energy",)}, "limits or observers differ"),
 }
 

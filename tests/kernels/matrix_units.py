@@ -38,10 +38,10 @@ WAYS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
     ),
     "WMMA": (("mma", "fp16", "fp32"), ("mma", "bf16", "fp32"), ("mma", "fp32", "bf16x3")),
 }
-LIMITS: Mapping[str, tuple[str, ...]] = {
-    "mma.sync": CudaBackend.matrix_limits("sm_80"),
-    "MFMA": HipBackend.matrix_limits("gfx90a"),
-    "WMMA": HipBackend.matrix_limits("gfx1100"),
+LIMITS: Mapping[str, Mapping[str, object]] = {
+    "mma.sync": CudaBackend.facts("sm_80"),
+    "MFMA": HipBackend.facts("gfx90a"),
+    "WMMA": HipBackend.facts("gfx1100"),
 }
 
 

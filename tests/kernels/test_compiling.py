@@ -52,8 +52,8 @@ def failures(kernel: Kernel, sizes: Sizes, backend: str, architecture: str, choo
         kernel = dataclasses.replace(kernel, constraints=(*kernel.constraints, TOO_SLOW[kernel.name, backend]))
     compiler, found = get_backend(backend).compiler, []
     # A processor that is here rules out what is for GPUs alone: no search compiles that for it.
-    here = get_backend(backend).device.constraints() if backend in RUNS_HERE else ()
-    limits = device_constraints(kernel, (*here, *get_backend(backend).matrix_limits(architecture)))
+    here = get_backend(backend).device.facts() if backend in RUNS_HERE else {}
+    limits = device_constraints(kernel, {**get_backend(backend).facts(architecture), **here})
     for configuration in choose(kernel.search_space(sizes, limits), kernel.signature_names):
         try:
             source = render(kernel, configuration, sizes)

@@ -75,7 +75,7 @@ def optimised(kernel: Kernel, narrow: str, sums: str) -> Configuration:
 def another(kernel: Kernel, sizes: Sizes, narrow: str, sums: str) -> Configuration:
     """Return one drawn at random of those with such types that a processor would compile."""
     chosen = types_of(kernel, narrow, sums) | ({"policy": "accurate"} if kernel.name == "coulombic" else {})
-    here = space_on(kernel, sizes, get_backend("host").device.constraints())
+    here = space_on(kernel, sizes, get_backend("host").device.facts())
     space = here.restrict({name: (value,) for name, value in chosen.items()})
     return space.configuration(int(np.random.default_rng(7).integers(space.size)))
 

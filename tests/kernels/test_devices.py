@@ -76,5 +76,5 @@ def test_every_value_of_every_other_parameter_in_fp16(name: str, backend: str) -
     """Vectors, tiles, shared memory, prefetching: where two numbers at a time could be mixed up."""
     launcher = ready(name, backend)
     values = {key: (value,) for key, value in fixed(name, "fp16").items()}
-    space = space_on(launcher.kernel, launcher.data.sizes, launcher.backend.device.constraints()).restrict(values)
+    space = space_on(launcher.kernel, launcher.data.sizes, launcher.backend.device.facts()).restrict(values)
     check(launcher, space.configurations(covering(space, np.random.default_rng(0))), "fp16")

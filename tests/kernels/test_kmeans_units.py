@@ -160,7 +160,7 @@ def test_the_error_of_tf32_is_that_of_its_digits(kmeans: Kernel) -> None:
 
 
 def test_only_devices_with_units_have_more_configurations(kmeans: Kernel) -> None:
-    def ways(limits: tuple[str, ...]) -> tuple[int, set[Any]]:
+    def ways(limits: Mapping[str, Any]) -> tuple[int, set[Any]]:
         space = kmeans.search_space(kmeans.resolve_sizes(), device_constraints(kmeans, limits))
         chosen = space.configurations(np.arange(space.size))
         return space.size, {(c["math"], c["point_type"]) for c in chosen if c["math"] != "simt"}
@@ -168,12 +168,12 @@ def test_only_devices_with_units_have_more_configurations(kmeans: Kernel) -> Non
     # In shared memory there is room for the points of 1024 threads in 2 bytes, of 512 in 4 and of 256 in 8.
     sizes = {"fp16": 25, "bf16": 25, "fp32": 20, "fp64": 15}
     for limits, found in (
-        (("not gpu_only",), {}),
-        (OpenclBackend.matrix_limits(""), {}),
-        (CudaBackend.matrix_limits("sm_75"), {}),
-        (CudaBackend.matrix_limits("sm_80"), {"fp16": "mma", "bf16": "mma", "fp32": "tf32", "fp64": "mma"}),
-        (HipBackend.matrix_limits("gfx90a"), dict.fromkeys(("fp16", "bf16", "fp32", "fp64"), "mma")),
-        (HipBackend.matrix_limits("gfx1100"), dict.fromkeys(("fp16", "bf16"), "mma")),
+        ({"is_gpu": False, "matrix_units": ""}, {}),
+        (OpenclBackend.facts(""), {}),
+        (CudaBackend.facts("sm_75"), {}),
+        (CudaBackend.facts("sm_80"), {"fp16": "mma", "bf16": "mma", "fp32": "tf32", "fp64": "mma"}),
+        (HipBackend.facts("gfx90a"), dict.fromkeys(("fp16", "bf16", "fp32", "fp64"), "mma")),
+        (HipBackend.facts("gfx1100"), dict.fromkeys(("fp16", "bf16"), "mma")),
     ):
         total, of_units = ways(limits)
         assert of_units == {(how, name) for name, how in found.items()}

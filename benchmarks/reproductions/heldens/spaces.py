@@ -47,7 +47,7 @@ KERNELS: Final[Mapping[str, str]] = MappingProxyType(
 )
 #: Threads of a block and bytes of shared memory that every GPU of the paper allows without further ado.
 #: Its kernels do not use matrix units.
-_GPU_LIMITS: Final = ("threads_per_block <= 1024", f"shared_bytes <= {48 * 1024}", "matrix_units == 'simt'")
+_GPU_LIMITS: Final = {"max_threads_per_block": 1024, "max_shared_bytes": 48 * 1024, "matrix_units": ""}
 
 
 # -- Table II: kernels -----------------------------------------------------------------------------
@@ -189,7 +189,7 @@ def sampled(some: Sequence[Cell], *, chosen: bool = False) -> str:
 def _whole(name: str) -> int:
     """Return how many configurations a kernel has on a processor, which has no matrix units."""
     kernel = load_kernel(name)
-    return space_on(kernel, kernel.resolve_sizes(), get_backend("host").device.constraints()).size
+    return space_on(kernel, kernel.resolve_sizes(), get_backend("host").device.facts()).size
 
 
 def h_t4(given: Given) -> Outcome:
