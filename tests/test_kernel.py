@@ -70,7 +70,7 @@ def test_baseline_is_widest_and_accurate() -> None:
 def test_what_can_run_in_the_widest_types_begins_in_the_middle() -> None:
     tiles = [OrdinalParameter(name, [1, 2, 4, 8, 16]) for name in ("wide", "high")]
     kernel = make(parameters=[*make().parameters, *tiles], constraints=["wide * high <= 64"])
-    found = widest(kernel, kernel.resolve_sizes(), ())
+    found = widest(kernel, kernel.resolve_sizes(), {})
     assert len(set(found)) == 4 * 22
     assert {(c["x_type"], c["policy"]) for c in found} == {("fp64", "accurate")}
     assert (found[0]["wide"], found[0]["high"]) == (4, 4)

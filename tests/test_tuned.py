@@ -80,12 +80,12 @@ def test_the_baseline_is_used_elsewhere_with_a_warning(run: Run, sizes: Any, rea
 
 
 def test_a_baseline_that_is_not_valid_here_is_replaced_by_one_that_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(HostDevice, "constraints", lambda self: ("threads_per_block <= 64",))
+    monkeypatch.setattr(HostDevice, "facts", lambda self: {"max_threads_per_block": 64})
     run = run_of(POLY, [timed(1, 1e-16, block=256)], device="another device")
     with pytest.warns(UserWarning, match="uses the baseline"):
         tuned = mptune.TunedKernel(run, kernel=POLY, backend="host")
     assert tuned.configuration["block"] <= 64
-    monkeypatch.setattr(HostDevice, "constraints", lambda self: ("threads_per_block <= 1",))
+    monkeypatch.setattr(HostDevice, "facts", lambda self: {"max_threads_per_block": 1})
     with pytest.raises(KernelError, match="has no baseline to fall back on"):
         mptune.TunedKernel(run, kernel=POLY, backend="host")
 

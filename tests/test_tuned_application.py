@@ -176,8 +176,12 @@ def test_a_run_of_another_device_or_definition_is_told(given: dict[str, Any]) ->
     with pytest.warns(UserWarning, match="power uses the baseline: the run is of another device"):
         tuned = TunedApplication(a_run(device="another device"), POWER)
     assert tuned.configuration == POWER.configuration(WIDE)
+    changed = [
+        {"name": "a_type", "kind": "precision", "values": ["bf16"]},
+        {"name": "matvec.block", "kind": "ordinal", "values": [32]},
+    ]
     with pytest.raises(KernelError, match="application power has changed since the run: parameter 'a_type' had"):
-        TunedApplication(a_run(parameters=[{"name": "a_type", "kind": "precision", "values": ["bf16"]}]), POWER)
+        TunedApplication(a_run(parameters=changed), POWER)
     with pytest.raises(KernelError, match=r"give its definition with --kernel FILE.py, in Python as kernel= or applic"):
         TunedApplication(a_run())
     wisdom = gather(read_sources([a_run()]))

@@ -29,7 +29,7 @@ def wisdom_of(*runs: Run) -> Wisdom:
     return gather(read_sources(runs))
 
 
-def chooser(*runs: Run, kernel: Kernel = POLY, limits: Any = (), **settings: Any) -> Chooser:
+def chooser(*runs: Run, kernel: Kernel = POLY, limits: Any = None, **settings: Any) -> Chooser:
     return Chooser(wisdom_of(*runs).kernels[0], kernel, limits, **settings)
 
 
@@ -299,9 +299,9 @@ def test_configurations_that_are_not_valid_at_the_sizes_are_passed_over() -> Non
     assert types(found.choose({"n": 9000}).configuration) == ("fp16", 64)
     with pytest.raises(KernelError, match="has no baseline to fall back on at n=300"):
         found.choose({"n": 300})
-    limited = chooser(at_size(1000), at_size(20_000), limits=["threads_per_block <= 64"])
+    limited = chooser(at_size(1000), at_size(20_000), limits={"max_threads_per_block": 64})
     assert types(limited.choose({"n": 20_000}).configuration) == ("fp16", 64)
-    smaller = chooser(at_size(1000), limits=["threads_per_block <= 32"])
+    smaller = chooser(at_size(1000), limits={"max_threads_per_block": 32})
     assert types(smaller.choose({"n": 1000}).configuration) == ("fp64", 32)
     assert "the widest types, not tuned" in smaller.choose({"n": 1000}).why
 

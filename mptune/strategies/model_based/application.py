@@ -138,7 +138,7 @@ class ApplicationStrategy(ModelBasedStrategy):
         is_relative: whether errors are differences from the application itself in its widest types.
     """
 
-    name: ClassVar[str] = "application"
+    name: ClassVar[str] = "bayesian"
 
     def __init__(self, *args: Any, kernels: Sequence[str], is_relative: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

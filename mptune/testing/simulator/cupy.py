@@ -14,7 +14,7 @@ import numpy as np
 
 from mptune.testing.simulator.compiler import compile_source
 from mptune.testing.simulator.cuda import MAX_DYNAMIC_SHARED_SIZE_BYTES, Driver, Runtime
-from mptune.testing.simulator.device import SimulatedDevice, Stream
+from mptune.testing.simulator.device import Misuse, SimulatedDevice, Stream
 
 __all__ = ["SimulatedCupy"]
 
@@ -120,9 +120,13 @@ class Array(np.ndarray[Any, Any]):
 
     @property
     def data(self) -> MemoryPointer:  # type: ignore[override]
-        """Where it lies."""
+        """Where it lies; an array of the host has no such attribute."""
         assert self.cupy is not None
-        return MemoryPointer(UnownedMemory(self.cupy.device.address_of(self.ctypes.data), self.nbytes, self), 0)
+        try:
+            address = self.cupy.device.address_of(self.ctypes.data)
+        except Misuse as error:
+            raise AttributeError(str(error)) from error
+        return MemoryPointer(UnownedMemory(address, self.nbytes, self), 0)
 
     def get(self) -> Any:
         """Return it as an array of the host."""
