@@ -129,7 +129,7 @@ def pairs_of(name: str, size: str, count: int) -> Iterator[tuple[Ratio, float]]:
             finals = Finals.of([*before, *after], len(before), taken.tasks_per_core)
             ratio = finals.ratio(*pair)
             assert ratio is not None
-            yield ratio, finals.tasks_per_core
+            yield ratio, finals.tasks_per_core or 0.0
 
 
 def aa_part(given: argparse.Namespace) -> dict[str, Any]:

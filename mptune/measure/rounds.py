@@ -49,24 +49,24 @@ class Finished:
         trials: in the order in which they came.
         draws: of each trial, where configurations ran on draws.
         unmade: draws whose inputs or references could not be made, and why.
-        tasks_per_core: of rounds, how many other tasks wanted each core meanwhile; NaN if not known.
+        tasks_per_core: of rounds, how many other tasks wanted each core meanwhile; None if not known.
         calibration_ms: of rounds, how long the same work of no kernel took after each turn; empty if not known.
     """
 
     trials: tuple[Trial, ...]
     draws: tuple[Draw, ...] = ()
     unmade: Mapping[Draw, str] = field(default_factory=dict)
-    tasks_per_core: float = math.nan
+    tasks_per_core: float | None = None
     calibration_ms: tuple[float, ...] = ()
 
     def __add__(self, other: Finished) -> Finished:
-        tasks = [each.tasks_per_core for each in (self, other) if not math.isnan(each.tasks_per_core)]
+        tasks = [each.tasks_per_core for each in (self, other) if each.tasks_per_core is not None]
         is_calibrated = all(len(each.calibration_ms) == len(each.trials) for each in (self, other))
         return Finished(
             self.trials + other.trials,
             self.draws + other.draws,
             {**self.unmade, **other.unmade},
-            math.fsum(tasks) / len(tasks) if tasks else math.nan,
+            math.fsum(tasks) / len(tasks) if tasks else None,
             self.calibration_ms + other.calibration_ms if is_calibrated else (),
         )
 
@@ -131,9 +131,9 @@ class Turns:
         return tuple(self._turns)
 
     @property
-    def tasks_per_core(self) -> float:
-        """How many other tasks wanted each core meanwhile; NaN if not known."""
-        return math.fsum(self._tasks) / len(self._tasks) if self._tasks else math.nan
+    def tasks_per_core(self) -> float | None:
+        """How many other tasks wanted each core meanwhile; None if not known."""
+        return math.fsum(self._tasks) / len(self._tasks) if self._tasks else None
 
     @property
     def calibration_ms(self) -> tuple[float, ...]:
@@ -159,7 +159,7 @@ class Turns:
         latest = [self._turns.get(c, [self._before[c]])[-1] for c in configurations]
         answer = self._evaluator.remeasure(latest, rounds, self._visit)
         self._spent_s += time.monotonic() - start
-        if not math.isnan(answer.tasks_per_core):
+        if answer.tasks_per_core is not None:
             self._tasks += [answer.tasks_per_core] * rounds
         found: list[dict[Configuration, float]] = [{} for _ in range(rounds)]
         calibration_ms = [math.inf] * rounds

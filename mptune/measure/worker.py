@@ -59,7 +59,7 @@ class WorkerBench(Bench):
                 # Last: the threads of a launch stay awake for a moment, and are no other tasks.
                 tasks.append(other_tasks_per_core())
         known = [count for count in tasks if not math.isnan(count)]
-        tasks_per_core = statistics.fmean(known) if known else math.nan
+        tasks_per_core = statistics.fmean(known) if known else None
         return Finished(tuple(trials), tasks_per_core=tasks_per_core, calibration_ms=tuple(calibration_ms))
 
     def run_on_draws(self, requests: Sequence[Request], draws: Sequence[Draw]) -> Finished:

@@ -91,7 +91,7 @@ class Finals:
         configurations: the finalists.
         times_ms: shape ``(n_rounds, n_configurations)``; None where one was left out of a round.
         chosen_after: so many rounds chose who is reported; the others only measure those.
-        tasks_per_core: how many other tasks wanted each core of the machine, on average; NaN if not known.
+        tasks_per_core: how many other tasks wanted each core of the machine, on average; None if not known.
         calibration_ms: how long the same work of no kernel took in each round, shape ``(n_rounds,)``; empty if that is
             not known, as on a device.
     """
@@ -99,7 +99,7 @@ class Finals:
     configurations: tuple[Configuration, ...] = ()
     times_ms: tuple[tuple[float | None, ...], ...] = ()
     chosen_after: int = 0
-    tasks_per_core: float = math.nan
+    tasks_per_core: float | None = None
     calibration_ms: tuple[float, ...] = ()
 
     @classmethod
@@ -107,7 +107,7 @@ class Finals:
         cls,
         rounds: Sequence[Mapping[Configuration, float]],
         chosen_after: int,
-        tasks_per_core: float = math.nan,
+        tasks_per_core: float | None = None,
         calibration_ms: Sequence[float] = (),
     ) -> Self:
         """Return the record of some rounds, each with the shortest launch of those that took part."""
@@ -218,9 +218,9 @@ class Finals:
     @property
     def noise(self) -> str:
         """What disturbed the finals, in words; empty if nothing did."""
-        if not (self.tasks_per_core >= _MANY_TASKS or self.drift >= _MUCH_DRIFT):
+        if not ((self.tasks_per_core or 0.0) >= _MANY_TASKS or self.drift >= _MUCH_DRIFT):
             return ""
-        tasks = "" if math.isnan(self.tasks_per_core) else f"{self.tasks_per_core:.1f} other tasks wanted each core, "
+        tasks = "" if self.tasks_per_core is None else f"{self.tasks_per_core:.1f} other tasks wanted each core, "
         if self.drift < _NO_DRIFT:
             return f"{tasks}though the same code took as long in all rounds"
         longer = "who knows how much" if math.isnan(self.drift) else f"up to {self.drift:.0%}"
@@ -236,7 +236,7 @@ class Finals:
             "configurations": [dict(configuration) for configuration in self.configurations],
             "times_ms": [list(row) for row in self.times_ms],
             "chosen_after": self.chosen_after,
-            "tasks_per_core": None if math.isnan(self.tasks_per_core) else self.tasks_per_core,
+            "tasks_per_core": self.tasks_per_core,
             "calibration_ms": list(self.calibration_ms),
         }
 
@@ -251,7 +251,7 @@ class Finals:
             ),
             tuple(tuple(row) for row in document["times_ms"]),
             document["chosen_after"],
-            math.nan if tasks is None else float(tasks),
+            None if tasks is None else float(tasks),
             tuple(document["calibration_ms"]),
         )
 

@@ -163,18 +163,19 @@ class FinalRounds:
         if not timed:
             return
         # Of finals at two times the busier one counts.
-        tasks, calibration_ms = ([], ()) if turns.measured else ([finals.tasks_per_core], finals.calibration_ms)
+        before: list[float | None] = [] if turns.measured else [finals.tasks_per_core]
+        calibration_ms = () if turns.measured else finals.calibration_ms
         wanted = rounds_for_interval(finals.rounds[: finals.chosen_after], timed)
         more = turns.measure(timed, LEAST_ROUNDS)
         running = [configuration for configuration in timed if turns.runs(configuration)]
         affordable = int(left_s() / turns.round_s(len(running))) if running else 0
         if (further := min(wanted - len(more), affordable)) > 0:
             more += turns.measure(running, further)
-        tasks = [each for each in (*tasks, turns.tasks_per_core) if not math.isnan(each)]
+        tasks = [each for each in (*before, turns.tasks_per_core) if each is not None]
         rounds, calibration_ms = [*finals.rounds, *more], (*calibration_ms, *turns.calibration_ms)
         if len(calibration_ms) < len(rounds):
             calibration_ms = ()  # some rounds have none
-        self._keep(turns, Finals.of(rounds, finals.chosen_after, max(tasks, default=math.nan), calibration_ms))
+        self._keep(turns, Finals.of(rounds, finals.chosen_after, max(tasks, default=None), calibration_ms))
 
     def _groups(self, last: Sequence[Trial]) -> list[list[Configuration]]:
         """Return groups of which each has a fastest to be found: the feasible, and those of the baseline's types.

@@ -161,7 +161,7 @@ def test_turns_keep_the_shortest_launch_of_each_round(monkeypatch: pytest.Monkey
     before = [Trial(c, Status.OK, "", Measurement({"time_ms": 6.0}, (), {"timing": 3.0})) for c in (FIRST, SECOND)]
     turns = Turns(evaluator, before, VISIT)
     assert turns.measured == ()
-    assert math.isnan(turns.tasks_per_core)
+    assert turns.tasks_per_core is None
     assert turns.measure([FIRST, SECOND], 3) == [{FIRST: 100.0, SECOND: 100.0}, {FIRST: 200.0}, {FIRST: 300.0}]
     assert turns.measured == (FIRST, SECOND)
     assert turns.runs(FIRST)
