@@ -209,7 +209,9 @@ def parse_threshold(texts: Sequence[str]) -> float | Mapping[str, float] | None:
     Raises:
         MptuneError: not a positive number, or two for the same name.
     """
-    from mptune.accuracy.metrics import tolerance_name
+    if not texts:
+        return None
+    from mptune.accuracy.metrics import tolerance_name  # which imports NumPy
 
     found: dict[str, float] = {}
     for text in texts:
