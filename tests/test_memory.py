@@ -7,8 +7,8 @@ import functools
 import pytest
 
 from mptune.backends.host import HostBackend
-from mptune.data.memory import available_memory_bytes, in_words, total_memory_bytes
 from mptune.errors import OutOfMemoryError
+from mptune.memory import available_memory_bytes, in_words, total_memory_bytes
 
 
 def machine(root, kilobytes=8_000_000):

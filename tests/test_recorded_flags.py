@@ -19,9 +19,9 @@ import mptune
 from mptune import Application, Buffer, In, Kernel, OrdinalParameter, Out, PrecisionParameter, Run
 from mptune.backends import get_backend
 from mptune.backends.base import options_of
+from mptune.cpp.build import recorded_flags, settled_flags
 from mptune.emit import emit, emit_dispatch, winner_of
 from mptune.errors import MptuneError, WisdomError
-from mptune.kernel.build import recorded_flags, settled_flags
 from mptune.probing import explain
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.store import RunInfo

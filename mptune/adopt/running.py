@@ -34,7 +34,7 @@ from mptune.backends.host_compiler import ROUNDS, find_compiler, host_architectu
 from mptune.backends.processes import Child
 from mptune.backends.processes import in_words as how_it_ended
 from mptune.cpp.prelude import prelude_folder, shared_intrinsics
-from mptune.data.memory import available_memory_bytes, in_words
+from mptune.memory import available_memory_bytes, in_words
 
 __all__ = ["Built", "Ran", "TooLongError", "build", "build_for_gpu", "is_of_hip", "run", "stopwatch"]
 

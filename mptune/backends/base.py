@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias
 
 from mptune.backends.binary_cache import BinaryCache
+from mptune.cpp.build import on_host, recorded_flags
 from mptune.errors import BackendUnavailableError, LaunchError
-from mptune.kernel.build import on_host, recorded_flags
 
 if TYPE_CHECKING:  # what can run here is told without them
     import numpy as np
@@ -69,7 +69,7 @@ class CompileOptions:
     """How to compile: target architecture (empty: the device's own), extra flags and a time limit.
 
     Attributes:
-        compilers: those that sources may name (:mod:`mptune.kernel.build`); what is measured depends on their versions.
+        compilers: those that sources may name (:mod:`mptune.cpp.build`); what is measured depends on their versions.
     """
 
     architecture: str = ""

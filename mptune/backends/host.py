@@ -25,9 +25,9 @@ from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.guarded_memory import GuardedMemory
 from mptune.backends.host_compiler import HostCompiler, find_compiler, host_architecture
 from mptune.backends.processor import last_level_cache_bytes, processor, second_level_cache_bytes, usable_cores
-from mptune.data.memory import available_memory_bytes, total_memory_bytes
+from mptune.cpp.build import with_build
 from mptune.errors import LaunchError, MptuneError, OutOfMemoryError
-from mptune.kernel.build import with_build
+from mptune.memory import available_memory_bytes, total_memory_bytes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

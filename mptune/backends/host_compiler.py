@@ -27,10 +27,10 @@ from mptune.backends.gcc import ASSEMBLY, LIBRARY, CompilerServers, Precompiled,
 from mptune.backends.listing import count_arithmetic
 from mptune.backends.processes import ChildGroup
 from mptune.backends.processor import processor
+from mptune.cpp.build import build_in
 from mptune.cpp.headers import with_headers
 from mptune.cpp.prelude import prelude
 from mptune.errors import BackendUnavailableError, CompileError, MptuneError, UnknownNameError
-from mptune.kernel.build import build_in
 
 #: In the order they are looked for.
 COMPILERS: Final = ("g++", "clang++", "zig")

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from mptune.data.conversion import Loss, convert, pieces, poison_margin, poison_value, poisoned, still_poisoned
 from mptune.data.data import checked_references, compute_references, make_inputs, require_repeatable
 from mptune.data.draws import FIRST, Draw
-from mptune.data.memory import available_memory_bytes, in_words
 from mptune.data.reference_cache import ReferenceCache, reference_key, update_digest
 from mptune.errors import KernelError, OutOfMemoryError, ReferenceDataError
 from mptune.kernel import Argument, Role, Sizes, Tunable
+from mptune.memory import available_memory_bytes, in_words
 from mptune.paths import cache_folder
 from mptune.precision import PRECISIONS, Precision, precision
 from mptune.space.configuration import Configuration

@@ -19,6 +19,7 @@ from mptune.accuracy.metrics import ErrorMetric
 from mptune.accuracy.thresholds import recorded_metrics
 from mptune.backends import BACKENDS, get_backend
 from mptune.backends.base import Backend, options_of
+from mptune.cpp.build import Build
 from mptune.cpp.prelude import prelude
 from mptune.data.data import compute_references, make_inputs
 from mptune.emit.common import (
@@ -40,7 +41,6 @@ from mptune.emit.variants import Launch, kind_of, parameter_of, variant_of
 from mptune.emit.winner import Winner
 from mptune.errors import KernelError
 from mptune.kernel import Application, Argument, Kernel, Sizes
-from mptune.kernel.build import Build
 from mptune.measure.answers import with_reference
 from mptune.measure.buffers import run_once
 from mptune.measure.program import CONVERSION, Program, size_names

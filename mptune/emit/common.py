@@ -14,9 +14,9 @@ from typing import Any, Final
 from mptune.backends import BACKENDS, get_backend
 from mptune.backends.base import Recorded, options_of
 from mptune.backends.host_compiler import ROUNDS, X86_FLAGS
+from mptune.cpp.build import Build, build_of, compilers_of
 from mptune.emit.winner import Winner
 from mptune.errors import MptuneError
-from mptune.kernel.build import Build, build_of, compilers_of
 from mptune.paths import write_whole
 from mptune.results.objective import Objective
 from mptune.results.trial import Trial

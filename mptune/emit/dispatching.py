@@ -15,6 +15,7 @@ import numpy as np
 
 from mptune import __version__
 from mptune.backends.base import options_of
+from mptune.cpp.build import Build, build_of
 from mptune.cpp.prelude import prelude
 from mptune.emit.common import MARK, host_command, write_files
 from mptune.emit.sizes import free_sizes, opened, said_in_cpp
@@ -22,7 +23,6 @@ from mptune.emit.text import fill, identifier
 from mptune.emit.variants import Launch, variant_of
 from mptune.errors import KernelError, WisdomError
 from mptune.kernel import Kernel, Sizes, Tunable
-from mptune.kernel.build import Build, build_of
 from mptune.kernel.tunable import parsed
 from mptune.results.unseen import CONFIDENCE
 from mptune.run import json_document

@@ -12,6 +12,7 @@ import numpy as np
 
 from mptune import __version__
 from mptune.backends.opencl import OpenclBackend
+from mptune.cpp.build import build_of
 from mptune.emit.application import emit_application
 from mptune.emit.common import (
     INTEGERS,
@@ -30,7 +31,6 @@ from mptune.emit.text import fill, identifier
 from mptune.emit.winner import Winner, select, sizes_of
 from mptune.errors import MptuneError
 from mptune.kernel import Application, Argument, Kernel, Role, Tunable
-from mptune.kernel.build import build_of
 from mptune.run import Run
 from mptune.source.loading import tunable_of_run
 

@@ -18,11 +18,11 @@ from mptune.accuracy.evaluate import Metrics
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.backends.binary_cache import BinaryCache
+from mptune.cpp.build import compilers_of, on_host
 from mptune.cpp.headers import with_headers
 from mptune.data import Draw
 from mptune.errors import MptuneError, TemplateError
 from mptune.kernel import Kernel, Rates, Sizes, Tunable
-from mptune.kernel.build import compilers_of, on_host
 from mptune.measure.base import Evaluator
 from mptune.measure.bench import Ready, Request
 from mptune.measure.cluster import ClusterPool

@@ -13,8 +13,8 @@ from typing import Any, Final
 import numpy as np
 
 from mptune.data import DataManager, Draw, Stream
-from mptune.data.memory import available_memory_bytes
 from mptune.kernel import Sizes, Tunable
+from mptune.memory import available_memory_bytes
 
 __all__ = ["DrawnData"]
 

@@ -24,13 +24,13 @@ from mptune.backends import get_backend
 from mptune.backends.processes import ChildEnded, PythonChild
 from mptune.backends.processor import fixed_work_ms, other_tasks_per_core
 from mptune.data import Draw
-from mptune.data.memory import total_memory_bytes
 from mptune.errors import LaunchError, MptuneError
 from mptune.measure.bench import INSTRUMENTED, SPEEDS, Bench, Ready, Request
 from mptune.measure.faults import tell_of_faults
 from mptune.measure.job import Job
 from mptune.measure.rounds import Finished, remeasure
 from mptune.measure.timing import TimingPlan
+from mptune.memory import total_memory_bytes
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 

@@ -21,11 +21,11 @@ import jinja2
 import jinja2.meta
 import jinja2.nodes
 
+from mptune.cpp.build import build_lines
 from mptune.cpp.headers import include_lines
 from mptune.cpp.prelude import prelude
 from mptune.errors import KernelError, MptuneError, TemplateError, UnknownNameError, did_you_mean
 from mptune.kernel import Application, Kernel, Sizes, Tunable
-from mptune.kernel.build import build_lines
 from mptune.precision import Precision, precision
 from mptune.source.dialect import (
     KERNEL_FUNCTION,

@@ -279,7 +279,7 @@ class CategoricalParameter(Parameter):
 
 @dataclass(frozen=True, slots=True, init=False)
 class BuildParameter(CategoricalParameter):
-    """Not the template's, but what a source is compiled with (:mod:`mptune.kernel.build`)."""
+    """Not the template's, but what a source is compiled with (:mod:`mptune.cpp.build`)."""
 
     kind: ClassVar[str] = "build"
 

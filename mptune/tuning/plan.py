@@ -15,10 +15,10 @@ from mptune import __version__
 from mptune.accuracy.evaluate import Metrics, all_metrics, judging, metric_names_by_error, metric_text
 from mptune.accuracy.thresholds import planned_threshold
 from mptune.backends.host_compiler import find_compiler
+from mptune.cpp.build import compilers_of, settled_flags
 from mptune.data import DataManager
 from mptune.errors import EmptySpaceError, MptuneError, ObserverUnavailableError, UnknownNameError
 from mptune.kernel import Application, Kernel, Rates, Role, Sizes, Tunable
-from mptune.kernel.build import compilers_of, settled_flags
 from mptune.kernel.limits import device_constraints
 from mptune.kernel.regions import over_regions
 from mptune.measure.bench import Ready, metric_names

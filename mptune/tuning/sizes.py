@@ -19,9 +19,9 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from mptune.data import DataManager
-from mptune.data.memory import available_memory_bytes
 from mptune.errors import MptuneError
 from mptune.kernel import Application, Tunable
+from mptune.memory import available_memory_bytes
 from mptune.run import Run
 from mptune.source.loading import load_tunable
 from mptune.space.configuration import Configuration

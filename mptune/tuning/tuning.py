@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import mptune
 from mptune.backends import get_backend
+from mptune.cpp.build import recorded_flags
 from mptune.errors import MptuneError, UnknownNameError
 from mptune.kernel import Kernel, Rates, Tunable
-from mptune.kernel.build import recorded_flags
 from mptune.measure.cluster import Cluster, ClusterPool
 from mptune.measure.device import DeviceEvaluator
 from mptune.measure.job import Job

@@ -11,9 +11,9 @@ import numpy as np
 
 from mptune.backends import BACKENDS, get_backend
 from mptune.backends.base import Backend, options_of
+from mptune.cpp.build import COMPILER, FLAGS, with_build
 from mptune.errors import BackendUnavailableError, KernelError, UnknownNameError, WisdomError
 from mptune.kernel import Kernel, Role, Tunable
-from mptune.kernel.build import COMPILER, FLAGS, with_build
 from mptune.results.unseen import CONFIDENCE
 from mptune.source.loading import load_tunable, remarks, tunable_of_run
 from mptune.space.expressions import Expression, fold
