@@ -36,7 +36,7 @@ def caller(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -
             signal.signal(signal.SIGINT, before)  # which a command that was interrupted ignores from then on
         captured = capfd.readouterr()
         assert isinstance(leaving.value.code, int)
-        assert "Traceback" not in captured.err
+        assert "Traceback" not in captured.err, captured.err
         return Outcome(leaving.value.code, captured.out, captured.err)
 
     return call

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import shutil
@@ -19,8 +20,7 @@ __all__ = ["BinaryCache"]
 _DIGEST_BYTES: Final = 32
 #: Nothing can be written below a device.
 _NOWHERE: Final = Path(os.devnull, "mptune")
-#: Seconds after which unfinished files are those of a process that was killed: longer than a compilation takes.
-_STALE_S: Final = 86400.0
+_STALE_S: Final = 3600.0
 _WORKSPACES: Final = "work"
 _INSERTIONS_PER_PRUNING: Final = 64
 
@@ -96,9 +96,14 @@ class BinaryCache:
             folder = tempfile.mkdtemp(dir=own_folder(self.directory / _WORKSPACES))
         except OSError:
             folder = tempfile.mkdtemp(prefix="mptune-")
+        # However long a compiler takes, and wherever somebody sets the clock: a lock goes only with who holds it.
+        handle = os.open(folder, os.O_RDONLY)
         try:
+            with contextlib.suppress(OSError):  # of a file system without locks
+                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
             yield Path(folder)
         finally:
+            os.close(handle)
             shutil.rmtree(folder, ignore_errors=True)
 
     def prune(self) -> None:
@@ -106,7 +111,7 @@ class BinaryCache:
         entries = []
         for path, status in self._files():
             if path.name.startswith(".") or path.parent.name == _WORKSPACES:
-                if time.time() - status.st_mtime > _STALE_S:
+                if time.time() - status.st_mtime > _STALE_S and not _is_in_use(path):
                     _remove(path)
             else:
                 entries.append((status.st_mtime, status.st_size, path))
@@ -139,6 +144,23 @@ def _digest(key: str, binary: bytes) -> bytes:
     digest = hashlib.sha256(key.encode())
     digest.update(binary)
     return digest.digest()
+
+
+def _is_in_use(path: Path) -> bool:
+    """Whether a process holds a workspace."""
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return False
 
 
 def _remove(path: Path) -> None:

@@ -262,7 +262,7 @@ class Program:
             raise KernelError(f"{error}{raised_at(error, file) if file else ''}") from error
         except (MptuneError, MemoryError):
             raise
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit, GeneratorExit) as error:
             what = f"{type(error).__name__}: {error}".removesuffix(": ")
             raise KernelError(f"steps of {application.called} failed: {what}{raised_at(error, file)}") from error
         finally:

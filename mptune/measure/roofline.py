@@ -287,7 +287,7 @@ class Roofline:
 
     def _measured(self, kernel: Kernel, values: Mapping[str, Any]) -> Launches:
         sizes = kernel.resolve_sizes()
-        memory = Memory(self._backend, repeats=True)
+        memory = Memory(self._backend)
         with Program(kernel, kernel.configuration(values), sizes, self._backend) as program:
             try:
                 buffers = memory.bind(program, DataManager(kernel, sizes))

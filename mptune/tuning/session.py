@@ -79,6 +79,8 @@ class Session:
     ) -> None:
         self.objective = plan.objective
         self.fixed = plan.kernel.baseline_values()
+        #: Whether there are other types than the baseline's.
+        self._has_others = any({*space.parameter(n).values} - {*self.fixed[n]} for n in self.fixed)
         self._settings = plan.settings
         self._evaluator = evaluator
         self._file = file
@@ -130,8 +132,8 @@ class Session:
         return trial
 
     def phase_of(self, configuration: Configuration) -> str:
-        """Return "baseline" for configurations in the widest types, "search" for all others."""
-        return "baseline" if configuration.is_among(self.fixed) else "search"
+        """Return "baseline" for configurations in the baseline's types, "search" for others, or if all have these."""
+        return "baseline" if self._has_others and configuration.is_among(self.fixed) else "search"
 
     def result(self) -> Run:
         """Return everything so far."""
@@ -170,7 +172,7 @@ class Session:
         def begin() -> None:
             while asked and evaluator.under_way < min(evaluator.capacity, self.left(budget)):
                 configuration = asked.popleft()
-                in_baseline = configuration.is_among(self.fixed)
+                in_baseline = self.phase_of(configuration) == "baseline"
                 self.measured_here = True
                 evaluator.submit(configuration, evaluator.policy.time_to_beat(self._best, in_baseline=in_baseline))
 
