@@ -66,6 +66,7 @@ def test_listing_backends_needs_no_numpy() -> None:
     assert not imported("backends", program=without) & (HEAVY | {"numpy"})
 
 
+@pytest.mark.full
 def test_misspelt_kernels_need_no_numpy() -> None:
     imported("list")  # the names of kernels are kept from the first time on
     assert not imported("tune convolutoin", "render convolutoin") & (HEAVY | {"numpy"})
