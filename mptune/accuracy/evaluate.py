@@ -17,23 +17,6 @@ from mptune.errors import MetricError, ReferenceDataError, UnknownNameError
 from mptune.kernel.regions import RegionalMetric
 from mptune.space.configuration import NamedValues
 
-__all__ = [
-    "AccuracyResult",
-    "Metric",
-    "Metrics",
-    "Output",
-    "all_metrics",
-    "by_name",
-    "error_names",
-    "evaluate_outputs",
-    "first_look",
-    "further_metrics",
-    "judging",
-    "metric_names_by_error",
-    "metric_text",
-    "metrics_by_output",
-]
-
 Metric = str | Callable[..., float] | RegionalMetric | ErrorMetric
 #: One error metric for all outputs, or one for each by name. Where a list stands for one, its others are measured too.
 Metrics = Metric | Sequence[Metric] | Mapping[str, Metric | Sequence[Metric]]

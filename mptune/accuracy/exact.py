@@ -12,8 +12,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["leading", "product"]
-
 Doubles = NDArray[np.float64]
 
 _DIGITS: Final = 53

@@ -22,9 +22,9 @@ What every one of them does with awkward data:
 - Equal elements have error 0 by any metric: a relative error 0/0 is 0, and infinities of the same sign are equal.
 - A NaN in the output gives NaN, even beside an infinity. A NaN in the reference is refused (:class:`MetricError`).
 - An infinity in one of the two against a finite number in the other gives infinity.
-- A relative error x/0 is infinite, and so are NRMSE if the references' mean is 0 and NMAE if all of them are 0,
-  unless the error itself is 0. Near 0 they are large and mean little: use RMSE, MAE or NMAE there. Infinite
-  references do not count in the normaliser.
+- A relative error x/0 is infinite, and so are NRMSE if the references' mean is 0 to the last digits of fp64 and NMAE
+  if all of them are 0, unless the error itself is 0. Near 0 they are large and mean little: use RMSE, MAE or NMAE
+  there. Infinite references do not count in the normaliser.
 - RMSLE and MALE refuse negative (and complex) data; MALE is infinite if exactly one of the two is 0.
 - Complex data: ``|y - r|`` is the modulus of the complex difference, ``mean r`` the complex mean.
 - Everything is computed in double precision or better (see :class:`~mptune.accuracy.pairs.Pairs`) from outputs of
@@ -49,7 +49,7 @@ import inspect
 import math
 import re
 import reprlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from numbers import Real
 from types import MappingProxyType
@@ -66,22 +66,20 @@ from mptune.accuracy.reductions import (
     RELATIVE,
     ULPS,
     NegativeDataError,
-    Normaliser,
     Quantity,
     Reduction,
     maximum,
     mean,
     mean_square,
+    reduced,
     reference_magnitude,
     reference_mean,
     root_mean_square,
 )
 from mptune.errors import MetricError, MptuneError, UnknownNameError, raised_at
-from mptune.kernel.regions import RegionalMetric, boxes, key_of, split_text
+from mptune.kernel.regions import RegionalMetric, key_of, split_text
 from mptune.plugins import load_point
 from mptune.precision import PRECISIONS, holds_real_numbers
-
-__all__ = ["METRICS", "ErrorMetric", "rehearse", "resolve", "tolerance_name"]
 
 _ENTRY_POINTS: Final = "mptune.metrics"
 _NUMBER: Final = r"(\d+\.?\d*(?:e[+-]?\d+)?)"
@@ -217,40 +215,50 @@ class _Ratio:
 
     reduction: Reduction
     quantity: Quantity
-    normaliser: Normaliser | None = None
+    #: from a namespace, the chunks of references, (n_rows, n) each, and the number of elements of a row
+    normaliser: Callable[[Any, Iterable[Any], int], NDArray[np.float64]] | None = None
 
     def __call__(self, pairs: Pairs) -> float:
-        self._refuse_complex(pairs)
-        # Overflow and invalid operations show in the results and are handled there.
-        with np.errstate(all="ignore"):
-            error = self.reduction.whole(pairs, self.quantity)
-            if self.normaliser is None or error == 0 or not math.isfinite(error):
-                return error
+        def norm() -> NDArray[np.float64]:
+            assert self.normaliser is not None
             key = self.normaliser, pairs.working_type
             if key not in pairs.known:
-                pairs.known[key] = self.normaliser.whole(pairs)
-            norm = pairs.known[key]
-            return error / norm if 0 < norm < math.inf else math.inf
+                references = (chunk.reshape((1, -1)) for chunk in pairs.references())
+                pairs.known[key] = self.normaliser(pairs.namespace, references, pairs.size)
+            found: NDArray[np.float64] = pairs.known[key]
+            return found
 
-    def of_each(self, pairs: Pairs, tile: tuple[int, ...]) -> NDArray[np.float64]:
-        """Return the error of each tile of pairs that are made of whole tiles."""
-        if pairs.size == math.prod(tile):
+        chunks = ((output.reshape((1, -1)), reference.reshape((1, -1))) for output, reference in pairs)
+        return float(self._ratio(pairs, chunks, pairs.size, norm)[0])
+
+    def of_each(self, pairs: Pairs) -> NDArray[np.float64]:
+        """Return the error of each row of pairs that are matrices."""
+        if pairs.shape[0] == 1:
             return np.array([self(pairs)])
-        self._refuse_complex(pairs)
-        xp = pairs.namespace
-        with np.errstate(all="ignore"):
-            output, reference = pairs.by_tile(tile)
-            errors = self.quantity.evaluate(xp, output.reshape(-1), reference.reshape(-1), pairs.stored)
-            found = self.reduction.rows(errors.reshape(output.shape))
-            if self.normaliser is None:
-                return found
-            norms = self.normaliser.rows(xp, reference)
-            normalised = np.where(np.isfinite(norms), found / norms, math.inf)
-            return np.where((found == 0) | ~np.isfinite(found), found, normalised)
+        width = pairs.shape[1]
+        found = []
+        for rows in pairs.rows():
 
-    def _refuse_complex(self, pairs: Pairs) -> None:
+            def norm(reference: Any = rows[1]) -> NDArray[np.float64]:
+                assert self.normaliser is not None
+                return self.normaliser(pairs.namespace, [reference], width)
+
+            found.append(self._ratio(pairs, [rows], width, norm))
+        return np.concatenate(found)
+
+    def _ratio(
+        self, pairs: Pairs, chunks: Iterable[tuple[Any, Any]], count: int, norm: Callable[[], NDArray[np.float64]]
+    ) -> NDArray[np.float64]:
         if pairs.is_complex and not self.quantity.is_difference:
             raise MetricError("a logarithmic error metric is not defined for complex data")
+        # Overflow and invalid operations show in the results and are handled there.
+        with np.errstate(all="ignore"):
+            found = reduced(self.reduction, self.quantity, pairs, chunks, count)
+            if self.normaliser is None or not (np.isfinite(found) & (found != 0)).any():
+                return found
+            norms = norm()
+            normalised = np.where(np.isfinite(norms), found / norms, math.inf)
+            return np.where((found == 0) | ~np.isfinite(found), found, normalised)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,26 +269,20 @@ class _OfRegions:
     regions: RegionalMetric
 
     def __call__(self, pairs: Pairs) -> float:
+        compute, tile = self.metric.compute, self.regions.tile(pairs.shape)
+        if isinstance(compute, _Ratio) and math.prod(tile) == pairs.size:
+            return compute(pairs)
         found: list[NDArray[np.float64]] = []
-        for box, tile in boxes(pairs.shape, self.regions.tile(pairs.shape), pairs.chunk):
-            part = pairs if math.prod(tile) == pairs.size else pairs.part(box)
-            errors = self._of_each(part, tile)
-            if np.isnan(errors).any():
-                return math.nan
-            found.append(errors if self.regions.quantile < 1 else errors.max(keepdims=True))
+        for own, matrix in pairs.tiles(tile):
+            if isinstance(compute, _Ratio):
+                found.append(compute.of_each(matrix))
+                continue
+            shape, rows = self.regions.own_shape(own), zip(matrix.output, matrix.reference, strict=True)
+            found.append(np.array([compute(HostPairs.of(y.reshape(shape), r.reshape(shape))) for y, r in rows]))
         ordered = np.sort(np.concatenate(found))
         # The least error that at least such a share of the regions does not exceed; 0.07 * 100 is a little above 7.
-        return float(ordered[math.ceil(round(self.regions.quantile * len(ordered), 9)) - 1])
-
-    def _of_each(self, pairs: Pairs, tile: tuple[int, ...]) -> NDArray[np.float64]:
-        compute = self.metric.compute
-        if isinstance(compute, _Ratio):
-            return compute.of_each(pairs, tile)
-        if not isinstance(pairs, HostPairs):
-            return np.array([compute(pairs)])  # which refuses them
-        shape = self.regions.own_shape(tile)
-        parts = (pairs.part(box).reshaped(shape) for box, _ in boxes(pairs.shape, tile, 1))
-        return np.array([compute(part) for part in parts], dtype=np.float64)
+        place = math.ceil(round(self.regions.quantile * len(ordered), 9)) - 1
+        return math.nan if np.isnan(ordered).any() else float(ordered[place])
 
 
 _ZERO_REFERENCE: Final = "the reference has a 0 and the output another number there"

@@ -20,22 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from mptune.data.conversion import poison_margin, poison_pattern, poison_value
 from mptune.errors import MetricError
+from mptune.kernel.regions import boxes
 from mptune.precision import PRECISIONS
-
-__all__ = [
-    "CHUNK",
-    "PIECE",
-    "DeviceArray",
-    "DevicePairs",
-    "HostPairs",
-    "Offenders",
-    "Pairs",
-    "bits_type",
-    "can_decode",
-    "count_unwritten",
-    "find",
-    "float_info",
-]
 
 #: Elements converted at a time on the host: 96 KiB of doubles, which stay in the cache between the steps of a metric.
 #: Arrays of 128 KiB and more are fresh memory from the system each time (glibc): some metrics were five times slower.
@@ -83,17 +69,22 @@ class Pairs(ABC):
         """Yield chunks of one array, or tuples of chunks of several."""
 
     @abstractmethod
-    def part(self, box: tuple[slice, ...]) -> Self:
-        """Return the elements in a box, one slice for each axis, as pairs of their own."""
+    def _matrix(self, box: tuple[slice, ...], tile: tuple[int, ...]) -> Self:
+        """Return the elements in a box, one slice for each axis, as a matrix with a row for each tile."""
 
     @abstractmethod
-    def by_tile(self, tile: tuple[int, ...]) -> tuple[Any, Any]:
-        """Return output and reference in the working type as matrices, a row for each tile of a shape that fits."""
+    def rows(self) -> Iterator[tuple[Any, Any]]:
+        """Yield the rows of a matrix in the working type, some of them at a time."""
+
+    def tiles(self, tile: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], Self]]:
+        """Yield matrices of tiles with the tiles' shape, which is smaller where they do not fit."""
+        for box, own in boxes(self.shape, tile, self.chunk):
+            yield own, self._matrix(box, own)
 
     @property
     @abstractmethod
     def chunk(self) -> int:
-        """How many elements are worth computing with at a time."""
+        """Elements to compute with at a time."""
 
     @property
     def size(self) -> int:
@@ -147,39 +138,33 @@ class HostPairs(Pairs):
             buffersize=CHUNK,
         )
 
-    def part(self, box: tuple[slice, ...]) -> HostPairs:
-        """Return views of the elements in a box."""
-        return self._with(self.output[box], self.reference[box])
-
-    def reshaped(self, shape: tuple[int, ...]) -> HostPairs:
-        """Return the same elements in another shape."""
-        return self._with(self.output.reshape(shape), self.reference.reshape(shape))
-
-    def _with(self, output: NDArray[Any], reference: NDArray[Any]) -> HostPairs:
+    def _matrix(self, box: tuple[slice, ...], tile: tuple[int, ...]) -> HostPairs:
+        output, reference = (_tiled(array[box], tile) for array in (self.output, self.reference))
         return HostPairs(np, output.shape, self.stored, self.working_type, output, reference)
 
-    def by_tile(self, tile: tuple[int, ...]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return converted copies of both, a row for each tile."""
-        elements = math.prod(tile)
-        # Signalling NaNs are as good as any, and what overflows does so in the results.
-        with np.errstate(all="ignore"):
-            output, reference = (
-                _tiled(array, self.shape, tile).astype(self.working_type, order="C").reshape(-1, elements)
-                for array in (self.output, self.reference)
-            )
-        return output, reference
-
     @property
-    def chunk(self) -> int:
-        """As many as a cache holds."""
+    def chunk(self) -> int:  # noqa: D102
         return CHUNK
 
+    def rows(self) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:  # noqa: D102
+        step = max(1, CHUNK // self.shape[1])
+        for start in range(0, self.shape[0], step):
+            # Signalling NaNs are as good as any, and what overflows does so in the results.
+            with np.errstate(all="ignore"):
+                output, reference = (
+                    array[start : start + step].astype(self.working_type, order="C")
+                    for array in (self.output, self.reference)
+                )
+            yield output, reference
 
-def _tiled(array: Any, shape: tuple[int, ...], tile: tuple[int, ...]) -> Any:
-    """Return an array, of a shape that is made of whole tiles, with the axes of the tiles' grid before their own."""
-    split = [n for extent, length in zip(shape, tile, strict=True) for n in (extent // length, length)]
+
+def _tiled(array: Any, tile: tuple[int, ...]) -> Any:
+    """Return an array that is made of whole tiles as a matrix, a row for each; a single tile keeps its shape."""
+    if array.shape == tile:
+        return array.reshape((1, *tile))
+    split = [n for extent, length in zip(array.shape, tile, strict=True) for n in (extent // length, length)]
     axes = range(len(split))
-    return array.reshape(split).transpose((*axes[::2], *axes[1::2]))
+    return array.reshape(split).transpose((*axes[::2], *axes[1::2])).reshape((-1, math.prod(tile)))
 
 
 def can_decode(stored: np.dtype[Any]) -> bool:
@@ -219,24 +204,9 @@ class DeviceArray:
         with np.errstate(invalid="ignore"):
             return values.astype(np.float64, copy=False)
 
-    def part(self, box: tuple[slice, ...]) -> DeviceArray:
-        """Return a copy of the elements in a box, one slice for each axis."""
-        bits = self.bits.reshape(self.shape)[box]
-        return DeviceArray(self.namespace, bits.reshape(-1), self.stored, bits.shape)
-
-    def by_tile(self, tile: tuple[int, ...]) -> Any:
-        """Return the elements as a matrix of doubles, a row for each tile of a shape that fits."""
-        bits = _tiled(self.bits, self.shape, tile).reshape(-1)
-        return (
-            DeviceArray(self.namespace, bits, self.stored, bits.shape)
-            .doubles(slice(None))
-            .reshape((-1, math.prod(tile)))
-        )
-
 
 @functools.cache
 def _table(xp: Any, name: str) -> Any:
-    """Return the 256 values of an 8-bit type on the device."""
     stored = next(dtype for dtype in _BY_TABLE if dtype.name == name)
     return xp.asarray(np.arange(256, dtype=np.uint8).view(stored).astype(np.float64))
 
@@ -262,18 +232,24 @@ class DevicePairs(Pairs):
         for piece in self.pieces():
             yield tuple(array.doubles(piece) for array in arrays) if len(arrays) > 1 else arrays[0].doubles(piece)
 
-    def part(self, box: tuple[slice, ...]) -> DevicePairs:
-        """Return copies of the elements in a box, on the device."""
-        return DevicePairs.of(self.output.part(box), self.reference.part(box), self.piece)
-
-    def by_tile(self, tile: tuple[int, ...]) -> tuple[Any, Any]:
-        """Return decoded copies of both on the device, a row for each tile."""
-        return self.output.by_tile(tile), self.reference.by_tile(tile)
+    def _matrix(self, box: tuple[slice, ...], tile: tuple[int, ...]) -> DevicePairs:
+        found = []
+        for array in (self.output, self.reference):
+            bits = _tiled(array.bits.reshape(array.shape)[box], tile)
+            found.append(DeviceArray(array.namespace, bits.reshape(-1), array.stored, bits.shape))
+        return DevicePairs.of(found[0], found[1], self.piece)
 
     @property
-    def chunk(self) -> int:
-        """As many as keep the device busy."""
+    def chunk(self) -> int:  # noqa: D102
         return self.piece
+
+    def rows(self) -> Iterator[tuple[Any, Any]]:  # noqa: D102
+        width = self.shape[1]
+        step = max(1, self.piece // width) * width
+        for start in range(0, self.size, step):
+            piece = slice(start, min(start + step, self.size))
+            output, reference = (array.doubles(piece) for array in (self.output, self.reference))
+            yield output.reshape((-1, width)), reference.reshape((-1, width))
 
     def pieces(self) -> Iterator[slice]:
         """Yield the pieces as slices of the elements in C order."""

@@ -1,14 +1,14 @@
 """The arithmetic of error metrics: an error for each element, and means, mean squares and maxima of them.
 
-Chunks are reduced where they are, on the host or on a device, by the functions of the NumPy-like namespace ``xp`` they
-belong to; the chunks' sums are added exactly (:func:`math.fsum`). Squares are scaled by the largest error where they
-may over- or underflow.
+Chunks are reduced in fp64 where they are, on the host or on a device, by the functions of the NumPy-like namespace
+``xp`` they belong to; the chunks' sums are added by :func:`math.fsum`. Chunks are matrices: each row of them is
+reduced, so that a whole output is one row, in several chunks, and the regions of an output are rows of one chunk.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,24 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.accuracy.pairs import Pairs, float_info
-
-__all__ = [
-    "ABSOLUTE",
-    "LOGARITHMIC",
-    "LOGARITHMIC_PLUS_ONE",
-    "RELATIVE",
-    "ULPS",
-    "NegativeDataError",
-    "Normaliser",
-    "Quantity",
-    "Reduction",
-    "maximum",
-    "mean",
-    "mean_square",
-    "reference_magnitude",
-    "reference_mean",
-    "root_mean_square",
-]
 
 #: A one-dimensional array of the namespace.
 Chunk = Any
@@ -121,138 +103,107 @@ LOGARITHMIC_PLUS_ONE: Final = Quantity(_of_logarithms_plus_one, is_difference=Fa
 
 # -- reductions -----------------------------------------------------------------------------------------
 
-#: A mean square below this may have lost squares to underflow.
-_SMALL: Final = 1e-280
-#: A sum below this share of the sum of the moduli has cancelled, and is taken exactly.
-_CANCELLED: Final = 0.01
+#: What chunks say of each row: for each chunk some vectors, (n_rows,).
+Parts = Sequence[Sequence[Array]]
 
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """Errors of elements reduced to one number: of a whole output, or of each row of a matrix."""
+    """Errors of elements reduced to one number for each row."""
 
-    whole: Callable[[Pairs, Quantity], float]
-    #: from a matrix of errors, those of each row
-    rows: Callable[[Any], Array]
-
-
-@dataclass(frozen=True, slots=True)
-class Normaliser:
-    """A property of the finite references, 0 if none is finite: of all, or of each row of a matrix."""
-
-    is_signed: bool  #: the modulus of their mean, rather than the sum of their moduli over the number of all elements
-
-    def whole(self, pairs: Pairs) -> float:
-        """Return it for all of the reference."""
-        moduli = pairs.namespace.abs
-        parts: list[tuple[float, complex, int]] = [
-            (float(moduli(each).sum()), each.sum().tolist(), each.size) for each in self._finite(pairs)
-        ]
-        magnitude = _exact_sum(part for part, _, _ in parts)
-        count = max(sum(n for _, _, n in parts), 1)
-        if not self.is_signed:
-            return magnitude / pairs.size
-        total = math.hypot(_exact_sum(part.real for _, part, _ in parts), _exact_sum(part.imag for _, part, _ in parts))
-        if total < _CANCELLED * magnitude:
-            real = _exact_sum(number for chunk in self._finite(pairs) for number in chunk.real.tolist())
-            imaginary = (n for chunk in self._finite(pairs) for n in chunk.imag.tolist()) if pairs.is_complex else ()
-            total = math.hypot(real, _exact_sum(imaginary))
-        return total / count
-
-    def rows(self, xp: Any, reference: Any) -> Array:
-        """Return it for each row of a matrix."""
-        is_finite = xp.isfinite(reference)
-        finite = reference.astype(reference.dtype)
-        finite[~is_finite] = 0
-        count = np.maximum(_on_host(is_finite.sum(axis=1)), 1)
-        magnitudes = _on_host(xp.abs(finite).sum(axis=1))
-        if not self.is_signed:
-            return magnitudes / int(reference.shape[1])
-        totals = _on_host(xp.abs(finite.sum(axis=1)))
-        for i in np.flatnonzero(totals < _CANCELLED * magnitudes):
-            row = finite[i].tolist()
-            totals[i] = math.hypot(*(_exact_sum(part) for part in zip(*((z.real, z.imag) for z in row), strict=True)))
-        return totals / count
-
-    @staticmethod
-    def _finite(pairs: Pairs) -> Iterator[Chunk]:
-        xp = pairs.namespace
-        for chunk in pairs.references():
-            yield chunk if bool(xp.isfinite(chunk.sum())) else chunk[xp.isfinite(chunk)]
+    parts: Callable[[Any], Sequence[Any]]  #: from the errors of a chunk, (n_rows, n), some vectors
+    total: Callable[[Parts, int], Array]  #: from those of all chunks, and the number of elements of a row
 
 
-def _mean(pairs: Pairs, quantity: Quantity) -> float:
-    return _exact_sum(float(errors.sum()) for errors in _errors(pairs, quantity)) / pairs.size
+def _root_parts(errors: Any) -> Sequence[Any]:
+    """Return a unit and the sum of the squares in that unit, for each row."""
+    squares = (errors * errors).sum(axis=1)
+    if float(squares.min()) > 1e-280 * errors.shape[1] and float(squares.max()) < 1e280:
+        return squares * 0 + 1, squares
+    unit = errors.max(axis=1)
+    scaled = errors / (unit + (unit == 0)).reshape((-1, 1))
+    return unit, (scaled * scaled).sum(axis=1)
 
 
-def _maximum(pairs: Pairs, quantity: Quantity) -> float:
-    # NumPy's, not Python's: a NaN is the result.
-    return float(np.max([float(errors.max()) for errors in _errors(pairs, quantity)]))
+def _root_mean_square(parts: Parts, count: int) -> Array:
+    unit: Array = np.max([unit for unit, _ in parts], axis=0)
+    scale = np.where(unit == 0, 1, unit)
+    total = _exact_sum([squares * (own / scale) ** 2 for own, squares in parts])
+    return np.where(np.isinf(unit), unit, unit * np.sqrt(total / count))
 
 
-def _root_mean_square(pairs: Pairs, quantity: Quantity) -> float:
-    total = _square_sum(pairs, quantity, 1.0)
-    if math.isnan(total) or _SMALL * pairs.size < total < math.inf:
-        return math.sqrt(total / pairs.size)
-    largest = _maximum(pairs, quantity)
-    if largest == 0 or math.isinf(largest):
-        return largest
-    return largest * math.sqrt(_square_sum(pairs, quantity, largest) / pairs.size)
+def _mean_square(parts: Parts, count: int) -> Array:
+    return _root_mean_square(parts, count) ** 2
 
 
-def _square_sum(pairs: Pairs, quantity: Quantity, unit: float) -> float:
-    scaled = (errors if unit == 1.0 else errors / unit for errors in _errors(pairs, quantity))
-    return _exact_sum(float((errors * errors).sum()) for errors in scaled)
+def _sums(errors: Any) -> Sequence[Any]:
+    return (errors.sum(axis=1),)
 
 
-def _errors(pairs: Pairs, quantity: Quantity) -> Iterator[Chunk]:
-    for output, reference in pairs:
-        yield quantity.evaluate(pairs.namespace, output, reference, pairs.stored)
+def _mean(parts: Parts, count: int) -> Array:
+    return _exact_sum([total for (total,) in parts]) / count
 
 
-def _mean_of_rows(errors: Any) -> Array:
-    total, count = _on_host(errors.sum(axis=1)), int(errors.shape[1])
-    return total / count
+def _largest(errors: Any) -> Sequence[Any]:
+    return (errors.max(axis=1),)
 
 
-def _maximum_of_rows(errors: Any) -> Array:
-    return _on_host(errors.max(axis=1))
-
-
-def _root_mean_square_of_rows(errors: Any) -> Array:
-    largest = errors.max(axis=1)
-    scaled = errors / (largest + (largest == 0)).reshape((-1, 1))
-    root = np.sqrt(_on_host((scaled * scaled).sum(axis=1)) / errors.shape[1])
-    # Of an infinite error the quotients are NaN.
-    found: Array = _on_host(largest) * np.where(np.isinf(_on_host(largest)), 1.0, root)
+def _maximum(parts: Parts, count: int) -> Array:  # noqa: ARG001 - as of a mean
+    found: Array = np.max([largest for (largest,) in parts], axis=0)
     return found
 
 
-def _mean_square(pairs: Pairs, quantity: Quantity) -> float:
-    root = _root_mean_square(pairs, quantity)
-    return root * root
+mean: Final = Reduction(_sums, _mean)
+mean_square: Final = Reduction(_root_parts, _mean_square)
+root_mean_square: Final = Reduction(_root_parts, _root_mean_square)
+maximum: Final = Reduction(_largest, _maximum)
 
 
-def _mean_square_of_rows(errors: Any) -> Array:
-    root = _root_mean_square_of_rows(errors)
-    return root * root
+def reduced(
+    reduction: Reduction, quantity: Quantity, pairs: Pairs, chunks: Iterable[tuple[Any, Any]], count: int
+) -> Array:
+    """Return the errors of rows of so many elements, whose outputs and references come in chunks, (n_rows, n) each."""
+    parts = []
+    for output, reference in chunks:
+        errors = quantity.evaluate(pairs.namespace, output.reshape(-1), reference.reshape(-1), pairs.stored)
+        parts.append([_on_host(vector) for vector in reduction.parts(errors.reshape(output.shape))])
+    return reduction.total(parts, count)
 
 
-mean: Final = Reduction(_mean, _mean_of_rows)
-mean_square: Final = Reduction(_mean_square, _mean_square_of_rows)
-root_mean_square: Final = Reduction(_root_mean_square, _root_mean_square_of_rows)
-maximum: Final = Reduction(_maximum, _maximum_of_rows)
-reference_mean: Final = Normaliser(is_signed=True)
-reference_magnitude: Final = Normaliser(is_signed=False)
+def reference_mean(xp: Any, chunks: Iterable[Any], count: int) -> Array:  # noqa: ARG001 - as of a magnitude
+    """Return the modulus of the mean of the finite references of each row.
+
+    It is 0 if none is finite, and where the sum is no more than what fp64 rounds of it.
+    """
+    parts = []
+    for reference in chunks:
+        is_finite = xp.isfinite(reference)
+        finite = xp.where(is_finite, reference, 0)
+        real = finite.real.sum(axis=1)
+        imaginary = finite.imag.sum(axis=1) if reference.dtype.kind == "c" else real * 0
+        sums = (real, imaginary, xp.abs(finite).sum(axis=1), is_finite.sum(axis=1))
+        parts.append([_on_host(vector) for vector in sums])
+    real, imaginary, magnitude, finite = (_exact_sum(vectors) for vectors in zip(*parts, strict=True))
+    total = np.hypot(real, imaginary)
+    found: Array = np.where(total > 2.0**-48 * magnitude, total, 0) / np.maximum(finite, 1)
+    return found
+
+
+def reference_magnitude(xp: Any, chunks: Iterable[Any], count: int) -> Array:
+    """Return the sum of the moduli of the finite references of each row over the number of all its elements."""
+    finite = (xp.where(xp.isfinite(reference), xp.abs(reference), 0) for reference in chunks)
+    return _exact_sum([_on_host(each.sum(axis=1)) for each in finite]) / count
 
 
 def _on_host(numbers: Any) -> Array:
-    """Return a vector of a namespace as NumPy's doubles."""
     return np.array(numbers.tolist(), dtype=np.float64)
 
 
-def _exact_sum(parts: Any) -> float:
-    try:
-        return math.fsum(parts)
-    except OverflowError:
-        return math.inf
+def _exact_sum(parts: Sequence[Array]) -> Array:
+    def total(numbers: Sequence[float]) -> float:
+        try:
+            return math.fsum(numbers)
+        except (OverflowError, ValueError):  # a sum too large, or infinite sums of both signs
+            return math.inf
+
+    return parts[0] if len(parts) == 1 else np.array([total(numbers) for numbers in zip(*parts, strict=True)])

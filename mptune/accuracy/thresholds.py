@@ -22,8 +22,6 @@ from mptune.accuracy.evaluate import (
 from mptune.accuracy.metrics import METRICS, ErrorMetric, resolve
 from mptune.errors import MptuneError, UnknownNameError, did_you_mean
 
-__all__ = ["Threshold", "planned_threshold", "recorded_metrics", "recorded_threshold"]
-
 #: The largest error allowed, of the worst output or by name; None: any.
 Threshold = float | Mapping[str, float] | None
 

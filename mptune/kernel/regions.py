@@ -20,8 +20,6 @@ from typing import Any, Final
 
 from mptune.errors import MetricError, UnknownNameError, did_you_mean
 
-__all__ = ["Over", "Reduce", "RegionalMetric", "boxes", "key_of", "over_regions", "split_text"]
-
 #: ``"rows"``, ``"columns"``, or blocks: ``("block", (8, 8))``, ``("block", 64)``, ``"block 8x8"``.
 Over = str | tuple[str, int | Sequence[int]]
 #: ``"max"``, or the quantile that counts, above 0 and below 1.

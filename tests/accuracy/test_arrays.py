@@ -96,12 +96,10 @@ def test_awkward_data_by_every_metric(name, data):
     assert agree(here, over_there), (here, over_there)
 
 
-def test_a_mean_that_cancels_is_as_exact_there():
-    rng = np.random.default_rng(3)
-    deep = rng.standard_normal(5000) * 10.0 ** rng.integers(0, 60, 5000)
-    deep = rng.permutation(np.concatenate([deep, -deep, [7.0]]))
-    output = np.where(deep == 7, 8.0, deep)
-    assert METRICS["NRMSE"].measure(pair(output, deep, 997)) == pytest.approx(math.sqrt(deep.size) / 7, rel=1e-14)
+def test_a_mean_that_cancels_is_zero_there_too():
+    half = np.random.default_rng(3).standard_normal(5000)
+    reference = np.concatenate([half, -half])
+    assert METRICS["NRMSE"].measure(pair(reference + 1, reference, 997)) == math.inf
 
 
 def test_nothing_is_used_that_a_device_s_namespace_lacks():

@@ -88,19 +88,6 @@ def test_squares_of_one_region_may_over_and_underflow(name, scale, over):
     assert close(resolve(f"{name} over {over}")(output, reference), expected(name, over, "max", output, reference))
 
 
-def test_a_row_whose_mean_cancels_is_exact():
-    rng = np.random.default_rng(7)
-    half = rng.uniform(1.0, 2.0, (5, 40))
-    reference = np.concatenate([half, -half], axis=1)
-    for row, rest in enumerate([1.0, 1e-6, 1e-14, 1e-18, 1e-30]):
-        reference[row, 0] = rest
-        reference[row, 40] = 0.0
-    output = reference + 1e-3
-    for reduce in ("max", 0.2, 0.4, 0.6, 0.8):
-        wanted = expected("NRMSE", "rows", reduce, output, reference)
-        assert close(resolve(RegionalMetric("NRMSE", "rows", reduce))(output, reference), wanted)
-
-
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2, np.float32, np.int64, bool])
 def test_any_stored_type(dtype):
     rng = np.random.default_rng(11)
@@ -492,7 +479,9 @@ def test_a_name_that_is_neither_an_output_nor_the_metric_s_is_refused():
 # -- memory ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("over", ["rows", "columns", "block 8x8", "block 1000x1000"])
+@pytest.mark.parametrize(
+    "over", ["rows", "columns", "block 8x8", "block 1000x1000", "block 500x1000", "block 1000x501"]
+)
 def test_the_arrays_are_never_copied_as_a_whole(over):
     reference = np.random.default_rng(0).uniform(1.0, 2.0, (1000, 1000))
     output = reference.astype(np.float32)
