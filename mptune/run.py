@@ -15,15 +15,16 @@ from numpy.typing import NDArray
 
 from mptune.accuracy.thresholds import recorded_threshold
 from mptune.errors import MptuneError, UnknownNameError
-from mptune.markup import heading, table
+from mptune.markup import Description, as_html
 from mptune.precision import precision
+from mptune.results.description import describe, facts, verified_text
 from mptune.results.kernel_times import host_ms, kernel_times
 from mptune.results.metric_expressions import MORE_IS_BETTER
 from mptune.results.objective import Objective
 from mptune.results.pareto import front
 from mptune.results.speedup import LEAST_ROUNDS, TIE, Ratio
 from mptune.results.trial import Status, Trial
-from mptune.results.unseen import Verified, count_of, in_words
+from mptune.results.unseen import Verified
 from mptune.space.configuration import Value
 from mptune.store import PROBE, RunFile, RunInfo, RunState
 
@@ -93,29 +94,14 @@ class Run:
         found = "no feasible trial" if best is None else f"best {best.time_ms:.4g} ms at {best.configuration}"
         return f"Run({self.kernel} on {self.info.backend}, {self.evaluations} evaluations, {found})"
 
+    def describe(self) -> Description:
+        """Return what the run found, as facts, tables and sentences, which every view of a run shows."""
+        return describe(self)
+
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the winner beside the baseline, the front, and how the trials ended."""
-        info, best = self.info, self.best
-        title = f"{self.kernel} on {info.device} ({info.backend}), {self.evaluations} evaluations"
-        second = ("best", best) if best is not None else ("closest, not feasible", self.closest)
-        shown = {name: trial for name, trial in (("baseline", self.baseline), second) if trial is not None}
-        rows: list[tuple[object, ...]] = [
-            ("time (ms)", *(f"{trial.time_ms:.4g}" for trial in shown.values())),
-            ("speedup", *(self.speedup_text(trial) for trial in shown.values())),
-            ("error", *(f"{trial.error:.3g}" for trial in shown.values())),
-        ]
-        rows += [(name, *(trial.configuration.get(name) for trial in shown.values())) for name in self.parameter_names]
-        groups = [(group.status, group.count, group.message) for group in self.failure_groups]
-        objectives = info.objective.metrics
-        front = [(*(f"{self.metric_of(t, name):.4g}" for name in objectives), t.configuration) for t in self.front]
-        parts = [
-            heading(title),
-            table(("", *shown), rows) if shown else heading("no valid trial"),
-            table((*objectives, "configuration of the front"), front) if front else "",
-            table(("status", "trials"), self.statuses.items()),
-            table(("failure", "trials", "message"), groups) if groups else "",
-        ]
-        return "".join(parts)
+        """Return what a notebook shows."""
+        found = self.describe()
+        return as_html(found.title, found.verdict if self.trials else "no valid trial", *found.tables)
 
     # -- what was evaluated --------------------------------------------------------------------
 
@@ -386,31 +372,6 @@ class Run:
         """Return what unseen inputs said of a trial, None if it was not verified."""
         return Verified.of(trial, self.info.objective)
 
-    def verified_text(self, trial: Trial) -> str:
-        """Return that in words; empty if it was not verified."""
-        text = in_words(trial, self.info.objective)
-        but = "; the warnings say what errors leave out" if self.info.caveats else ""
-        return text + but + self.why_fewer(trial) if text else ""
-
-    def why_fewer(self, trial: Trial) -> str:
-        """Say why a trial was verified on fewer unseen inputs than were asked for; empty if it was not, or on all."""
-        is_reported = any(trial.configuration == other.configuration for other in self.reported)
-        if not is_reported or not 0 < count_of(trial, "unseen_inputs") < self.state.verify_wanted:
-            return ""
-        return "; more would have taken over a quarter of the run (mptune verify adds some)"
-
-    def unverified_text(self, trial: Trial) -> str:
-        """Say that a feasible trial was run on no unseen input, and why; empty where it was, or is still to be."""
-        is_meant = self.state.unverified and self.info.objective.is_feasible(trial)
-        if not is_meant or self.verified(trial) is not None:
-            return ""
-        draws = max(1, count_of(trial, "error_draws", 1))
-        seen = "the one input" if draws == 1 else f"the {draws} inputs"
-        return (
-            f"NOT verified on any unseen input ({self.state.unverified}): nothing is known of its error beyond {seen} "
-            "of the search"
-        )
-
     def objective_within(self, max_error: float | Mapping[str, float]) -> Objective:
         """Return the objective with another threshold, whose names are as ``--max-error`` takes them.
 
@@ -507,50 +468,20 @@ class Run:
 
     def summary(self) -> dict[str, Any]:
         """Return the document ``mptune tune --json`` prints; a number that is not known is None."""
-        info, objective = self.info, self.info.objective
         return json_document(
             {
-                "kernel": info.kernel,
-                "backend": info.backend,
-                "device": info.device,
-                "threshold": objective.threshold,
-                "metric": self._metric_document(),
-                "objective": objective.metric,
-                "objectives": objective.metrics,
-                "minimise": objective.minimise,
-                "measured_constraints": objective.constraints,
-                "sizes": info.sizes,
-                "strategy": info.strategy,
-                "seed": info.seed,
-                "budget": info.budget,
-                "evaluations": self.evaluations,
-                "ended": self.state.ended,
-                "baseline_evaluations": self.baseline_evaluations,
-                "feasible": self.feasible,
-                "signatures": self.signatures_of(self.trials),
+                **{fact.name: fact.value for fact in facts(self)},
                 "baseline": self._entry(self.baseline),
                 "best": self._entry(self.best),
                 "front": [self._entry(trial) for trial in self.front],
                 "closest": self._entry(self.closest),
                 **({"sources": [asdict(use) for use in self.state.sources]} if self.state.sources else {}),
-                "statuses": self.statuses,
                 "failures": [
                     {"status": group.status, "message": group.message, "count": group.count}
                     for group in self.failure_groups
                 ],
-                "durations_s": self.durations_s,
                 "warnings": self.warnings,
-                "wall_s": self.state.wall_s,
             }
-        )
-
-    def _metric_document(self) -> str | dict[str, str]:
-        """Return what errors are measured by: where thresholds are for metrics of their own, by their names."""
-        threshold, metrics = self.info.objective.threshold, self.info.metrics
-        return (
-            {name: metrics.get(name, "") for name in threshold}
-            if metrics and isinstance(threshold, Mapping)
-            else self.info.metric
         )
 
     def pareto_document(self, metrics: Sequence[str] = ("time_ms", "error")) -> dict[str, Any]:
@@ -582,16 +513,15 @@ class Run:
             }
         )
 
-    def _parts_of(self, trial: Trial) -> dict[str, Any]:
-        """Return the type of each buffer of an application, and where the time of a run went; nothing for a kernel."""
-        if not self.info.is_of_application:
-            return {}
-        times = {name: {"launches": t.launches, "time_ms": t.time_ms} for name, t in kernel_times(trial).items()}
-        return {"buffers": self.buffer_types(trial), "kernels": times, "host_ms": host_ms(trial)}
-
     def _entry(self, trial: Trial | None) -> dict[str, Any] | None:
         if trial is None:
             return None
+        parts: dict[str, Any] = {}
+        if self.info.is_of_application:
+            times = {name: {"launches": t.launches, "time_ms": t.time_ms} for name, t in kernel_times(trial).items()}
+            parts = {"buffers": self.buffer_types(trial), "kernels": times, "host_ms": host_ms(trial)}
+        verified = self.verified(trial)
+        unverified = "" if verified is not None else verified_text(self, trial)
         return {
             "configuration": trial.configuration,
             "time_ms": trial.time_ms,
@@ -599,9 +529,9 @@ class Run:
             "speedup_interval": self.speedup_interval(trial),
             "settled": self.is_settled(trial),
             "error": trial.error,
-            "verified": None if (verified := self.verified(trial)) is None else verified.to_json(),
-            **({"not_verified": text} if (text := self.unverified_text(trial)) else {}),
-            **self._parts_of(trial),
+            "verified": None if verified is None else verified.to_json(),
+            **({"not_verified": unverified} if unverified else {}),
+            **parts,
             "metrics": trial.measurement.metrics,
         }
 

@@ -12,7 +12,6 @@ import pytest
 from awkward_kernel import run_of
 from described import described_run
 
-from mptune.cli.tuning import _nothing_found
 from mptune.precision import COMPOUND, EVERY_PRECISION, PRECISIONS, precision, promoted
 from mptune.results.objective import Objective
 from mptune.results.speedup import Finals
@@ -197,7 +196,7 @@ def test_the_widest_types_have_not_the_last_word_where_others_are_more_accurate(
         dataclasses.replace(p, values=("fp64", name)) if p.name == "y_type" else p for p in made.info.parameters
     )
     info = dataclasses.replace(made.info, parameters=parameters, objective=Objective(threshold=1e-17))
-    said = _nothing_found(Run(info, made.trials))
+    said = Run(info, made.trials).describe().verdict
     assert ("no types are more exact" in said) is is_last_word
 
 

@@ -13,7 +13,7 @@ from described import described_run
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mptune.cli.display import _of_rounds, absent_best
+from mptune.results.description import describe_front
 from mptune.results.speedup import LEAST_ROUNDS, TIE, Finals, Ratio
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
@@ -285,12 +285,10 @@ def test_what_is_slower_than_the_baseline_is_no_simpler_winner() -> None:
 def test_a_front_without_the_best_says_why() -> None:
     run = run_of(noisy_rounds(0.05), ALL)
     assert run.best is HALF
-    names = ("time_ms", "error")
     said = "of those that are as good, as far as the finals can tell, it is the simplest"
-    assert absent_best(run, names, [MIXED, DOUBLE]).endswith(said)
-    assert absent_best(run, names, [HALF, DOUBLE]) == ""
-    assert absent_best(run, ("memory_bytes", "error"), [MIXED, DOUBLE]) == ""
-    assert absent_best(run_of([], []), names, []) == ""
+    for metrics in (("time_ms", "error"), ("memory_bytes", "error")):
+        is_said = any(text.endswith(said) for text in describe_front(run, metrics).remarks)
+        assert is_said is (metrics[0] == "time_ms" and HALF not in run.pareto(metrics))
 
 
 def wide(block: int, time_ms: float, error: float, status: Status = Status.OK) -> Trial:
@@ -346,9 +344,9 @@ def test_a_speedup_that_is_not_the_ratio_of_the_times_says_where_it_is_from() ->
         noisy_rounds(0.01), [MIXED, dataclasses.replace(DOUBLE, measurement=typed("fp64", "fp64", 3).measurement)]
     )
     assert run.baseline is not None
-    said = _of_rounds(run, {"baseline": run.baseline, "best": MIXED})
-    assert said == "the speedup is the median of rounds in which both took turns, not the ratio of the times (3)"
-    assert _of_rounds(run_of(noisy_rounds(0.01), [MIXED, DOUBLE]), {"best": MIXED}) == ""
+    said = "the speedup is the median of rounds in which both took turns, not the ratio of the times (3)"
+    assert said in run.describe().remarks
+    assert not any("rounds" in text for text in run_of(noisy_rounds(0.01), [MIXED, DOUBLE]).describe().remarks)
 
 
 def test_speedups_in_words() -> None:

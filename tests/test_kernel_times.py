@@ -12,7 +12,6 @@ from application_trials import application_run, run_trial
 from command_line import caller
 from described import create
 
-from mptune.cli.tuning import _nothing_found
 from mptune.errors import PlotError
 from mptune.measure.rounds import together
 from mptune.results.kernel_times import KernelTime, by_kernel, host_ms, kernel_times
@@ -102,13 +101,13 @@ def test_that_the_widest_types_cannot_meet_a_threshold_is_said() -> None:
         run_trial(u, "fp64", **{"error": 1e-6, "error.drift": 1e-6, "error.NRMSE": 1e-9}) for u in ("fp64", "fp32")
     ]
     limits = {"drift": 1e-9, "NRMSE": 1e-8}
-    said = _nothing_found(application_run(trials, threshold=limits))
+    said = application_run(trials, threshold=limits).describe().verdict
     assert "drift exceeds its limit of 1e-09 most" in said
     assert "the widest types themselves do not meet it, at best with NRMSE 1e-09, drift 1e-06" in said.replace(
         "drift 1e-06, NRMSE 1e-09", "NRMSE 1e-09, drift 1e-06"
     )
     # Narrow types that miss it say nothing of the wide ones.
-    assert "themselves" not in _nothing_found(application_run(trials[1:], threshold=limits))
+    assert "themselves" not in application_run(trials[1:], threshold=limits).describe().verdict
 
 
 def test_an_application_without_parameters_of_kernels_is_one() -> None:

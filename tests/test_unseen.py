@@ -10,6 +10,7 @@ from described import described_run
 from scipy.stats import beta, binom
 
 from mptune.cli.display import print_run
+from mptune.results.description import verified_text
 from mptune.results.objective import Objective
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.results.unseen import Verified, rate_bound, unequal_draws, with_draws
@@ -135,16 +136,16 @@ def test_what_was_run_on_no_unseen_input_is_not_called_verified(capsys):
     run = described_run(fields, [trial()])
     run = Run(run.info, run.trials, RunState(unverified=why))
     said = f"NOT verified on any unseen input ({why}): nothing is known of its error beyond the one input of the search"
-    assert run.unverified_text(run.trials[0]) == said
+    assert verified_text(run, run.trials[0]) == said
     print_run(run)
     assert f"best: {said}" in capsys.readouterr().out
     entry = run.summary()["best"]
     assert (entry["verified"], entry["not_verified"]) == (None, said)
     # A trial that was verified later, one that is not feasible, a run that has not come to its end.
     objective = Objective(threshold=1e-4)
-    assert run.unverified_text(with_draws(trial(), [drawn(1e-5)], objective)) == ""
-    assert run.unverified_text(trial(error=1.0)) == ""
-    assert Run(run.info, run.trials).unverified_text(run.trials[0]) == ""
+    assert verified_text(run, with_draws(trial(), [drawn(1e-5)], objective)).startswith("within")
+    assert verified_text(run, trial(error=1.0)) == ""
+    assert verified_text(Run(run.info, run.trials), run.trials[0]) == ""
     assert RunState.from_json(run.state.to_json()) == run.state
 
 
@@ -153,7 +154,7 @@ def test_a_run_tells_what_was_verified_under_its_own_limits():
     verified = with_draws(trial(), [drawn(2e-5)] * 20, objective)
     run = Run(RunInfo(kernel="poly", objective=objective), [objective.judge(verified)])
     assert run.best is not None
-    assert run.verified_text(run.best) == (
+    assert verified_text(run, run.best) == (
         "within 1e-4 on 20 of 20 unseen inputs: with 95% confidence at most 14% of such inputs break it"
     )
     entry = run.summary()["best"]["verified"]
@@ -166,7 +167,7 @@ def test_a_run_tells_what_was_verified_under_its_own_limits():
     }
     unverified = Run(RunInfo(kernel="poly", objective=objective), [trial()])
     assert unverified.summary()["best"]["verified"] is None
-    assert unverified.verified_text(unverified.trials[0]) == ""
+    assert verified_text(unverified, unverified.trials[0]) == ""
 
 
 def test_what_was_lost_to_fragility_is_said(capsys):

@@ -13,6 +13,7 @@ from mptune.data import Draw, Stream
 from mptune.errors import MptuneError
 from mptune.kernel import In, Kernel, Out
 from mptune.measure.rounds import Finished
+from mptune.results.description import verified_text
 from mptune.results.objective import Objective
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.results.unseen import Verified
@@ -312,7 +313,7 @@ def test_inputs_that_are_always_the_same_are_not_unseen(tmp_path):
     assert all(run.verified(trial) is None for trial in run.reported)
     assert sum("do not depend on rng, so no input is unseen" in warning for warning in warned) == 1
     for trial in (run.baseline, run.best):
-        assert run.unverified_text(trial).startswith("NOT verified on any unseen input (none could be made: inputs")
+        assert verified_text(run, trial).startswith("NOT verified on any unseen input (none could be made: inputs")
     assert Run.load(path).state.unverified == run.state.unverified
     with pytest.raises(MptuneError, match="no unseen input could be made: inputs of kernel shift give the same"):
         verify(path, fixed, configuration="1", inputs=3, on_warning=warned.append)

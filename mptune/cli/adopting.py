@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mptune.cli import options
-from mptune.cli.display import counter, echo, number, print_json, print_note, table, wrapped
+from mptune.cli.display import counter, echo, print_json, print_note, table, wrapped
 from mptune.cli.options import option
 from mptune.errors import MptuneError
+from mptune.markup import number
 
 if TYPE_CHECKING:
     from mptune.results.objective import Objective
@@ -59,12 +60,7 @@ def adopt(output: Path | None, json: bool, **given: Any) -> None:
 
 
 def adopted(given: Mapping[str, Any], output: Path | None) -> dict[str, Any]:
-    """Adopt a program, and return the document that says what became of it.
-
-    Args:
-        given: what :class:`~mptune.adopt.adopting.AdoptSettings` takes.
-        output: the folder to write; None for the default one.
-    """
+    """Adopt a program as ``AdoptSettings`` say, and return the document that says what became of it."""
     from mptune.adopt.adopting import AdoptSettings
     from mptune.adopt.adopting import adopt as adopt_program
 
@@ -97,9 +93,6 @@ def definition_of(given: Sequence[str], settings: Mapping[str, Any], backend: st
         given: a kernel, or the files of a program.
         settings: how it is adopted, by the fields of :class:`~mptune.adopt.adopting.AdoptSettings`.
         backend: what it is tuned for. A program that is tuned for the processor runs there to be recorded.
-
-    Raises:
-        MptuneError: several kernels, or settings of what is no program.
     """
     files = [Path(text) for text in given]
     sources = (".cu", ".hip", ".cpp", ".cc", ".cxx")
@@ -112,22 +105,11 @@ def definition_of(given: Sequence[str], settings: Mapping[str, Any], backend: st
         return _path(document["folder"])
     if len(given) > 1:
         raise MptuneError(f"expected one kernel, not {', '.join(given)}")
-    if settings:
-        raise MptuneError(f"{given[0]} takes no {_GIVEN[next(iter(settings))]}: it is no program")
+    for name in settings:
+        named = {"arguments": "arguments behind --", "defines": "-D", "includes": "-I"}
+        how = named.get(name, f"--{name.removesuffix('s') if name != 'types' else name}".replace("_", "-"))
+        raise MptuneError(f"{given[0]} takes no {how}: it is no program")
     return given[0]
-
-
-#: How the settings of what is adopted are given.
-_GIVEN = {
-    "arguments": "arguments behind --",
-    "defines": "-D",
-    "includes": "-I",
-    "compile_commands": "--compile-commands",
-    "types": "--types",
-    "kernels": "--kernel",
-    "loops": "--loop",
-    "vary": "--vary",
-}
 
 
 def _is_program(folder: Path, sources: Sequence[str]) -> bool:
@@ -135,54 +117,48 @@ def _is_program(folder: Path, sources: Sequence[str]) -> bool:
     return not any(folder.glob("*.py")) and any(file.suffix in sources for file in folder.iterdir())
 
 
+def _path(folder: str) -> str:
+    """Return a folder as commands take it: a bare name is that of a bundled kernel."""
+    return folder if "/" in folder else f"./{folder}"
+
+
+# -- what became of a program --------------------------------------------------------------------
+
+
 def print_adopted(document: Mapping[str, Any]) -> None:
     """Print what became of a program."""
-    program, folder = document["program"], document["folder"]
+    program, folder, draws = document["program"], document["folder"], document["draws"]
     sources = ", ".join(Path(path).name for path in program["sources"])
     arguments = f" with {shlex.join(program['arguments'])}" if program["arguments"] else ""
     check = {"passed": "; its own check passed", "failed": "; its own check FAILED"}.get(program["check"], "")
     echo(f"{document['name']}, adopted from {sources}, run{arguments} on {program['device']}{check}\n")
-    echo(_listed("kernel", ("launches", "place"), document["kernels"]))
-    echo(_listed("buffer", ("elements", "type", "role"), document["buffers"]))
-    rows = [
-        (p["name"], ", ".join(p["roles"]), ", ".join(p["types"]), _few(p["members"])) for p in document["parameters"]
-    ]
-    if rows:
-        echo(table(("parameter", "role", "types", "what has it in the program"), rows) + "\n")
+    _print_table(document["kernels"], {"kernel": "name", "launches": "launches", "place": "place"})
+    _print_table(document["buffers"], {"buffer": "name", "elements": "elements", "type": "type", "role": "role"})
+    columns = {"parameter": "name", "role": "roles", "types": "types", "what has it in the program": "members"}
+    _print_table(document["parameters"], columns)
     if document["sizes"]:
         of = {name: f" (argument {place})" for name, place in document["size_arguments"].items()}
         of |= dict.fromkeys(document["computed_sizes"], " (computed from arguments)")
-        sizes = ", ".join(
-            f"{name} {value}{of.get(name, ' (no argument of the program)')}"
-            for name, value in document["sizes"].items()
-        )
-        echo(
-            wrapped(
-                f"sizes: {sizes}"
-                + ("; the program is run again for others (--size NAME=VALUE)" if document["size_arguments"] else ""),
-                "  ",
-            )
-        )
-    draws = document["draws"]
+        none = " (no argument of the program)"
+        sizes = ", ".join(f"{name} {value}{of.get(name, none)}" for name, value in document["sizes"].items())
+        more = "; the program is run again for others (--size NAME=VALUE)" if document["size_arguments"] else ""
+        echo(wrapped(f"sizes: {sizes}{more}", "  "))
     share = f"by up to {100 * draws['by']:g}% " if draws["by"] else ""
-    echo(wrapped(f"fresh inputs change {share}{_CHANGED[draws['of']]}{_unchanged(document)}", "  "))
-    for why in document["no_sizes"]:
-        echo(wrapped(why, "  "))
-    for name, why in document["kept"].items():
-        echo(wrapped(f"kept as it is: {name}, {why}", "  "))
+    unchanged = ""
+    if document["unvaried"]:
+        unchanged = f", but not what it copies to variables of the device ({', '.join(document['unvaried'])})"
+    elif draws["of"] == "nothing" and document["zeros"]:
+        unchanged = f"; {', '.join(document['zeros'])} {'is' if len(document['zeros']) == 1 else 'are'} all zero"
+    echo(wrapped(f"fresh inputs change {share}{_CHANGED[draws['of']]}{unchanged}", "  "))
+    kept = (f"kept as it is: {name}, {why}" for name, why in document["kept"].items())
+    for line in (*document["no_sizes"], *kept):
+        echo(wrapped(line, "  "))
     _print_notes(document)
-    exact = "the program's, to the last bit" if not any(document["errors"].values()) else ""
-    shown = exact or "within " + number(max(document["errors"].values()), 2) + " of the program's"
+    worst = max(document["errors"].values(), default=0)
+    shown = f"within {number(worst, 2)} of the program's" if worst else "the program's, to the last bit"
     echo(wrapped(f"answer in the program's own types: {shown}"))
     echo(wrapped(f"written to {folder} in {document['seconds']:.1f} s"))
     echo(f"to tune it: mptune tune {shlex.quote(_path(folder))} --max-error 1e-6")
-
-
-def _print_notes(document: Mapping[str, Any]) -> None:
-    for refusal in document["refused"]:
-        print_note(f"not adopted: {refusal}")
-    for note in (*document["notes"], *document["caveats"]):
-        print_note(f"note: {note}")
 
 
 _CHANGED = {
@@ -194,42 +170,53 @@ _CHANGED = {
 }
 
 
-def _unchanged(document: Mapping[str, Any]) -> str:
-    """Return what fresh inputs leave as it is, or why they change nothing."""
-    if document["unvaried"]:
-        return f", but not what it copies to variables of the device ({', '.join(document['unvaried'])})"
-    if document["draws"]["of"] == "nothing" and document["zeros"]:
-        return f"; {', '.join(document['zeros'])} {'is' if len(document['zeros']) == 1 else 'are'} all zero"
-    return ""
+def _print_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> None:
+    """Print some entries of documents, by the names of the columns."""
+
+    def text(cell: Any) -> str:
+        if isinstance(cell, list | tuple):
+            return ", ".join(cell[:8]) + (f" and {len(cell) - 8} more" if len(cell) > 8 else "")
+        return f"{cell:,}" if isinstance(cell, int) else number(cell, 3) if isinstance(cell, float) else cell or "-"
+
+    if rows:
+        cells = [[text(row[key]) for key in columns.values()] for row in rows]
+        right = [name for name, key in columns.items() if isinstance(rows[0][key], int | float)]
+        echo(table(tuple(columns), cells, right=right) + "\n")
+
+
+def _print_notes(document: Mapping[str, Any]) -> None:
+    for refusal in document["refused"]:
+        print_note(f"not adopted: {refusal}")
+    for note in (*document["notes"], *document["caveats"]):
+        print_note(f"note: {note}")
+
+
+# -- a program with other types ------------------------------------------------------------------
 
 
 def patched(run: Run, trial: Trial, objective: Objective, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Write a program with the types of a trial, and return the document that says what came of it.
+    """Write a program with the types of a trial as ``IntoSettings`` say, and return what came of it.
 
-    Args:
-        run: the run.
-        trial: of it.
-        objective: with the threshold that counts.
-        given: what :class:`~mptune.adopt.into.IntoSettings` takes.
+    The threshold of the objective counts.
     """
     from mptune.adopt.into import IntoSettings, into
 
-    settings = dict(given)
-    settings["record"] = Path(given["record"]) if given["record"] else None
-    settings["arguments"] = given["arguments"] or None
+    record, arguments = given["record"] and Path(given["record"]), given["arguments"] or None
+    settings = IntoSettings(**{**given, "record": record, "arguments": arguments})
     with _removing_what_is_temporary(), counter("patching the program") as count:
-        return into(run, trial, objective, IntoSettings(**settings), on_progress=lambda _: count())
+        return into(run, trial, objective, settings, on_progress=lambda _: count())
 
 
 def print_patched(document: Mapping[str, Any]) -> None:
     """Print what came of a program that was given other types."""
-    rows = [(t["from"], t["to"], _few(t["members"])) for t in document["types"] if t["to"] != t["from"]]
-    echo(table(("was", "is", "what has the type"), rows) + "\n" if rows else "no type is another\n")
+    changed = [types for types in document["types"] if types["to"] != types["from"]]
+    _print_table(changed, {"was": "from", "is": "to", "what has the type": "members"})
+    if not changed:
+        echo("no type is another\n")
     for label, block in document["blocks"].items():
-        tuned = [str(threads) if threads else "(as it was)" for threads in block]
-        while tuned[-1] == "(as it was)":
-            tuned.pop()
-        echo(f"blocks of {label}: {' x '.join(tuned)} threads")
+        while not block[-1]:
+            block = block[:-1]
+        echo(f"blocks of {label}: {' x '.join(str(threads or '(as it was)') for threads in block)} threads")
     for note in document["notes"]:
         print_note(f"note: {note}")
     for compiler, state in document["compiled"].items():
@@ -242,65 +229,37 @@ def print_patched(document: Mapping[str, Any]) -> None:
     if document["error"] is not None:
         limits = "".join(f"; {name} <= {limit:g}" for name, limit in document["threshold"].items())
         echo(f"error of its answer ({document['metric']}): {number(document['error'], 3)}{limits}")
-    if document["written"]:
-        rows = [
-            (f["name"], f["how"], "-" if f["error"] is None else number(f["error"], 3)) for f in document["written"]
-        ]
-        echo("\n" + table(("file it writes", "compared", "error"), rows) + "\n")
+    _print_table(document["written"], {"file it writes": "name", "compared": "how", "error": "error"})
     if document["check"] == {"original": "passed", "patched": "failed"}:
         print_note("warning: the program's own check no longer passes: it may ask for more digits than the threshold")
     if (printed := document["printed"]) and not document["wrong"]:
-        print_note(
-            f"warning: it prints {printed['patched']!r} where the original prints {printed['original']!r}, which is "
-            "further apart than the threshold"
-        )
+        lines = f"it prints {printed['patched']!r} where the original prints {printed['original']!r}"
+        print_note(f"warning: {lines}, which is further apart than the threshold")
     if complaints := document["complaints"]:
-        print_note(
-            f"warning: on standard error it writes {_quoted(complaints['patched'])}, the original "
-            f"{_quoted(complaints['original'])}"
-        )
+        lines = f"it writes {_quoted(complaints['patched'])}, the original {_quoted(complaints['original'])}"
+        print_note(f"warning: on standard error {lines}")
     echo("\n".join(document["files"]))
-    unknown = [f"{f['name']} ({f['how'].removeprefix(_UNKNOWN)})" for f in document["written"] if f["within"] is None]
+    unknown = [f for f in document["written"] if f["within"] is None]
     if unknown:
-        print_note(f"warning: NOT compared with the original's: {', '.join(unknown)}")
-
-
-#: What the words begin with on a file that is not compared.
-_UNKNOWN = "not compared: "
+        named = ", ".join(f"{file['name']} ({file['how'].removeprefix('not compared: ')})" for file in unknown)
+        print_note(f"warning: NOT compared with the original's: {named}")
 
 
 def why_not_within(document: Mapping[str, Any]) -> str:
     """Say why a patched program cannot be claimed to be right."""
-    wrong, codes = document["wrong"], document["exit_codes"]
+    wrong, codes, name = document["wrong"], document["exit_codes"], document["output"]
     if wrong or codes:
         prints = wrong and f"prints {_quoted(wrong['patched'])} where the original prints {_quoted(wrong['original'])}"
         ends = codes and f"ends with exit code {codes['patched']}, the original with {codes['original']}"
-        return f"{document['output']} is written, but NOT right: it {', and '.join(filter(None, (prints, ends)))}"
+        return f"{name} is written, but NOT right: it {', and '.join(filter(None, (prints, ends)))}"
     if document["not_judged"]:
-        return f"{document['output']}: its answer could not be compared with the original's: {document['not_judged']}"
+        return f"{name}: its answer could not be compared with the original's: {document['not_judged']}"
     limits = ", ".join(f"{name} <= {limit:g}" for name, limit in document["threshold"].items()) or "a finite error"
-    files = [f"{f['name']} ({f['how']})" for f in document["written"] if f["within"] is False]
-    if files:
-        return (
-            f"{document['output']} is NOT within the threshold in what it writes: {', '.join(files)}, expected {limits}"
-        )
+    if files := [f"{f['name']} ({f['how']})" for f in document["written"] if f["within"] is False]:
+        return f"{name} is NOT within the threshold in what it writes: {', '.join(files)}, expected {limits}"
     error = "not finite" if document["error"] is None else number(document["error"], 3)
-    return f"{document['output']} is NOT within the threshold: the error of its answer is {error}, expected {limits}"
-
-
-def _listed(what: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
-    cells = [(row["name"], *(f"{row[c]:,}" if isinstance(row[c], int) else row[c] for c in columns)) for row in rows]
-    return table((what, *columns), cells, right=[c for c in columns if c in ("launches", "elements")]) + "\n"
+    return f"{name} is NOT within the threshold: the error of its answer is {error}, expected {limits}"
 
 
 def _quoted(line: str) -> str:
     return repr(line) if line else "nothing"
-
-
-def _few(names: Sequence[str]) -> str:
-    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-
-
-def _path(folder: str) -> str:
-    """Return a folder as commands take it: a bare name is that of a bundled kernel."""
-    return folder if "/" in folder else f"./{folder}"

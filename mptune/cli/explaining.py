@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from mptune.cli import options
-from mptune.cli.display import counter, echo, in_short, number, print_json, print_note, table, wrapped
+from mptune.cli.display import counter, echo, print_json, print_note, table, wrapped
 from mptune.cli.options import option
+from mptune.markup import number
 
 if TYPE_CHECKING:
     from mptune.tuning.sensitivity import Change, Explanation
@@ -21,7 +22,7 @@ __all__ = ["explain"]
 @click.command()
 @options.file_argument("run_file", "RUN.db|SPACE")
 @options.kernel_of_run
-@option("--time-limit time_limit_s", "SECONDS", "Begin to measure nothing further after this many seconds.", type=float)
+@option("--time-limit time_limit_s", "SECONDS", "Begin to measure nothing further after this many seconds.")
 @options.as_json
 def explain(run_file: Path, kernel: str | None, time_limit_s: float | None, json: bool) -> None:
     """Explain the winner: what limits its accuracy, what each type costs, and why others lost.
@@ -94,7 +95,9 @@ def _named(change: Change) -> str:
     """Return what the table calls a parameter: within its part of an application, without that part's name."""
     if not change.part:
         return change.parameter
-    buffers = f" ({in_short(change.buffers)})" if change.buffers else ""
+    from mptune.results.description import few_names
+
+    buffers = f" ({few_names(change.buffers)})" if change.buffers else ""
     return f"  {change.parameter.rpartition('.')[2]}{buffers}"
 
 

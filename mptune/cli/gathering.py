@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from mptune.cli import options
-from mptune.cli.display import echo, number, pairs, print_json, print_note, table
+from mptune.cli.display import echo, print_json, print_note, table
 from mptune.cli.options import option
-from mptune.markup import plain
+from mptune.markup import number, pairs, plain
 
 if TYPE_CHECKING:
     from mptune.wisdom import AtSize, KernelWisdom, Timed, Wisdom
@@ -37,22 +37,14 @@ def wisdom(files: Sequence[Path], output: Path, json: bool) -> None:
         print_json(found.to_json())
         return
     for known in found.kernels:
-        echo(f"{output}: {_of(known)}: {len(known.tuned)} {_runs(known)} at {_count(known)}")
+        echo(f"{output}: kernel {known.kernel} on {known.where}: {_runs(known)}")
         if note := _without_winner(known):
             print_note(note)
 
 
-def _of(known: KernelWisdom) -> str:
-    return f"kernel {known.kernel} on {known.where}"
-
-
 def _runs(known: KernelWisdom) -> str:
-    return "run" if len(known.tuned) == 1 else "runs"
-
-
-def _count(known: KernelWisdom) -> str:
-    sizes = {tuple(sorted(record.place.items())) for record in known.tuned}
-    return "one size" if len(sizes) == 1 else f"{len(sizes)} sizes"
+    runs, sizes = len(known.tuned), len({tuple(sorted(record.place.items())) for record in known.tuned})
+    return f"{runs} run{'s' * (runs != 1)} at {'one size' if sizes == 1 else f'{sizes} sizes'}"
 
 
 def _without_winner(known: KernelWisdom) -> str:
@@ -69,7 +61,7 @@ def print_wisdom(found: Wisdom) -> None:
         if index:
             echo()
         echo(f"{click.style(plain(known.kernel), bold=True)} on {known.backend} ({known.device}, {known.architecture})")
-        echo(f"{len(known.tuned)} {_runs(known)} at {_count(known)}, errors by {known.metric}\n")
+        echo(f"{_runs(known)}, errors by {known.metric}\n")
         rows = [row for record in known.tuned for row in _rows(record)]
         columns = ("sizes", "error limit", "", "time (ms)", "speedup", "error", "unseen", "kept", "configuration")
         echo(table(columns, rows, right=("time (ms)", "speedup", "error", "unseen", "kept")))
@@ -80,17 +72,19 @@ def print_wisdom(found: Wisdom) -> None:
 
 
 def _rows(record: AtSize) -> list[tuple[object, ...]]:
-    named = [("best", record.best), ("baseline", record.baseline)]
+    """Return winner and baseline; what is said of both stands in the first row."""
+    limits = ", ".join(
+        f"{name.removeprefix('error').removeprefix('.')} {limit:g}".strip() for name, limit in record.threshold.items()
+    )
+    size, limit, kept = pairs(record.place), limits, str(len(record.configurations))
     rows: list[tuple[object, ...]] = []
-    for role, timed in named:
+    for role, timed in (("best", record.best), ("baseline", record.baseline)):
         if timed is None or (role == "baseline" and timed is record.best):
             continue
         what = "best, baseline" if timed.is_best and timed.is_baseline else role
-        size = pairs(record.place) if not rows else ""
-        limit = _limits(record.threshold) if not rows else ""
-        kept = len(record.configurations) if not rows else ""
         numbers = (number(timed.time_ms), _speedup(timed), number(timed.errors.worst.get("error"), 3), timed.unseen)
         rows.append((size, limit, what, *numbers, kept, timed.configuration))
+        size = limit = kept = ""
     return rows
 
 
@@ -98,12 +92,6 @@ def _speedup(timed: Timed) -> str:
     if timed.interval is None or timed.is_baseline:
         return number(timed.speedup, 3)
     return f"{number(timed.speedup, 3)} ({timed.interval[0]:.3g} to {timed.interval[1]:.3g})"
-
-
-def _limits(threshold: Mapping[str, float]) -> str:
-    return ", ".join(
-        f"{name.removeprefix('error').removeprefix('.')} {limit:g}".strip() for name, limit in threshold.items()
-    )
 
 
 def _errors_by_size(known: KernelWisdom) -> str:

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import json as json_format
 import sys
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from mptune.cli import options
-from mptune.cli.display import counter, echo, number, print_error, print_json, print_note, table, wrapped
+from mptune.cli.display import counter, echo, print_error, print_json, print_note, table, wrapped
 from mptune.cli.options import option
 from mptune.errors import BackendUnavailableError, EmptySpaceError, MptuneError
-from mptune.paths import bundled_folder, cache_folder, open_own, own_folder, write_whole
+from mptune.markup import number
+from mptune.paths import bundled_folder, cache_folder
 
 if TYPE_CHECKING:
     from mptune.backends.base import Backend
     from mptune.kernel import Application, Kernel, Sizes
     from mptune.space.configuration import Configuration
-    from mptune.tuning.checking import CheckResult, Selection
+    from mptune.tuning.checking import CheckResult
 
 __all__ = ["backends", "check", "list_kernels", "render"]
 
@@ -37,53 +36,37 @@ def list_kernels(strategies: bool, observers: bool, json: bool) -> None:
     """List kernels and applications, search strategies, or what can be measured."""
     if strategies and observers:
         raise MptuneError("--strategies and --observers exclude each other")
-    show: Callable[..., None]
-    if strategies:
-        found, show = {"strategies": _strategies()}, _show_strategies
-    elif observers:
-        found, show = {"observers": _observers()}, _show_observers
-    else:
-        rows, show = _kernels(), _show_kernels
-        found = {f"{what}s": [row for row in rows if what in row] for what in ("kernel", "application")}
+    found = _strategies() if strategies else _observers() if observers else _kernels()
     if json:
         print_json(found)
+    elif strategies:
+        _show_strategies(**found)
+    elif observers:
+        _show_observers(**found)
     else:
-        show(**found)
+        _show_kernels(**found)
 
 
-def _kernels() -> list[dict[str, Any]]:
+def _kernels() -> dict[str, Any]:
     """Describe every kernel and application.
 
     Running the definitions and counting configurations takes several times as long as the rest of the command, so what
-    was found for the bundled ones is kept in mptune's cache. A hash of the rows and of mptune's own source decides
-    whether they still hold, so neither another version nor a damaged file can show something wrong.
+    was found for the bundled ones is kept in mptune's cache, by mptune's own source.
     """
+    from mptune.backends.binary_cache import BinaryCache
     from mptune.source.loading import bundled_applications, bundled_kernels
 
     bundled = [path for name in ("kernels", "applications") for path in bundled_folder(name).glob("*.py")]
-    sources = hashlib.sha256()
-    for path in sorted([*Path(__file__).parents[1].rglob("*.py"), *bundled]):
-        sources.update(path.name.encode() + path.read_bytes())
-
-    def signature(text: str) -> str:
-        return hashlib.sha256(sources.digest() + text.encode()).hexdigest()
-
-    cache = cache_folder("list")
-    kept: dict[str, dict[str, Any]] = {}
-    with suppress(OSError, ValueError):
-        if cache is not None:
-            with open_own(own_folder(cache) / "kernels.json") as file:
-                signed, _, text = file.read().decode().partition("\n")
-            kept = json_format.loads(text) if signed == signature(text) else {}
+    sources = sorted([*Path(__file__).parents[1].rglob("*.py"), *bundled])
+    key = BinaryCache.key([text for path in sources for text in (path.name, path.read_text(encoding="utf-8"))])
+    cache = BinaryCache(cache_folder("list"))
+    text = cache.get(key)
+    kept: dict[str, dict[str, Any]] = {} if text is None else json_format.loads(text)
     rows = {name: kept.get(name) or _describe(name) for name in (*bundled_kernels(), *bundled_applications())}
-    with suppress(OSError):
-        if cache is not None and not kept:
-            shipped = {path.stem for path in bundled}
-            text = json_format.dumps({name: row for name, row in rows.items() if name in shipped})
-            kept_in = own_folder(cache) / "kernels.json"
-            write_whole(kept_in, f"{signature(text)}\n{text}".encode())
-            kept_in.chmod(0o600)
-    return list(rows.values())
+    if not kept:
+        shipped = {path.stem for path in bundled}
+        cache.put(key, json_format.dumps({name: row for name, row in rows.items() if name in shipped}).encode())
+    return {f"{what}s": [row for row in rows.values() if what in row] for what in ("kernel", "application")}
 
 
 def _describe(name: str) -> dict[str, Any]:
@@ -93,16 +76,13 @@ def _describe(name: str) -> dict[str, Any]:
 
     found = load_tunable(name)
     kernels = {"kernels": list(found.kernels)} if isinstance(found, Application) else {}
+    on_request = {p.name: [v for v in p.every_value if v not in p.values] for p in found.parameters}
     return {
         found.what: found.name,
         "description": found.description,
         **kernels,
         "parameters": {p.name: list(p.values) for p in found.parameters},
-        "on_request": {
-            p.name: [value for value in p.every_value if value not in p.values]
-            for p in found.parameters
-            if p.every_value != p.values
-        },
+        "on_request": {name: values for name, values in on_request.items() if values},
         "signature": list(found.signature_names),
         "configurations": found.search_space(found.resolve_sizes()).size,
         "metric": metric_text([output.name for output in found.outputs], found.metric),
@@ -114,32 +94,27 @@ def _show_kernels(kernels: Sequence[Mapping[str, Any]], applications: Sequence[M
     for what, rows in (("kernel", kernels), ("application", applications)):
         cells = []
         for row in rows:
-            numerical = len(row["signature"])
+            numerical, count = len(row["signature"]), row["configurations"]
             parameters = f"{len(row['parameters']) - numerical} + {numerical}"
-            count = row["configurations"]
             shown = f"{count:,}" if count < 1e9 else f"{count:.1e}"
             cells.append((row[what], parameters, shown, row["metric"], row["description"]))
-        if cells:
-            columns = (what, "parameters", "configurations", "metric", "description")
-            echo(table(columns, cells, right=("configurations",)))
-            echo()
+        columns = (what, "parameters", "configurations", "metric", "description")
+        echo(table(columns, cells, right=("configurations",)) + "\n")
     presets = dict.fromkeys(preset for row in (*kernels, *applications) for preset in row["sizes"])
     echo(wrapped("parameters: those that change only speed + those that can change the numbers"))
     echo(wrapped(f"configurations: valid ones at the default size; sizes: {', '.join(presets)}"))
-    asked = [
-        (f"{row.get('kernel') or row.get('application')} {name}", ", ".join(values))
-        for row in (*kernels, *applications)
-        for name, values in row["on_request"].items()
-    ]
-    for values in dict.fromkeys(values for _, values in asked):
-        where = ", ".join(name for name, own in asked if own == values)
-        echo(wrapped(f"on request (tune -p NAME=VALUE,...): {values} for {where}"))
+    asked: dict[str, list[str]] = {}
+    for row in (*kernels, *applications):
+        for name, values in row["on_request"].items():
+            asked.setdefault(", ".join(values), []).append(f"{row.get('kernel') or row.get('application')} {name}")
+    for values, where in asked.items():
+        echo(wrapped(f"on request (tune -p NAME=VALUE,...): {values} for {', '.join(where)}"))
 
 
-def _strategies() -> list[dict[str, Any]]:
+def _strategies() -> dict[str, Any]:
     from mptune.strategies import STRATEGIES
 
-    return [
+    rows = [
         {
             "strategy": name,
             "description": _first_line(strategy),
@@ -151,6 +126,7 @@ def _strategies() -> list[dict[str, Any]]:
         }
         for name, strategy in STRATEGIES.items()
     ]
+    return {"strategies": rows}
 
 
 def _show_strategies(strategies: Sequence[Mapping[str, Any]]) -> None:
@@ -163,15 +139,16 @@ def _show_strategies(strategies: Sequence[Mapping[str, Any]]) -> None:
     echo("\n" + wrapped("choose one with --strategy NAME, and its options with --strategy-option OPTION=VALUE"))
 
 
-def _observers() -> list[dict[str, Any]]:
+def _observers() -> dict[str, Any]:
     from mptune.observers import ALWAYS_ON, OBSERVERS
 
     known = {name: (metrics, True, description) for name, (metrics, description) in ALWAYS_ON.items()}
     known |= {n: (kind.metrics, False, _first_line(sys.modules[kind.__module__])) for n, kind in OBSERVERS.items()}
-    return [
+    rows = [
         {"observer": name, "metrics": list(metrics), "always_on": is_always_on, "description": description}
         for name, (metrics, is_always_on, description) in sorted(known.items())
     ]
+    return {"observers": rows}
 
 
 def _show_observers(observers: Sequence[Mapping[str, Any]]) -> None:
@@ -187,39 +164,7 @@ def _first_line(described: object) -> str:
     return (inspect.getdoc(described) or "").partition("\n")[0]
 
 
-@click.command()
-@option("--check", "", "Compile one line with each compiler.")
-@options.as_json
-def backends(check: bool, json: bool) -> int:
-    """Show what can compile and run here, and what is missing."""
-    from mptune.backends import BACKENDS
-
-    rows = [_availability(name, check) for name in BACKENDS]
-    code = 1 if any(row["compiled"] is False for row in rows) else 0
-    if json:
-        print_json({"backends": rows})
-        return code
-    cells = [
-        (
-            row["backend"],
-            ("yes, checked" if check else "yes") if row["can_compile"] else "no",
-            "yes" if row["can_run"] else "no",
-            row["reason"] if row["device"] is None else _described(row),
-        )
-        for row in rows
-    ]
-    echo(table(("backend", "compiles", "runs", "device, or what is missing"), cells))
-    return code
-
-
-def _described(row: Mapping[str, Any]) -> str:
-    """Return device, limits and versions as a paragraph, which any terminal has room for."""
-    memory = "" if row["memory_bytes"] is None else f"{number(row['memory_bytes'] / 1e9)} GB memory"
-    limits = (text.format(row["limits"][key]) for key, text in _LIMITS.items() if row["limits"].get(key))
-    versions = (f"{name} {version}" for name, version in row["versions"].items())
-    parts = ((row["device"], row["architecture"], memory), limits, versions, (row["reason"],))
-    return "; ".join(text for part in parts if (text := ", ".join(filter(None, part))))
-
+# -- backends ------------------------------------------------------------------------------------
 
 #: The limits that matter to a kernel's author; --json has all of them.
 _LIMITS = {
@@ -231,6 +176,30 @@ _LIMITS = {
     "workers": "{} cores",
     "cache_bytes": "{:,} bytes cache",
 }
+
+
+@click.command()
+@option("--check", "", "Compile one line with each compiler.")
+@options.as_json
+def backends(check: bool, json: bool) -> int:
+    """Show what can compile and run here, and what is missing."""
+    from mptune.backends import BACKENDS
+
+    rows = [_availability(name, check) for name in BACKENDS]
+    if json:
+        print_json({"backends": rows})
+    else:
+        cells = []
+        for row in rows:
+            memory = "" if row["memory_bytes"] is None else f"{number(row['memory_bytes'] / 1e9)} GB memory"
+            limits = (text.format(row["limits"][key]) for key, text in _LIMITS.items() if row["limits"].get(key))
+            versions = (f"{name} {version}" for name, version in row["versions"].items())
+            device = ((row["device"], row["architecture"], memory), limits, versions, (row["reason"],))
+            described = "; ".join(text for part in device if (text := ", ".join(filter(None, part))))
+            compiles = ("yes, checked" if check else "yes") if row["can_compile"] else "no"
+            cells.append((row["backend"], compiles, "yes" if row["can_run"] else "no", described))
+        echo(table(("backend", "compiles", "runs", "device, or what is missing"), cells))
+    return 1 if any(row["compiled"] is False for row in rows) else 0
 
 
 def _availability(name: str, check: bool) -> dict[str, Any]:
@@ -245,13 +214,8 @@ def _availability(name: str, check: bool) -> dict[str, Any]:
         try:
             _compile_a_line(backend, "" if found.can_run else backend.common_architecture)
         except MptuneError as error:
-            reasons = (" ".join(str(error).split()), found.reason)
-            return row | {
-                "can_compile": False,
-                "can_run": False,
-                "compiled": False,
-                "reason": "; ".join(filter(None, reasons)),
-            }
+            reason = "; ".join(filter(None, (" ".join(str(error).split()), found.reason)))
+            return row | {"can_compile": False, "can_run": False, "compiled": False, "reason": reason}
         row["compiled"] = True
     if found.can_run:
         try:
@@ -264,11 +228,7 @@ def _availability(name: str, check: bool) -> dict[str, Any]:
 
 
 def _compile_a_line(backend: Backend, architecture: str) -> None:
-    """Compile a kernel that does nothing, and that no cache has.
-
-    Raises:
-        MptuneError: the compiler refuses it, or fails.
-    """
+    """Compile a kernel that does nothing, and that no cache has."""
     from mptune.backends.base import CompileOptions
     from mptune.cpp.prelude import prelude
 
@@ -281,13 +241,16 @@ def _compile_a_line(backend: Backend, architecture: str) -> None:
         backend.compiler.close()
 
 
+# -- sources -------------------------------------------------------------------------------------
+
+
 @click.command()
 @options.kernel_name
 @option("--parameter -p", "NAME=VALUE...", "The value of a parameter.")
 @option("--backend", "NAME", "Print the source as the compiler of this backend reads it.", default="auto")
 @options.size
 @option("--body", "", "Leave out the prelude that every source starts with.")
-def render(kernel: str, parameter: Sequence[str], backend: str, size: Sequence[str], body: bool) -> None:
+def render(kernel: str, parameter: Mapping[str, str], backend: str, size: Sequence[str], body: bool) -> None:
     """Print the source of one configuration.
 
     The kernel is a bundled kernel's name or the file that defines one. A parameter that is not given gets its first
@@ -296,14 +259,13 @@ def render(kernel: str, parameter: Sequence[str], backend: str, size: Sequence[s
     from mptune.source.loading import load_tunable
 
     definition = load_tunable(kernel)
-
     read_by = None
     if backend != "auto":
         from mptune.backends import get_backend
 
         read_by = get_backend(backend)
     sizes = definition.resolve_sizes(*options.parse_sizes(definition, size))
-    given = definition.full_names(options.parse_assignments(parameter, "-p"))
+    given = definition.full_names(parameter)
     configuration = definition.configuration(given)
     try:
         space = definition.search_space(sizes).restrict({name: [value] for name, value in given.items()})
@@ -347,35 +309,18 @@ def _launched(
 @click.command()
 @click.argument("kernel", metavar="KERNEL|FILE.py|all")
 @options.backend
-@option(
-    "--arch",
-    "NAME",
-    "Compile for this architecture, such as sm_90 or gfx90a.",
-    default="",
-    show_default="the device's own",
-)
-@option(
-    "--sample",
-    "N|all",
-    "Compile N configurations drawn at random, or all.",
-    default="",
-    show_default="a few that cover every value",
-)
+@option("--arch", "NAME", "Compile for this architecture, such as sm_90 or gfx90a.", show_default="the device's own")
+@option("--sample", "N|all", "Compile N random configurations, or all.", show_default="a few that cover every value")
 @option("--all-signatures", "", "Compile one configuration of each accuracy signature instead.")
-@option(
-    "--parameter -p restrict",
-    "NAME=VALUE,VALUE...",
-    "Compile only where a parameter has one of these values.",
-    parse=options.parse_values,
-)
+@options.restricted("Compile")
 @option("--list lists", "", "Print what was compiled, too, and how long that took.")
 @options.size
 @options.as_json
 def check(
     kernel: str,
     backend: str,
-    arch: str,
-    sample: str,
+    arch: str | None,
+    sample: str | None,
     all_signatures: bool,
     restrict: Mapping[str, tuple[str, ...]],
     lists: bool,
@@ -391,9 +336,15 @@ def check(
     from mptune.kernel import Application, Kernel
     from mptune.source.loading import bundled_kernels, load_tunable
 
-    selection = _selection(sample, all_signatures)
+    if all_signatures and sample:
+        raise MptuneError(f"--all-signatures and --sample {sample} exclude each other")
+    if sample and sample != "all" and not sample.isdecimal():
+        raise MptuneError(f"--sample {sample!r}: expected a whole number or 'all'")
     if kernel == "all" and restrict:
         raise MptuneError(f"-p {next(iter(restrict))}: kernels have parameters of their own; name one instead of 'all'")
+    selection: Any = "signatures" if all_signatures else sample or "values"
+    if selection.isdecimal():
+        selection = int(selection)
     definitions = [load_tunable(name) for name in (bundled_kernels() if kernel == "all" else (kernel,))]
 
     from mptune.backends import get_backend
@@ -406,7 +357,7 @@ def check(
         sizes = definition.resolve_sizes(*options.parse_sizes(definition, size))
         with counter(f"compiling {definition.name}") as count:
             how: Any = {
-                "architecture": arch,
+                "architecture": arch or "",
                 "sample": selection,
                 "restrict": definition.full_names(restrict),
                 "on_compiled": lambda _, count=count: count(),
@@ -418,27 +369,7 @@ def check(
                 results.append(check_kernel(definition, target, sizes=sizes, **how))
     if json:
         print_json({"checks": [result.to_json() for result in results]})
-    else:
-        _print_checks(results)
-        if lists:
-            for result in results:
-                _print_compilations(result)
-    return 1 if any(result.failures for result in results) else 0
-
-
-def _selection(sample: str, all_signatures: bool) -> Selection:
-    if all_signatures and sample:
-        raise MptuneError(f"--all-signatures and --sample {sample} exclude each other")
-    if all_signatures:
-        return "signatures"
-    if not sample or sample == "all":
-        return "all" if sample else "values"
-    if not sample.isdecimal():
-        raise MptuneError(f"--sample {sample!r}: expected a whole number or 'all'")
-    return int(sample)
-
-
-def _print_checks(results: Sequence[CheckResult]) -> None:
+        return 1 if any(result.failures for result in results) else 0
     rows = [
         (
             *(r.kernel, r.backend, r.architecture or "own", f"{r.configurations:,}"),
@@ -454,20 +385,18 @@ def _print_checks(results: Sequence[CheckResult]) -> None:
         for first, *others in result.failure_groups[:3]:
             where = f"{len(others) + 1} of {len(result.compilations)} configurations, such as " if others else ""
             print_error(f"{result.kernel} at {where}{first.configuration}: {first.message}")
+        if lists and result.compilations:
+            _print_compilations(result)
+    return 1 if any(result.failures for result in results) else 0
 
 
 def _print_compilations(result: CheckResult) -> None:
     """Print the configurations that were compiled: first what all have, then the rest of each."""
-    if not result.compilations:
-        return
     configurations = [c.configuration for c in result.compilations]
     first = configurations[0]
     varied = [name for name in first if len({configuration[name] for configuration in configurations}) > 1]
     shared = ", ".join(f"{name}={value}" for name, value in first.items() if name not in varied)
     echo(f"\n{result.kernel}, compiled" + (f" with {shared}" if shared else ""))
     took = ["failed" if c.message else f"{c.compile_s:.3f}" if c.compile_s else "cached" for c in result.compilations]
-    rows = [
-        (*(str(configuration[name]) for name in varied), seconds)
-        for configuration, seconds in zip(configurations, took, strict=True)
-    ]
+    rows = [(*(c[name] for name in varied), seconds) for c, seconds in zip(configurations, took, strict=True)]
     echo(table((*varied, "compile (s)"), rows, right=("compile (s)",)))

@@ -9,17 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mptune.cli import adopting, options
-from mptune.cli.display import (
-    absent_best,
-    echo,
-    number,
-    pareto_table,
-    print_error,
-    print_json,
-    print_note,
-    print_run,
-    unverified_rows,
-)
+from mptune.cli.display import echo, print_described, print_error, print_json, print_note, print_run
 from mptune.cli.gathering import print_wisdom
 from mptune.cli.options import option
 from mptune.errors import MptuneError, PlotError, UnknownNameError
@@ -61,32 +51,21 @@ def show(run_file: Path, json: bool) -> None:
     "A,B",
     "Two or more metrics, separated by commas; speedup and objectives such as energy are metrics, too.",
     show_default="the run's objectives, or time_ms,error",
-    parse=options.parse_names,
 )
 @options.as_json
 def pareto(run_file: Path, metrics: Sequence[str], json: bool) -> None:
     """Show the configurations that no other beats in every metric."""
+    from mptune.results.description import describe_front
     from mptune.results.metric_expressions import OBJECTIVES
-    from mptune.results.unseen import unequal_draws
     from mptune.run import Run
 
     run = Run.load(run_file)
     usual = run.objective.metrics if run.objective.also else ("time_ms", "error")
     names = tuple(OBJECTIVES.get(name, name) for name in metrics) or usual
-    document = run.pareto_document(names)
     if json:
-        print_json(document)
-        return
-    echo(pareto_table(run, names, run.pareto(names)))
-    without = len(run.trials) - len(document["front"]) - document["dominated"]
-    failed = f", {without} without numbers" if without else ""
-    echo(f"\n{len(document['front'])} on the front, {document['dominated']} dominated{failed}")
-    if text := unequal_draws(names, run.pareto(names)):
-        echo(text)
-    if text := unverified_rows(run, run.pareto(names)):
-        echo(text)
-    if text := absent_best(run, names, run.pareto(names)):
-        echo(text)
+        print_json(run.pareto_document(names))
+    else:
+        print_described(describe_front(run, names))
 
 
 @click.command()
@@ -98,19 +77,8 @@ def pareto(run_file: Path, metrics: Sequence[str], json: bool) -> None:
     "the application and draws what its file makes of the answer.",
     default=["pareto"],
 )
-@option(
-    "--output -o",
-    "FILE",
-    "File to write, ending in .png, .pdf, .svg or .html.",
-    show_default="RUN-KIND.png beside the run",
-)
-@option(
-    "--metrics",
-    "Y,X",
-    "Metrics on the vertical and the horizontal axis of a pareto plot.",
-    show_default="speedup,error",
-    parse=options.parse_names,
-)
+@option("--output -o", "FILE", "File: .png, .pdf, .svg or .html.", show_default="RUN-KIND.png beside the run")
+@option("--metrics", "A,B", "Axes of a pareto plot, the vertical one first.", show_default="speedup,error")
 @options.other_max_error
 @option("--width", "NAME", "Width: column or page of a journal, or screen.", default="column")
 @options.kernel_of_run
@@ -127,7 +95,8 @@ def plot(
 ) -> None:
     """Draw trade-offs, progress, effects of parameters, time spent."""
     from mptune.interop import read_run
-    from mptune.show import APPLICATION_KINDS, KINDS, save
+    from mptune.interop.files import space_name
+    from mptune.show import APPLICATION_KINDS, KINDS, check_path, save
     from mptune.show import plot as draw
 
     for kind in kinds:
@@ -139,16 +108,16 @@ def plot(
     # Looking at a run runs nothing, unless that is asked for.
     stored = (*KINDS, *(kind for kind in APPLICATION_KINDS if run.info.is_of_application and kind != "answer"))
     chosen = tuple(dict.fromkeys(each for kind in kinds for each in (stored if kind == "all" else (kind,))))
-    targets = {kind: _target(run_file, output, kind, alone=len(chosen) == 1) for kind in chosen}
+    path = run_file.with_name(f"{space_name(run_file)}.png") if output is None else check_path(output)
+    is_named = output is not None and len(chosen) == 1
+    targets = {kind: path if is_named else path.with_stem(f"{path.stem}-{kind}") for kind in chosen}
     if metrics and "pareto" not in chosen:
         raise PlotError(f"--metrics chooses the axes of a pareto plot, not of {', '.join(chosen)}")
     left_out: dict[str, str] = {}
     for kind, target in targets.items():
         try:
-            own: dict[str, Any] = (
-                {"metrics": metrics} if kind == "pareto" else {"kernel": kernel} if kind == "answer" else {}
-            )
-            save(draw(run, kind, **own, **drawing), target)
+            options_of: dict[str, dict[str, Any]] = {"pareto": {"metrics": metrics}, "answer": {"kernel": kernel}}
+            save(draw(run, kind, **options_of.get(kind, {}), **drawing), target)
         except PlotError as error:
             # With --kind all, a kind this run has no data for is left out, unless that is every kind.
             if "all" not in kinds or len(left_out) + 1 == len(chosen):
@@ -164,25 +133,9 @@ def plot(
         print_note(f"no {kind} plot: {reason}")
 
 
-def _target(run_file: Path, path: Path | None, kind: str, *, alone: bool) -> Path:
-    """Return the file of a plot: the one given, with the kind in its name if there are several, or beside the run."""
-    from mptune.interop.files import space_name
-    from mptune.show import check_path
-
-    if path is None:
-        return run_file.with_name(f"{space_name(run_file)}-{kind}.png")
-    checked = check_path(path)
-    return checked if alone else checked.with_stem(f"{checked.stem}-{kind}")
-
-
 @click.command()
 @_run_file
-@option(
-    "--format",
-    "NAME",
-    "csv, parquet, json, space, cache (Kernel Tuner) or t4.",
-    show_default="the output file's suffix, else csv",
-)
+@option("--format", "NAME", "csv, parquet, json, space, cache (Kernel Tuner) or t4.", show_default="the file's suffix")
 @option("--output -o", "FILE", "File to write.", show_default="standard output")
 def export(run_file: Path, format: str | None, output: Path | None) -> None:
     """Write all trials as a table or in another tool's format."""
@@ -234,32 +187,15 @@ def report(run_files: Sequence[Path], output: Path, sources: int, json: bool) ->
 @click.command(cls=options.WithArguments)
 @options.file_argument("run_files", "RUN.db...|NAME.wisdom.json...")
 @options.other_max_error
-@option(
-    "--configuration",
-    "TRIAL",
-    "The trial to emit: its number, the start of its key, or NAME=VALUE,...",
-    default="",
-    show_default="the best",
-)
+@options.configuration
 @options.kernel_of_run
-@option(
-    "--output -o folder",
-    "DIR",
-    "Folder to write to; with --into the file to write, of a folder the folder.",
-    show_default="tuned/KERNEL",
-)
+@option("--output -o folder", "DIR", "Folder, or with --into the file, to write.", show_default="tuned/KERNEL")
 @option("--all-devices", "", "Write a header that selects by device among several run files.")
-@option(
-    "--size sizes",
-    "NAME=VALUE,NAME=VALUE...",
-    "Of wisdom, compile for these sizes too, where sizes are written into the source.",
-)
+@option("--size sizes", "NAME=VALUE,NAME=VALUE...", "Of wisdom, compile for these sizes, too.")
 @option(
     "--into program",
     "PROGRAM.cu|DIR",
-    "Write the program that was adopted with the winner's types instead; of several files, their folder is given. "
-    "Behind -- are other ARGUMENTS to try it with than those it was adopted with.",
-    type=options.FILE,
+    "Write the adopted program with the winner's types instead. ARGUMENTS behind -- are those to try it with.",
 )
 @options.defines
 @options.includes
@@ -291,28 +227,41 @@ def emit(
                 "give one wisdom file (mptune wisdom gathers several) without --configuration, --all-devices, --into, "
                 "-D, -I and ARGUMENTS"
             )
-        return _emit_dispatch(run_files[0], max_error, kernel, folder, sizes, json)
+        _emit_dispatch(run_files[0], max_error, kernel, folder, sizes, json)
+        return 0
     if sizes:
         raise MptuneError("--size is for wisdom files: a run is emitted at its own sizes")
+    if len(run_files) > 1 and (program is not None or not all_devices):
+        raise MptuneError(f"{len(run_files)} run files: to emit a header that selects by device, add --all-devices")
+    if all_devices and (configuration or program is not None):
+        raise MptuneError("--all-devices and --configuration or --into exclude each other: each device has its winner")
     if program is not None:
-        if len(run_files) > 1 or all_devices:
-            raise MptuneError("--into writes one program for one run file")
-        return _emit_into(
-            run_files[0], max_error, configuration, json, program=program, record=kernel, **given, output=folder
-        )
+        given |= {"program": program, "record": kernel, "output": folder}
+        return _emit_into(run_files[0], max_error, configuration, json, given)
     if any(given.values()):
         raise MptuneError("-D, -I and ARGUMENTS behind -- are those of a program: give it with --into")
 
     from mptune.emit import emit as emit_winner
-    from mptune.emit import emit_all_devices
+    from mptune.emit import emit_all_devices, winner_of
+    from mptune.results.description import result_text
+    from mptune.run import Run
+    from mptune.source.loading import remarks
 
-    if len(run_files) > 1 and not all_devices:
-        raise MptuneError(f"{len(run_files)} run files: to emit a header that selects by device, add --all-devices")
-    if all_devices and configuration:
-        raise MptuneError("--all-devices and --configuration exclude each other: each device has its own winner")
-    winners = _winners(run_files, max_error, configuration, kernel)
-    if not winners:
-        return 1
+    winners: list[Winner[Any]] = []
+    for path in run_files:
+        run = Run.load(path)
+        winner = winner_of(run, max_error=max_error, configuration=configuration, kernel=kernel)
+        if winner is None:
+            asked = winner_of(run, configuration=configuration, kernel=kernel) if configuration else None
+            _print_why_none(path, run, max_error, None if asked is None else asked.trial)
+            return 1
+        if not run.objective.is_feasible(winner.trial) and max_error is None:
+            print_note(
+                f"{path}: {winner.configuration} was asked for by name, but is not feasible ({winner.trial.message})"
+            )
+        for note in remarks(run.info, winner.kernel):
+            print_note(f"{path}: {note}")
+        winners.append(winner)
     target = folder or Path("tuned") / winners[0].kernel.name
     emissions = emit_all_devices(winners, target) if all_devices else (emit_winner(winners[0], target),)
     if json:
@@ -321,17 +270,13 @@ def emit(
         return 0
     if all_devices:
         echo(str(target / f"tuned_{winners[0].kernel.name}.hpp"))
-    for emission in emissions:
-        trial = emission.trial
-        echo(
-            f"{emission.kernel}: {trial.configuration}: {number(trial.time_ms)} ms, "
-            f"speedup {emission.speedup_text}, error {number(trial.error, 3)}"
-        )
+    for winner, emission in zip(winners, emissions, strict=True):
+        echo(f"{emission.kernel}: {winner.trial.configuration}: {result_text(winner.run, winner.trial)}")
         for name in emission.files:
             echo(str(emission.folder / name))
-    of = [winner.run for winner in winners if winner.run.baseline is None and winner.run.why_no_baseline]
-    for why in dict.fromkeys(run.why_no_baseline for run in of):
-        print_note(f"note: no speedup is known: {why}")
+    for why in dict.fromkeys(winner.run.why_no_baseline for winner in winners if winner.run.baseline is None):
+        if why:
+            print_note(f"note: no speedup is known: {why}")
     return 0
 
 
@@ -342,8 +287,8 @@ def _emit_dispatch(
     folder: Path | None,
     sizes: Sequence[str],
     json: bool,
-) -> int:
-    """Write the variants that wisdom chooses among; return the exit code."""
+) -> None:
+    """Write the variants that wisdom chooses among."""
     from mptune.emit import emit_dispatch, single_kernel_of
     from mptune.wisdom import Wisdom, remarks_on
 
@@ -352,49 +297,25 @@ def _emit_dispatch(
     for note in remarks_on(known[0], found):
         print_note(f"{path}: {note}")
     given = [options.parse_sizes(found, text.split(","))[1] for text in sizes]
-    written = emit_dispatch(
-        wisdom, folder or Path("tuned") / found.name, kernel=found, max_error=max_error, sizes=given
-    )
+    target = folder or Path("tuned") / found.name
+    written = emit_dispatch(wisdom, target, kernel=found, max_error=max_error, sizes=given)
     if json:
         print_json(written.to_json())
-        return 0
+        return
     free = [name for name in found.sizes["default"] if name not in written.fixed]
     for_sizes = f"any {', '.join(free)}" if free else "the tuned sizes alone"
     fixed = f"; {', '.join(written.fixed)} written into the sources" if written.fixed else ""
     echo(f"kernel {written.kernel}: {len(written.variants)} variants for {for_sizes}{fixed}")
     for name in written.files:
         echo(str(written.folder / name))
-    return 0
-
-
-def _winners(
-    paths: Sequence[Path], max_error: float | Mapping[str, float] | None, configuration: str, kernel: str | None
-) -> list[Winner[Any]]:
-    """Return the winner of each run; an empty list if one of them has none."""
-    from mptune.emit import winner_of
-    from mptune.run import Run
-    from mptune.source.loading import remarks
-
-    winners = []
-    for path in paths:
-        run = Run.load(path)
-        winner = winner_of(run, max_error=max_error, configuration=configuration, kernel=kernel)
-        if winner is None:
-            asked = winner_of(run, configuration=configuration, kernel=kernel) if configuration else None
-            _print_why_none(path, run, max_error, None if asked is None else asked.trial)
-            return []
-        if not run.objective.is_feasible(winner.trial) and max_error is None:
-            print_note(
-                f"{path}: {winner.configuration} was asked for by name, but is not feasible ({winner.trial.message})"
-            )
-        for note in remarks(run.info, winner.kernel):
-            print_note(f"{path}: {note}")
-        winners.append(winner)
-    return winners
 
 
 def _emit_into(
-    path: Path, max_error: float | Mapping[str, float] | None, configuration: str, json: bool, **given: Any
+    path: Path,
+    max_error: float | Mapping[str, float] | None,
+    configuration: str,
+    json: bool,
+    given: Mapping[str, Any],
 ) -> int:
     """Write the program that was adopted with the types of the winner; return the exit code."""
     from mptune.emit import select
@@ -421,13 +342,12 @@ def _emit_into(
 
 def _print_why_none(path: Path, run: Run, max_error: float | Mapping[str, float] | None, asked: Trial | None) -> None:
     """Say why a run has no winner, or why the configuration that was asked for is not within the limit given."""
+    objective = run.objective if max_error is None else run.objective_within(max_error)
     if asked is not None and max_error is not None:
-        objective = run.objective_within(max_error)
         limits = ", ".join(f"{name} <= {limit:g}" for name, limit in objective.limits.items())
         why = objective.judge(asked).message
         print_error(f"{path}: {asked.configuration} is not known to keep {limits}: {why}")
         return
-    own = run.objective if max_error is None else run.objective_within(max_error)
-    closest = own.closest(run.trials)
-    nearest = "none has an error" if closest is None else f"the closest: {own.judge(closest).message}"
+    closest = objective.closest(run.trials)
+    nearest = "none has an error" if closest is None else f"the closest: {objective.judge(closest).message}"
     print_error(f"{path}: no trial satisfies the threshold; {nearest}")

@@ -10,20 +10,16 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from mptune.cli import options
-from mptune.cli.display import counter, echo, number, print_error, print_json, print_note, sources_table, table
+from mptune.cli.display import counter, echo, print_error, print_json, print_note, table
 from mptune.cli.options import option
 from mptune.errors import MptuneError, UnknownNameError
+from mptune.markup import number
 
 if TYPE_CHECKING:
     from mptune.tuning.comparison import Comparison
 
 __all__ = ["compare", "simulate"]
 
-#: What compare takes where it is not told.
-_COMPARED: Final = "bayesian,genetic,random"
-_COMPARED_OF_SEVERAL: Final = "bayesian-pareto,nsga2,random"
-_NOTHING: Final = "no recorded configuration is within the limits"
-_WITHOUT_VALUE: Final = "no recorded configuration has a finite value of the objective"
 #: Of distances in which runs without anything feasible are counted.
 _MARK: Final = "*"
 _NOTHING_YET: Final = (
@@ -34,19 +30,11 @@ _NOTHING_YET: Final = (
 
 @click.command()
 @options.file_argument("space", "SPACE")
-@options.strategy
-@options.strategy_option
+@options.search
 @option("--budget", "N", "Evaluate this many different configurations in each run.", default=100)
 @option("--repeats", "N", "Simulate this many runs.", default=1)
 @options.seed_of_runs
-@options.objective
-@options.objectives
-@options.maximise
-@options.max_error
-@options.penalty
-@options.alpha
-@options.beta
-@options.constraints
+@options.goals
 @options.sources
 @options.as_json
 def simulate(space: Path, strategy_options: Mapping[str, str], json: bool, **given: Any) -> int:
@@ -56,7 +44,6 @@ def simulate(space: Path, strategy_options: Mapping[str, str], json: bool, **giv
     """
     from mptune.tuning.simulation import simulate as simulate_space
 
-    _check_penalty(**given)
     document = simulate_space(space, options=strategy_options, **given).to_json()
     _print_what_runs_are([space], **given)
     if json:
@@ -70,6 +57,8 @@ def simulate(space: Path, strategy_options: Mapping[str, str], json: bool, **giv
 
 
 def _print_simulation(document: Mapping[str, Any]) -> None:
+    from mptune.results.description import sources_table
+
     unit, optimum = document["unit"], document["optimum"]
     found = "none feasible" if optimum is None else f"{number(optimum, 6)} {unit}".rstrip()
     echo(f"{document['space']}: {document['configurations']:,} configurations, optimum {found}")
@@ -94,7 +83,11 @@ def _print_simulation(document: Mapping[str, Any]) -> None:
     if end["nothing_feasible"] and optimum is not None:
         echo(_NOTHING_YET)
     if used := [run["sources"] for run in document["runs"] if run.get("sources")]:
-        echo(sources_table(used))
+        found_in = sources_table(used)
+        echo(table(found_in.columns, found_in.rows, right=found_in.right))
+        for use in used[0]:
+            if use["remark"]:
+                echo(f"{use['source']}: {use['remark']}")
     echo(f"{document['strategy']}: {document['overhead_ms_per_evaluation']:.2f} ms per evaluation spent searching")
 
 
@@ -102,24 +95,17 @@ def _print_simulation(document: Mapping[str, Any]) -> None:
 @options.file_argument("spaces", "SPACE...")
 @option(
     "--strategies",
-    "A,B",
+    "NAME,NAME",
     "Strategies, separated by commas; 'mptune list --strategies' describes all.",
-    show_default=f"{_COMPARED}; with --objectives {_COMPARED_OF_SEVERAL}",
+    show_default="bayesian,genetic,random; with --objectives bayesian-pareto,nsga2,random",
     parse=lambda text: None if text is None else options.parse_names(text),
 )
 @option("--strategy-option strategy_options", "STRATEGY.NAME=VALUE...", "An option of one of the strategies.")
 @option("--budget", "N", "Evaluate this many different configurations in each run.", default=220)
 @option("--repeats", "N", "Simulate this many runs of each strategy on each space.", default=10)
 @options.seed_of_runs
-@options.objective
-@options.objectives
-@options.maximise
-@options.max_error
-@options.penalty
-@options.alpha
-@options.beta
-@options.constraints
-@option("--processes", "N", "Use this many processes.", type=int, show_default="one per core")
+@options.goals
+@option("--processes", "N", "Use this many processes.", show_default="one per core")
 @options.as_json
 def compare(
     spaces: Sequence[Path], strategies: Sequence[str] | None, strategy_options: Sequence[str], json: bool, **given: Any
@@ -131,8 +117,8 @@ def compare(
     from mptune.tuning.comparison import compare as compare_strategies
 
     if strategies is None:
-        strategies = options.parse_names(_COMPARED_OF_SEVERAL if given["objectives"] else _COMPARED)
-    _check_penalty(**given)
+        usual = ("bayesian-pareto", "nsga2") if given["objectives"] else ("bayesian", "genetic")
+        strategies = (*usual, "random")
     by_strategy = _options_by_strategy(strategy_options, strategies)
     with counter(f"replaying {len(spaces) * len(strategies)} times {given['repeats']} runs") as count:
         comparison = compare_strategies(spaces, strategies, options=by_strategy, on_done=lambda _: count(), **given)
@@ -153,8 +139,8 @@ def _options_by_strategy(texts: Sequence[str], strategies: Sequence[str]) -> dic
     found: dict[str, dict[str, str]] = {}
     for key, value in options.parse_assignments(texts, "--strategy-option").items():
         # An option's name has no dot, a strategy's may have one.
-        strategy, dot, name = key.rpartition(".")
-        if not dot or not strategy or not name:
+        strategy, _, name = key.rpartition(".")
+        if not strategy or not name:
             raise MptuneError(
                 f"--strategy-option {key}={value}: expected STRATEGY.NAME=VALUE, such as genetic.population=20"
             )
@@ -162,34 +148,6 @@ def _options_by_strategy(texts: Sequence[str], strategies: Sequence[str]) -> dic
             raise UnknownNameError("strategy in --strategy-option:", strategy, strategies)
         found.setdefault(strategy, {})[name] = value
     return found
-
-
-def _check_penalty(
-    *,
-    penalty: str,
-    alpha: float,
-    beta: float,
-    objectives: Sequence[str],
-    max_error: Any,
-    constraints: Sequence[str],
-    **_: Any,
-) -> None:
-    """Say so where a penalty, or a number of one, changes nothing.
-
-    Raises:
-        MptuneError: there is no such penalty, or a number of it cannot be.
-    """
-    from mptune.results.objective import Objective
-
-    Objective(penalty=penalty, alpha=alpha, beta=beta)
-    has_limits = bool(max_error or constraints)
-    if (objectives or not has_limits) and (penalty, alpha, beta) != (Objective().penalty, 1, 1):
-        why = "of several objectives thresholds count alone" if objectives else "without a limit nothing is inaccurate"
-        print_note(f"{why}: --penalty, --alpha and --beta change nothing")
-        return
-    for name, value, own in (("alpha", alpha, "linear"), ("beta", beta, "decay")):
-        if value != 1 and penalty != own:
-            print_note(f"--{name} is for --penalty {own}: with {penalty} it changes nothing")
 
 
 def _print_what_runs_are(paths: Sequence[Path], *, max_error: Any, constraints: Sequence[str], **_: Any) -> None:
@@ -210,67 +168,40 @@ def _print_what_runs_are(paths: Sequence[Path], *, max_error: Any, constraints: 
 
 
 def _why_nothing(*, max_error: Any, constraints: Sequence[str], **_: Any) -> str:
-    """Say why there is no optimum: without limits every trial that ran is within them."""
-    return _NOTHING if max_error is not None or constraints else _WITHOUT_VALUE
+    """Return why there is no optimum: without limits every trial that ran is within them."""
+    if max_error is not None or constraints:
+        return "no recorded configuration is within the limits"
+    return "no recorded configuration has a finite value of the objective"
 
 
 def _print_comparison(comparison: Comparison) -> None:
-    first, last = comparison.checkpoints[0], comparison.checkpoints[-1]
+    from mptune.tuning.comparison import SMALLEST_DISTANCE, WITHIN
+
+    names, first, last = comparison.strategies, comparison.checkpoints[0], comparison.checkpoints[-1]
     when = f"after {last} evaluations" if first == last else f"and over evaluations {first} to {last}"
     several = comparison.simulations[0].objective.also
     distance = "share of the front's hypervolume that is missing" if several else "distance from the optimum"
-    echo(
-        f"{len(comparison.simulations[0].runs)} runs of {comparison.budget} evaluations each; {distance}, mean over "
-        f"runs {when}"
-    )
-    echo(f"\n{_distances(comparison)}\n\nafter {last} evaluations: median over runs (quartiles)")
-    echo(_medians(comparison))
-    if comparison.without_feasible().any():
-        echo(_NOTHING_YET)
-    echo(f"\n{_summary(comparison)}")
-    echo("deviation factor: a strategy's distance divided by the mean of all strategies'; below 1 is better than that")
-    if len(comparison.strategies) > 1:
-        echo("\nprobability that a run of the row's strategy ends better than one of the column's")
-        echo(_wins(comparison))
+    runs = f"{len(comparison.simulations[0].runs)} runs of {comparison.budget} evaluations each"
+    echo(f"{runs}; {distance}, mean over runs {when}\n")
 
-
-def _distances(comparison: Comparison) -> str:
-    from mptune.tuning.comparison import SMALLEST_DISTANCE
-
-    rows: list[tuple[str, ...]] = [
-        (space, *(_percent(value) + _MARK * bool(share) for value, share in zip(row, shares, strict=True)))
-        for space, row, shares in zip(
-            comparison.spaces, comparison.mean_distances(), comparison.without_feasible(), strict=True
-        )
+    figures = zip(comparison.spaces, comparison.mean_distances(), comparison.without_feasible(), strict=True)
+    rows = [
+        (space, *(_percent(value) + _MARK * bool(share) for value, share in zip(values, shares, strict=True)))
+        for space, values, shares in figures
     ]
     if len(rows) > 1:
-        rows.append(
-            (
-                f"geometric mean of at least {_percent(SMALLEST_DISTANCE)}",
-                *(_percent(value) for value in comparison.geometric_means()),
-            )
-        )
-    return table(("space", *comparison.strategies), rows, right=comparison.strategies)
+        least = f"geometric mean of at least {_percent(SMALLEST_DISTANCE)}"
+        rows.append((least, *map(_percent, comparison.geometric_means())))
+    echo(table(("space", *names), rows, right=names))
 
-
-def _medians(comparison: Comparison) -> str:
+    echo(f"\nafter {last} evaluations: median over runs (quartiles)")
     rows = [
-        (
-            space,
-            *(_quartiles(comparison.simulation(space, strategy).summary()[-1]) for strategy in comparison.strategies),
-        )
+        (space, *(_quartiles(comparison.simulation(space, name).summary()[-1]) for name in names))
         for space in comparison.spaces
     ]
-    return table(("space", *comparison.strategies), rows, right=comparison.strategies)
-
-
-def _quartiles(end: Mapping[str, Any]) -> str:
-    mark = _MARK * (end["nothing_feasible"] > 0)
-    return f"{_percent(end['median'])}{mark} ({_percent(end['lower'])} to {_percent(end['upper'])})"
-
-
-def _summary(comparison: Comparison) -> str:
-    from mptune.tuning.comparison import WITHIN
+    echo(table(("space", *names), rows, right=names))
+    if comparison.without_feasible().any():
+        echo(_NOTHING_YET)
 
     columns = ("deviation factor", *(f"within {d:.0%}" for d in WITHIN), "best at end", "ms per evaluation")
     rows = [
@@ -283,13 +214,21 @@ def _summary(comparison: Comparison) -> str:
         )
         for row in comparison.overall()
     ]
-    return table(("strategy", *columns), rows, right=columns)
+    echo("\n" + table(("strategy", *columns), rows, right=columns))
+    echo("deviation factor: a strategy's distance divided by the mean of all strategies'; below 1 is better than that")
+
+    if len(names) > 1:
+        wins = comparison.win_probabilities().mean(axis=0)
+        rows = [
+            (name, *("" if i == j else f"{wins[i, j]:.0%}" for j in range(len(names)))) for i, name in enumerate(names)
+        ]
+        echo("\nprobability that a run of the row's strategy ends better than one of the column's")
+        echo(table(("", *names), rows, right=names))
 
 
-def _wins(comparison: Comparison) -> str:
-    names, wins = comparison.strategies, comparison.win_probabilities().mean(axis=0)
-    rows = [(name, *("" if i == j else f"{wins[i, j]:.0%}" for j in range(len(names)))) for i, name in enumerate(names)]
-    return table(("", *names), rows, right=names)
+def _quartiles(end: Mapping[str, Any]) -> str:
+    mark = _MARK * (end["nothing_feasible"] > 0)
+    return f"{_percent(end['median'])}{mark} ({_percent(end['lower'])} to {_percent(end['upper'])})"
 
 
 def _percent(value: float | None, digits: int = 3) -> str:

@@ -17,19 +17,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mptune.cli import adopting, options
-from mptune.cli.display import (
-    echo,
-    errors_text,
-    number,
-    pairs,
-    print_error,
-    print_json,
-    print_note,
-    print_run,
-    print_sizes,
-)
+from mptune.cli.display import echo, print_error, print_json, print_note, print_run, table
 from mptune.cli.options import option
-from mptune.errors import MptuneError, UnknownNameError
+from mptune.errors import UnknownNameError
+from mptune.markup import number, pairs, plain
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -41,105 +32,44 @@ if TYPE_CHECKING:
 __all__ = ["tune"]
 
 
-def _flag_sets(text: str | None) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split("|")) if text else ()
-
-
-def _compilers(text: str | None) -> int | None:
-    """Read a number; a compiler's name is a likely mistake."""
-    try:
-        return None if text is None else int(text)
-    except ValueError:
-        raise MptuneError(f"--compilers {text!r}: expected a number; --compiler chooses which compiler") from None
-
-
 @click.command(cls=options.WithArguments)
 @options.kernels_or_program
 @options.backend
 @options.size
 @options.several_sizes
-@options.max_error
+@options.goals
 @option(
     "--metric",
     "NAME",
-    "Error metric, such as NRMSE, MRE or MaxAE, to use instead of the kernel's own. It can be taken of each row, "
-    "column or block: 'NRMSE over rows max', 'MaxRE over block 8x8 0.99'.",
+    "Error metric, such as NRMSE, MRE or MaxAE, instead of the kernel's own; also of each row, column or block: "
+    "'NRMSE over rows max', 'MaxRE over block 8x8 0.99'.",
 )
-@options.objective
-@options.objectives
-@options.maximise
-@options.constraints
 @option("--observe observers", "NAME...", "Measure more; 'mptune list --observers' describes what.")
-@option(
-    "--parameter -p restrict",
-    "NAME=VALUE,VALUE...",
-    "Search only where a parameter has one of these values.",
-    parse=options.parse_values,
-)
-@option(
-    "--balance",
-    "X",
-    "Search only where fetching and computing take as long as each other up to this factor, at speeds measured of the "
-    "device; of a kernel that says what that means for it, as gemm does.",
-    type=float,
-)
-@options.penalty
-@options.alpha
-@options.beta
-@options.strategy
-@options.strategy_option
+@options.restricted("Search")
+@option("--balance", "X", "Search only where fetching and computing take equally long up to this factor.")
+@options.search
 @option("--budget", "N", "Evaluate this many different configurations.", default=100)
-@option("--time-limit time_limit_s", "SECONDS", "Start no new evaluation after this many seconds.", type=float)
+@option("--time-limit time_limit_s", "SECONDS", "Start no new evaluation after this many seconds.")
 @option("--baseline-share", "X", "Spend this share of the budget on finding the all-fp64 baseline.", default=0.2)
 @option("--trial-limit", "SECONDS", "Stop a launch, or the timing of a configuration, that takes longer.", default=30.0)
 @option("--compiler-flag flags", "FLAG...", "Add a flag for the compiler.")
-@option(
-    "--compiler",
-    "NAME,NAME",
-    "Compile with this compiler on the host: g++, clang++ (also clang++-19) or zig. With several, the best is searched "
-    "for.",
-    parse=options.parse_names,
-    show_default="the first installed",
-)
+@option("--compiler", "A,B", "Compilers to choose from on the host: g++, clang++ or zig.", show_default="one of these")
 @option(
     "--compiler-flag-set compiler_flag_sets",
     '"FLAGS|..."',
-    "Add these compiler flags on the host. With several sets, separated by |, the best is searched for.",
-    parse=_flag_sets,
+    "Add these compiler flags on the host. Of several sets, separated by |, the best is searched for.",
+    parse=lambda text: tuple(part.strip() for part in text.split("|")) if text else (),
 )
-@option(
-    "--flush-cache",
-    "auto|on|off",
-    "Empty the device's caches before each timed launch; auto does so on GPUs, if it makes a difference.",
-    default="auto",
-)
+@option("--flush-cache", "auto|on|off", "Empty the device's caches before each timed launch.", default="auto")
 @option("--seed", "N", "Seed of the inputs and of the strategy.", default=0)
 @option("--inputs", "N", "Measure errors in the search on this many draws of the inputs; the worst counts.", default=3)
-@option(
-    "--verify",
-    "M",
-    "Run what is reported on this many unseen inputs at the end, fewer (but 5) if that takes a quarter of the run; 0 "
-    "for none.",
-    default=20,
-)
+@option("--verify", "N", "Verify the result on this many unseen inputs, time permitting; 0 for none.", default=20)
 @option("--workers", "N", "Use this many of the machine's devices at the same time.", default=1)
 @option("--scheduler", "ADDRESS", "Use the devices of the workers of this Dask scheduler.")
-@option(
-    "--compilers",
-    "N",
-    "How many compilations run ahead at the same time; with 0 each configuration is compiled in its turn. To choose "
-    "the compiler, use --compiler.",
-    parse=_compilers,
-    show_default="one per core; beside a GPU two cores are spared",
-)
+@option("--compilers", "N", "Compile this many configurations ahead at the same time.", show_default="one per core")
 @options.sources
 @option("--from-all", "", "Start from every run that fits in the folder of the run file.")
-@option(
-    "--output -o",
-    "RUN.db",
-    "Run file to write; with --sizes one for each, called after it.",
-    show_default="runs/KERNEL.db",
-)
+@option("--output -o", "RUN.db", "Run file; with --sizes one for each, called after it.", show_default="runs/KERNEL.db")
 @option("--resume", "", "Continue the run in the run file.")
 @option("--log", "", "Print a line for each trial on standard error.")
 @options.of_programs
@@ -179,83 +109,37 @@ def tune(
     path, files = _run_files(definition.name, together, output, resume)
     knowledge = path.parent if from_all else None
     settings = TuneSettings(size=preset, sizes=sizes, limits=Limits(run_s=trial_limit), knowledge=knowledge, **given)
-    were_there = {each for each in files if each.exists()}
     for each in files:
-        if resume and each not in were_there:
+        if resume and not each.exists():
             print_note(f"{each} does not exist: starting a new run")
-    command = shlex.join(["mptune", *sys.argv[1:]])
-
-    # Said when everything that was given has turned out right.
-    unsaid = iter([", ".join(map(str, files))])
-
-    def begin(at: Mapping[str, int], evaluations: int) -> None:
-        for names in unsaid:
-            print_note(f"run files: {names}")
-        view.begin(at, evaluations)
+    how: dict[str, Any] = {"output": path, "resume": resume, "command": shlex.join(["mptune", *sys.argv[1:]])}
 
     def report(runs: Sequence[Run]) -> int:
         return _report_sizes(runs, together, files, json) if together else _report(runs[0], path, json)
 
     try:
-        with _shown(
-            settings.time_limit_s,
-            log=log,
-            # A run file is made when everything is ready for the first trial.
-            is_begun=lambda: any(each.exists() and each not in were_there for each in files),
-        ) as (view, listeners):
+        with LiveView(settings.time_limit_s, log=log) as view, interruption() as after_trial:
+
+            def listen(show: Callable[[Progress], None]) -> Callable[[Progress], None]:
+                def told(progress: Progress) -> None:
+                    show(progress)
+                    after_trial()
+
+                return told
+
+            how |= {"on_progress": listen(view.update), "on_verification": listen(view.verify)}
+            how |= {"on_warning": lambda message: print_note(f"warning: {message}")}
             if together:
-                runs = tune_sizes(
-                    definition,
-                    several_sizes,
-                    settings,
-                    output=path,
-                    resume=resume,
-                    on_size=begin,
-                    command=command,
-                    **listeners,
-                )
+                runs = tune_sizes(definition, several_sizes, settings, on_size=view.begin, **how)
             else:
-                runs = [tune_kernel(definition, settings, output=path, resume=resume, command=command, **listeners)]
+                runs = [tune_kernel(definition, settings, **how)]
     except KeyboardInterrupt:
         if any(each.exists() for each in files):
             report([Run.load(each) for each in files if each.exists()])
-            words = [
-                "mptune",
-                *sys.argv[1:],
-                *(() if resume else ("--resume",)),
-                *(() if output else ("--output", str(path))),
-            ]
-            print_note(f"to go on: {shlex.join(words)}")
+            more = (() if resume else ("--resume",)) + (() if output else ("--output", str(path)))
+            print_note(f"to go on: {shlex.join(['mptune', *sys.argv[1:], *more])}")
         raise
     return report(runs)
-
-
-@contextlib.contextmanager
-def _shown(
-    time_limit_s: float | None, *, log: bool, is_begun: Callable[[], bool]
-) -> Iterator[tuple[LiveView, dict[str, Callable[..., None]]]]:
-    """Show what tuning does: give the view, and what is told of it."""
-    begun = False
-
-    def listen(progress: Progress) -> None:
-        nonlocal begun
-        begun = True
-        view.update(progress)
-        stop_if_asked()
-
-    def listen_to_verification(progress: Progress) -> None:
-        view.verify(progress)
-        stop_if_asked()
-
-    with LiveView(time_limit_s, log=log) as view, interruption(lambda: begun or is_begun()) as stop_if_asked:
-        yield (
-            view,
-            {
-                "on_progress": listen,
-                "on_verification": listen_to_verification,
-                "on_warning": lambda message: print_note(f"warning: {message}"),
-            },
-        )
 
 
 def _run_files(
@@ -297,71 +181,42 @@ def _report(run: Run, path: Path, json: bool) -> int:
     else:
         print_run(run, warnings=False)  # the live view has shown them
     if run.best is None:
-        print_error(_nothing_found(run))
+        print_error(run.describe().verdict)
     print_note(f"run file: {path}")
     return 0 if run.best is not None else 1
 
 
 def _report_sizes(runs: Sequence[Run], together: Sequence[Mapping[str, int]], files: Sequence[Path], json: bool) -> int:
     """Print what was found at each size, and how to make wisdom of it; return the exit code."""
-    from mptune.tuning.sizes import label_of
+    from mptune.results.description import compare_runs
 
-    names = list(together[0])
+    names, evaluations = list(together[0]), sum(run.evaluations for run in runs)
     run_at = {tuple(run.info.sizes[name] for name in names): run for run in runs}
-    tuned = [run_at.get(tuple(sizes.values())) for sizes in together]
+    tuned = {pairs(sizes): run_at.get(tuple(sizes.values())) for sizes in together}
     if json:
-        print_json(
-            {
-                "kernel": runs[0].kernel if runs else None,
-                "sizes": {name: [sizes[name] for sizes in together] for name in names},
-                "evaluations": sum(run.evaluations for run in runs),
-                "runs": [
-                    {"run_file": str(path), "result": run.summary()}
-                    for path, run in zip(files, tuned, strict=True)
-                    if run is not None
-                ],
-            }
-        )
-    else:
-        print_sizes(together, tuned)
-    for sizes, run in zip(together, tuned, strict=True):
+        results = [
+            {"run_file": str(path), "result": run.summary()}
+            for path, run in zip(files, tuned.values(), strict=True)
+            if run is not None
+        ]
+        document = {"sizes": {name: [sizes[name] for sizes in together] for name in names}, "runs": results}
+        print_json({"kernel": runs[0].kernel if runs else None, "evaluations": evaluations, **document})
+    elif runs:
+        found, first = compare_runs(tuned), runs[0].describe()
+        echo(first.title.partition(", sizes ")[0])
+        echo(f"threshold {first.text('threshold')}, {evaluations} evaluations\n")
+        echo(table(found.columns, found.rows, right=found.right) + "\n")
+    for label, run in tuned.items():
         if run is None:
-            print_error(f"{label_of(sizes)}: was not begun; go on with --resume")
+            print_error(f"{label}: was not begun; go on with --resume")
         elif run.best is None:
-            print_error(f"{label_of(sizes)}: {_nothing_found(run)}")
-    found = [str(path) for path, run in zip(files, tuned, strict=True) if run is not None and run.best is not None]
-    if found and runs[0].info.objective.is_time and not runs[0].info.objective.constraints:
-        print_note(f"for any size: {shlex.join(['mptune', 'wisdom', *found, '-o', f'{runs[0].kernel}.wisdom.json'])}")
-    return 0 if len(found) == len(together) else 1
-
-
-def _nothing_found(run: Run) -> str:
-    from mptune.results.trial import Status
-    from mptune.space.parameters import beyond_baseline
-
-    closest = run.closest
-    if closest is None and not run.trials and run.state.ended:
-        return f"nothing was evaluated: {run.state.ended}"
-    if closest is None:
-        return f"none of {len(run.trials)} configurations gave outputs that can be judged: {pairs(run.statuses)}"
-    if closest.status is Status.VIOLATION:
-        return f"no configuration satisfies every constraint; the closest: {closest.message} ({closest.configuration})"
-    nearest = f"the closest has {errors_text(run, closest)}: {closest.configuration}"
-    objective = run.objective
-    if isinstance(objective.threshold, Mapping):
-        broken = objective.binding(closest)
-        nearest += f"; {run.info.measured_by(broken)} exceeds its limit of {objective.limits[broken]:g} most"
-    fixed = run.info.baseline_values or {}
-    widest = [t for t in run.trials if t.is_valid and t.configuration.is_among(fixed)]
-    is_widest = not any(beyond_baseline({p.name: value}, fixed) for p in run.info.parameters for value in p.values)
-    if fixed and widest and all(objective.error_excess(trial) > 0 for trial in widest):
-        least = errors_text(run, min(widest, key=objective.error_excess))
-        nearest += (
-            f"; {'the widest types themselves' if is_widest else 'plain types'} do not meet it, at best with {least}"
-        )
-        if is_widest:
-            nearest += ": no types are more exact than the method is, unless template and reference disagree"
-    return f"no configuration meets the threshold; {nearest}"
+            print_error(f"{label}: {run.describe().verdict}")
+    print_note(f"run files: {', '.join(map(str, files))}")
+    found_in = [str(path) for path, run in zip(files, tuned.values(), strict=True) if run and run.best is not None]
+    if found_in and runs[0].info.objective.is_time and not runs[0].info.objective.constraints:
+        words = ["mptune", "wisdom", *found_in, "-o", f"{runs[0].kernel}.wisdom.json"]
+        print_note(f"for any size: {shlex.join(words)}")
+    return 0 if len(found_in) == len(together) else 1
 
 
 # -- while it runs -------------------------------------------------------------------------------
@@ -428,32 +283,24 @@ class LiveView:
 
     def _view(self, progress: Progress) -> Group:
         from rich.console import Group
+        from rich.progress_bar import ProgressBar
         from rich.text import Text
+
+        from mptune.results.description import result_text
 
         run = progress.run()
         done = run.evaluations
         budget = min(progress.budget, run.info.configurations or progress.budget)
-        left_s = progress.elapsed_s / done * (budget - done)
-        left_s = max(0.0, min(left_s, self._time_limit_s - progress.elapsed_s))
-        found = "no configuration meets the threshold yet"
-        if (best := run.best) is not None:
-            speedup, error = number(run.speedup(best), 3), number(best.error, 3)
-            found = f"best {number(best.time_ms)} ms, speedup {speedup}, error {error}"
-        if run.front:
-            found += f", {len(run.front)} on the front"
+        left_s = max(0.0, min(progress.elapsed_s / done * (budget - done), self._time_limit_s - progress.elapsed_s))
+        found = "no configuration meets the threshold yet" if run.best is None else f"best {result_text(run, run.best)}"
+        found += f", {len(run.front)} on the front" * bool(run.front)
         stands = f"{done}/{budget} evaluations, {run.feasible} feasible, about {left_s:.0f} s left"
-        ahead = (
-            Text(f"compiling ahead: {configuration}", style="dim", no_wrap=True, overflow="ellipsis")
-            for configuration in progress.ahead
-        )
-        filled = round(60 * min(done / budget, 1.0))
-        bar = Text.assemble(("━" * filled, "green"), ("━" * (60 - filled), "bright_black"))
+        ahead = (f"compiling ahead: {configuration}" for configuration in progress.ahead)
         return Group(
             Text(f"{self._sizes}{progress.phase}: {stands}"),
-            bar,
-            Text(found),
-            Text(pairs(run.statuses), style="dim"),
-            *ahead,
+            ProgressBar(budget, min(done, budget), width=60),
+            Text(plain(found)),
+            *(Text(plain(line), "dim", no_wrap=True, overflow="ellipsis") for line in (pairs(run.statuses), *ahead)),
         )
 
 
@@ -469,23 +316,23 @@ def _log_line(count: int, progress: Progress) -> str:
 
 
 @contextlib.contextmanager
-def interruption(is_under_way: Callable[[], bool]) -> Iterator[Callable[[], None]]:
-    """Turn Ctrl-C into a KeyboardInterrupt between two trials; a second Ctrl-C interrupts at once.
+def interruption() -> Iterator[Callable[[], None]]:
+    """Turn Ctrl-C into a KeyboardInterrupt between two trials.
 
-    Yields what to call after each trial: it stops there if Ctrl-C was pressed.
-
-    Args:
-        is_under_way: whether there may be a trial to wait for; before the first, Ctrl-C interrupts at once.
+    Yields what to call after each trial: it raises there if Ctrl-C was pressed. Before the first trial has ended, or
+    pressed once more, Ctrl-C interrupts at once.
     """
-    is_asked_for = False
+    is_asked_for = has_begun = False
 
-    def stop_if_asked() -> None:
+    def after_trial() -> None:
+        nonlocal has_begun
+        has_begun = True
         if is_asked_for:
             raise KeyboardInterrupt
 
     def handle(_signal: int, _frame: FrameType | None) -> None:
         nonlocal is_asked_for
-        if is_asked_for or not is_under_way():
+        if is_asked_for or not has_begun:
             raise KeyboardInterrupt
         is_asked_for = True
         # Python's own stream cannot be used: the signal may have come while it was being written to.
@@ -496,6 +343,6 @@ def interruption(is_under_way: Callable[[], bool]) -> Iterator[Callable[[], None
     if before is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, handle)
     try:
-        yield stop_if_asked
+        yield after_trial
     finally:
         signal.signal(signal.SIGINT, before)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from mptune.cli import options
-from mptune.cli.display import counter, echo, number, pairs, print_error, print_json, print_note, table, wrapped
+from mptune.cli.display import counter, echo, print_error, print_json, print_note, table, wrapped
 from mptune.cli.options import option
+from mptune.markup import number, pairs
 
 if TYPE_CHECKING:
     from mptune.verifying import Case, Verification
@@ -22,13 +23,7 @@ __all__ = ["verify"]
 @click.command()
 @options.file_argument("run_file", "RUN.db")
 @options.kernel_of_run
-@option(
-    "--configuration",
-    "TRIAL",
-    "The trial to verify: its number, the start of its key, or NAME=VALUE,...",
-    default="",
-    show_default="the best",
-)
+@options.configuration
 @option("--inputs", "M", "How many further inputs, for each of the sizes.", default=59)
 @option(
     "--size sizes",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ from mptune.cpp.build import Build, build_of, compilers_of
 from mptune.emit.winner import Winner
 from mptune.errors import MptuneError
 from mptune.paths import write_whole
+from mptune.results.description import comparison, result_text, why_fewer
 from mptune.results.objective import Objective
 from mptune.results.trial import Trial
 from mptune.results.unseen import in_words
@@ -113,6 +113,7 @@ def _baseline_types(run: Run) -> str:
 def measured(winner: Winner[Any]) -> dict[str, Any]:
     """Return what a README says of the run and of the trial."""
     run, trial, info = winner.run, winner.trial, winner.run.info
+    baseline = {} if run.baseline is None else {"baseline": run.baseline}
     return {
         "backend": info.backend,
         "on_processor": info.backend in BACKENDS and get_backend(info.backend).shares_memory,
@@ -127,17 +128,13 @@ def measured(winner: Winner[Any]) -> dict[str, Any]:
         "versions": _versions(winner),
         "threshold": "none" if winner.threshold is None else info.limits_text(objective_of(winner)),
         "is_feasible": winner.threshold is not None or run.objective.is_feasible(trial),
-        "time_ms": _number(trial.time_ms),
-        "error": _number(trial.error),
-        "errors": _errors(winner),
         "verified": _verified(winner),
         "unverified": run.state.unverified,
         "doubts": run.doubts_about(trial),
-        "speedup": run.speedup_text(trial),
+        "result": result_text(run, trial),
+        "comparison": comparison(run, {"this configuration": trial} | baseline),
         "baseline": None if run.baseline is None else str(run.baseline.configuration),
         "baseline_types": _baseline_types(run),
-        "baseline_ms": None if run.baseline is None else _number(run.baseline.time_ms),
-        "baseline_error": None if run.baseline is None else _number(run.baseline.error),
         "warnings": [warning for warning in run.warnings_about(trial) if warning not in run.doubts_about(trial)],
         "remarks": remarks(run.info, winner.kernel),
         "changed": " and the ".join(edited(run.info, winner.kernel)),
@@ -148,22 +145,7 @@ def _verified(winner: Winner[Any]) -> str:
     """Say what unseen inputs said of the configuration; empty if it has seen none."""
     run, trial = winner.run, winner.trial
     text = in_words(trial, objective_of(winner))
-    return text + run.why_fewer(trial) if text else ""
-
-
-def _errors(winner: Winner[Any]) -> dict[str, tuple[str, str]]:
-    """Return the errors beside that of the worst output, by what they are measured by, each with any baseline's."""
-    info, baseline = winner.run.info, winner.run.baseline
-    outputs = [f"error.{output.name}" for output in winner.kernel.outputs]
-    names = [n for n in winner.trial.measurement.metrics if n.startswith("error.") and [n] != outputs]
-    errors = {
-        info.measured_by(name): (
-            _number(winner.trial.metric(name)),
-            "" if baseline is None else _number(baseline.metric(name)),
-        )
-        for name in names
-    }
-    return {measure: error for measure, error in errors.items() if measure != info.metric}
+    return text + why_fewer(run, trial) if text else ""
 
 
 def _versions(winner: Winner[Any]) -> dict[str, str]:
@@ -195,10 +177,6 @@ def objective_of(winner: Winner[Any]) -> Objective:
     """Return the objective of the run, with the threshold the winner was chosen by."""
     objective = winner.run.info.objective
     return objective if winner.threshold is None else dataclasses.replace(objective, threshold=winner.threshold)
-
-
-def _number(value: float, digits: int = 6) -> str:
-    return f"{value:.{digits}g}" if math.isfinite(value) else "unknown"
 
 
 def host_command(build: Build, identity: str, given: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import jinja2
 
-__all__ = ["code_span", "comment", "fenced", "fill", "identifier", "literal", "quoted", "table_cell"]
+__all__ = ["code_span", "comment", "fenced", "fill", "identifier", "literal", "quoted", "table_cell", "table_text"]
 
 #: Words an identifier cannot be in C++20, and those that are macros or types wherever device code is compiled.
 _WORDS: Final = """
@@ -73,6 +73,12 @@ def table_cell(text: object) -> str:
     return code_span(text).replace("|", "\\|")
 
 
+def table_text(text: object) -> str:
+    """Return text inside a table of Markdown, as code where it could be read as something else."""
+    shown = str(text)
+    return shown if re.fullmatch(r"[\w .()+-]*", shown, re.ASCII) else table_cell(shown)
+
+
 def fenced(text: object) -> str:
     """Return text as a block of code in Markdown, of one line."""
     shown = _visible(str(text))
@@ -105,7 +111,7 @@ def _environment() -> jinja2.Environment:
         keep_trailing_newline=True,
         autoescape=False,
     )
-    named = (code_span, comment, fenced, identifier, literal, quoted, spaced, table_cell)
+    named = (code_span, comment, fenced, identifier, literal, quoted, spaced, table_cell, table_text)
     environment.filters.update({function.__name__: function for function in named})
     environment.filters["python"] = ascii
     return environment

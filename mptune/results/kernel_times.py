@@ -10,7 +10,18 @@ from typing import Final
 
 from mptune.results.trial import Trial
 
-__all__ = ["FEWEST", "HOST_MS", "LAUNCHES", "MOST", "TIME_MS", "KernelTime", "by_kernel", "host_ms", "kernel_times"]
+__all__ = [
+    "FEWEST",
+    "HOST",
+    "HOST_MS",
+    "LAUNCHES",
+    "MOST",
+    "TIME_MS",
+    "KernelTime",
+    "by_kernel",
+    "host_ms",
+    "kernel_times",
+]
 
 #: Metrics of a trial of an application: by kernel, how often it was launched in a run, and how long that took in all.
 LAUNCHES: Final = "launches."
@@ -20,6 +31,8 @@ FEWEST: Final = "fewest_launches."
 MOST: Final = "most_launches."
 #: How long the same run took beside its launches: the steps' own Python, and what they read, write and copy.
 HOST_MS: Final = "host_ms"
+#: What tables and charts call that time.
+HOST: Final = "host, between launches"
 
 
 @dataclass(frozen=True, slots=True)

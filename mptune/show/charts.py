@@ -33,18 +33,7 @@ if TYPE_CHECKING:
     import altair as alt
     import pandas as pd
 
-__all__ = [
-    "APPLICATION_KINDS",
-    "KINDS",
-    "WIDTHS",
-    "Look",
-    "altair",
-    "chart_of",
-    "finished",
-    "fronts",
-    "map_of",
-    "plot",
-]
+__all__ = ["APPLICATION_KINDS", "KINDS", "WIDTHS", "Look", "altair", "chart_of", "finished", "fronts", "map_of", "plot"]
 
 BLACK, BLUE, SKY, GREEN = "#000000", "#0072B2", "#56B4E9", "#009E73"
 YELLOW, ORANGE, VERMILLION, PURPLE = "#F0E442", "#E69F00", "#D55E00", "#CC79A7"
@@ -53,7 +42,7 @@ _SAND: Final = "#A08F66"
 _PALETTE: Final = (BLUE, ORANGE, GREEN, SKY, YELLOW, PURPLE, VERMILLION, _GREY)
 _CROSS: Final = "M-.7,-.7L.7,.7M-.7,.7L.7,-.7"
 _STAR: Final = "M0,-1L.24,-.32L.95,-.31L.38,.12L.59,.81L0,.4L-.59,.81L-.38,.12L-.95,-.31L-.24,-.32Z"
-#: Shape, fill, stroke and area in square points of the marks of trials.
+#: Shape, fill, stroke and area in square points of the marks of trials; those that are not marked out come first.
 _MARKS: Final = {
     "feasible": ("circle", SKY, BLUE, 12),
     "configuration": ("circle", SKY, BLUE, 12),
@@ -72,18 +61,13 @@ _DOTTED: Final = (1, 1.5)
 _DASH_DOTTED: Final = (6, 2, 1, 2)
 #: Width in points and size of letters; 72 points are an inch, and a journal's column 3.5 inches wide.
 WIDTHS: Final = {"column": (252, 7), "page": (516, 7), "screen": (640, 11)}
-_INSTALL: Final = 'plots need altair: pip install "mptune[plots]", or in a checkout pip install -e ".[plots]"'
 #: Variables by which a page marks one trial in a chart, and leaves out others.
 CHOSEN, SHOWN, BRUSH = "chosen", "shown", "brush"
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How large a chart is, whether it has a title, and whether a page can choose trials in it.
-
-    Raises:
-        UnknownNameError: no such width.
-    """
+    """How large a chart is, whether it has a title, and whether a page can choose trials in it."""
 
     width: str = "column"
     title: bool = True
@@ -110,14 +94,10 @@ class Look:
         """How many times as large as in a journal letters and marks are."""
         return self.letters / 7
 
-    @property
-    def columns(self) -> int:
-        """Number of columns of a legend."""
-        return 4 if self.width == "page" else 2 if self.width == "column" else 3
-
-    def height(self, inches: float) -> float:
-        """Return the height of a chart that is that high in a journal's column."""
-        return inches * 72 * (1.35 if self.width != "column" else 1)
+    def wrapped(self, *texts: str) -> list[str]:
+        """Return the lines of texts, as many letters as fit the width."""
+        letters = int(1.75 * self.points / self.letters)
+        return [line for text in texts for line in textwrap.wrap(plain(text), letters, break_long_words=True)]
 
 
 def altair() -> Any:
@@ -129,7 +109,8 @@ def altair() -> Any:
     try:
         import altair
     except ImportError as error:
-        raise PlotError(_INSTALL) from error
+        how = 'pip install "mptune[plots]", or in a checkout pip install -e ".[plots]"'
+        raise PlotError(f"plots need altair: {how}") from error
     return altair
 
 
@@ -197,7 +178,7 @@ def chart_of(run: Run, kind: str, look: Look, metrics: Sequence[str] = ()) -> al
     return pareto(run, look, metrics) if kind == "pareto" else _DRAW[kind](run, look)
 
 
-# -- common parts --------------------------------------------------------------------------------
+# -- data, title and size ------------------------------------------------------------------------
 
 
 def _data(look: Look, name: str, table: pd.DataFrame) -> alt.NamedData:
@@ -206,12 +187,21 @@ def _data(look: Look, name: str, table: pd.DataFrame) -> alt.NamedData:
     return altair().NamedData(name)
 
 
+def _chart(look: Look, name: str, table: pd.DataFrame) -> Any:
+    return altair().Chart(_data(look, name, table))
+
+
+def _rules(look: Look, *rows: Mapping[str, Any], width: float = 1.2, **style: Any) -> Any:
+    """Return rules at a few values."""
+    chart = altair().Chart(altair().InlineData(values=list(rows)))
+    return chart.mark_rule(strokeWidth=width * look.scale, **style)
+
+
 def finished(chart: Any, look: Look, title: str) -> Any:
     """Return a chart with its title above it, and its letters, lines and grid."""
-    small, line = look.letters, 0.6 * look.scale
+    small, line, columns = look.letters, 0.6 * look.scale, {"column": 2, "page": 4, "screen": 3}[look.width]
     if look.title and title:
-        lines = textwrap.wrap(plain(title), int(1.75 * look.points / small), break_long_words=True)
-        chart = chart.properties(title=lines)
+        chart = chart.properties(title=look.wrapped(title))
     axis = {
         "labelFontSize": small, "titleFontSize": small, "titleFontWeight": "normal", "domainColor": BLACK,
         "domainWidth": line, "tickColor": BLACK, "tickWidth": line, "tickSize": 3 * look.scale,
@@ -223,8 +213,8 @@ def finished(chart: Any, look: Look, title: str) -> Any:
         view={"stroke": None},
         axis=axis,
         legend={
-            "labelFontSize": small, "titleFontSize": small, "orient": "bottom", "columns": look.columns, "title": None,
-            "symbolStrokeWidth": line * 1.3, "labelLimit": look.points / look.columns, "rowPadding": 1,
+            "labelFontSize": small, "titleFontSize": small, "orient": "bottom", "columns": columns, "title": None,
+            "symbolStrokeWidth": line * 1.3, "labelLimit": look.points / columns, "rowPadding": 1,
             "columnPadding": 8 * look.scale, "offset": small,
         },
         title={"fontSize": small, "fontWeight": "normal", "anchor": "start", "color": "#404040", "offset": small},
@@ -236,14 +226,18 @@ def finished(chart: Any, look: Look, title: str) -> Any:
 
 
 def _fitted(chart: Any, look: Look, inches: float) -> Any:
-    """Return a chart whose whole width, labels included, is that of the look."""
+    """Return a chart whose whole width, labels included, is that of the look, as high as that in a journal's column."""
+    height = inches * 72 * (1.35 if look.width != "column" else 1)
     autosize = altair().AutoSizeParams(type="fit", contains="padding")
-    return chart.properties(width=look.points, height=look.height(inches), autosize=autosize)
+    return chart.properties(width=look.points, height=height, autosize=autosize)
 
 
 def _title_of(run: Run, *remarks: str) -> str:
     whose = f"{run.kernel} on {run.info.device}" if run.info.device else run.kernel
-    return "; ".join((f"{whose}: {counted(len(run.trials), 'configuration')}", *remarks))
+    return "; ".join((f"{whose}: {counted(len(run.trials), 'configuration')}", *filter(None, remarks)))
+
+
+# -- axes ----------------------------------------------------------------------------------------
 
 
 def _trial_axis(run: Run, look: Look, last: int) -> Any:
@@ -253,23 +247,21 @@ def _trial_axis(run: Run, look: Look, last: int) -> Any:
     return al.X("trial:Q", scale=al.Scale(domain=[0, last + 1], nice=False), axis=ticks)
 
 
-#: Numbers that differ by more than this factor are drawn on a logarithmic axis.
-_WIDE: Final = 10.0
+def _log_ticks(low: float, high: float) -> list[float]:
+    """Return up to about seven ticks of a logarithmic axis: the wider it is, the fewer a decade has."""
+    steps = next((each for factor, each in _TICKS if high <= factor * low), (1.0,))
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    apart = -(-len(decades) // 7) if steps == (1.0,) else 1
+    ticks = [float(f"{step:g}e{decade}") for decade in decades if decade % apart == 0 for step in steps]
+    return [tick for tick in ticks if low * 0.999 <= tick <= high * 1.001]
+
+
 #: Up to which factor between the ends of an axis a decade has which ticks.
 _TICKS: Final = (
     (3.0, (1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)),
     (12.0, (1.0, 2.0, 3.0, 5.0)),
     (600.0, (1.0, 2.0, 5.0)),
 )
-_MOST_TICKS: Final = 7
-
-
-def _log_ticks(low: float, high: float) -> list[float]:
-    steps = next((steps for factor, steps in _TICKS if high <= factor * low), (1.0,))
-    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    apart = -(-len(decades) // _MOST_TICKS) if steps == (1.0,) else 1
-    ticks = [float(f"{step:g}e{decade}") for decade in decades if decade % apart == 0 for step in steps]
-    return [tick for tick in ticks if low * 0.999 <= tick <= high * 1.001]
 
 
 def _scaled(axis: MetricAxis, values: Sequence[float], above: float = 0.0) -> dict[str, Any]:
@@ -281,9 +273,8 @@ def _scaled(axis: MetricAxis, values: Sequence[float], above: float = 0.0) -> di
     al = altair()
     known = np.array([value for value in values if math.isfinite(value)])
     positive = known[known > 0]
-    spread = positive.max() / positive.min() if positive.size else 1.0
-    wide = axis.is_error or (axis.metric != "speedup" and spread > _WIDE)
-    if not positive.size or (known < 0).any() or not wide:
+    is_wide = axis.is_error or (axis.metric != "speedup" and positive.size and positive.max() > 10 * positive.min())
+    if not positive.size or (known < 0).any() or not is_wide:
         low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
         room = 0.06 * ((high - low) or abs(high) or 1.0)
         domain = [max(0.0, low - room) if low >= 0 else low - room, high + room + above * (high - low + 2 * room)]
@@ -298,11 +289,26 @@ def _scaled(axis: MetricAxis, values: Sequence[float], above: float = 0.0) -> di
     if (known == 0).any():
         least = 10.0 ** (math.floor(math.log10(low)) - 1)
         scale = al.Scale(type="symlog", constant=least, domain=[-0.5 * least, ends[1]], nice=False)
-        ticks, form = [0.0, *_log_ticks(10 * least, ends[1])], "~g" if form == "~g" else "~e"
+        ticks = [0.0, *_log_ticks(10 * least, ends[1])]
         label = f"datum.value == 0 ? '0' : format(datum.value, '{form}')"
         return {"scale": scale, "axis": al.Axis(title=axis.label, values=ticks, labelExpr=label)}
     scale = al.Scale(type="log", domain=ends, nice=False)
     return {"scale": scale, "axis": al.Axis(title=axis.label, values=_log_ticks(*ends), format=form)}
+
+
+# -- marks, lines and tooltips -------------------------------------------------------------------
+
+
+def _styled(channel: Any, column: str, styles: Mapping[str, Any], **legend: Any) -> Any:
+    """Return an encoding that draws each name of a column in its style, with a legend."""
+    al = altair()
+    scale = al.Scale(domain=list(styles), range=list(styles.values()))
+    return channel(f"{column}:N", scale=scale, legend=al.Legend(title=None, **legend))
+
+
+def _coloured(names: Sequence[str]) -> dict[str, str]:
+    """Return a colour for each of some names."""
+    return {name: _PALETTE[i % len(_PALETTE)] for i, name in enumerate(names)}
 
 
 def _marks(table: pd.DataFrame, look: Look, count: int) -> tuple[pd.DataFrame, dict[str, Any]]:
@@ -311,25 +317,29 @@ def _marks(table: pd.DataFrame, look: Look, count: int) -> tuple[pd.DataFrame, d
     found = [name for name in _MARKS if name in set(table["what"])]
     shrunk = min(1.0, max(0.2, (500 / max(count, 1)) ** 0.5))
     area = {n: _MARKS[n][3] * look.scale**2 * (shrunk if n in list(_MARKS)[:4] else 1.0) for n in found}
-    legend = al.Legend(title=None, symbolSize=30 * look.scale**2)
     encodings = {
-        channel: kind("what:N", scale=al.Scale(domain=found, range=[_MARKS[name][i] for name in found]), legend=legend)
-        for i, (channel, kind) in enumerate((("shape", al.Shape), ("fill", al.Fill), ("stroke", al.Stroke)))
+        name: _styled(channel, "what", {each: _MARKS[each][i] for each in found}, symbolSize=30 * look.scale**2)
+        for i, (name, channel) in enumerate((("shape", al.Shape), ("fill", al.Fill), ("stroke", al.Stroke)))
     }
     return table.assign(size=table["what"].map(area)), {**encodings, "size": al.Size("size:Q", scale=None)}
 
 
 def _lines(styles: Mapping[str, tuple[str, Sequence[float]]]) -> dict[str, Any]:
     """Return the encodings of lines by ``line``, a colour and dashes for each."""
-    al = altair()
-    legend = al.Legend(title=None, symbolType="stroke", symbolSize=150, columns=1)
-    names = list(styles)
+    al, legend = altair(), {"symbolType": "stroke", "symbolSize": 150, "columns": 1}
     return {
-        "color": al.Color("line:N", scale=al.Scale(domain=names, range=[s[0] for s in styles.values()]), legend=legend),
-        "strokeDash": al.StrokeDash(
-            "line:N", scale=al.Scale(domain=names, range=[list(s[1]) for s in styles.values()]), legend=legend
+        "color": _styled(al.Color, "line", {name: colour for name, (colour, _) in styles.items()}, **legend),
+        "strokeDash": _styled(
+            al.StrokeDash, "line", {name: list(dash) for name, (_, dash) in styles.items()}, **legend
         ),
     }
+
+
+def _told(*columns: str, **numbers: str) -> list[Any]:
+    """Return a tooltip: texts, and numbers by their column with a title."""
+    al = altair()
+    texts = [al.Tooltip(f"{name}:{'Q' if name == 'trial' else 'N'}") for name in columns]
+    return texts + [al.Tooltip(f"{name}:Q", title=title, format=".4~g") for name, title in numbers.items()]
 
 
 def _linked(points: Any, look: Look, *, is_brushed: bool = True) -> Any:
@@ -353,10 +363,6 @@ def pareto(run: Run, look: Look, metrics: Sequence[str] = ()) -> Any:
     """Draw every configuration, the front, threshold, baseline and winner, and where each precision alone would be.
 
     Without metrics, the vertical axis is speedup or the objective, the horizontal one error.
-
-    Raises:
-        UnknownNameError: no trial has a metric of that name.
-        PlotError: no trial has both.
     """
     al = altair()
     metrics = metrics or _default_metrics(run)
@@ -364,45 +370,41 @@ def pareto(run: Run, look: Look, metrics: Sequence[str] = ()) -> Any:
         raise PlotError(f"a plot has two axes, so two metrics, not {len(metrics)}: {', '.join(metrics)}")
     y, x = (metric_axis(run, name) for name in metrics)
     front = run.pareto((y.metric, x.metric))
-    is_less_better = run.pareto_document((y.metric, x.metric))["minimise"][1]
-    valid_trials(run)
+    valid = valid_trials(run)
     everything = tables.trials_table(run, y, x)
     points = everything[(everything["what"] != "failed") & everything["x"].notna() & everything["y"].notna()]
     if points.empty:
         raise PlotError(f"no trial has a finite {x.metric} and a finite {y.metric}, so there is nothing to draw")
     table, on_front = _with_roles(run, points, front)
     table, marks = _marks(table, look, len(points))
-    limits = {a: limit for a in (x, y) if (limit := run.objective.limits.get(a.metric)) is not None}
+    axes = {"x": x, "y": y}
+    limits = {name: run.objective.limits[a.metric] for name, a in axes.items() if a.metric in run.objective.limits}
     scales = {
-        name: _scaled(a, [*points[name], *([limits[a]] if a in limits else [])]) for name, a in (("x", x), ("y", y))
+        name: _scaled(a, [*points[name], *([limits[name]] if name in limits else [])]) for name, a in axes.items()
     }
-    at = {name: channel(f"{name}:Q", **scales[name]) for name, channel in (("x", al.X), ("y", al.Y))}
-    styles = {"front": (BLACK, _SOLID)} | {_limit_text(a.metric, n): (VERMILLION, _DASHED) for a, n in limits.items()}
-    told = [al.Tooltip("trial:Q"), al.Tooltip("configuration:N"), al.Tooltip("what:N", title="is")]
-    told += [al.Tooltip("x:Q", title=x.label, format=".4~g"), al.Tooltip("y:Q", title=y.label, format=".4~g")]
-    drawn = al.Chart(_data(look, "points", table)).mark_point(strokeWidth=0.6 * look.scale, opacity=1)
-    drawn = drawn.encode(**at, **marks, tooltip=told)
-    step = "step-after" if is_less_better else "step-before"
-    line = al.Chart(_data(look, "front", on_front)).mark_line(interpolate=step, strokeWidth=1.1 * look.scale)
-    layers = [line.encode(**at, order="step:Q", **_lines(styles))]
-    for name, a in (("x", x), ("y", y)):
-        if a in limits:
-            row = {name: limits[a], "line": _limit_text(a.metric, limits[a])}
-            rule = al.Chart(al.InlineData(values=[row])).mark_rule(strokeWidth=1.2 * look.scale)
-            layers.append(rule.encode(**{name: at[name]}, **_lines(styles)))
-    chart = al.layer(*layers, _linked(drawn, look))
+    at = {"x": al.X("x:Q", **scales["x"]), "y": al.Y("y:Q", **scales["y"])}
+    texts = {}
+    for name, limit in limits.items():
+        metric = axes[name].metric
+        texts[name] = plain(f"threshold {limit:g}" if metric == "error" else f"threshold {metric} {limit:g}")
+    styled = _lines({"front": (BLACK, _SOLID)} | dict.fromkeys(texts.values(), (VERMILLION, _DASHED)))
+    step = "step-before" if x.metric in run.more_is_better else "step-after"
+    line = _chart(look, "front", on_front).mark_line(interpolate=step, strokeWidth=1.1 * look.scale)
+    layers = [line.encode(**at, order="step:Q", **styled)]
+    for name, text in texts.items():
+        layers.append(_rules(look, {name: limits[name], "line": text}).encode(**{name: at[name]}, **styled))
+    drawn = _chart(look, "points", table).mark_point(strokeWidth=0.6 * look.scale, opacity=1)
+    told = _told("trial", "configuration", "what", x=x.label, y=y.label)
+    chart = al.layer(*layers, _linked(drawn.encode(**at, **marks, tooltip=told), look))
     levels = tables.uniform_errors(run) if "error" in metrics else {}
     if levels:
         name = "x" if x.metric == "error" else "y"
-        chart = al.layer(_levels(levels, name, scales[name]["scale"], look), chart).resolve_axis(
-            **{name: "independent"}
-        )
-    failed, drawn_count = len(run.failures), len(points)
-    without = len(run.trials) - failed - drawn_count
-    remarks = [f"{failed:,} failed"] * (failed > 0) + [f"{without:,} without finite numbers"] * (without > 0)
-    valid = [trial for trial in run.trials if trial.is_valid]
-    if text := unequal_draws((x.metric, y.metric), valid):
-        remarks.append(text)
+        beside = _levels(levels, name, scales[name]["scale"], look)
+        chart = al.layer(beside, chart).resolve_axis(**{name: "independent"})
+    failed = len(run.failures)
+    without = len(run.trials) - failed - len(points)
+    remarks = [f"{failed:,} failed" * (failed > 0), f"{without:,} without finite numbers" * (without > 0)]
+    remarks.append(unequal_draws((x.metric, y.metric), valid))
     return finished(_fitted(chart, look, 3.2), look, _title_of(run, *remarks))
 
 
@@ -414,10 +416,6 @@ def _default_metrics(run: Run) -> tuple[str, str]:
     if objective not in ("time_ms", "error"):
         return objective, "error"
     return ("time_ms" if baseline_of(run) is None else "speedup"), "error"
-
-
-def _limit_text(metric: str, limit: float) -> str:
-    return f"threshold {limit:g}" if metric == "error" else plain(f"threshold {metric} {limit:g}")
 
 
 def _with_roles(run: Run, points: pd.DataFrame, front: Sequence[Any]) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -433,142 +431,115 @@ def _with_roles(run: Run, points: pd.DataFrame, front: Sequence[Any]) -> tuple[p
         is_uniform = any(all(trial.configuration.get(n) == v for n, v in types.items()) for types in kinds)
         return "front, one type" if is_uniform else "front, mixed types"
 
-    roles = [(numbers[trial.configuration], role(trial)) for trial in front]
     baseline = baseline_of(run)
     marked = {"baseline": baseline, "winner": run.best if judges(run) or baseline is not None else None}
+    roles = [(numbers[trial.configuration], role(trial)) for trial in front]
     roles += [(numbers[trial.configuration], name) for name, trial in marked.items() if trial is not None]
     others = pd.DataFrame(roles, columns=["trial", "what"]).merge(points.drop(columns="what"), on="trial")
     steps = others[others["what"].str.startswith("front")].sort_values(["x", "y"])
     return pd.concat([points, others]), steps.assign(step=range(len(steps)), line="front")
 
 
-#: Levels closer than this share of the axis, in decades, have one label.
-_NEAR: Final = 0.035
-
-
 def _levels(levels: Mapping[str, float], name: str, scale: Any, look: Look) -> Any:
     """Draw a dotted line at the error of each precision, named along an axis of its own at the other side."""
     al = altair()
-    known = sorted((level, type_) for type_, level in levels.items() if level > 0)
-    ends = [math.log10(max(end, 1e-300)) for end in (known[0][0], known[-1][0])] if known else [0.0, 0.0]
-    room = max(_NEAR * (ends[1] - ends[0]), 0.15)
-    groups: list[list[Any]] = [[0.0, [t for t, level in levels.items() if level == 0]]] if 0 in levels.values() else []
-    for level, type_ in known:
-        if groups and groups[-1][0] > 0 and math.log10(level / groups[-1][0]) < room:
-            groups[-1][1].append(type_)
-        else:
-            groups.append([level, [type_]])
-    values = [level for level, _ in groups]
-    labels = [plain(", ".join(types)) for _, types in groups]
-    texts = f"{json.dumps(labels)}[indexof({json.dumps(values)}, datum.value)]"
+    groups: dict[float, list[str]] = {}
+    for type_, level in sorted(levels.items(), key=lambda item: item[1]):
+        # Labels that are closer than half a decade would overlap.
+        last = next(reversed(groups), 0.0)
+        groups.setdefault(last if level and last and level / last < 10**0.4 else level, []).append(type_)
+    labels = [plain(", ".join(types)) for types in groups.values()]
+    texts = f"{json.dumps(labels)}[indexof({json.dumps(list(groups))}, datum.value)]"
     axis = al.Axis(
-        orient="top" if name == "x" else "right", values=values, labelExpr=texts, title=None, grid=False, domain=False,
-        labelAngle=-90 if name == "x" else 0, labelOverlap=False, labelPadding=1,
+        orient="top" if name == "x" else "right", values=list(groups), labelExpr=texts, title=None, grid=False,
+        domain=False, labelAngle=-90 if name == "x" else 0, labelOverlap=False, labelPadding=1,
     )  # fmt: skip
-    rule = al.Chart(al.InlineData(values=[{"level": value} for value in values]))
     at = (al.X if name == "x" else al.Y)("level:Q", scale=scale, axis=axis)
-    return rule.mark_rule(color="#606060", strokeDash=list(_DOTTED), strokeWidth=0.7 * look.scale).encode(**{name: at})
+    rules = _rules(look, *({"level": level} for level in groups), width=0.7, color="#606060", strokeDash=list(_DOTTED))
+    return rules.encode(**{name: at})
 
 
 def fronts(runs: Mapping[str, Run], look: Look) -> Any:
-    """Draw the fronts of several runs, by name, in speedup and error, or in time where a run has no baseline.
-
-    Raises:
-        PlotError: no run has a front.
-    """
+    """Draw the fronts of several runs, by name, in speedup and error, or in time where a run has no baseline."""
     import pandas as pd
 
     al = altair()
     y_name = "speedup" if all(baseline_of(run) is not None for run in runs.values()) else "time_ms"
-    rows = [
-        {
-            "run": name,
-            "x": trial.error,
-            "y": run.metric_of(trial, y_name),
-            "configuration": plain(str(trial.configuration)),
-        }
-        for name, run in runs.items()
-        if {"time_ms", "error"} <= set(run.metric_names)
-        for trial in run.pareto((y_name, "error"))
-    ]
-    if not rows:
+    table = pd.DataFrame(
+        [
+            (name, trial.error, run.metric_of(trial, y_name), plain(str(trial.configuration)))
+            for name, run in runs.items()
+            if {"time_ms", "error"} <= set(run.metric_names)
+            for trial in run.pareto((y_name, "error"))
+        ],
+        columns=["run", "x", "y", "configuration"],
+    )
+    if table.empty:
         raise PlotError("no run has a front")
-    table = pd.DataFrame(rows)
     x, y = MetricAxis("error", "error"), metric_axis(next(iter(runs.values())), y_name)
     names = list(dict.fromkeys(table["run"]))
-    colours = al.Scale(domain=names, range=[_PALETTE[i % len(_PALETTE)] for i in range(len(names))])
     shapes = ["circle", "square", "diamond", "triangle-up", "cross", "triangle-down"]
-    shape = al.Scale(domain=names, range=[shapes[i % len(shapes)] for i in range(len(names))])
-    base = al.Chart(_data(look, "fronts", table)).encode(
+    base = _chart(look, "fronts", table).encode(
         x=al.X("x:Q", **_scaled(x, list(table["x"]))),
         y=al.Y("y:Q", **_scaled(y, list(table["y"]))),
-        color=al.Color("run:N", scale=colours, legend=al.Legend(title=None)),
+        color=_styled(al.Color, "run", _coloured(names)),
     )
-    points = base.mark_point(filled=True, opacity=1, size=24 * look.scale**2)
-    points = points.encode(shape=al.Shape("run:N", scale=shape), tooltip=["run:N", "configuration:N", "x:Q", "y:Q"])
+    points = base.mark_point(filled=True, opacity=1, size=24 * look.scale**2).encode(
+        shape=_styled(al.Shape, "run", {name: shapes[i % len(shapes)] for i, name in enumerate(names)}),
+        tooltip=_told("run", "configuration", x=x.label, y=y.label),
+    )
     chart = al.layer(base.mark_line(interpolate="step-after", strokeWidth=look.scale), points)
     return finished(_fitted(chart, look, 2.8), look, "")
 
 
 # -- progress ------------------------------------------------------------------------------------
 
-#: Trials without a number stand in rows above the others, each of this share of the height.
-_ROW: Final = 0.06
-
 
 def progress(run: Run, look: Look) -> Any:
     """Draw the objective of each trial in the order of evaluation, the best feasible so far, and the baseline."""
-    import pandas as pd
-
     al = altair()
     valid_trials(run)
-    axis = metric_axis(run, run.objective.metric)
+    axis, baseline, row_height = metric_axis(run, run.objective.metric), baseline_of(run), 0.06
     table = tables.trials_table(run, axis)
     at_top = table["y"].isna() | (table["what"] == "failed")
     table.loc[at_top & (table["what"] != "failed"), "what"] = "infeasible, not timed"
     rows = [name for name in ("infeasible, not timed", "failed") if (at_top & (table["what"] == name)).any()]
-    scaled = _scaled(axis, list(table["y"][~at_top]), above=_ROW * len(rows))
+    scaled = _scaled(axis, list(table["y"][~at_top]), above=row_height * len(rows))
     x, y = _trial_axis(run, look, len(table)), al.Y("y:Q", **scaled)
-    told = [al.Tooltip("trial:Q"), al.Tooltip("configuration:N"), al.Tooltip("ended:N")]
-    told.append(al.Tooltip("y:Q", title=axis.label, format=".4~g"))
     table, marks = _marks(table, look, len(table))
-    line = {"strokeWidth": 0.6 * look.scale, "opacity": 1}
-    points = al.Chart(_data(look, "points", table[~at_top])).mark_point(**line).encode(x=x, y=y, **marks, tooltip=told)
-    layers = [_linked(points, look, is_brushed=False)]
+
+    def points(name: str, part: pd.DataFrame, height: Any, **numbers: str) -> Any:
+        drawn = _chart(look, name, part).mark_point(strokeWidth=0.6 * look.scale, opacity=1)
+        return drawn.encode(x=x, y=height, **marks, tooltip=_told("trial", "configuration", "ended", **numbers))
+
+    layers = [_linked(points("points", table[~at_top], y, y=axis.label), look, is_brushed=False)]
+    # Trials without a number stand in rows above the others.
     for row, name in enumerate(rows):
-        failed = al.Chart(_data(look, name, table[at_top & (table["what"] == name)])).mark_point(**line)
-        place = al.value(al.expr(f"height * {_ROW * (row + 0.5)}"))
-        layers.append(failed.encode(x=x, y=place, **marks, tooltip=[t for t in told if t.shorthand != "y:Q"]))
+        height = al.value(al.expr(f"height * {row_height * (row + 0.5)}"))
+        layers.append(points(name, table[at_top & (table["what"] == name)], height))
     feasible = table["y"].where(table["what"].isin(["feasible", "configuration"]))
-    best = pd.DataFrame(
-        {"trial": table["trial"], "y": feasible.cummin() if run.objective.minimise else feasible.cummax()}
-    )
-    last = best.index == best.index[-1]
-    best = best[(best["y"].ffill().ne(best["y"].ffill().shift()) | last) & best["y"].ffill().notna()].ffill()
-    styles = {"best so far": (BLACK, _SOLID), "baseline": (GREEN, _DASH_DOTTED)}
-    baseline = baseline_of(run)
-    styles = dict(list(styles.items())[: 1 if baseline is None else 2])
-    steps = al.Chart(_data(look, "best", best.assign(line="best so far"))).mark_line(
-        interpolate="step-after", strokeWidth=1.3 * look.scale
-    )
-    layers.append(steps.encode(x=x, y=y, **_lines(styles)))
+    best = (feasible.cummin() if run.objective.minimise else feasible.cummax()).ffill()
+    is_step = best.notna() & (best.ne(best.shift()) | (best.index == best.index[-1]))
+    steps = table[["trial"]].assign(y=best, line="best so far")[is_step]
+    styled = _lines({"best so far": (BLACK, _SOLID)} | ({"baseline": (GREEN, _DASH_DOTTED)} if baseline else {}))
+    line = _chart(look, "best", steps).mark_line(interpolate="step-after", strokeWidth=1.3 * look.scale)
+    layers.append(line.encode(x=x, y=y, **styled))
     chart = al.layer(*layers)
     if baseline is not None:
         at = float(axis.values(run, [baseline])[0])
-        rule = al.Chart(al.InlineData(values=[{"y": at, "line": "baseline"}])).mark_rule(strokeWidth=1.2 * look.scale)
-        chart = al.layer(chart, rule.encode(y=_speedup_axis(al, axis, scaled, at), **_lines(styles)))
-        chart = chart.resolve_axis(y="independent")
+        rule = _rules(look, {"y": at, "line": "baseline"}).encode(y=_speedup_axis(axis, scaled, at), **styled)
+        chart = al.layer(chart, rule).resolve_axis(y="independent")
     limits = run.info.limits_text()
-    return finished(_fitted(chart, look, 2.8), look, _title_of(run, *([f"feasible: {limits}"] if limits else [])))
+    return finished(_fitted(chart, look, 2.8), look, _title_of(run, f"feasible: {limits}" * bool(limits)))
 
 
-def _speedup_axis(al: Any, axis: MetricAxis, scaled: Mapping[str, Any], baseline: float) -> Any:
+def _speedup_axis(axis: MetricAxis, scaled: Mapping[str, Any], baseline: float) -> Any:
     """Return the vertical axis with the speedups that belong to the times on the other side; of times alone."""
-    low, high = (max(end, 1e-300) for end in scaled["scale"].domain)
+    al = altair()
     if axis.metric != "time_ms" or not baseline > 0:
         return al.Y("y:Q", scale=scaled["scale"], axis=None)
-    least, most = baseline / high, baseline / max(low, high / 1e3)
-    times = [baseline / speedup for speedup in _log_ticks(least, most)]
+    low, high = (max(end, 1e-300) for end in scaled["scale"].domain)
+    times = [baseline / speedup for speedup in _log_ticks(baseline / high, baseline / max(low, high / 1e3))]
     label = f"format({baseline!r} / datum.value, '.3~g')"
     right = al.Axis(orient="right", values=times, labelExpr=label, title="speedup over the baseline", grid=False)
     return al.Y("y:Q", scale=scaled["scale"], axis=right)
@@ -591,7 +562,7 @@ def parameters(run: Run, look: Look) -> Any:
     if len(cells):
         parts.append(_pairs(cells, look, what))
     left_out = len(run.trials) - effects.trials
-    remarks = [f"{left_out:,} left out"] if left_out else []
+    remarks = [f"{left_out:,} left out" * (left_out > 0)]
     if not effects.losses:
         few = counted(effects.trials, "trial")
         remarks.append(f"too few trials to rank the parameters: {few}, at least {tables.LEAST_TRIALS} are needed")
@@ -599,8 +570,7 @@ def parameters(run: Run, look: Look) -> Any:
 
 
 def _part(look: Look, *lines: str) -> Any:
-    shown = [part for line in lines for part in textwrap.wrap(line, int(1.75 * look.points / look.letters))]
-    return altair().TitleParams(shown, anchor="start", frame="bounds", offset=4, fontSize=look.letters)
+    return altair().TitleParams(look.wrapped(*lines), anchor="start", frame="bounds", offset=4, fontSize=look.letters)
 
 
 def _importance(effects: tables.Effects, look: Look, width: float) -> Any:
@@ -614,14 +584,13 @@ def _importance(effects: tables.Effects, look: Look, width: float) -> Any:
         for name, is_type in zip(firsts["parameter"], firsts["is_type"], strict=True)
         for mean, deviation in [effects.losses[name]]
     ]
-    base = al.Chart(_data(look, "importance", pd.DataFrame(rows, columns=["parameter", "loss", "low", "high", "kind"])))
-    names = al.Y("parameter:N", sort=None, title=None)
-    title = al.Axis(title="R² lost by the model without this parameter")
-    colours = al.Scale(domain=list(kinds.values()), range=[ORANGE, BLUE])
+    base = _chart(look, "importance", pd.DataFrame(rows, columns=["parameter", "loss", "low", "high", "kind"]))
+    base = base.encode(y=al.Y("parameter:N", sort=None, title=None))
     bars = base.mark_bar(stroke=BLACK, strokeWidth=0.5).encode(
-        x=al.X("loss:Q", axis=title), y=names, fill=al.Fill("kind:N", scale=colours, legend=al.Legend(title=None))
+        x=al.X("loss:Q", axis=al.Axis(title="R² lost by the model without this parameter")),
+        fill=_styled(al.Fill, "kind", dict(zip(kinds.values(), (ORANGE, BLUE), strict=True))),
     )
-    whiskers = base.mark_rule(strokeWidth=0.8 * look.scale).encode(x="low:Q", x2="high:Q", y=names)
+    whiskers = base.mark_rule(strokeWidth=0.8 * look.scale).encode(x="low:Q", x2="high:Q")
     notes = [f"(a) importance (forest: R² = {effects.r2:.2f})"]
     notes += [] if effects.r2 >= tables.TRUSTED else ["the forest explains too little: no ranking"]
     more = len(effects.losses) - len(rows)
@@ -637,19 +606,16 @@ def _spread(effects: tables.Effects, look: Look, what: str, width: float) -> Any
     highest = max(1.05 * float(table["q95"].max()), 1.2)
     numbers = al.Axis(title=f"{what} / best {what}", values=_log_ticks(1.0, highest), format="~g")
     scale = al.Scale(type="log", domain=[0.95, highest], nice=False)
-    base = al.Chart().encode(
-        x=al.X("value:N", sort=list(dict.fromkeys(table["value"])), title=None, axis=al.Axis(labelOverlap=True))
-    )
+    values = al.X("value:N", sort=list(dict.fromkeys(table["value"])), title=None, axis=al.Axis(labelOverlap=True))
+    base = al.Chart().encode(x=values)
     whisker = base.mark_rule(strokeWidth=look.scale).encode(y=al.Y("q0:Q", scale=scale, axis=numbers), y2="q95:Q")
     box = base.mark_bar(fill="#D8E6F0", stroke=BLACK, strokeWidth=0.6).encode(y="q25:Q", y2="q75:Q")
     middle = base.mark_tick(color=VERMILLION, thickness=1.4 * look.scale).encode(y="q50:Q")
     layers = al.layer(whisker, box, middle, data=_data(look, "values", table))
-    facets = layers.properties(
-        width=(width - 8 * look.scale * (columns - 1)) / columns, height=62 * look.scale
-    ).facet(
-        al.Facet("parameter:N", sort=list(dict.fromkeys(table["parameter"])), title=None),
-        columns=columns, spacing=8 * look.scale,
-    )  # fmt: skip
+    gap = 8 * look.scale
+    facets = layers.properties(width=(width - gap * (columns - 1)) / columns, height=62 * look.scale).facet(
+        al.Facet("parameter:N", sort=list(dict.fromkeys(table["parameter"])), title=None), columns=columns, spacing=gap
+    )
     title = _part(look, "(b) best, quartiles and 95% by value; orange: median")
     return facets.resolve_scale(x="independent").properties(title=title)
 
@@ -659,25 +625,21 @@ def _pairs(cells: pd.DataFrame, look: Look, what: str) -> Any:
     most = min(max(1.5, float(cells["relative"].max())), 10.0)
     cells = cells.assign(text=[f"{each:.0f}" if each >= 9.95 else f"{each:.1f}" for each in cells["relative"]])
     across = list(dict.fromkeys(cells.sort_values("setting_place")["setting"]))
-    base = al.Chart(_data(look, "pairs", cells)).encode(
+    base = _chart(look, "pairs", cells).encode(
         x=al.X("setting:N", sort=across, title=None, axis=al.Axis(labelAngle=-90)),
         y=al.Y("value:N", sort=list(dict.fromkeys(cells["value"])), title=None),
     )
     scale = al.Scale(type="log", domain=[1, most], clamp=True, scheme="cividis", reverse=True)
     map_ = base.mark_rect().encode(fill=al.Fill("relative:Q", scale=scale, legend=None))
     frame = base.mark_rect(fill=None, strokeWidth=1.1 * look.scale, stroke=VERMILLION).transform_filter("datum.is_best")
-    is_dark = f"datum.relative > {most**0.55!r}"
-    text = base.mark_text(fontSize=0.8 * look.letters).encode(
-        text="text:N", color=al.condition(is_dark, al.value("white"), al.value(BLACK))
-    )
+    colour = al.condition(f"datum.relative > {most**0.55!r}", al.value("white"), al.value(BLACK))
+    text = base.mark_text(fontSize=0.8 * look.letters).encode(text="text:N", color=colour)
     size = {"width": al.Step(13 * look.scale), "height": al.Step(11 * look.scale)}
     title = _part(look, f"(c) best {what} of each pair / best {what}", "framed: the best value in the row")
     return al.layer(map_, frame, text).properties(**size, title=title)
 
 
 # -- time, kernels and sensitivity ---------------------------------------------------------------
-
-_SECONDS: Final = (("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3))
 
 
 def time(run: Run, look: Look) -> Any:
@@ -687,35 +649,39 @@ def time(run: Run, look: Look) -> Any:
     al = altair()
     total = tables.spent(run)
     whole = sum(total.values())
-    unit, seconds = next(((unit, size) for unit, size in _SECONDS if whole >= 2 * size), _SECONDS[-1])
+    units = (("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3))
+    unit, seconds = next(((unit, size) for unit, size in units if whole >= 2 * size), units[-1])
     named = {plain(phase): each for phase, each in total.items()}
-    rows = [
-        (phase, each / seconds, f"{each / seconds:.3g} {unit} ({each / whole:.0%})") for phase, each in named.items()
-    ]
-    base = al.Chart(_data(look, "phases", pd.DataFrame(rows, columns=["phase", "spent", "text"])))
-    colours = [_GREY if phase == "other" else _PALETTE[i % 7] for i, phase in enumerate(named)]
-    fill = al.Fill("phase:N", scale=al.Scale(domain=list(named), range=colours), legend=None)
-    names = al.Y("phase:N", sort=None, title=None)
-    longest = 1.4 * max(total.values()) / seconds
-    length = al.X("spent:Q", title=f"wall time ({unit})", scale=al.Scale(domain=[0, longest], nice=False))
-    bars = base.mark_bar(stroke=BLACK, strokeWidth=0.5).encode(x=length, y=names, fill=fill)
-    texts = base.mark_text(align="left", dx=3, fontSize=look.letters).encode(x=length, y=names, text="text:N")
+    rows = [(phase, s / seconds, f"{s / seconds:.3g} {unit} ({s / whole:.0%})") for phase, s in named.items()]
+    colours = {phase: _GREY if phase == "other" else _PALETTE[i % 7] for i, phase in enumerate(named)}
+    fill = al.Fill("phase:N", scale=al.Scale(domain=list(colours), range=list(colours.values())), legend=None)
+    longest = al.Scale(domain=[0, 1.4 * max(total.values()) / seconds], nice=False)
+    base = _chart(look, "phases", pd.DataFrame(rows, columns=["phase", "spent", "text"])).encode(
+        x=al.X("spent:Q", title=f"wall time ({unit})", scale=longest), y=al.Y("phase:N", sort=None, title=None)
+    )
+    bars = base.mark_bar(stroke=BLACK, strokeWidth=0.5).encode(fill=fill)
+    texts = base.mark_text(align="left", dx=3, fontSize=look.letters).encode(text="text:N")
     width = look.points - 50 * look.scale
     parts = [al.layer(bars, texts).properties(width=width, height=al.Step(12 * look.scale))]
     along = tables.spent_along(run, [phase for phase in total if phase != "other"])
     if len(along):
-        along = along.assign(spent=along["seconds"] / seconds)
-        sums = al.Y("spent:Q", stack=True, title=f"time in trials, added up ({unit})")
-        order = al.Order("place:Q")
         places = {phase: i for i, phase in enumerate(named)}
-        area = al.Chart(_data(look, "along", along.assign(place=along["phase"].map(places))))
-        area = area.mark_area(stroke="white", strokeWidth=0.5).encode(
-            x=_trial_axis(run, look, len(run.trials)), y=sums, fill=fill, order=order, tooltip="phase:N"
+        along = along.assign(spent=along["seconds"] / seconds, place=along["phase"].map(places))
+        area = (
+            _chart(look, "along", along)
+            .mark_area(stroke="white", strokeWidth=0.5)
+            .encode(
+                x=_trial_axis(run, look, len(run.trials)),
+                y=al.Y("spent:Q", stack=True, title=f"time in trials, added up ({unit})"),
+                fill=fill,
+                order="place:Q",
+                tooltip="phase:N",
+            )
         )
-        parts.append(area.properties(width=width, height=look.height(1.5)))
+        parts.append(area.properties(width=width, height=108 * (1.35 if look.width != "column" else 1)))
     devices = run.state.workers
     chart = al.vconcat(*parts, spacing=8 * look.scale)
-    return finished(chart, look, _title_of(run, *([f"{devices} devices at a time"] if devices > 1 else [])))
+    return finished(chart, look, _title_of(run, f"{devices} devices at a time" * (devices > 1)))
 
 
 def kernels(run: Run, look: Look) -> Any:
@@ -723,26 +689,20 @@ def kernels(run: Run, look: Look) -> Any:
     al = altair()
     table = tables.kernels_table(run)
     names = list(dict.fromkeys(name for name in table["kernel"] if name != tables.HOST))
-    colours = [*(_PALETTE[i % len(_PALETTE)] for i in range(len(names))), "white"]
-    scale = al.Scale(domain=[*names, tables.HOST], range=colours)
-    places = {name: i for i, name in enumerate([*names, tables.HOST])}
     starts = table.groupby("trial", sort=False)["ms"].cumsum() - table["ms"]
-    table = table.assign(place=table["kernel"].map(places), start=starts, end=starts + table["ms"])
-    labelled = table["ms"] > 0.11 * table["end"].max()
-    table = table.assign(
-        middle=(table["start"] + table["end"]) / 2,
-        text=[f"{share:.0%}" if is_long else "" for share, is_long in zip(table["share"], labelled, strict=True)],
+    table = table.assign(start=starts, end=starts + table["ms"], middle=starts + table["ms"] / 2)
+    is_long = table["ms"] > 0.11 * table["end"].max()
+    table["text"] = [f"{share:.0%}" * shown for share, shown in zip(table["share"], is_long, strict=True)]
+    base = _chart(look, "parts", table).encode(y=al.Y("trial:N", sort=None, title=None))
+    bars = base.mark_bar(stroke=BLACK, strokeWidth=0.5).encode(
+        x=al.X("start:Q", title="time of one run by kernel (ms)"),
+        x2="end:Q",
+        fill=_styled(al.Fill, "kernel", {**_coloured(names), tables.HOST: "white"}),
+        tooltip=_told("kernel", ms="ms", share="share"),
     )
-    base = al.Chart(_data(look, "parts", table))
-    names_axis = al.Y("trial:N", sort=None, title=None)
-    x = al.X("start:Q", title="time of one run by kernel (ms)")
-    told = ["kernel:N", al.Tooltip("ms:Q", format=".4~g"), al.Tooltip("share:Q", format=".1%")]
-    fill = al.Fill("kernel:N", scale=scale, legend=al.Legend(title=None))
-    bars = base.mark_bar(stroke=BLACK, strokeWidth=0.5).encode(x=x, x2="end:Q", y=names_axis, fill=fill, tooltip=told)
-    texts = base.mark_text(fontSize=look.letters).encode(x="middle:Q", y=names_axis, text="text:N")
-    chart = al.layer(bars, texts)
+    texts = base.mark_text(fontSize=look.letters).encode(x="middle:Q", text="text:N")
     size = {"width": look.points - 80 * look.scale, "height": al.Step(24 * look.scale)}
-    return finished(chart.properties(**size), look, _title_of(run))
+    return finished(al.layer(bars, texts).properties(**size), look, _title_of(run))
 
 
 def sensitivity(run: Run, look: Look) -> Any:

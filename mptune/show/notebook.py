@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any, Final, ParamSpec
 
 from mptune import tuning as tuner
-from mptune.markup import heading, table
+from mptune.markup import Table, as_html, pairs
+from mptune.results.description import result_text
 from mptune.run import Run
 from mptune.tuning import Progress
 
@@ -33,7 +34,7 @@ class NotebookProgress:
         from IPython.display import HTML, display  # only a notebook has it
 
         self._html = HTML
-        self._handle: Any = display(HTML(heading("preparing")), display_id=True)
+        self._handle: Any = display(HTML(as_html("preparing")), display_id=True)
         self._shown_s = -_REFRESH_S
 
     def __call__(self, progress: Progress) -> None:
@@ -45,7 +46,7 @@ class NotebookProgress:
 
     def finish(self, run: Run) -> None:
         """Show that the run is over; the run itself is the cell's value."""
-        self._show(heading(f"{run.kernel}: {run.evaluations} evaluations done"))
+        self._show(as_html(f"{run.kernel}: {run.evaluations} evaluations done"))
 
     def _show(self, html: str) -> None:
         self._handle.update(self._html(html))
@@ -54,19 +55,15 @@ class NotebookProgress:
 def _progress_html(progress: Progress) -> str:
     run = progress.run()
     best = run.best
-    found = "none feasible yet"
-    if best is not None:
-        found = (
-            f"{best.time_ms:.4g} ms, speedup {run.speedup_text(best)}, error {best.error:.3g} at {best.configuration}"
-        )
-    rows = [
-        ("phase", progress.phase),
-        ("evaluations", f"{run.evaluations} of {progress.budget}"),
-        ("elapsed", f"{progress.elapsed_s:.0f} s"),
-        ("best", found),
-        ("statuses", ", ".join(f"{status} {count}" for status, count in run.statuses.items())),
-    ]
-    return heading(run.kernel) + table((), rows)
+    found = "none feasible yet" if best is None else f"{result_text(run, best)} at {best.configuration}"
+    rows = {
+        "phase": progress.phase,
+        "evaluations": f"{run.evaluations} of {progress.budget}",
+        "elapsed": f"{progress.elapsed_s:.0f} s",
+        "best": found,
+        "statuses": pairs(run.statuses),
+    }
+    return as_html(run.kernel, Table((), tuple(rows.items())))
 
 
 def _with_progress(function: Callable[P, Run]) -> Callable[P, Run]:

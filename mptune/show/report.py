@@ -23,8 +23,9 @@ from markupsafe import Markup
 from mptune import __version__
 from mptune.errors import MptuneError, PlotError
 from mptune.interop.files import SQLITE_MAGIC, read_head
-from mptune.markup import plain
+from mptune.markup import as_html, plain
 from mptune.paths import write_whole
+from mptune.results.description import compare_runs
 from mptune.results.trial import Trial
 from mptune.run import Run, json_document
 from mptune.show.charts import APPLICATION_KINDS, KINDS, Look, chart_of, fronts
@@ -93,12 +94,13 @@ def report_document(runs: Run | str | Path | Sequence[Run | str | Path], *, sour
     if len(named) > 1:
         with contextlib.suppress(PlotError):
             both = [fronts(named, Look("screen")).to_dict(validate=False)]
+    compared = compare_runs(named)
     parts = zip(named.items(), files, strict=True)
     documents = [_run_document(run, label, file, sources) for (label, run), file in parts]
     return {
         "title": plain(f"{kernels or 'a run'}: mptune report"),
         "version": __version__,
-        "comparison": _comparison(named),
+        "comparison": {"columns": compared.columns, "rows": [[plain(str(c)) for c in row] for row in compared.rows]},
         "charts": both,
         "runs": documents,
     }
@@ -117,40 +119,21 @@ def _page(document: Mapping[str, Any]) -> str:
     )
 
 
-def _comparison(runs: Mapping[str, Run]) -> list[dict[str, str]]:
-    """Return a row for each of several runs."""
-    rows = []
-    for label, run in runs.items():
-        best, baseline = run.best, baseline_of(run)
-        row = {"run": label, "kernel": run.kernel, "device": run.info.device, "strategy": run.info.strategy}
-        row |= {"trials": str(run.evaluations), "feasible": str(run.feasible)}
-        row |= {"baseline (ms)": "-" if baseline is None else _number(baseline.time_ms)}
-        row |= {"best (ms)": "-", "speedup": "-", "error": "-"}
-        if best is not None:
-            row |= {"best (ms)": _number(best.time_ms), "speedup": run.speedup_text(best), "error": _number(best.error)}
-        rows.append({name: plain(text) for name, text in row.items()})
-    return rows
-
-
-def _number(value: float) -> str:
-    return f"{value:.4g}" if math.isfinite(value) else "-"
-
-
 def _run_document(run: Run, label: str, file: str, sources: int) -> dict[str, Any]:
-    kept = _sources_of(run, sources)
-    texts = [text for trial in (run.best or run.closest, run.baseline) if trial is not None
-             for text in (run.verified_text(trial) or run.unverified_text(trial),) if text]  # fmt: skip
+    kept, found = _sources_of(run, sources), run.describe()
+    named = {"durations_s": "time spent", "wall_s": "wall time", "measured_constraints": "constraints"}
+    facts = {named.get(fact.name, fact.name): fact.text for fact in (*found.facts, *found.origin) if fact.text}
     return {
         "label": label,
         "kernel": run.kernel,
-        "heading": plain(f"{run.kernel or 'a run'} on {run.info.device or 'an unknown device'}"),
-        "verdict": plain(_verdict(run)),
-        "is_good": run.best is not None,
-        "tested": [plain(text) for text in dict.fromkeys(texts)],
-        "warnings": [plain(text) for text in run.warnings],
-        "found": Markup(run._repr_html_()),
+        "heading": plain(found.title),
+        "verdict": plain(found.verdict),
+        "is_good": found.is_good,
+        "tested": [plain(text) for text in found.remarks],
+        "warnings": [plain(text) for text in found.warnings],
+        "found": Markup(as_html(*found.tables)),
         "explained": [plain(text) for text in explanation_of(run).sentences],
-        "facts": _facts(run, file),
+        "facts": {plain(name): plain(text) for name, text in {**facts, "run file": file}.items() if text},
         "trials": len(run.trials),
         "sources": len(kept["by_trial"]),
         "remarks": kept["remarks"],
@@ -169,18 +152,6 @@ def _place(run: Run, trial: Trial | None) -> int | None:
     """Return the number of a trial, counted from 1."""
     places = {each.configuration: number for number, each in enumerate(run.trials, 1)}
     return None if trial is None else places.get(trial.configuration)
-
-
-def _verdict(run: Run) -> str:
-    best, closest = run.best, run.closest
-    if best is not None:
-        faster = run.speedup_text(best)
-        speed = "" if faster == "-" else f"speedup {faster} over the baseline, "
-        return f"{speed}{_number(best.time_ms)} ms, error {_number(best.error)}"
-    if not run.trials:
-        return "no trial yet"
-    nearest = f"; the closest: {run.objective.judge(closest).message}" if closest is not None else ""
-    return f"no trial satisfies the threshold{nearest}"
 
 
 def _charts(run: Run) -> list[dict[str, Any]]:
@@ -230,32 +201,6 @@ def _cell(cell: Any, longest: int) -> Any:
         return _rounded(cell, 6)
     more = len(cell) - longest
     return plain(cell) if more <= 0 else f"{plain(cell[:longest])}\n… and {more} characters more, in the run file"
-
-
-def _facts(run: Run, file: str) -> dict[str, str]:
-    """Return what is known of a run beside its result."""
-    info = run.info
-    told = ("strategy", "seed", "budget", "evaluations", "feasible", "objective", "ended", "backend")
-    summary = {name: fact for name, fact in run.summary().items() if name in told}
-    facts = {
-        "limits": info.limits_text(),
-        "constraints": " and ".join(info.objective.constraints),
-        **summary,
-        "configurations": info.configurations,
-        **{f"size {name}": value for name, value in info.sizes.items()},
-        "architecture": info.architecture,
-        **info.versions,
-        "seconds": round(run.state.wall_s, 1),
-        "workers": run.state.workers,
-        "begun": info.created_at,
-        "mptune": info.mptune_version,
-        "definition": info.kernel_path,
-        **{f"strategy {name}": value for name, value in info.strategy_options.items()},
-        "observers": ", ".join(info.observers),
-        "run file": file,
-        "command": info.command,
-    }
-    return {plain(name): plain(str(fact)) for name, fact in facts.items() if fact or name == "seed"}
 
 
 def _sources_of(run: Run, count: int) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from mptune.errors import PlotError
 from mptune.interop import parameters_of
 from mptune.interop.recorded import unit_of
-from mptune.markup import plain
-from mptune.results.kernel_times import host_ms, kernel_times
+from mptune.markup import pairs, plain
+from mptune.results.kernel_times import HOST, host_ms, kernel_times
 from mptune.results.trial import Trial
 from mptune.run import Run
 from mptune.space.configuration import Value
@@ -32,13 +32,6 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 
-_BYTES_PER_MB: Final = 1e6
-#: Of more trials, charts do not name the configurations.
-_NAMED: Final = 3000
-
-
-# -- trials --------------------------------------------------------------------------------------
-
 
 def valid_trials(run: Run) -> tuple[Trial, ...]:
     """Return the trials that ran to their end.
@@ -48,7 +41,7 @@ def valid_trials(run: Run) -> tuple[Trial, ...]:
     """
     valid = tuple(trial for trial in run.trials if trial.is_valid)
     if not valid:
-        ended = ", ".join(f"{status} {count}" for status, count in run.statuses.items())
+        ended = pairs(run.statuses)
         raise PlotError(f"none of {counted(len(run.trials), 'trial')} ran to its end: nothing to draw ({ended})")
     return valid
 
@@ -107,9 +100,7 @@ def metric_axis(run: Run, metric: str) -> MetricAxis:
     unit = run.info.units.get(metric) or unit_of(metric)
     suffix = f"_{unit.replace('/', '_')}".lower()
     words = metric[: -len(suffix)] if unit and metric.lower().endswith(suffix) else metric
-    factor = 1.0
-    if unit == "bytes":
-        unit, factor = "MB", 1.0 / _BYTES_PER_MB
+    unit, factor = ("MB", 1e-6) if unit == "bytes" else (unit, 1.0)
     return MetricAxis(metric, plain(f"{words.replace('_', ' ')}{f' ({unit})' if unit else ''}"), factor)
 
 
@@ -132,7 +123,7 @@ def trials_table(run: Run, y: MetricAxis, x: MetricAxis | None = None) -> pd.Dat
     return pd.DataFrame(
         {
             "trial": range(1, len(trials) + 1),
-            "configuration": [plain(str(trial.configuration)) for trial in trials] if len(trials) <= _NAMED else "",
+            "configuration": [plain(str(trial.configuration)) for trial in trials] if len(trials) <= 3000 else "",
             "ended": [trial.status.value for trial in trials],
             "y": y.values(run, trials),
             "x": np.full(len(trials), np.nan) if x is None else x.values(run, trials),
@@ -158,11 +149,6 @@ def uniform_errors(run: Run) -> dict[str, float]:
 LEAST_TRIALS: Final = 30
 #: An R² below this means that the forest hardly knows more than the mean.
 TRUSTED: Final = 0.3
-_MOST_TRIALS: Final = 2000
-_FOLDS: Final = 5
-_TREES: Final = 40
-_SHUFFLES: Final = 3
-_SEED: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,16 +214,15 @@ def _importance(
     from sklearn.inspection import permutation_importance
     from sklearn.model_selection import KFold
 
-    chosen = np.sort(np.random.default_rng(_SEED).permutation(len(values))[:_MOST_TRIALS])
+    chosen = np.sort(np.random.default_rng(0).permutation(len(values))[:2000])
     features, target = np.array(list(codes.values()), dtype=np.float64).T[chosen], np.log(values[chosen])
     losses, scores = [], []
-    for known, unseen in KFold(_FOLDS, shuffle=True, random_state=_SEED).split(features):
-        forest = RandomForestRegressor(_TREES, random_state=_SEED).fit(features[known], target[known])
-        found = permutation_importance(
-            forest, features[unseen], target[unseen], n_repeats=_SHUFFLES, random_state=_SEED, scoring="r2"
-        )
+    for known, unseen in KFold(5, shuffle=True, random_state=0).split(features):
+        forest = RandomForestRegressor(40, random_state=0).fit(features[known], target[known])
+        test = features[unseen], target[unseen]
+        found = permutation_importance(forest, *test, n_repeats=3, random_state=0, scoring="r2")
         losses.append(found.importances_mean)
-        scores.append(forest.score(features[unseen], target[unseen]))
+        scores.append(forest.score(*test))
     ends = zip(np.mean(losses, axis=0).tolist(), np.std(losses, axis=0).tolist(), strict=True)
     return dict(zip((parameter.name for parameter in codes), ends, strict=True)), float(np.mean(scores))
 
@@ -256,32 +241,26 @@ def pairs_table(table: pd.DataFrame, rows: int, columns: int) -> pd.DataFrame:
     ``is_best`` marks the best settings of a parameter in a row. As many parameters as ``rows`` and ``columns`` hold.
     Without types, or without others, it is the most important parameter against the others.
     """
+
+    def fitting(part: pd.DataFrame, most: int) -> pd.DataFrame:
+        counts = part.groupby("parameter", sort=False)["value"].nunique().cumsum()
+        return part[part["parameter"].isin([*counts.index[:1], *counts.index[counts <= most]])]
+
     is_down = table["is_type"]
     if is_down.all() or not is_down.any():
         is_down = table["parameter"] == table["parameter"].iloc[0]
     table = table.assign(value=table["parameter"] + " " + table["value"])
-    down, across = _fitting(table[is_down], rows), _fitting(table[~is_down], columns)
-    both = down[["trial", "value", "place", "relative"]].merge(
-        across[["trial", "parameter", "value", "place"]].set_axis(
-            ["trial", "other", "setting", "setting_place"], axis=1
-        )
+    down, across = fitting(table[is_down], rows), fitting(table[~is_down], columns)
+    other = across[["trial", "parameter", "value", "place"]].set_axis(
+        ["trial", "other", "setting", "setting_place"], axis=1
     )
+    both = down[["trial", "value", "place", "relative"]].merge(other)
     keys = ["place", "value", "setting_place", "setting", "other"]
     best = both.groupby(keys)["relative"].min().reset_index()
     return best.assign(is_best=best["relative"] == best.groupby(["value", "other"])["relative"].transform("min"))
 
 
-def _fitting(table: pd.DataFrame, most: int) -> pd.DataFrame:
-    """Return the rows of the first parameters, as long as there is room for all their values, and of the first one."""
-    values = table.groupby("parameter", sort=False)["value"].nunique().cumsum()
-    return table[table["parameter"].isin([*values.index[:1], *values.index[values <= most]])]
-
-
 # -- time ----------------------------------------------------------------------------------------
-
-_LEAST_SHARE: Final = 0.01
-#: More would not be seen.
-_MOST_STEPS: Final = 300
 
 
 def spent(run: Run) -> dict[str, float]:
@@ -294,7 +273,7 @@ def spent(run: Run) -> dict[str, float]:
     if not seconds:
         raise PlotError("the run does not say how its time was spent: it was recorded without durations")
     whole = sum(seconds.values())
-    shown = {name: each for name, each in seconds.items() if name != "other" and each >= _LEAST_SHARE * whole}
+    shown = {name: each for name, each in seconds.items() if name != "other" and each >= 0.01 * whole}
     rest = whole - sum(shown.values())
     return {**shown, **({"other": rest} if rest > 1e-9 * whole else {})}
 
@@ -302,19 +281,15 @@ def spent(run: Run) -> dict[str, float]:
 def spent_along(run: Run, phases: Sequence[str]) -> pd.DataFrame:
     """Return the seconds each phase of the trials took up to a trial: ``trial``, ``phase``, ``seconds``.
 
-    Time beside the trials (prepare, search) has no place along the run and is left out.
+    Time beside the trials (prepare, search) has no place along the run and is left out; 300 steps are enough to see.
     """
     import pandas as pd
 
     each = pd.DataFrame([{}, *(trial.measurement.durations_s for trial in run.trials)]).reindex(columns=list(phases))
     sums = each.fillna(0.0).cumsum() / max(1, run.state.workers)
     sums = sums.loc[:, sums.iloc[-1] > 0].rename(columns=plain)
-    steps = np.unique(np.linspace(0, len(run.trials), min(len(run.trials), _MOST_STEPS) + 1).astype(int))
+    steps = np.unique(np.linspace(0, len(run.trials), min(len(run.trials), 300) + 1).astype(int))
     return sums.iloc[steps].rename_axis("trial").reset_index().melt("trial", var_name="phase", value_name="seconds")
-
-
-#: Time of an application's run that is in no kernel.
-HOST: Final = "host, between launches"
 
 
 def kernels_table(run: Run) -> pd.DataFrame:
@@ -328,19 +303,17 @@ def kernels_table(run: Run) -> pd.DataFrame:
     if not run.info.is_of_application:
         raise PlotError(f"{run.kernel or 'the run'} is a single kernel: there are no shares of kernels to draw")
     winner = {"winner": run.best} if run.best is not None else {"closest": run.closest}
-    rows: list[dict[str, Any]] = []
+    rows: list[tuple[str, str, float, float]] = []
     for name, trial in {"baseline": baseline_of(run), **winner}.items():
         if trial is None or not (times := kernel_times(trial)):
             continue
         parts = {**{plain(kernel): each.time_ms for kernel, each in times.items()}, HOST: host_ms(trial)}
-        total, launches = math.fsum(parts.values()), sum(each.launches for each in times.values())
-        label = f"{name}, {launches:,} launches"
-        rows += [
-            {"trial": label, "kernel": k, "ms": ms, "share": ms / total if total else 0} for k, ms in parts.items()
-        ]
+        label = f"{name}, {sum(each.launches for each in times.values()):,} launches"
+        total = math.fsum(parts.values())
+        rows += [(label, kernel, ms, ms / total if total else 0.0) for kernel, ms in parts.items()]
     if not rows:
         raise PlotError("no trial that could be shown says where its time went: neither baseline nor winner ran")
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=["trial", "kernel", "ms", "share"])
 
 
 # -- sensitivity ---------------------------------------------------------------------------------

@@ -240,7 +240,7 @@ WRONG_INPUT = {
     "penalty": (("tune", "axpy", "--penalty", "hrad"), "did you mean 'hard'"),
     "preset": (("tune", "axpy", "--size", "smok"), "did you mean 'smoke'"),
     "two presets": (("tune", "axpy", "--size", "smoke", "--size", "defualt"), "did you mean 'default'"),
-    "compilers": (("tune", "axpy", "--compilers", "g++"), "'g\\+\\+': expected a number; --compiler chooses"),
+    "compilers": (("tune", "axpy", "--compilers", "g++"), "'g\\+\\+' is not a valid integer"),
     "size": (("tune", "axpy", "--size", "m=3"), "unknown size"),
     "parameter as a size": (("tune", "axpy", "--size", "block_size=64"), "block_size is a parameter \\(-p\\)"),
     "size as a parameter": (("tune", "axpy", "-p", "n=64"), "n is a size \\(--size\\)"),
@@ -377,24 +377,6 @@ def test_simulate_json_is_the_documented_document(mptune: Call, recording: Calla
         assert run["best"][-1] == 1.0
 
 
-@pytest.mark.parametrize("command", ["simulate", "compare"])
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--alpha", 2), "--alpha is for --penalty linear: with decay it changes nothing"),
-        (("--penalty", "linear", "--beta", 2), "--beta is for --penalty decay: with linear it changes nothing"),
-    ],
-)
-def test_a_number_of_another_penalty_is_told(
-    command: str, options: tuple[str | int, ...], message: str, mptune: Call, recording: Callable[..., Path]
-) -> None:
-    path = recording(errors=True)
-    strategy = ("--strategy" if command == "simulate" else "--strategies", "random", "--repeats", 1)
-    done = mptune(command, path, "--max-error", "1e-3", "--budget", 5, *strategy, *options)
-    assert done.code == 0
-    assert message in done.err
-
-
 def test_simulate_under_a_threshold(mptune: Call, recording: Callable[..., Path]) -> None:
     path = recording(errors=True)
     met = mptune("simulate", path, "--budget", 60, "--strategy", "random", "--max-error", "1e-9", "--json")
@@ -446,10 +428,8 @@ def test_the_summary_says_how_the_time_was_spent_and_what_failed(mptune: Call, t
     assert all(seconds >= 0 for seconds in spent.values())
     run = Run.load(Path("runs/poly.db"))
     assert sum(spent.values()) == pytest.approx(run.state.wall_s, abs=0.1 * len(spent))
-    (failed,) = (line.strip() for line in done.out.splitlines() if " × " in line)
     # One kind, though each message has another number in it.
-    assert failed.startswith("2 × compile_error: ")
-    assert "error: " in failed
+    assert re.search(r"^compile_error +2 .*error: ", done.out, re.MULTILINE)
     shown = mptune("show", "runs/poly.db", "--json")
     document = json.loads(shown.out)
     assert [(f["status"], f["count"]) for f in document["failures"]] == [("compile_error", 2)]

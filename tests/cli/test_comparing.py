@@ -53,17 +53,6 @@ def test_runs_that_found_nothing_are_marked(compare: Call, recording: Callable[.
     assert compare(space, "--strategies", "random", "--beta", -1, "--max-error", 1).code == 2
 
 
-def test_a_penalty_that_changes_nothing_is_said(compare: Call, recording: Callable[..., Path]) -> None:
-    space = recording("one", errors=True)
-    common = (space, "--strategies", "random", "--budget", 5, "--repeats", 1)
-    says = "--penalty, --alpha and --beta change nothing"
-    assert f"without a limit nothing is inaccurate: {says}" in compare(*common, "--penalty", "linear").err
-    several = ("--objectives", "time,error", "--max-error", 1, "--alpha", 2)
-    assert f"of several objectives thresholds count alone: {says}" in compare(*common, *several).err
-    assert says not in compare(*common, "--penalty", "hard", "--max-error", 1).err
-    assert says not in compare(*common).err
-
-
 def test_several_objectives(compare: Call, recording: Callable[..., Path]) -> None:
     space = recording("one", errors=True)
     common = (space, "--objectives", "time,error", "--budget", 60, "--repeats", 2)

@@ -66,12 +66,13 @@ def test_verdict_warnings_and_explanation_are_the_runs() -> None:
     assert shown["warnings"] == list(run.warnings)
     assert shown["explained"] == list(explanation_of(run).sentences)
     assert (shown["data"]["best"], shown["data"]["baseline"]) == (5, 2)
+    assert shown["facts"]["strategy"] == "bayesian"
     assert shown["facts"]["compiler"] == "g++ 12.2.0"
     assert shown["facts"]["command"] == run.info.command
     assert {"pareto", "progress", "time", "parameters"} <= {chart["name"] for chart in shown["data"]["charts"]}
     nothing = document(run_of(*run.trials[6:], threshold=1e-30))
     assert not nothing["is_good"]
-    assert "no trial satisfies the threshold; the closest: " in nothing["verdict"]
+    assert "no configuration meets the threshold; the closest has " in nothing["verdict"]
 
 
 @pytest.mark.parametrize(

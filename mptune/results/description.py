@@ -1,0 +1,434 @@
+"""What a run found, described once: the terminal, reports, notebooks and ``--json`` show this and nothing else."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from textwrap import shorten
+from typing import TYPE_CHECKING, Any
+
+from mptune.markup import Description, Fact, Table, number, pairs
+from mptune.precision import PRECISIONS
+from mptune.results.kernel_times import HOST, host_ms, kernel_times
+from mptune.results.speedup import TIE
+from mptune.results.trial import Status, Trial
+from mptune.results.unseen import count_of, draws_of, in_words, unequal_draws
+from mptune.space.parameters import beyond_baseline
+
+if TYPE_CHECKING:
+    from mptune.run import Run
+
+__all__ = [
+    "compare_runs", "comparison", "describe", "describe_front", "errors_text", "facts", "few_names", "result_text",
+    "sources_table", "verified_text", "why_fewer",
+]  # fmt: skip
+
+
+def describe(run: Run) -> Description:
+    """Return what a run found: the winner beside the baseline, how its trials ended, and what to know about it."""
+    info = run.info
+    second = {"best": run.best} if run.best is not None else {"closest, not feasible": run.closest}
+    trials = {name: trial for name, trial in {"baseline": run.baseline, **second}.items() if trial is not None}
+    tables = (
+        comparison(run, trials),
+        _times(run, trials),
+        _front(run, run.objective.metrics, run.front) if run.front else None,
+        sources_table([[asdict(use) for use in run.state.sources]]) if run.state.sources else None,
+        _failures(run),
+    )
+    where = " on ".join(filter(None, (run.kernel or "a run", info.backend or info.device)))
+    device = f" ({info.device})" if info.backend and info.device else ""
+    return Description(
+        title=where + device + (f", sizes {pairs(info.sizes)}" if info.sizes else ""),
+        verdict=_verdict(run),
+        is_good=run.best is not None,
+        facts=facts(run),
+        origin=_origin(run),
+        tables=tuple(table for table in tables if table is not None and table.rows),
+        remarks=tuple(_remarks(run, trials)),
+        warnings=run.warnings,
+    )
+
+
+# -- in one sentence -----------------------------------------------------------------------------
+
+
+def result_text(run: Run, trial: Trial) -> str:
+    """Return time, speedup and errors of a trial in one line."""
+    return f"{number(trial.time_ms)} ms, speedup {run.speedup_text(trial)}, {errors_text(run, trial)}"
+
+
+def errors_text(run: Run, trial: Trial) -> str:
+    """Return the error of a trial, or all those that have thresholds of their own."""
+    if not _further_limits(run):
+        return f"error {number(trial.error, 3)}"
+    return ", ".join(f"{run.info.measured_by(n)} {number(trial.metric(n), 3)}" for n in run.objective.limits)
+
+
+def _verdict(run: Run) -> str:
+    closest, objective = run.closest, run.objective
+    if run.best is not None:
+        return result_text(run, run.best)
+    if not run.trials:
+        return f"nothing was evaluated: {run.state.ended}" if run.state.ended else "no trial yet"
+    if closest is None:
+        return f"none of {len(run.trials)} configurations gave outputs that can be judged: {pairs(run.statuses)}"
+    if closest.status is Status.VIOLATION:
+        return f"no configuration satisfies every constraint; the closest: {closest.message} ({closest.configuration})"
+    nearest = f"the closest has {errors_text(run, closest)}: {closest.configuration}"
+    if isinstance(objective.threshold, Mapping):
+        broken = objective.binding(closest)
+        nearest += f"; {run.info.measured_by(broken)} exceeds its limit of {objective.limits[broken]:g} most"
+    fixed = run.info.baseline_values or {}
+    widest = [t for t in run.trials if t.is_valid and t.configuration.is_among(fixed)]
+    if fixed and widest and all(objective.error_excess(trial) > 0 for trial in widest):
+        values = ((p.name, value) for p in run.info.parameters for value in p.values)
+        is_widest = not any(beyond_baseline({name: value}, fixed) for name, value in values)
+        least = errors_text(run, min(widest, key=objective.error_excess))
+        which = "the widest types themselves" if is_widest else "plain types"
+        nearest += f"; {which} do not meet it, at best with {least}"
+        if is_widest:
+            nearest += ": no types are more exact than the method is, unless template and reference disagree"
+    return f"no configuration meets the threshold; {nearest}"
+
+
+# -- facts ---------------------------------------------------------------------------------------
+
+
+def facts(run: Run) -> tuple[Fact, ...]:
+    """Return what is known of a run beside its trials, by the names that ``--json`` has."""
+    info, objective, state = run.info, run.info.objective, run.state
+    metric: str | dict[str, str] = info.metric
+    if info.metrics and isinstance(objective.threshold, Mapping):
+        metric = {name: info.metrics.get(name, "") for name in objective.threshold}
+    of_baseline = f" ({run.baseline_evaluations} of the baseline's types)" if run.baseline_evaluations else ""
+    evaluated = f"{run.evaluations} of {info.configurations:,}" if info.configurations else f"{run.evaluations}"
+    evaluated += f" configurations{of_baseline}"
+    return (
+        Fact("kernel", info.kernel),
+        Fact("backend", info.backend, info.backend or ""),
+        Fact("device", info.device),
+        Fact("threshold", objective.threshold, info.limits_text() or "none"),
+        Fact("metric", metric),
+        Fact("objective", objective.metric, objective.metric),
+        Fact("objectives", objective.metrics),
+        Fact("minimise", objective.minimise),
+        Fact("measured_constraints", objective.constraints, " and ".join(objective.constraints)),
+        Fact("sizes", info.sizes, pairs(info.sizes)),
+        Fact("strategy", info.strategy, info.strategy or ""),
+        Fact("seed", info.seed, "" if info.seed is None else str(info.seed)),
+        Fact("budget", info.budget, str(info.budget or "")),
+        Fact("evaluations", run.evaluations, evaluated),
+        Fact("ended", state.ended, state.ended),
+        Fact("baseline_evaluations", run.baseline_evaluations),
+        Fact("feasible", run.feasible, str(run.feasible)),
+        Fact("signatures", run.signatures_of(run.trials)),
+        Fact("statuses", run.statuses, pairs(run.statuses)),
+        Fact("durations_s", run.durations_s, _spent(run)),
+        Fact("wall_s", state.wall_s, f"{state.wall_s:.1f} s"),
+    )
+
+
+def _origin(run: Run) -> tuple[Fact, ...]:
+    info = run.info
+    values = {
+        "architecture": info.architecture,
+        **info.versions,
+        "workers": run.state.workers,
+        "begun": info.created_at,
+        "mptune": info.mptune_version,
+        "definition": info.kernel_path,
+        **{f"strategy {name}": value for name, value in info.strategy_options.items()},
+        "observers": ", ".join(info.observers),
+        "command": info.command,
+    }
+    return tuple(Fact(name, value, str(value)) for name, value in values.items() if value)
+
+
+def _spent(run: Run) -> str:
+    """Return how the time was spent; what took less than a hundredth of it, but the verification, counts as "other"."""
+    wall_s = run.state.wall_s
+    if not wall_s > 0:
+        return ""
+    spent = {name: s for name, s in run.durations_s.items() if name != "other"}
+    shown = {name: s for name, s in spent.items() if s >= 0.01 * wall_s or name == "verification"}
+    shown["other"] = max(0.0, wall_s - sum(shown.values()))
+    called = {"lost": "trials cut off"}
+    return ", ".join(f"{called.get(name, name)} {s:.1f} s ({s / wall_s:.0%})" for name, s in shown.items())
+
+
+# -- tables --------------------------------------------------------------------------------------
+
+
+def comparison(run: Run, trials: Mapping[str, Trial]) -> Table:
+    """Return some trials side by side, by name: what was measured, then the values of their parameters."""
+    read = dict.fromkeys((*run.objective.metrics, *sorted(run.objective.names | run.objective.constraint_names)))
+    others = [metric for metric in read if metric not in ("time_ms", "error", "memory_bytes")]
+    rows: list[tuple[object, ...]] = [
+        *((metric, *(number(run.metric_of(t, metric)) for t in trials.values())) for metric in others),
+        ("time (ms)", *(number(t.time_ms) for t in trials.values())),
+        ("speedup", *(run.speedup_text(t) for t in trials.values())),
+        ("error", *(number(t.error, 3) for t in trials.values())),
+        *((name, *(number(t.metric(metric), 3) for t in trials.values())) for metric, name in _errors(run)),
+        ("memory (MB)", *(number(t.metric("memory_bytes") / 1e6) for t in trials.values())),
+    ]
+    if run.info.is_of_application:
+        rows += _parts(run, trials)
+    else:
+        rows += ((name, *(t.configuration.get(name) for t in trials.values())) for name in run.parameter_names)
+    return Table(("", *trials), tuple(rows) if trials else (), right=tuple(trials))
+
+
+def _further_limits(run: Run) -> list[str]:
+    """Return the names of the errors with a threshold that are not ``error`` by another name."""
+    return [n for n in run.objective.limits if n != "error" and run.info.measured_by(n) != run.info.metric]
+
+
+def _errors(run: Run) -> list[tuple[str, str]]:
+    """Return the errors to show beside ``error``, with their measures: those of single outputs, and further metrics."""
+    by_measure = {run.info.measured_by(name): name for name in run.metric_names if name.startswith("error.")}
+    return [(name, measure) for measure, name in by_measure.items()] if len(by_measure) > 1 else []
+
+
+def _parts(run: Run, trials: Mapping[str, Trial]) -> Iterator[tuple[object, ...]]:
+    """Yield the rows of an application: the types of its buffers, the steps' choices, the parameters of each kernel."""
+    info = run.info
+    fixed = [what for what in dict.fromkeys(info.buffers.values()) if what in PRECISIONS]
+    groups: dict[str, list[str]] = {"types of buffers": [], "choices": []}
+    for name in (*run.parameter_names, *fixed):
+        kernel = name.rpartition(".")[0]
+        is_type = bool(info.buffers_of(name)) or not info.buffers
+        group = f"kernel {kernel}" if kernel else "types of buffers" if is_type else "choices"
+        groups.setdefault(group, []).append(name)
+    types = {p.name for p in info.parameters if p.kind in ("precision", "policy")}
+    for group, names in groups.items():
+        if names:
+            yield (group, *("" for _ in trials))
+        for name in sorted(names, key=lambda name: name not in types):
+            kernel, _, own = name.rpartition(".")
+            buffers = info.buffers_of(name)
+            called = own if kernel or not buffers else f"{own} ({few_names(buffers)})"
+            yield (f"  {called}", *(t.configuration.get(name, name) for t in trials.values()))
+
+
+def few_names(names: Sequence[str], most: int = 3) -> str:
+    """Return some names; of many, the first few."""
+    more = len(names) - most
+    return f"{', '.join(names[:most])} and {more} more" if more > 1 else ", ".join(names)
+
+
+def _times(run: Run, trials: Mapping[str, Trial]) -> Table | None:
+    """Return where the time of a run of each trial went, by kernel."""
+    known = {name: times for name, trial in trials.items() if (times := kernel_times(trial))}
+    if not known or not run.info.is_of_application:
+        return None
+    columns: list[str] = []
+    rows: dict[str, list[object]] = {kernel: [] for times in known.values() for kernel in times}
+    rows |= {HOST: [], "all": []}
+    for name, times in known.items():
+        columns += [f"{name} (ms)", "share", "launches"]
+        host = host_ms(trials[name])
+        total = host + math.fsum(each.time_ms for each in times.values())
+        for row, cells in rows.items():
+            one = times.get(row)
+            time_ms = {HOST: host, "all": total}.get(row, one.time_ms if one else math.nan)
+            launches = one.launches if one else sum(each.launches for each in times.values()) if row == "all" else "-"
+            cells += [number(time_ms), f"{time_ms / total:.0%}" if total > 0 else "-", launches]
+    parts = tuple((row, *cells) for row, cells in rows.items())
+    return Table(("time of a run", *columns), parts, right=tuple(columns))
+
+
+def _front(run: Run, metrics: Sequence[str], trials: Sequence[Trial]) -> Table:
+    """Return a front, one trial a row."""
+    limits = _further_limits(run) if "error" in metrics else ()
+    numbers = tuple(dict.fromkeys((*metrics, *limits, "speedup")))
+    is_limited = run.info.objective.threshold is not None or bool(run.objective.constraints)
+    columns = {
+        name: [run.speedup_text(t, short=True) if name == "speedup" else number(run.metric_of(t, name)) for t in trials]
+        for name in numbers
+    }
+    if is_limited and trials is not run.front:
+        columns["feasible"] = ["yes" if run.objective.is_feasible(t) else "no" for t in trials]
+    tried = [run.verified(t) for t in trials]
+    if any(tried):
+        columns["unseen"] = ["-" if v is None else f"{v.inputs - v.violations} of {v.inputs}" for v in tried]
+    if unequal_draws(numbers, trials):
+        columns["draws"] = [str(draws_of(t)) for t in trials]
+    names = run.parameter_names
+    rows = tuple(
+        (*cells, *(t.configuration.get(n) for n in names))
+        for cells, t in zip(zip(*columns.values(), strict=True), trials, strict=True)
+    )
+    title = ""
+    if trials is run.front:
+        title = f"front: {len(trials)} of {run.feasible} feasible configurations; no other is better in every objective"
+    return Table((*columns, *names), rows, (*numbers, "draws"), title, len(names))
+
+
+def sources_table(runs: Sequence[Sequence[Mapping[str, Any]]]) -> Table:
+    """Return what runs made of their sources, each a list of the same sources: the weights are those at the end."""
+    rows = []
+    for uses in zip(*runs, strict=True):
+        weights = sorted(use["weight"] for use in uses)
+        ends = dict.fromkeys(f"{weight:.2f}" for weight in (weights[0], weights[-1]))
+        first = uses[0]
+        rows.append((first["source"], first["trials"], " to ".join(ends), ", ".join(first["parameters"])))
+    columns = ("source", "trials used", "weight", "parameters in common")
+    return Table(columns, tuple(rows), right=("trials used", "weight"))
+
+
+def _failures(run: Run) -> Table:
+    groups, most = run.failure_groups, 8
+    rows: list[tuple[object, ...]] = [(g.status, g.count, shorten(g.message, 1000)) for g in groups[:most]]
+    if others := groups[most:]:
+        rows.append(("others", sum(group.count for group in others), f"{len(others)} other kinds of failure"))
+    return Table(("failure", "trials", "message"), tuple(rows), right=("trials",))
+
+
+def compare_runs(runs: Mapping[str, Run | None]) -> Table:
+    """Return a row for each of several runs by name, None for a run that was not begun."""
+    known = [run for run in runs.values() if run is not None]
+    same = {name for name in ("kernel", "device", "strategy") if len({getattr(run.info, name) for run in known}) == 1}
+    metric = known[0].info.objective.metric if known else "time_ms"
+    unit = "time (ms)" if metric == "time_ms" else metric
+    rows = []
+    for label, run in runs.items():
+        row = {"run": label, "kernel": "-", "device": "-", "strategy": "-"}
+        row |= dict.fromkeys(("evaluations", "feasible", f"baseline {unit}", f"best {unit}", "speedup", "error"), "-")
+        row["configuration"] = "-"
+        if run is not None:
+            row |= {"kernel": run.kernel, "device": run.info.device, "strategy": run.info.strategy}
+            row |= {"evaluations": str(run.evaluations), "feasible": str(run.feasible)}
+            if run.baseline is not None and run.info.baseline_values:
+                row[f"baseline {unit}"] = number(run.metric_of(run.baseline, metric))
+            if (best := run.best) is not None:
+                row |= {f"best {unit}": number(run.metric_of(best, metric)), "error": number(best.error, 3)}
+                row |= {"speedup": run.speedup_text(best, short=True), "configuration": str(best.configuration)}
+        rows.append({name: cell for name, cell in row.items() if name not in same})
+    columns = tuple(rows[0]) if rows else ()
+    right = tuple(name for name in columns if name not in ("run", "kernel", "device", "strategy", "configuration"))
+    return Table(columns, tuple(tuple(row.values()) for row in rows), right)
+
+
+# -- remarks -------------------------------------------------------------------------------------
+
+
+def _remarks(run: Run, trials: Mapping[str, Trial]) -> Iterator[str]:
+    info, objective = run.info, run.info.objective
+    if run.state.ended and run.evaluations:
+        yield f"{run.evaluations} of {info.budget} evaluations: {run.state.ended}"
+    if objective.also:
+        ties = " (of ties, the simplest)" if objective.is_time else ""
+        yield f"objectives {', '.join(objective.metrics)}, all minimised; best has the lowest {objective.metric}{ties}"
+    elif objective.metric != "time_ms" or not objective.minimise:
+        yield f"objective {objective.metric}, {'minimised' if objective.minimise else 'maximised'}"
+    if objective.constraints:
+        yield f"constraints: {' and '.join(objective.constraints)}"
+    if info.balance is not None:
+        speeds = ", ".join(f"{name} {speed:.3g}" for name, speed in info.speeds.items())
+        yield f"balanced to a factor of {info.balance:.10g}" + f" at {speeds}" * bool(speeds)
+    if run.baseline is None and run.why_no_baseline:
+        yield f"no speedup is known: {run.why_no_baseline}"
+    for trial in trials.values():
+        if run.baseline is not None and run.speedup_interval(trial) is not None:
+            of_times, speedup = run.baseline.time_ms / trial.time_ms, run.speedup(trial)
+            if not 1 / (1 + TIE) <= of_times / speedup <= 1 + TIE:
+                yield (
+                    "the speedup is the median of rounds in which both took turns, not the ratio of the times "
+                    f"({of_times:.3g})"
+                )
+                break
+    if info.is_of_application:
+        for name, trial in list(trials.items())[-1:]:
+            share = host_ms(trial) / trial.time_ms if kernel_times(trial) and trial.time_ms > 0 else 0.0
+            if share > 0.5:
+                yield (
+                    f"{share:.0%} of the time of {name} is between launches, which types cannot change: a larger size "
+                    "would show more of what they do"
+                )
+    yield from (f"{name}: {text}" for name, trial in trials.items() if (text := verified_text(run, trial)))
+    yield from _better_but_fragile(run)
+    yield from (f"{use.source}: {use.remark}" for use in run.state.sources if use.remark)
+    yield from _not_compiled(run)
+
+
+def verified_text(run: Run, trial: Trial) -> str:
+    """Return what unseen inputs said of a trial, or why it was run on none; empty where neither is known."""
+    if text := in_words(trial, run.info.objective):
+        but = "; the warnings say what errors leave out" if run.info.caveats else ""
+        return text + but + why_fewer(run, trial)
+    if not run.state.unverified or not run.info.objective.is_feasible(trial):
+        return ""
+    draws = draws_of(trial)
+    seen = "the one input" if draws == 1 else f"the {draws} inputs"
+    return (
+        f"NOT verified on any unseen input ({run.state.unverified}): nothing is known of its error beyond {seen} "
+        "of the search"
+    )
+
+
+def why_fewer(run: Run, trial: Trial) -> str:
+    """Return why a trial was verified on fewer unseen inputs than requested; empty if it was not, or on all."""
+    is_reported = any(trial.configuration == other.configuration for other in run.reported)
+    if not is_reported or not 0 < count_of(trial, "unseen_inputs") < run.state.verify_wanted:
+        return ""
+    return "; more would have taken over a quarter of the run (mptune verify adds some)"
+
+
+def _better_but_fragile(run: Run) -> Iterator[str]:
+    """Say which trial would be the best if it had kept its error limits on unseen inputs."""
+    sign = 1 if run.objective.minimise else -1
+    fragile = {i: t for i, t in enumerate(run.trials, 1) if t.status is Status.FRAGILE}
+    known = {i: sign * run.objective.value(t) for i, t in fragile.items()}
+    i = min((i for i, value in known.items() if math.isfinite(value)), key=known.__getitem__, default=0)
+    if i and (run.best is None or known[i] < sign * run.objective.value(run.best)):
+        yield (
+            f"better but fragile: trial {i}, {number(fragile[i].time_ms)} ms; {fragile[i].message} "
+            f"(mptune verify --configuration {i} says on which)"
+        )
+
+
+def _not_compiled(run: Run) -> Iterator[str]:
+    """Say that most configurations do not compile, with the first error."""
+    groups = [group for group in run.failure_groups if group.status is Status.COMPILE_ERROR]
+    failed = sum(group.count for group in groups)
+    if 2 * failed > len(run.trials):
+        kernel = re.search(r"\b(\w+)\.cu\.j2:\d+", groups[0].message)
+        place = run.info.place_in_program(kernel[1]) if kernel is not None else ""
+        yield (
+            f"{failed} of {len(run.trials)} configurations do not compile, so that most types and sizes were never "
+            f"tried; the first: {groups[0].message}" + f" (made of {place})" * bool(place)
+        )
+
+
+# -- fronts --------------------------------------------------------------------------------------
+
+
+def describe_front(run: Run, metrics: Sequence[str]) -> Description:
+    """Return the trials that no other beats in every metric, and what to know about them."""
+    trials = run.pareto(metrics)
+    valid = sum(trial.is_valid for trial in run.trials)
+    without = len(run.trials) - valid
+    remarks = [
+        f"{len(trials)} on the front, {valid - len(trials)} dominated" + f", {without} without numbers" * (without > 0)
+    ]
+    if text := unequal_draws(metrics, trials):
+        remarks.append(text)
+    unverified = sum(run.verified(trial) is None for trial in trials)
+    if unverified:
+        can_be = not run.state.unverified.startswith("none could be made")
+        how = ": mptune verify --configuration does that" if can_be else ""
+        remarks.append(
+            f"none of these was verified on unseen inputs{how}"
+            if unverified == len(trials)
+            else f"{unverified} of {len(trials)} were not verified on unseen inputs (- under unseen){how}"
+        )
+    best, objective = run.best, run.objective.metric
+    if best is not None and {objective, "error"} <= set(metrics) and best not in trials:
+        remarks.append(
+            f"the best ({objective} {number(run.metric_of(best, objective))}, error {number(best.error)}) is not among "
+            "them: of those that are as good, as far as the finals can tell, it is the simplest"
+        )
+    return Description(run.kernel, tables=(_front(run, metrics, trials),), remarks=tuple(remarks))
