@@ -198,11 +198,6 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
                 echo(f"{name}: {text}")
     if text := _lost_to_fragility(run):
         echo(wrapped(text))
-    if run.probes:
-        from mptune.tuning.sensitivity import explanation_of
-
-        for doubt in explanation_of(run).doubts:
-            echo(wrapped(doubt))
     if run.front:
         found = f"{len(run.front)} of {run.feasible} feasible configurations"
         echo(f"front: {found}; no other is better in every objective")

@@ -28,7 +28,7 @@ from mptune.tuning.plan import TuningPlan
 from mptune.tuning.prior import PRIOR_DOUBT, instrumented_prior
 from mptune.tuning.session import Session, Warnings
 from mptune.tuning.settings import Progress
-from mptune.tuning.verification import Verification
+from mptune.tuning.verify import Verifier
 
 __all__ = ["Schedule"]
 
@@ -69,14 +69,8 @@ class Schedule:
         self._warn = warn
         settings = plan.settings
         self._finals = FinalRounds(evaluator, session, warn)
-        self._verification = Verification(
-            evaluator,
-            session,
-            self._finals.finalists,
-            settings.inputs,
-            settings.verify,
-            self._tell_verified,
-            warn,
+        self._verification = Verifier(
+            evaluator, session, self._finals.finalists, settings.verify, self._tell_verified, warn
         )
         self._budget, self._share = settings.budget, settings.baseline_share
         self._middle: list[Configuration] = []
