@@ -519,16 +519,15 @@ def until(path: Path, seen: Sequence[tuple[int, int]], is_it: Callable[[Mapping[
     """Return how many compilations it took, from the program on, until an accurate run was such a one, if one was.
 
     Args:
-        path: the run file, whose rows are runs of the program and of kernels alone in the order in which they ended.
+        path: the run file, whose rows are runs of the program in the order in which they ended.
         seen: how many rows it had, and how many binaries there were then, those compiled ahead among them.
         is_it: told the configuration, and how long its launches took in milliseconds.
     """
     with contextlib.closing(sqlite3.connect(path)) as file:
-        rows = file.execute("SELECT status, phase, configuration, metrics FROM trials ORDER BY id").fetchall()
-    for number, (status, phase, configuration, metrics) in enumerate(rows, 1):
+        rows = file.execute("SELECT status, configuration, metrics FROM trials ORDER BY id").fetchall()
+    for number, (status, configuration, metrics) in enumerate(rows, 1):
         times = [value for name, value in json.loads(metrics).items() if name.startswith("time_ms.")]
-        is_run = status == "ok" and not phase.startswith("kernel ") and times
-        if is_run and is_it(json.loads(configuration), math.fsum(times)):
+        if status == "ok" and times and is_it(json.loads(configuration), math.fsum(times)):
             return next((binaries for known, binaries in seen if known >= number), None)
     return None
 

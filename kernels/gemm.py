@@ -186,7 +186,7 @@ kernel = Kernel(
         " or accumulator_type == 'bf16x3' and a_type == 'fp32' and math == 'mma')",
         "math != 'tf32' or b_type == 'fp32'",
         # A and B have one type there; of A the search space would take four times as long to build.
-        # What the matrix units of a device take.
+        # Types that the matrix units of each device accept.
         "device.is_gpu or math == 'simt'",
         "device.matrix_units != '' or math == 'simt'",
         "device.matrix_units == 'mma.sync' or math != 'tf32'",

@@ -70,7 +70,7 @@ kernel = Kernel(
         "math == 'simt' or centre_type == point_type and distance_type in ('fp64', 'fp32')",
         "math == 'simt' or (point_type == 'fp64') == (distance_type == 'fp64')",
         "math != 'tf32' or point_type == 'fp32'",
-        # What the matrix units of a device take.
+        # Types that the matrix units of each device accept.
         "device.is_gpu or math == 'simt'",
         "device.matrix_units != '' or math == 'simt'",
         "device.matrix_units == 'mma.sync' or math != 'tf32'",

@@ -192,7 +192,7 @@ class HostCompiler(Compiler):
     def vector_share(self, binary: Binary) -> float:
         """Return the share of a library's floating-point arithmetic that is on vectors, NaN if that is not known.
 
-        It is known of what a compiler that stays has made: its assembly is at hand. Any other would be compiled twice.
+        It is known of what g++ made, whose assembly is at hand.
         """
         known = _NOTE.search(binary.image[-_NOTE_BYTES:])
         vectors, numbers = (int(known[1]), int(known[2])) if known is not None else (0, 0)
@@ -241,23 +241,52 @@ class HostCompiler(Compiler):
                     raise _endless(program, name, timeout_s) from None
                 # What fails is compiled once more, for the message.
                 if served is not None:
-                    image, log = served
-                    return image + _note(folder), log
-            files = ["-include", str(made.header), str(made.runtime), *flags]
-            status, log = self._run(program, body, name, files, timeout_s, folder)
+                    return served[0] + _note(folder), served[1]
+            header, runtime = ["-include", str(made.header)], [str(made.runtime)]
+            status, log = self._run_gcc(program, body, name, header, flags, runtime, timeout_s, folder)
             # A runtime that is damaged does not link.
             if status == 0 or str(made.runtime) not in log:
                 return _library(program, name, status, log, folder)
-        status, log = self._run(program, source, name, flags, timeout_s, folder)
+        if program.family == "gcc":
+            status, log = self._run_gcc(program, source, name, [], flags, [], timeout_s, folder)
+        else:
+            status, log = self._run(program, source, name, flags, timeout_s, folder)
         return _library(program, name, status, log, folder)
 
+    def _run_gcc(
+        self,
+        program: Program,
+        text: str,
+        name: str,
+        header: Sequence[str],
+        flags: Sequence[str],
+        runtime: Sequence[str],
+        timeout_s: float,
+        folder: Path,
+    ) -> tuple[int, str]:
+        """Compile to assembly, which tells how the arithmetic is done, and make a library of that."""
+        language = flags.index("-x")
+        status, log = self._run(program, text, name, [*header, "-S", *flags], timeout_s, folder, ASSEMBLY)
+        if status != 0:
+            return status, log
+        files = [str(folder / ASSEMBLY), *runtime, *(flag for flag in flags[language:] if flag.startswith("-l"))]
+        status, linked = self._run(program, "", name, [*flags[:language], *files], timeout_s, folder)
+        return status, log + linked
+
     def _run(
-        self, program: Program, text: str, name: str, flags: Sequence[str], timeout_s: float, folder: Path
+        self,
+        program: Program,
+        text: str,
+        name: str,
+        flags: Sequence[str],
+        timeout_s: float,
+        folder: Path,
+        output: str = LIBRARY,
     ) -> tuple[int, str]:
         environment = {**os.environ, "TMPDIR": str(folder), "LC_ALL": "C"}
         if program.family == "zig":
             environment |= {"ZIG_GLOBAL_CACHE_DIR": str(folder), "ZIG_LOCAL_CACHE_DIR": str(folder)}
-        command = [*program.command, *flags, "-o", str(folder / LIBRARY)]
+        command = [*program.command, *flags, "-o", str(folder / output)]
         try:
             status, log = self._processes.run(
                 command, text=text, environment=environment, folder=str(folder), timeout_s=timeout_s
@@ -270,14 +299,17 @@ class HostCompiler(Compiler):
 
 
 def _note(folder: Path) -> bytes:
-    """Return what follows a library, which the loader passes over: how its arithmetic is done."""
-    return b"\nmptune arithmetic: %d %d\n" % count_arithmetic((folder / ASSEMBLY).read_text(errors="replace"))
+    """Return what follows a library, which the loader passes over: how its arithmetic is done, if there is assembly."""
+    assembly = folder / ASSEMBLY
+    if not assembly.exists():
+        return b""
+    return b"\nmptune arithmetic: %d %d\n" % count_arithmetic(assembly.read_text(errors="replace"))
 
 
 def _library(program: Program, name: str, status: int, log: str, folder: Path) -> tuple[bytes, str]:
     library = folder / LIBRARY
     if status == 0 and library.exists():
-        return library.read_bytes(), log
+        return library.read_bytes() + _note(folder), log
     if status < 0:
         how = f"crashed on {name} ({signal.Signals(-status).name})"
     elif _CRASH.search(log):

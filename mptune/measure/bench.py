@@ -336,7 +336,7 @@ class Bench:
             try:
                 trial = evaluate(clock)
             except MemoryError:
-                # What other configurations left here must not decide whether this one fits.
+                # Buffers kept for other configurations are freed before this one counts as too large.
                 self._memory.free()
                 trial = evaluate(clock)
         except MptuneError as error:
@@ -416,7 +416,7 @@ class Bench:
             return Trial(request.configuration, status, message, Measurement(metrics, times, clock.durations_s))
 
         def untimed(status: Status, message: str) -> Trial:
-            # How long its kernels took, in the first launch, is not to be relied on.
+            # Kernel times of a first launch are unreliable, so only the counts are kept.
             metrics.update({name: n for name, n in program.metrics().items() if name.startswith(LAUNCHES)})
             return trial(status, message)
 

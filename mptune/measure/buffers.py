@@ -201,7 +201,7 @@ class Memory:
         self._budget_bytes = budget_bytes
         self._repeats = repeats
         self._buffers: OrderedDict[_Key, GuardedBuffer] = OrderedDict()
-        #: Of which data a read-only buffer holds the values, and their checksum.
+        #: The data whose values each read-only buffer holds, and the checksums of these values.
         self._holds: dict[_Key, weakref.ref[DataManager]] = {}
         self._checksums: dict[_Key, int] = {}
         #: Computes with arrays on the device; None where the host does.
@@ -365,7 +365,7 @@ class Memory:
         try:
             return GuardedBuffer(self._backend, nbytes, dtype)
         except OutOfMemoryError:
-            # What other configurations left here must not decide whether this one fits.
+            # Buffers kept for other configurations are freed before this one counts as too large.
             self._make_room(nbytes, held, 0)
             return GuardedBuffer(self._backend, nbytes, dtype)
 

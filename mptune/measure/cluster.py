@@ -137,7 +137,7 @@ class Cluster:
         """Return the number of threads of each worker."""
         if self._client is not None:
             return list(self._client.nthreads().values())
-        # Of mpi4py; of loky and the standard library.
+        # The attribute of mpi4py, then that of loky and the standard library.
         workers = int(getattr(self.executor, "num_workers", None) or getattr(self.executor, "_max_workers", None) or 1)
         return [1] * workers
 

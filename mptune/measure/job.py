@@ -1,4 +1,4 @@
-"""What a worker process is told first, in a form that crosses to another interpreter."""
+"""The description of a search that a worker process receives first, in a form that pickles."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _pickled(value: object) -> bytes:
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     def reducer_override(self, obj: Any) -> Any:
-        # From 3.1.3 on cloudpickle leaves out in which file code is, which messages name and steps are told by.
+        # Since 3.1.3 cloudpickle drops the file name of code objects. Error messages and steps need that name.
         if isinstance(obj, CodeType):
             return marshal.loads, (marshal.dumps(obj),)
         return super().reducer_override(obj)

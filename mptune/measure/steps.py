@@ -24,7 +24,7 @@ _FUNCTIONS: Final = ("copy", "fill", "read", "swap", "write")
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """What steps pass to a kernel for a buffer."""
+    """A buffer, as the steps pass it to a kernel."""
 
     name: str
 

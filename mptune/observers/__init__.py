@@ -1,4 +1,4 @@
-"""What measures around launches, by name: sensors of the device, and what follows from the launch times.
+"""Observers by name: sensors of the device, and metrics computed from the launch times.
 
 An observer is one module in this folder; its file name is its name. Third parties add theirs by an entry point of
 the group ``mptune.observers`` that gives an :class:`~mptune.observers.base.Observer` subclass.
@@ -16,7 +16,7 @@ from mptune.plugins import Registry
 
 __all__ = ["ALWAYS_ON", "OBSERVERS"]
 
-#: What every trial has, by name: the metrics, and what they are.
+#: Metrics of every trial, each with its description.
 ALWAYS_ON: Final[Mapping[str, tuple[tuple[str, ...], str]]] = MappingProxyType(
     {
         "accuracy": (("error", "log10_error"), "Errors of the outputs against their references."),

@@ -1,1 +1,1 @@
-"""What trials say: the trial itself, objective, front, speedup and its interval, unseen inputs."""
+"""Trials and their evaluation: objective, front, speedup and its interval, unseen inputs."""

@@ -39,7 +39,7 @@ def examples(kernel: Kernel, space: SearchSpace) -> tuple[Configuration, ...]:
 def lints(kernel: Kernel, sizes: Sizes, space: SearchSpace, chosen: Sequence[Configuration]) -> tuple[str, ...]:
     """Return what a kernel's author should look at, one line for each thing, in the :func:`examples` of a space.
 
-    What cannot be rendered says so when it is compiled, and says nothing here.
+    A configuration that does not render is skipped: its compilation reports the error.
     """
     found = (
         _misordered(kernel, sizes, chosen),

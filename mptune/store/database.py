@@ -19,13 +19,12 @@ __all__ = [
 ]  # fmt: skip
 
 #: Raised with every change of the tables, or of the meaning of a field; a file of another version is refused.
-FORMAT_VERSION: Final = 6
+FORMAT_VERSION: Final = 7
 #: No text or blob of a run file is larger.
 _LARGEST_CELL_BYTES: Final = 16 << 20
 
 #: The phase of trials that were set aside.
 STALE: Final = "stale"
-#: How phases begin of trials of an application's kernels alone; after it comes which launch they are of.
 
 _APPLICATION_ID: Final = int.from_bytes(b"mptu", "big")
 _BUSY_TIMEOUT_S: Final = 60.0

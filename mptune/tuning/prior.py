@@ -1,4 +1,4 @@
-"""What instrumented runs say of errors before a search: a prior of its model of errors, which rules nothing out."""
+"""Errors of instrumented runs, taken before a search as a prior of its model of errors; they rule nothing out."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def instrumented_prior(
 ) -> list[Trial]:
     """Return trials with the errors of an instrumented build; empty unless the kernel asks for it.
 
-    They are of one type throughout, and of the widest types but one in each narrower type.
+    Each uniform type is run, and each parameter alone in each narrower type with all others in the widest.
     """
     if not kernel.instrumented or not evaluator.policy.objective.limits:
         return []
@@ -39,5 +39,5 @@ def instrumented_prior(
     try:
         return evaluator.instrumented([configuration for configuration in asked if configuration in space])
     except MptuneError as error:
-        warn(f"nothing is known of errors before the search, as there is no instrumented run: {error}")
+        warn(f"the search begins without a prior of errors, as the instrumented run failed: {error}")
         return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,7 +35,7 @@ __all__ = ["Schedule"]
 
 #: From this budget on, one evaluation is kept for the winner's own tuning in the baseline's types.
 _ENOUGH: Final = 8
-#: The share of trials that are baselines while none of these is right, though other trials meet the threshold.
+#: Share of the trials that are baselines while no baseline meets the threshold, though other trials do.
 _MISSING_SHARE: Final = 0.5
 #: The fastest configurations that are given the baseline's types at the end of the search.
 _CROSSED: Final = 2
@@ -85,7 +86,8 @@ class Schedule:
         #: Configurations that are evaluated before a strategy is asked.
         self._waiting = deque[Configuration]()
         self._proposed: set[Configuration] = set(session.trials)
-        self._launches: dict[tuple[Value, ...], tuple[LaunchInfo, ...]] = {}
+        #: What an application launches, by the choices of its steps.
+        self._launches: dict[tuple[Value, ...], tuple[Launched, ...]] = {}
 
     def run(self) -> Run:
         """Search, time the finalists, verify what is reported; return everything."""
@@ -154,7 +156,7 @@ class Schedule:
             strategy.tell(trials)
 
     def _ask(self, n: int) -> list[Configuration]:
-        """Return what waits, then a baseline if these have less than their share, then what the search proposes."""
+        """Return what waits, else a baseline if these lag behind their share, else the search's proposals."""
         waiting = self._ask_waiting(n)
         if waiting:
             return waiting
@@ -168,7 +170,7 @@ class Schedule:
 
     @property
     def _wants_baseline(self) -> bool:
-        """Whether baselines have had less than their share: half of all trials while none of them is right."""
+        """Whether baselines had less than their share of the trials, which is a half while no baseline is accurate."""
         if self._baselines is None:
             return False
         tried = sum(configuration.is_among(self._session.fixed) for configuration in self._proposed)
@@ -256,14 +258,13 @@ class Schedule:
             chosen = tuple(trial.configuration[name] for name in choices)
             if not trial.is_valid or chosen in self._launches:
                 continue
-            launches: tuple[Launched, ...] = ()
+            self._launches[chosen] = ()
             try:
-                launches = self._evaluator.launches(trial.configuration)
+                self._launches[chosen] = self._evaluator.launches(trial.configuration)
             except MptuneError as error:
                 self._warn(str(error))
-            self._launches[chosen] = tuple(_launch_info(application, launched) for launched in launches)
-            known = {repr(info): info for infos in self._launches.values() for info in infos}
-            self._session.update(launches=tuple(known.values()))
+            known = dict.fromkeys(itertools.chain.from_iterable(self._launches.values()))
+            self._session.update(launches=tuple(_launch_info(application, launched) for launched in known))
             for strategy in self._strategies:
                 if isinstance(strategy, ApplicationStrategy):
                     strategy.relate(_seen(self._session.state.launches))
@@ -379,7 +380,7 @@ class Schedule:
 
 
 def _of_cache(run: Run, limits: Mapping[str, int], is_cached: Callable[[Trial], bool]) -> str:
-    """Say that a cache holds the winner's data and not the baseline's: at other sizes the speedup is another one."""
+    """Return a remark if a cache holds the winner's data and not the baseline's, or an empty text."""
     best, baseline = run.best, run.baseline
     if best is None or baseline is None or not is_cached(best):
         return ""

@@ -132,7 +132,7 @@ class Session:
         return trial
 
     def phase_of(self, configuration: Configuration) -> str:
-        """Return "baseline" for configurations in the baseline's types, "search" for others, or if all have these."""
+        """Return "baseline" for configurations in the baseline's types, if there are other types, and else "search"."""
         return "baseline" if self._has_others and configuration.is_among(self.fixed) else "search"
 
     def result(self) -> Run:
@@ -189,7 +189,7 @@ class Session:
                 return
             trials = []
             for trial in evaluator.finished():
-                trials.append(self.keep(trial))  # noqa: PERF401 - one frame less than a comprehension
+                trials.append(self.keep(trial))  # noqa: PERF401 - one frame less to read
             if evaluator.may_overlap:
                 begin()
             with self.searching:

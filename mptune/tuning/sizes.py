@@ -33,7 +33,7 @@ from mptune.tuning.tuning import changed, tune, warn_caller
 __all__ = ["files_of_sizes", "label_of", "sizes_together", "tune_sizes"]
 
 _MOST_SIZES: Final = 32
-#: Evaluations that each size needs at the least, for a winner and a baseline that are told and some of its own.
+#: Minimum evaluations of a size: the winner and the baseline of a neighbour, and some of its own.
 _LEAST: Final = 4
 #: The share of the budget, and of the time, of the first lap.
 _FIRST_LAP: Final = 0.75
@@ -182,7 +182,7 @@ def tune_sizes(
                 had = {i: run.evaluations for i, run in runs.items()}
                 left_s = math.inf if settings.time_limit_s is None else settings.time_limit_s - time.monotonic() + start
                 if lap == 0:
-                    # What an earlier session had begun is brought to its end.
+                    # A run of an earlier session is continued to the budget it had.
                     begun = (runs[index].info.budget or 0) if index in runs else 0
                     wanted, visits = max(share, begun), (count - place) / _FIRST_LAP
                 else:

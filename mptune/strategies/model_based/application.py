@@ -18,13 +18,13 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from mptune.results.kernel_times import host_ms, kernel_times
 from mptune.results.trial import Status, Trial
 from mptune.space.configuration import Value
 from mptune.space.parameters import PolicyParameter, PrecisionParameter, baseline_values, uniform_types
 from mptune.space.search_space import SearchSpace
+from mptune.strategies.model_based.acquisition import log_expected_improvement
 from mptune.strategies.model_based.coordinates import Features
 from mptune.strategies.model_based.error_model import Signatures
 from mptune.strategies.model_based.gaussian_process import LogNormalPrior, Posterior, fit
@@ -297,9 +297,7 @@ class ApplicationStrategy(ModelBasedStrategy):
         values = np.log(probabilities)
         if math.isfinite(best_ms):
             deviations = np.sqrt(variances + (1e-3 * totals) ** 2)
-            z = (best_ms - totals) / deviations
-            improvement = deviations * (z * ndtr(z) + np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi))
-            values += np.log(np.maximum(improvement, 1e-300))
+            values += log_expected_improvement(totals, deviations, best_ms)
         else:
             values -= 0.1 * np.log(totals)
         values += self._log_runs(rows)
