@@ -222,12 +222,16 @@ def file_of(path: Path, run: Run, kept: Trial) -> Path:
 def test_a_better_neighbour_becomes_the_winner(path: Path, tmp_path: Path) -> None:
     run = Run.load(path)
     assert run.baseline is not None
-    alone = file_of(tmp_path / "alone.db", run, run.baseline)
+    metrics = {**run.baseline.measurement.metrics, "unseen_inputs": 7.0, "error_draws": 8.0}
+    alone = file_of(tmp_path / "alone.db", run, run.baseline.with_measurement(metrics=metrics))
     found = explain(alone, own_kernel.kernel)
     assert found.trial is not None
     assert found.trial.configuration == run.baseline.configuration
-    best = Run.load(alone).best
+    after = Run.load(alone)
+    best = after.best
     assert best is not None
+    assert best.metric("unseen_inputs") == 7
+    assert after.speedup_interval(best) is not None
     assert sorted(str(best.configuration[name]) for name in ("x_type", "y_type")) == ["fp32", "fp64"]
     assert "_type fp32" in str(found)
 

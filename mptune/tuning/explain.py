@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from mptune.backends import get_backend
 from mptune.backends.processor import usable_cores
+from mptune.data import Draw, Stream
 from mptune.errors import KernelError, MptuneError, RunFileError
 from mptune.interop import read_run
 from mptune.kernel import Sizes, Tunable
@@ -29,13 +30,13 @@ from mptune.precision import EVERY_PRECISION, POLICIES
 from mptune.results.metric_expressions import is_error
 from mptune.results.speedup import LEAST_ROUNDS, TIE, Finals
 from mptune.results.trial import Trial
-from mptune.results.unseen import count_of, draws_of
+from mptune.results.unseen import after_draws, count_of, draws_of, next_unseen
 from mptune.run import Run, in_short, json_document
 from mptune.source.loading import sizes_of, tunable_of_run
 from mptune.space.configuration import Configuration, Value
 from mptune.space.constraints import compile_constraint
 from mptune.store import ParameterInfo, RunFile
-from mptune.tuning.verify import changed_conditions, evaluator_of, keep
+from mptune.tuning.verify import LEAST_INPUTS, changed_conditions, evaluator_of, keep, run_on
 
 __all__ = ["Change", "Explanation", "Outcome", "Tradeoff", "digits_text", "explain", "explanation_of", "percent"]
 
@@ -346,7 +347,8 @@ def explain(
 ) -> Explanation:
     """Explain why a run's winner has its types, and measure the neighbours that are missing on the run's device.
 
-    The neighbours become trials of the run: one that is better than the winner takes its place. Where nothing can be
+    The neighbours become trials of the run: one that is better than the winner takes its
+    place, timed beside the baseline and verified on as many unseen inputs. Where nothing can be
     measured (another device, no kernel, a recording), the stored trials are explained and
     :attr:`Explanation.unmeasured` says why.
 
@@ -438,6 +440,7 @@ class _Neighbours:
             group = valid[start : start + _GROUP]
             self._evaluate(evaluator, [c for c in group if not wanted[c].is_known], file)
             self._time(evaluator, [t for t in self.run.trials if t.configuration in group and t.is_valid], file)
+            self._verify(evaluator, file)
         if len(valid) < len(wanted):
             raise MptuneError(f"{self._kernel.called} does not allow them")
 
@@ -449,27 +452,45 @@ class _Neighbours:
             self._on_trial()
 
     def _time(self, evaluator: DeviceEvaluator, trials: Sequence[Trial], file: RunFile | None) -> None:
-        """Time trials in turn with the winner; the rounds go on with those of the finals."""
+        """Time trials in turn with winner and baseline; the rounds go on with those of the finals."""
         if not trials:
             return
         own = self._kernel.own(self._winner.configuration)
-        turns = Turns(evaluator, [dataclasses.replace(self._winner, configuration=own), *trials])
-        rounds = turns.measure([own, *(trial.configuration for trial in trials)], _ROUNDS)
+        together = {own: dataclasses.replace(self._winner, configuration=own)}
+        for trial in (self.run.baseline, *trials):
+            if trial is not None:
+                together.setdefault(self._kernel.own(trial.configuration), trial)
+        turns = Turns(evaluator, list(together.values()))
+        rounds = turns.measure(list(together), _ROUNDS)
         if not turns.runs(own):
             raise MptuneError("the winner failed when it was measured again")
         here = Finals.of(rounds, 0)
         again = []
+        timed = {trial.configuration for trial in trials}
         for trial in turns.trials():
-            if trial.configuration != own and (trial.is_valid or evaluator.policy.condemns(trial)):
+            if trial.configuration in timed and (trial.is_valid or evaluator.policy.condemns(trial)):
                 speed = here.ratio(own, trial.configuration)
                 # The ratio of the times is that of the rounds.
                 times = {} if speed is None or not trial.is_valid else {"time_ms": self._winner.time_ms / speed.value}
                 again.append(trial.with_measurement(metrics={**trial.measurement.metrics, **times}))
         before = self.run.state.finals
-        together, work_ms = [*before.rounds, *rounds], (*before.calibration_ms, *turns.calibration_ms)
-        is_calibrated = len(work_ms) == len(together)
-        finals = Finals.of(together, before.chosen_after, before.tasks_per_core, work_ms if is_calibrated else ())
+        all_rounds, work_ms = [*before.rounds, *rounds], (*before.calibration_ms, *turns.calibration_ms)
+        is_calibrated = len(work_ms) == len(all_rounds)
+        finals = Finals.of(all_rounds, before.chosen_after, before.tasks_per_core, work_ms if is_calibrated else ())
         self._keep(again, finals, file)
+
+    def _verify(self, evaluator: DeviceEvaluator, file: RunFile | None) -> None:
+        """Run the best on as many unseen inputs as the winner was, until none that takes its place lacks any."""
+        objective = self.run.info.objective
+        wanted = count_of(self._winner, "unseen_inputs") if objective.is_feasible(self._winner) else LEAST_INPUTS
+        while (best := self.run.best) is not None and (lacking := wanted - count_of(best, "unseen_inputs")) > 0:
+            first = next_unseen(best)
+            draws = [Draw(Stream.UNSEEN, number) for number in range(first, first + min(lacking, LEAST_INPUTS))]
+            configuration = self._kernel.own(best.configuration)
+            ran = run_on(evaluator, [configuration], draws).trials.get(configuration)
+            if not ran:  # the worker was lost, or no input could be made
+                return
+            self._keep([after_draws(best, ran, objective)], self.run.state.finals, file)
 
     def _keep(self, trials: Sequence[Trial], finals: Finals, file: RunFile | None) -> None:
         run = self.run
@@ -515,7 +536,7 @@ def _sentences(e: Explanation) -> Iterator[str]:
         now = _beside(e.run, winner, best)
         yield (
             f"The best is now {_differences(now, winner.configuration)}, which {_price(now, e.run)}: explain the run "
-            "again, and verify it."
+            "again."
         )
     if e.missing:
         yield f"Not measured: {e.missing} of {len(e.changes)} changes{': ' if e.unmeasured else ''}{e.unmeasured}."

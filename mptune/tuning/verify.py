@@ -36,7 +36,10 @@ from mptune.space.configuration import Configuration, Value
 from mptune.store import RunFile, RunInfo, RunState
 from mptune.tuning.session import Session, Warnings
 
-__all__ = ["Case", "Verification", "Verifier", "changed_conditions", "evaluator_of", "keep", "verify"]
+__all__ = [
+    "LEAST_INPUTS", "Case", "Verification", "Verifier", "changed_conditions", "evaluator_of", "keep", "run_on",
+    "verify",
+]  # fmt: skip
 
 #: Minimum number of unseen inputs at the end of a run, unless fewer are asked for.
 LEAST_INPUTS: Final = 5
@@ -155,7 +158,7 @@ class Verifier:
         """Run trials on draws and keep what they become; return the draws on which one of them fell."""
         objective = self._session.objective
         with self._session.verifying:
-            found = _run_on(self._evaluator, [trial.configuration for trial in trials], draws)
+            found = run_on(self._evaluator, [trial.configuration for trial in trials], draws)
         if found.trials:
             self._has_run = True
         self._draw_s = self._session.verifying.latest_s / len(draws)
@@ -188,7 +191,8 @@ class _Found:
     lost: list[Configuration]
 
 
-def _run_on(evaluator: DeviceEvaluator, configurations: Sequence[Configuration], draws: Sequence[Draw]) -> _Found:
+def run_on(evaluator: DeviceEvaluator, configurations: Sequence[Configuration], draws: Sequence[Draw]) -> _Found:
+    """Run configurations on draws of the inputs."""
     answer = evaluator.run_on_draws(configurations, draws)
     trials: dict[Configuration, _ByDraw] = {}
     for draw, trial in zip(answer.draws, answer.trials, strict=True):
@@ -343,7 +347,7 @@ def verify(
             unmade: dict[Draw, str] = {}
             for number in range(first, first + inputs, _BATCH):
                 batch = [Draw(Stream.UNSEEN, each) for each in range(number, min(number + _BATCH, first + inputs))]
-                found = _run_on(evaluator, [configured], batch)
+                found = run_on(evaluator, [configured], batch)
                 for _ in batch:
                     on_input()
                 ran |= found.trials.get(configured, {})
