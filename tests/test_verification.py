@@ -90,11 +90,11 @@ class Runs:
             RunInfo(kernel="k", objective=self.objective, baseline_values={"name": ("base",)}), [*self.trials.values()]
         )
 
-    def verification(self, wanted=20):
+    def verification(self, wanted=20, searched=1):
         self.told = []
         self.warned = []
         warn = Warnings(self.warned.append)
-        self.steps = Verifier(self, self, self.finalists, wanted, self.told.append, warn)
+        self.steps = Verifier(self, self, self.finalists, searched, wanted, self.told.append, warn)
         return self.steps
 
     def finalists(self):
@@ -129,6 +129,14 @@ def test_what_is_reported_is_verified_on_as_many_inputs_as_are_wanted_and_nothin
     count = len(runs.asked)
     assert runs.verification(20)() is False
     assert len(runs.asked) == count
+
+
+def test_draws_of_the_search_that_a_trial_lacks_are_run():
+    runs = Runs({"fast": good, "base": good}, searched=1)
+    assert runs.verification(20, searched=3)() is False
+    for name in ("fast", "base"):
+        assert runs.of(name)[0].metric("error_draws") == 23
+        assert runs.of(name)[1].inputs == 20
 
 
 def test_one_violation_and_the_next_best_is_verified_first_where_the_other_fell():

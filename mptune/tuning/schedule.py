@@ -71,7 +71,13 @@ class Schedule:
         settings = plan.settings
         self._finals = FinalRounds(evaluator, session, warn)
         self._verification = Verifier(
-            evaluator, session, self._finals.finalists, settings.verify, self._tell_verified, warn
+            evaluator,
+            session,
+            self._finals.finalists,
+            settings.inputs,
+            settings.verify,
+            self._tell_verified,
+            warn,
         )
         self._budget, self._share = settings.budget, settings.baseline_share
         self._middle: list[Configuration] = []

@@ -29,7 +29,7 @@ from mptune.measure.pool import runnable_backend
 from mptune.measure.timing import SEARCHING
 from mptune.observers import OBSERVERS
 from mptune.results.trial import Status, Trial
-from mptune.results.unseen import Verified, after_draws, count_of, limit_of, next_unseen
+from mptune.results.unseen import Verified, after_draws, count_of, draws_of, limit_of, next_unseen
 from mptune.run import Run, json_document
 from mptune.source.loading import edited, remarks, sizes_of, tunable_of_run
 from mptune.space.configuration import Configuration, Value
@@ -65,6 +65,7 @@ class Verifier:
         evaluator: runs configurations on draws.
         session: has the trials and keeps them.
         finalists: returns the trials that may be reported after others have fallen.
+        searched: draws of the search; a trial that has run on fewer runs on the others if there is time.
         wanted: unseen inputs for each trial; fewer if they take longer than :data:`SHARE` of the run.
         on_step: called with each trial that has run on further inputs.
         warn: called about inputs that cannot be made and about lost workers.
@@ -75,6 +76,7 @@ class Verifier:
         evaluator: DeviceEvaluator,
         session: Session,
         finalists: Callable[[], Sequence[Trial]],
+        searched: int,
         wanted: int,
         on_step: Callable[[Trial], None],
         warn: Warnings,
@@ -82,6 +84,7 @@ class Verifier:
         self._evaluator = evaluator
         self._session = session
         self._finalists = finalists
+        self._searched = searched
         self._wanted = wanted
         self._on_step = on_step
         self._warn = warn
@@ -127,6 +130,8 @@ class Verifier:
         least = min(LEAST_INPUTS, self._wanted)
         short = [trial for trial in reported if count_of(trial, "unseen_inputs") < least]
         if not short and self._has_time:
+            if behind := [trial for trial in reported if self._is_behind(trial)]:
+                return [trial for trial in behind if _search_draws(trial) == _search_draws(behind[0])]
             short = [trial for trial in reported if count_of(trial, "unseen_inputs") < self._wanted]
         first = min(map(next_unseen, short), default=0)
         return [trial for trial in short if next_unseen(trial) == first]
@@ -134,7 +139,12 @@ class Verifier:
     def _is_open(self, trial: Trial) -> bool:
         return self._session.objective.is_feasible(trial) and trial.configuration not in self._lost
 
+    def _is_behind(self, trial: Trial) -> bool:
+        return count_of(trial, "unseen_inputs") >= LEAST_INPUTS and _search_draws(trial) < self._searched
+
     def _next_draws(self, trial: Trial) -> list[Draw]:
+        if self._is_behind(trial):
+            return [Draw(Stream.SEARCH, number) for number in range(_search_draws(trial), self._searched)]
         done = count_of(trial, "unseen_inputs")
         number = LEAST_INPUTS - done
         if number <= 0:
@@ -159,9 +169,12 @@ class Verifier:
         objective = self._session.objective
         with self._session.verifying:
             found = run_on(self._evaluator, [trial.configuration for trial in trials], draws)
-        if found.trials:
-            self._has_run = True
-        self._draw_s = self._session.verifying.latest_s / len(draws)
+        is_unseen = draws[0].stream is Stream.UNSEEN
+        if is_unseen:  # those of the search were made before and take less time
+            self._has_run |= bool(found.trials)
+            self._draw_s = self._session.verifying.latest_s / len(draws)
+        elif found.unmade:
+            self._searched = 0
         for draw, reason in found.unmade.items():
             if reason not in self._unmade.values():
                 self._warn(f"{draw} is left out of the verification, as it cannot be made: {reason}")
@@ -177,9 +190,13 @@ class Verifier:
             broken = [draw for draw, one in ran.items() if objective.error_excess(one) > 0]
             fallen.update(dict.fromkeys(broken))
             if ran and (broken or not keeps_fallen_alone):
-                after = after_draws(trial, ran, objective)
+                after = after_draws(trial, ran, objective if is_unseen else None)
                 self._on_step(self._session.keep(after))
         return list(fallen)
+
+
+def _search_draws(trial: Trial) -> int:
+    return draws_of(trial) - count_of(trial, "unseen_inputs")
 
 
 @dataclass(frozen=True, slots=True)
