@@ -46,7 +46,7 @@ from mptune.kernel.limits import device_constraints
 from mptune.source.loading import bundled_kernels, load_kernel
 from mptune.source.render import render
 from mptune.space.configuration import Configuration
-from mptune.tuning.checking import select
+from mptune.tuning.check import select
 
 ARCHITECTURES: Final = {"host": ("",), "cuda": ("sm_80", "sm_90"), "hip": ("gfx90a",)}
 #: Processor seconds a compilation may take.

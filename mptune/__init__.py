@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from mptune.kernel import Scratch as Scratch
     from mptune.kernel.regions import RegionalMetric as RegionalMetric
     from mptune.precision import COMPOUND as COMPOUND
-    from mptune.probing import explain as explain
     from mptune.run import Run as Run
     from mptune.show import plot as plot
     from mptune.show import write_report as write_report
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from mptune.tuned import TunedKernel as TunedKernel
     from mptune.tuning import TuneSettings as TuneSettings
     from mptune.tuning import tune_sizes as tune_sizes
+    from mptune.tuning.explain import explain as explain
     from mptune.tuning.simulation import simulate as simulate
 
 _MODULES = {
@@ -50,11 +50,11 @@ _MODULES = {
     "kernel": ("Application", "Buffer", "Constant", "In", "InOut", "Kernel", "Out", "Scalar", "Scratch"),
     "show.notebook": ("tune",),
     "precision": ("COMPOUND",),
-    "probing": ("explain",),
     "kernel.regions": ("RegionalMetric",),
     "source.loading": ("load_kernel",),
     "run": ("Run",),
     "show": ("plot", "write_report"),
+    "tuning.explain": ("explain",),
     "tuning.simulation": ("simulate",),
     "space.parameters": (
         "BooleanParameter",

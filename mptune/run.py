@@ -26,7 +26,7 @@ from mptune.results.speedup import LEAST_ROUNDS, TIE, Ratio
 from mptune.results.trial import Status, Trial
 from mptune.results.unseen import Verified
 from mptune.space.configuration import Value
-from mptune.store import PROBE, RunFile, RunInfo, RunState
+from mptune.store import RunFile, RunInfo, RunState
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,8 +59,7 @@ class Run:
         trials: in the order of evaluation. Of several trials of one configuration (it was evaluated again
             after the kernel or compiler had changed) the last counts.
         state: how far it has come.
-        probes: configurations measured to explain the run (:mod:`mptune.tuning.sensitivity`), which are none of its
-        trials. sources: rendered sources of some trials, without the prelude, by the JSON of their configuration.
+        sources: rendered sources of some trials, without the prelude, by the JSON of their configuration.
     """
 
     def __init__(
@@ -68,12 +67,10 @@ class Run:
         info: RunInfo,
         trials: Sequence[Trial],
         state: RunState | None = None,
-        probes: Sequence[Trial] = (),
         sources: Mapping[str, str] | None = None,
     ) -> None:
         self.info = info
         self.state = state or RunState()
-        self.probes = tuple(probes)
         self.sources = sources or {}
         self.trials: tuple[Trial, ...] = tuple({trial.configuration: trial for trial in trials}.values())
 
@@ -86,8 +83,7 @@ class Run:
         """
         with RunFile.open(path, read_only=True) as file:
             parameters = file.info.parameters
-            trials, probes = file.trials(parameters=parameters), file.trials(PROBE, parameters)
-            return cls(file.info, trials, file.state, probes, file.sources())
+            return cls(file.info, file.trials(parameters=parameters), file.state, file.sources())
 
     def __repr__(self) -> str:
         best = self.best

@@ -14,7 +14,7 @@ import numpy as np
 
 from mptune.backends import BACKENDS, get_backend
 from mptune.backends.base import Backend, options_of
-from mptune.emit import select, sizes_of
+from mptune.emit import select
 from mptune.errors import BackendUnavailableError, EmptySpaceError, KernelError, MptuneError
 from mptune.kernel import Application, Kernel, Role, Sizes, Tunable
 from mptune.kernel.limits import space_on, widest
@@ -23,7 +23,7 @@ from mptune.measure.buffers import Memory
 from mptune.measure.program import Program, first_that_runs
 from mptune.results.unseen import CONFIDENCE
 from mptune.run import Run
-from mptune.source.loading import remarks, tunable_of_run
+from mptune.source.loading import remarks, sizes_of, tunable_of_run
 from mptune.space.configuration import Configuration
 from mptune.wisdom import BySize, Choice, Wisdom, gather, read_sources, sizes_of_arrays
 
@@ -137,7 +137,7 @@ class _Tuned:
             choice = self._source.choose(sizes)
             return self._tunable.own(choice.configuration), choice.reason
         run = self._source
-        recorded, best = sizes_of(run, self._tunable), run.best
+        recorded, best = sizes_of(run.info, self._tunable), run.best
         if not self._matches:
             device = self._backend.describe()
             reason = f"the run is of {run.info.device}, this is {device.name} ({device.architecture})"
@@ -251,7 +251,7 @@ class TunedKernel(_Tuned):
             chosen_backend, run, matches = _matched(loaded, backend)
             assert isinstance(kernel, Kernel)
             self.kernel = kernel
-            super().__init__(kernel, run, chosen_backend, matches, {**sizes_of(run, kernel), **self._given})
+            super().__init__(kernel, run, chosen_backend, matches, {**sizes_of(run.info, kernel), **self._given})
             return
         by_size = BySize(gather(sources), kernel, backend, max_error, confidence, metric)
         if not isinstance(by_size.kernel, Kernel):
@@ -342,7 +342,7 @@ class TunedApplication(_Tuned):
             source = found
             self.application = tunable_of_run(source.info, application, kind=Application, on_warning=lambda _: None)
             chosen_backend, _, matches = _matched([source], backend)
-            sizes = sizes_of(source, self.application)
+            sizes = sizes_of(source.info, self.application)
         chosen = None if configuration is None else self._named(source, configuration)
         super().__init__(self.application, source, chosen_backend, matches, sizes, chosen)
 

@@ -14,7 +14,7 @@ from mptune.kernel import Kernel
 from mptune.source.lints import examples, lints
 from mptune.source.loading import bundled_kernels, load_kernel
 from mptune.space.parameters import BooleanParameter, OrdinalParameter
-from mptune.tuning.checking import check
+from mptune.tuning.check import check
 from tests.tiers import few
 
 OWN = load_kernel(Path(__file__).with_name("own_kernel.py"))

@@ -22,10 +22,10 @@ from mptune.backends.base import options_of
 from mptune.cpp.build import recorded_flags, settled_flags
 from mptune.emit import emit, emit_dispatch, winner_of
 from mptune.errors import MptuneError, WisdomError
-from mptune.probing import explain
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.store import RunInfo
-from mptune.verifying import verify
+from mptune.tuning.explain import explain
+from mptune.tuning.verify import verify
 from mptune.wisdom import Wisdom, gather, read_sources
 
 pytestmark = pytest.mark.usefixtures("charts")
@@ -134,7 +134,7 @@ def test_what_is_verified_and_explained_is_what_was_measured(tmp_path: Path) -> 
     assert found.holds
     assert found.is_kept
     explanation = explain(path, SCALED)
-    assert not explanation.unprobed
+    assert not explanation.unmeasured
     assert all(change.is_known for change in explanation.changes)
 
 

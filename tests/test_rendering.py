@@ -24,7 +24,7 @@ from mptune.space.parameters import (
     PolicyParameter,
     PrecisionParameter,
 )
-from mptune.tuning.checking import check
+from mptune.tuning.check import check
 
 FUNCTION = 'extern "C" __global__ void scale(const int n, const {{ x_type }}* x, float* y)'
 

@@ -17,7 +17,7 @@ from mptune.cpp.tokens import KEYWORDS
 from mptune.errors import CompileError, KernelError
 from mptune.kernel import Constant
 from mptune.source.loading import load_kernel
-from mptune.tuning.checking import check
+from mptune.tuning.check import check
 
 OPENCL = OpenclBackend.availability()
 needs_opencl = pytest.mark.skipif(not OPENCL.can_run, reason=OPENCL.reason or "can run")

@@ -19,7 +19,7 @@ from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
 from mptune.tuning import tune
-from mptune.verifying import verify
+from mptune.tuning.verify import verify
 
 
 def shift_of(rng):
@@ -84,15 +84,19 @@ def path(devices, tmp_path):
 
 
 def chosen(path):
-    """Return the number of a feasible fp32 trial: which one is the best, a busy machine may not tell."""
+    """Return the configuration of a feasible fp32 trial: which one is the best, a busy machine may not tell."""
     trials = Run.load(path).trials
-    return str(next(i for i, t in enumerate(trials, 1) if t.configuration["type"] == "fp32" and t.status is Status.OK))
+    return next(t.configuration for t in trials if t.configuration["type"] == "fp32" and t.status is Status.OK)
+
+
+def trial_of(path, configuration):
+    return next(trial for trial in Run.load(path).trials if trial.configuration == configuration)
 
 
 @pytest.mark.full
 def test_more_inputs_go_on_where_the_last_call_ended_and_are_kept(real):
     name = chosen(real)
-    before = Run.load(real).trials[int(name) - 1].measurement.metrics.get("unseen_inputs", 0)
+    before = trial_of(real, name).measurement.metrics.get("unseen_inputs", 0)
     first = verify(real, kernel, configuration=name, inputs=11)
     assert first.holds
     assert first.is_kept
@@ -100,7 +104,7 @@ def test_more_inputs_go_on_where_the_last_call_ended_and_are_kept(real):
     assert first.cases[0].verified.inputs == before + 11
     second = verify(real, kernel, configuration=name, inputs=5)
     run = Run.load(real)
-    trial = run.trials[int(name) - 1]
+    trial = trial_of(real, name)
     assert run.verified(trial) == second.cases[0].verified
     assert run.verified(trial).inputs == before + 16
     assert trial.status is Status.OK
@@ -122,19 +126,19 @@ def test_where_some_inputs_cannot_be_made_none_is_counted_twice(tmp_path):
     tune(torn, output=path, max_error=1e-3, **OPTIONS)
     shutil.copy(path, other)
     name = chosen(path)
-    before = Run.load(path).trials[int(name) - 1].measurement.metrics
+    before = trial_of(path, name).measurement.metrics
     # A call that ends with inputs that cannot be made has them again at the beginning of the next.
     for count in (6, 12):
         verify(path, torn, configuration=name, inputs=count)
     verify(other, torn, configuration=name, inputs=18)
-    one, both = (Run.load(file).trials[int(name) - 1].measurement.metrics for file in (other, path))
+    one, both = (trial_of(file, name).measurement.metrics for file in (other, path))
     assert one == pytest.approx(dict(both), nan_ok=True)
     assert one["unseen_inputs"] == before.get("unseen_inputs", 0) + 12
 
 
 def test_what_is_given_twice_is_run_and_counted_once(path):
     warned, name = [], chosen(path)
-    before = Run.load(path).trials[int(name) - 1].measurement.metrics.get("unseen_inputs", 0)
+    before = trial_of(path, name).measurement.metrics.get("unseen_inputs", 0)
     options = {"configuration": name, "inputs": 5, "on_warning": warned.append}
     found = verify(path, kernel, sizes=["default", {}, {"n": 509}], **options)
     assert [case.verified.inputs for case in found.cases] == [before + 5]
@@ -157,7 +161,7 @@ def test_a_violation_makes_the_trial_fragile_in_the_file(path, devices):
     assert not found.holds
     assert found.is_kept
     assert (found.cases[0].verified.violations, found.cases[0].worst.number) == (1, 9)
-    after = Run.load(path).trials[int(number) - 1]
+    after = trial_of(path, number)
     assert after.status is Status.FRAGILE
     assert Run.load(path).verified(after) == found.cases[0].verified
 
@@ -168,12 +172,12 @@ def test_a_violation_makes_the_trial_fragile_in_the_file(path, devices):
         ({"inputs": 0}, MptuneError, "inputs 0: expected at least 1"),
         ({"sizes": ["larg"]}, UnknownNameError, "did you mean 'large'"),
         ({"sizes": [{"m": 3}]}, UnknownNameError, "size of kernel there_and_back"),
-        ({"configuration": "99"}, MptuneError, "the run has the trials 1 to 4"),
+        ({"configuration": {"block": 33}}, MptuneError, "no trial has the configuration"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(path, options, error, message):
     with pytest.raises(error, match=message):
-        verify(path, kernel, **({"configuration": "1"} | options))
+        verify(path, kernel, **({"configuration": chosen(path)} | options))
 
 
 def test_under_other_conditions_nothing_is_kept_and_it_is_said(path):
@@ -194,6 +198,6 @@ def test_under_other_conditions_nothing_is_kept_and_it_is_said(path):
 def test_values_of_a_file_are_rendered_only_if_the_kernel_declares_them(path, monkeypatch):
     run = Run.load(path)
     forged = dataclasses.replace(run.trials[0], configuration=Configuration({"block": 32, "type": "fp32; system(1)"}))
-    monkeypatch.setattr("mptune.verifying.select", lambda *_, **__: forged)
+    monkeypatch.setattr(Run, "best", forged)
     with pytest.raises(MptuneError, match="is no valid configuration of kernel there_and_back"):
         verify(path, kernel)

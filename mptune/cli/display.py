@@ -112,11 +112,6 @@ def print_run(run: Run, *, warnings: bool = True) -> None:
     echo(", ".join(shown))
     echo()
     print_described(found)
-    if run.probes:
-        from mptune.tuning.sensitivity import explanation_of
-
-        for doubt in explanation_of(run).doubts:
-            echo(wrapped(doubt))
     if spent := found.text("durations_s"):
         echo(f"time: {spent}")
     echo(f"statuses: {found.text('statuses')}")

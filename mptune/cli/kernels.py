@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mptune.backends.base import Backend
     from mptune.kernel import Application, Kernel, Sizes
     from mptune.space.configuration import Configuration
-    from mptune.tuning.checking import CheckResult
+    from mptune.tuning.check import CheckResult
 
 __all__ = ["backends", "check", "list_kernels", "render"]
 
@@ -348,8 +348,8 @@ def check(
     definitions = [load_tunable(name) for name in (bundled_kernels() if kernel == "all" else (kernel,))]
 
     from mptune.backends import get_backend
-    from mptune.tuning.checking import check as check_kernel
-    from mptune.tuning.checking import check_application
+    from mptune.tuning.check import check as check_kernel
+    from mptune.tuning.check import check_application
 
     target = get_backend(backend)
     results: list[CheckResult] = []

@@ -79,7 +79,7 @@ def parse_sizes(kernel: Tunable, texts: Sequence[str]) -> tuple[str, dict[str, i
     if len(presets) > 1:
         raise MptuneError(f"--size: expected one preset, not {', '.join(presets)}")
     if sizes:
-        _make_ready(kernel, resolved)
+        make_ready(kernel, resolved)
     return presets[0], sizes
 
 
@@ -117,16 +117,16 @@ def ready_sizes(
 
     found = sizes_together(kernel, several, preset, sizes)
     for each in found:
-        _make_ready(kernel, kernel.resolve_sizes(preset, {**sizes, **each}))
+        make_ready(kernel, kernel.resolve_sizes(preset, {**sizes, **each}))
     return found
 
 
-def _make_ready(kernel: Tunable, sizes: Mapping[str, int]) -> None:
+def make_ready(kernel: Tunable, sizes: Mapping[str, int]) -> None:
     """Run an adopted program at sizes that it was not run at yet."""
-    from mptune.adopt.sizes import make_ready
+    from mptune.adopt import sizes as adopted
     from mptune.cli.display import print_note
 
-    make_ready(kernel, sizes, on_progress=print_note)
+    adopted.make_ready(kernel, sizes, on_progress=print_note)
 
 
 def parse_threshold(texts: Sequence[str]) -> float | Mapping[str, float] | None:

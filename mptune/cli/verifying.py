@@ -15,7 +15,7 @@ from mptune.cli.options import option
 from mptune.markup import number, pairs
 
 if TYPE_CHECKING:
-    from mptune.verifying import Case, Verification
+    from mptune.tuning.verify import Case, Verification
 
 __all__ = ["verify"]
 
@@ -44,21 +44,27 @@ def verify(
 
     What is found at the run's own sizes is kept in the run file. Exit code 1: an input breaks an error limit.
     """
-    from mptune.verifying import verify as verify_run
+    from mptune.emit import select
+    from mptune.run import Run
+    from mptune.source.loading import tunable_of_run
+    from mptune.tuning.verify import verify as verify_run
+
+    run = Run.load(run_file)
+    chosen = select(run, configuration=configuration, kernel=None) if configuration else None
+    if sizes:
+        definition = tunable_of_run(run.info, kernel, on_warning=lambda _: None)
+        for each in sizes:
+            preset, numbers = (each, {}) if isinstance(each, str) else ("default", {**run.info.sizes, **each})
+            options.make_ready(definition, definition.resolve_sizes(preset, numbers))
 
     with counter("unseen inputs") as count:
-
-        def tell(more: int) -> None:
-            for _ in range(more):
-                count()
-
         found = verify_run(
             run_file,
             kernel,
-            configuration=configuration,
+            configuration=None if chosen is None else chosen.configuration,
             inputs=inputs,
             sizes=sizes,
-            on_input=tell,
+            on_input=count,
             on_warning=print_note,
         )
     if json:
@@ -80,8 +86,8 @@ def _print(found: Verification) -> None:
     echo(table(columns, [_row(case) for case in found.cases], right=columns[1:]) + "\n")
     for case in found.cases:
         where = "" if len(found.cases) == 1 else f"{pairs(case.sizes)}: "
-        if case.verified is not None:
-            echo(wrapped(where + found.words(case)))
+        if text := found.words(case):
+            echo(wrapped(where + text))
         if case.closest:
             echo(wrapped(f"{where}closest to its limit: {case.closest}"))
         for reason in case.unmade:
@@ -90,24 +96,18 @@ def _print(found: Verification) -> None:
 
 def _row(case: Case) -> tuple[object, ...]:
     verified = case.verified
-    counts = (
-        ("0", "-", "-")
-        if verified is None
-        else (f"{verified.inputs:,}", verified.violations, _error(verified.worst_error))
-    )
-    return (pairs(case.sizes), *counts, "-" if case.worst is None else case.worst.number + 1)
-
-
-def _error(error: float) -> str:
-    return number(error, 3) if math.isfinite(error) else "failed"
+    if not verified.inputs:
+        return (pairs(case.sizes), "0", "-", "-", "-")
+    error = number(verified.worst_error, 3) if math.isfinite(verified.worst_error) else "failed"
+    where = "-" if case.worst is None else case.worst.number + 1
+    return (pairs(case.sizes), f"{verified.inputs:,}", verified.violations, error, where)
 
 
 def _broken(found: Verification) -> str:
-    cases = [(case, case.verified) for case in found.cases if case.verified is not None]
-    broken = [pair for pair in cases if pair[1].violations]
-    worst, verified = max(broken, key=lambda pair: pair[1].worst_error)
+    broken = [case for case in found.cases if case.verified.violations]
+    worst = max(broken, key=lambda case: case.verified.worst_error)
     failures = f" ({pairs(worst.failures)})" if worst.failures else ""
     return (
-        f"the limit is broken on {verified.violations:,} of {verified.inputs:,} unseen inputs at "
+        f"the limit is broken on {worst.verified.violations:,} of {worst.verified.inputs:,} unseen inputs at "
         f"{pairs(worst.sizes)}{failures}"
     )

@@ -2,7 +2,7 @@
 
 from mptune.emit.common import Emission
 from mptune.emit.dispatching import Dispatch, emit_dispatch, single_kernel_of
-from mptune.emit.winner import Winner, select, sizes_of
+from mptune.emit.winner import Winner, select
 from mptune.emit.writing import emit, emit_all_devices, winner_of
 
 __all__ = [
@@ -14,6 +14,5 @@ __all__ = [
     "emit_dispatch",
     "select",
     "single_kernel_of",
-    "sizes_of",
     "winner_of",
 ]

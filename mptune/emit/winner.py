@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from mptune.errors import KernelError, MptuneError, RunFileError
+from mptune.errors import MptuneError
 from mptune.kernel import Kernel, LaunchShape, Sizes, Tunable
 from mptune.results.trial import Trial
 from mptune.run import Run
@@ -16,26 +16,7 @@ from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import full_name
 from mptune.store import ParameterInfo
 
-__all__ = ["Winner", "select", "sizes_of"]
-
-
-def sizes_of(run: Run, kernel: Tunable) -> Sizes:
-    """Return the sizes a run was made at.
-
-    Raises:
-        RunFileError: the run does not say.
-        KernelError: they are not the kernel's.
-    """
-    recorded, expected = run.info.sizes, kernel.sizes["default"]
-    if recorded:
-        # A run from before the kernel had other forms.
-        recorded = {**kernel.form_of({}), **recorded}
-    if expected and not recorded:
-        raise RunFileError(f"the run of {run.kernel} does not say its sizes: it was not written to its end")
-    missing = [name for name in expected if name not in recorded]
-    if missing:
-        raise KernelError(f"{kernel.called} has the size {missing[0]}, which the run does not: it has changed since")
-    return kernel.resolve_sizes("default", recorded)
+__all__ = ["Winner", "select"]
 
 
 #: A comma that separates assignments is inside no brackets.

@@ -28,11 +28,11 @@ from mptune.emit.common import (
 from mptune.emit.opencl import opencl_files
 from mptune.emit.sizes import conditions, formula, free_sizes
 from mptune.emit.text import fill, identifier
-from mptune.emit.winner import Winner, select, sizes_of
+from mptune.emit.winner import Winner, select
 from mptune.errors import MptuneError
 from mptune.kernel import Application, Argument, Kernel, Role, Tunable
 from mptune.run import Run
-from mptune.source.loading import tunable_of_run
+from mptune.source.loading import sizes_of, tunable_of_run
 
 __all__ = ["describe", "emit", "emit_all_devices", "winner_of"]
 
@@ -132,7 +132,7 @@ def winner_of(
     """
     # What may differ from the run stands in what is emitted.
     definition = tunable_of_run(run.info, kernel, on_warning=lambda _: None)
-    sizes = sizes_of(run, definition)
+    sizes = sizes_of(run.info, definition)
     trial = select(run, max_error=max_error, configuration=configuration, kernel=definition)
     if trial is None:
         return None

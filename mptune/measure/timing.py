@@ -19,6 +19,7 @@ from mptune.space.configuration import Configuration
 
 __all__ = [
     "FLUSHING",
+    "SEARCHING",
     "CacheFlush",
     "TimingPlan",
     "is_bound_by_arithmetic",
@@ -96,6 +97,10 @@ class TimingPlan:
             raise MptuneError(f"timing plan: expected 0 <= warmups and 1 <= min_repeats <= max_repeats, got {self}")
         if self.flush_cache not in FLUSHING:
             raise UnknownNameError("way to flush the cache:", self.flush_cache, FLUSHING)
+
+
+#: Of a search: few launches, as the finals tell the fastest apart.
+SEARCHING: Final = TimingPlan(min_repeats=3, max_repeats=7, confidence=0.75)
 
 
 def repeat_launches(

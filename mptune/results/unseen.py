@@ -77,12 +77,7 @@ def rate_bound(violations: int, inputs: int, confidence: float = CONFIDENCE) -> 
     """Return the share of all inputs that, with that confidence, at most break a limit.
 
     The one-sided upper limit of Clopper and Pearson (1934): the largest rate at which so few violations, or fewer,
-    still have a probability of 1 - confidence.
-
-    Args:
-        violations: how many of the inputs broke it.
-        inputs: how many were drawn, independently and without looking at any of them before.
-        confidence: of the statement.
+    still have a probability of 1 - confidence. Inputs are drawn independently.
     """
     if violations >= inputs:
         return 1.0
@@ -95,25 +90,15 @@ def rate_bound(violations: int, inputs: int, confidence: float = CONFIDENCE) -> 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What verification found of a configuration.
-
-    Attributes:
-        inputs: unseen inputs it ran on.
-        violations: how many of them it broke its error limits on; 0 where there are none.
-        worst_error: the largest error on them.
-    """
+    """The result of a configuration on unseen inputs."""
 
     inputs: int
-    violations: int
+    violations: int  #: inputs on which it broke an error limit
     worst_error: float
 
     @classmethod
     def of(cls, trial: Trial, objective: Objective) -> Verified | None:
-        """Return what is known of a trial under the limits of an objective; None if it was never verified.
-
-        Under other limits than those it was verified with, the violations of a trial that breaks them are those of
-        before.
-        """
+        """Return the result of a trial under the limits of an objective; None if it was never verified."""
         inputs = trial.metric("unseen_inputs")
         if not inputs > 0:
             return None
@@ -126,12 +111,7 @@ class Verified:
         return rate_bound(self.violations, self.inputs)
 
     def words(self, limit: str = "") -> str:
-        """Say what it means.
-
-        Args:
-            limit: the error limit, such as "1e-4"; empty where there is none, which makes it a statement about the
-                largest error found.
-        """
+        """Return the result in words: about the limit ("1e-4"), or about the largest error where there is none."""
         held, share = self.inputs - self.violations, _percent(self.at_most)
         counted = f"{held:,} of {self.inputs:,} unseen inputs"
         sure = f"with {CONFIDENCE:.0%} confidence at most {share} of such inputs"
@@ -147,7 +127,7 @@ class Verified:
 
 
 def in_words(trial: Trial, objective: Objective) -> str:
-    """Say what verification found of a trial under the limits of an objective; empty if it was not verified."""
+    """Return the result of verification under the limits of an objective in words; empty if there is none."""
     found = Verified.of(trial, objective)
     return "" if found is None else found.words(limit_of(objective))
 
@@ -175,13 +155,7 @@ def _percent(share: float) -> str:
 
 
 def after_draws(trial: Trial, found: Mapping[Draw, Trial], unseen: Objective | None = None) -> Trial:
-    """Return a trial after it ran on further draws of the inputs: failed if it failed on one, else :func:`with_draws`.
-
-    Args:
-        trial: as of that function, like ``unseen``.
-        found: the trial on each of the draws.
-        unseen: whose error limits it is to keep, if nobody searched with these draws.
-    """
+    """Return a trial after it ran on further draws of the inputs: failed if it failed on one of them."""
     for draw, one in found.items():
         if one.status is not Status.OK:
             return dataclasses.replace(trial, status=one.status, message=f"on {draw}: {one.message}")
@@ -195,17 +169,11 @@ def with_draws(
     unseen: Objective | None = None,
     numbers: Sequence[int] = (),
 ) -> Trial:
-    """Return a trial after it ran on further draws of the inputs.
+    """Return a valid trial after it ran on further draws of the inputs, with the errors found on each.
 
-    Its error, and each output's, is the worst of all draws; ``error_mean`` is their mean, ``error_draws`` how many
-    there are, and ``error_first_draw`` what it was on the first, which all configurations have run on. Where the draws
-    are unseen ones, they are counted (``unseen_inputs``, ...), too.
-
-    Args:
-        trial: valid, and its errors were measured on itself.
-        found: the error metrics on each of the draws.
-        unseen: whose error limits they are to keep, if nobody searched with these draws.
-        numbers: of those unseen draws, one for each; by default the next ones.
+    Its error, and each output's, is the worst of all draws; ``error_mean`` is their mean, ``error_draws`` their number,
+    and ``error_first_draw`` the error on the first. Unseen draws are counted, too (``unseen_inputs``, ...): they have
+    an objective (``unseen``), whose limits count, and ``numbers``, by default the next ones.
     """
     if not found:
         return trial

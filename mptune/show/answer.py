@@ -19,7 +19,6 @@ from mptune.accuracy.thresholds import recorded_metrics
 from mptune.backends import get_backend
 from mptune.backends.base import options_of
 from mptune.data import DataManager
-from mptune.emit import sizes_of
 from mptune.errors import MptuneError, PlotError, raised_at
 from mptune.kernel import Application, Tunable
 from mptune.kernel.limits import whole_space
@@ -30,7 +29,7 @@ from mptune.measure.program import Program
 from mptune.results.trial import Trial
 from mptune.run import Run
 from mptune.show.charts import Look, altair
-from mptune.source.loading import picture_of, tunable_of_run
+from mptune.source.loading import picture_of, sizes_of, tunable_of_run
 
 if TYPE_CHECKING:
     import altair as alt
@@ -86,7 +85,8 @@ def _answers(
     run: Run, application: Application, trial: Trial
 ) -> tuple[tuple[Mapping[str, Any], Mapping[str, Any]], Mapping[str, Any], Any, str]:
     """Return the outputs in the widest types (or the reference) and in the winner, inputs, sizes, and the errors."""
-    info, sizes = run.info, sizes_of(run, application)
+    info = run.info
+    sizes = sizes_of(info, application)
     backend = get_backend(runnable_backend(info.backend))
     if trial.configuration not in whole_space(application, sizes, backend.device.facts()):
         raise MptuneError(f"{trial.configuration} is no valid configuration of {application.called} at {sizes}")

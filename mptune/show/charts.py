@@ -27,7 +27,7 @@ from mptune.run import Run, json_document
 from mptune.show import tables
 from mptune.show.tables import MetricAxis, baseline_of, counted, judges, metric_axis, valid_trials
 from mptune.space.parameters import uniform_types
-from mptune.tuning.sensitivity import explanation_of
+from mptune.tuning.explain import explanation_of
 
 if TYPE_CHECKING:
     import altair as alt
@@ -162,7 +162,7 @@ def plot(
         threshold = shown.objective_within(max_error).threshold
         objective = dataclasses.replace(shown.info.objective, threshold=threshold)
         info = dataclasses.replace(shown.info, objective=objective)
-        shown = Run(info, shown.trials, shown.state, shown.probes)
+        shown = Run(info, shown.trials, shown.state)
     if kind == "answer":
         from mptune.show.answer import draw  # applications take longer to import than all charts
 
@@ -726,18 +726,15 @@ def sensitivity(run: Run, look: Look) -> Any:
     digits = base.mark_bar(stroke=BLACK, strokeWidth=0.5).encode(
         x=al.X("digits:Q", title="decimal digits gained"), y=labels, fill=fill
     )
-    marks = base.transform_filter("isValid(datum.limit)").transform_calculate(line="'error limit'")
-    tick = marks.mark_tick(thickness=1.4 * look.scale, orient="vertical").encode(x="limit:Q", y=labels, color=limit)
     at_zero = al.Chart(al.InlineData(values=[{"at": 0}])).mark_rule(**zero).encode(x="at:Q")
     exact = base.mark_text(**text).encode(x=al.datum(0), y=labels, text="remark:N")
     known = [each for name in ("speed", "low", "high") for each in table[name] if not math.isnan(each)]
     ends = [min([1.0, *known]) / 1.1, max([1.0, *known]) * 1.1]
     scale = al.Scale(type="log", domain=ends, nice=False)
     ticks = al.Axis(values=_log_ticks(*ends), format="~g", labelOverlap=True)
-    measure = "speed (winner: 1)" if explanation.measure == "speed" else f"gain in {plain(explanation.measure)}"
     bars = base.transform_filter("isValid(datum.speed)").transform_calculate(one="1")
     speed = bars.mark_bar(stroke=BLACK, strokeWidth=0.5).encode(
-        x=al.X("speed:Q", scale=scale, axis=ticks, title=measure), x2="one:Q", y=bare, fill=fill
+        x=al.X("speed:Q", scale=scale, axis=ticks, title="speed (winner: 1)"), x2="one:Q", y=bare, fill=fill
     )
     interval = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=look.scale)
     interval = interval.encode(x=al.X("low:Q", scale=scale), x2="high:Q", y=bare)
@@ -746,7 +743,10 @@ def sensitivity(run: Run, look: Look) -> Any:
     letters = min(max(map(len, table["change"])), int(0.45 * look.points / (0.55 * look.letters)))
     width = (look.points - 0.55 * look.letters * letters - 20 * look.scale) / 2
     size = {"width": width, "height": al.Step(11 * look.scale)}
-    limits = [tick] if table["limit"].notna().any() else []
+    limits = []
+    if math.isfinite(spare := explanation.digits_spare):
+        at_limit = al.Chart(al.InlineData(values=[{"at": -spare, "line": "error limit"}]))
+        limits.append(at_limit.mark_rule(strokeWidth=1.4 * look.scale).encode(x="at:Q", color=limit))
     left = al.layer(digits, at_zero, *limits, exact).properties(**size)
     chart = al.hconcat(left, al.layer(speed, interval, at_one, why).properties(**size), spacing=8)
     missing = [counted(explanation.missing, "change") + " not measured"] if explanation.missing else []

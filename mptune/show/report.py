@@ -31,7 +31,7 @@ from mptune.run import Run, json_document
 from mptune.show.charts import APPLICATION_KINDS, KINDS, Look, chart_of, fronts
 from mptune.show.saving import in_script, vega
 from mptune.show.tables import baseline_of
-from mptune.tuning.sensitivity import explanation_of
+from mptune.tuning.explain import explanation_of
 
 __all__ = ["SOURCES", "report_document", "write_report"]
 

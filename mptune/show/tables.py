@@ -19,7 +19,7 @@ from mptune.results.trial import Trial
 from mptune.run import Run
 from mptune.space.configuration import Value
 from mptune.space.parameters import Parameter, PolicyParameter, PrecisionParameter, uniform_types
-from mptune.tuning.sensitivity import Change, Explanation
+from mptune.tuning.explain import Change, Explanation
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -323,32 +323,30 @@ SLOWEST, FASTEST = 0.1, 10.0
 
 
 def sensitivity_table(explanation: Explanation) -> pd.DataFrame:
-    """Return one row a change of one type: ``change``, ``what``, ``digits``, ``limit``, ``speed``, ``low``, ``high``.
+    """Return one row a change of one type: ``change``, ``what``, ``digits``, ``remark``, ``speed``, ``low``, ``high``.
 
-    ``what`` is "restored" or "narrowed"; ``limit`` is where ``digits`` reach the error limit; ``remark`` replaces
-    digits that are not finite, ``why`` a speed that is not known.
+    ``what`` is "restored" or "narrowed"; ``remark`` replaces digits that are not finite, ``why`` an unknown speed.
 
     Raises:
-        PlotError: there is no winner, or nothing is known of its neighbours.
+        PlotError: there is no winner, or none of its neighbours was measured.
     """
     import pandas as pd
 
-    if explanation.trial is None or not any(change.outcome is not None for change in explanation.changes):
+    if not any(change.outcome is not None for change in explanation.changes):
         why = explanation.sentences[0] if not explanation.changes else "none of the winner's neighbours was measured"
         raise PlotError(f"no sensitivity can be drawn: {why[:1].lower()}{why[1:]}")
-    return pd.DataFrame([_change_row(change, explanation) for change in explanation.changes])
+    return pd.DataFrame([_change_row(change) for change in explanation.changes])
 
 
-def _change_row(change: Change, explanation: Explanation) -> dict[str, Any]:
+def _change_row(change: Change) -> dict[str, Any]:
     outcome = change.outcome
-    spare = explanation.digits_spare if outcome is None else outcome.spare
-    limit = -explanation.digits_spare if outcome is None else change.digits - spare
-    interval = None if outcome is None or explanation.measure != "speed" else outcome.interval
-    low, high = (math.nan, math.nan) if interval is None else (min(max(e, SLOWEST), FASTEST) for e in interval)
-    why = ""
-    if math.isnan(change.gain):
-        status = "" if outcome is None or outcome.trial.is_valid else outcome.trial.status.value.replace("_", " ")
-        why = "not measured" if outcome is None else status or "not timed"
+    speed = math.nan if outcome is None else outcome.speed
+    ends = (math.nan, math.nan) if outcome is None or outcome.interval is None else outcome.interval
+    why = "" if SLOWEST <= speed <= FASTEST else f"{speed:.2g}"
+    if outcome is None:
+        why = "not allowed" if change.broken else "not measured"
+    elif math.isnan(speed):
+        why = "not timed" if outcome.trial.is_valid else outcome.trial.status.value.replace("_", " ")
     first, *others = change.buffers or ("",)
     more = f", {others[0]}" if len(others) == 1 else f" and {len(others)} more" if others else ""
     named = f"{change.parameter}{f' of {first}{more}' if first else ''}"
@@ -358,9 +356,9 @@ def _change_row(change: Change, explanation: Explanation) -> dict[str, Any]:
         "what": "restored" if change.is_restored else "narrowed",
         "digits": change.digits,
         "remark": exact if math.isinf(change.digits) else "",
-        "limit": limit,
-        "speed": min(max(change.gain, SLOWEST), FASTEST),
-        "low": low,
-        "high": high,
-        "why": why if why or SLOWEST <= change.gain <= FASTEST else f"{change.gain:.2g}",
+        "why": why,
+        **{
+            name: min(max(value, SLOWEST), FASTEST)
+            for name, value in (("speed", speed), ("low", ends[0]), ("high", ends[1]))
+        },
     }

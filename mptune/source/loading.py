@@ -16,12 +16,12 @@ from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from mptune.errors import KernelError, MptuneError, UnknownNameError, did_you_mean
+from mptune.errors import KernelError, MptuneError, RunFileError, UnknownNameError, did_you_mean
 from mptune.paths import bundled_folder
 from mptune.plugins import load_point
 
 if TYPE_CHECKING:  # importing it takes longer than finding out that there is no kernel of a name
-    from mptune.kernel import Application, Kernel, Tunable
+    from mptune.kernel import Application, Kernel, Sizes, Tunable
     from mptune.space.configuration import Value
     from mptune.store import RunInfo
 
@@ -156,6 +156,25 @@ def tunable_of_run(
     for remark in remarks(info, kernel):
         on_warning(remark)
     return kernel
+
+
+def sizes_of(info: RunInfo, kernel: Tunable) -> Sizes:
+    """Return the sizes a run was made at.
+
+    Raises:
+        RunFileError: the run does not say.
+        KernelError: they are not the kernel's.
+    """
+    recorded, expected = info.sizes, kernel.sizes["default"]
+    if recorded:
+        # A run from before the kernel had other forms.
+        recorded = {**kernel.form_of({}), **recorded}
+    if expected and not recorded:
+        raise RunFileError(f"the run of {info.kernel} does not say its sizes: it was not written to its end")
+    missing = [name for name in expected if name not in recorded]
+    if missing:
+        raise KernelError(f"{kernel.called} has the size {missing[0]}, which the run does not: it has changed since")
+    return kernel.resolve_sizes("default", recorded)
 
 
 def remarks(info: RunInfo, kernel: Tunable) -> tuple[str, ...]:

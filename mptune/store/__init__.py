@@ -6,13 +6,12 @@ network file systems. One process writes at a time; any number may read meanwhil
 only: nothing is evaluated or unpickled.
 """
 
-from mptune.store.database import FORMAT_VERSION, PROBE
+from mptune.store.database import FORMAT_VERSION
 from mptune.store.info import LaunchInfo, ParameterInfo, RunInfo, RunState
 from mptune.store.run_file import RunFile, RunStore, UnsavedRun
 
 __all__ = [
     "FORMAT_VERSION",
-    "PROBE",
     "LaunchInfo",
     "ParameterInfo",
     "RunFile",

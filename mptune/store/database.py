@@ -14,18 +14,17 @@ from typing import Final
 from mptune.errors import RunFileError
 
 __all__ = [
-    "FORMAT_VERSION", "INSERT_TRIAL", "PROBE", "RETIRE_TRIAL", "SELECT_TRIALS", "STALE", "UPSERT_META",
+    "FORMAT_VERSION", "INSERT_TRIAL", "RETIRE_TRIAL", "SELECT_TRIALS", "STALE", "UPSERT_META",
     "UPSERT_SETTING", "connect", "create_tables", "explained", "recognise", "sign", "transaction", "writer",
 ]  # fmt: skip
 
 #: Raised with every change of the tables, or of the meaning of a field; a file of another version is refused.
-FORMAT_VERSION: Final = 6
+FORMAT_VERSION: Final = 7
 #: No text or blob of a run file is larger.
 _LARGEST_CELL_BYTES: Final = 16 << 20
 
-#: Phases of trials that are none of the run: set aside, or measured to explain it.
+#: The phase of trials that were set aside.
 STALE: Final = "stale"
-PROBE: Final = "probe"
 
 _APPLICATION_ID: Final = int.from_bytes(b"mptu", "big")
 _BUSY_TIMEOUT_S: Final = 60.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import reprlib
 from collections.abc import Callable, Mapping
@@ -12,7 +13,7 @@ from mptune.errors import MptuneError, RunFileError
 from mptune.kernel.regions import key_of
 from mptune.results.objective import Objective
 from mptune.results.speedup import Finals
-from mptune.results.trial import SourceUse
+from mptune.results.trial import SourceUse, Trial
 from mptune.space.configuration import Value, is_number, is_value, is_whole
 from mptune.space.parameters import MAX_PARAMETERS
 
@@ -52,6 +53,7 @@ class RunInfo:
         budget: configurations to evaluate at most.
         baseline_share: share of the budget the search for the baseline gets.
         seed: seeds inputs and strategy.
+        flush_cache: whether caches were emptied between timed launches: "on", "off" or "auto".
         balance: by which factor times that are to be balanced may differ; None if that is not asked for.
         speeds: those of the device by which configurations were left out for it (:class:`~mptune.kernel.Rates`).
         started_from: files of the earlier runs that the search started from.
@@ -95,6 +97,7 @@ class RunInfo:
     budget: int | None = None
     baseline_share: float | None = None
     seed: int | None = None
+    flush_cache: str = "auto"
     balance: float | None = None
     speeds: Mapping[str, float] = field(default_factory=dict)
     started_from: tuple[str, ...] = ()
@@ -146,6 +149,13 @@ class RunInfo:
         by_output = dict(part.split(": ", 1) for part in self.metric.split(", ") if ": " in part)
         metric = self.metrics.get(key) or by_output.get(key) or self.metric or "error"
         return metric if not key or key_of(metric) == key else f"{metric} of {key.partition('.')[0]}"
+
+    def closest_limit(self, trial: Trial) -> str:
+        """Return of several limits the error closest to its own, with both; empty for one limit."""
+        if not isinstance(self.objective.threshold, Mapping) or math.isnan(trial.error):
+            return ""
+        name = self.objective.binding(trial)
+        return f"{self.measured_by(name)} {trial.metric(name):.3g} (limit {self.objective.limits[name]:g})"
 
     def limits_text(self, objective: Objective | None = None) -> str:
         """Say what the errors of a feasible trial are at most: ``"NRMSE <= 1e-4, MaxAE of y <= 0.1"``."""

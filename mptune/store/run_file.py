@@ -23,8 +23,6 @@ __all__ = ["RunFile", "RunStore", "UnsavedRun"]
 
 _ALTERNATIVES: Final = "go on with it (--resume) or choose another file (--output)"
 _ROWS_AT_ONCE: Final = 4096
-#: Phases of trials that are none of the run.
-_ASIDE: Final = (database.STALE, database.PROBE)
 #: A row of the table "meta".
 _SOURCES: Final = "sources"
 # Advisory locks need no data behind them: a byte well clear of those SQLite locks itself (at 1 GiB).
@@ -176,7 +174,7 @@ class RunFile:
     def trials(self, phase: str | None = None, parameters: Sequence[ParameterInfo] = ()) -> list[Trial]:
         """Return the trials in the order they were recorded, of one phase or all that are the run's own.
 
-        None of these are of phases "stale" and "probe".
+        None of them is of the phase "stale".
 
         Args:
             phase: which trials.
@@ -274,7 +272,7 @@ class RunFile:
 
 
 def _is_of_run(phase: str) -> bool:
-    return phase not in _ASIDE
+    return phase != database.STALE
 
 
 def _lock(path: Path, flags: int = 0) -> int:

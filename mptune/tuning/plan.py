@@ -246,6 +246,7 @@ class TuningPlan:
             budget=settings.budget,
             baseline_share=settings.baseline_share,
             seed=settings.seed,
+            flush_cache=settings.flush_cache,
             balance=settings.balance,
             speeds={} if self.rates is None else self.rates.numbers,
             started_from=tuple(source.name for source in self.sources),

@@ -29,7 +29,7 @@ from mptune.tuning.plan import TuningPlan
 from mptune.tuning.prior import PRIOR_DOUBT, instrumented_prior
 from mptune.tuning.session import Session, Warnings
 from mptune.tuning.settings import Progress
-from mptune.tuning.verification import Verification
+from mptune.tuning.verify import Verifier
 
 __all__ = ["Schedule"]
 
@@ -70,7 +70,7 @@ class Schedule:
         self._warn = warn
         settings = plan.settings
         self._finals = FinalRounds(evaluator, session, warn)
-        self._verification = Verification(
+        self._verification = Verifier(
             evaluator,
             session,
             self._finals.finalists,

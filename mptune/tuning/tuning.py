@@ -11,7 +11,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import mptune
 from mptune.backends import get_backend
@@ -23,7 +23,7 @@ from mptune.measure.device import DeviceEvaluator
 from mptune.measure.job import Job
 from mptune.measure.policy import MeasurementPolicy
 from mptune.measure.pool import compilers_ahead, runnable_backend
-from mptune.measure.timing import TimingPlan
+from mptune.measure.timing import SEARCHING
 from mptune.measure.worker import Limits
 from mptune.paths import cache_folder, own_folder
 from mptune.run import Run
@@ -36,10 +36,6 @@ from mptune.tuning.settings import Progress, TuneSettings
 from mptune.tuning.sources import rendered_sources
 
 __all__ = ["changed", "tune", "warn_caller"]
-
-#: Few launches for everyone, and three that agree will do: a search gets by with a coarse time, and the finals tell the
-#: fastest apart.
-_SEARCHING: Final = TimingPlan(min_repeats=3, max_repeats=7, confidence=0.75)
 
 
 def warn_caller(message: str) -> None:
@@ -139,7 +135,7 @@ def _keep_sources(run: Run, plan: TuningPlan, file: RunStore) -> Run:
     """Return a run with the sources of its most interesting trials, which its file keeps too."""
     sources = rendered_sources(run, plan.kernel, plan.sizes)
     file.keep_sources(sources)
-    return Run(run.info, run.trials, run.state, run.probes, sources)
+    return Run(run.info, run.trials, run.state, sources)
 
 
 def _check_cache(on_warning: Callable[[str], None]) -> None:
@@ -232,7 +228,7 @@ def _evaluator(plan: TuningPlan, stack: contextlib.ExitStack) -> DeviceEvaluator
         metric=None if plan.metric is plan.kernel.metric else plan.metric,
         seed=settings.seed,
         flags=settings.flags,
-        plan=dataclasses.replace(_SEARCHING, flush_cache=settings.flush_cache),
+        plan=dataclasses.replace(SEARCHING, flush_cache=settings.flush_cache),
         limits=settings.limits,
         compilers=compilers_ahead(backend) if settings.compilers is None else settings.compilers,
         policy=MeasurementPolicy(plan.objective, settings.limits.run_s, draws=settings.inputs),

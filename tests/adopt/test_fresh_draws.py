@@ -19,7 +19,7 @@ from mptune.data.data import make_inputs
 from mptune.data.draws import FIRST, Draw, Stream
 from mptune.kernel import Application
 from mptune.source.loading import load_tunable
-from mptune.tuning.checking import check_application
+from mptune.tuning.check import check_application
 from tests.application_runs import first_answer
 
 PROGRAM = Path(__file__).parent / "programs" / "computed_start.cu"

@@ -19,7 +19,7 @@ from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.source.loading import load_tunable
 from mptune.source.render import render
-from mptune.tuning.checking import check_application
+from mptune.tuning.check import check_application
 
 PROGRAMS = Path(__file__).parent / "programs"
 

@@ -24,7 +24,7 @@ from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.cpp.prelude import prelude, shared_intrinsics, short_intrinsics
 from mptune.source.loading import load_tunable
-from mptune.tuning.checking import check_application
+from mptune.tuning.check import check_application
 from tests.tiers import few
 
 PROGRAMS = Path(__file__).parent / "programs"

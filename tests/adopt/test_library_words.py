@@ -11,7 +11,7 @@ from vendor_compilers import needs
 from mptune.adopt.adopting import AdoptSettings, adopt
 from mptune.backends import get_backend
 from mptune.source.loading import load_tunable
-from mptune.tuning.checking import check_application
+from mptune.tuning.check import check_application
 
 PROGRAMS = Path(__file__).parent / "programs"
 

@@ -17,7 +17,7 @@ from mptune.precision import precision
 from mptune.run import Run
 from mptune.source.loading import load_kernel
 from mptune.space.configuration import Configuration
-from mptune.tuning.checking import check
+from mptune.tuning.check import check
 
 OWN = Path(__file__).parents[1] / "own_kernel.py"
 

@@ -21,7 +21,6 @@ from pages import DOCS, PAGES, Block, Command, blocks
 
 from mptune import cli
 from mptune.backends.processor import processor
-from mptune.measure.roofline import Bound, Roofline
 
 CONTRIBUTING = DOCS.parent / "CONTRIBUTING.md"
 #: The budget of a search in a test.
@@ -33,12 +32,6 @@ SHELL = {"g++", "python", "./denoise"}
 #: The search most pages start with, as it is run here.
 SHARED = f"mptune tune axpy --backend host --size smoke --max-error 1e-4 --budget {BUDGET} --output axpy.db".split()
 SHARED_FILE: list[bytes] = []
-
-
-@pytest.fixture(autouse=True)
-def known_speeds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let explanations have the speeds of the machine without measuring it, which takes most of their time."""
-    monkeypatch.setattr(Roofline, "bound", lambda *_: Bound(1e-3, 1e-3))
 
 
 #: Pages with something to run.

@@ -13,13 +13,13 @@ import own_kernel
 import pytest
 from awkward_kernel import AWKWARD, NASTY, run_of
 
-from mptune.emit import emit, emit_all_devices, sizes_of, winner_of
+from mptune.emit import emit, emit_all_devices, winner_of
 from mptune.errors import KernelError, MptuneError, RunFileError, UnknownNameError
 from mptune.kernel import Kernel
 from mptune.paths import bundled_folder
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
-from mptune.source.loading import definition_hash, load_kernel, remarks, tunable_of_run
+from mptune.source.loading import definition_hash, load_kernel, remarks, sizes_of, tunable_of_run
 from mptune.source.render import template_hash
 from mptune.space.parameters import OrdinalParameter
 
@@ -160,14 +160,14 @@ def test_a_run_may_have_left_out_values(run: Run) -> None:
 
 
 def test_sizes_are_those_of_the_run(run: Run) -> None:
-    assert dict(sizes_of(run, POLY)) == {"n": 5003}
+    assert dict(sizes_of(run.info, POLY)) == {"n": 5003}
     for sizes, kind, message in (
         ({"n": 3, "m": 3}, UnknownNameError, "'m'"),
         ({}, RunFileError, "does not say its sizes"),
         ({"m": 3}, KernelError, "has the size n, which the run does not"),
     ):
         with pytest.raises(kind, match=message):
-            sizes_of(Run(dataclasses.replace(run.info, sizes=sizes), []), POLY)
+            sizes_of(dataclasses.replace(run.info, sizes=sizes), POLY)
 
 
 def test_what_differs_from_the_run_is_told(own: Path) -> None:

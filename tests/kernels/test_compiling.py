@@ -25,7 +25,7 @@ from mptune.source.render import render
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import PrecisionParameter
 from mptune.space.search_space import SearchSpace
-from mptune.tuning.checking import select
+from mptune.tuning.check import select
 
 #: Kernels that compile fast: every pair of types, too; ``benchmarks/compile_all.py`` compiles all signatures.
 SMALL = ("axpy", "kmeans")

@@ -9,7 +9,7 @@ import pytest
 from mptune.kernel import Kernel
 from mptune.source.loading import bundled_kernels, load_kernel
 from mptune.source.render import render_body
-from mptune.tuning.checking import select
+from mptune.tuning.check import select
 from tests.tiers import few
 
 KERNELS = bundled_kernels()

@@ -10,7 +10,7 @@ from mptune.errors import MptuneError
 from mptune.kernel import InOut, Kernel, Sizes
 from mptune.source.loading import load_kernel
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
-from mptune.tuning.checking import check, select
+from mptune.tuning.check import check, select
 
 KERNEL = load_kernel(Path(__file__).with_name("own_kernel.py"))
 SIZES = KERNEL.resolve_sizes()

@@ -1,4 +1,4 @@
-"""Compiling a kernel's configurations, or those of an application's kernels; needs no device of theirs."""
+"""Checks of a definition: a kernel's configurations are compiled; an application is run once before that."""
 
 from __future__ import annotations
 
@@ -48,14 +48,17 @@ class Compilation:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The compilations of one kernel."""
+    """The compilations of one kernel, and warnings about its template.
 
-    kernel: str  #: its name
-    backend: str  #: name of the backend
-    architecture: str  #: what was compiled for; empty for the device's own
-    configurations: int  #: size of the search space, with values that searches have only on request
-    compilations: tuple[Compilation, ...]  #: one per configuration that was tried
-    warnings: tuple[str, ...] = ()  #: what its author should look at, one line each
+    The architecture is empty for the device's own. Configurations are counted with types on request.
+    """
+
+    kernel: str
+    backend: str
+    architecture: str
+    configurations: int
+    compilations: tuple[Compilation, ...]
+    warnings: tuple[str, ...] = ()
 
     @property
     def failures(self) -> tuple[Compilation, ...]:
@@ -64,7 +67,7 @@ class CheckResult:
 
     @property
     def failure_groups(self) -> tuple[tuple[Compilation, ...], ...]:
-        """The failures whose messages say the same but for their numbers together, the most frequent first."""
+        """The failures by message, numbers in it left out; the most frequent first."""
         groups: dict[str, list[Compilation]] = {}
         for failure in self.failures:
             groups.setdefault(_NUMBERS.sub("#", in_short(failure.message)), []).append(failure)
@@ -72,7 +75,7 @@ class CheckResult:
 
     @property
     def median_s(self) -> float:
-        """Median wall time of one compilation in seconds, NaN when all came from the cache."""
+        """Median wall time of a compilation, NaN if all came from the cache."""
         times = [c.compile_s for c in self.compilations if c.compile_s > 0]
         return statistics.median(times) if times else math.nan
 
@@ -94,14 +97,6 @@ class CheckResult:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """What a run of an application tells: sizes of the first launch by kernel, and what a user should know."""
-
-    launched: Mapping[str, Sizes]
-    remarks: tuple[str, ...]
-
-
 def check(
     kernel: Kernel,
     backend: Backend,
@@ -113,18 +108,10 @@ def check(
     seed: int = 0,
     on_compiled: Callable[[Compilation], None] = lambda _: None,
 ) -> CheckResult:
-    """Compile the configurations of a kernel that :func:`select` returns, and tell ``on_compiled`` of each.
+    """Compile the configurations of a kernel that :func:`select` returns, types on request included.
 
-    They are chosen among those with types on request, too: what is offered is to compile. An empty ``architecture`` is
-    the device's own, the default ``sizes`` are those of the default preset. ``restrict`` has what values are left of
-    some parameters, by name.
-
-    Raises:
-        BackendUnavailableError: there is no compiler.
-        UnknownNameError: there is no such parameter, or not one of the values.
-        EmptySpaceError: no configuration has them.
-        KernelError: a parameter of the function hides what the template uses.
-        MptuneError: the sample is below 1.
+    The default architecture is the device's own, the default sizes are those of the preset "default". ``restrict`` has
+    the values left of some parameters, by name.
     """
     sizes = kernel.resolve_sizes() if sizes is None else sizes
     options = CompileOptions(architecture=architecture)
@@ -140,8 +127,7 @@ def check(
         on_compiled(compiled)
         return compiled
 
-    limits = backend.facts(backend.compiler.resolved(options).architecture)
-    every = whole_space(kernel, sizes, limits)
+    every = whole_space(kernel, sizes, backend.facts(backend.compiler.resolved(options).architecture))
     space = every.restrict(restrict)
     chosen = select(space, kernel.signature_names, sample, seed)
     read = examples(kernel, every)
@@ -155,77 +141,48 @@ def check_application(
     application: Application,
     backend: Backend,
     *,
-    architecture: str = "",
-    sample: Selection = "values",
     sizes: Sizes | None = None,
     restrict: Mapping[str, Sequence[Value]] = MappingProxyType({}),
     seed: int = 0,
-    on_compiled: Callable[[Compilation], None] = lambda _: None,
+    **options: Any,
 ) -> tuple[CheckResult, ...]:
     """Run an application in its widest types where something can run, and :func:`check` each of its kernels.
 
-    A kernel's sizes are those of its first launch. The default ``sizes`` are those of the preset ``smoke``, where there
-    is one. ``restrict`` has names of parameters with those of their kernels before them.
+    A kernel's sizes are those of its first launch. The default sizes are those of the preset "smoke" if there is one.
+    Names in ``restrict`` begin with those of their kernels.
 
     Raises:
-        BackendUnavailableError: there is no compiler, or nothing can run here.
-        KernelError: inputs or steps fail or do not fit the declarations, or two runs give different answers.
-        ReferenceDataError: the reference fails, or does not fit.
-        MptuneError: the metric fails; or as :func:`check`.
+        MptuneError: inputs, steps, reference or metric fail, or nothing can run here.
     """
     if sizes is None:  # some have none to choose
         sizes = application.resolve_sizes("smoke" if "smoke" in application.sizes else "default")
-    runner = get_backend("auto")
-    try:
-        ran = _run_in_widest(application, sizes, seed, runner)
-    except CompileError as error:
-        first = widest(application, sizes, runner.device.facts())[0]
-        failed = Compilation(first, 0.0, str(error))
-        return (CheckResult(application.name, runner.name, "", application.search_space(sizes).size, (failed,)),)
-    results = []
-    for name, kernel in application.kernels.items():
-        if name in ran.launched:
-            names = {f"{name}.{own}": own for own in kernel.parameter_names}
-            found = check(
-                kernel,
-                backend,
-                architecture=architecture,
-                sample=sample,
-                sizes=ran.launched[name],
-                restrict={own: restrict[full] for full, own in names.items() if full in restrict},
-                seed=seed,
-                on_compiled=on_compiled,
-            )
-        else:
-            nothing = f"the steps of {application.called} do not launch it at {sizes}, so it was not compiled"
-            found = CheckResult(name, backend.name, architecture, 0, (), (nothing,))
-        results.append(dataclasses.replace(found, kernel=f"{application.name}.{name}"))
-    results[0] = dataclasses.replace(results[0], warnings=(*ran.remarks, *results[0].warnings))
-    return tuple(results)
-
-
-def _run_in_widest(application: Application, sizes: Sizes, seed: int, backend: Backend) -> _Run:
-    """Run an application in the first of its widest configurations that can be launched, in a process of its own.
-
-    Raises:
-        CompileError: a kernel does not compile.
-        MptuneError: it cannot be run, or its metric not be used.
-    """
-    plan = TimingPlan(min_repeats=1, max_repeats=1)
-    with DeviceEvaluator(application, sizes, backend.name, seed=seed, plan=plan) as evaluator:
+    launched: dict[str, Sizes] = {}
+    runner, plan = get_backend("auto").name, TimingPlan(min_repeats=1, max_repeats=1)
+    with DeviceEvaluator(application, sizes, runner, seed=seed, plan=plan) as evaluator:
         ready = evaluator.start()
         trials = (next(evaluator.evaluate([each])) for each in widest(application, sizes, ready.facts))
         trial = next((each for each in trials if each.status is not Status.CONSTRAINT), None)
         if trial is None:
             raise KernelError(f"{application.called}: none of its configurations in the widest types can be launched")
         if trial.status is Status.COMPILE_ERROR:
-            raise CompileError(trial.message)
+            failed = Compilation(trial.configuration, 0.0, trial.message)
+            return (CheckResult(application.name, runner, "", application.search_space(sizes).size, (failed,)),)
         if not trial.is_valid:
             raise KernelError(f"{application.called} in its widest types: {trial.status.value}: {trial.message}")
-        launched: dict[str, Sizes] = {}
         for launch in evaluator.launches(trial.configuration):
             launched.setdefault(launch.kernel, Sizes(dict(launch.sizes)))
-    return _Run(launched, ready.remarks)
+    results: list[CheckResult] = []
+    for name, kernel in application.kernels.items():
+        if name in launched:
+            ours = {own: restrict[f"{name}.{own}"] for own in kernel.parameter_names if f"{name}.{own}" in restrict}
+            found = check(kernel, backend, sizes=launched[name], restrict=ours, seed=seed, **options)
+        else:
+            nothing = f"the steps of {application.called} do not launch it at {sizes}, so it was not compiled"
+            found = CheckResult(name, backend.name, options.get("architecture", ""), 0, (), (nothing,))
+        remarks = () if results else ready.remarks
+        named = dataclasses.replace(found, kernel=f"{application.name}.{name}", warnings=(*remarks, *found.warnings))
+        results.append(named)
+    return tuple(results)
 
 
 def select(
@@ -233,11 +190,8 @@ def select(
 ) -> Sequence[Configuration]:
     """Return configurations of a kernel's search space that show whether it compiles.
 
-    A ``sample`` is a number of configurations, drawn uniformly; "values": as few as it takes for every valid value of
-    every parameter to come at least once; "signatures": one for each accuracy signature; or "all".
-
-    Raises:
-        MptuneError: the number is below 1.
+    A ``sample`` is a number of configurations, drawn uniformly; "values": few with which every valid value of every
+    parameter comes once; "signatures": one for each accuracy signature; or "all".
     """
     rng = np.random.default_rng(seed)
     if sample == "all":

@@ -1,0 +1,459 @@
+"""Verification: configurations run on inputs that the search has not used.
+
+:class:`Verifier` runs the reported trials at the end of a run. :func:`verify` runs one trial of a run file on further
+inputs, also at other sizes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count, islice
+from pathlib import Path
+from typing import Any, Final
+
+from mptune.accuracy.thresholds import recorded_metrics
+from mptune.backends.base import options_of
+from mptune.data import Draw, Stream
+from mptune.errors import MptuneError, RunFileError
+from mptune.kernel import Sizes, Tunable
+from mptune.kernel.limits import whole_space
+from mptune.measure.device import DeviceEvaluator
+from mptune.measure.policy import MeasurementPolicy
+from mptune.measure.pool import runnable_backend
+from mptune.measure.timing import SEARCHING
+from mptune.observers import OBSERVERS
+from mptune.results.trial import Status, Trial
+from mptune.results.unseen import Verified, after_draws, count_of, draws_of, limit_of, next_unseen
+from mptune.run import Run, json_document
+from mptune.source.loading import edited, remarks, sizes_of, tunable_of_run
+from mptune.space.configuration import Configuration, Value
+from mptune.store import RunFile, RunInfo, RunState
+from mptune.tuning.session import Session, Warnings
+
+__all__ = [
+    "LEAST_INPUTS", "Case", "Verification", "Verifier", "changed_conditions", "evaluator_of", "keep", "run_on",
+    "verify",
+]  # fmt: skip
+
+#: Minimum number of unseen inputs at the end of a run, unless fewer are asked for.
+LEAST_INPUTS: Final = 5
+#: Share of the run's time beyond which there are no more inputs than these.
+SHARE: Final = 0.25
+#: Inputs in one request to the worker.
+_BATCH: Final = 10
+#: Statuses after which no further input is run: the worker may be gone, or the status is the same on every input.
+_ENDING: Final = (Status.CRASH, Status.TIMEOUT, Status.COMPILE_ERROR, Status.LAUNCH_ERROR, Status.CORRUPT)
+
+_ByDraw = dict[Draw, Trial]
+
+
+# -- at the end of a run ---------------------------------------------------------------------------
+
+
+class Verifier:
+    """Runs reported trials on unseen inputs: on the least number first, then on as many as time allows.
+
+    All trials run on the same inputs, in the same order, in every session of a run.
+
+    Args:
+        evaluator: runs configurations on draws.
+        session: has the trials and keeps them.
+        finalists: returns the trials that may be reported after others have fallen.
+        searched: draws of the search; a trial that has run on fewer runs on the others if there is time.
+        wanted: unseen inputs for each trial; fewer if they take longer than :data:`SHARE` of the run.
+        on_step: called with each trial that has run on further inputs.
+        warn: called about inputs that cannot be made and about lost workers.
+    """
+
+    def __init__(
+        self,
+        evaluator: DeviceEvaluator,
+        session: Session,
+        finalists: Callable[[], Sequence[Trial]],
+        searched: int,
+        wanted: int,
+        on_step: Callable[[Trial], None],
+        warn: Warnings,
+    ) -> None:
+        self._evaluator = evaluator
+        self._session = session
+        self._finalists = finalists
+        self._searched = searched
+        self._wanted = wanted
+        self._on_step = on_step
+        self._warn = warn
+        #: Draws that cannot be made, and why.
+        self._unmade: dict[Draw, str] = {}
+        #: Configurations that cannot be verified any further.
+        self._lost: set[Configuration] = set()
+        self._draw_s = 0.0
+        self._has_run = False
+
+    def __call__(self) -> bool:
+        """Verify the reported trials; return True as soon as one of them is not feasible any more.
+
+        Finalists that break their limit on the same inputs are found at once: none of them has to be timed again.
+        """
+        while waiting := self._waiting():
+            if fallen := self._run(waiting, self._next_draws(waiting[0])):
+                self._drop_finalists(fallen)
+                return True
+        return False
+
+    @property
+    def why_not(self) -> str:
+        """Why a trial was run on no unseen input; empty if nothing prevented it."""
+        if not self._wanted:
+            return "none was asked for (--verify 0)"
+        if self._unmade and not self._has_run:
+            return f"none could be made: {next(iter(self._unmade.values()))}"
+        return "the worker was lost" if self._lost else ""
+
+    @property
+    def cut_short(self) -> int:
+        """The number of inputs asked for, if time may be the reason for fewer; 0 if workers were lost."""
+        return 0 if self._lost else self._wanted
+
+    @property
+    def _has_time(self) -> bool:
+        return self._session.left_s(SHARE) > self._draw_s
+
+    def _waiting(self) -> list[Trial]:
+        """Return the reported trials to run on further inputs: those that have had the fewest."""
+        reported = [trial for trial in self._session.result().reported if self._is_open(trial)]
+        least = min(LEAST_INPUTS, self._wanted)
+        short = [trial for trial in reported if count_of(trial, "unseen_inputs") < least]
+        if not short and self._has_time:
+            if behind := [trial for trial in reported if self._is_behind(trial)]:
+                return [trial for trial in behind if _search_draws(trial) == _search_draws(behind[0])]
+            short = [trial for trial in reported if count_of(trial, "unseen_inputs") < self._wanted]
+        first = min(map(next_unseen, short), default=0)
+        return [trial for trial in short if next_unseen(trial) == first]
+
+    def _is_open(self, trial: Trial) -> bool:
+        return self._session.objective.is_feasible(trial) and trial.configuration not in self._lost
+
+    def _is_behind(self, trial: Trial) -> bool:
+        return count_of(trial, "unseen_inputs") >= LEAST_INPUTS and _search_draws(trial) < self._searched
+
+    def _next_draws(self, trial: Trial) -> list[Draw]:
+        if self._is_behind(trial):
+            return [Draw(Stream.SEARCH, number) for number in range(_search_draws(trial), self._searched)]
+        done = count_of(trial, "unseen_inputs")
+        number = LEAST_INPUTS - done
+        if number <= 0:
+            number = int(self._session.left_s(SHARE) / self._draw_s) if self._draw_s else self._wanted
+        following = (Draw(Stream.UNSEEN, each) for each in count(next_unseen(trial)))
+        made = (draw for draw in following if draw not in self._unmade)
+        return list(islice(made, max(1, min(number, self._wanted - done))))
+
+    def _drop_finalists(self, draws: Sequence[Draw]) -> None:
+        """Run the trials that may be reported next on draws on which others fell, until none of them falls."""
+        tried: set[Configuration] = set()
+        while others := {
+            trial.configuration: trial
+            for trial in (*self._session.result().reported, *(self._finalists() if self._has_time else ()))
+            if self._is_open(trial) and trial.configuration not in tried
+        }:
+            tried.update(others)
+            self._run(list(others.values()), draws, keeps_fallen_alone=True)
+
+    def _run(self, trials: Sequence[Trial], draws: Sequence[Draw], *, keeps_fallen_alone: bool = False) -> list[Draw]:
+        """Run trials on draws and keep what they become; return the draws on which one of them fell."""
+        objective = self._session.objective
+        with self._session.verifying:
+            found = run_on(self._evaluator, [trial.configuration for trial in trials], draws)
+        is_unseen = draws[0].stream is Stream.UNSEEN
+        if is_unseen:  # those of the search were made before and take less time
+            self._has_run |= bool(found.trials)
+            self._draw_s = self._session.verifying.latest_s / len(draws)
+        elif found.unmade:
+            self._searched = 0
+        for draw, reason in found.unmade.items():
+            if reason not in self._unmade.values():
+                self._warn(f"{draw} is left out of the verification, as it cannot be made: {reason}")
+            self._unmade[draw] = reason
+        if found.lost:
+            self._warn(f"{len(found.lost)} configurations could not be verified: their worker was lost")
+            self._lost.update(found.lost)
+        if len(self._unmade) >= LEAST_INPUTS and not found.trials:  # further inputs are no more likely to be made
+            self._lost.update(trial.configuration for trial in trials)
+        fallen: dict[Draw, None] = {}
+        for trial in trials:
+            ran = found.trials.get(trial.configuration, {})
+            broken = [draw for draw, one in ran.items() if objective.error_excess(one) > 0]
+            fallen.update(dict.fromkeys(broken))
+            if ran and (broken or not keeps_fallen_alone):
+                after = after_draws(trial, ran, objective if is_unseen else None)
+                self._on_step(self._session.keep(after))
+        return list(fallen)
+
+
+def _search_draws(trial: Trial) -> int:
+    return draws_of(trial) - count_of(trial, "unseen_inputs")
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Trials by configuration and draw, draws that cannot be made and why, and configurations that did not run."""
+
+    trials: dict[Configuration, _ByDraw]
+    unmade: Mapping[Draw, str]
+    lost: list[Configuration]
+
+
+def run_on(evaluator: DeviceEvaluator, configurations: Sequence[Configuration], draws: Sequence[Draw]) -> _Found:
+    """Run configurations on draws of the inputs."""
+    answer = evaluator.run_on_draws(configurations, draws)
+    trials: dict[Configuration, _ByDraw] = {}
+    for draw, trial in zip(answer.draws, answer.trials, strict=True):
+        trials.setdefault(trial.configuration, {})[draw] = trial
+    # A trial that fails ends the request: the others have their turn in the next one.
+    is_cut = len(answer.unmade) < len(draws) and all(trial.status is Status.OK for trial in answer.trials)
+    lost = [c for c in configurations if c not in trials] if is_cut else []
+    return _Found(trials, answer.unmade, lost)
+
+
+# -- of a run file ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A configuration on unseen inputs of one size."""
+
+    sizes: Mapping[str, int]
+    verified: Verified  #: the result, with that of earlier sessions where both count together
+    worst: Draw | None  #: the input of the largest error in this session
+    failures: Mapping[str, int]  #: inputs without usable numbers by status; they break every limit
+    unmade: tuple[str, ...]  #: why inputs could not be made, each reason once
+    closest: str  #: of several limits, the error closest to its own in this session, with both; empty for one limit
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields by name."""
+        worst = self.worst
+        return {
+            "sizes": self.sizes,
+            "verified": self.verified.to_json() if self.verified.inputs else None,
+            "worst_input": None if worst is None else {"number": worst.number + 1, "spawn_key": worst.spawn_key},
+            "failures": self.failures,
+            "unmade": self.unmade,
+            "closest": self.closest or None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The result of :func:`verify`, with the run and the trial before the verification."""
+
+    run: Run
+    trial: Trial
+    cases: tuple[Case, ...]  #: one for each of the sizes
+    is_kept: bool  #: whether the run file has the result at its own sizes
+    is_of_another: bool  #: whether definition or template of the kernel have changed since the run
+    wall_s: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether no input broke a limit or made the kernel fail."""
+        return not any(case.verified.violations for case in self.cases)
+
+    def words(self, case: Case) -> str:
+        """Return what a case means, in words; empty where no input could be made."""
+        if not case.verified.inputs:
+            return ""
+        text = case.verified.words(limit_of(self.run.info.objective))
+        return f"another definition than the run's: {text}" if self.is_of_another else text
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the document ``mptune verify --json`` prints."""
+        info = self.run.info
+        return json_document(
+            {
+                "kernel": info.kernel,
+                "backend": info.backend,
+                "device": info.device,
+                "configuration": self.trial.configuration,
+                "threshold": info.objective.threshold,
+                "metric": info.metric,
+                "seed": info.seed,
+                "holds": self.holds,
+                "kept": self.is_kept,
+                "another_definition": self.is_of_another,
+                "cases": [case.to_json() for case in self.cases],
+                "wall_s": self.wall_s,
+            }
+        )
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, stacklevel=3)  # where verify was called
+
+
+def verify(
+    run_file: str | Path,
+    kernel: Tunable | str | Path | None = None,
+    *,
+    configuration: Mapping[str, Value] | None = None,
+    inputs: int = 59,
+    sizes: Sequence[str | Mapping[str, int]] = (),
+    on_input: Callable[[], None] = lambda: None,
+    on_warning: Callable[[str], None] = _warn,
+) -> Verification:
+    """Run a trial of a run on inputs that the search has not used.
+
+    They continue where the run's own verification, or the last call, ended. The result at the run's own sizes is kept
+    in the run file.
+
+    Args:
+        run_file: the run.
+        kernel: its kernel or application, unless it is a bundled one: that itself, a definition file or the folder that
+            holds it.
+        configuration: that of a trial of the run; by default of the best.
+        inputs: number of inputs for each of the sizes.
+        sizes: sizes to verify at: a preset's name, or numbers by name, beside which the run's hold. By default the
+            run's own.
+        on_input: called after each input.
+        on_warning: called with each difference from the conditions of the run; by default a warning.
+
+    Raises:
+        RunFileError: the run file cannot be read.
+        KernelError: the kernel is not found, or not that of the run.
+        MptuneError: no trial is feasible, it cannot run here, or no input could be made.
+    """
+    start = time.monotonic()
+    if inputs < 1:
+        raise MptuneError(f"inputs {inputs}: expected at least 1")
+    run = Run.load(run_file)
+    info = run.info
+    definition = tunable_of_run(info, kernel, on_warning=on_warning)
+    own = sizes_of(info, definition)
+    trial = run.best
+    if configuration is not None:
+        trial = next((each for each in run.trials if each.configuration == configuration), None)
+    if trial is None:
+        which = "satisfies the threshold" if configuration is None else f"has the configuration {configuration}"
+        raise MptuneError(f"{run_file}: no trial {which}; name another one to verify (--configuration)")
+    for doubt in run.doubts_about(trial):
+        on_warning(f"the run warned: {doubt}")
+    given = [(each, {}) if isinstance(each, str) else ("default", {**own, **each}) for each in sizes or ({},)]
+    asked = [definition.resolve_sizes(preset, numbers) for preset, numbers in given]
+    cases: list[Case] = []
+    is_kept = False
+    for place in (place for number, place in enumerate(asked) if place not in asked[:number]):
+        if (times := asked.count(place)) > 1:
+            on_warning(f"the sizes {place}, given {times} times: the same inputs are run and counted once")
+        # Values of a file are rendered only if the kernel declares them.
+        if trial.configuration not in whole_space(definition, place):
+            raise MptuneError(f"{trial.configuration} is no valid configuration of {definition.called} at {place}")
+        configured = definition.own(trial.configuration)
+        with evaluator_of(info, definition, place) as evaluator:
+            why_not = ["other sizes"]
+            if place == own:
+                why_not = _why_not_kept(run_file, run, definition, trial, evaluator)
+                if why_not:
+                    on_warning(f"the result is not kept in {run_file}: {'; '.join(why_not)}")
+            # Inputs of the same number are others at other sizes.
+            first = next_unseen(trial) if place == own else 0
+            ran: _ByDraw = {}
+            unmade: dict[Draw, str] = {}
+            for number in range(first, first + inputs, _BATCH):
+                batch = [Draw(Stream.UNSEEN, each) for each in range(number, min(number + _BATCH, first + inputs))]
+                found = run_on(evaluator, [configured], batch)
+                for _ in batch:
+                    on_input()
+                ran |= found.trials.get(configured, {})
+                unmade |= found.unmade
+                is_lost = len(ran) + len(unmade) < number + len(batch) - first
+                if is_lost or any(one.status in _ENDING for one in ran.values()):
+                    break
+        cases.append(_case(run, place, ran, unmade, None if why_not else Verified.of(trial, info.objective)))
+        if not why_not and ran:
+            with RunFile.open(run_file) as file:
+                keep(file, [info.objective.judge(after_draws(trial, ran, info.objective))])
+        is_kept = is_kept or not why_not
+    if not any(case.verified.inputs for case in cases):
+        why = dict.fromkeys(reason for case in cases for reason in case.unmade)
+        raise MptuneError(f"no unseen input could be made: {'; '.join(why) or 'the worker was lost'}")
+    return Verification(run, trial, tuple(cases), is_kept, bool(edited(info, definition)), time.monotonic() - start)
+
+
+def _case(run: Run, sizes: Sizes, ran: _ByDraw, unmade: Mapping[Draw, str], before: Verified | None) -> Case:
+    objective = run.info.objective
+    before = before or Verified(0, 0, 0.0)
+    excess = {draw: objective.error_excess(one) for draw, one in ran.items()}
+    errors = {draw: math.inf if math.isnan(one.error) else one.error for draw, one in ran.items()}
+    verified = Verified(
+        before.inputs + len(ran),
+        before.violations + sum(each > 0 for each in excess.values()),
+        max(before.worst_error, *errors.values(), 0.0),
+    )
+    right = [draw for draw, one in ran.items() if one.status is Status.OK]
+    return Case(
+        dict(sizes),
+        verified,
+        max(errors, key=errors.__getitem__, default=None),
+        dict(Counter(one.status.value for one in ran.values() if one.status is not Status.OK)),
+        tuple(dict.fromkeys(unmade.values())),
+        run.info.closest_limit(ran[max(right, key=excess.__getitem__)]) if right else "",
+    )
+
+
+def _why_not_kept(path: str | Path, run: Run, kernel: Tunable, trial: Trial, evaluator: DeviceEvaluator) -> list[str]:
+    reasons = [*remarks(run.info, kernel), *changed_conditions(run.info, kernel, evaluator, trial)]
+    if not run.info.objective.is_feasible(trial):
+        reasons.append("the configuration is not feasible")
+    try:
+        RunFile.open(path).close()
+    except RunFileError as error:
+        reasons.append(str(error))
+    return reasons
+
+
+# -- measuring as a run did ------------------------------------------------------------------------
+
+
+def evaluator_of(
+    info: RunInfo, kernel: Tunable, sizes: Sizes, *, draws: int = 1, compilers: int = 0
+) -> DeviceEvaluator:
+    """Return an evaluator that measures as a run did, on this machine; with errors on so many draws of the inputs.
+
+    Raises:
+        MptuneError: the run's backend, flags or metric cannot be used here.
+    """
+    outputs = [output.name for output in kernel.outputs]
+    backend = runnable_backend(info.backend)
+    return DeviceEvaluator(
+        kernel,
+        sizes,
+        backend,
+        metric=recorded_metrics(info.metric, info.metrics, outputs, kernel.metric),
+        seed=info.seed or 0,
+        flags=options_of(info, backend).flags,
+        plan=dataclasses.replace(SEARCHING, flush_cache=info.flush_cache),
+        policy=MeasurementPolicy(draws=draws),
+        compilers=compilers,
+        observers=[name for name in info.observers if name in OBSERVERS],
+    )
+
+
+def changed_conditions(info: RunInfo, kernel: Tunable, evaluator: DeviceEvaluator, trial: Trial) -> tuple[str, ...]:
+    """Return what differs now from the conditions a trial of a run was measured under, each thing in a few words."""
+    ready = evaluator.start()
+    now = dataclasses.replace(info, compiler=ready.identity, data_key=ready.data_key)
+    if changes := now.changes_since(info):
+        return changes
+    is_same = evaluator.unversioned_metrics or evaluator.key_of(kernel.own(trial.configuration)) == trial.key
+    return () if is_same else ("the source, or how it is measured, has changed",)
+
+
+def keep(file: RunFile, trials: Sequence[Trial], state: RunState | None = None) -> None:
+    """Record trials in a run file, each in the phase that it belongs to."""
+    fixed = file.info.baseline_values or {}
+    for trial in trials:
+        file.add(trial, "baseline" if fixed and trial.configuration.is_among(fixed) else "search", state)
