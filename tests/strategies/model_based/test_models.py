@@ -8,7 +8,7 @@ from mptune.strategies.model_based.strategy import Candidates
 
 
 def _runs(x: np.ndarray) -> np.ndarray:
-    return np.asarray(x[:, 0] + x[:, -1] < 1.2)
+    return np.asarray(x[:, 0] + x[:, 1] < 1.2)
 
 
 def _model(n_features: int) -> Validity:
