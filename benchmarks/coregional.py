@@ -23,9 +23,8 @@ from mptune.results.trial import Trial
 from mptune.space.search_space import SearchSpace
 from mptune.strategies.base import Source
 from mptune.strategies.model_based.acquisition import log_expected_improvement
-from mptune.strategies.model_based.coordinates import Features
-from mptune.strategies.model_based.gaussian_process import matern52
-from mptune.strategies.model_based.numerics import cholesky, maximise
+from mptune.strategies.model_based.coordinates import features
+from mptune.strategies.model_based.gaussian_process import cholesky, matern52, maximise
 
 __all__ = ["Coregional"]
 
@@ -58,8 +57,8 @@ class Coregional:
 
     def __init__(self, space: SearchSpace, sources: Sequence[Source], seed: int) -> None:
         rng = np.random.default_rng(seed)
-        features = Features(space)
-        self._candidates = features.of(np.arange(space.size))
+        coordinates = features(space)
+        self._candidates = coordinates.at(space.codes(np.arange(space.size)))
         self._free = np.ones(space.size, dtype=np.bool_)
         at, tasks, values = [], [], []
         for task, source in enumerate(sources):
@@ -75,7 +74,7 @@ class Coregional:
         self._tasks, self._values = np.concatenate(tasks), np.concatenate(values)
         self._count = len(sources) + 1
         self._told: list[tuple[int, float]] = []
-        k = features.count
+        k = coordinates.count
         # Logarithms of length scales, then weights w, logarithms of kappa and of the noise.
         self._centre = np.array(
             [0.5 * math.log(k) - 0.3] * k + [1.0] * self._count + [math.log(0.3)] * self._count + [math.log(0.1)]

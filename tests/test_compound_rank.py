@@ -22,7 +22,7 @@ from mptune.space.encoding import Encoding
 from mptune.space.parameters import PrecisionParameter, baseline_values, beyond_baseline, uniform_types
 from mptune.space.search_space import SearchSpace
 from mptune.store import RunState
-from mptune.strategies.model_based.coordinates import Distances
+from mptune.strategies.model_based.coordinates import distances
 from mptune.strategies.model_based.error_model import Signatures
 from mptune.tuning.explain import explanation_of
 from mptune.tuning.findings import findings
@@ -139,7 +139,7 @@ def test_what_fails_rules_out_only_what_is_less_accurate() -> None:
 
 
 def test_no_two_types_are_the_same_to_a_model() -> None:
-    for table in (Encoding.of((EVERY,)).tables[0], Distances([EVERY])._tables[0][1]):
+    for table in (Encoding.of((EVERY,)).tables[0], distances([EVERY]).at(np.arange(len(EVERY.values))[:, None])):
         apart = np.abs(table[:, None, :] - table[None, :, :]).max(axis=2)
         assert (apart[~np.eye(len(apart), dtype=bool)] > 1e-3).all()
 

@@ -6,7 +6,7 @@ strategy is made; nobody who uses mptune has a reason to switch these off.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -24,9 +24,10 @@ from mptune.results.objective import Objective
 from mptune.space.search_space import SearchSpace
 from mptune.strategies import make
 from mptune.strategies.base import Strategy
-from mptune.strategies.model_based.coordinates import Features
+from mptune.strategies.model_based.coordinates import Coordinates, features
 from mptune.strategies.model_based.error_model import Signatures
-from mptune.strategies.model_based.feasibility import ValidityModel
+from mptune.strategies.model_based.models import Outcome, Validity
+from mptune.strategies.model_based.strategy import Candidates
 
 __all__ = ["TARGET", "VARIANTS", "Variant", "make_variant", "replay_variant"]
 
@@ -36,20 +37,16 @@ Floats = NDArray[np.float64]
 Codes = NDArray[np.int32]
 
 
-class _Unaligned(Features):
-    """The search space's own features alone."""
-
-    def __init__(self, space: SearchSpace) -> None:
-        super().__init__(space)
-        self.count -= len(self._aligned)
-        self.owners = self.owners[: self.count]
-        self._aligned = []
+def _unaligned(space: SearchSpace) -> Coordinates:
+    """Return the search space's own features alone."""
+    with patch("mptune.strategies.model_based.coordinates.alignment", lambda _: None):
+        return features(space)
 
 
-class _EverythingRuns(ValidityModel):
+class _EverythingRuns(Validity):
     """Learns of no failure."""
 
-    def fit(self, x: Floats, failed: NDArray[np.bool_], candidates: Floats, expected: Floats | None = None) -> None:
+    def fit(self, candidates: Candidates, outcomes: Collection[Outcome]) -> None:
         """Learn nothing."""
 
 
@@ -89,19 +86,19 @@ class Variant:
 
     meaning: str
     options: Mapping[str, Any] = field(default_factory=dict)
-    stand_ins: Mapping[str, type] = field(default_factory=dict)
+    stand_ins: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     unsigned: bool = False
     errors_only: bool = False
 
 
-_VALIDITY: Final = "mptune.strategies.model_based.feasibility.ValidityModel"
+_VALIDITY: Final = "mptune.strategies.bayesian.Validity"
 _SIGNATURES: Final = "mptune.strategies.bayesian.Signatures"
 VARIANTS: Final[Mapping[str, Variant]] = MappingProxyType(
     {
         "warp": Variant("the log of the time as it is, bad values not compressed", {"warp": 0.0}),
         "fitted lengths": Variant("every length scale where its prior has it", {"length_spread": 1e-6}),
         "alignment": Variant(
-            "the space's own features alone", stand_ins={"mptune.strategies.bayesian.Features": _Unaligned}
+            "the space's own features alone", stand_ins={"mptune.strategies.bayesian.features": _unaligned}
         ),
         "validity": Variant("nothing learnt of failures", stand_ins={_VALIDITY: _EverythingRuns}),
         "exact reuse": Variant(

@@ -1,4 +1,4 @@
-"""Bayesian optimisation that models time, validity and error apart (mptune's default).
+"""Bayesian optimisation with separate models of time, validity and error (mptune's default).
 
 - Time: a Gaussian process on the log of the objective over all parameters, length scales, signal and noise
   at the maximum of their posterior (Hellsten 2023, Sec. 4.2). Inaccurate trials teach it too: precision costs
@@ -7,8 +7,8 @@
 - Accuracy: the error depends on the accuracy signature alone. Measured signatures are known exactly, and
   none known to exceed the threshold is proposed again; the others have a probability to meet it.
 
-A candidate's value is its expected improvement over the best feasible trial times both probabilities. While that finds
-nothing better for a while, every second proposal is of the largest value among the neighbours of the best trials.
+The value of a candidate is its expected improvement over the best feasible trial times both probabilities. After some
+evaluations without improvement, every second proposal is the neighbour of the best trials with the largest value.
 The search begins with the widest signature, or with a random configuration. Sources (earlier runs) give the prior mean
 of the Gaussian process (:mod:`mptune.strategies.model_based.transfer`).
 """
@@ -16,7 +16,7 @@ of the Gaussian process (:mod:`mptune.strategies.model_based.transfer`).
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -25,29 +25,34 @@ from numpy.typing import NDArray
 
 from mptune.errors import MptuneError
 from mptune.results.trial import SourceUse, Trial
-from mptune.space.configuration import Value
 from mptune.strategies.base import Options, Source, option
-from mptune.strategies.model_based.coordinates import Features
+from mptune.strategies.model_based.acquisition import log_expected_improvement, log_improvement_bound
+from mptune.strategies.model_based.coordinates import features
 from mptune.strategies.model_based.error_model import Signatures
-from mptune.strategies.model_based.feasibility import FeasibilityModel, Outcome
 from mptune.strategies.model_based.gaussian_process import LogNormalPrior
-from mptune.strategies.model_based.strategy import Candidates, ModelBasedStrategy, ascend
-from mptune.strategies.model_based.surrogate import ModelledAxis, Surrogate, TimeSurrogate
+from mptune.strategies.model_based.models import Axis, ModelledAxis, Outcome, Validity, best_outcomes
+from mptune.strategies.model_based.strategy import Candidates, CandidateStrategy, ascend
 from mptune.strategies.model_based.transfer import Sources, TransferAxis, judged
 
 __all__ = ["BayesianOptions", "BayesianStrategy"]
+
+Array = NDArray[np.float64]
+Codes = NDArray[np.int32]
+Indices = NDArray[np.int64]
 
 #: Attempts at a configuration of the widest signature that runs, before the model takes over.
 _WIDEST_ATTEMPTS: Final = 4
 #: Best feasible trials whose neighbours join a sample.
 _ELITE: Final = 4
-#: After so many evaluations without a better one, every second proposal is a neighbour of the best: a smooth model or a
-#: misleading source may not expect much of one.
+#: After this many evaluations without a better one, every second proposal is a neighbour of the best: a smooth model or
+#: a misleading source may not expect much of one.
 _PATIENCE: Final = 12
 #: Steps of local search from each starting point in a sampled space.
 _STEPS: Final = 6
 #: Configurations drawn to find one of another signature.
 _PROBES: Final = 512
+#: While nothing feasible is known: worth of one deviation of predicted time against log probability.
+TIME_WEIGHT: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +75,8 @@ class BayesianOptions(Options):
     )
 
 
-class BayesianStrategy(ModelBasedStrategy):
-    """Proposes what promises most under models of time, validity and error.
+class BayesianStrategy(CandidateStrategy):
+    """Proposes the most promising configuration under models of time, validity and error.
 
     Attributes:
         first: configurations that have run before the model takes over.
@@ -84,39 +89,27 @@ class BayesianStrategy(ModelBasedStrategy):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._features = Features(self.space)
+        self._coordinates = features(self.space)
         learns_errors = self.objective.threshold is not None and bool(self.signature)
         self._signatures = Signatures(self.space, self.signature, self.objective) if learns_errors else None
-        self._sources: Sources | None = None
         self._given: tuple[Source, ...] = ()
-        self._surrogate = self._make_surrogate()
+        self._sources: Sources | None = None
+        self._axes: list[Axis] = self._make_axes()
+        self._validity = self._make_validity()
         self._outcomes: dict[int, Outcome] = {}
+        self._fitted_to = 0
         self._best = math.inf
         self._since_best = 0
+        #: Value of the best feasible outcome on the scale of the model; NaN while there is none.
+        self._to_beat = math.nan
         self._widest_attempts = 0
-        self._all: Candidates | None = None
-        #: Neighbours of configurations, which are asked for again and again.
-        self._around: dict[int, NDArray[np.int64]] = {}
-        #: By column, the codes a proposal may have there; empty if it may have any.
-        self._focus: dict[int, NDArray[np.int32]] = {}
-
-    def focus(self, values: Mapping[str, Collection[Value]]) -> None:
-        """Propose only configurations with these values, to improve on the best of those; the others teach as before.
-
-        So one model of time serves the search for the best of some types, which are features like any other. Only
-        before the first trial is told.
-
-        Args:
-            values: by name of a parameter, those it may have.
-        """
-        encoded = {p.name: p.values for p in self.space.parameters}
-        self._focus = {
-            self.space.names.index(name): np.array([encoded[name].index(v) for v in allowed if v in encoded[name]])
-            for name, allowed in values.items()
-        }
+        #: Log probabilities of the candidates' signatures, and the version of the model they are of.
+        self._accurate: tuple[int, Array] = (-1, np.empty(0))
+        #: Neighbours of configurations, which are needed repeatedly.
+        self._around: dict[int, Indices] = {}
 
     def start_from(self, sources: Sequence[Source]) -> None:
-        """Take in what earlier runs found; before the first ask.
+        """Use the results of earlier runs; before the first ask.
 
         Raises:
             MptuneError: the search is for several objectives.
@@ -130,24 +123,24 @@ class BayesianStrategy(ModelBasedStrategy):
         """What is made of the sources, in the order they were given."""
         return () if self._sources is None else self._sources.uses
 
-    def _take_in_sources(self) -> None:
-        """Learn from the sources: times and failures for the models of both, errors for that of the signatures."""
-        self._sources = Sources(self._given, self.space, self._features, self.objective)
-        if self._sources.are_trusted:
-            self._surrogate = self._make_surrogate()
-        if self._signatures is not None:
-            for source in self._given:
-                self._signatures.suppose(*judged(source, self.space, self.signature), source.error_doubt)
+    def _make_axes(self) -> list[Axis]:
+        return [self._modelled(0)]
 
-    def _in_focus(self, codes: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Return which configurations may be proposed, shape ``(n,)``."""
-        inside = np.ones(len(codes), dtype=np.bool_)
-        for column, allowed in self._focus.items():
-            inside &= np.isin(codes[:, column], allowed)
-        return inside
+    def _modelled(self, position: int) -> ModelledAxis:
+        prior = LogNormalPrior(self._coordinates.count, length_spread=self.options.length_spread)
+        return ModelledAxis(position, prior, iterations=self.options.iterations, warp=self.options.warp)
 
-    def _moved_into_focus(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return configurations like the given ones that may be proposed; those that are not valid are left out."""
+    def _make_validity(self, sources: Sources | None = None) -> Validity:
+        return Validity(
+            self._coordinates.count,
+            iterations=self.options.iterations,
+            max_observations=self.options.max_observations,
+            rng=self.rng,
+            sources=sources,
+        )
+
+    def _moved_into_focus(self, indices: Indices) -> Indices:
+        """Return configurations like the given ones that may be proposed, without those that are not valid."""
         if not all(map(len, self._focus.values())):  # the space has none of the values
             return indices[:0]
         codes = self.space.codes(indices).copy()
@@ -156,73 +149,50 @@ class BayesianStrategy(ModelBasedStrategy):
         found = self.space.indices_of(codes)
         return found[found >= 0]
 
-    def _make_surrogate(self) -> Surrogate:
-        return TimeSurrogate(self._modelled(0), self._feasibility(), self.options.max_observations, self.rng)
-
-    def _modelled(self, position: int) -> ModelledAxis:
-        options = self.options
-        count = self._features.count
-        prior = LogNormalPrior.of(count, length_spread=options.length_spread)
-        if self._sources is not None:
-            return TransferAxis(position, prior, self._sources, iterations=options.iterations, warp=options.warp)
-        return ModelledAxis(position, prior, iterations=options.iterations, warp=options.warp)
-
-    def _feasibility(self) -> FeasibilityModel:
-        return FeasibilityModel(
-            self._features.count,
-            self._signatures,
-            iterations=self.options.iterations,
-            max_observations=self.options.max_observations,
-            rng=self.rng,
-            expected=self._sources,
-        )
-
     # -- tell ----------------------------------------------------------------------------------
-
-    def _learn(self, indices: list[int], trials: Sequence[Trial]) -> None:
-        new = [(i, t) for i, t in dict(zip(indices, trials, strict=True)).items() if i not in self._outcomes]
-        if not new:
-            return
-        at = np.array([i for i, _ in new], dtype=np.int64)
-        features, codes = self._features.of(at), self.space.codes(at)
-        for (index, trial), row, values in zip(new, features, codes, strict=True):
-            outcome = self._outcomes[index] = self._outcome(row, values, trial)
-            is_better = outcome.feasible and outcome.value < self._best
-            self._best, self._since_best = (outcome.value, 0) if is_better else (self._best, self._since_best + 1)
-            self._settle(index)
-        for signatures in self._observed:
-            signatures.observe(codes, [t for _, t in new])
 
     @property
     def _observed(self) -> tuple[Signatures, ...]:
-        """What learns of errors; the first of them knows the widest signature."""
+        """The models of errors; the first of them knows the widest signature."""
         return () if self._signatures is None else (self._signatures,)
 
-    def _outcome(self, features: NDArray[np.float64], codes: NDArray[np.int32], trial: Trial) -> Outcome:
-        # A constraint on what is measured is one that cannot be seen beforehand either.
-        failed = not trial.is_valid or self.objective.constraint_excess(trial) > 0
-        is_rival = not failed and self.objective.is_feasible(trial) and bool(self._in_focus(codes[None, :])[0])
-        return Outcome(features, codes, self._levels(trial), failed, is_rival)
+    def _take_in(self, new: Mapping[int, Trial]) -> None:
+        codes = self.space.codes(list(new))
+        for (index, trial), row, values in zip(new.items(), self._coordinates.at(codes), codes, strict=True):
+            # A constraint on a measured metric is as hidden as a failure.
+            failed = not trial.is_valid or self.objective.constraint_excess(trial) > 0
+            is_rival = not failed and self.objective.is_feasible(trial) and bool(self._in_focus(values[None, :])[0])
+            outcome = self._outcomes[index] = Outcome(row, values, self._levels(trial), failed, is_rival)
+            is_better = outcome.feasible and outcome.value < self._best
+            self._best, self._since_best = (outcome.value, 0) if is_better else (self._best, self._since_best + 1)
+        for signatures in self._observed:
+            signatures.observe(codes, list(new.values()))
 
-    def _levels(self, trial: Trial) -> NDArray[np.float64]:
+    def _levels(self, trial: Trial) -> Array:
         return np.array([-math.log(self.objective.performance(trial))])
 
     # -- ask -----------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        if self._given:
-            self._take_in_sources()
+        """Learn from the sources: times and failures for their models, errors for that of the signatures."""
+        if not self._given:
+            return
+        self._sources = Sources(self._given, self.space, self._coordinates, self.objective)
+        if self._sources.models:
+            prior = TransferAxis.prior(self._coordinates.count, self.options.length_spread)
+            self._axes = [TransferAxis(0, prior, self._sources)]
+            self._validity = self._make_validity(self._sources)
+        if self._signatures is not None:
+            for source in self._given:
+                self._signatures.suppose(*judged(source, self.space, self.signature), source.error_doubt)
 
     def _next(self) -> int | None:
         steps = (self._next_widest, self._next_first, self._next_by_model)
-        for step in steps[2:] if self._focus else steps:
-            index = step()
-            if index is not None:
-                return index
-        return None
+        found = (step() for step in (steps[2:] if self._focus else steps))
+        return next((index for index in found if index is not None), None)
 
     def _next_widest(self) -> int | None:
-        """Return a configuration of the widest signature, while that signature's error is not known.
+        """Return a configuration of the widest signature, while the error of that signature is not known.
 
         It is the natural guess at something feasible, and it settles the floor of the error model.
         """
@@ -244,9 +214,9 @@ class BayesianStrategy(ModelBasedStrategy):
     def _next_first(self) -> int | None:
         """Return a random configuration until the first ones have run; three times as many may fail.
 
-        Sources that are trusted take their place.
+        Sources take their place.
         """
-        if self._sources is not None and self._sources.are_trusted:
+        if self._sources is not None and self._sources.models:
             return None
         known = sum(outcome.is_known for outcome in self._outcomes.values())
         if known + len(self._pending) >= self.first or len(self._outcomes) >= 3 * self.first:
@@ -257,7 +227,7 @@ class BayesianStrategy(ModelBasedStrategy):
         moved = self._towards_feasible(np.full(32, index, dtype=np.int64), self._signatures)
         return next((int(i) for i in moved if not self._is_taken(int(i))), index)
 
-    def _towards_feasible(self, indices: NDArray[np.int64], signatures: Signatures) -> NDArray[np.int64]:
+    def _towards_feasible(self, indices: Indices, signatures: Signatures) -> Indices:
         """Return configurations like the given ones but with signatures drawn by their probability to be feasible.
 
         Those that are not valid are left out, so the answer may be shorter, or empty.
@@ -275,67 +245,92 @@ class BayesianStrategy(ModelBasedStrategy):
         found = self.space.indices_of(codes)
         return found[found >= 0]
 
-    # -- the model -----------------------------------------------------------------------------
-
     def _next_by_model(self) -> int | None:
         """Return the candidate of the largest value, None when no configuration is left that could be best."""
-        self._update()
-        if self._pool is None or not self._pool.free.any():
-            self._pool = self._rebuild()
-        pool = self._pool
+        pool = self._updated()
         if not pool.free.any():
             return None
         stuck_for = self._since_best + len(self._pending) - _PATIENCE
         if stuck_for >= 0 and stuck_for % 2 == 0 and (neighbour := self._next_neighbour()) is not None:
             return neighbour
-        position, score = self._surrogate.choose(pool.free)
-        if score == -math.inf:
+        position, value = self._choose(pool)
+        if value == -math.inf:
             return None
         index = int(pool.indices[position])
         if pool.complete:
             return index
         # A sample is improved on from its best candidate and from the best feasible trial.
-        starts = {index: score} | dict.fromkeys(self._elite(1), -math.inf)
-        return ascend(starts, self._free_neighbours, self._scores, _STEPS)[0]
+        starts = {index: value} | dict.fromkeys(self._elite(1), -math.inf)
+        return ascend(starts, self._free_neighbours, self._values, _STEPS)
 
     def _next_neighbour(self) -> int | None:
         """Return the neighbour of largest value of the best trial that has any that could be best."""
         for best in self._elite(_ELITE):
             around = self._free_neighbours(best)
-            if len(around):
-                scores = self._scores(around)
-                if scores.max() > -math.inf:
-                    return int(around[scores.argmax()])
+            values = self._values(around) if len(around) else np.full(1, -math.inf)
+            if values.max() > -math.inf:
+                return int(around[values.argmax()])
         return None
 
-    def _update(self) -> None:
-        """Bring the model up to date: fitted anew when due, else extended."""
-        known = len(self._outcomes)
-        if self._pool is None or known >= max(self._fitted_to + 1, int(self._fitted_to * self.options.refit)):
-            self._pool = self._rebuild()
-        else:
-            self._surrogate.extend(self._outcomes)
-        for index in self._pending:
-            if index not in self._surrogate.imagined:
-                self._surrogate.imagine(index, self._features.of([index])[0], self.space.codes([index])[0])
+    def _free_neighbours(self, index: int) -> Indices:
+        """Return the configurations that differ in one parameter and have not been proposed."""
+        if index not in self._around:
+            around = self.space.neighbours(index, "hamming")
+            self._around[index] = around[self._in_focus(self.space.codes(around))] if self._focus else around
+        around = self._around[index]
+        return np.asarray(around[[not self._is_taken(i) for i in around.tolist()]])
+
+    def _elite(self, n: int) -> list[int]:
+        """Return the best feasible trials, or the best of all where none is feasible."""
+        known = sorted((not o.feasible, o.value, i) for i, o in self._outcomes.items() if o.is_known)
+        return [i for _, _, i in known[:n]]
+
+    # -- the model -----------------------------------------------------------------------------
+
+    def _is_due(self, pool: Candidates) -> bool:  # noqa: ARG002 - all candidates age alike
+        return len(self._outcomes) >= max(self._fitted_to + 1, int(self._fitted_to * self.options.refit))
 
     def _rebuild(self) -> Candidates:
-        """Choose candidates and fit the model anew."""
-        pool = self._everything() if self.space.size <= self.options.max_candidates else self._sample()
-        self._surrogate.rebuild(pool, self._outcomes)
+        pool = self._free_candidates() if self.space.size <= self.options.max_candidates else self._sample()
+        known = [outcome for outcome in self._outcomes.values() if outcome.is_known]
+        known = best_outcomes(known, self.options.max_observations, self.rng)
+        for axis in self._axes:
+            axis.fit(pool, known)
+        self._validity.fit(pool, self._outcomes.values())
+        self._accurate = -1, np.empty(0)
         self._fitted_to = len(self._outcomes)
+        self._compare()
         return pool
 
-    def _everything(self) -> Candidates:
+    def _extend(self, new: list[int]) -> None:
+        assert self._pool is not None
+        outcomes = [self._outcomes[index] for index in new]
+        for axis in self._axes:
+            axis.extend(outcomes)
+        if self._validity.is_fitted:
+            self._validity.extend(outcomes)
+        elif any(outcome.failed for outcome in outcomes):
+            self._validity.fit(self._pool, self._outcomes.values())
+        self._compare()
+
+    def _imagine(self, index: int) -> None:
+        row = self._features([index])[0]
+        for axis in self._axes:
+            axis.imagine(row)
+
+    def _compare(self) -> None:
+        """Find the best feasible outcome."""
+        feasible = [outcome for outcome in self._outcomes.values() if outcome.feasible and outcome.is_known]
+        best = min(feasible, key=lambda outcome: outcome.value, default=None)
+        self._to_beat = math.nan if best is None else float(self._axes[0].of([best])[0])
+
+    def _free_candidates(self) -> Candidates:
         """Return all configurations that could be best."""
-        if self._all is None:
-            self._all = self._candidates(np.arange(self.space.size, dtype=np.int64), complete=True)
-        free = np.ones(self.space.size, dtype=np.bool_)
-        free[list(self._taken)] = False
-        free &= self._in_focus(self._all.codes)
+        everything = self._everything()
+        free = self._free_of_all() & self._in_focus(everything.codes)
         if self._signatures is not None:
-            free &= ~self._signatures.known_bad(self._all.codes)
-        return self._all.subset(free)
+            free &= ~self._signatures.known_bad(everything.codes)
+        return everything.subset(free)
 
     def _sample(self) -> Candidates:
         """Return a uniform sample, itself moved towards feasible signatures, and the neighbours of the best trials."""
@@ -348,24 +343,42 @@ class BayesianStrategy(ModelBasedStrategy):
             parts.append(self._towards_feasible(uniform, self._signatures))
         indices = np.unique(np.concatenate(parts))
         indices = indices[self._in_focus(self.space.codes(indices))]
-        return self._candidates(indices[~np.isin(indices, list(self._taken))], complete=False)
+        return self._candidates(indices[~np.isin(indices, list(self._taken))])
 
-    def _candidates(self, indices: NDArray[np.int64], *, complete: bool) -> Candidates:
-        return Candidates(indices, self.space.codes(indices), self._features.of(indices), complete)
+    def _choose(self, pool: Candidates) -> tuple[int, float]:
+        """Return the position of the free candidate of the largest value, and its log value."""
+        values = np.where(pool.free, self._validity.log_probability(), -math.inf)
+        if self._signatures is not None:
+            if self._accurate[0] != self._signatures.version:
+                self._accurate = self._signatures.version, self._signatures.log_probability(pool.codes)
+            values += self._accurate[1]
+        beliefs = [axis.at_candidates() for axis in self._axes]
+        mean, deviation = np.array([mean for mean, _ in beliefs]), np.array([spread for _, spread in beliefs])
+        contenders = self._contenders(values, mean, deviation)
+        values[contenders] += self._promise(mean[:, contenders], deviation[:, contenders])
+        position = contenders[values[contenders].argmax()]
+        return int(position), float(values[position])
 
-    def _scores(self, indices: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _values(self, indices: Indices) -> Array:
         """Return the log value of configurations, shape ``(n,)``."""
-        return self._surrogate.scores_at(self._features.of(indices), self.space.codes(indices))
+        codes = self.space.codes(indices)
+        rows = self._coordinates.at(codes)
+        beliefs = [axis.at(rows, codes) for axis in self._axes]
+        promise = self._promise(np.array([mean for mean, _ in beliefs]), np.array([spread for _, spread in beliefs]))
+        values = promise + self._validity.log_probability_at(rows)
+        return values if self._signatures is None else values + self._signatures.log_probability(codes)
 
-    def _free_neighbours(self, index: int) -> NDArray[np.int64]:
-        """Return the configurations that differ in one parameter and have not been proposed."""
-        if index not in self._around:
-            around = self.space.neighbours(index, "hamming")
-            self._around[index] = around[self._in_focus(self.space.codes(around))] if self._focus else around
-        around = self._around[index]
-        return np.asarray(around[[not self._is_taken(i) for i in around.tolist()]])
+    def _contenders(self, limit: Array, mean: Array, deviation: Array) -> NDArray[np.intp]:
+        """Return the positions of candidates that could have the largest value; the exact value takes longer."""
+        if math.isnan(self._to_beat):
+            return np.arange(len(limit))
+        bound = limit + log_improvement_bound(mean[0], deviation[0], self._to_beat)
+        first = [int(bound.argmax())]
+        least = limit[first] + self._promise(mean[:, first], deviation[:, first])
+        return np.flatnonzero(bound >= min(least[0], bound[first[0]]))
 
-    def _elite(self, n: int) -> list[int]:
-        """Return the best feasible trials, or the best of all where none is feasible."""
-        known = sorted((not o.feasible, o.value, i) for i, o in self._outcomes.items() if o.is_known)
-        return [i for _, _, i in known[:n]]
+    def _promise(self, mean: Array, deviation: Array) -> Array:
+        """Return the log of the worth of configurations if they are feasible, ``(n,)`` from ``(n_objectives, n)``."""
+        if math.isnan(self._to_beat):
+            return np.asarray(-TIME_WEIGHT * (mean[0] - deviation[0]))
+        return log_expected_improvement(mean[0], deviation[0], self._to_beat)

@@ -57,11 +57,11 @@ class DifferentialEvolutionStrategy(SwarmStrategy):
     options_class: ClassVar[type[Options]] = DifferentialEvolutionOptions
     options: DifferentialEvolutionOptions
 
-    def _moved(self, standing: list[int]) -> Points:
-        targets = self._grid.points(standing)
-        base, first, second = self._donors(len(standing))
+    def _moved(self, bests: list[int]) -> Points:
+        targets = self._points(bests)
+        base, first, second = self._donors(len(bests))
         if self.options.base == "best":
-            base[:] = min(range(len(standing)), key=lambda k: self._rank_key(standing[k]))
+            base[:] = min(range(len(bests)), key=lambda k: self._rank_key(bests[k]))
         mutated = mutants(targets[base], targets[first], targets[second], self.options.weight)
         always = self.rng.integers(targets.shape[1], size=len(targets))
         return crossed(targets, mutated, self.rng.random(targets.shape), always, self.options.crossover)

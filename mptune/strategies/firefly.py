@@ -54,7 +54,7 @@ class FireflyStrategy(SwarmStrategy):
     options_class: ClassVar[type[Options]] = FireflyOptions
     options: FireflyOptions
 
-    def _moved(self, standing: list[int]) -> Points:  # noqa: ARG002 - fireflies remember no best configuration
+    def _moved(self, bests: list[int]) -> Points:  # noqa: ARG002 - fireflies remember no best configuration
         brightness = np.array([self._score(index) for index in self._population])
         moved = self._positions.copy()
         for other, light in zip(self._positions, brightness, strict=True):

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.strategies.base import Options, option
-from mptune.strategies.population import CROSSOVERS, PopulationOptions, PopulationStrategy, single_changes
+from mptune.strategies.population import CROSSOVERS, PopulationOptions, PopulationStrategy
 
 __all__ = ["GeneticOptions", "GeneticStrategy"]
 
@@ -37,8 +37,8 @@ class GeneticOptions(PopulationOptions):
 class GeneticStrategy(PopulationStrategy):
     """Evolves a population that is replaced by its children in every generation.
 
-    Parents are drawn by rank, so the magnitude of the scores has no influence. A child that is not valid is
-    repaired.
+    Parents are drawn by rank, so the magnitude of the scores has no influence. A child that is not valid becomes
+    the valid configuration nearest to it.
     """
 
     name: ClassVar[str] = "genetic"
@@ -50,17 +50,11 @@ class GeneticStrategy(PopulationStrategy):
         parents = self.space.codes(np.array(ranked, dtype=np.int64))
         cross = CROSSOVERS[self.options.crossover]
         codes: list[Codes] = []
-        origins: list[Codes] = []
         while len(codes) < self.options.population:
             first, second = self._select(len(ranked))
             codes += cross(parents[first], parents[second], self.rng)
-            origins += [parents[first], parents[second]]
-        children = np.stack(codes[: self.options.population])
-        found = self.space.indices_of(children).tolist()
-        return [
-            self._mutated(index if index >= 0 else self._repaired(child, origin))
-            for index, child, origin in zip(found, children, origins, strict=False)
-        ]
+        children = self.space.nearest_valid(np.stack(codes[: self.options.population]), self.rng)
+        return [self._mutated(index) for index in children.tolist()]
 
     def _select(self, size: int) -> tuple[int, int]:
         """Draw the ranks of two parents, different ones where there are two."""
@@ -76,21 +70,3 @@ class GeneticStrategy(PopulationStrategy):
             return index
         neighbours = self.space.neighbours(index, "hamming")
         return int(self.rng.choice(neighbours)) if len(neighbours) else index
-
-    def _repaired(self, child: Codes, parent: Codes) -> int:
-        """Return the index of a valid configuration near a child that is not valid.
-
-        A random single change that makes it valid is taken; where none does, it goes back to its parent one
-        parameter at a time, which ends because the parent is valid.
-        """
-        variants = np.concatenate([child[None, :], single_changes(child[None, :], self.space.parameters)[0]])
-        found = self.space.indices_of(variants)
-        found = found[found >= 0]
-        if len(found):
-            return int(self.rng.choice(found))
-        order = self.rng.permutation(np.flatnonzero(child != parent))
-        returning = np.tile(child, (len(order), 1))
-        for step, position in enumerate(order):
-            returning[step:, position] = parent[position]
-        found = self.space.indices_of(returning)
-        return int(found[found >= 0][0])

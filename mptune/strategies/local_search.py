@@ -33,13 +33,11 @@ class LocalSearchOptions(Options):
 
 
 class LocalSearchStrategy(ScoredStrategy):
-    """Climbs from one start after another; subclasses may choose the next start.
+    """Climbs from one start after another, the best trial known first; subclasses may choose the next start.
 
-    A climb is at one configuration and asks for its neighbours in random order. Every move that the scores
-    known so far decide is made before the next configuration is proposed, so it does not matter in which
-    order or how late trials come, and a neighbour evaluated before costs nothing. While the neighbours a climb
-    depends on are being evaluated, a batch is filled with starts of later climbs. The first climb starts
-    from the best trial known.
+    A climb is at one configuration and asks for its neighbours in random order. Every move that the known scores decide
+    is made before the next configuration is proposed, so the order of the trials does not matter. While the neighbours
+    a climb depends on are pending, a batch is filled with starts of later climbs.
     """
 
     name: ClassVar[str] = "local-search"

@@ -93,14 +93,12 @@ def crowding_distances(costs: Array) -> Array:
 
 
 class Nsga2Strategy(PopulationStrategy):
-    """Evolves a population towards the Pareto front of several objectives and along it.
+    """Evolves a population towards the Pareto front of several objectives and along it; one objective joins ``error``.
 
-    With one objective it is the front of that and ``error``.
     Parents win a tournament of two by front, then by crowding distance; parents and children compete for the places in
     the next generation by the same order. Under a threshold a feasible configuration beats an infeasible one, and
-    of two infeasible ones that with the smaller excess wins. A metric that a trial lacks is as bad as can be.
-    Errors are compared by their logarithm, of several objectives all. A trial that comes late competes in the
-    generation it arrives in.
+    of two infeasible ones the smaller excess wins. A metric that a trial lacks counts as infinite. Errors, and all of
+    several objectives, are compared by their logarithm. A late trial competes in the generation in which it arrives.
     """
 
     name: ClassVar[str] = "nsga2"

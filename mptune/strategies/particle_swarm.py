@@ -60,10 +60,10 @@ class ParticleSwarmStrategy(SwarmStrategy):
         super()._replace(position, index)
         self._velocities[position] = self._drawn_velocities(1)[0]
 
-    def _moved(self, standing: list[int]) -> Points:
-        own_best = self._grid.points(standing)
+    def _moved(self, bests: list[int]) -> Points:
+        own_best = self._points(bests)
         leader = self._best_known()
-        best = own_best if leader is None else self._grid.points([leader])
+        best = own_best if leader is None else self._points([leader])
         shape = self._positions.shape
         self._velocities = velocities_after(
             self._velocities,

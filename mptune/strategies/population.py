@@ -1,24 +1,20 @@
-"""What strategies that evolve a population share: generations, points in the unit cube, and repair."""
+"""Shared parts of strategies that evolve a population: generations, crossovers, and points in the unit cube."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.space.parameters import Parameter
-from mptune.space.search_space import SearchSpace
 from mptune.strategies.base import Options, ScoredStrategy, option
 
-__all__ = [
-    "CROSSOVERS", "Champion", "Grid", "PopulationOptions", "PopulationStrategy", "SwarmStrategy", "single_changes",
-]  # fmt: skip
+__all__ = ["CROSSOVERS", "PopulationOptions", "PopulationStrategy", "SwarmStrategy"]
 
 Codes = NDArray[np.int32]
 Indices = NDArray[np.int64]
@@ -26,25 +22,9 @@ Points = NDArray[np.float64]
 
 #: Generations without a new configuration after which a random one joins.
 _STALLED_GENERATIONS: Final = 3
-#: How far up and down repair looks for a value, so that a parameter of a million values is no more work than one of 65.
+#: How far up and down repair looks for a value: a parameter of a million values is no more work than one of 65.
 _REACH: Final = 32
-#: Codes repair holds at a time.
-_BLOCK: Final = 2**20
 _SAME_DISTANCE: Final = 1e-9
-
-
-def single_changes(codes: Codes, parameters: Sequence[Parameter]) -> Codes:
-    """Return each row of value codes ``(n, d)`` with one of ``d`` parameters changed, shape ``(n, n_changes, d)``.
-
-    They are in the order of parameters and values. A change that leads out of a parameter's values is not valid, and
-    neither the original nor a value more than 32 steps away is among them.
-    """
-    reaches = [min(len(parameter.values) - 1, _REACH) for parameter in parameters]
-    steps = [np.delete(np.arange(-reach, reach + 1), reach) for reach in reaches]
-    changed = np.repeat(np.arange(len(parameters)), [len(step) for step in steps])
-    variants = np.repeat(codes[:, None, :], len(changed), axis=1)
-    variants[:, np.arange(len(changed)), changed] += np.concatenate(steps).astype(np.int32)
-    return variants
 
 
 def _single_point(a: Codes, b: Codes, rng: np.random.Generator) -> tuple[Codes, Codes]:
@@ -83,86 +63,6 @@ CROSSOVERS: Final[dict[str, Callable[[Codes, Codes, np.random.Generator], tuple[
     "uniform": _uniform,
     "disruptive_uniform": _disruptive_uniform,
 }
-
-
-class Grid:
-    """The configurations of a space as points of the unit cube, one axis for each parameter.
-
-    The values of a parameter, categories and truth values too, lie evenly from 0 to 1 in their order.
-    """
-
-    def __init__(self, space: SearchSpace) -> None:
-        self._space = space
-        self._largest = np.array([len(p.values) - 1 for p in space.parameters], dtype=np.int32)
-        self._scale = np.maximum(self._largest, 1).astype(np.float64)
-        self._ordered = np.array([p.is_ordered for p in space.parameters])
-
-    def points(self, indices: Sequence[int] | Indices) -> Points:
-        """Return where configurations lie, (n, d) from indices (n,)."""
-        return self._of_codes(self._space.codes(np.asarray(indices, dtype=np.int64)))
-
-    def nearest(self, points: Points, rng: np.random.Generator) -> Indices:
-        """Return the index of a valid configuration at or near each point, (n,) from (n, d).
-
-        Coordinates are rounded to values, halves up or down at random. Where the result is not valid, the nearest is
-        taken of those one parameter away and of what :meth:`SearchSpace.nearest_valid` finds; any value of a parameter
-        without an order is as far as any other, and ties are drawn.
-        """
-        codes = self._rounded(points, rng)
-        found = self._space.indices_of(codes)
-        invalid = np.flatnonzero(found < 0)
-        per_row = 2 * _REACH * len(self._scale) ** 2
-        for rows in np.array_split(invalid, 1 + len(invalid) * per_row // _BLOCK):
-            if len(rows):
-                found[rows] = self._repaired(points[rows], codes[rows], rng)
-        return found
-
-    def settled(self, points: Points, indices: Sequence[int] | Indices) -> Points:
-        """Return points moved, in the coordinates that round to another value, to those of their configurations."""
-        targets = self.points(indices)
-        return np.where(np.abs(points - targets) * self._scale > 0.5 + _SAME_DISTANCE, targets, points)
-
-    def _of_codes(self, codes: Codes) -> Points:
-        return codes / self._scale
-
-    def _rounded(self, points: Points, rng: np.random.Generator) -> Codes:
-        steps = points * self._scale
-        nudged = steps + np.where(rng.random(steps.shape) < 0.5, _SAME_DISTANCE, -_SAME_DISTANCE)
-        return np.clip(np.rint(nudged), 0, self._largest).astype(np.int32)
-
-    def _repaired(self, points: Points, codes: Codes, rng: np.random.Generator) -> Indices:
-        further = self._space.codes(self._space.nearest_valid(codes, rng))
-        variants = np.concatenate([single_changes(codes, self._space.parameters), further[:, None, :]], axis=1)
-        found = self._space.indices_of(variants.reshape(-1, variants.shape[2])).reshape(variants.shape[:2])
-        offsets = np.where(self._ordered, self._of_codes(variants) - points[:, None, :], variants != codes[:, None, :])
-        distances = np.where(found >= 0, np.sum(offsets**2, axis=2), math.inf)
-        tied = distances <= distances.min(axis=1, keepdims=True) + _SAME_DISTANCE
-        chosen = np.argmax(tied * (1.0 + rng.random(tied.shape)), axis=1)
-        nearest: Indices = found[np.arange(len(found)), chosen]
-        return nearest
-
-
-@dataclass(slots=True)
-class Champion:
-    """The best configuration one individual has been at, or where it started; those awaited stay in the running."""
-
-    index: int
-    awaited: list[int] = field(default_factory=list)
-
-    def challenge(self, index: int) -> None:
-        """Let another configuration compete, once its trial is known."""
-        if index != self.index and index not in self.awaited:
-            self.awaited.append(index)
-
-    def settle(self, scores: Mapping[int, float]) -> int:
-        """Compare everything whose score is known and return the winner; of equals the latest, so that it drifts."""
-        running = [self.index, *self.awaited]
-        known = [index for index in running if index in scores]
-        if known:
-            best = max(scores[index] for index in known)
-            self.index = [index for index in known if scores[index] == best][-1]
-        self.awaited = [index for index in running if index not in scores and index != self.index]
-        return self.index
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +149,7 @@ class PopulationStrategy(ScoredStrategy):
 
 
 class SwarmStrategy(PopulationStrategy):
-    """Evolves a population as points of the unit cube.
+    """Evolves a population as points of the unit cube, one axis for each parameter, its values evenly from 0 to 1.
 
     An individual is evaluated at the valid configuration nearest to its point. The point stays where it is, except in
     the parameters that validity changed.
@@ -257,31 +157,78 @@ class SwarmStrategy(PopulationStrategy):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._grid = Grid(self.space)
-        self._champions: list[Champion] = []
+        self._largest = np.array([len(p.values) - 1 for p in self.space.parameters], dtype=np.int32)
+        self._scale = np.maximum(self._largest, 1).astype(np.float64)
+        self._ordered = np.array([p.is_ordered for p in self.space.parameters])
+        reaches = [min(int(largest), _REACH) for largest in self._largest]
+        changes = [(column, step) for column, reach in enumerate(reaches) for step in range(-reach, reach + 1) if step]
+        #: Parameters, and by how many values repair changes them.
+        self._changes = np.array(changes, dtype=np.int32).reshape(-1, 2).T
         self._positions: Points = np.empty((0, 0))
+        #: Of each individual, the best configuration it has been at, and later ones whose trials are pending.
+        self._visited: list[list[int]] = []
 
     @abstractmethod
-    def _moved(self, standing: list[int]) -> Points:
+    def _moved(self, bests: list[int]) -> Points:
         """Return the points of the next generation, given the best configuration each individual has been at."""
 
     def _started(self) -> None:
-        self._champions = [Champion(index) for index in self._population]
-        self._positions = self._grid.points(self._population)
+        self._visited = [[index] for index in self._population]
+        self._positions = self._points(self._population)
 
     def _admit(self, index: int) -> None:
-        self._replace(self._worst([champion.index for champion in self._champions]), index)
+        self._replace(self._worst([visited[0] for visited in self._visited]), index)
 
     def _replace(self, position: int, index: int) -> None:
         """Let a configuration take an individual's place."""
         self._population[position] = index
-        self._champions[position] = Champion(index)
-        self._positions[position] = self._grid.points([index])[0]
+        self._visited[position] = [index]
+        self._positions[position] = self._points([index])[0]
 
     def _evolved(self) -> list[int]:
-        moved = self._moved([champion.settle(self._scores) for champion in self._champions])
-        members: list[int] = self._grid.nearest(moved, self.rng).tolist()
-        self._positions = self._grid.settled(moved, members)
-        for champion, index in zip(self._champions, members, strict=True):
-            champion.challenge(index)
+        for k, visited in enumerate(self._visited):
+            # Of equals the latest wins, so that individuals drift.
+            best = max(reversed(visited), key=lambda index: self._scores.get(index, -math.inf))
+            best = best if best in self._scores else visited[0]
+            self._visited[k] = [best, *(index for index in visited if index not in self._scores and index != best)]
+        moved = self._moved([visited[0] for visited in self._visited])
+        members: list[int] = self._nearest(moved).tolist()
+        targets = self._points(members)
+        self._positions = np.where(self._is_elsewhere(moved, targets), targets, moved)
+        for visited, index in zip(self._visited, members, strict=True):
+            visited.append(index)
         return members
+
+    def _is_elsewhere(self, points: Points, targets: Points) -> NDArray[np.bool_]:
+        """Return the coordinates that round to another value than those of their configurations."""
+        return np.asarray(np.abs(points - targets) * self._scale > 0.5 + _SAME_DISTANCE)
+
+    def _points(self, indices: Sequence[int]) -> Points:
+        """Return the points of configurations, (n, d) from indices (n,)."""
+        return self.space.codes(np.asarray(indices, dtype=np.int64)) / self._scale
+
+    def _nearest(self, points: Points) -> Indices:
+        """Return the index of a valid configuration at or near each point; halves are rounded up or down at random."""
+        steps = points * self._scale
+        nudged = steps + np.where(self.rng.random(steps.shape) < 0.5, _SAME_DISTANCE, -_SAME_DISTANCE)
+        codes = np.clip(np.rint(nudged), 0, self._largest).astype(np.int32)
+        found = self.space.indices_of(codes)
+        invalid = np.flatnonzero(found < 0)
+        further = self.space.codes(self.space.nearest_valid(codes[invalid], self.rng))
+        for row, other in zip(invalid, further, strict=True):
+            found[row] = self._repaired(points[row], codes[row], other)
+        return found
+
+    def _repaired(self, point: Points, codes: Codes, other: Codes) -> int:
+        """Return the nearest valid configuration: one that differs from the codes in one parameter, or the other one.
+
+        Any value of a parameter without an order is as far as any other, and ties are drawn.
+        """
+        columns, by = self._changes
+        variants = np.vstack([np.tile(codes, (len(columns), 1)), other])
+        variants[np.arange(len(columns)), columns] += by
+        found = self.space.indices_of(variants)
+        offsets = np.where(self._ordered, variants / self._scale - point, variants != codes)
+        distances = np.where(found >= 0, np.square(offsets).sum(axis=1), math.inf)
+        tied = np.flatnonzero(distances <= distances.min() + _SAME_DISTANCE)
+        return int(found[self.rng.choice(tied)])

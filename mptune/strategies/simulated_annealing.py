@@ -50,12 +50,11 @@ class SimulatedAnnealingOptions(Options):
 
 
 def relative_loss(current: float, score: float) -> float:
-    """Return how much worse a score is than the current one, as a part of 1; 0 where it is not worse.
+    """Return the lost share of a score; 0 where nothing is lost, infinite for a failure (``-inf``).
 
-    Between two performances it is one less their ratio, so a temperature means the same for a kernel of
-    microseconds as for one of seconds: 0.1 is a tenth of the speed. Everything is lost between a score above zero and
-    one that is not, which the hard and linear penalties give; between two scores below zero it is one less the
-    ratio of their magnitudes. Nothing is lost from ``-inf``, and infinitely much from anything better to it.
+    A temperature so means the same for a kernel of microseconds as for one of seconds: 0.1 is a tenth of the speed.
+    Everything is lost between a score above zero and a penalty below it; between two penalties the ratio of their
+    magnitudes counts.
     """
     if score >= current:
         return 0.0
@@ -65,11 +64,10 @@ def relative_loss(current: float, score: float) -> float:
 
 
 def acceptance_probability(current: float, score: float, temperature: float) -> float:
-    """Return the probability to move from one score to another: exp(-loss / temperature), 1 where nothing is lost.
+    """Return the probability to move from one score to another: exp(-loss / temperature).
 
     Metropolis et al., "Equation of state calculations by fast computing machines" (1953), with the relative loss
-    in place of the difference of energies. A failed trial has the score ``-inf``; the temperature, which is positive,
-    is the relative loss accepted with probability 1/e.
+    in place of the difference of energies.
     """
     return math.exp(-relative_loss(current, score) / temperature)
 
@@ -77,10 +75,9 @@ def acceptance_probability(current: float, score: float, temperature: float) -> 
 class SimulatedAnnealingStrategy(ScoredStrategy):
     """Walks from neighbour to neighbour, downhill too while it is hot.
 
-    The walk starts from the best trial known, or a random one. A neighbour evaluated before is moved to or not
-    at once, by the score it has. In a batch several neighbours are out at the same time, and each is decided
-    on as its trial comes, against where the walk is then. A walk that is stuck among known configurations goes
-    on from a random one.
+    The walk starts from the best trial known, or a random one. A move to a neighbour evaluated before is decided at
+    once, by its score. In a batch several neighbours are pending at the same time; each is decided when its trial
+    arrives, against the current position. A walk that is stuck among known configurations continues from a random one.
     """
 
     name: ClassVar[str] = "simulated-annealing"

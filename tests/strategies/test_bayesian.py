@@ -14,7 +14,7 @@ from mptune.space.configuration import Configuration
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
 from mptune.space.search_space import SearchSpace
 from mptune.strategies import make
-from mptune.strategies.model_based.coordinates import Features, alignment
+from mptune.strategies.model_based.coordinates import alignment, features
 from tests.tiers import few
 
 STRICT, MEDIUM, LOOSE = 1e-7, 3e-6, 1e-2
@@ -243,9 +243,8 @@ def test_features_leave_out_what_does_not_vary() -> None:
             PrecisionParameter("x", ["fp64", "fp32"]),
         ]
     )
-    features = Features(space)
-    rows = features.of(range(space.size))
-    assert rows.shape == (space.size, features.count) == (8, 4)
+    rows = features(space).at(space.codes(range(space.size)))
+    assert rows.shape == (space.size, features(space).count) == (8, 4)
     assert (np.ptp(rows, axis=0) == 1.0).all()
 
 

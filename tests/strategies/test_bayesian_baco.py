@@ -155,39 +155,7 @@ def test_a_baseline_does_not_replace_the_initial_sample() -> None:
     assert asked[0] == asked[1]
 
 
-@pytest.mark.parametrize("status", [Status.OK, Status.CRASH])
-def test_what_is_evaluated_counts_with_the_mean_until_it_is_told(status: Status) -> None:
-    strategy = _strategy(SMALL)
-    drive(strategy, SMALL.evaluate, 15)
-    waiting = strategy.ask(4)
-    told, *others = (SMALL.space.index(c) for c in waiting)
-    strategy.tell([SMALL.evaluate(waiting[0]) if status is Status.OK else Trial(waiting[0], status, "")])
-    strategy.ask()
-    assert list(strategy._model._imagined) == others
-    assert told not in others
-
-
-# -- the acquisition function ----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("least", [0.0, 0.5])
-def test_the_leaders_are_those_of_the_whole_pool(least: float) -> None:
-    kernel = Kernel(None, types=SMALL.types, shared_limit=1024)
-    strategy = _strategy(kernel)
-    drive(strategy, kernel.evaluate, 30)
-    strategy.ask()
-    pool, model = strategy._pool, strategy._model
-    assert pool is not None
-    assert strategy._forest is not None
-    probability, _ = strategy._forest.predict(pool.features)
-    # What not one tree believes in is less likely than the forest can tell, and not impossible.
-    value = model.log_improvement() + np.log(np.maximum(probability, 1 / 11))
-    value[(probability < least) | ~pool.free] = -np.inf
-    # So many that what looks best without the forest is not enough of them.
-    found = strategy._leaders(pool, 1000, least)
-    expected = np.sort(value)[::-1][:1000]
-    np.testing.assert_allclose(value[found], expected[expected > -np.inf])
-    assert (probability[found] >= least).all()
+# -- its options -----------------------------------------------------------------------------------
 
 
 def test_a_naive_distance_of_many_orders_is_refused() -> None:

@@ -4,14 +4,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from mptune.strategies.bayesian_multi import (
-    AdvancedMulti,
-    Multi,
-    confidence_bound,
-    contextual_variance,
-    expected_improvement,
-    probability_of_improvement,
-)
+from mptune.strategies.bayesian_multi import AdvancedMulti, Multi, contextual_variance
+from mptune.strategies.model_based.acquisition import ACQUISITIONS
 
 
 @pytest.mark.parametrize("exploration", [0.0, 0.3])
@@ -20,8 +14,7 @@ def test_acquisition_functions_against_high_precision(exploration: float) -> Non
     mean, deviation, best = rng.normal(size=40), rng.random(40) + 0.01, -0.7
     mean[:3] = (8.0, 60.0, -9.0)
     improvement, probability, bound = (
-        function(mean, deviation, best, exploration)
-        for function in (expected_improvement, probability_of_improvement, confidence_bound)
+        ACQUISITIONS[name](mean, deviation, best, exploration) for name in ("ei", "poi", "lcb")
     )
     with mpmath.workdps(60):
         for i in range(len(mean)):
@@ -48,7 +41,7 @@ def test_observations_are_discounted() -> None:
     portfolio = Multi(("ei", "poi"), threshold=5, discount=0.5)
     for ei, poi in ((4.0, 1.0), (2.0, 1.0), (1.0, 8.0)):
         portfolio.close({"ei": 1, "poi": 2}, {"ei": ei, "poi": poi})
-    assert portfolio.scores() == {"ei": 4.0 / 4 + 2.0 / 2 + 1.0, "poi": 1.0 / 4 + 1.0 / 2 + 8.0}
+    assert portfolio.scores == {"ei": 4.0 / 4 + 2.0 / 2 + 1.0, "poi": 1.0 / 4 + 1.0 / 2 + 8.0}
 
 
 def test_multi_counts_duplicates_within_its_window_alone() -> None:

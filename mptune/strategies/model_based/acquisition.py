@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import erfcx, ndtr
+from scipy.special import erfcx, log_ndtr, ndtr
 
 from mptune.results.pareto import Boxes
 
-__all__ = ["log_expected_gain", "log_expected_improvement", "log_improvement_bound"]
+__all__ = ["ACQUISITIONS", "log_expected_gain", "log_expected_improvement", "log_improvement_bound"]
 
 Array = NDArray[np.float64]
 
@@ -45,6 +46,19 @@ def log_expected_improvement(mean: Array, deviation: Array, best: float) -> Arra
     inverse = 1.0 / (u[far] * u[far])
     factor[far] = inverse * (1.0 - 3.0 * inverse + 15.0 * inverse * inverse)
     return np.asarray(np.log(factor) + np.where(near, 0.0, log_density) + np.log(deviation), dtype=np.float64)
+
+
+def _log_probability_of_improvement(mean: Array, deviation: Array, best: float) -> Array:
+    return np.asarray(log_ndtr((best - mean) / deviation), dtype=np.float64)
+
+
+#: Values of candidates by name, more is better, from the posterior's mean and deviation of the minimised quantity, each
+#: ``(n,)``, its smallest observation, and the exploration factor in the same unit.
+ACQUISITIONS: Final[Mapping[str, Callable[[Array, Array, float, float], Array]]] = {
+    "ei": lambda mean, deviation, best, factor: log_expected_improvement(mean, deviation, best - factor),
+    "poi": lambda mean, deviation, best, factor: _log_probability_of_improvement(mean, deviation, best - factor),
+    "lcb": lambda mean, deviation, _, factor: factor * deviation - mean,
+}
 
 
 def log_improvement_bound(mean: Array, deviation: Array, best: float) -> Array:

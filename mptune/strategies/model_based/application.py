@@ -21,11 +21,10 @@ from numpy.typing import NDArray
 
 from mptune.results.kernel_times import host_ms, kernel_times
 from mptune.results.trial import Status, Trial
-from mptune.space.configuration import Value
 from mptune.space.parameters import PolicyParameter, PrecisionParameter, baseline_values, uniform_types
 from mptune.space.search_space import SearchSpace
 from mptune.strategies.model_based.acquisition import log_expected_improvement
-from mptune.strategies.model_based.coordinates import Features
+from mptune.strategies.model_based.coordinates import features
 from mptune.strategies.model_based.error_model import Signatures
 from mptune.strategies.model_based.gaussian_process import LogNormalPrior, Posterior, fit
 from mptune.strategies.model_based.launch_counts import LaunchCounts
@@ -66,13 +65,13 @@ class _KernelModel:
     def __init__(self, space: SearchSpace, own: Sequence[int], seen: Sequence[int], drawn: Codes) -> None:
         self.own, self.seen = list(own), list(seen)
         self._columns = [*self.own, *self.seen]
-        self._features = Features(SearchSpace([space.parameters[column] for column in self._columns]))
+        self._features = features(SearchSpace([space.parameters[column] for column in self._columns]))
         tunings = np.unique(drawn[:, self.own], axis=0)
         keep = np.random.default_rng(0).permutation(len(tunings))[:_TUNINGS]
         self._tunings = tunings[np.sort(keep)]
         self._codes: list[Codes] = []
         self._log_ms: list[float] = []
-        self._prior = LogNormalPrior.of(self._features.count)
+        self._prior = LogNormalPrior(self._features.count)
         self._hyperparameters, self._fitted_to = self._prior.centre, 0
 
     def observe(self, codes: Codes, time_ms: float) -> None:
@@ -115,8 +114,7 @@ class _KernelModel:
         if len(y) >= max(2, 1.25 * self._fitted_to):
             self._hyperparameters = fit(x, told, self._prior, [self._hyperparameters], 30)
             self._fitted_to = len(y)
-        posterior = Posterior(self._hyperparameters, self._features.at(codes))
-        posterior.condition(x, told)
+        posterior = Posterior(self._hyperparameters, self._features.at(codes), x, told)
         for row in self._features.at(imagined):
             posterior.imagine(row)
         return posterior.mean * spread + middle, np.maximum(posterior.deviation * spread, 1e-9)
@@ -161,20 +159,7 @@ class ApplicationStrategy(ModelBasedStrategy):
         self._told: dict[int, _Told] = {}
         self._models: dict[str, _KernelModel] = {}
         self._counts: dict[str, LaunchCounts] = {}
-        self._focus: dict[int, list[int]] = {}
         self._designed = 0
-
-    def focus(self, values: Mapping[str, Collection[Value]]) -> None:
-        """Propose only configurations with these values; all others teach as before.
-
-        Args:
-            values: by name of a parameter, those it may have.
-        """
-        encoded = {p.name: p.values for p in self.space.parameters}
-        self._focus = {
-            self.space.names.index(name): [encoded[name].index(v) for v in allowed if v in encoded[name]]
-            for name, allowed in values.items()
-        }
 
     def relate(self, seen: Mapping[str, Collection[str]]) -> None:
         """Learn which parameters of the signature the time of each kernel depends on.
@@ -287,7 +272,7 @@ class ApplicationStrategy(ModelBasedStrategy):
         for kernel, model in self._models.items():
             around = self._tunings_around(model)
             tunings[kernel], mean, deviation = model.best(rows, around, under_way)
-            times = np.exp(mean) * self._launches(kernel, rows)[:, None]
+            times = np.exp(mean) * self._counts[kernel].predict(rows[:, self._columns])[:, None]
             totals += times[:, 0]
             variances += (times[:, 0] * deviation[:, 0]) ** 2
             lower = times * np.exp(-deviation)
@@ -332,14 +317,6 @@ class ApplicationStrategy(ModelBasedStrategy):
             self._counts[kernel] = LaunchCounts([self.space.parameters[c] for c in self._columns])
         for told in self._told.values():
             self._observe(told.codes, told.trial)
-
-    def _launches(self, kernel: str, rows: Codes) -> Array:
-        """Return how often a kernel is expected to be launched in runs of signatures, ``(n,)``."""
-        counts = self._counts[kernel]
-        found = np.full(len(rows), counts.level())
-        for column, factors in zip(self._columns, counts.factors(at_best=True), strict=False):
-            found = found * factors[rows[:, column]]
-        return found
 
     def _host_ms(self) -> float:
         times = [host_ms(told.trial) for told in self._told.values() if told.trial.is_valid]
@@ -410,12 +387,6 @@ class ApplicationStrategy(ModelBasedStrategy):
 
     def _under_way(self) -> Iterable[Codes]:
         return self.space.codes(list(self._pending)) if self._pending else ()
-
-    def _in_focus(self, rows: Codes) -> NDArray[np.bool_]:
-        inside = np.ones(len(rows), dtype=np.bool_)
-        for column, allowed in self._focus.items():
-            inside &= np.isin(rows[:, column], allowed)
-        return inside
 
     # -- candidates ----------------------------------------------------------------------------
 

@@ -1,9 +1,9 @@
-"""What is known of errors: measured accuracy signatures exactly, the others by a model that learns from few points.
+"""Errors by accuracy signature: measured signatures are known exactly, the others follow a model of few points.
 
 The error of a configuration depends on its signature alone, so a signature that meets the threshold is measured once.
-One that does not may be the mistake of a configuration: of a value that all those have in common which failed. It is
-known to exceed the threshold once they have none in common. Before that its other configurations are improbable, the
-more so the more of those values they have.
+A signature that does not meet it may be innocent: a value that all its failed configurations share may be wrong. It is
+known to exceed the threshold once they share none. Before that its other configurations are improbable, the more so
+the more of those values they have.
 
 First-order rounding error analysis bounds an error by a sum: each variable contributes its type's unit
 roundoff times a condition number that the data decide (Higham, Accuracy and Stability of Numerical
@@ -14,14 +14,13 @@ variable, and normal priors on the exponents:
     log10 error = log10(sum over terms of 10^exponent) + effects of the other signature parameters
 
 A term is a precision parameter (exponent: common level + its own condition + log10 unit roundoff + a small
-deviation of that type, as range and subnormals matter too) or a policy below accurate. It is fitted by
-damped Gauss-Newton steps, and its uncertainty is the Laplace approximation's.
+deviation of that type, as range and subnormals matter too) or a policy below accurate. The exponents are the maximum
+of their posterior, by nonlinear least squares, and their uncertainty is the Laplace approximation's.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -35,7 +34,7 @@ from mptune.results.objective import Objective
 from mptune.results.trial import Status, Trial
 from mptune.space.parameters import Parameter, PolicyParameter, PrecisionParameter, baseline_values
 from mptune.space.search_space import SearchSpace
-from mptune.strategies.model_based.numerics import cholesky, single_threaded
+from mptune.strategies.model_based.gaussian_process import cholesky, single_threaded
 
 __all__ = ["ErrorModel", "Signatures"]
 
@@ -55,43 +54,42 @@ _FLOOR_WITHOUT_PRECISIONS: Final = (-7.0, 4.0)
 #: Deviation of an error from the model in decades, and how many observations that prior is worth.
 _RESIDUAL: Final = 0.25
 _RESIDUAL_WEIGHT: Final = 4.0
-_ITERATIONS: Final = 25
+#: Signatures predicted at once.
 _BLOCK: Final = 4096
-#: Smallest log10 error told apart from 0.
+#: Smallest log10 error distinguished from 0.
 _LEAST_ERROR: Final = -19.0
-#: How probable it is that a value is at fault, rather than the signature, where all configurations of a signature that
-#: failed have it in common; and where configurations of some signature are known to disagree.
+#: Probability that a value is at fault, rather than the signature, where all failed configurations of a signature share
+#: it; and where configurations of some signature are known to disagree.
 _FAULT: Final = 1e-4
 _FAULT_WHERE_SOME_DISAGREE: Final = 0.5
-#: Log of how probable it is that the model is misled by configurations that are wrong, where nothing is known to meet
-#: the threshold: the widest types being among them, it expects no better of any others.
+#: Log of the probability that wrong configurations mislead the model, while nothing is known to meet the threshold: as
+#: the widest types are among them, it expects no better of any others.
 _LOG_MISLED: Final = math.log(0.05)
 #: Stands for an infinite excess where configurations of a signature are compared.
 _MOST_DECADES: Final = 20.0
-#: An error so many decades above the threshold is that of narrower types, too, whatever else is uncertain.
+#: Narrower types than those of an error this many decades above the threshold exceed it too.
 _FAR: Final = 0.5
-#: What an error of 0 says about log10 error where it may be one of digits that are not seen: decades below the unit
-#: roundoff of the coarsest type, and how surely.
-_UNSEEN: Final = 1.0
-_UNSEEN_DEVIATION: Final = 2.0
-#: What a result that is not finite says about log10 error: decades above the threshold, and how surely.
+#: Log10 error of a result that equals that of the widest types, in decades below the unit roundoff of the coarsest
+#: type, and its uncertainty: the difference may be in digits that are not visible.
+_UNSEEN: Final = (1.0, 2.0)
+#: Log10 error of a result that is not finite, in decades above the threshold, and its uncertainty.
 _NON_FINITE: Final = (2.0, 1.0)
 
 
-@dataclass(frozen=True, slots=True)
 class _Term:
     """One summand: by value code, a constant and the coefficients of the unknowns."""
 
-    column: int
-    constants: Array
-    coefficients: Array
+    def __init__(self, column: int, constants: Sequence[float], used: Sequence[Sequence[int]], n_unknowns: int) -> None:
+        self.column = column
+        self.constants = np.array(constants)
+        self.coefficients = np.zeros((len(used), n_unknowns))
+        for row, unknowns in zip(self.coefficients, used, strict=True):
+            row[list(unknowns)] = 1.0
 
-    @classmethod
-    def of(cls, column: int, constants: list[float], used: list[list[int]], n_unknowns: int) -> _Term:
-        coefficients = np.zeros((len(used), n_unknowns))
-        for row, unknowns in zip(coefficients, used, strict=True):
-            row[unknowns] = 1.0
-        return cls(column, np.array(constants), coefficients)
+    def at(self, codes: Codes, exponents: Array) -> tuple[Array, Array]:
+        """Return values ``(n,)`` and derivatives ``(n, n_unknowns)`` of signatures."""
+        own = codes[:, self.column] if self.column >= 0 else np.zeros(len(codes), dtype=np.int32)
+        return (self.constants + self.coefficients @ exponents)[own], self.coefficients[own]
 
 
 class ErrorModel:
@@ -113,7 +111,7 @@ class ErrorModel:
         common = unknown(_LEVEL[0] + level, _LEVEL[1])
         has_precisions = any(isinstance(p, PrecisionParameter) for p in parameters)
         floor, deviation = _FLOOR if has_precisions else _FLOOR_WITHOUT_PRECISIONS
-        # Of each term column, constants by value code, and positions of the unknowns that count for each value.
+        # Of each term: column, constants by value code, and positions of the unknowns that count for each value.
         terms: list[tuple[int, list[float], list[list[int]]]] = [(-1, [0.0], [[unknown(floor + level, deviation)]])]
         effects: list[tuple[int, list[float], list[list[int]]]] = []
         for column, parameter in enumerate(parameters):
@@ -128,26 +126,40 @@ class ErrorModel:
                 terms.append((column, constants, used))
             else:
                 effects.append((column, [0.0] * len(values), [[unknown(*_OTHER)] for _ in values]))
-        self._terms = [_Term.of(*term, len(priors)) for term in terms]
-        self._effects = [_Term.of(*effect, len(priors)) for effect in effects]
-        self._prior = np.array([mean for mean, _ in priors])
-        self._precision = 1.0 / np.array([deviation for _, deviation in priors]) ** 2
-        self._exponents = self._prior.copy()
+        self._terms = [_Term(*term, len(priors)) for term in terms]
+        self._effects = [_Term(*effect, len(priors)) for effect in effects]
+        self._means, self._deviations = np.array(priors).T
+        self._exponents = self._means.copy()
         self._residual = _RESIDUAL
-        self._spread = np.diag(1.0 / np.sqrt(self._precision))
+        self._spread = np.diag(self._deviations)
 
     @single_threaded()
     def fit(self, codes: Codes, log10_errors: Array, deviations: Array) -> None:
         """Learn from all measured signatures.
 
-        Value codes ``(n, n_parameters)``, finite errors ``(n,)``, and how uncertain each of these is beside the model's
-        own deviation, in decades.
+        Value codes ``(n, n_parameters)``, finite errors ``(n,)``, and the uncertainty of each in decades, beside the
+        model's own deviation.
         """
+        from scipy.optimize import least_squares  # takes half a second, which making a strategy need not spend
+
         for _ in range(2):
-            weights = 1.0 / (self._residual**2 + deviations**2)
-            self._maximise(codes, log10_errors, weights)
-            misfit = (log10_errors - self._evaluate(codes)[0]) ** 2 * weights * self._residual**2
-            total = _RESIDUAL_WEIGHT * _RESIDUAL**2 + float(misfit.sum())
+            spread = np.sqrt(self._residual**2 + deviations**2)
+
+            def misfits(exponents: Array) -> Array:
+                own = (self._evaluate(codes, exponents)[0] - log10_errors) / spread  # noqa: B023 - called in this round
+                return np.concatenate([own, (exponents - self._means) / self._deviations])
+
+            def slopes(exponents: Array) -> Array:
+                own = self._evaluate(codes, exponents)[1] / spread[:, None]  # noqa: B023
+                return np.concatenate([own, np.diag(1.0 / self._deviations)])
+
+            found = least_squares(misfits, self._exponents, slopes, method="lm", ftol=1e-6, max_nfev=50)
+            self._exponents = found.x
+            jacobian = slopes(self._exponents)
+            _, self._spread = cholesky(jacobian.T @ jacobian)
+            total = _RESIDUAL_WEIGHT * _RESIDUAL**2 + self._residual**2 * float(
+                np.square(found.fun[: len(codes)]).sum()
+            )
             self._residual = math.sqrt(total / (_RESIDUAL_WEIGHT + len(codes)))
 
     def predict(self, codes: Codes) -> tuple[Array, Array]:
@@ -155,10 +167,8 @@ class ErrorModel:
         means, deviations = np.empty(len(codes)), np.empty(len(codes))
         for start in range(0, len(codes), _BLOCK):
             block = slice(start, start + _BLOCK)
-            means[block], jacobian = self._evaluate(codes[block])
-            whitened = self._spread @ jacobian.T
-            variance = np.einsum("ij,ij->j", whitened, whitened)
-            deviations[block] = np.sqrt(variance + self._residual**2)
+            means[block], slopes = self._evaluate(codes[block], self._exponents)
+            deviations[block] = np.sqrt(np.square(self._spread @ slopes.T).sum(axis=0) + self._residual**2)
         return means, deviations
 
     def log_probability_below(self, codes: Codes, log10_error: float) -> Array:
@@ -166,93 +176,47 @@ class ErrorModel:
         means, deviations = self.predict(codes)
         return np.asarray(log_ndtr((log10_error - means) / deviations), dtype=np.float64)
 
-    def _evaluate(self, codes: Codes) -> tuple[Array, Array]:
+    def _evaluate(self, codes: Codes, exponents: Array) -> tuple[Array, Array]:
         """Return log10 error, shape ``(n,)``, and its derivatives by the unknowns, ``(n, n_unknowns)``."""
-        at = [codes[:, t.column] if t.column >= 0 else np.zeros(len(codes), np.int32) for t in self._terms]
-        terms = list(zip(self._terms, at, strict=True))
-        exponents = np.stack([(term.constants + term.coefficients @ self._exponents)[c] for term, c in terms])
-        largest = exponents.max(axis=0)
-        shares = 10.0 ** (exponents - largest)
+        values, slopes = zip(*(term.at(codes, exponents) for term in self._terms), strict=True)
+        largest = np.max(values, axis=0)
+        shares = 10.0 ** (np.array(values) - largest)
         total = shares.sum(axis=0)
-        value = largest + np.log10(total)
-        jacobian = np.zeros((len(codes), len(self._prior)))
-        for (term, c), share in zip(terms, shares / total, strict=True):
-            jacobian += share[:, None] * term.coefficients[c]
+        value, slope = largest + np.log10(total), np.einsum("tn,tnu->nu", shares / total, np.array(slopes))
         for effect in self._effects:
-            c = codes[:, effect.column]
-            value = value + (effect.coefficients @ self._exponents)[c]
-            jacobian += effect.coefficients[c]
-        return value, jacobian
-
-    def _maximise(self, codes: Codes, targets: Array, weights: Array) -> None:
-        """Move the exponents to the maximum of the posterior and factorise its curvature there."""
-
-        def loss(misfit: Array, exponents: Array) -> float:
-            return float(weights @ misfit**2 + self._precision @ (exponents - self._prior) ** 2)
-
-        value, jacobian = self._evaluate(codes)
-        current = loss(targets - value, self._exponents)
-        damping = 1e-3
-        for _ in range(_ITERATIONS):
-            weighted = jacobian.T * weights
-            curvature = self._curvature(weighted, jacobian)
-            away = self._precision * (self._exponents - self._prior)
-            gradient = weighted @ (targets - value) - away
-            damped = curvature.copy()
-            damped.flat[:: len(self._prior) + 1] *= 1.0 + damping
-            before = self._exponents
-            _, spread = cholesky(damped)
-            self._exponents = before + spread.T @ (spread @ gradient)
-            new_value, new_jacobian = self._evaluate(codes)
-            new = loss(targets - new_value, self._exponents)
-            if new <= current:
-                converged = current - new < 1e-6 * (1.0 + current)
-                value, jacobian, current, damping = new_value, new_jacobian, new, damping / 5.0
-                if converged:
-                    break
-            else:
-                self._exponents = before
-                damping *= 10.0
-                if damping > 1e6:
-                    break
-        _, self._spread = cholesky(self._curvature(jacobian.T * weights, jacobian))
-
-    def _curvature(self, weighted: Array, jacobian: Array) -> Array:
-        """Return the curvature of the log posterior in the Gauss-Newton approximation, ``(n_unknowns, n_unknowns)``."""
-        curvature = np.asarray(weighted @ jacobian)
-        curvature.flat[:: len(self._prior) + 1] += self._precision
-        return curvature
+            more, also = effect.at(codes, exponents)
+            value, slope = value + more, slope + also
+        return value, slope
 
 
 @dataclass(slots=True)
 class _Record:
-    """One measured signature.
-
-    Attributes:
-        codes: its value codes.
-        excesses: of the configurations with an error, by how many decades that exceeds the threshold.
-        non_finite: how many configurations gave no finite numbers.
-        shared: value codes of the parameters outside the signature that all configurations have which failed, -1 where
-            they differ; shape ``(n_free,)``.
-    """
+    """One measured signature."""
 
     codes: Codes
+    #: Of the configurations with an error, its excess over the threshold in decades.
     excesses: list[float] = field(default_factory=list)
+    #: Number of configurations that gave no finite numbers.
     non_finite: int = 0
-    shared: Codes | None = None
+    #: Of the configurations that exceed the threshold, value codes outside the signature and the excess.
+    failures: list[tuple[Codes, float]] = field(default_factory=list)
 
     @property
     def met(self) -> int:
-        """How many configurations meet the threshold."""
+        """Number of configurations that meet the threshold."""
         return sum(excess <= 0 for excess in self.excesses)
 
-    def shared_by(self, free: Codes) -> NDArray[np.intp]:
-        """Return how many of those values other configurations have, shape ``(n,)`` from ``(n, n_free)``."""
-        return np.asarray((free == self.shared).sum(axis=1), dtype=np.intp)
+    @property
+    def shared(self) -> Codes:
+        """Value codes outside the signature that all failed configurations share, -1 where they differ."""
+        failed = np.array([free for free, _ in self.failures])
+        return np.where((failed == failed[0]).all(axis=0), failed[0], -1)
 
-    def fail(self, free: Codes) -> None:
-        """Take note of a configuration that failed: its value codes outside the signature, shape ``(n_free,)``."""
-        self.shared = free.copy() if self.shared is None else np.where(self.shared == free, free, -1)
+    def shared_by(self, free: Codes) -> NDArray[np.intp]:
+        """Return how many of the shared values other configurations have, shape ``(n,)`` from ``(n, n_free)``."""
+        if not self.failures:
+            return np.zeros(len(free), dtype=np.intp)
+        return np.asarray((free == self.shared).sum(axis=1), dtype=np.intp)
 
 
 class Signatures:
@@ -262,8 +226,8 @@ class Signatures:
         space: the configurations.
         names: of the parameters in a signature.
         objective: has the thresholds.
-        is_relative: whether errors are against what the widest types give: then that these have none says nothing, and
-            an error of 0 in others only that it is too small to be seen.
+        is_relative: whether errors are relative to the results of the widest types. Then the widest types say nothing,
+            and an error of 0 in others only that it is too small to be visible.
     """
 
     def __init__(
@@ -276,16 +240,15 @@ class Signatures:
             column for column, p in enumerate(space.parameters) if column not in self.columns and len(p.values) > 1
         ]
         parameters = [space.parameters[column] for column in self.columns]
-        self._radices = _radices([len(p.values) for p in parameters])
-        self._parameters = parameters
-        #: How often each error that has a threshold was the one that exceeds it most, or comes closest.
-        self._binding = Counter[str]()
-        self._target = math.nan
-        self._use(min(objective.limits, key=objective.limits.__getitem__))
+        # Odd multipliers give each signature a key of its own, modulo 2^64.
+        multipliers = [pow(0x9E3779B97F4A7C15, i + 1, 2**64) for i in range(len(parameters))]
+        self._multipliers = np.array(multipliers, dtype=np.uint64)
+        # Of several errors with thresholds, the one with the lowest threshold is modelled.
+        self._target = math.log10(min(objective.limits.values()))
+        # A threshold above 1 is not relative, and errors beside it are not either.
+        self._model, self._untaught = (ErrorModel(parameters, max(0.0, self._target)) for _ in range(2))
         self._records: dict[int, _Record] = {}
-        #: Key, value codes outside the signature and excess of everything that failed.
-        self._failures: list[tuple[int, Codes, float]] = []
-        #: By key, value codes, excess and its uncertainty of what other runs measured.
+        #: By key: value codes, excess and its uncertainty of errors that were not measured here.
         self._supposed: dict[int, tuple[Codes, float, float]] = {}
         self._bits = [_accurate_bits(p) for p in parameters]
         self._ranges = [_ranges(p) for p in parameters]
@@ -296,95 +259,73 @@ class Signatures:
 
     # -- learning ------------------------------------------------------------------------------
 
-    def _use(self, binding: str) -> None:
-        """Model the error of this name: of several with thresholds, all but one are often met by far."""
-        target = math.log10(self._objective.limits[binding])
-        if target == self._target:
-            return
-        self._target = target
-        # A threshold above 1 is not relative, and the errors beside it are not either.
-        self._model, self._untaught = (ErrorModel(self._parameters, max(0.0, self._target)) for _ in range(2))
-
     def observe(self, codes: Codes, trials: Sequence[Trial]) -> None:
         """Learn from trials; ``codes`` are the value codes of all parameters, shape ``(n, d)``."""
         news = False
         for row, free, trial in zip(codes[:, self.columns], codes[:, self._free], trials, strict=True):
             if not (trial.is_valid or trial.status is Status.NON_FINITE):
                 continue
-            key = int(self._key(row[None, :])[0])
-            record = self._records.setdefault(key, _Record(row.copy()))
+            record = self._records.setdefault(self._key(row), _Record(row.copy()))
             excess = self._objective.error_excess(trial)
             if trial.is_valid and excess < math.inf:
-                self._binding[self._objective.binding(trial)] += 1
                 news |= not record.excesses
                 record.excesses.append(excess)
             else:
                 news |= not record.non_finite
                 record.non_finite += 1
             if excess > 0:
-                record.fail(free)
-                self._failures.append((key, free.copy(), min(excess, _MOST_DECADES)))
-            self.version += record.shared is not None
+                record.failures.append((free.copy(), min(excess, _MOST_DECADES)))
+            self.version += bool(record.failures)
         if news:
-            self.version += 1
             self._fit()
 
     def suppose(self, codes: Codes, trials: Sequence[Trial], doubt: float) -> None:
-        """Take in errors of other runs, or of instrumented ones; they teach the model, nothing counts as known.
+        """Learn errors of other runs or of instrumented ones; no signature is known from them.
 
         Args:
             codes: value codes of all parameters, shape ``(n, d)``.
-            trials: have the errors; of several of a signature the least doubtful counts, and of those of one run the
-                least, as of what is measured.
-            doubt: how far they may be from what would be measured, in decades.
+            trials: have the errors; of several of a signature the least doubtful counts, then the least.
+            doubt: standard deviation of their difference from errors measured here, in decades.
         """
         for row, trial in zip(codes[:, self.columns], trials, strict=True):
             if not self._objective.limits.keys() <= trial.measurement.metrics.keys():
                 continue
-            excess = self._objective.error_excess(trial)
-            key = int(self._key(row[None, :])[0])
+            excess, key = self._objective.error_excess(trial), self._key(row)
             _, least, least_doubt = self._supposed.get(key, (row, math.inf, math.inf))
             if math.isfinite(excess) and (doubt, excess) < (least_doubt, least):
-                self._supposed[key] = (row.copy(), excess, doubt)
-        self.version += 1
+                self._supposed[key] = row.copy(), excess, doubt
         self._fit()
 
     def _fit(self) -> None:
+        self.version += 1
         known = [r for r in self._records.values() if r.excesses or self._failed(r)]
         if self._is_relative:
             known = [r for r in known if not np.array_equal(r.codes, self.widest)]
-        levels = [self._level(record) for record in known]
-        codes = [record.codes for record in known]
-        for key, (row, excess, doubt) in self._supposed.items():
-            if key not in self._records:
-                levels.append((max(excess + self._target, _LEAST_ERROR), doubt))
-                codes.append(row)
-        if codes:
-            means, deviations = np.array(levels).T
-            self._model.fit(np.array(codes), means, deviations)
+        found = [(record.codes, *self._level(record)) for record in known]
+        found += [supposed for key, supposed in self._supposed.items() if key not in self._records]
+        if found:
+            codes, excesses, doubts = zip(*found, strict=True)
+            levels = np.maximum(np.array(excesses) + self._target, _LEAST_ERROR)
+            self._model.fit(np.array(codes), levels, np.array(doubts))
 
     def _level(self, record: _Record) -> tuple[float, float]:
-        """Return what a record says of log10 error, and how uncertain that is."""
+        """Return the excess of a record in decades, and its uncertainty."""
         if not record.excesses:
-            return max(_NON_FINITE[0] + self._target, _LEAST_ERROR), _NON_FINITE[1]
-        level = min(record.excesses) + self._target
-        if self._is_relative and level <= _LEAST_ERROR:
+            return _NON_FINITE
+        excess = min(record.excesses)
+        if self._is_relative and excess + self._target <= _LEAST_ERROR:
             types = zip(self._bits, self._ranges, record.codes, strict=True)
             bits = min((b[c] for b, ranges, c in types if ranges.any()), default=0.0)
-            return max(-bits * math.log10(2.0) - _UNSEEN, _LEAST_ERROR), _UNSEEN_DEVIATION
-        return max(level, _LEAST_ERROR), 0.0
+            return -bits * math.log10(2.0) - _UNSEEN[0] - self._target, _UNSEEN[1]
+        return excess, 0.0
 
     # -- asking --------------------------------------------------------------------------------
 
     def too_narrow(self, rows: Codes) -> NDArray[np.bool_]:
-        """Return which signatures are nowhere wider than one that exceeds the threshold by far.
+        """Return which signatures ``(n, n_names)`` are nowhere wider than one that exceeds the threshold by far.
 
-        Args:
-            rows: value codes of the signature, shape ``(n, n_names)``.
-
-        Returns:
-            Shape ``(n,)``. Everything without an order is the same in both. Where the results were not finite, a
-            significand says nothing, so that only the same and narrower ranges are meant.
+        Values without an order have to be the same. Where the results were not finite, a significand says nothing, and
+        ranges must not be wider either.
         """
         found = np.zeros(len(rows), dtype=np.bool_)
         for record in self._records.values():
@@ -392,8 +333,8 @@ class Signatures:
                 found |= self._narrower(rows, record.codes, in_range=not record.excesses)
         return found
 
-    def _narrower(self, rows: Codes, known: Codes, *, in_range: bool) -> NDArray[np.bool_]:
-        """Return which signatures are nowhere wider than a known one, in their range neither if that is asked for."""
+    def _narrower(self, rows: Codes, known: Codes, *, in_range: bool = False) -> NDArray[np.bool_]:
+        """Return which signatures are nowhere wider than a known one, with ``in_range`` in their range neither."""
         narrower = np.ones(len(rows), dtype=np.bool_)
         for column, (bits, ranges) in enumerate(zip(self._bits, self._ranges, strict=True)):
             codes = rows[:, column]
@@ -404,12 +345,12 @@ class Signatures:
 
     def keys(self, codes: Codes) -> Keys:
         """Return an identity of each configuration's signature, shape ``(n,)``."""
-        return self._key(codes[:, self.columns])
+        return codes[:, self.columns].astype(np.uint64) @ self._multipliers
 
     def known_bad(self, codes: Codes) -> NDArray[np.bool_]:
         """Return which configurations have a signature known to exceed the threshold, shape ``(n,)``.
 
-        None are as long as nothing is known to meet it.
+        None are while nothing is known to meet it.
         """
         bad = [key for key, record in self._records.items() if self._is_any_met and self._is_bad(record)]
         return np.isin(self.keys(codes), np.array(bad, dtype=np.uint64))
@@ -429,18 +370,19 @@ class Signatures:
             elif record.met:
                 probability[position] = math.log(record.met / len(record.excesses))
         of_each = probability[inverse]
-        free, log_fault = codes[:, self._free], math.log(self._fault)
+        disagree = any(record.met and record.failures for record in self._records.values())
+        log_fault = math.log(_FAULT_WHERE_SOME_DISAGREE if disagree else _FAULT)
         for position, record in records.items():
             if self._failed(record) and not self._is_bad(record):
                 siblings = inverse == position
-                of_each[siblings] = log_fault * (1 + record.shared_by(free[siblings]))
+                of_each[siblings] = log_fault * (1 + record.shared_by(codes[siblings][:, self._free]))
         return of_each
 
     def _log_probability_of_the_first(self, codes: Codes) -> Array:
-        """Return the log of each configuration's probability to be the first that meets the threshold, ``(n,)``.
+        """Return the log of each configuration's probability to be the first that meets the threshold.
 
-        What all that failed say may be the fault of values that they have, in whatever types: any value that was tried
-        less, or was better than others in the same types, is more probable.
+        The values of failed configurations may be at fault, in any types: a value that was tried less, or was better
+        than others in the same types, is more probable.
         """
         rows, inverse, records = self._distinct(codes)
         untaught = self._untaught.log_probability_below(rows, self._target)
@@ -449,13 +391,10 @@ class Signatures:
         for position, record in records.items():
             siblings = inverse == position
             of_each[siblings] = untaught[position] + _LOG_MISLED * (1 + record.shared_by(free[siblings]))
-        best: dict[int, float] = {}
-        for key, _, excess in self._failures:
-            best[key] = min(best.get(key, math.inf), excess)
-        tried = np.array([free for _, free, _ in self._failures], dtype=np.int32).reshape(
-            len(self._failures), len(self._free)
-        )
-        worse = np.array([excess - best[key] for key, _, excess in self._failures])
+        failed = [record.failures for record in self._records.values() if record.failures]
+        tried = np.array([codes for failures in failed for codes, _ in failures]).reshape(-1, len(self._free))
+        excesses = [np.array([excess for _, excess in failures]) for failures in failed]
+        worse = np.concatenate([each - each.min() for each in excesses])
         for column in range(len(self._free)):
             same = tried[:, column] == np.arange(tried[:, column].max(initial=-1) + 1)[:, None]
             counts = same.sum(axis=1)
@@ -467,7 +406,7 @@ class Signatures:
     def levels(self, codes: Codes) -> tuple[Array, Array]:
         """Return mean and standard deviation of each configuration's log10 error, shape ``(n,)``.
 
-        Of measured signatures they are those of what was measured; where that was not finite the mean is infinite.
+        Measured signatures have those of their measurements; the mean is infinite where these were not finite.
         """
         rows, inverse, records = self._distinct(codes)
         means, deviations = self._model.predict(rows)
@@ -481,7 +420,7 @@ class Signatures:
 
     def is_measured(self, row: Codes) -> bool:
         """Whether it is known if the signature with these value codes meets the threshold; shape ``(n_names,)``."""
-        record = self._records.get(int(self._key(row[None, :])[0]))
+        record = self._records.get(self._key(row))
         return record is not None and (record.met > 0 or self._is_bad(record))
 
     def wideness(self, codes: Codes) -> Array:
@@ -494,54 +433,32 @@ class Signatures:
     # -- internals -----------------------------------------------------------------------------
 
     def _distinct(self, codes: Codes) -> tuple[Codes, NDArray[np.intp], dict[int, _Record]]:
-        """Return the different signatures, which of them each configuration has, and records of those measured."""
+        """Return the different signatures, the position of each configuration's among them, and measured records."""
         keys, first, inverse = np.unique(self.keys(codes), return_index=True, return_inverse=True)
         records = {at: self._records[key] for at, key in enumerate(keys.tolist()) if key in self._records}
         return codes[first][:, self.columns], inverse, records
+
+    def _key(self, row: Codes) -> int:
+        return int(row.astype(np.uint64) @ self._multipliers)
 
     @property
     def _is_any_met(self) -> bool:
         return any(record.met for record in self._records.values())
 
-    @property
-    def _fault(self) -> float:
-        mixed = any(record.met and record.shared is not None for record in self._records.values())
-        return _FAULT_WHERE_SOME_DISAGREE if mixed else _FAULT
-
     def _failed(self, record: _Record) -> bool:
-        """Whether all measured configurations of a signature exceed the threshold, and not by a mistake of theirs."""
+        """Whether all measured configurations of a signature exceed the threshold because of the signature."""
         if record.excesses:
             return not record.met
         # Widening a type causes no overflow: where a narrower signature was finite, this configuration is at fault.
-        return record.non_finite > 0 and not self._wider_than_a_finite_one(record)
+        finite = np.array([other.codes for other in self._records.values() if other.excesses])
+        is_innocent = np.array_equal(record.codes, self.widest) or (
+            len(finite) > 0 and bool(self._narrower(finite, record.codes).any())
+        )
+        return record.non_finite > 0 and not is_innocent
 
     def _is_bad(self, record: _Record) -> bool:
         """Whether a signature is known to exceed the threshold: no value can be at fault instead."""
-        return self._failed(record) and record.shared is not None and bool((record.shared < 0).all())
-
-    def _wider_than_a_finite_one(self, record: _Record) -> bool:
-        if np.array_equal(record.codes, self.widest):
-            return True
-        return any(
-            all(
-                b[c] >= b[d] if b.any() else c == d
-                for b, c, d in zip(self._bits, record.codes, other.codes, strict=True)
-            )
-            for other in self._records.values()
-            if other.excesses
-        )
-
-    def _key(self, rows: Codes) -> Keys:
-        return rows.astype(np.uint64) @ self._radices
-
-
-def _radices(counts: Sequence[int]) -> Keys:
-    """Return place values that give each signature a key of its own; odd multipliers where 64 bits do not do."""
-    if math.prod(counts) < 2**63:
-        values = [math.prod(counts[:i]) for i in range(len(counts))]
-    else:
-        values = [pow(0x9E3779B97F4A7C15, i + 1, 2**64) | 1 for i in range(len(counts))]
-    return np.array(values, dtype=np.uint64)
+        return self._failed(record) and bool(record.failures) and bool((record.shared < 0).all())
 
 
 def _accurate_bits(parameter: Parameter) -> Array:

@@ -7,21 +7,24 @@ Hellsten 2023, Sec. 4.2: a length scale that the data do not determine stays whe
 
 from __future__ import annotations
 
+import contextlib
 import math
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError
-
-from mptune.strategies.model_based.numerics import cholesky, maximise
+from scipy.linalg import LinAlgError, lapack
+from threadpoolctl import ThreadpoolController
 
 __all__ = [
-    "Hyperparameters", "Kernel", "LogNormalPrior", "MeanFunction", "Posterior", "Prior", "fit", "log_posterior",
-    "matern32", "matern52", "squared_exponential",
+    "KERNELS", "Hyperparameters", "Kernel", "LogNormalPrior", "Posterior", "Prior", "cholesky", "fit", "log_posterior",
+    "matern52", "maximise", "single_threaded",
 ]  # fmt: skip
 
 Array = NDArray[np.float64]
@@ -32,21 +35,83 @@ Kernel = Callable[[NDArray[Any]], NDArray[Any]]
 _JITTER: Final = 1e-8
 #: Candidates whose covariances are computed at once; a block stays in the cache.
 _BLOCK: Final = 2048
-#: Correlations that are computed at once where only their sums are kept.
-_IN_CACHE: Final = 65_536
-#: Hyperparameters stay within so many prior deviations of the prior's centre.
+#: Hyperparameters stay within this many prior deviations of the prior's centre.
 _MOST_DEVIATIONS: Final = 5.0
+#: Stands for an infinite loss, which the line search cannot interpolate.
+_WORST: Final = 1e10
+#: Overlapping limits of two threads would not restore the earlier number of threads.
+_LOCK: Final = threading.RLock()
+
+
+@contextlib.contextmanager
+def single_threaded() -> Iterator[None]:
+    """Run linear algebra in one thread.
+
+    Matrices of a few hundred rows gain nothing from several threads, which wait for each other on a busy machine. The
+    rounding, and with it the sequence of a seed, would depend on their number.
+    """
+    with _LOCK, _libraries().limit(limits=1, user_api="blas"):
+        yield
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    """Return the loaded libraries; finding them takes too long to repeat for every proposal."""
+    return ThreadpoolController()
+
+
+def cholesky(matrix: Array) -> tuple[Array, Array]:
+    """Return the lower Cholesky factor of a symmetric matrix, and its inverse, both ``(n, n)``.
+
+    Raises:
+        LinAlgError: the matrix is not positive definite.
+    """
+    lower, failed = lapack.dpotrf(matrix, lower=1, clean=1)
+    if failed:
+        raise LinAlgError("the matrix is not positive definite")
+    return lower, lapack.dtrtri(lower, lower=1)[0]
+
+
+def maximise(
+    function: Callable[[Array], tuple[float, Array]],
+    starts: Iterable[Array],
+    *,
+    low: Array,
+    high: Array,
+    unit: Array,
+    max_iterations: int,
+) -> Array:
+    """Return the largest local maximum within bounds that L-BFGS-B finds from the starting points, shape ``(n,)``.
+
+    The function returns its value, ``-inf`` where it is not defined, and its gradient. The unit is the scale of each
+    variable.
+    """
+    from scipy.optimize import Bounds, minimize  # takes half a second, which making a strategy need not spend
+
+    def loss(z: Array) -> tuple[float, Array]:
+        value, gradient = function(z * unit)
+        return (-value, -unit * gradient) if math.isfinite(value) else (_WORST, np.zeros_like(z))
+
+    found = [
+        minimize(
+            loss,
+            np.clip(start, low, high) / unit,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=Bounds(low / unit, high / unit),
+            options={"maxiter": max_iterations, "gtol": 1e-3, "ftol": 1e-7},
+        )
+        for start in starts
+    ]
+    return np.asarray(min(found, key=lambda result: float(result.fun)).x * unit)
+
+
+# -- hyperparameters ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Hyperparameters:
-    """Parameters of the covariance.
-
-    Attributes:
-        lengths: length scales, shape ``(n_lengths,)``.
-        signal: standard deviation of the function.
-        noise: standard deviation of an observation's noise.
-    """
+    """Length scales ``(n_lengths,)``, and standard deviations of the function and of an observation's noise."""
 
     lengths: Array
     signal: float
@@ -58,7 +123,7 @@ class Hyperparameters:
 
     @classmethod
     def from_vector(cls, vector: Array) -> Hyperparameters:
-        """Return what :meth:`to_vector` wrote."""
+        """Return the inverse of :meth:`to_vector`."""
         values = np.exp(vector)
         return cls(values[:-2], float(values[-2]), float(values[-1]))
 
@@ -84,30 +149,27 @@ class Prior(ABC):
 
 
 class LogNormalPrior(Prior):
-    """Independent normal priors of the logarithms: means and standard deviations, each ``(n_features + 2,)``."""
+    """Independent normal priors of the logarithms, for features in [0, 1] and a standardised function.
 
-    def __init__(self, means: Array, deviations: Array) -> None:
-        self.means, self.unit = means, deviations
-        self.low, self.high = means - _MOST_DEVIATIONS * deviations, means + _MOST_DEVIATIONS * deviations
-        self.owners = np.arange(len(means) - 2)
+    The centre of the length scales grows with the square root of the number of features, as distances do. So
+    points a typical distance apart keep the same correlation in any number of dimensions.
+    """
 
-    @classmethod
-    def of(
-        cls, n_features: int, *, length_spread: float = 0.6, noise: float = 0.03, noise_spread: float = 1.0
-    ) -> LogNormalPrior:
-        """Return the prior for features in [0, 1] and a standardised function.
-
-        The length scales' centre grows with the square root of the number of features, as distances do. So points a
-        typical distance apart keep the same correlation in any number of dimensions.
-        """
+    def __init__(
+        self,
+        n_features: int,
+        *,
+        length_spread: float = 0.6,
+        signal: float = 1.0,
+        noise: float = 0.03,
+        noise_spread: float = 1.0,
+    ) -> None:
         length = 0.5 * math.log(max(n_features, 1)) - 0.3
-        means = [length] * n_features + [0.0, math.log(noise)]
-        return cls(np.array(means), np.array([length_spread] * n_features + [0.7, noise_spread]))
-
-    @property
-    def centre(self) -> Hyperparameters:
-        """The most probable hyperparameters before any data."""
-        return Hyperparameters.from_vector(self.means)
+        self.means = np.array([length] * n_features + [math.log(signal), math.log(noise)])
+        self.unit = np.array([length_spread] * n_features + [0.7, noise_spread])
+        self.low, self.high = self.means - _MOST_DEVIATIONS * self.unit, self.means + _MOST_DEVIATIONS * self.unit
+        self.owners = np.arange(n_features)
+        self.centre = Hyperparameters.from_vector(self.means)
 
     def log_density(self, vector: Array) -> tuple[float, Array]:
         """Return the log density up to a constant, and its gradient."""
@@ -115,42 +177,11 @@ class LogNormalPrior(Prior):
         return -0.5 * float(z @ z), -z / self.unit
 
 
-def matern32(squared: NDArray[Any]) -> NDArray[Any]:
-    """Return the Matérn 3/2 correlation."""
-    r = np.sqrt(3.0 * squared)
-    return np.asarray((1.0 + r) * np.exp(-r))
-
-
-def matern52(squared: NDArray[Any]) -> NDArray[Any]:
-    """Return the Matérn 5/2 correlation."""
-    r = np.sqrt(5.0 * squared)
-    return np.asarray((1.0 + r + r * r / 3.0) * np.exp(-r))
-
-
-def squared_exponential(squared: NDArray[Any]) -> NDArray[Any]:
-    """Return the squared exponential correlation."""
-    return np.asarray(np.exp(-0.5 * squared))
-
-
-def _squared_distances(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
-    """Return squared Euclidean distances, shape ``(len(a), len(b))``."""
-    squared = a @ (-2.0 * b.T)
-    squared += np.einsum("ij,ij->i", a, a)[:, None]
-    squared += np.einsum("ij,ij->i", b, b)[None, :]
-    return np.asarray(np.maximum(squared, 0.0, out=squared))
-
-
 def log_posterior(vector: Array, x: Array, y: Array, prior: Prior) -> tuple[float, Array]:
     """Return the log marginal likelihood of a Matérn 5/2 process plus log prior (up to a constant) and its gradient.
 
-    Args:
-        vector: logarithms of the hyperparameters, shape ``(n_lengths + 2,)``.
-        x: features, shape ``(n, n_features)``.
-        y: observations with mean near zero, shape ``(n,)``.
-        prior: of the hyperparameters.
-
-    Returns:
-        The value, ``-inf`` where the covariance is not positive definite, and the gradient, the shape of ``vector``.
+    Logarithms of the hyperparameters ``(n_lengths + 2,)``, features ``(n, n_features)``, and observations with a mean
+    near zero ``(n,)``. The value is ``-inf`` where the covariance is not positive definite.
     """
     n, signal2, noise2 = len(x), math.exp(2.0 * vector[-2]), math.exp(2.0 * vector[-1])
     scaled = x * np.exp(-vector[prior.owners])
@@ -183,8 +214,12 @@ def log_posterior(vector: Array, x: Array, y: Array, prior: Prior) -> tuple[floa
 def fit(x: Array, y: Array, prior: Prior, starts: Iterable[Hyperparameters], max_iterations: int) -> Hyperparameters:
     """Return the hyperparameters of the largest posterior found from the starting points, at least one.
 
-    Features and observations as for :func:`log_posterior`, with a deviation near one.
+    Features and observations as for :func:`log_posterior`, with a deviation near one. Fewer than two observations
+    leave the first starting point.
     """
+    starts = list(starts)
+    if len(x) < 2:
+        return starts[0]
     vector = maximise(
         lambda vector: log_posterior(vector, x, y, prior),
         [start.to_vector() for start in starts],
@@ -196,55 +231,61 @@ def fit(x: Array, y: Array, prior: Prior, starts: Iterable[Hyperparameters], max
     return Hyperparameters.from_vector(vector)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MeanFunction:
-    """The mean of a posterior that learns nothing more, in single precision.
+# -- regression --------------------------------------------------------------------------------
 
-    Attributes:
-        known: scaled features of the observations, ``(n, n_features)``.
-        weights: of the correlation with each of them, ``(n,)``.
-        inverse_lengths: what features are scaled by, ``(n_features,)``.
-    """
 
-    known: NDArray[np.float32]
-    weights: NDArray[np.float32]
-    inverse_lengths: Array
+def matern52(squared: NDArray[Any]) -> NDArray[Any]:
+    """Return the Matérn 5/2 correlation of squared scaled distances."""
+    r = np.sqrt(5.0 * squared)
+    return np.asarray((1.0 + r + r * r / 3.0) * np.exp(-r))
 
-    def at(self, x: Array) -> Array:
-        """Return the mean at points, ``(m,)`` from features ``(m, n_features)``."""
-        mean, rows = np.empty(len(x)), max(_IN_CACHE // len(self.known), 1)
-        for start in range(0, len(x), rows):
-            block = (x[start : start + rows] * self.inverse_lengths).astype(np.float32)
-            mean[start : start + rows] = self.weights @ matern52(_squared_distances(self.known, block))
-        return mean
+
+def _matern32(squared: NDArray[Any]) -> NDArray[Any]:
+    r = np.sqrt(3.0 * squared)
+    return np.asarray((1.0 + r) * np.exp(-r))
+
+
+#: Correlations by name.
+KERNELS: Final[Mapping[str, Kernel]] = MappingProxyType(
+    {"matern32": _matern32, "matern52": matern52, "rbf": lambda squared: np.exp(-0.5 * squared)}
+)
+
+
+def _squared_distances(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+    """Return squared Euclidean distances, shape ``(len(a), len(b))``."""
+    squared = a @ (-2.0 * b.T)
+    squared += np.einsum("ij,ij->i", a, a)[:, None]
+    squared += np.einsum("ij,ij->i", b, b)[None, :]
+    return np.asarray(np.maximum(squared, 0.0, out=squared))
 
 
 class Posterior:
-    """The posterior at fixed candidates, one observation at a time.
+    """The posterior of observations, at fixed candidates and anywhere else; observations can be added one by one.
 
     With the factor L of the observations' covariance, row i of ``V = L^-1 K(observations, candidates)`` depends on
     the first i observations alone. So an observation adds one row to L^-1 and V and takes time proportional to
-    observations times candidates; taking the last ones back is free. Imagined observations, of configurations whose
-    trials are awaited, come after the real ones.
+    observations times candidates. Imagined observations, of configurations whose trials are pending, come last and
+    are removed without cost.
 
     Args:
         hyperparameters: one length scale for each feature.
         candidates: features, shape ``(n_candidates, n_features)``.
+        x: features of the first observations, shape ``(n, n_features)``.
+        y: their values, shape ``(n,)``.
         kernel: correlations by squared scaled distances.
         dtype: of V. Double precision resolves less noise, in twice the time.
-
-    Attributes:
-        mean: posterior mean at the candidates, shape ``(n_candidates,)``.
     """
 
     def __init__(
         self,
         hyperparameters: Hyperparameters,
         candidates: Array,
+        x: Array,
+        y: Array,
         kernel: Kernel = matern52,
         dtype: type[np.floating[Any]] = np.float32,
     ) -> None:
-        # The smallest pivots and variances that are told apart from rounding, relative to the signal's variance.
+        # The smallest pivots and variances distinguished from rounding, relative to the signal's variance.
         self._jitter, least_variance = (_JITTER, 1e-7) if dtype is np.float32 else (1e-10, 1e-12)
         self._signal2 = hyperparameters.signal**2
         self._least_variance = least_variance * self._signal2
@@ -252,17 +293,31 @@ class Posterior:
         self._inverse_lengths = 1.0 / hyperparameters.lengths
         self._kernel = kernel
         self._scaled: NDArray[Any] = (candidates * self._inverse_lengths).astype(dtype)
-        self.mean = np.zeros(len(candidates))
         self._variance = np.full(len(candidates), self._signal2)
-        self._x = np.empty((0, candidates.shape[1]))
-        self._inverse = np.empty((0, 0))
-        self._whitened = np.empty(0)
-        self._rows: NDArray[Any] = np.empty((0, len(candidates)), dtype=dtype)
-        self._n = 0
-        self._n_imagined = 0
+        self._n, self._n_imagined = len(y), 0
+        room = len(y) + len(y) // 2 + 16
+        self._x = np.zeros((room, candidates.shape[1]))
+        self._inverse = np.zeros((room, room))
+        self._whitened = np.zeros(room)
+        self._rows: NDArray[Any] = np.zeros((room, len(candidates)), dtype=dtype)
+        if len(y):
+            self._condition(x * self._inverse_lengths)
+        self.revalue(y)
+
+    def _condition(self, scaled: Array) -> None:
+        n, dtype = len(scaled), self._rows.dtype
+        covariance = self._covariances(scaled, scaled)
+        covariance.flat[:: n + 1] = self._diagonal
+        _, inverse = cholesky(covariance)
+        self._x[:n], self._inverse[:n, :n] = scaled, inverse
+        factor, at = inverse.astype(dtype), scaled.astype(dtype)
+        for start in range(0, len(self._variance), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            self._rows[:n, block] = rows = factor @ self._covariances(at, self._scaled[block])
+            self._variance[block] = self._signal2 - np.einsum("ij,ij->j", rows, rows)
 
     def __len__(self) -> int:
-        """Number of observations, imagined ones left out."""
+        """Number of observations, without imagined ones."""
         return self._n - self._n_imagined
 
     @property
@@ -270,52 +325,52 @@ class Posterior:
         """Posterior standard deviation of the function (without noise), shape ``(n_candidates,)``."""
         return self._deviation(self._variance)
 
-    def condition(self, x: Array, y: Array) -> None:
-        """Replace all observations: features ``(n, n_features)`` and values ``(n,)``."""
-        n = len(x)
-        self._n = self._n_imagined = 0
-        self._reserve(n + n // 2 + 16)
-        scaled = x * self._inverse_lengths
-        covariance = self._covariances(scaled, scaled)
-        covariance.flat[:: n + 1] = self._diagonal
-        _, inverse = cholesky(covariance)
-        self._x[:n], self._inverse[:n, :n], self._n = scaled, inverse, n
-        factor, at = inverse.astype(self._rows.dtype), scaled.astype(self._rows.dtype)
-        for start in range(0, len(self.mean), _BLOCK):
-            block = slice(start, start + _BLOCK)
-            self._rows[:n, block] = rows = factor @ self._covariances(at, self._scaled[block])
-            self._variance[block] = self._signal2 - np.einsum("ij,ij->j", rows, rows)
-        self.revalue(y)
-
-    def revalue(self, y: Array) -> None:
-        """Give all observations other values, shape ``(n,)``; imagined ones are forgotten."""
-        self.forget_imagined()
+    def predict(self, x: Array) -> tuple[Array, Array]:
+        """Return mean and standard deviation at other points, features ``(m, n_features)``."""
         n = self._n
-        self._whitened[:n] = self._inverse[:n, :n] @ y
-        self.mean = (self._whitened[:n].astype(self._rows.dtype) @ self._rows[:n]).astype(np.float64)
+        rows = self._inverse[:n, :n] @ self._covariances(self._x[:n], x * self._inverse_lengths)
+        return self._whitened[:n] @ rows, self._deviation(self._signal2 - np.einsum("ij,ij->j", rows, rows))
+
+    def predict_mean(self, x: Array) -> Array:
+        """Return the mean alone, in single precision and a fraction of the time."""
+        known, weights = self._x[: self._n].astype(np.float32), self._solved().astype(np.float32)
+        scaled = (x * self._inverse_lengths).astype(np.float32)
+        blocks = np.array_split(scaled, 1 + len(scaled) // (_BLOCK // 4))
+        return np.concatenate([self._covariances(block, known) @ weights for block in blocks]).astype(np.float64)
 
     def append(self, x: Array, y: float) -> None:
         """Add one observation: features ``(n_features,)`` and its value; imagined ones are forgotten."""
         self.forget_imagined()
         self._append(x, y)
 
+    def revalue(self, y: Array) -> None:
+        """Give all observations other values, shape ``(n,)``; imagined ones are forgotten."""
+        self.forget_imagined()
+        n = self._n
+        self._whitened[:n] = self._inverse[:n, :n] @ y
+        #: At the candidates.
+        self.mean = (self._whitened[:n].astype(self._rows.dtype) @ self._rows[:n]).astype(np.float64)
+
     def imagine(self, x: Array) -> float:
-        """Count a point as if it had been observed to have the mean's value (Ginsbourger 2010); return that value."""
+        """Count a point as if the mean had been observed there (Ginsbourger 2010); return the mean."""
         value = float(self.predict(x[None, :])[0][0])
         self._append(x, value)
         self._n_imagined += 1
         return value
 
     def forget_imagined(self) -> None:
-        """Take back what was imagined."""
+        """Remove imagined observations."""
         for i in range(self._n - 1, len(self) - 1, -1):
             self.mean -= self._whitened[i] * self._rows[i]
             self._variance += self._rows[i].astype(np.float64) ** 2
         self._n, self._n_imagined = len(self), 0
 
     def _append(self, x: Array, y: float) -> None:
-        n = self._n
-        self._reserve(n + 1)
+        n, dtype = self._n, self._rows.dtype.type
+        if n == len(self._x):
+            more = n // 2
+            self._x, self._rows = (np.pad(array, ((0, more), (0, 0))) for array in (self._x, self._rows))
+            self._inverse, self._whitened = np.pad(self._inverse, (0, more)), np.pad(self._whitened, (0, more))
         scaled = x * self._inverse_lengths
         known = self._inverse[:n, :n] @ self._covariances(scaled[None, :], self._x[:n])[0]
         pivot = math.sqrt(max(self._diagonal - float(known @ known), self._jitter * self._signal2))
@@ -323,7 +378,6 @@ class Posterior:
         self._inverse[n, :n] = known @ self._inverse[:n, :n] / -pivot
         self._inverse[n, n] = 1.0 / pivot
         self._whitened[n] = value = (y - float(known @ self._whitened[:n])) / pivot
-        dtype = self._rows.dtype.type
         row = self._covariances(scaled[None, :].astype(dtype), self._scaled)[0]
         row -= known.astype(dtype) @ self._rows[:n]
         row /= dtype(pivot)
@@ -332,40 +386,12 @@ class Posterior:
         self._variance -= np.square(row, dtype=np.float64)
         self._n = n + 1
 
-    def _reserve(self, n: int) -> None:
-        """Make room for ``n`` observations."""
-        held, used = len(self._x), self._n
-        if n <= held:
-            return
-        size = max(n, held + held // 2, 16)
-
-        def larger(array: NDArray[Any], *shape: int) -> NDArray[Any]:
-            grown = np.zeros((size, *shape), array.dtype)
-            grown[:used, : array.shape[-1]] = array[:used]
-            return grown
-
-        self._x, self._rows = larger(self._x, self._x.shape[1]), larger(self._rows, self._rows.shape[1])
-        self._inverse = larger(self._inverse[:used, :used], size)
-        self._whitened = larger(self._whitened[:, None], 1)[:, 0]
-
-    def predict(self, x: Array) -> tuple[Array, Array]:
-        """Return mean and standard deviation at other points, features ``(m, n_features)``."""
-        n = self._n
-        rows = self._inverse[:n, :n] @ self._covariances(self._x[:n], x * self._inverse_lengths)
-        return self._whitened[:n] @ rows, self._deviation(self._signal2 - np.einsum("ij,ij->j", rows, rows))
-
-    def mean_function(self) -> MeanFunction:
-        """Return the mean by itself, as the observations are at the moment."""
-        known, weights = self._x[: self._n].astype(np.float32), self._solved() * self._signal2
-        return MeanFunction(known, weights.astype(np.float32), self._inverse_lengths)
-
     def left_out(self) -> Array:
         """Return the difference of each observation from its prediction by the others, shape ``(n,)``.
 
         Rasmussen and Williams, eq. 5.12.
         """
-        inverse = self._inverse[: self._n, : self._n]
-        return np.asarray(self._solved() / np.square(inverse).sum(axis=0))
+        return np.asarray(self._solved() / np.square(self._inverse[: self._n, : self._n]).sum(axis=0))
 
     def whiten(self, values: Array) -> Array:
         """Return values at the observations, ``(n,)``, divided by the Cholesky factor of the covariance there."""

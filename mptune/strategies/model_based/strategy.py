@@ -1,9 +1,9 @@
-"""The frame of every model-based strategy: the configurations that the model values most among the candidates."""
+"""The frame of every model-based strategy: candidates, a model fitted when due and extended in between, batches."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,32 +11,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.results.trial import Trial
-from mptune.space.configuration import Configuration
+from mptune.space.configuration import Configuration, Value
 from mptune.strategies.base import Strategy
+from mptune.strategies.model_based.coordinates import Coordinates
 from mptune.strategies.model_based.error_model import Signatures
-from mptune.strategies.model_based.numerics import single_threaded
+from mptune.strategies.model_based.gaussian_process import single_threaded
 
-__all__ = ["Candidates", "ModelBasedStrategy", "ascend", "best_and_others"]
+__all__ = ["CandidateStrategy", "Candidates", "ModelBasedStrategy", "ascend", "best_and_others"]
 
 Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Configurations, ascending by index.
-
-    Attributes:
-        indices: shape ``(n,)``.
-        codes: their value codes, shape ``(n, d)``.
-        features: their coordinates for a model, shape ``(n, k)``.
-        complete: whether these are all configurations that may still be proposed.
-        free: which of them may be proposed, shape ``(n,)``; at first all.
-    """
+    """Configurations, ascending by index: value codes ``(n, d)`` and features ``(n, k)``."""
 
     indices: Indices
     codes: NDArray[np.int32]
     features: NDArray[np.float64]
+    #: Whether these are all configurations that may still be proposed.
     complete: bool
+    #: Which of them may be proposed, ``(n,)``; at first all.
     free: NDArray[np.bool_] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -54,10 +49,12 @@ class Candidates:
 
 
 def best_and_others(ranked: list[int], most: int, rng: np.random.Generator) -> list[int]:
-    """Return which observations a model holds that has no room for all: the best half and a random part of the others.
+    """Return the observations a model holds: all, or of too many the best half and a random part of the others.
 
-    Of the positions ranked, best first, ``most`` are returned, ascending.
+    Of the positions ranked, best first, at most ``most`` are returned, ascending.
     """
+    if len(ranked) <= most:
+        return sorted(ranked)
     half = most // 2
     others = rng.permutation(ranked[half:])[: most - half]
     return sorted([*ranked[:half], *others.tolist()])
@@ -68,16 +65,16 @@ def ascend(
     neighbours: Callable[[int], Indices],
     value: Callable[[Indices], NDArray[np.float64]],
     max_steps: int | None = None,
-) -> tuple[int, float]:
-    """Return the best configuration reached by steepest ascent from the starts, and its value.
+) -> int:
+    """Return the best configuration reached by steepest ascent from the starts.
 
     The multi-start local search of Hellsten 2023, Sec. 3.3: each start moves to its best neighbour until none is
-    better. All of them move at once, so that few large batches are evaluated, and nothing is evaluated twice.
+    better. All of them move at once, in few large batches, and nothing is evaluated twice.
 
     Args:
         starts: indices, at least one, and their values.
         neighbours: the indices around one.
-        value: of indices, shape ``(n,)``; ``-inf`` for what may not be chosen.
+        value: of indices, shape ``(n,)``; ``-inf`` for those that may not be chosen.
         max_steps: moves of each start; None for as many as it takes to reach a local maximum.
     """
     known = dict(starts)
@@ -93,19 +90,15 @@ def ascend(
     while moving and steps != max_steps:
         around = {here: neighbours(here).tolist() for here in moving}
         evaluate(index for found in around.values() for index in found)
-        moved: dict[int, None] = {}
-        for here, found in around.items():
-            there = max(found, key=known.__getitem__, default=here)
-            if known[there] > known[here]:
-                moved[there] = None
-        best = max([best, *moved], key=known.__getitem__)
-        moving = list(moved)
+        bests = {here: max(found, key=known.__getitem__, default=here) for here, found in around.items()}
+        moving = list(dict.fromkeys(there for here, there in bests.items() if known[there] > known[here]))
+        best = max([best, *moving], key=known.__getitem__)
         steps += 1
-    return best, known[best]
+    return best
 
 
 class ModelBasedStrategy(Strategy):
-    """Fills a batch one by one; what was proposed and not told yet is pending, and no candidate any more."""
+    """Fills a batch one by one; configurations proposed and not told yet are pending, and not proposed again."""
 
     _signatures: Signatures | None = None
 
@@ -113,11 +106,28 @@ class ModelBasedStrategy(Strategy):
         super().__init__(*args, **kwargs)
         self._pending: dict[int, None] = {}
         self._has_begun = False
-        self._pool: Candidates | None = None
-        #: Number of observations when the model was last fitted.
-        self._fitted_to = 0
+        #: By column, the codes that proposals may have; empty if there is no restriction.
+        self._focus: dict[int, list[int]] = {}
 
-    # -- ask and tell --------------------------------------------------------------------------
+    def focus(self, values: Mapping[str, Collection[Value]]) -> None:
+        """Propose only configurations with these values, to improve on the best of those; all others still teach.
+
+        So one model of time serves the search for the best of some types, which are features like any other. Only
+        before the first trial is told.
+
+        Args:
+            values: by name of a parameter, its allowed values.
+        """
+        for name, allowed in values.items():
+            offered = self.space.parameter(name).values
+            self._focus[self.space.names.index(name)] = [offered.index(v) for v in allowed if v in offered]
+
+    def _in_focus(self, codes: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Return which configurations may be proposed, ``(n,)`` from value codes ``(n, d)``."""
+        inside = np.ones(len(codes), dtype=np.bool_)
+        for column, allowed in self._focus.items():
+            inside &= np.isin(codes[:, column], allowed)
+        return inside
 
     @single_threaded()
     def ask(self, n: int = 1) -> list[Configuration]:
@@ -130,7 +140,7 @@ class ModelBasedStrategy(Strategy):
         super().tell(trials)
 
     def expect(self, trials: Sequence[Trial], doubt: float) -> None:
-        """Teach the model of errors; nothing counts as known from these."""
+        """Teach the model of errors; no signature is known from these."""
         known = {index: trial for trial in trials if (index := self.space.index(trial.configuration)) is not None}
         if self._signatures is not None and known:
             self._signatures.suppose(self.space.codes(list(known)), list(known.values()), doubt)
@@ -140,10 +150,7 @@ class ModelBasedStrategy(Strategy):
             self._has_begun = True
             self._begin()
         found: list[int] = []
-        while len(found) < n:
-            index = self._next()
-            if index is None:
-                break
+        while len(found) < n and (index := self._next()) is not None:
             found.append(index)
             self._pending[index] = None
             self._strike(index)
@@ -157,15 +164,13 @@ class ModelBasedStrategy(Strategy):
     def _next(self) -> int | None:
         """Return the next configuration, None when no candidate is left."""
 
-    def _settle(self, index: int) -> None:
-        """Take note that a configuration has been told."""
-        self._pending.pop(index, None)
-        self._strike(index)
-
     def _strike(self, index: int) -> None:
         """Take a configuration off the candidates."""
-        if self._pool is not None:
-            self._pool.strike(index)
+
+    def _settle(self, index: int) -> None:
+        """Note that a configuration has been told."""
+        self._pending.pop(index, None)
+        self._strike(index)
 
     @property
     def _taken(self) -> set[int]:
@@ -179,3 +184,89 @@ class ModelBasedStrategy(Strategy):
         """Return a random configuration that is not taken."""
         drawn = self.space.sample(1, self.rng, exclude=self._taken)
         return int(drawn[0]) if len(drawn) else None
+
+
+class CandidateStrategy(ModelBasedStrategy):
+    """Keeps a model over a set of candidates: fitted when due, extended in between; it imagines pending trials.
+
+    A subclass sets the coordinates and calls :meth:`_updated` in :meth:`_next`.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._coordinates: Coordinates
+        #: All configurations told, in order.
+        self._told: dict[int, None] = {}
+        self._pool: Candidates | None = None
+        self._whole: Candidates | None = None
+        #: Told since the model was last brought up to date, and pending configurations that it counts as observed.
+        self._new: list[int] = []
+        self._imagined: set[int] = set()
+
+    def _learn(self, indices: list[int], trials: Sequence[Trial]) -> None:
+        new = {index: trial for index, trial in zip(indices, trials, strict=True) if index not in self._told}
+        self._told |= dict.fromkeys(new)
+        self._new += new
+        for index in new:
+            self._settle(index)
+        if new:
+            self._take_in(new)
+
+    def _strike(self, index: int) -> None:
+        if self._pool is not None:
+            self._pool.strike(index)
+
+    @abstractmethod
+    def _take_in(self, new: Mapping[int, Trial]) -> None:
+        """Take in trials of configurations told for the first time."""
+
+    @abstractmethod
+    def _is_due(self, pool: Candidates) -> bool:
+        """Whether candidates and model are to be made again."""
+
+    @abstractmethod
+    def _rebuild(self) -> Candidates:
+        """Choose candidates, fit the model over them, and return them."""
+
+    @abstractmethod
+    def _extend(self, new: list[int]) -> None:
+        """Learn the configurations told since and forget imagined ones."""
+
+    @abstractmethod
+    def _imagine(self, index: int) -> None:
+        """Count a pending configuration as if the expected value had been observed (Ginsbourger 2010)."""
+
+    def _updated(self) -> Candidates:
+        """Return the candidates, with the model brought up to date."""
+        pool = self._pool
+        if pool is None or not pool.free.any() or self._is_due(pool):
+            self._pool = pool = self._rebuild()
+            self._imagined.clear()
+        elif self._new:
+            self._extend(self._new)
+            self._imagined.clear()
+        self._new = []
+        for index in self._pending:
+            if index not in self._imagined:
+                self._imagine(index)
+                self._imagined.add(index)
+        return pool
+
+    def _candidates(self, indices: Indices, *, complete: bool = False) -> Candidates:
+        codes = self.space.codes(indices)
+        return Candidates(indices, codes, self._coordinates.at(codes), complete)
+
+    def _everything(self) -> Candidates:
+        """Return the whole space."""
+        if self._whole is None:
+            self._whole = self._candidates(np.arange(self.space.size, dtype=np.int64), complete=True)
+        return self._whole
+
+    def _free_of_all(self) -> NDArray[np.bool_]:
+        """Return which configurations of the whole space are not taken."""
+        free = np.ones(self.space.size, dtype=np.bool_)
+        free[list(self._taken)] = False
+        return free
+
+    def _features(self, indices: Any) -> NDArray[np.float64]:
+        return self._coordinates.at(self.space.codes(indices))

@@ -1,41 +1,35 @@
-"""What earlier runs say about a search: a prior mean of time, and a prior probability to fail.
+"""Prior means from earlier runs: of time, and of the probability to fail.
 
-Times of another device are no times of this one, but where a configuration is slow there it is often slow here. So each
+Times of another device are no times of this one, but a configuration that is slow there is often slow here. So each
 source ``s`` gets a Gaussian process of its own, of its times relative to its best one,
 
     z = log(1 + (log t - log t_best) / nu)
 
-(what is far from the best says little about the best), whose posterior mean ``g_s`` is known of every configuration.
-The search models the same transform of its own times as
+(times far from the best say little about the best), with the posterior mean ``g_s``. The search models the same
+transform of its own times as
 
     z(x) = b + sum_s w_s g_s(x) + r(x),    w_s >= 0,
 
-``r`` being the Gaussian process of a search without sources, now of what these leave. After every fit of its
-hyperparameters, with ``L`` the Cholesky factor of its covariance at the trials, offset and weights are what minimises
+``r`` being a Gaussian process of the rest. After every fit of its hyperparameters, with ``L`` the Cholesky factor of
+its covariance at the trials, offset and weights minimise
 
     |L^-1 (z - b - G w)|^2 + (b / sigma)^2 + sum_s ((w_s - 1 / S) / rho)^2,
 
 the maximum of their posterior under normal priors (Rasmussen and Williams, sec. 2.7), with S sources. A source that
-nothing agrees with has weight 0. So have all where the values are likelier by themselves: where the log of the marginal
-likelihood of what the sources leave is below that of the values about their mean, each with hyperparameters of its own,
-by more than 3 (a factor of 20). Where all weights are 0, the model is that of a search without sources, until the next
-fit.
+nothing agrees with has weight 0. All have weight 0 while the log of the marginal likelihood without sources, with
+hyperparameters of its own, is larger by more than 3 (a factor of 20). A source is not used if its own trials do not
+follow from each other: leaving each out in turn, its Gaussian process explains hardly any of their variance.
 
-A source is of no use whose own trials do not follow from each other: leaving each out in turn, its Gaussian process
-explains hardly any of their variance.
+Failures are modelled in the same way; the expected probability is the mean over sources, weighted with ``w_s``.
 
 Errors depend on the accuracy signature, and on size and data more than on the device. They are observations of the
 model of errors (:mod:`mptune.strategies.model_based.error_model`) with an uncertainty of their own, and never count as
 measured.
-
-Failures are modelled as in :mod:`mptune.strategies.model_based.feasibility`, each source having the posterior mean
-``f_s`` of its own; expected of a configuration is their mean, weighted with ``w_s``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -46,57 +40,46 @@ from mptune.results.trial import SourceUse, Trial
 from mptune.space.configuration import Value
 from mptune.space.search_space import SearchSpace
 from mptune.strategies.base import Source
-from mptune.strategies.model_based.coordinates import Features
-from mptune.strategies.model_based.feasibility import Expected, Outcome, failure_prior
-from mptune.strategies.model_based.gaussian_process import (
-    Hyperparameters,
-    LogNormalPrior,
-    MeanFunction,
-    Posterior,
-    fit,
-    log_posterior,
-)
+from mptune.strategies.model_based.coordinates import Coordinates
+from mptune.strategies.model_based.gaussian_process import LogNormalPrior, Posterior, fit, log_posterior
+from mptune.strategies.model_based.models import FAILURE_PRIOR, ModelledAxis, Outcome, Scale
 from mptune.strategies.model_based.strategy import Candidates
-from mptune.strategies.model_based.surrogate import ModelledAxis, Scale
 
-__all__ = ["Sources", "TransferAxis", "judged", "shared", "weigh"]
+__all__ = ["Sources", "TransferAxis", "judged", "shared"]
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int32]
 
-#: The transform's nu: a time by this much above the best one in its logarithm, 22%, is where it bends.
+#: The transform's nu: a time this far above the best one in its logarithm, 22%, is where it bends.
 _BEND: Final = 0.2
-#: Trials a source is modelled by: its fastest, and of the others so many.
+#: Trials a source is modelled by: its fastest, and this many of the others.
 _FASTEST, _OTHERS = 60, 160
-#: The fewest from which anything can be learnt.
+#: Fewest trials a source is modelled by.
 _FEWEST: Final = 8
 #: Share of the variance of its own trials that a source has to explain.
 _LEAST_EXPLAINED: Final = 0.2
-_UNEXPLAINED: Final = "its trials are not used: they do not follow from its parameters"
 #: Standard deviations of the priors of offset and weights.
 _OFFSET: Final = 1.0
 _WEIGHT: Final = 0.25
-#: Centre of the prior of the deviation of what the sources leave, in units of the sources' own.
+#: Centre of the prior of the deviation of the rest, in units of the sources' own.
 _LEFT: Final = 0.5
 #: Sources are dropped where the log of the likelihood is larger by this much without them.
 _BENEFIT: Final = 3.0
-#: Times that weights and hyperparameters are fitted in turn.
-_ROUNDS: Final = 2
-#: Iterations of each fit of what the sources leave, which goes on from the one before.
+#: Iterations of each fit of the rest, which continues from the one before.
 _ITERATIONS: Final = 6
-#: A source of many trials is fitted to every third of them, which costs a tenth, and from there to all.
-_MANY: Final = 110
-_STEP: Final = 3
-_COARSE, _FINE = 12, 2
-#: Iterations of the fit to fewer trials.
+#: Iterations of the fit of a source. One of many trials is fitted to every third of them, then briefly to all.
 _ONCE: Final = 20
+_MANY: Final = 110
+_COARSE, _FINE = 12, 2
+#: Times that hyperparameters and weights are fitted in turn.
+_ROUNDS: Final = 2
 
 
 def shared(source: Source, space: SearchSpace) -> tuple[tuple[str, ...], tuple[Trial, ...]]:
     """Return names of the parameters that a source has in common with a space, and its trials with values of those.
 
-    A parameter that has one value in the space says nothing and does not count, but of a source that has that value,
-    among others, only the trials with it do.
+    A parameter with one value in the space says nothing and does not count. If a source has that value among others,
+    only its trials with that value count.
     """
     theirs: dict[str, set[Value]] = {}
     for trial in source.trials:
@@ -123,306 +106,192 @@ def judged(source: Source, space: SearchSpace, signature: Sequence[str]) -> tupl
     if not np.isfinite(source.error_doubt) or not set(needed) <= set(names):
         return np.empty((0, len(space.names)), dtype=np.int32), ()
     measured = tuple(t for t in trials if t.is_valid)
-    codes = np.zeros((len(measured), len(space.names)), dtype=np.int32)
-    for name in needed:
-        values = space.parameter(name).values
-        codes[:, space.names.index(name)] = [values.index(t.configuration[name]) for t in measured]
-    return codes, measured
+    return _codes(measured, needed, space), measured
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+def _codes(trials: Sequence[Trial], names: Sequence[str], space: SearchSpace) -> Codes:
+    """Return value codes ``(n, d)`` of trials; those of parameters not named are 0."""
+    codes = np.zeros((len(trials), len(space.names)), dtype=np.int32)
+    for name in names:
+        code_of = {value: code for code, value in enumerate(space.parameter(name).values)}
+        codes[:, space.names.index(name)] = [code_of[trial.configuration[name]] for trial in trials]
+    return codes
+
+
 class _SourceModel:
-    """What one source says.
+    """Gaussian processes of the transformed times and the failures of one source; ``problem`` says why it has none."""
 
-    Attributes:
-        columns: the features it knows, ascending.
-        mean: of its transformed times.
-        spread: their standard deviation.
-        times: standardised.
-        failures: None where nothing failed.
-    """
+    def __init__(self, source: Source, space: SearchSpace, coordinates: Coordinates, objective: Objective) -> None:
+        self.names, trials = shared(source, space)
+        columns = [space.names.index(name) for name in self.names]
+        self._columns = np.flatnonzero(np.isin(coordinates.owners, columns))
+        codes = _codes(trials, self.names, space)
+        levels = np.array([-np.log(objective.performance(trial)) for trial in trials])
+        failed = np.array([not t.is_valid or objective.constraint_excess(t) > 0 for t in trials], dtype=np.bool_)
+        # Of several trials with the same shared values the best counts.
+        ranked = np.lexsort((levels, failed))
+        _, first = np.unique(codes[ranked], axis=0, return_index=True)
+        ranked = ranked[np.sort(first)]
+        others = np.random.default_rng(0).permutation(ranked[_FASTEST:])[:_OTHERS]
+        kept = np.sort(np.concatenate([ranked[:_FASTEST], others]))
+        self.count = len(kept)
+        self.problem = self._modelled(coordinates.at(codes[kept])[:, self._columns], levels[kept], failed[kept])
 
-    columns: NDArray[np.intp]
-    mean: float
-    spread: float
-    times: MeanFunction
-    failures: MeanFunction | None
-
-    @classmethod
-    def of(cls, x: Array, levels: Array, failed: NDArray[np.bool_], columns: NDArray[np.intp]) -> _SourceModel | str:
-        """Return the model of trials, features ``(n, k)``, log times ``(n,)`` and failures ``(n,)``; else why not.
-
-        Levels are NaN where they are not known.
-        """
+    def _modelled(self, x: Array, levels: Array, failed: NDArray[np.bool_]) -> str:
+        """Fit the models to features ``(n, k)``, log times ``(n,)`` and failures ``(n,)``; return why that fails."""
         known = ~np.isnan(levels)
         if known.sum() < _FEWEST:
             return f"its trials are not used: {known.sum()} different configurations ran, and {_FEWEST} are needed"
-        values = Scale(float(levels[known].min()), _BEND, 1.0, 0.0, 1.0).apply(levels[known])
-        mean, spread = float(values.mean()), float(values.std())
-        if spread <= 0:
+        values = Scale(float(levels[known].min()), _BEND, 1.0).apply(levels[known])
+        self._mean, self.spread = float(values.mean()), float(values.std())
+        if self.spread <= 0:
             return "its trials are not used: all are equally good"
-        if not len(columns):
-            return _UNEXPLAINED
-        prior = LogNormalPrior.of(len(columns))
-        times = _posterior(x[known], (values - mean) / spread, prior)
-        if 1.0 - float(np.square(times.left_out()).mean()) < _LEAST_EXPLAINED:
-            return _UNEXPLAINED
-        failures = None
+        prior = LogNormalPrior(x.shape[1])
+        self._times = _posterior(x[known], (values - self._mean) / self.spread, prior)
+        if 1.0 - float(np.square(self._times.left_out()).mean()) < _LEAST_EXPLAINED:
+            return "its trials are not used: they do not follow from its parameters"
+        self._failures: Posterior | None = None
         if failed.any():
-            failures = _posterior(x, failed.astype(np.float64), failure_prior(len(columns))).mean_function()
-        return cls(columns, mean, spread, times.mean_function(), failures)
+            self._failures = _posterior(x, failed.astype(np.float64), LogNormalPrior(x.shape[1], **FAILURE_PRIOR))
+        return ""
 
-    def levels(self, features: Array) -> Array:
-        """Return the expected transformed times, ``(n,)`` from ``(n, n_features)``."""
-        return self.mean + self.spread * self.times.at(features[:, self.columns])
-
-    def failure(self, features: Array) -> Array:
-        """Return how likely configurations are to fail, ``(n,)``."""
-        if self.failures is None:
-            return np.zeros(len(features))
-        return np.clip(self.failures.at(features[:, self.columns]), 0.0, 1.0)
+    def at(self, features: Array) -> Array:
+        """Return expected transformed times and probabilities to fail, ``(n, 2)`` from ``(n, n_features)``."""
+        x = features[:, self._columns]
+        failures = np.zeros(len(x)) if self._failures is None else self._failures.predict_mean(x)
+        levels = self._mean + self.spread * self._times.predict_mean(x)
+        return np.stack([levels, np.clip(failures, 0.0, 1.0)], axis=1)
 
 
 def _posterior(x: Array, y: Array, prior: LogNormalPrior) -> Posterior:
     if len(x) > _MANY:
-        found = fit(x, y, prior, [fit(x[::_STEP], y[::_STEP], prior, [prior.centre], _COARSE)], _FINE)
+        found = fit(x, y, prior, [fit(x[::3], y[::3], prior, [prior.centre], _COARSE)], _FINE)
     else:
         found = fit(x, y, prior, [prior.centre], _ONCE)
-    posterior = Posterior(found, np.empty((0, x.shape[1])))
-    posterior.condition(x, y)
-    return posterior
+    return Posterior(found, x[:0], x, y)
 
 
-class Sources(Expected):
-    """The sources of a search, as far as they are of use, and how much of them is believed.
+class Sources:
+    """The sources of a search with a single objective, the models of those in use, and their weights."""
 
-    Args:
-        given: the sources.
-        space: what is searched.
-        features: numbers its configurations.
-        objective: of the search; it has one metric.
-
-    Attributes:
-        weights: by source in use, shape ``(n_sources,)``.
-        spread: the mean spread of their transformed times.
-    """
-
-    def __init__(self, given: Sequence[Source], space: SearchSpace, features: Features, objective: Objective) -> None:
-        self._given = tuple(given)
-        self._uses: list[tuple[tuple[str, ...], int, str]] = []
-        self._positions: list[int] = []
-        self._models: list[_SourceModel] = []
-        for position, source in enumerate(self._given):
-            names, trials = shared(source, space)
-            columns = np.flatnonzero(np.isin(features.owners, [space.names.index(name) for name in names]))
-            codes, levels, failed = _distinct(trials, names, space, objective)
-            kept = _most_telling(levels)
-            model = _SourceModel.of(features.at(codes[kept])[:, columns], levels[kept], failed[kept], columns)
-            remarks = [source.remark]
-            if isinstance(model, str):
-                remarks.append(model)
-            else:
-                self._models.append(model)
-                self._positions.append(position)
-            self._uses.append((names, len(kept), "; ".join(filter(None, remarks))))
-        self.weights = np.full(len(self._models), self.expected_weight)
-        self.spread = float(np.mean([model.spread for model in self._models])) if self._models else 1.0
-        #: What the sources say of configurations that have been candidates: by row, whose index and features it is.
-        self._said = np.empty((0, 2 * len(self._models)))
-        self._indices = np.empty(0, dtype=np.int64)
-        self._order = np.empty(0, dtype=np.int64)
-        self._row_of: dict[bytes, int] = {}
-
-    @property
-    def expected_weight(self) -> float:
-        """The weight each is believed to have before anything was tried."""
-        return 1.0 / max(len(self._models), 1)
-
-    @property
-    def are_trusted(self) -> bool:
-        """Whether any has a weight."""
-        return bool((self.weights > 0).any())
+    def __init__(
+        self, given: Sequence[Source], space: SearchSpace, coordinates: Coordinates, objective: Objective
+    ) -> None:
+        self._space, self._coordinates = space, coordinates
+        self._given = [(source, _SourceModel(source, space, coordinates, objective)) for source in given]
+        self.models = [model for _, model in self._given if not model.problem]
+        self.weights = np.full(len(self.models), 1.0 / max(len(self.models), 1))
+        self.spread = float(np.mean([model.spread for model in self.models])) if self.models else 1.0
+        self._everywhere: Array | None = None
 
     @property
     def uses(self) -> tuple[SourceUse, ...]:
         """What is made of each source, in the order they were given."""
-        weights = dict(zip(self._positions, self.weights.tolist(), strict=True))
+        weights = iter(self.weights.tolist())
         return tuple(
-            SourceUse(source.name, trials, names, weights.get(position, 0.0), remark)
-            for position, (source, (names, trials, remark)) in enumerate(zip(self._given, self._uses, strict=True))
+            SourceUse(
+                source.name,
+                model.count,
+                model.names,
+                0.0 if model.problem else next(weights),
+                "; ".join(filter(None, [source.remark, model.problem])),
+            )
+            for source, model in self._given
         )
 
     def levels(self, features: Array) -> Array:
         """Return the transformed times that each source expects, in units of their spread: ``(n, n_sources)``."""
-        return self._at(features)[:, : len(self._models)]
+        return np.asarray(self._at(features)[:, 0] / self.spread)
 
     def levels_of(self, candidates: Candidates) -> Array:
         """Return the same of candidates."""
-        return self._of(candidates)[:, : len(self._models)]
+        return np.asarray(self._of(candidates)[:, 0] / self.spread)
 
-    def failure(self, features: Array) -> Array:
-        """Return how likely configurations are to fail, says the weighted mean of the sources in use; ``(n,)``."""
-        return self._mean_failure(self._at(features)[:, len(self._models) :])
+    def failures(self, features: Array) -> Array:
+        """Return the probability to fail, the weighted mean of the sources, ``(n,)``."""
+        return self._mean_failure(self._at(features))
 
-    def failure_of(self, candidates: Candidates) -> Array:
+    def failures_of(self, candidates: Candidates) -> Array:
         """Return the same of candidates."""
-        return self._mean_failure(self._of(candidates)[:, len(self._models) :])
+        return self._mean_failure(self._of(candidates))
 
-    def _mean_failure(self, of_each: Array) -> Array:
-        share = self.weights / self.weights.sum() if self.are_trusted else self.weights
-        return np.asarray((of_each * share).sum(axis=1))
+    def _mean_failure(self, expected: Array) -> Array:
+        return np.asarray(expected[:, 1] @ self.weights / max(self.weights.sum(), 1e-9))
 
     def _at(self, features: Array) -> Array:
-        """Return expected levels, then failures, ``(n, 2 * n_sources)``; looked up if all have been candidates."""
-        rows = [self._row_of.get(row.tobytes(), -1) for row in features]
-        return self._expected(features) if -1 in rows else np.asarray(self._said[rows])
-
-    def _expected(self, features: Array) -> Array:
-        levels = np.stack([model.levels(features) for model in self._models], axis=1) / self.spread
-        return np.concatenate([levels, np.stack([m.failure(features) for m in self._models], axis=1)], axis=1)
+        """Return expected times and failures, ``(n, 2, n_sources)``."""
+        return np.stack([model.at(features) for model in self.models], axis=2)
 
     def _of(self, candidates: Candidates) -> Array:
-        """Return the same of candidates, which is kept where these are always the same ones."""
         if not candidates.complete:
-            return self._expected(candidates.features)
-        new = np.isin(candidates.indices, self._indices, invert=True)
-        if new.any():
-            features = candidates.features[new]
-            first = len(self._indices)
-            self._indices = np.concatenate([self._indices, candidates.indices[new]])
-            self._said = np.concatenate([self._said, self._expected(features)])
-            self._row_of |= {row.tobytes(): first + i for i, row in enumerate(features)}
-            self._order = np.argsort(self._indices)
-        at = np.searchsorted(self._indices, candidates.indices, sorter=self._order)
-        return np.asarray(self._said[self._order[at]])
-
-
-def _distinct(
-    trials: Sequence[Trial], names: Sequence[str], space: SearchSpace, objective: Objective
-) -> tuple[Codes, Array, NDArray[np.bool_]]:
-    """Return value codes ``(n, d)``, log objective and failures of trials that differ in the parameters named.
-
-    Of several with the same values the best counts; the codes of other parameters are 0.
-    """
-    code_of = {name: {value: code for code, value in enumerate(space.parameter(name).values)} for name in names}
-    found: dict[tuple[int, ...], tuple[float, bool]] = {}
-    for trial in trials:
-        key = tuple(code_of[name][trial.configuration[name]] for name in names)
-        failed = not trial.is_valid or objective.constraint_excess(trial) > 0
-        level = -np.log(objective.performance(trial))
-        before, failed_before = found.get(key, (np.nan, True))
-        found[key] = float(np.fmin(level, before)), failed and failed_before
-    codes = np.zeros((len(found), len(space.names)), dtype=np.int32)
-    if found:
-        codes[:, [space.names.index(name) for name in names]] = list(found)
-    levels, failures = zip(*found.values(), strict=True) if found else ((), ())
-    return codes, np.array(levels, dtype=np.float64), np.array(failures, dtype=np.bool_)
-
-
-def _most_telling(levels: Array) -> NDArray[np.intp]:
-    """Return positions of the trials a source is modelled by, ascending: the fastest, and a random part of the rest."""
-    ranked = np.argsort(levels, kind="stable")
-    others = np.random.default_rng(0).permutation(ranked[_FASTEST:])[:_OTHERS]
-    return np.sort(np.concatenate([ranked[:_FASTEST], others]))
-
-
-def weigh(values: Array, ones: Array, levels: Array, expected: float) -> tuple[float, Array]:
-    """Return offset and weights, ``(n_sources,)``, at the maximum of their posterior; no weight is negative.
-
-    Whitened: transformed times ``(n,)``, a constant 1 ``(n,)``, and what the sources expect ``(n, n_sources)``. Each
-    weight is expected to be ``expected``.
-    """
-    # Takes half a second to import, which making a strategy need not spend.
-    from scipy.optimize import nnls
-
-    count = levels.shape[1]
-    priors = np.zeros((1 + count, 2 + count))
-    priors[0, :2] = 1.0 / _OFFSET, -1.0 / _OFFSET
-    priors[1:, 2:] = np.eye(count) / _WEIGHT
-    # The offset may be negative: it is the difference of two numbers that are not.
-    rows = np.concatenate([np.column_stack([ones, -ones, levels]), priors])
-    goal = np.concatenate([values, [0.0], np.full(count, expected / _WEIGHT)])
-    found, _ = nnls(rows, goal)
-    return float(found[0] - found[1]), np.asarray(found[2:])
+            return self._at(candidates.features)
+        if self._everywhere is None:
+            self._everywhere = self._at(self._coordinates.at(self._space.codes(np.arange(self._space.size))))
+        return np.asarray(self._everywhere[candidates.indices])
 
 
 class TransferAxis(ModelledAxis):
-    """An objective of which sources say what to expect; once none is believed, one without sources."""
+    """An objective with the prior mean that the sources give."""
 
-    def __init__(self, position: int, prior: LogNormalPrior, sources: Sources, *, iterations: int, warp: float) -> None:
-        super().__init__(position, prior, iterations=iterations, warp=warp)
+    def __init__(self, position: int, prior: LogNormalPrior, sources: Sources) -> None:
+        super().__init__(position, prior, iterations=_ITERATIONS, warp=1.0)
         self._sources = sources
-        means = prior.means.copy()
-        means[-2] = np.log(_LEFT)
-        self._prior_left = LogNormalPrior(means, prior.unit)
-        self._left: Hyperparameters = self._prior_left.centre
-        self._alone: Hyperparameters = self._prior_left.centre
+        #: Hyperparameters of the rest, and of the values by themselves.
+        self._left = self._alone = prior.centre
         self._offset = 0.0
         self._expected = np.empty(0)
 
+    @staticmethod
+    def prior(n_features: int, length_spread: float) -> LogNormalPrior:
+        """Return the prior of the hyperparameters of the rest."""
+        return LogNormalPrior(n_features, length_spread=length_spread, signal=_LEFT)
+
     def fit(self, candidates: Candidates, known: Sequence[Outcome]) -> None:
-        """Fit weights, hyperparameters and posterior anew; nothing may be known."""
-        sources = self._sources
-        seen = [o for o in known if not np.isnan(o.levels[self._position])]
-        x, values = np.array([o.features for o in seen]), np.array([o.levels[self._position] for o in seen])
-        self.scale = Scale(float(values.min()) if seen else 0.0, _BEND, 1.0, 0.0, sources.spread)
-        z = self.scale.apply(values)
-        levels = sources.levels(x) if seen else np.empty((0, 0))
-        if seen:
-            self._weigh(x, z, levels)
-        if not sources.are_trusted:
-            super().fit(candidates, known)
-            return
-        self._posterior = Posterior(self._left, candidates.features)
-        if seen:
-            self._posterior.condition(x, z - self._mean(levels))
-        self._expected = self._mean(sources.levels_of(candidates))
-
-    def _weigh(self, x: Array, z: Array, levels: Array) -> None:
-        """Fit hyperparameters of what the sources leave, then their weights.
-
-        Features ``(n, k)``, values ``(n,)``, and what the sources expect of these, ``(n, n_sources)``.
-        """
-        for _ in range(_ROUNDS):
-            if len(x) > 1:
-                self._left = fit(x, z - self._mean(levels), self._prior_left, [self._left], _ITERATIONS)
-            posterior = Posterior(self._left, np.empty((0, x.shape[1])))
-            posterior.condition(x, z)
-            values, ones, *whitened = (posterior.whiten(column) for column in (z, np.ones(len(x)), *levels.T))
-            expected = self._sources.expected_weight
-            self._offset, self._sources.weights = weigh(values, ones, np.stack(whitened, axis=1), expected)
-        if len(x) > 1 and self._is_likelier_without(x, z, z - self._mean(levels)):
-            self._sources.weights = np.zeros_like(self._sources.weights)
-
-    def _is_likelier_without(self, x: Array, z: Array, left: Array) -> bool:
-        """Whether values are more probable by themselves than what the sources leave of them."""
-        alone = z - z.mean()
-        self._alone = fit(x, alone, self._prior_left, [self._alone], _ITERATIONS)
-        with_sources, _ = log_posterior(self._left.to_vector(), x, left, self._prior_left)
-        without, _ = log_posterior(self._alone.to_vector(), x, alone, self._prior_left)
-        return without > with_sources + _BENEFIT
-
-    def _mean(self, levels: Array) -> Array:
-        return np.asarray(self._offset + (levels * self._sources.weights).sum(axis=1))
-
-    def append(self, outcome: Outcome) -> None:
-        """Add an observation."""
-        if not self._sources.are_trusted:
-            super().append(outcome)
-            return
-        level = float(outcome.levels[self._position])
-        if not np.isnan(level):
-            expected = self._mean(self._sources.levels(outcome.features[None, :]))[0]
-            self._posterior.append(outcome.features, float(self.scale.apply(level)) - expected)
+        super().fit(candidates, known)
+        self._expected = self._mean(self._sources.levels_of(candidates))
 
     def at_candidates(self) -> tuple[Array, Array]:
-        """Return the posterior at the candidates."""
-        mean, deviation = super().at_candidates()
-        return (mean + self._expected, deviation) if self._sources.are_trusted else (mean, deviation)
+        return self._posterior.mean + self._expected, self._posterior.deviation
 
-    def at(self, features: Array, codes: Codes) -> tuple[Array, Array]:
-        """Return the posterior elsewhere."""
-        mean, deviation = super().at(features, codes)
-        if not self._sources.are_trusted:
-            return mean, deviation
-        return mean + self._mean(self._sources.levels(features)), deviation
+    def _scale_of(self, values: Array) -> Scale:
+        best = float(values.min()) if len(values) else 0.0
+        return Scale(best, _BEND, 1.0, 0.0, self._sources.spread)
+
+    def _fitted(self, x: Array, z: Array) -> Array:
+        if not len(z):
+            return z
+        levels = self._sources.levels(x)
+        for _ in range(_ROUNDS):
+            self._left = fit(x, z - self._mean(levels), self._prior, [self._left], _ITERATIONS)
+            self._weigh(Posterior(self._left, x[:0], x, z), z, levels)
+        self._hyperparameters = self._left
+        centred = z - z.mean()
+        self._alone = fit(x, centred, self._prior, [self._alone], _ITERATIONS)
+        with_sources, _ = log_posterior(self._left.to_vector(), x, z - self._mean(levels), self._prior)
+        without, _ = log_posterior(self._alone.to_vector(), x, centred, self._prior)
+        if without > with_sources + _BENEFIT:
+            self._hyperparameters, self._offset = self._alone, float(z.mean())
+            self._sources.weights = np.zeros_like(self._sources.weights)
+        return np.asarray(z - self._mean(levels))
+
+    def _weigh(self, posterior: Posterior, z: Array, levels: Array) -> None:
+        """Move offset and weights to the maximum of their posterior; no weight is negative."""
+        from scipy.optimize import nnls  # takes half a second, which making a strategy need not spend
+
+        count = levels.shape[1]
+        whitened = [posterior.whiten(column) for column in (z, np.ones(len(z)), *levels.T)]
+        values, ones, expected = whitened[0], whitened[1], np.stack(whitened[2:], axis=1)
+        priors = np.zeros((1 + count, 2 + count))
+        priors[0, :2] = 1.0 / _OFFSET, -1.0 / _OFFSET
+        priors[1:, 2:] = np.eye(count) / _WEIGHT
+        # The offset may be negative: it is the difference of two numbers that are not.
+        rows = np.concatenate([np.column_stack([ones, -ones, expected]), priors])
+        goal = np.concatenate([values, [0.0], np.full(count, 1.0 / (count * _WEIGHT))])
+        found, _ = nnls(rows, goal)
+        self._offset, self._sources.weights = float(found[0] - found[1]), np.asarray(found[2:])
+
+    def _prior_mean(self, features: Array) -> Array:
+        return self._mean(self._sources.levels(features))
+
+    def _mean(self, levels: Array) -> Array:
+        return np.asarray(self._offset + levels @ self._sources.weights)

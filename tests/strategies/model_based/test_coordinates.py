@@ -18,16 +18,15 @@ from mptune.space.parameters import (
     RealParameter,
 )
 from mptune.space.search_space import SearchSpace
-from mptune.strategies.model_based.coordinates import PERMUTATION_DISTANCES, Distances, Normalisation
+from mptune.strategies.model_based.coordinates import PERMUTATION_DISTANCES, distances, normalised
 from mptune.strategies.model_based.gaussian_process import matern52
 
 
 def _table(parameter: Parameter, permutation: str = "spearman") -> np.ndarray:
     """Return the squared distance of every value to every other."""
-    distances = Distances([parameter], permutation)
     n = len(parameter.values)
     rows, columns = np.divmod(np.arange(n * n), n)
-    coordinates = distances.coordinates(np.arange(n)[:, None])
+    coordinates = distances([parameter], permutation).at(np.arange(n)[:, None])
     return np.asarray(((coordinates[rows] - coordinates[columns]) ** 2).sum(axis=1).reshape(n, n))
 
 
@@ -108,8 +107,8 @@ def test_covariances_of_permutations_are_positive_definite(permutation: str) -> 
 
 
 def test_without_logarithms_numbers_are_as_far_apart_as_they_differ() -> None:
-    distances = Distances([OrdinalParameter("p", [1, 2, 4, 8, 16])], log=False)
-    np.testing.assert_allclose(distances.coordinates(np.arange(5)[:, None])[:, 0], [0, 1 / 15, 3 / 15, 7 / 15, 1])
+    plain = distances([OrdinalParameter("p", [1, 2, 4, 8, 16])], log=False)
+    np.testing.assert_allclose(plain.at(np.arange(5)[:, None])[:, 0], [0, 1 / 15, 3 / 15, 7 / 15, 1])
 
 
 def test_distances_add_up_by_parameter() -> None:
@@ -119,14 +118,14 @@ def test_distances_add_up_by_parameter() -> None:
         CategoricalParameter("b", ["x", "y", "z"]),
         PermutationParameter("c", 3),
     ]
-    distances = Distances(parameters, "kendall")
-    assert distances.count == 3
+    made = distances(parameters, "kendall")
     rng = np.random.default_rng(0)
     codes = np.column_stack([rng.integers(len(p.values), size=20) for p in parameters])
     first, second = rng.integers(20, size=(2, 50))
-    coordinates = distances.coordinates(codes)
-    for owner, column in enumerate([0, 2, 3]):
-        own = coordinates[:, distances.owners == owner]
+    coordinates = made.at(codes)
+    assert set(made.owners) == {0, 2, 3}
+    for column in (0, 2, 3):
+        own = coordinates[:, made.owners == column]
         found = ((own[first] - own[second]) ** 2).sum(axis=1)
         table = _table(parameters[column], "kendall")
         np.testing.assert_allclose(found, table[codes[first, column], codes[second, column]], atol=1e-14)
@@ -134,14 +133,14 @@ def test_distances_add_up_by_parameter() -> None:
 
 def test_an_unknown_distance_suggests_the_nearest() -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'kendall'"):
-        Distances([BooleanParameter("p")], "kendal")
+        distances([BooleanParameter("p")], "kendal")
 
 
 # -- the normalised space ----------------------------------------------------------------------
 
 
 def _apart(space: SearchSpace) -> np.ndarray:
-    x = Normalisation(space.parameters).coordinates(space.codes(np.arange(space.size)))
+    x = normalised(space.parameters).at(space.codes(np.arange(space.size)))
     return np.asarray(np.sqrt(np.square(x[:, None] - x[None, :]).sum(axis=2)))
 
 
@@ -151,26 +150,26 @@ def test_values_are_spaced_linearly_whatever_they_are() -> None:
         OrdinalParameter("p", [10, 20, 30, 40]),
         OrdinalParameter("p", ["tiny", "small", "large", "huge"]),
     ):
-        x = Normalisation([parameter]).coordinates(np.arange(4)[:, None])
+        x = normalised([parameter]).at(np.arange(4)[:, None])
         np.testing.assert_allclose(x, [[0.0], [1 / 3], [2 / 3], [1.0]])
 
 
 def test_constant_parameters_are_pruned() -> None:
     space = SearchSpace([OrdinalParameter("one", [7]), BooleanParameter("b"), PrecisionParameter("t", ["fp32"])])
-    coordinates = Normalisation(space.parameters).coordinates(space.codes([0, 1]))
+    coordinates = normalised(space.parameters).at(space.codes([0, 1]))
     np.testing.assert_array_equal(coordinates, [[0.0], [1.0]])
-    only = Normalisation([OrdinalParameter("one", [7])])
-    assert only.coordinates(np.zeros((1, 1), dtype=np.int32)).shape == (1, 0)
+    only = normalised([OrdinalParameter("one", [7])])
+    assert only.at(np.zeros((1, 1), dtype=np.int32)).shape == (1, 0)
 
 
 def test_categories_are_equally_far_apart() -> None:
-    distances = _apart(SearchSpace([CategoricalParameter("c", ["a", "b", "c"])]))
-    np.testing.assert_allclose(distances, 1.0 - np.eye(3))
+    apart = _apart(SearchSpace([CategoricalParameter("c", ["a", "b", "c"])]))
+    np.testing.assert_allclose(apart, 1.0 - np.eye(3))
 
 
 @pytest.mark.parametrize("order", [["fp64", "fp32", "fp16", "bf16"], ["bf16", "fp64", "fp16", "fp32"]])
 def test_precisions_are_placed_by_what_they_are_not_by_their_order(order: list[str]) -> None:
-    distances = _apart(SearchSpace([PrecisionParameter("t", order)]))
+    apart = _apart(SearchSpace([PrecisionParameter("t", order)]))
     at = {name: order.index(name) for name in order}
-    assert distances[at["fp16"], at["bf16"]] < distances[at["fp32"], at["fp16"]] < distances[at["fp64"], at["fp16"]]
-    assert distances.max() == pytest.approx(1.0)
+    assert apart[at["fp16"], at["bf16"]] < apart[at["fp32"], at["fp16"]] < apart[at["fp64"], at["fp16"]]
+    assert apart.max() == pytest.approx(1.0)

@@ -11,7 +11,7 @@ from mptune.results.objective import Objective
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.parameters import OrdinalParameter, PolicyParameter, PrecisionParameter
 from mptune.space.search_space import SearchSpace
-from mptune.strategies.model_based.error_model import ErrorModel, Signatures, _radices
+from mptune.strategies.model_based.error_model import ErrorModel, Signatures
 
 TYPES = ["fp64", "fp32", "fp16"]
 
@@ -223,10 +223,12 @@ def test_exact_results_and_infinite_errors_are_taken() -> None:
 
 
 def test_many_parameters_do_not_overflow_the_keys() -> None:
-    radices = _radices([4] * 40)
-    codes = np.random.default_rng(0).integers(0, 4, size=(5000, 40)).astype(np.uint64)
-    assert len(np.unique(codes @ radices)) == len(np.unique(codes, axis=0))
-    assert _radices([3, 2, 5]).tolist() == [1, 3, 6]
+    names = [f"p{i}" for i in range(40)]
+    halves = [f"p{i} == p{i + 20}" for i in range(20)]
+    space = SearchSpace([OrdinalParameter(name, [1, 2, 4, 8]) for name in names], halves)
+    codes = np.random.default_rng(0).integers(0, 4, size=(5000, 40)).astype(np.int32)
+    keys = Signatures(space, names, Objective(threshold=1.0)).keys(codes)
+    assert len(np.unique(keys)) == len(np.unique(codes, axis=0))
 
 
 def test_it_ranks_the_signatures_of_a_kernel() -> None:

@@ -22,9 +22,10 @@ def test_ends_at_the_best_of_the_local_maxima(seed: int, kind: str) -> None:
         asked.extend(indices.tolist())
         return values[indices]
 
-    best, found = ascend({i: values[i] for i in starts}, lambda i: SPACE.neighbours(i, kind), value)  # type: ignore[arg-type]
+    best = ascend({i: values[i] for i in starts}, lambda i: SPACE.neighbours(i, kind), value)  # type: ignore[arg-type]
     assert len(asked) == len(set(asked))
-    assert found == values[best] > values[SPACE.neighbours(best, kind)].max()  # type: ignore[arg-type]
+    found = values[best]
+    assert found > values[SPACE.neighbours(best, kind)].max()  # type: ignore[arg-type]
     reached = []
     for here in starts:
         while True:
@@ -40,18 +41,16 @@ def test_ends_at_the_best_of_the_local_maxima(seed: int, kind: str) -> None:
 def test_leaves_a_start_that_may_not_be_chosen() -> None:
     values = np.zeros(SPACE.size)
     values[10] = -np.inf
-    best, found = ascend({10: -np.inf}, SPACE.neighbours, lambda indices: values[indices])
-    assert best in SPACE.neighbours(10)
-    assert found == 0.0
+    assert ascend({10: -np.inf}, SPACE.neighbours, lambda indices: values[indices]) in SPACE.neighbours(10)
 
 
 def test_stays_where_it_is_on_a_plain() -> None:
-    assert ascend({3: 0.0, 5: 0.0}, SPACE.neighbours, lambda indices: np.zeros(len(indices))) == (3, 0.0)
+    assert ascend({3: 0.0, 5: 0.0}, SPACE.neighbours, lambda indices: np.zeros(len(indices))) == 3
 
 
 def test_without_neighbours_the_best_start_is_all_there_is() -> None:
     none = np.empty(0, dtype=np.int64)
-    assert ascend({1: 1.0, 2: 2.0}, lambda _: none, lambda indices: indices.astype(float)) == (2, 2.0)
+    assert ascend({1: 1.0, 2: 2.0}, lambda _: none, lambda indices: indices.astype(float)) == 2
 
 
 def test_of_too_many_observations_the_best_half_and_some_others_are_held() -> None:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 import smooth
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 from searches import drive
 
 from mptune.errors import MptuneError
@@ -21,13 +18,10 @@ from mptune.space.parameters import OrdinalParameter, PrecisionParameter
 from mptune.space.search_space import SearchSpace
 from mptune.strategies import make
 from mptune.strategies.base import Source, Strategy
-from mptune.strategies.model_based.coordinates import Features
 from mptune.strategies.model_based.error_model import Signatures
-from mptune.strategies.model_based.strategy import Candidates
-from mptune.strategies.model_based.transfer import Sources, judged, shared, weigh
+from mptune.strategies.model_based.transfer import judged, shared
 
 SPACE = smooth.SPACE
-ONES = np.ones(60)
 
 
 def started(*sources: Source, seed: int = 0) -> Strategy:
@@ -58,45 +52,6 @@ def shuffled(source: Source) -> Source:
 @pytest.fixture(scope="module")
 def other() -> Source:
     return elsewhere()
-
-
-# -- weights ---------------------------------------------------------------------------------------
-
-
-@settings(max_examples=60, deadline=None)
-@given(seed=st.integers(0, 2**32 - 1), n=st.integers(1, 40), count=st.integers(1, 5), noise=st.floats(0.0, 10.0))
-def test_no_weight_is_ever_negative(seed: int, n: int, count: int, noise: float) -> None:
-    rng = np.random.default_rng(seed)
-    levels = rng.normal(size=(n, count))
-    values = levels @ rng.normal(size=count) + noise * rng.normal(size=n)
-    offset, weights = weigh(values, np.ones(n), levels, 1.0 / count)
-    assert weights.shape == (count,)
-    assert (weights >= 0).all()
-    assert math.isfinite(offset)
-
-
-@settings(max_examples=30, deadline=None)
-@given(seed=st.integers(0, 2**32 - 1), offset=st.floats(-0.5, 0.5))
-@example(65536, 0.0)
-def test_what_is_like_a_source_is_found_out_and_what_is_its_contrary_is_dropped(seed: int, offset: float) -> None:
-    rng = np.random.default_rng(seed)
-    levels = rng.normal(size=(60, 3))
-    noise = 0.01 * rng.normal(size=60)
-    # Without a contrary the shares are found, however much the sources run along with each other.
-    found, weights = weigh(*(100.0 * each for each in (offset + levels @ [0.8, 0, 0] + noise, ONES, levels)), 1.0 / 3.0)
-    assert weights == pytest.approx([0.8, 0.0, 0.0], abs=0.02)
-    assert found == pytest.approx(offset, abs=0.02)
-    # The contrary is dropped, as its share is negative. What of it runs along with the others in these 60 trials is not
-    # told from them by any weights that are not negative: the best ones are those of a regression without it.
-    values = offset + levels @ [0.8, 0.0, -0.7] + noise
-    found, weights = weigh(100.0 * values, 100.0 * ONES, 100.0 * levels, 1.0 / 3.0)
-    assert weights[2] == 0.0
-    alone, without = weigh(100.0 * values, 100.0 * ONES, 100.0 * levels[:, :2], 1.0 / 3.0)
-    assert [found, *weights[:2]] == pytest.approx([alone, *without], abs=1e-9)
-    rest = values - found - levels @ weights
-    assert abs(rest.mean()) < 1e-3
-    for column, weight in zip(levels.T, weights, strict=True):
-        assert (rest @ column) / 60 == pytest.approx(0.0, abs=1e-3) if weight > 0 else (rest @ column) / 60 < 1e-3
 
 
 # -- searches --------------------------------------------------------------------------------------
@@ -138,19 +93,6 @@ def test_it_is_said_why_a_source_is_of_no_use(other: Source) -> None:
         "its trials are not used: all are equally good",
         "",
     ]
-
-
-def test_a_source_says_the_same_of_few_configurations_as_of_all(other: Source) -> None:
-    features = Features(SPACE)
-    everything = Candidates(
-        *(np.arange(SPACE.size), SPACE.codes(range(SPACE.size)), features.of(range(SPACE.size))), True
-    )
-    before = Sources([other], SPACE, features, Objective()).levels(everything.features[40:60])
-    kept = Sources([other], SPACE, features, Objective())
-    kept.levels_of(everything.subset(np.arange(SPACE.size) % 3 > 0))
-    expected = kept.levels_of(everything)[40:60]
-    assert np.allclose(before, expected, atol=1e-5)
-    assert (kept.levels(everything.features[40:60]) == expected).all()
 
 
 @pytest.mark.full
