@@ -168,7 +168,7 @@ def test_kernels_that_have_no_such_range(mptune: Call) -> None:
 @pytest.mark.full
 def test_applications_have_a_range_of_sizes_and_wisdom_of_it(mptune: Call, tmp_path: Path) -> None:
     power = application()
-    settings = {"backend": "host", "max_error": 1e-3, "budget": 10, "verify": 3, "seed": 1}
+    settings = {"backend": "host", "max_error": 1e-3, "budget": 8, "verify": 1, "seed": 1}
     runs = tune_sizes(power, {"n": [20, 40]}, on_warning=lambda _: None, **settings)
     assert [run.info.sizes["n"] for run in runs] == [20, 40]
     assert runs[0].best is not None

@@ -71,7 +71,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_threads_do_the_work_of_one_where_a_function_asks_which_it_is(tmp_path: Path) -> None:
     asks = {kernel.name: kernel.asks_elsewhere for kernel in read([PROGRAMS / "index_functions.cu"]).kernels}
     assert asks == {"slopes": True, "squares": False}
@@ -116,7 +116,7 @@ def test_kernels_go_on_beside_one_that_is_refused(tmp_path: Path) -> None:
     assert max(document["errors"].values()) == 0.0
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_what_a_refused_kernel_alone_writes_is_no_output(tmp_path: Path) -> None:
     _, document = adopt(AdoptSettings((PROGRAMS / "refused_first.cu",)), tmp_path / "halves")
     roles = {buffer["name"]: buffer["role"] for buffer in document["buffers"]}
@@ -186,7 +186,7 @@ def test_types_and_literals_became_parameters(folder: Path) -> None:
     assert "_num" in template
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_pointers_that_never_meet_are_restricted(tmp_path: Path) -> None:
     _, document = adopt(AdoptSettings((PROGRAMS / "pointers_that_meet.cu",), types=2), tmp_path / "meet")
     assert max(document["errors"].values()) < 1e-14
@@ -304,7 +304,7 @@ def test_changes_of_the_user_are_not_lost(folder: Path, tmp_path: Path) -> None:
     assert not (mine / "n400").exists()
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_link_to_a_folder_stays_one(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
@@ -313,7 +313,7 @@ def test_a_link_to_a_folder_stays_one(tmp_path: Path) -> None:
     assert record(tmp_path / "real")["program"]["arguments"] == ["50", "4"]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_numbers_of_16_bits_keep_their_type(tmp_path: Path) -> None:
     _, document = adopt(AdoptSettings((PROGRAMS / "half_blend.cu",)), tmp_path / "blend")
     assert document["errors"] == {"d_mixed": 0.0}
@@ -321,7 +321,7 @@ def test_numbers_of_16_bits_keep_their_type(tmp_path: Path) -> None:
     assert "mp::__float2half(" in (tmp_path / "blend" / "blend.cu.j2").read_text()
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_what_the_host_does_after_the_last_loop_is_not_compared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -398,7 +398,7 @@ def test_a_compilation_database_has_files_macros_and_folders(tmp_path: Path) -> 
     assert document["kernels"] == [{"name": "step", "launches": 5, "place": document["kernels"][0]["place"]}]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_parts_of_memory_are_written_between_launches_and_pointers_are_null(tmp_path: Path) -> None:
     _, document = adopt(AdoptSettings((PROGRAMS / "partial_writes.cu",)), tmp_path / "parts")
     assert document["errors"] == {"d_y": 0.0}
@@ -412,7 +412,7 @@ def test_parts_of_memory_are_written_between_launches_and_pointers_are_null(tmp_
     )
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_infinities_words_of_python_and_texts_are_what_they_were(tmp_path: Path) -> None:
     given = ('"""+x', "\\", "\n")
     _, document = adopt(AdoptSettings((PROGRAMS / "odd_names.cu",), given), tmp_path / "odd")

@@ -66,7 +66,7 @@ def test_those_whose_sides_may_differ_are_found_also_in_macros() -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("program", ["application", "vectors"])
-@pytest.mark.parametrize("types", few(map(pytest.param, TYPES), 1, 3), ids="-".join)
+@pytest.mark.parametrize("types", few(map(pytest.param, TYPES), 1, 2), ids="-".join)
 @pytest.mark.parametrize(
     ("backend", "architecture"),
     [

@@ -100,7 +100,7 @@ def test_numbers_that_would_be_too_large_for_their_type_stay(dtype: type) -> Non
     assert (draws[:, 3] == -np.inf).all()
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_what_is_not_finite_stays_where_it_is(tmp_path: Path) -> None:
     """Also: kernels without parameters."""
     folder = tmp_path / "holes"
@@ -116,7 +116,7 @@ def test_what_is_not_finite_stays_where_it_is(tmp_path: Path) -> None:
     assert [compilation.message for kernel in checked for compilation in kernel.compilations] == [""] * 3
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_what_is_copied_to_variables_of_the_device_counts_and_is_changed(tmp_path: Path) -> None:
     program = PROGRAM.with_name("constants_alone.cu")
     _, document = adopt(AdoptSettings((program,)), tmp_path / "rays")
@@ -165,7 +165,7 @@ def test_data_change_by_less_where_the_answer_would_be_of_another_size(
         assert not np.array_equal(own, changed)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.parametrize("share", [0.05, 0.0])
 def test_how_much_data_change_may_be_given(share: float, tmp_path: Path) -> None:
     _, document = adopt(AdoptSettings((PROGRAM.with_name("repelling.cu"),), vary=share), tmp_path / "chain")

@@ -43,14 +43,14 @@ def test_ways_of_writing_that_many_programs_have(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_the_body_of_a_function_may_be_a_try(tmp_path: Path) -> None:
     _, document = adopt(AdoptSettings((PROGRAMS / "caught.cu",)), tmp_path / "caught")
     assert document["program"]["check"] == "passed"
     assert [(kernel["name"], kernel["launches"]) for kernel in document["kernels"]] == [("damp", 2)]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_half_is_a_name_like_any_other_without_the_header_of_16_bit_types(tmp_path: Path) -> None:
     adopt(AdoptSettings((PROGRAMS / "half_steps.cu",)), tmp_path / "half_steps")
     application = load_tunable(tmp_path / "half_steps")
@@ -60,7 +60,7 @@ def test_half_is_a_name_like_any_other_without_the_header_of_16_bit_types(tmp_pa
         get_backend("host").compiler.compile(source, kernel.function, CompileOptions())
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_launch_that_leaves_out_a_parameter_with_a_default_is_told(tmp_path: Path) -> None:
     for file in (PROGRAMS / "habits").iterdir():
         (tmp_path / file.name).write_text(file.read_text().replace("d_out, n, false)", "d_out, n)"))
@@ -100,7 +100,7 @@ def test_a_template_that_does_not_compile_is_told_with_its_line(tmp_path: Path) 
     assert "weight = share<double>;\nwrite it, or what it uses, in plainer C++" in str(raised.value)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_template_that_does_not_compile_in_narrower_types_is_told_as_it_is_adopted(tmp_path: Path) -> None:
     text = (PROGRAMS / "led_astray.cu").read_text()
     text = text.replace("double weight = 0.5;", 'double weight = 0.5;\n    static_assert(sizeof(weight) == 8, "of 8");')
@@ -149,7 +149,7 @@ def test_what_fills_a_struct_is_made_of_the_parameter() -> None:
     assert [(str(place), text) for place, text in filter(None, found)] == [("owned_arrays.cu:23", "Arrays a")] * 2
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_data_that_come_later_have_the_shape_of_their_buffer(tmp_path: Path) -> None:
     text = (PROGRAMS / "habits" / "main.cu").read_text()
     again = "cudaMemcpy(d_in, in.data(), n * sizeof(double2), cudaMemcpyHostToDevice);"
@@ -230,7 +230,7 @@ def test_an_argument_that_is_not_given_is_named_with_what_is_taken_for_it(tmp_pa
     assert [text.split(",")[0] for text in not_given(program, [])] == ["n is 256", "steps is 10"]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_variables_in_constant_memory_of_one_declaration_are_all_set(tmp_path: Path) -> None:
     _, document = adopt(AdoptSettings((PROGRAMS / "tables_in_one.cu",)), tmp_path / "tables")
     assert document["errors"]["d_out"] < 1e-14
@@ -239,7 +239,7 @@ def test_variables_in_constant_memory_of_one_declaration_are_all_set(tmp_path: P
     assert template.count("ahead[3], behind[3], factors[3];") == 1
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_what_hip_calls_otherwise_is_in_templates_as_cuda_has_it(tmp_path: Path) -> None:
     _, document = adopt(AdoptSettings((PROGRAMS / "hip_spelling.hip",)), tmp_path / "hip")
     assert document["program"]["check"] == "passed"

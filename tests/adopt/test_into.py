@@ -193,7 +193,7 @@ ANY = [
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("known", few(map(pytest.param, ANY), 5, 5), indirect=True, ids=lambda given: given[0])
+@pytest.mark.parametrize("known", few(map(pytest.param, ANY), 3, 3), indirect=True, ids=lambda given: given[0])
 def test_any_types_compile_and_give_about_the_answer(known: tuple[str, Capture], tmp_path: Path) -> None:
     _any_types(known, tmp_path)
 
@@ -439,7 +439,7 @@ def test_every_copy_to_the_host_is_compared(batches: Path) -> None:
     assert document["printed"]["patched"] == "sum of all inf"
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_variables_that_are_copied_to_the_host_are_compared(batches: Path) -> None:
     document = judged_batches(batches, {"found_type": "fp32", "smooth.block": 64}, 1e-9, backend="host")
     assert document["errors"]["error.largest"] > 1e-9 > document["errors"]["error.out"]

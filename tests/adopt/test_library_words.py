@@ -97,7 +97,7 @@ def test_unsigned_indices_that_are_meant_to_wrap_stay_as_they_are(tmp_path: Path
     assert f"// U{why}" not in (tmp_path / "thirds" / "lift.cu.j2").read_text()
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_kernels_may_have_the_names_of_the_library_s_functions(tmp_path: Path) -> None:
     _, document = adopt(AdoptSettings((PROGRAMS / "kernels_of_the_library.cu",)), tmp_path / "named")
     assert [kernel["name"] for kernel in document["kernels"]] == ["norm", "distance"]

@@ -97,7 +97,7 @@ def test_reductions_leave_a_part_for_each_block(loops: Program) -> None:
     assert "count_shared[threadIdx.x] += count_shared[threadIdx.x + half];" in text_of(loops, "main_loop_4")
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_several_variables_are_reduced_each_in_its_own_way(tmp_path: Path) -> None:
     path = tmp_path / "several.cpp"
     path.write_text("""#include <algorithm>
@@ -246,7 +246,7 @@ def test_a_reduction_that_is_not_known_is_named(tmp_path: Path, clause: str, rea
         refused(written(tmp_path, body))
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_struct_with_a_vector_is_not_given_to_a_kernel(tmp_path: Path) -> None:
     held = "#include <vector>\nstruct Held { std::vector<double> of; double by; } held;"
     reason = "uses held, a struct with the std::vector of; name what it uses of that before it: auto& of = held.of;"
@@ -294,7 +294,7 @@ def test_why_an_object_is_not_given_to_a_kernel_is_told(tmp_path: Path, body: st
         refused(written(tmp_path, f"{PARALLEL}{COUNTS}{body}", before=MATRIX))
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_elements_may_be_given_by_functions_of_a_struct(tmp_path: Path) -> None:
     each = "for (int j = 0; j < n; j++) m(i, j) = b[j] + m(i, j + 1);"
     program = written(tmp_path, f"{PARALLEL}{COUNTS}{each}", before=MATRIX)
@@ -353,7 +353,7 @@ def test_a_program_whose_loops_are_all_refused_says_why(tmp_path: Path) -> None:
         adopt(AdoptSettings((path,)), tmp_path / "adopted")
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_structs_of_c_plus_plus_may_have_the_names_of_cudas_vectors(tmp_path: Path) -> None:
     source = PROGRAMS / "own_vectors.cpp"
     _, document = adopt(AdoptSettings((source,)), tmp_path / "lengths")
@@ -376,7 +376,7 @@ def test_what_only_loops_look_at_is_no_answer(tmp_path: Path) -> None:
     assert max(document["errors"].values()) < 1e-15
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_loops_end_where_they_do_with_or_without_braces(tmp_path: Path) -> None:
     inner = "for (int j = 0; j < 3; j++)"
     bodies = [
@@ -408,7 +408,7 @@ def test_loops_end_where_they_do_with_or_without_braces(tmp_path: Path) -> None:
     assert len(printed[0].split()) == 90 * len(bodies)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_loop_may_run_over_grids_of_several_sizes(tmp_path: Path) -> None:
     _, document = adopt(AdoptSettings((PROGRAMS / "two_grids.cpp",)), tmp_path / "grids")
     assert set(document["errors"].values()) == {0.0}

@@ -142,7 +142,7 @@ def test_what_no_expression_gives_is_looked_up() -> None:
         decided([run("elements of u", 7, n=10), run("elements of u", 1_000_003, n=11)])
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_size_times_a_constant_is_found_beside_one_that_no_expression_gives(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -98,7 +98,7 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Application:
     return found
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_fields_of_structs_without_names_are_there_once(tmp_path: Path) -> None:
     _, record = adopt(AdoptSettings((PROGRAM.with_name("nameless_structs.cu"),)), tmp_path / "warm")
     found = load_tunable(tmp_path / "warm")
@@ -135,7 +135,7 @@ def test_other_sizes_leave_the_same_out(folder: Path, application: Application) 
     np.testing.assert_allclose(found.reshape(-1)[:77], expected(77, 6), rtol=0, atol=1e-13)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_launches_whose_parts_are_the_answer_stay(tmp_path: Path) -> None:
     (tmp_path / "parts.cu").write_text(ONE_PART_EACH)
     _, document = adopt(AdoptSettings((tmp_path / "parts.cu",)), tmp_path / "parts")
@@ -169,7 +169,7 @@ def test_templates_compile_for_both_vendors(application: Application, vendor: st
         assert backend.compiler.compile(source, kernel.function, options).image
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_variable_may_be_called_as_a_field_is_that_is_passed_alone(tmp_path: Path) -> None:
     _, document = adopt(AdoptSettings((Path(__file__).parent / "programs" / "field_names.cu",)), tmp_path / "names")
     assert max(document["errors"].values()) < 1e-15
@@ -179,7 +179,7 @@ def test_a_variable_may_be_called_as_a_field_is_that_is_passed_alone(tmp_path: P
     assert "atomicAdd(&hits[0], 1u);" in text
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_fields_of_structs_in_a_namespace_have_the_types_of_their_classes(tmp_path: Path) -> None:
     program = Path(__file__).parent / "programs" / "owned_arrays.cu"
     _, document = adopt(AdoptSettings((program,), ("80",)), tmp_path / "owned")

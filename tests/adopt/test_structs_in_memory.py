@@ -99,7 +99,7 @@ def test_templates_compile_for_both_vendors(application: Application, vendor: st
         assert backend.compiler.compile(source, kernel.function, options).image
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_what_shares_memory_with_bits_keeps_its_type_and_a_table_of_one_type_does_not(tmp_path: Path) -> None:
     _, document = adopt(AdoptSettings((PROGRAM.with_name("tagged_structs.cu"),)), tmp_path / "tagged")
     assert set(document["kept"]) == {"number", "weight"}
@@ -111,7 +111,7 @@ def test_what_shares_memory_with_bits_keeps_its_type_and_a_table_of_one_type_doe
     assert 1e-6 < float(np.linalg.norm(narrow - exact) / np.linalg.norm(exact)) < 1e-2
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_all_instantiations_of_a_device_function_change_their_types(tmp_path: Path) -> None:
     adopt(AdoptSettings((PROGRAM.with_name("several_lengths.cu"),)), tmp_path / "lengths")
     found = load_tunable(tmp_path / "lengths")

@@ -64,7 +64,7 @@ def test_a_line_says_which_are_judged_so(folder: Path) -> None:
     ]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_by_a_metric_for_all_they_are_apart_too(tmp_path: Path) -> None:
     adopt(AdoptSettings((PROGRAM,), metric="MaxRE"), tmp_path / "one")
     assert application_in(tmp_path / "one").metric == {

@@ -57,7 +57,7 @@ def test_all_numbers_of_structs_of_vectors_have_one_type(folder: Path, applicati
     assert members["Body.place"] in {each.name for each in application.parameters}
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_structs_that_would_be_laid_out_otherwise_keep_their_types(folder: Path, application: Application) -> None:
     kept = json.loads((folder / "adopted.json").read_text())["kept"]
     gaps = "an array of {}, aligned to 16 bytes, would have gaps between shorter numbers"
@@ -71,7 +71,7 @@ def test_structs_that_would_be_laid_out_otherwise_keep_their_types(folder: Path,
     assert precisions["d_cells"] == precisions["d_spins"] == "fp64"
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("precision", "least", "most"), [("fp64", 0, 1e-14), ("fp32", 1e-9, 1e-6), ("fp16", 1e-6, 1e-2)]
 )

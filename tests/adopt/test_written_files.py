@@ -165,7 +165,7 @@ def test_files_are_compared_where_a_program_is_patched(tmp_path: Path) -> None:
     assert alone == {"not_judged": "", "within": True, "error": 1e-4}
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_what_is_between_the_fields_of_structs_may_differ_from_run_to_run(tmp_path: Path) -> None:
     program = read([PROGRAMS / "padded_structs.cu"])
     assert [len(padding) for padding in paddings(program)] == [16]

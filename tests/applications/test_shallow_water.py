@@ -260,7 +260,7 @@ def test_it_is_tuned_under_two_thresholds(tmp_path):
         sizes={"width": 20, "height": 13, "reach": 3},
         backend="host",
         max_error=limits,
-        budget=5,
+        budget=3,
         inputs=1,
         verify=1,
         output=tmp_path / "run.db",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,9 @@ from mptune.emit import emit, winner_of
 from mptune.kernel import Kernel
 from mptune.precision import COMPOUND
 from mptune.source.loading import load_kernel
+from tests.tiers import few
+
+Emitted = Callable[[str, str], tuple[Path, float]]
 
 #: Small kernels: of one the output has a compound type, of the other scalars have; each with its error in fp32 sums.
 SMALL: dict[str, Kernel] = {
@@ -48,26 +53,27 @@ def values_of(name: str, sums: str) -> dict[str, object]:
 
 
 @pytest.fixture(scope="module")
-def emitted(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], tuple[Path, float]]:
-    """Of each kernel and type a folder, and the error that was measured."""
-    found = {}
-    for name, kernel in SMALL.items():
-        for sums in COMPOUND:
-            (trial,) = measured(kernel, values_of(name, sums))
-            winner = winner_of(run_of(kernel, [trial]), configuration="1", kernel=kernel)
-            assert winner is not None
-            folder = tmp_path_factory.mktemp(f"{name}_{sums}")
-            emit(winner, folder)
-            found[name, sums] = folder, trial.error
-    return found
+def emitted(tmp_path_factory: pytest.TempPathFactory) -> Emitted:
+    """A function that emits a kernel with sums in a type, once, and returns the folder and the measured error."""
+
+    @functools.cache
+    def emit_once(name: str, sums: str) -> tuple[Path, float]:
+        (trial,) = measured(SMALL[name], values_of(name, sums))
+        winner = winner_of(run_of(SMALL[name], [trial]), configuration="1", kernel=SMALL[name])
+        assert winner is not None
+        folder = tmp_path_factory.mktemp(f"{name}_{sums}")
+        emit(winner, folder)
+        return folder, trial.error
+
+    return emit_once
 
 
 @pytest.mark.nightly
 @needs_gxx
 @NAMES
 @EVERY
-def test_the_host_program_has_the_measured_error(name: str, sums: str, emitted: dict, tmp_path: Path) -> None:
-    folder, error = emitted[name, sums]
+def test_the_host_program_has_the_measured_error(name: str, sums: str, emitted: Emitted, tmp_path: Path) -> None:
+    folder, error = emitted(name, sums)
     kernel = SMALL[name]
     data = DataManager(kernel, kernel.resolve_sizes())
     program = build(folder, f"tuned_{name}_host.cpp")
@@ -79,7 +85,7 @@ def test_the_host_program_has_the_measured_error(name: str, sums: str, emitted: 
     assert error_of(kernel, data, tmp_path / "out") == pytest.approx(error, rel=1e-9)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.skipif(bool(NO_OPENCL), reason=NO_OPENCL or "all is there")
 @pytest.mark.parametrize("sums", ["fp32x2"])
 def test_the_opencl_program_has_the_measured_error(sums: str, tmp_path: Path) -> None:
@@ -99,9 +105,9 @@ def test_the_opencl_program_has_the_measured_error(sums: str, tmp_path: Path) ->
 @NAMES
 @EVERY
 def test_runtime_compilers_take_the_source_and_what_the_cupy_example_adds(
-    name: str, sums: str, backend: str, architecture: str, emitted: dict
+    name: str, sums: str, backend: str, architecture: str, emitted: Emitted
 ) -> None:
-    folder, _ = emitted[name, sums]
+    folder, _ = emitted(name, sums)
     script = (folder / f"tuned_{name}_cupy.py").read_text()
     (conversions,) = (
         ast.literal_eval(node.value)
@@ -118,18 +124,19 @@ def test_runtime_compilers_take_the_source_and_what_the_cupy_example_adds(
 @pytest.mark.nightly
 @pytest.mark.skipif(NVCC is None, reason="nvcc is not installed")
 @pytest.mark.parametrize(("name", "sums"), [("kmeans", "fp32x2"), ("gemm", "fp64_neumaier")])
-def test_nvcc_compiles_the_cuda_example(name: str, sums: str, emitted: dict, tmp_path: Path) -> None:
-    folder, _ = emitted[name, sums]
+def test_nvcc_compiles_the_cuda_example(name: str, sums: str, emitted: Emitted, tmp_path: Path) -> None:
+    folder, _ = emitted(name, sums)
     command = ["nvcc", "-std=c++17", "-O0", "-arch=sm_80", "-c", f"tuned_{name}_cuda.cu", "-o", tmp_path / "one.o"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.full
 @pytest.mark.skipif(CLANG is None or HIP_HEADERS is None, reason="clang++ or the HIP headers are not installed")
-@pytest.mark.parametrize("side", ["host", "device"])
-@pytest.mark.parametrize(("name", "sums"), [("kmeans", "fp32x2"), ("gemm", "bf16x3")])
-def test_clang_accepts_the_hip_example(name: str, sums: str, side: str, emitted: dict, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "sums", "side"),
+    few([("kmeans", "fp32x2", "device"), ("kmeans", "fp32x2", "host"), ("gemm", "bf16x3", "device")], fast=0, full=1),
+)
+def test_clang_accepts_the_hip_example(name: str, sums: str, side: str, emitted: Emitted, tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / ".hipVersion").write_text("HIP_VERSION_MAJOR=5\nHIP_VERSION_MINOR=2\nHIP_VERSION_PATCH=0\n")
     (tmp_path / "include").mkdir()
@@ -137,5 +144,5 @@ def test_clang_accepts_the_hip_example(name: str, sums: str, side: str, emitted:
     (tmp_path / "include" / "hip").symlink_to(HIP_HEADERS / "hip")
     command = [CLANG, "-x", "hip", f"--cuda-{side}-only", "--offload-arch=gfx90a", f"--rocm-path={tmp_path}"]
     command += ["-nogpulib", "-std=c++17", "-fsyntax-only", "-w", f"tuned_{name}_hip.hip"]
-    done = subprocess.run(command, cwd=emitted[name, sums][0], capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=emitted(name, sums)[0], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

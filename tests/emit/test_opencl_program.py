@@ -63,6 +63,12 @@ def run_program(program: Path, given: Path, answers: Path) -> None:
     assert float(done.stdout.removesuffix(" ms\n")) > 0
 
 
+@pytest.fixture(scope="module")
+def stepper(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The emitted program of a kernel, in a folder that tests may not change."""
+    return program_of(STEPPER, {}, tmp_path_factory.mktemp("stepper"))[0]
+
+
 @pytest.mark.full
 def test_narrow_types_constants_and_dynamic_shared_memory(tmp_path: Path) -> None:
     narrow = {"register": NASTY, "order": (2, 0, 1), "x_type": "bf16", "a_type": "fp16", "w_type": "fp8_e4m3"}
@@ -78,24 +84,24 @@ def test_narrow_types_constants_and_dynamic_shared_memory(tmp_path: Path) -> Non
 
 
 @pytest.mark.nightly
-def test_inputs_are_restored_before_each_launch_and_only_outputs_are_written(tmp_path: Path) -> None:
-    program, _ = program_of(STEPPER, {}, tmp_path)
+def test_inputs_are_restored_before_each_launch_and_only_outputs_are_written(stepper: Path, tmp_path: Path) -> None:
     u = np.random.default_rng(3).uniform(0.5, 1, 103)
     (tmp_path / "in").mkdir()
     u.tofile(tmp_path / "in" / "u.f64")
-    run_program(program, tmp_path / "in", tmp_path / "out")
+    run_program(stepper, tmp_path / "in", tmp_path / "out")
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["v.f64"]
     np.testing.assert_allclose(np.fromfile(tmp_path / "out" / "v.f64"), stepped(u, 4), rtol=1e-14)
 
 
 @pytest.mark.full
 @pytest.mark.skipif(any(Path("/etc/OpenCL/vendors").glob("*.icd")), reason="the system has drivers of its own")
-def test_without_a_driver_it_says_how_one_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program, _ = program_of(STEPPER, {}, tmp_path)
+def test_without_a_driver_it_says_how_one_is_found(
+    stepper: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     library = os.environ.get("OCL_ICD_FILENAMES", "")
 
     def run() -> subprocess.CompletedProcess[str]:
-        command = [program, tmp_path, tmp_path / "out"]
+        command = [stepper, tmp_path, tmp_path / "out"]
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
 
     for name in ("OCL_ICD_FILENAMES", "OCL_ICD_VENDORS"):
@@ -106,7 +112,7 @@ def test_without_a_driver_it_says_how_one_is_found(tmp_path: Path, monkeypatch: 
         "error: no OpenCL driver is found: clGetPlatformIDs: CL_PLATFORM_NOT_FOUND_KHR (-1001)"
     )
     (says,) = re.findall(r"^    export (.*)$", done.stderr, re.MULTILINE)
-    assert "libintelocl.so" in (tmp_path / "README.md").read_text()
+    assert "libintelocl.so" in (stepper.parent / "README.md").read_text()
     if not library:
         pytest.skip("Intel's driver is not the one of its wheel")
     for name, _, value in (word.partition("=") for word in says.split()):
@@ -121,12 +127,12 @@ def test_without_a_driver_it_says_how_one_is_found(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.full
-def test_an_error_of_the_driver_has_its_number_and_name(tmp_path: Path) -> None:
-    program, _ = program_of(STEPPER, {}, tmp_path)
-    source = next(tmp_path.glob("*.cl"))
+def test_an_error_of_the_driver_has_its_number_and_name(stepper: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(stepper.parent, tmp_path / "copy")
+    source = next(folder.glob("*.cl"))
 
     def says() -> str:
-        command = [program, tmp_path, tmp_path / "out"]
+        command = [folder / stepper.name, tmp_path, tmp_path / "out"]
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=200).stderr
 
     source.write_text(text := source.read_text() + "no declaration\n")

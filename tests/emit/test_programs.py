@@ -355,9 +355,8 @@ def test_nvcc_compiles_the_cuda_example(awkward: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.full
 @pytest.mark.skipif(CLANG is None or HIP_HEADERS is None, reason="clang++ or the HIP headers are not installed")
-@pytest.mark.parametrize("side", ["host", "device"])
+@pytest.mark.parametrize("side", few(["host", "device"], 0, 1))
 def test_clang_accepts_the_hip_example(side: str, awkward: Path, tmp_path: Path) -> None:
     # A ROCm of headers alone: enough to check every name and type, not to link.
     (tmp_path / "bin").mkdir()
@@ -370,13 +369,18 @@ def test_clang_accepts_the_hip_example(side: str, awkward: Path, tmp_path: Path)
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     "compiler",
-    [
-        pytest.param("g++", marks=needs_gxx),
-        pytest.param(CLANG, marks=pytest.mark.skipif(CLANG is None, reason="clang++ is not installed"), id="clang++"),
-    ],
+    few(
+        [
+            pytest.param("g++", marks=[needs_gxx]),
+            pytest.param(
+                CLANG, marks=[pytest.mark.skipif(CLANG is None, reason="clang++ is not installed")], id="clang++"
+            ),
+        ],
+        0,
+        1,
+    ),
 )
 def test_header_of_all_devices_selects_and_both_link_into_one_program(tmp_path: Path, compiler: str) -> None:
     wide, narrow = measured(POLY, {}, {"x_type": "fp16", "y_type": "fp16", "block": 64})

@@ -12,6 +12,7 @@ from injecting import Definition, fake_compiler, is_running, tuned, wait_until
 from mptune.backends.host_compiler import find_compiler
 from mptune.measure.device import Limits
 from mptune.results.trial import Status
+from tests.tiers import few
 
 
 @dataclass(frozen=True)
@@ -121,8 +122,11 @@ FAULTS = {
 }
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("name", FAULTS)
+#: What ends like another fault.
+AT_NIGHT = ("link error", "abort", "endless loop", "stack overflow", "infinite output", "NaN in the output")
+
+
+@pytest.mark.parametrize("name", few(sorted(FAULTS, key=lambda name: name in AT_NIGHT), 0, len(FAULTS) - len(AT_NIGHT)))
 def test_a_fault_is_one_trial_with_its_status(name: str, tmp_path: Path) -> None:
     fault = FAULTS[name]
     kernel = replace(fault.definition, blocks=(64, 128)).write(tmp_path)
@@ -146,7 +150,7 @@ def test_compiler_that_crashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert done.run.statuses == {"ok": 2, "compile_error": 1}
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_compiler_that_never_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hangs = f"trap '' TERM INT HUP; echo $$ > {tmp_path}/pid; while :; do sleep 1; done"
     body = f"test -e {tmp_path}/hang || exit 1; {hangs}"

@@ -29,12 +29,15 @@ from tests.tiers import few
 #: was not computed in, or not even stored in.
 MOST, FEWEST = 64, 0.2
 DEVICES = ("cuda", "hip", "opencl")
+TYPES = ("fp64", "fp32", "fp16", "bf16")
 
 
-def on(backend: str, *values: str) -> Any:
+def on(name: str, backend: str, *values: str) -> Any:
     found = BACKENDS[backend].availability()
     marks = [pytest.mark.skipif(not found.can_run, reason=found.reason or "there")]
-    return pytest.param(backend, *values, marks=[*marks, *([pytest.mark.gpu] if backend in ("cuda", "hip") else [])])
+    return pytest.param(
+        name, backend, *values, marks=[*marks, *([pytest.mark.gpu] if backend in ("cuda", "hip") else [])]
+    )
 
 
 @functools.cache
@@ -60,18 +63,30 @@ def check(launcher: Launcher, configurations: Sequence[Configuration], precision
 
 
 @pytest.mark.parametrize(
-    ("backend", "precision"),
-    [on("host", "fp32"), *few([on(b, p) for b in DEVICES for p in ("fp64", "fp32", "fp16", "bf16")], 0)],
+    ("name", "backend", "precision"),
+    [
+        param
+        for number, name in enumerate(bundled_kernels())
+        for param in (
+            on(name, "host", "fp32"),
+            # On each device each kernel in one type, and in the others at night.
+            *(
+                param
+                for device in DEVICES
+                for param in few([on(name, device, TYPES[(number + i) % len(TYPES)]) for i in range(len(TYPES))], 0, 1)
+            ),
+        )
+    ],
 )
-@pytest.mark.parametrize("name", bundled_kernels())
 def test_errs_by_the_unit_roundoff_of_its_type(name: str, backend: str, precision: str) -> None:
     launcher = ready(name, backend)
     check(launcher, [launcher.kernel.configuration(fixed(name, precision))], precision)
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("backend", [on(backend) for backend in ("cuda", "hip", "host")])
-@pytest.mark.parametrize("name", bundled_kernels())
+@pytest.mark.parametrize(
+    ("name", "backend"), [on(name, backend) for name in bundled_kernels() for backend in ("cuda", "hip", "host")]
+)
 def test_every_value_of_every_other_parameter_in_fp16(name: str, backend: str) -> None:
     """Vectors, tiles, shared memory, prefetching: where two numbers at a time could be mixed up."""
     launcher = ready(name, backend)

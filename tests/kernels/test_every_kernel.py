@@ -171,6 +171,10 @@ CASES = (
 by_kernel = {case.kernel: case for case in CASES}
 
 
+#: Kernels of which ``test_narrow_types_err_by_their_unit_roundoff`` says as much but at night.
+NIGHTLY = tuple(name for name in by_kernel if name not in ("coulombic", "axpy", "kmeans"))
+
+
 def has_policy(name: str) -> bool:
     return "policy" in load_kernel(name).parameter_names
 
@@ -186,8 +190,20 @@ def test_there_is_a_case_for_every_kernel() -> None:
     assert [case.kernel for case in CASES] == sorted(bundled_kernels())
 
 
-@kernels(("axpy",), nightly=("gemm",))
-@pytest.mark.parametrize("types", few(["fp64", "mixed"]))
+@pytest.mark.parametrize(
+    ("case", "types"),
+    [
+        param
+        for number, case in enumerate(CASES)
+        for param in few(
+            # One of both, in turn; the others, and gemm's, at night.
+            [(case, types) for types in (("fp64", "mixed"), ("mixed", "fp64"))[number % 2]],
+            fast=case.kernel == "axpy",
+            full=case.kernel != "gemm",
+        )
+    ],
+    ids=lambda value: value.kernel if isinstance(value, Case) else value,
+)
 def test_optimisation_parameters_change_nothing(case: Case, types: str) -> None:
     kernel = load_kernel(case.kernel)
     fp64 = {p.name: "fp64" for p in kernel.parameters if isinstance(p, PrecisionParameter)}
@@ -204,7 +220,7 @@ def test_optimisation_parameters_change_nothing(case: Case, types: str) -> None:
 
 
 @pytest.mark.full
-@kernels(("coulombic",))
+@kernels(("coulombic",), nightly=NIGHTLY)
 def test_any_configuration_errs_by_its_narrowest_type(case: Case) -> None:
     kernel = load_kernel(case.kernel)
     run = launcher(kernel, case.error_sizes, seed=9)
@@ -294,7 +310,8 @@ NARROW_TYPES = (("bf16", "accurate"), ("fp32", "fast"), ("fp16", "approx"), ("fp
         param
         for name in NARROW_ERRORS
         for param in few(
-            [(name, *each) for each in (NARROW_TYPES if has_policy(name) else (*NARROW_TYPES[:1], *NARROW_TYPES[3:]))]
+            [(name, *each) for each in (NARROW_TYPES if has_policy(name) else (*NARROW_TYPES[:1], *NARROW_TYPES[3:]))],
+            full=2,
         )
     ],
 )
@@ -382,7 +399,7 @@ AWKWARD_SIZES: Mapping[str, Sequence[tuple[Mapping[str, int], Mapping[str, Any]]
 
 @pytest.mark.parametrize(
     ("name", "sizes", "values"),
-    [param for name, cases in AWKWARD_SIZES.items() for param in few([(name, *case) for case in cases])],
+    [param for name, cases in AWKWARD_SIZES.items() for param in few([(name, *case) for case in cases], full=4)],
     ids=str,
 )
 def test_every_size(name: str, sizes: Mapping[str, int], values: Mapping[str, Any]) -> None:

@@ -176,6 +176,7 @@ def test_maps_stay_among_temperatures(own: Kernel) -> None:
             ({"M": 64, "N": 128, "K": 48}, BOTH, SWITCHES[0]),
         ],
         2,
+        5,
     ),
     ids=str,
 )
@@ -245,6 +246,7 @@ EDGES, SMALL = {"M": 137, "N": 131, "K": 68}, {"M": 3, "N": 64, "K": 33}
             (SMALL, BOTH, SWITCHES[3], {"accumulator_type": "fp32x2"}),
         ],
         0,
+        4,
     ),
     ids=str,
 )
@@ -296,6 +298,7 @@ def in_parts(run: Launcher, split_k: int) -> NDArray[np.float64]:
             (SPLIT_SIZES[0], 8, {**SWITCHES[3], "KWG": 8}),
         ],
         2,
+        4,
     ),
     ids=str,
 )
@@ -351,7 +354,8 @@ def test_one_launch_leaves_nothing_to_the_next(own: Kernel) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-    ("sums", "narrow", "rtol"), few([("fp32_neumaier", "fp32", 2 * 2.0**-24), ("fp32x2", "fp64", 16 * 2.0**-46)])
+    ("sums", "narrow", "rtol"),
+    few([("fp32_neumaier", "fp32", 2 * 2.0**-24), ("fp32x2", "fp64", 16 * 2.0**-46)], full=1),
 )
 def test_parts_keep_all_digits(own: Kernel, sums: str, narrow: str, rtol: float) -> None:
     """What blocks leave for each other is not rounded to what memory has for compound sums."""
@@ -376,7 +380,7 @@ CASES = [
 
 @pytest.mark.parametrize(
     ("unit", "how", "factor", "total", "sizes", "form"),
-    few([CASES[7], CASES[12], *CASES[:7], *CASES[8:12], *CASES[13:]], 2),
+    few([CASES[7], CASES[12], *CASES[:7], *CASES[8:12], *CASES[13:]], 2, 9),
     ids=str,
 )
 def test_every_size_by_units(
@@ -442,7 +446,7 @@ def test_what_is_no_number_stays_in_its_row_and_column(own: Kernel, unit: str, w
     assert np.isfinite(output).all()
 
 
-@pytest.mark.parametrize("bits", [0x7F800001, 0xFF800FFF, 0x7F801000, 0x7FFFFFFF, 0xFFFFF000], ids=hex)
+@pytest.mark.parametrize("bits", few([0x7F800001, 0xFF800FFF, 0x7F801000, 0x7FFFFFFF, 0xFFFFF000], 2), ids=hex)
 def test_tf32_is_no_number_whichever_bits_say_so(own: Kernel, bits: int) -> None:
     """Units leave out the lower 13 bits of a float: without these, or rounded up, it would be an infinity or zero."""
     output = spoiled(own, "mma.sync", SIZES[0], 3, 5, bits=bits).run(by_units(own, "tf32", "fp32", "fp32"))["C"]
@@ -495,7 +499,8 @@ def test_signatures_tell_ways_to_multiply_apart(own: Kernel) -> None:
             (WAYS["mma.sync"][i], tiles, form)
             for tiles, form in (((64, 32, 8), PLAIN), ((64, 64, 16), BOTH), ((128, 256, 32), A), ((128, 256, 32), BOTH))
             for i in ({8: (3, 4, 0), 16: (1, 2, 5)}.get(tiles[2], (0, 3, 4, 5) if form == A else (1, 2)))
-        ]
+        ],
+        full=4,
     ),
     ids=str,
 )

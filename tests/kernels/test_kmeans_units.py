@@ -88,8 +88,8 @@ def check(run: Launcher, configuration: Configuration, points: NDArray[Any], cen
     assert not wrong.any(), f"{configuration}: {np.argwhere(wrong)[:5]}"
 
 
-@pytest.mark.parametrize("sizes", few(SIZES[::-1]), ids=str)
-@pytest.mark.parametrize(("unit", "how", "factor", "total"), few(WAYS, 3))
+@pytest.mark.parametrize("sizes", few(SIZES[::-1], 1, 2), ids=str)
+@pytest.mark.parametrize(("unit", "how", "factor", "total"), few(WAYS, 3, 6))
 def test_every_size(kmeans: Kernel, unit: str, how: str, factor: str, total: str, sizes: dict[str, int]) -> None:
     run = simulated(kmeans, unit, sizes, 31)
     configuration = by_units(kmeans, how, factor, total)
@@ -97,7 +97,7 @@ def test_every_size(kmeans: Kernel, unit: str, how: str, factor: str, total: str
     check(run, configuration, run.data.inputs["points"], run.data.inputs["centres"])
 
 
-@pytest.mark.parametrize(("unit", "how", "factor", "total"), few(WAYS, 2))
+@pytest.mark.parametrize(("unit", "how", "factor", "total"), few(WAYS, 2, 4))
 def test_far_from_the_origin_small_distances_cancel_and_none_is_negative(
     kmeans: Kernel, unit: str, how: str, factor: str, total: str
 ) -> None:

@@ -92,8 +92,8 @@ TARGETS = ((WITHOUT_FP16, "bf16"), (AVX2, "fp16"), (WITHOUT_FP16, "fp16"), (AVX2
 @pytest.mark.parametrize(
     ("name", "loop", "values", "architecture", "precision"),
     # Each loop for two of the other processors, and for the one with fp16.
-    few([(*loop, *TARGETS[(i + j) % 4]) for j in (0, 2) for i, loop in enumerate(LOOPS)][::-1], 2)
-    + few([(*loop, *TARGETS[4]) for loop in LOOPS], 0),
+    few([(*loop, *TARGETS[(i + j) % 4]) for j in (0, 2) for i, loop in enumerate(LOOPS)][::-1], 2, 8)
+    + few([(*loop, *TARGETS[4]) for loop in LOOPS], 0, 4),
     ids=str,
 )
 def test_the_loop_is_vectorised(name, loop, values, architecture, precision):
@@ -114,7 +114,7 @@ def test_the_loop_is_vectorised(name, loop, values, architecture, precision):
         assert places <= vectorised, log
 
 
-@pytest.mark.parametrize(("name", "loop", "values"), few(LOOPS[::-1], 2), ids=str)
+@pytest.mark.parametrize(("name", "loop", "values"), few(LOOPS[::-1], 2, 5), ids=str)
 def test_where_there_is_fp16_the_loop_computes_in_full_vectors_of_it(name, loop, values):
     _, assembly, _ = compiled(name, "fp16", tuple(values.items()), WITH_FP16)
     loops = [text for text in inner_loops(assembly) if re.search(r"ph\s.*%zmm", text)]

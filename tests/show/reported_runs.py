@@ -101,7 +101,7 @@ def large_run(count: int = 10_000, **changes: Any) -> Run:
         x_type = TYPES[i % 3]
         error = {"fp64": 1e-16, "fp32": 1e-7, "fp16": 1e-3}[x_type] * float(rng.lognormal(0.0, 0.7))
         time_ms = {"fp64": 4.0, "fp32": 2.0, "fp16": 1.2}[x_type] * float(rng.lognormal(0.4, 0.5))
-        values = {"x_type": x_type, "block": 32 * (1 + i // 6), "unroll": bool(i // 3 % 2)}
+        values = {"x_type": x_type, "block": 32 * (1 + i // 6 % 50), "order": i // 300, "unroll": bool(i // 3 % 2)}
         status = Status.OK
         numbers = {"time_ms": time_ms, "error": error, "error.y": error, "memory_bytes": 8e6 + 100 * i}
         message = ""
@@ -110,7 +110,8 @@ def large_run(count: int = 10_000, **changes: Any) -> Run:
         trials.append(Trial(Configuration(values), status, message, Measurement(numbers), key=f"{i:016x}"))
     parameters = [
         {"name": "x_type", "kind": "precision", "values": list(TYPES)},
-        {"name": "block", "kind": "integer", "values": [32 * (1 + i) for i in range(count // 6 + 1)]},
+        {"name": "block", "kind": "integer", "values": [32 * (1 + i) for i in range(50)]},
+        {"name": "order", "kind": "integer", "values": list(range(count // 300 + 1))},
         {"name": "unroll", "kind": "boolean", "values": [False, True]},
     ]
     return run_of(*trials, **{"parameters": parameters, "budget": count, "configurations": 2 * count} | changes)
