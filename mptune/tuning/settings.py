@@ -12,6 +12,7 @@ from typing import Any, Final
 from mptune.accuracy.evaluate import Metrics
 from mptune.errors import MptuneError
 from mptune.kernel.regions import Over, Reduce
+from mptune.kernel.tunable import listed
 from mptune.measure.device import Limits
 from mptune.results.metric_expressions import chosen_objectives
 from mptune.results.trial import Trial
@@ -117,6 +118,8 @@ class TuneSettings:
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
+        for name in ("objectives", "constraints", "observers", "sources", "flags", "compiler", "compiler_flag_sets"):
+            object.__setattr__(self, name, listed(getattr(self, name)))
         chosen_objectives(self.objective, self.objectives, self.maximise)
         if self.budget < 1:
             raise MptuneError(f"budget {self.budget}: expected at least 1 evaluation")
