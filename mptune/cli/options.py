@@ -91,6 +91,11 @@ def parse_values(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
     return {name: parse_names(text) for name, text in parse_assignments(texts, "-p").items()}
 
 
+def parse_first(text: str) -> dict[str, str] | Path:
+    """Return the values of a configuration by name, or the file that has it."""
+    return parse_assignments(parse_names(text), "--first") if "=" in text and not Path(text).exists() else Path(text)
+
+
 def parse_sizes(kernel: Tunable, texts: Sequence[str]) -> tuple[str, dict[str, int]]:
     """Return the preset's name and the single sizes given beside it.
 
@@ -366,5 +371,12 @@ sources = option(
     "SOURCE...",
     "Start from what an earlier run or a recording found, on another device or at other sizes (single kernels).",
     parse=lambda texts: tuple(map(Path, texts)),
+)
+first = option(
+    "--first",
+    "FILE|NAME=VALUE,...",
+    "Evaluate this configuration before any other: values of parameters, or the best of a run file or of JSON.",
+    multiple=True,
+    parse=lambda texts: tuple(map(parse_first, texts)),
 )
 seed_of_runs = option("--seed", "N", "Seed of the first run; the next ones take the next numbers.", default=0)

@@ -133,6 +133,7 @@ def _compilers(text: str | None) -> int | None:
     show_default="one per core; beside a GPU two cores are spared",
 )
 @options.sources
+@options.first
 @option("--from-all", "", "Start from every run that fits in the folder of the run file.")
 @option(
     "--output -o",

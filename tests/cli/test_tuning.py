@@ -365,3 +365,40 @@ def test_a_file_that_is_not_there_is_named(mptune: Call, command: str) -> None:
     done = mptune(command, "nothing.cu")
     assert (done.code, done.out) == (2, "")
     assert "nothing.cu" in done.err
+
+
+def test_configurations_given_first_are_evaluated_first_and_once(mptune: Call, made_up: MadeUpDevices) -> None:
+    own = ("tune", OWN, "--backend", "host", "--verify", 0, "--max-error", "1e-5", "--output", "run.db")
+    first = ("--first", "block=256,unroll=4,x_type=float", "--first", "block=128")
+    assert mptune(*own, "--budget", 6, *first).code == 0
+    trials = Run.load(Path("run.db")).trials
+    assert [trials[0].configuration[name] for name in ("block", "unroll", "x_type")] == [256, 4, "fp32"]
+    assert trials[1].configuration["block"] == 128
+    assert mptune(*own, "--budget", 8, *first, "--resume").code == 0
+    run = Run.load(Path("run.db"))
+    assert run.evaluations == 8
+    assert {trial.configuration for trial in trials} < {trial.configuration for trial in run.trials}
+    assert run.best is not None
+    printed = mptune("show", "run.db", "--json").out
+    Path("best.json").write_text(printed)
+    for number, source in enumerate(("run.db", "best.json")):
+        again = f"again-{number}.db"
+        assert mptune(*own[:-1], again, "--budget", 4, "--first", source).code == 0
+        assert Run.load(Path(again)).trials[0].configuration == run.best.configuration
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("blok=32", "unknown parameter .*blok"),
+        ("block=33", "unknown value of parameter block: '33'"),
+        ("block", "first block: expected NAME=VALUE"),
+    ],
+)
+def test_a_configuration_given_first_has_the_kernel_s_values(
+    mptune: Call, made_up: MadeUpDevices, given: str, said: str
+) -> None:
+    done = mptune("tune", OWN, "--backend", "host", "--first", given, "--output", "run.db")
+    assert done.code == 2
+    assert re.search(said, done.err, re.IGNORECASE)
+    assert not Path("run.db").exists()
