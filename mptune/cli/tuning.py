@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from mptune.tuning import Progress
 
 __all__ = ["tune"]
+
+#: Seconds between lines of progress where standard error is no terminal.
+_LINE_EVERY_S: Final = 60.0
 
 
 def _flag_sets(text: str | None) -> tuple[str, ...]:
@@ -143,6 +146,7 @@ def _compilers(text: str | None) -> int | None:
 )
 @option("--resume", "", "Continue the run in the run file.")
 @option("--log", "", "Print a line for each trial on standard error.")
+@option("--quiet", "", "Show no progress: neither the view of a terminal nor the line a minute elsewhere.")
 @options.of_programs
 @options.as_json
 def tune(
@@ -155,6 +159,7 @@ def tune(
     output: Path | None,
     resume: bool,
     log: bool,
+    quiet: bool,
     json: bool,
     **given: Any,
 ) -> int:
@@ -201,6 +206,7 @@ def tune(
         with _shown(
             settings.time_limit_s,
             log=log,
+            is_quiet=quiet or json,
             # A run file is made when everything is ready for the first trial.
             is_begun=lambda: any(each.exists() and each not in were_there for each in files),
         ) as (view, listeners):
@@ -233,7 +239,7 @@ def tune(
 
 @contextlib.contextmanager
 def _shown(
-    time_limit_s: float | None, *, log: bool, is_begun: Callable[[], bool]
+    time_limit_s: float | None, *, log: bool, is_quiet: bool, is_begun: Callable[[], bool]
 ) -> Iterator[tuple[LiveView, dict[str, Callable[..., None]]]]:
     """Show what tuning does: give the view, and what is told of it."""
     begun = False
@@ -248,7 +254,10 @@ def _shown(
         view.verify(progress)
         stop_if_asked()
 
-    with LiveView(time_limit_s, log=log) as view, interruption(lambda: begun or is_begun()) as stop_if_asked:
+    with (
+        LiveView(time_limit_s, log=log, is_quiet=is_quiet) as view,
+        interruption(lambda: begun or is_begun()) as stop_if_asked,
+    ):
         yield (
             view,
             {
@@ -369,14 +378,26 @@ def _nothing_found(run: Run) -> str:
 
 
 class LiveView:
-    """What a tuning run shows on standard error meanwhile; only a terminal gets the view that is updated in place.
+    """What a tuning run shows on standard error: on a terminal a view updated in place, elsewhere a line a minute.
 
     Args:
         time_limit_s: no evaluation starts after that.
         log: whether to print a line for each trial.
+        is_quiet: whether to show neither view nor lines of progress.
+        clock: time in seconds.
     """
 
-    def __init__(self, time_limit_s: float | None = None, *, log: bool = False) -> None:
+    def __init__(
+        self,
+        time_limit_s: float | None = None,
+        *,
+        log: bool = False,
+        is_quiet: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._is_quiet = is_quiet
+        self._clock = clock
+        self._next_line_s = clock() + _LINE_EVERY_S
         self._time_limit_s = math.inf if time_limit_s is None else time_limit_s
         self._log = log
         self._trials = 0
@@ -386,7 +407,7 @@ class LiveView:
         self._warned: set[str] = set()
 
     def __enter__(self) -> LiveView:
-        if sys.stderr.isatty():
+        if sys.stderr.isatty() and not self._is_quiet:
             from rich.console import Console
             from rich.live import Live
 
@@ -414,7 +435,13 @@ class LiveView:
             if warning not in self._warned:
                 self._warned.add(warning)
                 print_note(f"warning: {warning}")
-        if self._live is None or (start := time.monotonic()) < self._next_view_s:
+        if self._live is None:
+            if not (self._log or self._is_quiet) and self._clock() >= self._next_line_s:
+                stands, found = self._stands(progress)
+                print_note(f"{stands}; {found}")
+                self._next_line_s = self._clock() + _LINE_EVERY_S
+            return
+        if (start := time.monotonic()) < self._next_view_s:
             return
         self._live.update(self._view(progress))
         # The view looks at all trials: with many of them, it must not take more than one twentieth of the time.
@@ -427,10 +454,8 @@ class LiveView:
             unseen = progress.trial.measurement.metrics.get("unseen_inputs", 0)
             self._live.update(f"verification: {unseen:.0f} unseen inputs, {progress.trial.configuration}")
 
-    def _view(self, progress: Progress) -> Group:
-        from rich.console import Group
-        from rich.text import Text
-
+    def _stands(self, progress: Progress) -> tuple[str, str]:
+        """Return how far the run has come, and the best so far."""
         run = progress.run()
         done = run.evaluations
         budget = min(progress.budget, run.info.configurations or progress.budget)
@@ -443,6 +468,16 @@ class LiveView:
         if run.front:
             found += f", {len(run.front)} on the front"
         stands = f"{done}/{budget} evaluations, {run.feasible} feasible, about {left_s:.0f} s left"
+        return f"{self._sizes}{progress.phase}: {stands}", found
+
+    def _view(self, progress: Progress) -> Group:
+        from rich.console import Group
+        from rich.text import Text
+
+        run = progress.run()
+        done = run.evaluations
+        budget = min(progress.budget, run.info.configurations or progress.budget)
+        stands, found = self._stands(progress)
         ahead = (
             Text(f"compiling ahead: {configuration}", style="dim", no_wrap=True, overflow="ellipsis")
             for configuration in progress.ahead
@@ -450,7 +485,7 @@ class LiveView:
         filled = round(60 * min(done / budget, 1.0))
         bar = Text.assemble(("━" * filled, "green"), ("━" * (60 - filled), "bright_black"))
         return Group(
-            Text(f"{self._sizes}{progress.phase}: {stands}"),
+            Text(stands),
             bar,
             Text(found),
             Text(pairs(run.statuses), style="dim"),

@@ -21,10 +21,12 @@ from made_up_devices import MadeUp, MadeUpDevices, replace_devices
 
 from mptune import cli
 from mptune.adopt.adopting import AdoptSettings
+from mptune.cli.tuning import LiveView
 from mptune.precision import precision
 from mptune.results.trial import Status
 from mptune.run import Run
 from mptune.space.configuration import Configuration
+from mptune.tuning import Progress
 
 OWN = Path(__file__).parent.parent / "own_kernel.py"
 TUNE = ("tune", OWN, "--backend", "host", "--strategy", "exhaustive", "-p", "unroll=1")
@@ -402,3 +404,16 @@ def test_a_configuration_given_first_has_the_kernel_s_values(
     assert done.code == 2
     assert re.search(said, done.err, re.IGNORECASE)
     assert not Path("run.db").exists()
+
+
+@pytest.mark.parametrize(("is_quiet", "lines"), [(False, 2), (True, 0)])
+def test_without_a_terminal_progress_is_a_line_a_minute(
+    run_file: Path, capsys: pytest.CaptureFixture[str], is_quiet: bool, lines: int
+) -> None:
+    run, now_s = Run.load(run_file), 0.0
+    with LiveView(is_quiet=is_quiet, clock=lambda: now_s) as view:
+        for now_s in (1.0, 59.0, 61.0, 90.0, 122.0):
+            view.update(Progress("search", run.trials[0], lambda: run, 20, now_s, replayed=False))
+    printed = capsys.readouterr().err.splitlines()
+    assert len(printed) == lines
+    assert all("8/20 evaluations" in line and "best" in line for line in printed)
