@@ -22,11 +22,12 @@ from made_up_devices import MadeUp, MadeUpDevices, replace_devices
 from mptune import cli
 from mptune.adopt.adopting import AdoptSettings
 from mptune.cli.tuning import LiveView
+from mptune.errors import RunFileError
 from mptune.precision import precision
 from mptune.results.trial import Status
 from mptune.run import Run
 from mptune.space.configuration import Configuration
-from mptune.tuning import Progress
+from mptune.tuning import Progress, tune
 
 OWN = Path(__file__).parent.parent / "own_kernel.py"
 TUNE = ("tune", OWN, "--backend", "host", "--strategy", "exhaustive", "-p", "unroll=1")
@@ -417,3 +418,18 @@ def test_without_a_terminal_progress_is_a_line_a_minute(
     printed = capsys.readouterr().err.splitlines()
     assert len(printed) == lines
     assert all("8/20 evaluations" in line and "best" in line for line in printed)
+
+
+def test_a_call_with_a_run_file_goes_on_or_begins_anew_as_it_is_told(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"backend": "host", "verify": 0, "output": tmp_path / "run.db"}
+    first = tune(OWN, budget=4, **given)
+    with pytest.raises(RunFileError, match="exists already.* resume=True goes on, overwrite=True begins anew"):
+        tune(OWN, budget=4, **given)
+    more = tune(OWN, budget=6, resume=True, **given)
+    assert {trial.configuration for trial in first.trials} < {trial.configuration for trial in more.trials}
+    assert tune(OWN, budget=3, overwrite=True, **given).evaluations == 3
+    other = tmp_path / "notes.txt"
+    other.write_text("not a run")
+    with pytest.raises(RunFileError):
+        tune(OWN, budget=3, overwrite=True, **(given | {"output": other}))
+    assert other.read_text() == "not a run"
