@@ -240,7 +240,7 @@ def tune(
 @contextlib.contextmanager
 def _shown(
     time_limit_s: float | None, *, log: bool, is_quiet: bool, is_begun: Callable[[], bool]
-) -> Iterator[tuple[LiveView, dict[str, Callable[..., None]]]]:
+) -> Iterator[tuple[LiveView, dict[str, Any]]]:
     """Show what tuning does: give the view, and what is told of it."""
     begun = False
 

@@ -21,7 +21,10 @@ from mptune.store.sources import pack, unpack
 
 __all__ = ["RunFile", "RunStore", "UnsavedRun"]
 
-_ALTERNATIVES: Final = "go on with it (--resume) or choose another file (--output); in Python resume=True goes on, overwrite=True begins anew"
+_ALTERNATIVES: Final = (
+    "go on with it (--resume) or choose another file (--output); in Python resume=True goes on, and overwrite=True "
+    "begins anew"
+)
 _ROWS_AT_ONCE: Final = 4096
 #: Phases of trials that are none of the run.
 _ASIDE: Final = (database.STALE, database.PROBE)

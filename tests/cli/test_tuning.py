@@ -423,7 +423,7 @@ def test_without_a_terminal_progress_is_a_line_a_minute(
 def test_a_call_with_a_run_file_goes_on_or_begins_anew_as_it_is_told(tmp_path: Path) -> None:
     given: dict[str, Any] = {"backend": "host", "verify": 0, "output": tmp_path / "run.db"}
     first = tune(OWN, budget=4, **given)
-    with pytest.raises(RunFileError, match="exists already.* resume=True goes on, overwrite=True begins anew"):
+    with pytest.raises(RunFileError, match=r"exists already.* resume=True goes on, and overwrite=True begins anew"):
         tune(OWN, budget=4, **given)
     more = tune(OWN, budget=6, resume=True, **given)
     assert {trial.configuration for trial in first.trials} < {trial.configuration for trial in more.trials}
