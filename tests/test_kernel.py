@@ -8,7 +8,7 @@ import pytest
 
 from mptune.errors import KernelError, MptuneError
 from mptune.kernel import In, InOut, Kernel, LaunchShape, Out, Scalar, Sizes
-from mptune.kernel.limits import widest
+from mptune.kernel.limits import device_constraints, widest
 from mptune.space.parameters import OrdinalParameter, PolicyParameter, PrecisionParameter
 
 
@@ -141,3 +141,43 @@ def test_inputs_take_random_numbers_and_sizes_alone() -> None:
 
     with pytest.raises(KernelError, match=r"inputs\(rng, size\), but: missing a required .*argument: 'spread'"):
         make(inputs=inputs)
+
+
+def test_a_single_text_is_a_list_of_one() -> None:
+    kernel = make(
+        parameters=[OrdinalParameter("block", [32, 64]), PrecisionParameter("x_type", "fp32")],
+        grid="ceildiv(rows, block)",
+        block="block",
+        constraints="block <= 32",
+        signature="block",
+        runtime_sizes="rows",
+    )
+    assert kernel.search_space(kernel.resolve_sizes()).size == 1
+    assert kernel.signature_names == ("block", "x_type")
+    assert kernel.launch_shape(kernel.configuration({}), kernel.resolve_sizes()) == LaunchShape((1, 1, 1), (32, 1, 1))
+
+
+def test_grid_block_and_shared_memory_may_be_functions_of_configuration_and_sizes() -> None:
+    kernel = make(
+        grid=lambda c: (-(-c.rows // c["block"]), c.unroll),
+        block=lambda c: c.block,
+        shared_bytes=lambda c: 8 * c.block,
+    )
+    shape = kernel.launch_shape(kernel.configuration({"unroll": 2}), kernel.resolve_sizes("paper"))
+    assert shape == LaunchShape((32, 2, 1), (32, 1, 1), 256)
+    assert kernel.search_space(kernel.resolve_sizes(), device_constraints(kernel, {"max_threads_per_block": 32})).size
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"grid": lambda c: c.blok}, "function grid= failed: no size"),
+        ({"block": lambda c: c.block / 2}, "function block= returned 16.0, not whole numbers"),
+        ({"grid": lambda _: (1, 1, 1, 1)}, r"the grid is \(1, 1, 1, 1\)"),
+        ({"shared_bytes": lambda _: "n"}, "function shared_bytes= returned 'n'"),
+    ],
+)
+def test_a_function_of_a_launch_that_fails_is_named(changes: dict[str, Any], message: str) -> None:
+    kernel = make(**changes)
+    with pytest.raises(KernelError, match=message):
+        kernel.launch_shape(kernel.configuration({}), kernel.resolve_sizes())

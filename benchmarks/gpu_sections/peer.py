@@ -122,7 +122,7 @@ def peer_options(kernel: Kernel, sizes: Sizes) -> dict[str, Any]:
         "defines": {},
         "problem_size": lambda values: kernel.launch_shape(configuration(values), sizes).grid,
         **{f"grid_div_{axis}": [1] for axis in "xyz"},
-        "block_size_names": list(kernel.block),
+        "block_size_names": list(kernel.expressions("block")),
         "lang": "CUPY",
         "compiler_options": ["--std=c++17"],
     }

@@ -229,7 +229,9 @@ def _why_not_narrower(application: Application) -> CompileError | None:
             own = {p.name: first.get(f"{kernel.name}.{p.name}", p.values[0]) for p in kernel.parameters}
             configuration = Configuration(own | narrower)
             # What only a launch has changes nothing of whether it compiles; a grid is no smaller than a block.
-            of_launch = {name: 1 if name in kernel.block else _LARGEST_BLOCK for name in size_names(kernel)}
+            of_launch = {
+                name: 1 if name in kernel.expressions("block") else _LARGEST_BLOCK for name in size_names(kernel)
+            }
             of_kernel = {**of_launch, **sizes}
             try:
                 backend.compiler.compile(render(kernel, configuration, of_kernel), kernel.function, CompileOptions())

@@ -51,6 +51,11 @@ def parse_values(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
     return {name: parse_names(text) for name, text in parse_assignments(texts, "-p").items()}
 
 
+def parse_first(text: str) -> dict[str, str] | Path:
+    """Return the values of a configuration by name, or the file that has it."""
+    return parse_assignments(parse_names(text), "--first") if "=" in text and not Path(text).exists() else Path(text)
+
+
 def _parse_whole(text: str, given: str) -> int:
     """Return a whole number, also one such as 1e5."""
     try:
@@ -266,6 +271,13 @@ configuration = option(
 )
 other_max_error = option("--max-error", f"{_LIMITS}...", "Use another error limit than the run's.")
 sources = option("--from sources", "SOURCE...", "Start from what an earlier run or a recording found.")
+first = option(
+    "--first",
+    "FILE|NAME=VALUE,...",
+    "Evaluate this configuration before any other: values of parameters, or the best of a run file or of JSON.",
+    multiple=True,
+    parse=lambda texts: tuple(map(parse_first, texts)),
+)
 seed_of_runs = option("--seed", "N", "Seed of the first run; the next ones take the next numbers.", default=0)
 defines = option(
     "--define -D defines",

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from mptune.tuning import Progress
 
 __all__ = ["tune"]
+
+#: Seconds between lines of progress where standard error is no terminal.
+_LINE_EVERY_S: Final = 60.0
 
 
 @click.command(cls=options.WithArguments)
@@ -68,10 +71,12 @@ __all__ = ["tune"]
 @option("--scheduler", "ADDRESS", "Use the devices of the workers of this Dask scheduler.")
 @option("--compilers", "N", "Compile this many configurations ahead at the same time.", show_default="one per core")
 @options.sources
+@options.first
 @option("--from-all", "", "Start from every run that fits in the folder of the run file.")
 @option("--output -o", "RUN.db", "Run file; with --sizes one for each, called after it.", show_default="runs/KERNEL.db")
 @option("--resume", "", "Continue the run in the run file.")
 @option("--log", "", "Print a line for each trial on standard error.")
+@option("--quiet", "", "Show no progress: neither the view of a terminal nor the line a minute elsewhere.")
 @options.of_programs
 @options.as_json
 def tune(
@@ -84,6 +89,7 @@ def tune(
     output: Path | None,
     resume: bool,
     log: bool,
+    quiet: bool,
     json: bool,
     **given: Any,
 ) -> int:
@@ -118,7 +124,7 @@ def tune(
         return _report_sizes(runs, together, files, json) if together else _report(runs[0], path, json)
 
     try:
-        with LiveView(settings.time_limit_s, log=log) as view, interruption() as after_trial:
+        with LiveView(settings.time_limit_s, log=log, is_quiet=quiet or json) as view, interruption() as after_trial:
 
             def listen(show: Callable[[Progress], None]) -> Callable[[Progress], None]:
                 def told(progress: Progress) -> None:
@@ -223,14 +229,26 @@ def _report_sizes(runs: Sequence[Run], together: Sequence[Mapping[str, int]], fi
 
 
 class LiveView:
-    """What a tuning run shows on standard error meanwhile; only a terminal gets the view that is updated in place.
+    """What a tuning run shows on standard error: on a terminal a view updated in place, elsewhere a line a minute.
 
     Args:
         time_limit_s: no evaluation starts after that.
         log: whether to print a line for each trial.
+        is_quiet: whether to show neither view nor lines of progress.
+        clock: time in seconds.
     """
 
-    def __init__(self, time_limit_s: float | None = None, *, log: bool = False) -> None:
+    def __init__(
+        self,
+        time_limit_s: float | None = None,
+        *,
+        log: bool = False,
+        is_quiet: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._is_quiet = is_quiet
+        self._clock = clock
+        self._next_line_s = clock() + _LINE_EVERY_S
         self._time_limit_s = math.inf if time_limit_s is None else time_limit_s
         self._log = log
         self._trials = 0
@@ -240,7 +258,7 @@ class LiveView:
         self._warned: set[str] = set()
 
     def __enter__(self) -> LiveView:
-        if sys.stderr.isatty():
+        if sys.stderr.isatty() and not self._is_quiet:
             from rich.console import Console
             from rich.live import Live
 
@@ -268,7 +286,13 @@ class LiveView:
             if warning not in self._warned:
                 self._warned.add(warning)
                 print_note(f"warning: {warning}")
-        if self._live is None or (start := time.monotonic()) < self._next_view_s:
+        if self._live is None:
+            if not (self._log or self._is_quiet) and self._clock() >= self._next_line_s:
+                stands, found = self._stands(progress)
+                print_note(f"{stands}; {found}")
+                self._next_line_s = self._clock() + _LINE_EVERY_S
+            return
+        if (start := time.monotonic()) < self._next_view_s:
             return
         self._live.update(self._view(progress))
         # The view looks at all trials: with many of them, it must not take more than one twentieth of the time.
@@ -281,11 +305,8 @@ class LiveView:
             unseen = progress.trial.measurement.metrics.get("unseen_inputs", 0)
             self._live.update(f"verification: {unseen:.0f} unseen inputs, {progress.trial.configuration}")
 
-    def _view(self, progress: Progress) -> Group:
-        from rich.console import Group
-        from rich.progress_bar import ProgressBar
-        from rich.text import Text
-
+    def _stands(self, progress: Progress) -> tuple[str, str]:
+        """Return how far the run has come, and the best so far."""
         from mptune.results.description import result_text
 
         run = progress.run()
@@ -295,10 +316,19 @@ class LiveView:
         found = "no configuration meets the threshold yet" if run.best is None else f"best {result_text(run, run.best)}"
         found += f", {len(run.front)} on the front" * bool(run.front)
         stands = f"{done}/{budget} evaluations, {run.feasible} feasible, about {left_s:.0f} s left"
+        return f"{self._sizes}{progress.phase}: {stands}", found
+
+    def _view(self, progress: Progress) -> Group:
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.text import Text
+
+        run, (stands, found) = progress.run(), self._stands(progress)
+        budget = min(progress.budget, run.info.configurations or progress.budget)
         ahead = (f"compiling ahead: {configuration}" for configuration in progress.ahead)
         return Group(
-            Text(f"{self._sizes}{progress.phase}: {stands}"),
-            ProgressBar(budget, min(done, budget), width=60),
+            Text(stands),
+            ProgressBar(budget, min(run.evaluations, budget), width=60),
             Text(plain(found)),
             *(Text(plain(line), "dim", no_wrap=True, overflow="ellipsis") for line in (pairs(run.statuses), *ahead)),
         )

@@ -47,7 +47,9 @@ def fixed_sizes(kernel: Kernel, configuration: Configuration, sizes: Sizes) -> f
 
 def fixed_by_launch(kernel: Kernel) -> set[str]:
     """Return the names that the block, its shared memory and constant arrays depend on, which are fixed in a source."""
-    expressions = [str(axis) for axis in (*kernel.block, kernel.shared_bytes)]
+    if kernel.launch_functions:
+        return set(kernel.sizes["default"])  # what a function depends on is not known
+    expressions = [*kernel.expressions("block"), *kernel.expressions("shared_bytes")]
     for argument in kernel.arguments:
         if argument.is_constant:
             expressions += argument.shape
@@ -71,7 +73,7 @@ def said_in_cpp(kernel: Kernel, configuration: Configuration, sizes: Sizes, free
         ConstraintError: a constraint cannot be compiled.
     """
     said = set(free)
-    for text in (*kernel.grid, *(axis for argument in kernel.arguments for axis in argument.shape)):
+    for text in (*kernel.expressions("grid"), *(axis for argument in kernel.arguments for axis in argument.shape)):
         try:
             formula(str(text), {**configuration, **sizes}, dict.fromkeys(said, ""))
         except NotTranslatableError:

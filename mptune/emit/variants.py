@@ -63,7 +63,7 @@ def variant_of(launch: Launch, symbol: str) -> dict[str, Any]:
                 "elements": " * ".join(f"({formula(axis, values, free)})" for axis in argument.shape) or "1LL",
             }
         )
-    grid = [formula(str(axis), values, free) for axis in kernel.grid]
+    grid = [formula(text, values, free) for text in kernel.expressions("grid")] or [f"{n}LL" for n in shape.grid]
     return {
         "symbol": symbol,
         "kernel": kernel.name,

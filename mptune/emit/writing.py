@@ -48,7 +48,7 @@ def describe(winner: Winner[Kernel], name: str) -> dict[str, Any]:
     values = {**winner.configuration, **sizes}
     shape = winner.shape
     given = given_flags(winner.run.info)
-    grid = [formula(str(axis), values, free) for axis in kernel.grid]
+    grid = [formula(text, values, free) for text in kernel.expressions("grid")] or list(map(str, shape.grid))
     return {
         "mark": f"{MARK} {__version__}",
         "application": "",

@@ -14,7 +14,7 @@ from mptune.errors import ConstraintError, KernelError, UnknownNameError
 from mptune.kernel.declarations import Argument, Role, Sizes, check_expression
 from mptune.kernel.definition import Kernel
 from mptune.kernel.regions import Over, Reduce
-from mptune.kernel.tunable import Constraint, Inputs, Metric, Tunable
+from mptune.kernel.tunable import Constraint, Inputs, Metric, Tunable, listed
 from mptune.precision import PRECISIONS
 from mptune.space.configuration import Configuration, NamedValues, Value
 from mptune.space.constraints import Constraint as Compiled
@@ -105,8 +105,10 @@ class Application(Tunable):
         reduce: Reduce = "max",
     ) -> None:
         given = {key: value for key, value in locals().items() if key != "self"}
-        if not isinstance(kernels, list | tuple) or not all(isinstance(kernel, Kernel) for kernel in kernels):
-            raise KernelError(f"application {name}: kernels= is a list of Kernel(...), not {reprlib.repr(kernels)}")
+        kernels, buffers, shared, outputs = (listed(each) for each in (kernels, buffers, shared, outputs))
+        if not all(isinstance(kernel, Kernel) for kernel in kernels):
+            shown = reprlib.repr(list(kernels))
+            raise KernelError(f"application {name}: kernels= is a list of Kernel(...), not {shown}")
         kernels = [kernel if kernel.path or path is None else _located(kernel, path) for kernel in kernels]
         by_name = {kernel.name: kernel for kernel in kernels}
         if not kernels:
@@ -126,14 +128,14 @@ class Application(Tunable):
             inputs=inputs,
             reference=reference,
             metric=metric,
-            signature=(*always, *inherited, *signature),
+            signature=(*always, *inherited, *listed(signature)),
             instrumented=instrumented,
             description=description,
             path=path,
             kernels=NamedValues(by_name),
             steps=steps,
-            shared=tuple(shared),
-            constraints=tuple(constraints),
+            shared=shared,
+            constraints=listed(constraints),
             _made_from=NamedValues(given),
         )
         self.__post_init__(over, reduce)

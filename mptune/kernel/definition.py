@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +15,7 @@ from mptune.errors import KernelError, UnknownNameError
 from mptune.kernel.declarations import Argument, Role, Sizes, check_expression
 from mptune.kernel.rates import Rates
 from mptune.kernel.regions import Over, Reduce
-from mptune.kernel.tunable import Constraint, Inputs, Tunable, parsed
+from mptune.kernel.tunable import Constraint, Inputs, Tunable, listed, parsed
 from mptune.kernel.work import Flops, Work, check_flops, count_flops
 from mptune.space.configuration import Configuration, NamedValues
 from mptune.space.expressions import Expression
@@ -23,6 +24,8 @@ from mptune.space.search_space import SearchSpace
 
 #: A function of the speeds of a device and of a factor.
 Balance = Callable[[Rates, float], Sequence[Constraint]]
+#: An expression for each axis, or a function of a configuration and the sizes that returns the extents.
+Extents = str | int | Sequence[str | int] | Callable[[Any], int | Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,8 @@ class Kernel(Tunable):
             argument named like a size may be left out.
         reference: ``reference(inputs, size)`` returns the double-precision outputs by name (or the one array).
             None: ``reference`` of the file of the same stem in the sibling folder ``references``.
-        grid: one expression over sizes and parameters per axis: blocks in the grid.
+        grid: blocks in the grid: one expression over sizes and parameters per axis, or a function ``grid(c)`` that
+            returns them, as ``lambda c: (ceildiv(c.n, c.block), 1)``; ``c`` has the values of parameters and sizes.
         block: the same for the threads in a block.
         template: template source (anything with a line break, ``{``, ``;`` or ``__global__``), or the path of its
             file, relative to the definition file. None: the file ``<stem>.cu.j2`` in the sibling folder
@@ -66,7 +70,7 @@ class Kernel(Tunable):
             has its trials used again by ``--resume``.
         signature: parameters, in addition to precisions and policies, that can change the results.
         function: name of the ``__global__`` function.
-        shared_bytes: expression for the bytes of dynamic shared memory.
+        shared_bytes: bytes of dynamic shared memory: an expression, or a function as ``grid``.
         flops: floating-point operations of a launch, independent of the optimisation parameters: an expression over
             sizes and parameters, or a function of the sizes. Or such counts by the precision they are computed in:
             that of a precision parameter, a fixed one, or the one the types of several promote to, given as a tuple:
@@ -95,12 +99,12 @@ class Kernel(Tunable):
 
     sizes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     inputs: Callable[..., Inputs] = _no_inputs
-    grid: Sequence[str | int]
-    block: Sequence[str | int]
+    grid: Extents
+    block: Extents
     template: str | Path | None = None
     constraints: Sequence[Constraint] = ()
     function: str = ""
-    shared_bytes: str | int = 0
+    shared_bytes: str | int | Callable[[Any], int] = 0
     flops: Flops | None = None
     runtime_sizes: Sequence[str] = ()
     #: The constraints that name facts of a device, which are taken out of ``constraints``.
@@ -109,14 +113,16 @@ class Kernel(Tunable):
 
     def __post_init__(self, over: Over | None, reduce: Reduce) -> None:
         flops: Any = self.flops
-        on_device = [text for text in self.constraints if isinstance(text, str) and "device." in text]
+        constraints = listed(self.constraints)
+        on_device = [text for text in constraints if isinstance(text, str) and "device." in text]
+        extents = {name: getattr(self, name) for name in ("grid", "block")}
         self._freeze(
-            **{name: tuple(map(str, getattr(self, name))) for name in ("grid", "block")},
-            constraints=tuple(each for each in self.constraints if each not in on_device),
-            on_device=(*self.on_device, *on_device),
+            **{name: each if callable(each) else tuple(map(str, listed(each))) for name, each in extents.items()},
+            constraints=tuple(each for each in constraints if each not in on_device),
+            on_device=(*listed(self.on_device), *on_device),
             function=self.function or self.name,
             flops=NamedValues(flops) if isinstance(flops, Mapping) else flops,
-            runtime_sizes=tuple(self.runtime_sizes),
+            runtime_sizes=listed(self.runtime_sizes),
         )
         Tunable.__post_init__(self, over, reduce)
 
@@ -139,18 +145,44 @@ class Kernel(Tunable):
         """Return grid, block and dynamic shared memory of a configuration.
 
         Raises:
-            KernelError: an extent is below 1.
+            KernelError: an extent is below 1, or a function fails or returns no whole numbers.
         """
-        values = {**sizes, **configuration}
+        named: dict[str, Any] = {**sizes, **configuration}
+        values = Sizes(named)
 
-        def extents(axes: Sequence[str | int], what: str) -> tuple[int, int, int]:
-            x, y, z, *_ = [int(parsed(str(axis)).evaluate(values)) for axis in axes] + [1, 1, 1]
-            if min(x, y, z) < 1:
-                raise KernelError(f"kernel {self.name}: the {what} {tuple(axes)} is {(x, y, z)} at {configuration}")
+        def extents(what: str) -> tuple[int, int, int]:
+            found = self._evaluated(what, values)
+            x, y, z, *_ = [*found, 1, 1, 1]
+            if not 1 <= len(found) <= 3 or min(x, y, z) < 1:
+                said = "" if callable(getattr(self, what)) else f" {getattr(self, what)}"
+                raise KernelError(f"{self.called}: the {what}{said} is {found} at {configuration}")
             return x, y, z
 
-        shared = int(parsed(str(self.shared_bytes)).evaluate(values))
-        return LaunchShape(extents(self.grid, "grid"), extents(self.block, "block"), shared)
+        shared, *_ = self._evaluated("shared_bytes", values)
+        return LaunchShape(extents("grid"), extents("block"), shared)
+
+    def expressions(self, name: str) -> tuple[str, ...]:
+        """Return the expressions of ``grid``, ``block`` or ``shared_bytes``; none where it is a function."""
+        given = getattr(self, name)
+        return () if callable(given) else tuple(map(str, listed(given)))
+
+    @property
+    def launch_functions(self) -> tuple[str, ...]:
+        """Which of ``grid``, ``block`` and ``shared_bytes`` are functions."""
+        return tuple(name for name in ("grid", "block", "shared_bytes") if callable(getattr(self, name)))
+
+    def _evaluated(self, name: str, values: Sizes) -> tuple[int, ...]:
+        given = getattr(self, name)
+        if not callable(given):
+            return tuple(int(parsed(text).evaluate(values)) for text in self.expressions(name))
+        try:
+            found = given(values)
+        except Exception as error:
+            raise KernelError(f"{self.called}: its function {name}= failed: {error} (at {values})") from error
+        try:
+            return tuple(map(operator.index, listed(found)))
+        except TypeError:
+            raise KernelError(f"{self.called}: its function {name}= returned {found!r}, not whole numbers") from None
 
     def work(self, configuration: Configuration, sizes: Sizes) -> Work:
         """Return the operations of a configuration and the least bytes it has to move.
@@ -183,9 +215,14 @@ class Kernel(Tunable):
                     f"{self.called}: its {what} cannot be called {name!r}, which is {why}; call it "
                     f"{name}_{'kernel' if what == 'function' else 'values'!s}, say"
                 )
-        for what, axes in (("grid", self.grid), ("block", self.block)):
-            if not 1 <= len(axes) <= 3:
+        for what in ("grid", "block"):
+            if what not in self.launch_functions and not 1 <= len(axes := self.expressions(what)) <= 3:
                 raise KernelError(f"{self.called}: {what} needs one to three axes, not {len(axes)}")
+        if self.launch_functions and not self.sizes:
+            raise KernelError(
+                f"{self.called}: {self.launch_functions[0]}= is a function, which does not say what sizes a launch "
+                "needs: give the kernel sizes, or an expression"
+            )
         if self.sizes:  # otherwise the application it is part of has them
             self._check_expressions(tuple(self.sizes["default"]))
         for name in self.runtime_sizes:
@@ -200,8 +237,9 @@ class Kernel(Tunable):
         for text in self.on_device:
             limits = [name for name in Expression(text).names if name.startswith("device.max_")]
             check_expression(text, (*known, *limits), "constraints", self.name)
-        for extent in (*self.grid, *self.block, self.shared_bytes):
-            check_expression(str(extent), (*sizes, *self._by_name), "grid, block or shared_bytes", self.name)
+        for name in ("grid", "block", "shared_bytes"):
+            for text in self.expressions(name):
+                check_expression(text, (*sizes, *self._by_name), "grid, block or shared_bytes", self.name)
         if self.flops is not None:
             precisions = [p.name for p in self.parameters if isinstance(p, PrecisionParameter)]
             check_flops(self.flops, self.name, sizes, self.parameter_names, precisions)

@@ -23,12 +23,15 @@ def device_constraints(kernel: Kernel, facts: Mapping[str, Any]) -> tuple[str, .
     Args:
         kernel: the kernel.
         facts: those of :meth:`Device.facts`. What names others is left out, so without facts there are no constraints.
+            A grid or block that is a function is checked at its launch.
     """
-    axes = {"block": kernel.block, "grid": kernel.grid}
+    axes = {what: kernel.expressions(what) for what in ("block", "grid")}
     extents = {f"{what}_{axis}": extent for what in axes for axis, extent in zip("xyz", axes[what], strict=False)}
-    pairs = zip("xyz", kernel.grid, kernel.block, strict=False)
+    pairs = zip("xyz", axes["grid"], axes["block"], strict=False)
     threads = {f"threads_{axis}": f"({grid}) * ({block})" for axis, grid, block in pairs}
-    whole = {"threads_per_block": " * ".join(f"({axis})" for axis in kernel.block), "shared_bytes": kernel.shared_bytes}
+    whole = dict(zip(("shared_bytes",), kernel.expressions("shared_bytes"), strict=False))
+    if axes["block"]:
+        whole["threads_per_block"] = " * ".join(f"({axis})" for axis in axes["block"])
     limited = {**whole, **extents, **threads}
     found = [f"({what}) <= {facts[f'max_{name}']}" for name, what in limited.items() if f"max_{name}" in facts]
     named = {f"device.{name}": value for name, value in facts.items()}

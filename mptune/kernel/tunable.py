@@ -8,7 +8,7 @@ import operator
 import reprlib
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
@@ -46,6 +46,11 @@ Constraint = str | Callable[..., bool] | Compiled
 Metric = str | Callable[..., float] | RegionalMetric
 
 
+def listed(given: Any) -> tuple[Any, ...]:
+    """Return the entries of a list; a text, or anything else that is not one, is a list of one."""
+    return tuple(given) if isinstance(given, Iterable) and not isinstance(given, str | bytes) else (given,)
+
+
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True, kw_only=True)
 class Tunable(ABC):
     """What can be tuned; :class:`~mptune.Kernel` and :class:`~mptune.Application` say what their arguments are.
@@ -76,7 +81,7 @@ class Tunable(ABC):
     def __post_init__(self, over: Over | None, reduce: Reduce) -> None:
         metric = over_regions(self.metric, over, reduce)
         self._freeze(
-            **{name: tuple(getattr(self, name)) for name in ("parameters", "arguments", "signature")},
+            **{name: listed(getattr(self, name)) for name in ("parameters", "arguments", "signature")},
             sizes=NamedValues({name: Sizes(preset) for name, preset in self.sizes.items()}),
             metric=NamedValues(metric) if isinstance(metric, Mapping) else metric,
         )

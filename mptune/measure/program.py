@@ -528,7 +528,8 @@ def size_names(kernel: Kernel) -> tuple[str, ...]:
     if kernel.sizes:
         return tuple(kernel.sizes["default"])
     texts = [axis for argument in kernel.arguments for axis in argument.shape]
-    texts += [str(extent) for extent in (*kernel.grid, *kernel.block, kernel.shared_bytes)]
+    for what in ("grid", "block", "shared_bytes"):
+        texts += kernel.expressions(what)
     used = {name for text in texts for name in parsed(text).names}
     return tuple(sorted(used - set(kernel.parameter_names)))
 

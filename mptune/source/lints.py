@@ -103,7 +103,8 @@ def _unused(kernel: Kernel, sizes: Sizes, space: SearchSpace, chosen: Sequence[C
     """Name the parameters that change nothing a configuration consists of."""
     used = {argument.precision for argument in kernel.arguments}
     used.update(*(constraint.names for constraint in space.constraints))
-    used.update(*(Expression(str(axis)).names for axis in (*kernel.grid, *kernel.block, kernel.shared_bytes)))
+    for what in ("grid", "block", "shared_bytes"):
+        used.update(*(Expression(text).names for text in kernel.expressions(what)))
     for parameter in kernel.parameters:
         if parameter.name in used or parameter.kind == "build" or len(parameter.values) == 1:
             continue
@@ -116,12 +117,10 @@ def _unused(kernel: Kernel, sizes: Sizes, space: SearchSpace, chosen: Sequence[C
 
 
 def _changes(kernel: Kernel, sizes: Sizes, parameter: Parameter, configuration: Configuration) -> bool:
-    """Whether the source depends on a parameter where the others are as in a configuration; also if it may."""
+    """Whether source or launch depend on a parameter where the others are as in a configuration; also if it may."""
     try:
-        bodies = {
-            render_body(kernel, Configuration({**configuration, parameter.name: value}), sizes)
-            for value in parameter.values
-        }
+        others = [Configuration({**configuration, parameter.name: value}) for value in parameter.values]
+        made = {(render_body(kernel, each, sizes), kernel.launch_shape(each, sizes)) for each in others}
     except MptuneError:
         return True
-    return len(bodies) > 1
+    return len(made) > 1

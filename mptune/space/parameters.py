@@ -122,7 +122,7 @@ class Parameter(ABC):
             UnknownNameError: a value it does not have.
             MptuneError: no values are left.
         """
-        wanted = {self.parse(value) for value in values}
+        wanted = {self.parse(value) for value in _listed(values)}
         kept = tuple(value for value in self.every_value if value in wanted)
         if not kept:
             raise MptuneError(f"parameter {self.name} is restricted to no values")
@@ -162,10 +162,9 @@ def _plain(name: str, value: Any) -> Value:
     raise MptuneError(f"parameter {name}: {value!r} is not a number, text, truth value or permutation")
 
 
-def _listed(name: str, values: Any) -> tuple[Any, ...]:
-    if isinstance(values, str) or not isinstance(values, Iterable):
-        raise MptuneError(f"parameter {name}: values need a list, not {values!r}")
-    return tuple(values)
+def _listed(values: Any) -> tuple[Any, ...]:
+    """Return the values of a list; a text or a number is a list of one."""
+    return tuple(values) if isinstance(values, Iterable) and not isinstance(values, str) else (values,)
 
 
 def _require_numbers(name: str, kind: Any, **given: Any) -> None:
@@ -208,7 +207,7 @@ class OrdinalParameter(Parameter):
     kind: ClassVar[str] = "ordinal"
 
     def __init__(self, name: str, values: Iterable[Value], log: bool | None = None) -> None:
-        Parameter.__init__(self, name, _listed(name, values), bool(log))
+        Parameter.__init__(self, name, _listed(values), bool(log))
         if log is None and self.is_numeric:
             numeric = [float(v) for v in self.values if isinstance(v, int | float)]
             object.__setattr__(self, "log_scale", _is_exponential(numeric))
@@ -269,7 +268,7 @@ class CategoricalParameter(Parameter):
     is_ordered: ClassVar[bool] = False
 
     def __init__(self, name: str, values: Iterable[Value]) -> None:
-        Parameter.__init__(self, name, _listed(name, values))
+        Parameter.__init__(self, name, _listed(values))
 
     @property
     def is_numeric(self) -> bool:
@@ -345,8 +344,8 @@ class PrecisionParameter(Parameter):
     on_request: tuple[Value, ...] = ()
 
     def __init__(self, name: str, values: Iterable[Any], *, on_request: Iterable[Any] = ()) -> None:
-        Parameter.__init__(self, name, _listed(name, values))
-        asked = tuple(self._canonical(value) for value in _listed(name, on_request))
+        Parameter.__init__(self, name, _listed(values))
+        asked = tuple(self._canonical(value) for value in _listed(on_request))
         for value in asked:
             if value in self.values or asked.count(value) > 1:
                 raise MptuneError(f"parameter {name} has the value {value!r} twice")
@@ -391,7 +390,7 @@ class PolicyParameter(Parameter):
     kind: ClassVar[str] = "policy"
 
     def __init__(self, name: str, values: Iterable[str] = POLICIES) -> None:
-        Parameter.__init__(self, name, _listed(name, values))
+        Parameter.__init__(self, name, _listed(values))
 
     def _canonical(self, value: Any) -> Value:
         if value not in POLICIES:

@@ -21,7 +21,10 @@ from mptune.store.sources import pack, unpack
 
 __all__ = ["RunFile", "RunStore", "UnsavedRun"]
 
-_ALTERNATIVES: Final = "go on with it (--resume) or choose another file (--output)"
+_ALTERNATIVES: Final = (
+    "go on with it (--resume) or choose another file (--output); in Python resume=True goes on, and overwrite=True "
+    "begins anew"
+)
 _ROWS_AT_ONCE: Final = 4096
 #: A row of the table "meta".
 _SOURCES: Final = "sources"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from mptune.results.metric_expressions import chosen_objectives, unknown_metric
 from mptune.results.objective import Objective
 from mptune.source.loading import adopted_record, bundled_kernels, definition_hash, load_kernel, load_tunable
 from mptune.source.render import render_body, template_hash
+from mptune.space.configuration import Value
 from mptune.space.search_space import SearchSpace
 from mptune.store import ParameterInfo, RunInfo
 from mptune.strategies import chosen_name, make
@@ -35,7 +37,7 @@ from mptune.strategies.base import Known, Source, Strategy
 from mptune.strategies.bayesian import BayesianStrategy
 from mptune.strategies.model_based.application import ApplicationStrategy
 from mptune.tuning.settings import TuneSettings
-from mptune.tuning.starting import Searched, knowledge_base, read_source
+from mptune.tuning.starting import Searched, first_values, knowledge_base, read_source
 
 __all__ = ["TuningPlan", "footprints"]
 
@@ -53,6 +55,7 @@ class TuningPlan:
         observers: names of the observers asked for, and of those that objective and constraints need.
         sources: what the search starts from.
         unreadable: what is wrong with runs that it would have looked at.
+        first: values of the configurations that are evaluated before any other.
         rates: the speeds of the device, where the settings ask for balance and they are known.
     """
 
@@ -64,6 +67,7 @@ class TuningPlan:
     observers: tuple[str, ...]
     sources: tuple[Source, ...] = ()
     unreadable: tuple[str, ...] = ()
+    first: tuple[Mapping[str, Value], ...] = ()
     rates: Rates | None = None
 
     @classmethod
@@ -127,7 +131,8 @@ class TuningPlan:
             )
             sources, unreadable = _sources(settings, searched, run_file)
         make(settings.strategy, space, objective, options=dict(settings.strategy_options), sources=sources)
-        return cls(kernel, settings, sizes, objective, metric, observers, sources, unreadable)
+        tried_first = tuple(itertools.chain.from_iterable(first_values(each, kernel) for each in settings.first))
+        return cls(kernel, settings, sizes, objective, metric, observers, sources, unreadable, first=tried_first)
 
     def space_on(self, ready: Ready) -> SearchSpace:
         """Return the configurations that are valid on a device.

@@ -17,7 +17,7 @@ from mptune.measure.program import Launched
 from mptune.measure.timing import is_bound_by_arithmetic
 from mptune.results.trial import Status, Trial
 from mptune.run import Run
-from mptune.space.configuration import Configuration, Value
+from mptune.space.configuration import Configuration, NamedValues, Value
 from mptune.space.parameters import PrecisionParameter, beyond_baseline, uniform_types
 from mptune.space.search_space import SearchSpace
 from mptune.store import LaunchInfo
@@ -227,13 +227,13 @@ class Schedule:
 
     def _first(self) -> list[Configuration]:
         """Return the configurations that the user wants to be evaluated before any other."""
-        names = set(self._space.names)
-        named = (
-            Configuration({n: each[n] for n in self._space.names})
-            for each in map(dict, self._plan.settings.first)
-            if set(each) == names
-        )
-        return [configuration for configuration in named if configuration in self._space]
+        found: list[Configuration] = []
+        for values in self._plan.first:
+            try:
+                found += spread(self._space.restrict({name: (value,) for name, value in values.items()}))[:1]
+            except (EmptySpaceError, UnknownNameError) as error:
+                self._warn(f"first configuration {NamedValues(values)} is left out: {error}")
+        return found
 
     def _uniform(self, trial: Trial) -> list[Configuration]:
         """Return a trial's configuration with each narrower type throughout: any mixture of types has to beat these.

@@ -12,6 +12,7 @@ from typing import Any, Final
 from mptune.accuracy.evaluate import Metrics
 from mptune.errors import MptuneError
 from mptune.kernel.regions import Over, Reduce
+from mptune.kernel.tunable import listed
 from mptune.measure.device import Limits
 from mptune.results.metric_expressions import chosen_objectives
 from mptune.results.trial import Trial
@@ -54,7 +55,8 @@ class TuneSettings:
         strategy_options: its hyperparameters by name.
         sources: run files and recordings, of other devices or sizes, that the search starts from.
         knowledge: a folder of run files, of which the search also starts from those that fit; None for none.
-        first: configurations that are evaluated before any other, those of them that the search space has.
+        first: configurations that are evaluated before any other: values by name of a parameter (others get values that
+            are valid with these), or the path of a run file or a JSON document, for its best configurations.
         budget: unique configurations to evaluate.
         time_limit_s: start no new evaluation after this many seconds.
         baseline_share: share of the budget the search for the baseline gets.
@@ -100,7 +102,7 @@ class TuneSettings:
     strategy_options: Mapping[str, Any] = field(default_factory=dict)
     sources: tuple[str | Path, ...] = ()
     knowledge: str | Path | None = None
-    first: Sequence[Mapping[str, Value]] = ()
+    first: Sequence[Mapping[str, Value] | str | Path] = ()
     budget: int = 100
     time_limit_s: float | None = None
     baseline_share: float = 0.2
@@ -117,6 +119,9 @@ class TuneSettings:
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
+        for name in ("objectives", "constraints", "observers", "sources", "flags", "compiler", "compiler_flag_sets"):
+            object.__setattr__(self, name, listed(getattr(self, name)))
+        object.__setattr__(self, "first", (self.first,) if isinstance(self.first, Mapping) else listed(self.first))
         chosen_objectives(self.objective, self.objectives, self.maximise)
         if self.budget < 1:
             raise MptuneError(f"budget {self.budget}: expected at least 1 evaluation")

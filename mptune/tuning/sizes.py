@@ -156,12 +156,13 @@ def tune_sizes(
                     on_warning(f"{label_of(together[index])}: {message}")
 
             on_size(together[index], wanted)
+            space = kernel.search_space(kernel.resolve_sizes(settings.size, {**settings.sizes, **together[index]}))
             at = dataclasses.replace(
                 settings,
                 sizes={**settings.sizes, **together[index]},
                 budget=wanted,
                 time_limit_s=limit_s if math.isfinite(limit_s) else None,
-                first=(*settings.first, *_found_by_others(runs, index, count)),
+                first=(*settings.first, *(c for c in _found_by_others(runs, index, count) if c in space)),
                 sources=(*settings.sources, *_sources(settings, kernel, runs, index, files)),
             )
             runs[index] = tune(

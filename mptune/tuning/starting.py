@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,13 +13,16 @@ from typing import Any, Final
 from mptune.errors import MptuneError, RunFileError, SpaceFileError, UnknownNameError
 from mptune.interop.recorded import RecordedSpace, unit_of
 from mptune.interop.spaces import read_space
+from mptune.kernel import Tunable
 from mptune.results.objective import Objective
 from mptune.results.trial import Trial
+from mptune.run import Run
+from mptune.space.configuration import Value
 from mptune.space.search_space import SearchSpace
 from mptune.strategies.base import Source
 from mptune.strategies.model_based.transfer import shared
 
-__all__ = ["Searched", "knowledge_base", "read_source"]
+__all__ = ["Searched", "first_values", "knowledge_base", "read_source"]
 
 #: How far the errors of another run may be from those of a search, in decades: at the same sizes, for each decade that
 #: sizes are apart (most errors grow with the root of a size), and at sizes that are far away or not known.
@@ -167,3 +171,46 @@ def read_source(source: str | Path | RecordedSpace, searched: Searched) -> Sourc
     except SpaceFileError as error:
         raise SpaceFileError(f"source: {error}") from None
     return searched.source(recorded, str(source))
+
+
+def first_values(given: Mapping[str, Any] | str | Path, kernel: Tunable) -> list[dict[str, Value]]:
+    """Return the values of configurations to evaluate first, as the kernel declares them.
+
+    Args:
+        given: values by name of a parameter, or the path of a run file (its best configurations: the front of several
+            objectives), or of JSON: a configuration, a list of them, or what ``mptune tune --json`` prints.
+        kernel: is tuned.
+
+    Raises:
+        MptuneError: the file cannot be read or has no configuration.
+        UnknownNameError: no such parameter, or not one of its values.
+    """
+    parameters = {parameter.name: parameter for parameter in kernel.parameters}
+    if isinstance(given, Mapping):
+        return [{n: parameters[n].parse(value) for n, value in kernel.full_names(given).items()}]
+    path = Path(given)
+    try:
+        if path.suffix == ".json":
+            found = _configurations_in(json.loads(path.read_text()))
+        else:
+            run = Run.load(path)
+            best = [run.best] if run.best is not None else []
+            found = [trial.configuration for trial in (*best, *(run.front if run.info.objective.also else ()))]
+    except (OSError, ValueError, RunFileError) as error:
+        raise MptuneError(f"first {path}: expected NAME=VALUE,..., a run file or JSON: {error}") from error
+    if not found:
+        raise MptuneError(f"first {path}: it has no configuration to try first")
+    values = [each for configuration in found for each in first_values(configuration, kernel)]
+    return [each for index, each in enumerate(values) if each not in values[:index]]
+
+
+def _configurations_in(document: Any) -> list[Mapping[str, Any]]:
+    """Return the configurations of a JSON document."""
+    if isinstance(document, list):
+        return [found for entry in document for found in _configurations_in(entry)]
+    if not isinstance(document, dict):
+        raise ValueError("a configuration is an object of values by name")
+    if "best" in document:
+        return _configurations_in(document["best"]) if document["best"] else []
+    inner = document.get("configuration", document)
+    return [inner] if isinstance(inner, dict) else _configurations_in(inner)

@@ -53,6 +53,7 @@ def tune(
     *,
     output: str | Path | None = None,
     resume: bool = False,
+    overwrite: bool = False,
     on_progress: Callable[[Progress], None] = lambda _: None,
     on_verification: Callable[[Progress], None] = lambda _: None,
     on_warning: Callable[[str], None] = warn_caller,
@@ -68,7 +69,8 @@ def tune(
         kernel: a kernel, the name of a bundled one, or the path of a definition file.
         settings: how to tune.
         output: the run file; none is written when it is None.
-        resume: go on with an existing run file.
+        resume: go on with an existing run file, or begin one; a notebook's cell may then be run again.
+        overwrite: begin anew: an existing run file is deleted.
         on_progress: told about every trial.
         on_verification: told about a trial that has run on further unseen inputs.
         on_warning: told each warning of the run, once; the run file keeps them. By default, a warning of Python's.
@@ -80,12 +82,17 @@ def tune(
     """
     start = time.monotonic()
     warn = Warnings(on_warning)
+    if resume and overwrite:
+        raise MptuneError("resume=True goes on with a run, overwrite=True begins anew: give one of them")
     settings = changed(settings or TuneSettings(), overrides)
     if output is not None and resume and Path(output).exists():
         settings = _with_its_sources(settings, Path(output), warn)
     plan = TuningPlan.of(kernel, settings, None if output is None else Path(output))
     if output is not None:
         # Before minutes go into inputs and references.
+        if overwrite and Path(output).exists():
+            RunFile.open(output).close()  # deletes nothing but a run file that no other process writes
+            Path(output).unlink()
         RunFile.check(output, resume=resume)
     try:
         recorded_flags(plan.settings.flags)

@@ -21,10 +21,13 @@ from made_up_devices import MadeUp, MadeUpDevices, replace_devices
 
 from mptune import cli
 from mptune.adopt.adopting import AdoptSettings
+from mptune.cli.tuning import LiveView
+from mptune.errors import RunFileError
 from mptune.precision import precision
 from mptune.results.trial import Status
 from mptune.run import Run
 from mptune.space.configuration import Configuration
+from mptune.tuning import Progress, tune
 
 OWN = Path(__file__).parent.parent / "own_kernel.py"
 TUNE = ("tune", OWN, "--backend", "host", "--strategy", "exhaustive", "-p", "unroll=1")
@@ -365,3 +368,68 @@ def test_a_file_that_is_not_there_is_named(mptune: Call, command: str) -> None:
     done = mptune(command, "nothing.cu")
     assert (done.code, done.out) == (2, "")
     assert "nothing.cu" in done.err
+
+
+def test_configurations_given_first_are_evaluated_first_and_once(mptune: Call, made_up: MadeUpDevices) -> None:
+    own = ("tune", OWN, "--backend", "host", "--verify", 0, "--max-error", "1e-5", "--output", "run.db")
+    first = ("--first", "block=256,unroll=4,x_type=float", "--first", "block=128")
+    assert mptune(*own, "--budget", 6, *first).code == 0
+    trials = Run.load(Path("run.db")).trials
+    assert [trials[0].configuration[name] for name in ("block", "unroll", "x_type")] == [256, 4, "fp32"]
+    assert trials[1].configuration["block"] == 128
+    assert mptune(*own, "--budget", 8, *first, "--resume").code == 0
+    run = Run.load(Path("run.db"))
+    assert run.evaluations == 8
+    assert {trial.configuration for trial in trials} < {trial.configuration for trial in run.trials}
+    assert run.best is not None
+    printed = mptune("show", "run.db", "--json").out
+    Path("best.json").write_text(printed)
+    for number, source in enumerate(("run.db", "best.json")):
+        again = f"again-{number}.db"
+        assert mptune(*own[:-1], again, "--budget", 4, "--first", source).code == 0
+        assert Run.load(Path(again)).trials[0].configuration == run.best.configuration
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("blok=32", "unknown parameter .*blok"),
+        ("block=33", "unknown value of parameter block: '33'"),
+        ("block", "first block: expected NAME=VALUE"),
+    ],
+)
+def test_a_configuration_given_first_has_the_kernel_s_values(
+    mptune: Call, made_up: MadeUpDevices, given: str, said: str
+) -> None:
+    done = mptune("tune", OWN, "--backend", "host", "--first", given, "--output", "run.db")
+    assert done.code == 2
+    assert re.search(said, done.err, re.IGNORECASE)
+    assert not Path("run.db").exists()
+
+
+@pytest.mark.parametrize(("is_quiet", "lines"), [(False, 2), (True, 0)])
+def test_without_a_terminal_progress_is_a_line_a_minute(
+    run_file: Path, capsys: pytest.CaptureFixture[str], is_quiet: bool, lines: int
+) -> None:
+    run, now_s = Run.load(run_file), 0.0
+    with LiveView(is_quiet=is_quiet, clock=lambda: now_s) as view:
+        for now_s in (1.0, 59.0, 61.0, 90.0, 122.0):
+            view.update(Progress("search", run.trials[0], lambda: run, 20, now_s, replayed=False))
+    printed = capsys.readouterr().err.splitlines()
+    assert len(printed) == lines
+    assert all("8/20 evaluations" in line and "best" in line for line in printed)
+
+
+def test_a_call_with_a_run_file_goes_on_or_begins_anew_as_it_is_told(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"backend": "host", "verify": 0, "output": tmp_path / "run.db"}
+    first = tune(OWN, budget=4, **given)
+    with pytest.raises(RunFileError, match=r"exists already.* resume=True goes on, and overwrite=True begins anew"):
+        tune(OWN, budget=4, **given)
+    more = tune(OWN, budget=6, resume=True, **given)
+    assert {trial.configuration for trial in first.trials} < {trial.configuration for trial in more.trials}
+    assert tune(OWN, budget=3, overwrite=True, **given).evaluations == 3
+    other = tmp_path / "notes.txt"
+    other.write_text("not a run")
+    with pytest.raises(RunFileError):
+        tune(OWN, budget=3, overwrite=True, **(given | {"output": other}))
+    assert other.read_text() == "not a run"
