@@ -19,7 +19,7 @@ import click
 from mptune.cli import adopting, options
 from mptune.cli.display import echo, print_error, print_json, print_note, print_run, table
 from mptune.cli.options import option
-from mptune.errors import UnknownNameError
+from mptune.errors import MptuneError, UnknownNameError
 from mptune.markup import number, pairs, plain
 
 if TYPE_CHECKING:
@@ -33,6 +33,14 @@ __all__ = ["tune"]
 
 #: Seconds between lines of progress where standard error is no terminal.
 _LINE_EVERY_S: Final = 60.0
+
+
+def _compilers(text: str | None) -> int | None:
+    """Read a number; a compiler's name is a likely mistake."""
+    try:
+        return None if text is None else int(text)
+    except ValueError:
+        raise MptuneError(f"--compilers {text!r}: expected a number; --compiler chooses which compiler") from None
 
 
 @click.command(cls=options.WithArguments)
@@ -69,7 +77,14 @@ _LINE_EVERY_S: Final = 60.0
 @option("--verify", "N", "Verify the result on this many unseen inputs, time permitting; 0 for none.", default=20)
 @option("--workers", "N", "Use this many of the machine's devices at the same time.", default=1)
 @option("--scheduler", "ADDRESS", "Use the devices of the workers of this Dask scheduler.")
-@option("--compilers", "N", "Compile this many configurations ahead at the same time.", show_default="one per core")
+@option(
+    "--compilers",
+    "N",
+    "Compile this many configurations ahead at the same time.",
+    type=str,
+    parse=_compilers,
+    show_default="one per core",
+)
 @options.sources
 @options.first
 @option("--from-all", "", "Start from every run that fits in the folder of the run file.")

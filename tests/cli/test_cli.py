@@ -240,7 +240,7 @@ WRONG_INPUT = {
     "penalty": (("tune", "axpy", "--penalty", "hrad"), "did you mean 'hard'"),
     "preset": (("tune", "axpy", "--size", "smok"), "did you mean 'smoke'"),
     "two presets": (("tune", "axpy", "--size", "smoke", "--size", "defualt"), "did you mean 'default'"),
-    "compilers": (("tune", "axpy", "--compilers", "g++"), "'g\\+\\+' is not a valid integer"),
+    "compilers": (("tune", "axpy", "--compilers", "g++"), "'g\\+\\+': expected a number; --compiler chooses"),
     "size": (("tune", "axpy", "--size", "m=3"), "unknown size"),
     "parameter as a size": (("tune", "axpy", "--size", "block_size=64"), "block_size is a parameter \\(-p\\)"),
     "size as a parameter": (("tune", "axpy", "-p", "n=64"), "n is a size \\(--size\\)"),
