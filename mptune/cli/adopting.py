@@ -107,7 +107,8 @@ def definition_of(given: Sequence[str], settings: Mapping[str, Any], backend: st
         raise MptuneError(f"expected one kernel, not {', '.join(given)}")
     for name in settings:
         named = {"arguments": "arguments behind --", "defines": "-D", "includes": "-I"}
-        how = named.get(name, f"--{name.removesuffix('s') if name != 'types' else name}".replace("_", "-"))
+        named |= {"kernels": "--kernel", "loops": "--loop"}
+        how = named.get(name, f"--{name}".replace("_", "-"))
         raise MptuneError(f"{given[0]} takes no {how}: it is no program")
     return given[0]
 

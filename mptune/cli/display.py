@@ -55,13 +55,19 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, right: Se
 
     grid = Grid(box=None, pad_edge=False)
     cells = [[plain(str(cell)) for cell in row] for row in rows]
-    for i, column in enumerate(map(plain, columns)):
-        # Numbers are not broken while other columns can give way.
-        needed = max(map(len, (column, *(row[i] for row in cells)))) if column in right else None
-        grid.add_column(column, justify="left" if needed is None else "right", width=needed, overflow="fold")
+    columns = [plain(column) for column in columns]
+    needed = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+    # The longest texts are broken, nothing else; a table that is still too wide is longer than the line, not cut.
+    texts = [i for i, column in enumerate(columns) if column not in right]
+    if texts:
+        longest = max(texts, key=needed.__getitem__)
+        needed[longest] = len(columns[longest])
+    for column, least in zip(columns, needed, strict=True):
+        grid.add_column(column, justify="right" if column in right else "left", min_width=least, overflow="fold")
     for row in cells:
         grid.add_row(*map(Text, row))
-    console = Console(width=width(), color_system=None, markup=False, emoji=False, highlight=False)
+    room = max(width(), sum(needed) + 2 * len(needed) - 2)
+    console = Console(width=room, color_system=None, markup=False, emoji=False, highlight=False)
     with console.capture() as captured:
         console.print(grid)
     first, *others = (line.rstrip() for line in captured.get().splitlines())
