@@ -34,6 +34,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.in_turn import Remeasured, measure_in_turn  # noqa: E402
+from benchmarks.roofline import Bound, Roofline  # noqa: E402
 from mptune.backends import get_backend  # noqa: E402
 from mptune.backends.base import Backend  # noqa: E402
 from mptune.data import DataManager  # noqa: E402
@@ -41,7 +42,6 @@ from mptune.errors import MptuneError, UnknownNameError  # noqa: E402
 from mptune.kernel import Kernel  # noqa: E402
 from mptune.measure.bench import Bench  # noqa: E402
 from mptune.measure.device import Limits  # noqa: E402
-from mptune.measure.roofline import Bound, Roofline  # noqa: E402
 from mptune.measure.timing import TimingPlan, repeat_launches  # noqa: E402
 from mptune.precision import precision  # noqa: E402
 from mptune.results.trial import Trial  # noqa: E402

@@ -37,7 +37,7 @@ from typing import Any
 import numpy as np
 
 from mptune.data.blocks import BLOCK, in_blocks
-from mptune.kernel import In, InOut, Kernel, Rates, Scalar, Sizes
+from mptune.kernel import In, InOut, Kernel, Scalar, Sizes
 from mptune.precision import COMPOUND
 from mptune.space.parameters import BooleanParameter, CategoricalParameter, OrdinalParameter, PrecisionParameter
 
@@ -53,30 +53,6 @@ SPLIT_SUMS = 1 << 23
 #: What only threads that multiply for themselves have.
 SIMT_ALONE = {"MDIMA": 4, "NDIMB": 4, "STRM": False, "STRN": False, "VWM": 1, "VWN": 1}
 SIMT_ALONE |= {"double_buffer": False, "fine_prefetch": False, "VWK": 1, "unroll": 1, "parts_of_a": 2}
-
-
-def balance(rates: Rates, slack: float) -> tuple[str, str]:
-    """Return Eq. 8 of Lin 2025 as constraints: fetching ahead takes as long as multiplying what was fetched.
-
-    They narrow the search to tiles that neither starve a device nor waste its memory (``mptune tune gemm --balance
-    2``). What matrix units multiply is left as it is: they have other speeds, and no sub-block goes through registers.
-
-    Args:
-        rates: what was measured of the device; the sums' type tells which of its speeds of computing counts.
-        slack: by which factor the two times may differ.
-    """
-    sums = (*TYPES, *COMPOUND)
-    rate = " + ".join(f"{rates.fma_per_s(name)!r} * (accumulator_type == '{name}')" for name in sums)
-    # Of a tile one k deep: it takes all threads of a block, and all blocks get the same share of the device.
-    products = "MWG * NWG"
-    shared = f"sizeof(accumulator_type) * (MWG * NDIMC + NWG * MDIMC) / {rates.shared_bytes_per_s!r}"
-    fetched = f"(sizeof(a_type) * MWG + sizeof(b_type) * NWG) / {rates.global_bytes_per_s!r}"
-    stored = f"sizeof(accumulator_type) * (MWG + NWG) / {rates.shared_bytes_per_s!r}"
-    local_level, global_level = (
-        f"math != 'simt' or {products} / {slack!r} <= ({seconds}) * ({rate}) <= {products} * {slack!r}"
-        for seconds in (shared, f"{fetched} + {stored}")
-    )
-    return local_level, global_level
 
 
 def inputs(rng: np.random.Generator, size: Sizes) -> dict[str, Any]:
@@ -220,7 +196,6 @@ kernel = Kernel(
     block=["NDIMC", "MDIMC"],
     shared_bytes=f"0 if math == 'simt' else {MMA_SHARED_BYTES}",
     signature=["math", "split_k"],
-    balance=balance,
     metric="NRMSE",
     flops={"accumulator_type": "2 * M * N * K"},
 )

@@ -14,11 +14,9 @@ import pytest
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.data import Draw
-from mptune.kernel import Rates
 from mptune.measure.bench import Ready, Request
 from mptune.measure.policy import worst_errors
 from mptune.measure.rounds import Finished
-from mptune.measure.worker import WorkerDied
 from mptune.observers.time import time_metrics
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
@@ -46,8 +44,6 @@ class MadeUpDevices:
         self._made_up = made_up
         #: The configurations that were checked, as often as they were.
         self.checks: list[Configuration] = []
-        #: The speeds of the device; None where they cannot be measured.
-        self.rates: Rates | None = None
         #: Metrics of a configuration on one draw of the inputs, in place of those it has on every draw.
         self.on_draw: Callable[[Configuration, Draw], Mapping[str, float]] = lambda *_: {}
 
@@ -63,10 +59,6 @@ class MadeUpDevices:
         return ended
 
     def ask(self, method: str, *arguments: Any) -> Any:
-        if method == "rates":
-            if self.rates is None:
-                raise WorkerDied(Status.CRASH, "it ended", Measurement())
-            return self.rates
         if method == "remeasure":
             requests, rounds, _ = arguments
             return Finished(tuple(self._evaluate(r) for _ in range(rounds) for r in requests))

@@ -16,11 +16,11 @@ import numpy as np
 from benchmarks.gpu_sections.searching import described
 from benchmarks.gpu_sections.section import Options, Section, Source, table, verdict
 from benchmarks.in_turn import Remeasured, measure_in_turn
+from benchmarks.roofline import Roofline
 from mptune.backends import get_backend
 from mptune.backends.base import Backend
 from mptune.kernel import Sizes
 from mptune.measure.bench import Bench
-from mptune.measure.roofline import Roofline
 from mptune.measure.timing import TimingPlan
 from mptune.source.loading import load_kernel
 from mptune.space.configuration import Configuration

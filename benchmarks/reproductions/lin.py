@@ -38,7 +38,7 @@ from mptune.data import DataManager
 from mptune.errors import MptuneError
 from mptune.interop.recorded import RecordedSpace
 from mptune.interop.spaces import read_space
-from mptune.kernel import Kernel, Rates, Sizes
+from mptune.kernel import Kernel, Sizes
 from mptune.measure.bench import Bench, Request
 from mptune.measure.identity import source_of
 from mptune.measure.rounds import remeasure
@@ -491,8 +491,10 @@ _TUNERS: Final = (
     Tool("nearest-neighbour search", "local-search"),
     Tool("EI", "bayesian-multi", {"method": "ei"}),
 )
-#: Of an RTX 2080 Ti, by its data sheet.
-_DEVICE: Final = Rates({"fp32": 1.34e13}, shared_bytes_per_s=1.34e13, global_bytes_per_s=6.16e11)
+#: Fused operations, and bytes of shared memory and of memory, a second of an RTX 2080 Ti, by its data sheet.
+_FMA_PER_S: Final = 6.7e12
+_SHARED_BYTES_PER_S: Final = 1.34e13
+_GLOBAL_BYTES_PER_S: Final = 6.16e11
 _SLACK: Final = 2.0
 #: Share of the evaluations the neural network learns from; the rest are what it predicts to be best.
 _LEARNING: Final = 0.5
@@ -510,9 +512,14 @@ def balanced(path: str, slack: float) -> RecordedSpace:
         MptuneError: none does.
     """
     recorded = read_space(path)
-    balance = gemm().balance
-    assert balance is not None
-    conditions = [Expression(str(text)) for text in balance(_DEVICE, slack)]
+    # Of a tile one k deep: it takes all threads of a block, and all blocks get the same share of the device.
+    products_s = f"MWG * NWG / {_FMA_PER_S!r}"
+    shared_s = f"4 * (MWG * NDIMC + NWG * MDIMC) / {_SHARED_BYTES_PER_S!r}"
+    global_s = f"4 * (MWG + NWG) / {_GLOBAL_BYTES_PER_S!r} + 4 * (MWG + NWG) / {_SHARED_BYTES_PER_S!r}"
+    conditions = [
+        Expression(f"{products_s} / {slack!r} <= {seconds} <= {products_s} * {slack!r}")
+        for seconds in (shared_s, global_s)
+    ]
     fixed = {"math": "simt", **dict.fromkeys(("accumulator_type", "a_type", "b_type"), "fp32")}
     trials = [
         trial

@@ -57,7 +57,6 @@ def _compilers(text: str | None) -> int | None:
 )
 @option("--observe observers", "NAME...", "Measure more; 'mptune list --observers' describes what.")
 @options.restricted("Search")
-@option("--balance", "X", "Search only where fetching and computing take equally long up to this factor.")
 @options.search
 @option("--budget", "N", "Evaluate this many different configurations.", default=100)
 @option("--time-limit time_limit_s", "SECONDS", "Start no new evaluation after this many seconds.")

@@ -3,7 +3,6 @@
 from mptune.kernel.application import Application, Buffer
 from mptune.kernel.declarations import Argument, Constant, In, InOut, Out, Role, Scalar, Scratch, Sizes
 from mptune.kernel.definition import Kernel, LaunchShape
-from mptune.kernel.rates import Rates
 from mptune.kernel.tunable import Tunable
 from mptune.kernel.work import Work
 
@@ -17,7 +16,6 @@ __all__ = [
     "Kernel",
     "LaunchShape",
     "Out",
-    "Rates",
     "Role",
     "Scalar",
     "Scratch",

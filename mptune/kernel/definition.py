@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Self
 from mptune.cpp.reserved import why_reserved
 from mptune.errors import KernelError, UnknownNameError
 from mptune.kernel.declarations import Argument, Role, Sizes, check_expression
-from mptune.kernel.rates import Rates
 from mptune.kernel.regions import Over, Reduce
 from mptune.kernel.tunable import Constraint, Inputs, Tunable, listed, parsed
 from mptune.kernel.work import Flops, Work, check_flops, count_flops
@@ -22,8 +21,6 @@ from mptune.space.expressions import Expression
 from mptune.space.parameters import PrecisionParameter
 from mptune.space.search_space import SearchSpace
 
-#: A function of the speeds of a device and of a factor.
-Balance = Callable[[Rates, float], Sequence[Constraint]]
 #: An expression for each axis, or a function of a configuration and the sizes that returns the extents.
 Extents = str | int | Sequence[str | int] | Callable[[Any], int | Sequence[int]]
 
@@ -78,9 +75,6 @@ class Kernel(Tunable):
         runtime_sizes: names of sizes that the template prints inside the kernel's function alone, and where C++ takes a
             variable; ``{{ size | int }}`` where it does not. What is emitted of wisdom takes them as parameters, and
             so serves sizes that were never tuned.
-        balance: ``balance(rates, slack)`` returns the constraints under which what a kernel does at the same time takes
-            as long as each other, up to the factor ``slack``, on a device of these speeds
-            (:class:`~mptune.kernel.Rates`); for ``mptune tune --balance``.
         instrumented: whether a search begins with errors from a build on the host in which types are chosen when it
             runs, as a prior of its model of errors (``docs/templates.md``).
         description: one line for ``mptune list``.
@@ -109,7 +103,6 @@ class Kernel(Tunable):
     runtime_sizes: Sequence[str] = ()
     #: The constraints that name facts of a device, which are taken out of ``constraints``.
     on_device: Sequence[str] = ()
-    balance: Balance | None = None
 
     def __post_init__(self, over: Over | None, reduce: Reduce) -> None:
         flops: Any = self.flops

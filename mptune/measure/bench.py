@@ -14,7 +14,7 @@ from mptune.accuracy.evaluate import Metrics, error_names, first_look, judging
 from mptune.backends.base import Backend, CompileOptions, DeviceInfo
 from mptune.data import DataManager, Draw, Stream, rounded_inputs
 from mptune.errors import CompileError, ConstraintError, KernelError, LaunchError, MptuneError, OutOfMemoryError
-from mptune.kernel import Application, Rates, Sizes, Tunable
+from mptune.kernel import Application, Sizes, Tunable
 from mptune.measure.answers import with_reference
 from mptune.measure.buffers import Buffers, Memory
 from mptune.measure.comparing import Comparison, Outcome
@@ -34,7 +34,7 @@ from mptune.space.configuration import Configuration
 if TYPE_CHECKING:
     from mptune.measure.instrument import Instrument
 
-__all__ = ["INSTRUMENTED", "SPEEDS", "Bench", "Ready", "Request", "metric_names"]
+__all__ = ["INSTRUMENTED", "Bench", "Ready", "Request", "metric_names"]
 
 
 _STATUS: dict[type[MptuneError], Status] = {
@@ -46,8 +46,6 @@ _STATUS: dict[type[MptuneError], Status] = {
 
 #: The phase of an instrumented run.
 INSTRUMENTED: Final = "instrumented run"
-#: The phase in which the device is measured.
-SPEEDS: Final = "speeds of the device"
 
 
 def metric_names(kernel: Tunable, metric: Metrics) -> tuple[str, ...]:
@@ -284,19 +282,6 @@ class Bench:
         if trial.status is Status.CORRUPT:
             return False
         return trial.status is not Status.LAUNCH_ERROR or self._backend.device.is_usable()
-
-    def rates(self) -> Rates:
-        """Return the speeds of the device, measured now.
-
-        Raises:
-            MptuneError: the measurements do not compile or run.
-        """
-        # Every worker would import what renders templates for it, and most of them never measure the device.
-        from mptune.measure.roofline import Roofline
-
-        # Several launches of many kernels: as long as a start may take, and nothing else runs meanwhile.
-        self._announce(SPEEDS)
-        return Roofline(self._backend).rates()
 
     @property
     def is_on_processor(self) -> bool:

@@ -22,7 +22,7 @@ from mptune.cpp.build import compilers_of, on_host
 from mptune.cpp.headers import with_headers
 from mptune.data import Draw
 from mptune.errors import MptuneError, TemplateError
-from mptune.kernel import Kernel, Rates, Sizes, Tunable
+from mptune.kernel import Kernel, Sizes, Tunable
 from mptune.measure.base import Evaluator
 from mptune.measure.bench import Ready, Request
 from mptune.measure.cluster import ClusterPool
@@ -214,20 +214,6 @@ class DeviceEvaluator(Evaluator):
         """
         requests = [Request(c, source_of(self._kernel, c, self._sizes)) for c in configurations]
         return self._together("run_on_draws", requests, draws)
-
-    def rates(self) -> Rates:
-        """Return the speeds of the device, measured now. Only while nothing is under way.
-
-        Raises:
-            MptuneError: they cannot be measured.
-        """
-        try:
-            rates: Rates = self._pool.ask("rates")
-        except (MptuneError, WorkerDied):
-            raise MptuneError(
-                "the speeds of the device could not be measured, so nothing is known to be balanced on it"
-            ) from None
-        return rates
 
     def launches(self, configuration: Configuration) -> tuple[Launched, ...]:
         """Run an application and return what it launches; only while nothing is under way.

@@ -25,7 +25,7 @@ from mptune.backends.processes import ChildEnded, PythonChild
 from mptune.backends.processor import fixed_work_ms, other_tasks_per_core
 from mptune.data import Draw
 from mptune.errors import LaunchError, MptuneError
-from mptune.measure.bench import INSTRUMENTED, SPEEDS, Bench, Ready, Request
+from mptune.measure.bench import INSTRUMENTED, Bench, Ready, Request
 from mptune.measure.faults import tell_of_faults
 from mptune.measure.job import Job
 from mptune.measure.rounds import Finished, remeasure
@@ -310,7 +310,7 @@ class Worker:
             self._child = None
 
     def _limit_s(self) -> float:
-        if self._phase in (*_OF_FUNCTIONS, SPEEDS):
+        if self._phase in _OF_FUNCTIONS:
             return self._limits.start_s
         if self._phase in ("reference", INSTRUMENTED):
             # These compile, too, and are not tuned.

@@ -326,9 +326,6 @@ def _remarks(run: Run, trials: Mapping[str, Trial]) -> Iterator[str]:
         yield f"objective {objective.metric}, {'minimised' if objective.minimise else 'maximised'}"
     if objective.constraints:
         yield f"constraints: {' and '.join(objective.constraints)}"
-    if info.balance is not None:
-        speeds = ", ".join(f"{name} {speed:.3g}" for name, speed in info.speeds.items())
-        yield f"balanced to a factor of {info.balance:.10g}" + f" at {speeds}" * bool(speeds)
     if run.baseline is None and run.why_no_baseline:
         yield f"no speedup is known: {run.why_no_baseline}"
     for trial in trials.values():

@@ -54,8 +54,6 @@ class RunInfo:
         baseline_share: share of the budget the search for the baseline gets.
         seed: seeds inputs and strategy.
         flush_cache: whether caches were emptied between timed launches: "on", "off" or "auto".
-        balance: by which factor times that are to be balanced may differ; None if that is not asked for.
-        speeds: those of the device by which configurations were left out for it (:class:`~mptune.kernel.Rates`).
         started_from: files of the earlier runs that the search started from.
         scheduler: address of the Dask scheduler, None if there is none.
         buffers: of an application, by buffer, what is its type: a parameter's name, or a type. Empty for a kernel.
@@ -98,8 +96,6 @@ class RunInfo:
     baseline_share: float | None = None
     seed: int | None = None
     flush_cache: str = "auto"
-    balance: float | None = None
-    speeds: Mapping[str, float] = field(default_factory=dict)
     started_from: tuple[str, ...] = ()
     scheduler: str | None = None
     buffers: Mapping[str, str] = field(default_factory=dict)

@@ -18,8 +18,8 @@ from mptune.accuracy.thresholds import planned_threshold
 from mptune.backends.host_compiler import find_compiler
 from mptune.cpp.build import compilers_of, settled_flags
 from mptune.data import DataManager
-from mptune.errors import EmptySpaceError, MptuneError, ObserverUnavailableError, UnknownNameError
-from mptune.kernel import Application, Kernel, Rates, Role, Sizes, Tunable
+from mptune.errors import MptuneError, ObserverUnavailableError, UnknownNameError
+from mptune.kernel import Application, Kernel, Role, Sizes, Tunable
 from mptune.kernel.limits import device_constraints
 from mptune.kernel.regions import over_regions
 from mptune.measure.bench import Ready, metric_names
@@ -27,7 +27,7 @@ from mptune.measure.observing import observers_for
 from mptune.observers import ALWAYS_ON, OBSERVERS
 from mptune.results.metric_expressions import chosen_objectives, unknown_metric
 from mptune.results.objective import Objective
-from mptune.source.loading import adopted_record, bundled_kernels, definition_hash, load_kernel, load_tunable
+from mptune.source.loading import adopted_record, definition_hash, load_tunable
 from mptune.source.render import render_body, template_hash
 from mptune.space.configuration import Value
 from mptune.space.search_space import SearchSpace
@@ -56,7 +56,6 @@ class TuningPlan:
         sources: what the search starts from.
         unreadable: what is wrong with runs that it would have looked at.
         first: values of the configurations that are evaluated before any other.
-        rates: the speeds of the device, where the settings ask for balance and they are known.
     """
 
     kernel: Tunable
@@ -68,7 +67,6 @@ class TuningPlan:
     sources: tuple[Source, ...] = ()
     unreadable: tuple[str, ...] = ()
     first: tuple[Mapping[str, Value], ...] = ()
-    rates: Rates | None = None
 
     @classmethod
     def of(cls, kernel: Tunable | str | Path, settings: TuneSettings, run_file: Path | None = None) -> TuningPlan:
@@ -109,12 +107,6 @@ class TuningPlan:
             restrict=kernel.full_names(settings.restrict),
             flags=settled_flags(settings.flags),
         )
-        if settings.balance is not None and (not isinstance(kernel, Kernel) or kernel.balance is None):
-            known = ", ".join(name for name in bundled_kernels() if load_kernel(name).balance is not None)
-            raise MptuneError(
-                f"{kernel.called} does not say what is to be balanced in it (its definition has no balance=); of the "
-                f"bundled kernels {known} does"
-            )
         observers = _observers(kernel, metric, settings, objective)
         space = kernel.search_space(sizes).restrict(settings.restrict)
         sources: tuple[Source, ...] = ()
@@ -149,20 +141,10 @@ class TuningPlan:
             ]
             return kernel.search_space(self.sizes, limits)
         assert isinstance(kernel, Kernel)
-        within = device_constraints(kernel, ready.facts)
-        space = kernel.search_space(self.sizes, within)
+        space = kernel.search_space(self.sizes, device_constraints(kernel, ready.facts))
         # A template that is wrong everywhere is a mistake to tell of, not the status of a hundred trials.
         render_body(kernel, space.configuration(0), self.sizes)
-        if self.rates is None or self.settings.balance is None or kernel.balance is None:
-            return space
-        balanced = kernel.balance(self.rates, self.settings.balance)
-        try:
-            return kernel.search_space(self.sizes, (*within, *balanced))
-        except EmptySpaceError as error:
-            raise EmptySpaceError(
-                f"no configuration of {kernel.called} is balanced to a factor of {self.settings.balance:.10g} at the "
-                f"speeds of this device ({self.rates}): allow a larger one with --balance"
-            ) from error
+        return space
 
     def strategy(self, space: SearchSpace, objective: Objective) -> Strategy:
         """Return a new strategy for a space, to which memory footprints are known beforehand."""
@@ -252,8 +234,6 @@ class TuningPlan:
             baseline_share=settings.baseline_share,
             seed=settings.seed,
             flush_cache=settings.flush_cache,
-            balance=settings.balance,
-            speeds={} if self.rates is None else self.rates.numbers,
             started_from=tuple(source.name for source in self.sources),
             scheduler=settings.scheduler
             if settings.scheduler is None or isinstance(settings.scheduler, str)

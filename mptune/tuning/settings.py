@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -45,9 +44,6 @@ class TuneSettings:
         constraints: limits on measured metrics that a feasible trial meets, such as ``energy_j <= 1.5``.
         observers: names of further observers, besides those that objective and constraints need.
         restrict: by name of a parameter, the values it may have; others have all of theirs.
-        balance: by which factor what a kernel does at the same time may differ in how long it takes, at the speeds
-            measured of the device; other configurations are left out. Only of a kernel that says what that is
-            (:class:`~mptune.Kernel`'s ``balance``). None: nothing is left out.
         penalty: score of an inaccurate trial: "hard", "linear" or "decay".
         alpha: slope of the linear penalty.
         beta: rate of the decay penalty.
@@ -94,7 +90,6 @@ class TuneSettings:
     constraints: tuple[str, ...] = ()
     observers: tuple[str, ...] = ()
     restrict: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    balance: float | None = None
     penalty: str = "decay"
     alpha: float = 1.0
     beta: float = 1.0
@@ -127,11 +122,6 @@ class TuneSettings:
             raise MptuneError(f"budget {self.budget}: expected at least 1 evaluation")
         if not 0.0 <= self.baseline_share <= 1.0:
             raise MptuneError(f"baseline share {self.baseline_share:g}: expected a number from 0 to 1")
-        if self.balance is not None and not 1 < self.balance < math.inf:
-            raise MptuneError(
-                f"balance {self.balance:g}: expected a number above 1, such as 2: by which factor the times of "
-                "fetching and of computing may differ"
-            )
         if self.time_limit_s is not None and not self.time_limit_s > 0:
             raise MptuneError(f"time limit {self.time_limit_s:g} s: expected more than 0")
         if not 0 < self.limits.run_s <= _LONGEST_TRIAL_S:

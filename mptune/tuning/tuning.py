@@ -17,7 +17,7 @@ import mptune
 from mptune.backends import get_backend
 from mptune.cpp.build import recorded_flags
 from mptune.errors import MptuneError, UnknownNameError
-from mptune.kernel import Kernel, Rates, Tunable
+from mptune.kernel import Kernel, Tunable
 from mptune.measure.cluster import Cluster, ClusterPool
 from mptune.measure.device import DeviceEvaluator
 from mptune.measure.job import Job
@@ -113,9 +113,6 @@ def tune(
         plan.check_observers(ready, warn)
         for remark in ready.remarks:
             warn(remark)
-        if plan.settings.balance is not None:
-            kept = _kept_rates(output, ready.identity) if resume else None
-            plan = dataclasses.replace(plan, rates=kept or evaluator.rates())
         space = plan.space_on(ready)
         if isinstance(plan.kernel, Kernel):
             read = examples(plan.kernel, space)
@@ -191,15 +188,6 @@ def _with_its_sources(settings: TuneSettings, output: Path, on_warning: Callable
     for path in sorted(set(kept) - set(there)):
         on_warning(f"source {path} of the run is not there any more: the search goes on without it")
     return dataclasses.replace(settings, sources=there, knowledge=None)
-
-
-def _kept_rates(output: str | Path | None, identity: str) -> Rates | None:
-    """Return what a run to go on with has measured of the same device: its search space stays what it was."""
-    if output is None or not Path(output).exists():
-        return None
-    with RunFile.open(output, read_only=True) as file:
-        info = file.info
-    return Rates.of(info.speeds) if info.speeds and info.compiler == identity else None
 
 
 def _with_compilers(plan: TuningPlan) -> TuningPlan:

@@ -69,7 +69,7 @@ def test_a_lost_worker_costs_a_trial() -> None:
     assert trial.status is Status.CRASH
     assert "connection reset" in trial.message
     with pytest.raises(WorkerDied):
-        found.ask("rates")
+        found.ask("reference")
 
 
 @pytest.mark.parametrize("end", [CancelledError(), RuntimeError("shut down")])

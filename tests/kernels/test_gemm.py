@@ -28,7 +28,7 @@ from mptune.backends.cuda import CudaBackend
 from mptune.backends.hip import HipBackend
 from mptune.backends.opencl import OpenclBackend
 from mptune.errors import EmptySpaceError, KernelError, UnknownNameError
-from mptune.kernel import Argument, Kernel, Rates, Sizes
+from mptune.kernel import Argument, Kernel, Sizes
 from mptune.kernel.limits import device_constraints
 from mptune.precision import PRECISIONS
 from mptune.source.loading import load_kernel
@@ -685,32 +685,3 @@ def test_as_many_configurations_of_one_type_as_in_the_paper(gemm: Kernel) -> Non
     space = gemm.search_space(gemm.resolve_sizes(), device_constraints(gemm, {"is_gpu": False}))
     # Lin 2025, Sec. V-D: more than 160,000.
     assert space.restrict({name: (value,) for name, value in all_in(gemm, "fp32").items()}).size > 160_000
-
-
-@pytest.mark.full
-def test_balance_is_equation_8(gemm: Kernel) -> None:
-    assert gemm.balance is not None
-    # Fused operations a second: half of these; of types that are missing, fp32's.
-    rates = {"fp64": 1.0e12, "fp32": 2.0e12, "fp16": 2.0e12, "bf16": 2.0e12}
-    speeds = Rates({"fp64": 2.0e12, "fp32": 4.0e12}, shared_bytes_per_s=4e12, global_bytes_per_s=3e11)
-    space = gemm.search_space(gemm.resolve_sizes(), gemm.balance(speeds, 1.5))
-    everything = gemm.search_space(gemm.resolve_sizes())
-    assert 0 < space.size < everything.size / 4
-    kept = 0
-    for c in everything.configurations(everything.sample(2000, np.random.default_rng(10))):
-        if c["math"] != "simt":
-            assert c in space
-            continue
-        rate = rates[str(c["accumulator_type"])]
-        size, size_a, size_b = (PRECISIONS[str(c[f"{n}_type"])].size_bytes for n in ("accumulator", "a", "b"))
-        threads = c["MDIMC"] * c["NDIMC"]
-        rows, columns = c["MWG"] / c["MDIMC"], c["NWG"] / c["NDIMC"]
-        multiply = rows * columns * threads / rate
-        to_registers = (rows + columns) * size * threads / 4e12
-        to_shared = (c["MWG"] * size_a + c["NWG"] * size_b) / 3e11 + (c["MWG"] + c["NWG"]) * size / 4e12
-        ratios = (to_registers / multiply, to_shared / multiply)
-        if min(abs(np.log(ratio / 1.5)) for ratio in (*ratios, *(1 / r for r in ratios))) < 1e-9:
-            continue
-        assert (c in space) == all(1 / 1.5 < ratio < 1.5 for ratio in ratios)
-        kept += c in space
-    assert kept > 10

@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 from vendor_compilers import needs
 
+from benchmarks.roofline import Bound, Launches, Roofline
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
-from mptune.kernel import Kernel, Rates, Work
-from mptune.measure.roofline import Bound, Launches, Roofline
+from mptune.kernel import Kernel, Work
 from mptune.source.render import render
 
 MEGABYTE = 1 << 20
@@ -98,38 +97,6 @@ def test_a_triad_has_the_footprint_that_is_asked_for_and_is_measured_once() -> N
     assert len(roofline.launched) == 4
 
 
-def test_what_is_read_is_what_was_written() -> None:
-    """Of each thread: all groups of each chain, each as often, whose elements are c + i."""
-    kernel, values = next(iter(_launched_for_shared_memory()))
-    sizes = kernel.resolve_sizes()
-    source = render(kernel, kernel.configuration(values), sizes)
-    backend = get_backend("host")
-    function = backend.device.load(backend.compiler.compile(source, kernel.function, CompileOptions()))
-    sums = np.full(sizes.blocks * sizes.threads, np.nan, np.float32)
-    buffer = backend.device.allocate(sums.nbytes)
-    buffer.write(sums)
-    function.launch(kernel.launch_shape(kernel.configuration(values), sizes), [buffer])
-    buffer.read(sums)
-    function.unload()
-    buffer.free()
-    elements = sizes.groups * values["lanes"]
-    once = sizes.chains * elements * (elements - 1) // 2 + elements * sizes.chains * (sizes.chains - 1) // 2
-    np.testing.assert_allclose(sums, once * (sizes.steps // sizes.groups), rtol=1e-3)
-
-
-def _launched_for_shared_memory() -> list[tuple[Kernel, Mapping[str, Any]]]:
-    roofline = Timed()
-    assert roofline.shared_bytes_per_s > 0
-    return roofline.launched
-
-
-def test_speeds_of_a_device_together() -> None:
-    rates = Timed(seconds=0.5).rates()
-    assert rates.global_bytes_per_s > 1 << 28
-    assert set(rates.flops_per_s) == {"fp64", "fp32"}
-    assert Rates.of(rates.numbers) == rates
-
-
 @pytest.mark.full
 @pytest.mark.parametrize("name", ["host", pytest.param("opencl", marks=[*needs("opencl"), pytest.mark.nightly])])
 def test_a_processor_has_speeds(name: str) -> None:
@@ -138,7 +105,6 @@ def test_a_processor_has_speeds(name: str) -> None:
     # Any processor of this century, under whatever load, and none of the next.
     assert all(1e7 < peak < 1e15 for peak in peaks.values())
     assert 1e7 < roofline.bytes_per_s(2 * MEGABYTE) < 1e14
-    assert 1e7 < roofline.shared_bytes_per_s < 1e15
 
 
 @pytest.mark.nightly
@@ -157,7 +123,6 @@ def test_the_measurements_compile_for_gpus(backend: str, architecture: str) -> N
     roofline = Timed(backend, architecture)
     assert len(roofline.flops_per_s) == 4
     roofline.bytes_per_s(MEGABYTE)
-    assert roofline.shared_bytes_per_s > 0
     for kernel, values in roofline.launched:
         source = render(kernel, kernel.configuration(values), kernel.resolve_sizes())
         assert family.compiler.compile(source, kernel.function, CompileOptions(architecture=architecture)).image

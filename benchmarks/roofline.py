@@ -18,7 +18,7 @@ import numpy as np
 
 from mptune.backends.base import Backend
 from mptune.data import DataManager
-from mptune.kernel import Argument, In, InOut, Kernel, Out, Rates, Scalar, Sizes, Work
+from mptune.kernel import Argument, In, InOut, Kernel, Out, Scalar, Sizes, Work
 from mptune.measure.buffers import Memory
 from mptune.measure.program import Program
 from mptune.measure.timing import TimingPlan, repeat_launches
@@ -33,8 +33,6 @@ _PLAN: Final = TimingPlan(warmups=2, min_repeats=10, max_repeats=200, relative_w
 _LEAST_BYTES: Final = 1 << 20
 #: Features of processors that compute in fp16; none computes in bf16 but for products of matrices.
 _HALF_UNITS: Final = ("avx512_fp16", "asimdhp")
-#: Larger arrays come from no cache that counts.
-_MEMORY_BYTES: Final = 1 << 28
 #: A launch of as many blocks as keep a GPU busy takes minutes where arithmetic is emulated: there are fewer then.
 _LEAST_BLOCKS: Final = 8
 _LAUNCH_S: Final = 0.2
@@ -77,45 +75,6 @@ extern "C" __global__ void multiply_add(float* sums, {{ t }} factor, {{ t }} ter
     #pragma unroll
     for (int c = 0; c < {{ chains }}; ++c) {
         for (int i = 0; i < {{ lanes }}; ++i) sum += static_cast<float>(x[c][i]);
-    }
-    sums[blockIdx.x * {{ threads }} + threadIdx.x] = sum;
-}
-"""
-
-_READ_SHARED: Final = """
-// In each step a thread reads another group of each chain, so that none is read once and kept. On the host the tile
-// stays in a core's first cache.
-#if defined(MPTUNE_HOST)
-typedef float group __attribute__((vector_size({{ lanes }} * 4)));
-MPTUNE_INLINE group load_group(const float* from) { return *reinterpret_cast<const group*>(from); }
-#elif defined(MPTUNE_OPENCL)
-typedef float group __attribute__((ext_vector_type({{ lanes }})));
-#define load_group(from) (*(const __local group*)(from))
-#else
-using group = vec<float, {{ lanes }}>;
-MPTUNE_INLINE group load_group(const float* from) { return load<{{ lanes }}>(from); }
-#endif
-
-extern "C" __global__ void read_shared(float* sums) {
-    alignas(64) __shared__ float tile[{{ chains }}][{{ groups * lanes }}];
-    for (int c = 0; c < {{ chains }}; ++c) {
-        for (int i = threadIdx.x; i < {{ groups * lanes }}; i += {{ threads }}) tile[c][i] = static_cast<float>(c + i);
-    }
-    __syncthreads();
-    auto* from = &tile[0][0];
-#if defined(MPTUNE_HOST)
-    asm volatile("" : "+r"(from));  // or each step asks where this thread has its tile
-#endif
-    group x[{{ chains }}] = {};
-    for (int step = 0; step < {{ steps }}; ++step) {
-        const int first = (static_cast<int>(threadIdx.x) + step) % {{ groups }} * {{ lanes }};
-        UNROLL({{ chains }})
-        for (int c = 0; c < {{ chains }}; ++c) x[c] = x[c] + load_group(from + c * {{ groups * lanes }} + first);
-    }
-    float sum = 0;
-    #pragma unroll
-    for (int c = 0; c < {{ chains }}; ++c) {
-        for (int i = 0; i < {{ lanes }}; ++i) sum += x[c][i];
     }
     sums[blockIdx.x * {{ threads }} + threadIdx.x] = sum;
 }
@@ -192,35 +151,6 @@ class Roofline:
             self._bytes_per_s[size] = max(self._stream(size, in_place) for in_place in (False, True))
         return self._bytes_per_s[size]
 
-    @cached_property
-    def shared_bytes_per_s(self) -> float:
-        """The speed at which all multiprocessors together read their shared memories.
-
-        On a processor, at which all cores read their first caches, where what a kernel keeps in shared memory stays.
-        """
-        threads, blocks = self._threads_and_blocks
-        widths = [bits // 32 for bits in (128, 256, 512)] if self._on_host else [4]
-        chains = _CHAINS if self._on_host else 4
-        groups = 16 if self._on_host else threads
-        steps = (1 << 14) if self._on_host else (1 << 8)
-
-        def reading(blocks: int) -> Kernel:
-            return _kernel(
-                "read_shared",
-                _READ_SHARED,
-                [OrdinalParameter("lanes", widths)],
-                [Out("sums", "blocks * threads", precision="fp32")],
-                {"blocks": blocks, "threads": threads, "steps": steps, "chains": chains, "groups": groups},
-                {},
-            )
-
-        bytes_of_a_lane = 4.0 * chains * steps * threads
-        return max(lanes * bytes_of_a_lane * self._blocks_per_s(reading, blocks, {"lanes": lanes}) for lanes in widths)
-
-    def rates(self) -> Rates:
-        """Return all of them; that of memory over arrays which no cache has."""
-        return Rates(self.flops_per_s, self.shared_bytes_per_s, self.bytes_per_s(_MEMORY_BYTES))
-
     def bound(self, work: Work, footprint_bytes: int) -> Bound:
         """Return the least time of a launch; operations of an unknown precision are taken to be in the fastest."""
         peaks = self.flops_per_s
@@ -231,14 +161,11 @@ class Roofline:
 
     # -- measuring -----------------------------------------------------------------------------
 
-    @property
-    def _threads_and_blocks(self) -> tuple[int, int]:
-        """As many as keep all of a device busy; a processor's threads are one after the other."""
-        return (1, 32 * int(self._backend.describe().limits.get("workers", 1))) if self._on_host else (256, 4096)
-
     def _peak(self, name: str) -> float:
         """Return the best speed over the widths of vectors a processor may have; of a GPU, that of its pairs."""
-        threads, blocks = self._threads_and_blocks
+        # As many as keep all of a device busy; a processor's threads are one after the other.
+        workers = int(self._backend.describe().limits.get("workers", 1))
+        threads, blocks = (1, 32 * workers) if self._on_host else (256, 4096)
         size_bytes = precision(name).size_bytes
         widths = [bits // 8 // size_bytes for bits in (128, 256, 512)] if self._on_host else [max(1, 4 // size_bytes)]
         steps = _OPERATIONS_PER_THREAD // (2 * _CHAINS * max(widths)) // (1 if self._on_host else 512)
