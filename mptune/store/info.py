@@ -54,6 +54,7 @@ class RunInfo:
         baseline_share: share of the budget the search for the baseline gets.
         seed: seeds inputs and strategy.
         flush_cache: whether caches were emptied between timed launches: "on", "off" or "auto".
+        trial_limit: seconds that a launch may take, or times the baseline's such as "10x".
         balance: by which factor times that are to be balanced may differ; None if that is not asked for.
         speeds: those of the device by which configurations were left out for it (:class:`~mptune.kernel.Rates`).
         started_from: files of the earlier runs that the search started from.
@@ -98,6 +99,7 @@ class RunInfo:
     baseline_share: float | None = None
     seed: int | None = None
     flush_cache: str = "auto"
+    trial_limit: str = ""
     balance: float | None = None
     speeds: Mapping[str, float] = field(default_factory=dict)
     started_from: tuple[str, ...] = ()

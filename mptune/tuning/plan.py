@@ -252,6 +252,7 @@ class TuningPlan:
             baseline_share=settings.baseline_share,
             seed=settings.seed,
             flush_cache=settings.flush_cache,
+            trial_limit=str(settings.limits.run_s).removesuffix(".0"),
             balance=settings.balance,
             speeds={} if self.rates is None else self.rates.numbers,
             started_from=tuple(source.name for source in self.sources),
