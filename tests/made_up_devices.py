@@ -95,6 +95,9 @@ class MadeUpDevices:
                 return trial(status)
             if not plan.times_after_check(metrics):
                 return trial(Status.INACCURATE)
+            if does.time_ms > plan.launch_limit_ms:
+                metrics.update(plan.launch_limit(plan.launch_limit_ms / 1e3))
+                return trial(Status.TIMEOUT)
         times = (does.time_ms,) * 5
         metrics.update(time_metrics(times))
         metrics.update(plan.known or worst_errors(metrics, metrics))

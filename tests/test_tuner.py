@@ -101,11 +101,11 @@ def test_every_evaluation_is_told_the_best_time_so_far(kernel: Kernel, monkeypat
     known: list[float] = []
     submit, keep = DeviceEvaluator.submit, Session.keep
 
-    def watched_submit(self: DeviceEvaluator, configuration: Any, best_ms: float = math.inf) -> None:
+    def watched_submit(self: DeviceEvaluator, configuration: Any, best_ms: float, *more: Any) -> None:
         given.append(best_ms)
         is_baseline = configuration.is_among(kernel.baseline_values())
         expected.append(math.inf if is_baseline else min(known, default=math.inf))
-        submit(self, configuration, best_ms)
+        submit(self, configuration, best_ms, *more)
 
     def watched_keep(self: Session, trial: Trial, *more: Any) -> Trial:
         kept = keep(self, trial, *more)

@@ -43,6 +43,14 @@ def _compilers(text: str | None) -> int | None:
         raise MptuneError(f"--compilers {text!r}: expected a number; --compiler chooses which compiler") from None
 
 
+def _trial_limit(text: str) -> float | str:
+    """Read seconds; leave a factor such as 10x as it is."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
 @click.command(cls=options.WithArguments)
 @options.kernels_or_program
 @options.backend
@@ -61,7 +69,14 @@ def _compilers(text: str | None) -> int | None:
 @option("--budget", "N", "Evaluate this many different configurations.", default=100)
 @option("--time-limit time_limit_s", "SECONDS", "Start no new evaluation after this many seconds.")
 @option("--baseline-share", "X", "Spend this share of the budget on finding the all-fp64 baseline.", default=0.2)
-@option("--trial-limit", "SECONDS", "Stop a launch, or the timing of a configuration, that takes longer.", default=30.0)
+@option(
+    "--trial-limit",
+    "SECONDS|Nx",
+    "Stop a launch, or the timing of a configuration, that takes longer; 10x: a launch that takes longer than 10 "
+    "times the baseline's.",
+    default="30",
+    parse=_trial_limit,
+)
 @option("--compiler-flag flags", "FLAG...", "Add a flag for the compiler.")
 @option("--compiler", "A,B", "Compilers to choose from on the host: g++, clang++ or zig.", show_default="one of these")
 @option(
@@ -98,7 +113,7 @@ def tune(
     arguments: tuple[str, ...],
     size: Sequence[str],
     several_sizes: dict[str, tuple[int, ...]],
-    trial_limit: float,
+    trial_limit: float | str,
     from_all: bool,
     output: Path | None,
     resume: bool,

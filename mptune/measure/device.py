@@ -149,12 +149,13 @@ class DeviceEvaluator(Evaluator):
                 self._sources[configuration] = source_of(self._kernel, configuration, self._sizes)
                 self._pool.prepare(self._sources[configuration])
 
-    def submit(self, configuration: Configuration, best_ms: float = math.inf) -> None:
+    def submit(self, configuration: Configuration, best_ms: float = math.inf, baseline_ms: float = math.inf) -> None:
         """Begin to evaluate a configuration; at most :attr:`capacity` are under way.
 
         Args:
             configuration: what to evaluate.
             best_ms: if it is clearly slower than this it is not timed as often.
+            baseline_ms: a launch of the fastest baseline so far, by which launches may be limited.
         """
         ended: Future[Trial]
         try:
@@ -167,7 +168,7 @@ class DeviceEvaluator(Evaluator):
             ended.set_result(Trial(configuration, status, str(error)))
         else:
             self._under_way[configuration] = self._key(source, launch)
-            ended = self._pool.submit(Request(configuration, source, self.policy.plan(best_ms)))
+            ended = self._pool.submit(Request(configuration, source, self.policy.plan(best_ms, baseline_ms)))
         ended.add_done_callback(self._ended.put)
 
     def finished(self) -> list[Trial]:

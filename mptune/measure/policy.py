@@ -40,6 +40,8 @@ class Plan:
         observe: whether the optional observers measure too.
         draws: on how many draws of the inputs it is to be checked, the first one included.
         thresholds: the largest errors, by the names of their metrics, of a feasible configuration.
+        baseline_ms: a launch of the fastest baseline so far; infinite if there is none.
+        launch_factor: how many times as long as the baseline's a launch may take; infinite for as long as it takes.
     """
 
     known: Mapping[str, float] = field(default_factory=dict)
@@ -48,6 +50,20 @@ class Plan:
     observe: bool = True
     draws: int = 1
     thresholds: Mapping[str, float] = field(default_factory=dict)
+    baseline_ms: float = math.inf
+    launch_factor: float = math.inf
+
+    @property
+    def launch_limit_ms(self) -> float:
+        """How long a launch may take."""
+        return self.launch_factor * self.baseline_ms
+
+    def launch_limit(self, limit_s: float) -> dict[str, float]:
+        """Return the metrics of a trial whose launch took longer than so many seconds.
+
+        By them :meth:`MeasurementPolicy.keeps` knows under which limits the trial is worth another try.
+        """
+        return {"limit_s": limit_s, "limit_factor": self.launch_factor}
 
     def times_after_check(self, errors: Mapping[str, float]) -> Decision:
         """Decide whether a configuration with these errors, just measured, is timed."""
@@ -104,11 +120,13 @@ class MeasurementPolicy:
         objective: what is optimised. Its baseline does not matter here.
         run_limit_s: how long a phase of a trial may take.
         draws: on how many draws of the inputs errors are measured.
+        launch_factor: how many times as long as the baseline's a launch may take; infinite if that does not matter.
     """
 
     objective: Objective = field(default_factory=Objective)
     run_limit_s: float = math.inf
     draws: int = 1
+    launch_factor: float = math.inf
 
     @property
     def error_limits(self) -> Mapping[str, float]:
@@ -127,14 +145,21 @@ class MeasurementPolicy:
         is_time_alone = self.objective.metrics == ("time_ms",) and self.objective.minimise
         return best.time_ms if best is not None and is_time_alone and not in_baseline else math.inf
 
-    def plan(self, best_ms: float = math.inf) -> Plan:
+    def plan(self, best_ms: float = math.inf, baseline_ms: float = math.inf) -> Plan:
         """Return how a configuration that has not been evaluated is measured.
 
         Args:
             best_ms: the time to beat (:meth:`time_to_beat`); infinite if every time matters.
+            baseline_ms: a launch of the fastest baseline so far; infinite if there is none.
         """
-        limits, thresholds = dict(self.error_limits), dict(self.objective.limits)
-        return Plan(best_ms=best_ms, error_limits=limits, draws=self.draws, thresholds=thresholds)
+        return Plan(
+            best_ms=best_ms,
+            error_limits=dict(self.error_limits),
+            draws=self.draws,
+            thresholds=dict(self.objective.limits),
+            baseline_ms=baseline_ms,
+            launch_factor=self.launch_factor,
+        )
 
     def plan_again(self, trial: Trial) -> Plan:
         """Return how a valid trial is measured again in turn with others: timed in full, its error kept."""
@@ -152,11 +177,17 @@ class MeasurementPolicy:
             stored: the trial.
             is_current: whether everything its numbers depend on is the same now.
         """
-        if stored.status is Status.TIMEOUT and self.run_limit_s > stored.measurement.metrics.get("limit_s", 0.0):
+        if stored.status is Status.TIMEOUT and self._allows_longer(stored.measurement.metrics):
             return False
         is_untimed = stored.is_valid and math.isnan(stored.time_ms)
         is_time_wanted = not self.error_limits or self.objective.error_excess(stored) <= 0
         return is_current and not (is_untimed and is_time_wanted)
+
+    def _allows_longer(self, exceeded: Mapping[str, float]) -> bool:
+        """Whether limits are larger now than those that a trial exceeded."""
+        if "limit_factor" in exceeded and math.isfinite(self.launch_factor):
+            return self.launch_factor > exceeded["limit_factor"]
+        return self.run_limit_s > exceeded.get("limit_s", 0.0)
 
 
 def errors_of(trial: Trial) -> dict[str, float]:

@@ -137,7 +137,7 @@ class Pool:
                 waited_s = time.perf_counter() - start
                 compiled.result()
             quiet = nullcontext if compiled is None else self._backend.compiler.paused
-            trial: Trial = worker.call("evaluate", request, quiet=quiet)
+            trial: Trial = worker.call("evaluate", request, quiet=quiet, plan=request.plan)
         except CompileError as error:
             trial = Trial(request.configuration, Status.COMPILE_ERROR, str(error))
         except WorkerDied as death:

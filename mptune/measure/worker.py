@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 import resource
 import signal
 import statistics
@@ -28,6 +29,7 @@ from mptune.errors import LaunchError, MptuneError
 from mptune.measure.bench import INSTRUMENTED, Bench, Ready, Request
 from mptune.measure.faults import tell_of_faults
 from mptune.measure.job import Job
+from mptune.measure.policy import Plan
 from mptune.measure.rounds import Finished, remeasure
 from mptune.measure.timing import TimingPlan
 from mptune.memory import total_memory_bytes
@@ -159,13 +161,47 @@ _OF_FUNCTIONS: Final = ("start", "inputs")
 _BEFORE_KERNELS: Final = (*_OF_FUNCTIONS, "compile")
 
 
+#: Seconds that a phase of a trial may take where launches are limited by the baseline's.
+_PHASE_S: Final = 30.0
+#: Seconds that the phase of a launch may take beyond the launch: buffers are restored, and the machine may be busy.
+_BESIDE_LAUNCH_S: Final = 2.0
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Wall-clock limits in seconds: one compilation, one other phase of a trial, the worker's start."""
+    """Wall-clock limits of one compilation, of one other phase of a trial, and of the worker's start.
+
+    Attributes:
+        compile_s: seconds.
+        run_s: seconds; or a text such as "10x", for launches that take at most 10 times as long as the baseline's, and
+            30 seconds.
+        start_s: seconds.
+
+    Raises:
+        MptuneError: ``run_s`` is neither a number nor such a text.
+    """
 
     compile_s: float = 60.0
-    run_s: float = 30.0
+    run_s: float | str = 30.0
     start_s: float = 900.0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.run_s, str) and not (
+            re.fullmatch(r"[0-9]+(\.[0-9]+)?x", self.run_s) and 1 < self.launch_factor < math.inf
+        ):
+            raise MptuneError(
+                f"trial limit {self.run_s!r}: expected seconds, or a multiple above 1x of the baseline's, such as 10x"
+            )
+
+    @property
+    def launch_factor(self) -> float:
+        """How many times as long as the baseline's a launch may take; infinite if only seconds limit it."""
+        return float(self.run_s.removesuffix("x")) if isinstance(self.run_s, str) else math.inf
+
+    @property
+    def phase_s(self) -> float:
+        """Seconds that any phase of a trial may take, the compilation aside."""
+        return _PHASE_S if isinstance(self.run_s, str) else self.run_s
 
 
 class WorkerDied(Exception):
@@ -198,6 +234,8 @@ class Worker:
         self._child: PythonChild | None = None
         self._is_closed = False
         self._phase = "start"
+        #: How the present evaluation is measured.
+        self._plan = Plan()
         #: Near which buffer a kernel reached memory that it may not; empty if none did.
         self._reached = ""
 
@@ -229,7 +267,11 @@ class Worker:
         return self._ready
 
     def call(
-        self, method: str, *arguments: Any, quiet: Callable[[], AbstractContextManager[None]] = nullcontext
+        self,
+        method: str,
+        *arguments: Any,
+        quiet: Callable[[], AbstractContextManager[None]] = nullcontext,
+        plan: Plan | None = None,
     ) -> Any:
         """Return what a method of the process's :class:`WorkerBench` returns.
 
@@ -237,6 +279,7 @@ class Worker:
             method: its name.
             arguments: its arguments.
             quiet: what is timed is timed inside a block of ``quiet()``.
+            plan: limits the launches.
 
         Raises:
             MptuneError: the method raised it, or the process cannot start.
@@ -244,7 +287,7 @@ class Worker:
         """
         self.start()
         assert self._child is not None
-        self._phase = "compile"
+        self._phase, self._plan = "compile", plan or Plan()
         return self._answer(self._child, (method, arguments), quiet)
 
     def abort(self) -> None:
@@ -273,8 +316,7 @@ class Worker:
             why = self._late() if isinstance(error, TimeoutError) else self._cause_of_death(error)
             self._kill()
             # Under a larger limit a trial that ran out of time is worth another try.
-            limit = {"limit_s": self._limits.run_s} if is_late else {}
-            lost = Measurement(limit, durations_s={"lost": time.perf_counter() - began_s})
+            lost = Measurement(self._limit() if is_late else {}, durations_s={"lost": time.perf_counter() - began_s})
             raise WorkerDied(Status.TIMEOUT if is_late else Status.CRASH, why, lost) from None
         except BaseException:
             self._kill()
@@ -314,9 +356,17 @@ class Worker:
             return self._limits.start_s
         if self._phase in ("reference", INSTRUMENTED):
             # These compile, too, and are not tuned.
-            return self._limits.compile_s + 4 * self._limits.run_s
-        # The compiler has a limit of its own; the worker's is only there in case that one fails.
-        return self._limits.compile_s + 10.0 if self._phase == "compile" else self._limits.run_s
+            return self._limits.compile_s + 4 * self._limits.phase_s
+        if self._phase == "compile":
+            # The compiler has a limit of its own; the worker's is only there in case that one fails.
+            return self._limits.compile_s + 10.0
+        launch_s = self._plan.launch_limit_ms / 1e3 + _BESIDE_LAUNCH_S if self._phase == "launch" else math.inf
+        return min(self._limits.phase_s, launch_s)
+
+    def _limit(self) -> dict[str, float]:
+        """Return the limit that was exceeded, as metrics of the trial."""
+        is_of_launch = self._phase == "launch" and self._limit_s() < self._limits.phase_s
+        return self._plan.launch_limit(self._limit_s()) if is_of_launch else {"limit_s": self._limits.phase_s}
 
     def _late(self) -> str:
         longer = "" if self._phase in _BEFORE_KERNELS else "; --trial-limit gives it longer"

@@ -54,6 +54,7 @@ class RunInfo:
         baseline_share: share of the budget the search for the baseline gets.
         seed: seeds inputs and strategy.
         flush_cache: whether caches were emptied between timed launches: "on", "off" or "auto".
+        trial_limit: seconds that a launch may take, or times the baseline's such as "10x".
         started_from: files of the earlier runs that the search started from.
         scheduler: address of the Dask scheduler, None if there is none.
         buffers: of an application, by buffer, what is its type: a parameter's name, or a type. Empty for a kernel.
@@ -96,6 +97,7 @@ class RunInfo:
     baseline_share: float | None = None
     seed: int | None = None
     flush_cache: str = "auto"
+    trial_limit: str = ""
     started_from: tuple[str, ...] = ()
     scheduler: str | None = None
     buffers: Mapping[str, str] = field(default_factory=dict)

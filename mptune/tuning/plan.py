@@ -234,6 +234,7 @@ class TuningPlan:
             baseline_share=settings.baseline_share,
             seed=settings.seed,
             flush_cache=settings.flush_cache,
+            trial_limit=str(settings.limits.run_s).removesuffix(".0"),
             started_from=tuple(source.name for source in self.sources),
             scheduler=settings.scheduler
             if settings.scheduler is None or isinstance(settings.scheduler, str)

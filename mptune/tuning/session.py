@@ -95,6 +95,8 @@ class Session:
         self.measured_here = False
         self.outdated = 0
         self._best: Trial | None = None
+        #: A launch of the fastest feasible trial in the baseline's types, in milliseconds.
+        self._baseline_ms = math.inf
         self._adopt_stored(space)
 
     # -- trials --------------------------------------------------------------------------------
@@ -129,6 +131,8 @@ class Session:
         self.trials[trial.configuration] = trial
         rivals = self.trials.values() if is_again else (*([self._best] if self._best else []), trial)
         self._best = self.objective.best(list(rivals))
+        if trial.configuration.is_among(self.fixed) and self.objective.is_feasible(trial) and trial.time_ms > 0:
+            self._baseline_ms = min(self._baseline_ms, trial.time_ms)
         return trial
 
     def phase_of(self, configuration: Configuration) -> str:
@@ -174,7 +178,8 @@ class Session:
                 configuration = asked.popleft()
                 in_baseline = self.phase_of(configuration) == "baseline"
                 self.measured_here = True
-                evaluator.submit(configuration, evaluator.policy.time_to_beat(self._best, in_baseline=in_baseline))
+                best_ms = evaluator.policy.time_to_beat(self._best, in_baseline=in_baseline)
+                evaluator.submit(configuration, best_ms, self._baseline_ms)
 
         while True:
             wanted = min(evaluator.lead if ahead else evaluator.capacity, self.left(budget))

@@ -124,10 +124,9 @@ class TuneSettings:
             raise MptuneError(f"baseline share {self.baseline_share:g}: expected a number from 0 to 1")
         if self.time_limit_s is not None and not self.time_limit_s > 0:
             raise MptuneError(f"time limit {self.time_limit_s:g} s: expected more than 0")
-        if not 0 < self.limits.run_s <= _LONGEST_TRIAL_S:
-            raise MptuneError(
-                f"trial limit {self.limits.run_s:g} s: expected more than 0 and at most {_LONGEST_TRIAL_S:,} (11 days)"
-            )
+        if not 0 < self.limits.phase_s <= _LONGEST_TRIAL_S:
+            limit = f"trial limit {self.limits.phase_s:g} s"
+            raise MptuneError(f"{limit}: expected more than 0 and at most {_LONGEST_TRIAL_S:,} (11 days)")
         if self.seed < 0:
             raise MptuneError(f"seed {self.seed}: expected a whole number from 0 on")
         if not 1 <= self.inputs <= _MOST_INPUTS:

@@ -226,7 +226,12 @@ def _evaluator(plan: TuningPlan, stack: contextlib.ExitStack) -> DeviceEvaluator
         plan=dataclasses.replace(SEARCHING, flush_cache=settings.flush_cache),
         limits=settings.limits,
         compilers=compilers_ahead(backend) if settings.compilers is None else settings.compilers,
-        policy=MeasurementPolicy(plan.objective, settings.limits.run_s, draws=settings.inputs),
+        policy=MeasurementPolicy(
+            plan.objective,
+            settings.limits.phase_s,
+            draws=settings.inputs,
+            launch_factor=settings.limits.launch_factor,
+        ),
         observers=plan.observers,
         workers=settings.workers,
         pool=pool,

@@ -229,6 +229,7 @@ WRONG_INPUT = {
     "objective unmeasured": (("tune", "axpy", "--backend", "host", "--objective", "energy"), "objective 'energy'"),
     "trial limit": (("tune", "axpy", "--trial-limit", -1), "trial limit -1 s"),
     "trial limit infinite": (("tune", "axpy", "--trial-limit", "inf"), "trial limit inf s: .* at most 1,000,000"),
+    "trial limit below the baseline": (("tune", "axpy", "--trial-limit", "0.5x"), "trial limit '0.5x': .* above 1x"),
     "assignment": (("render", "axpy", "-p", "x_type"), "expected NAME=VALUE"),
     "metric": (("tune", "axpy", "--metric", "NRSME"), "did you mean 'NRMSE'"),
     "strategy": (("tune", "axpy", "--strategy", "bayesain"), "did you mean 'bayesian'"),
