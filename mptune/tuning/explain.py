@@ -43,8 +43,6 @@ __all__ = ["Change", "Explanation", "Outcome", "Tradeoff", "digits_text", "expla
 
 #: Rounds in which neighbours take turns with the winner. An interval needs at least LEAST_ROUNDS.
 _ROUNDS: Final = 8
-#: Further rounds of a neighbour that is faster than the winner: those that found it flatter it.
-_CONFIRMING: Final = 16
 #: Neighbours that share their rounds. They are kept after each such group.
 _GROUP: Final = 4
 #: Digits below which a change of the error is noise.
@@ -467,7 +465,7 @@ class _Neighbours:
             group = valid[start : start + _GROUP]
             self._evaluate(evaluator, [c for c in group if not wanted[c].is_known], file)
             timed = [t for t in self.run.trials if t.configuration in group and t.is_valid]
-            self._time(evaluator, timed, _ROUNDS, file)
+            self._time(evaluator, timed, file)
             self._flattered.update(trial.configuration for trial in timed)
             self._confirm(evaluator, file)
             self._verify(evaluator, file)
@@ -483,14 +481,14 @@ class _Neighbours:
             self._on_trial()
 
     def _confirm(self, evaluator: DeviceEvaluator, file: RunFile | None) -> None:
-        """Time the fastest in further rounds, until it is none that was only timed in those that found it."""
+        """Time the fastest in further rounds, as those that found it flatter it, until it is one that was."""
         objective = self.run.info.objective
         while (best := objective.best(self.run.trials)) is not None and best.configuration in self._flattered:
             self._flattered.remove(best.configuration)
             if objective.is_time:
-                self._time(evaluator, [best], _CONFIRMING, file)
+                self._time(evaluator, [best], file)
 
-    def _time(self, evaluator: DeviceEvaluator, trials: Sequence[Trial], number: int, file: RunFile | None) -> None:
+    def _time(self, evaluator: DeviceEvaluator, trials: Sequence[Trial], file: RunFile | None) -> None:
         """Time trials in turn with winner and baseline; the rounds go on with those of the finals."""
         if not trials:
             return
@@ -500,7 +498,7 @@ class _Neighbours:
             if trial is not None:
                 together.setdefault(self._kernel.own(trial.configuration), trial)
         turns = Turns(evaluator, list(together.values()))
-        rounds = turns.measure(list(together), number)
+        rounds = turns.measure(list(together), _ROUNDS)
         if not turns.runs(own):
             raise MptuneError("the winner failed when it was measured again")
         here = Finals.of(rounds, 0)
