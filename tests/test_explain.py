@@ -236,6 +236,24 @@ def test_a_better_neighbour_becomes_the_winner(path: Path, tmp_path: Path) -> No
     assert "_type fp32" in str(found)
 
 
+def test_what_an_interrupted_explanation_found_is_verified(path: Path, tmp_path: Path) -> None:
+    run = Run.load(path)
+    assert run.baseline is not None
+    metrics = {**run.baseline.measurement.metrics, "unseen_inputs": 7.0, "error_draws": 8.0}
+    alone = file_of(tmp_path / "alone.db", run, run.baseline.with_measurement(metrics=metrics))
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        explain(alone, own_kernel.kernel, on_trial=interrupt, on_warning=lambda _: None)
+    explain(alone, own_kernel.kernel)
+    best = Run.load(alone).best
+    assert best is not None
+    assert best.configuration != run.baseline.configuration
+    assert best.metric("unseen_inputs") == 7
+
+
 def test_an_interrupted_explanation_goes_on(path: Path) -> None:
     before, measured, said = Run.load(path), [], []
 

@@ -175,6 +175,7 @@ def test_grid_block_and_shared_memory_may_be_functions_of_configuration_and_size
         ({"block": lambda c: c.block / 2}, "function block= returned 16.0, not whole numbers"),
         ({"grid": lambda _: (1, 1, 1, 1)}, r"the grid is \(1, 1, 1, 1\)"),
         ({"shared_bytes": lambda _: "n"}, "function shared_bytes= returned 'n'"),
+        ({"shared_bytes": lambda _: []}, r"its shared_bytes are \(\)"),
     ],
 )
 def test_a_function_of_a_launch_that_fails_is_named(changes: dict[str, Any], message: str) -> None:

@@ -76,4 +76,6 @@ def _table(found: Explanation) -> str:
         rows.append(
             (parameter, change.before, change.after, digits_text(change.digits), speed, *costs, error, feasible)
         )
-    return table(("parameter", "from", "to", *numbers, "feasible"), rows, right=numbers)
+    # A constraint is text, which may be long and has to wrap.
+    right = numbers[:-1] if any(change.broken for change in found.changes) else numbers
+    return table(("parameter", "from", "to", *numbers, "feasible"), rows, right=right)

@@ -151,8 +151,12 @@ class Kernel(Tunable):
                 raise KernelError(f"{self.called}: the {what}{said} is {found} at {configuration}")
             return x, y, z
 
-        shared, *_ = self._evaluated("shared_bytes", values)
-        return LaunchShape(extents("grid"), extents("block"), shared)
+        shared = self._evaluated("shared_bytes", values)
+        if len(shared) != 1 or shared[0] < 0:
+            raise KernelError(
+                f"{self.called}: its shared_bytes are {shared} at {configuration}, not one number from 0 on"
+            )
+        return LaunchShape(extents("grid"), extents("block"), shared[0])
 
     def expressions(self, name: str) -> tuple[str, ...]:
         """Return the expressions of ``grid``, ``block`` or ``shared_bytes``; none where it is a function."""

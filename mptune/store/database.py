@@ -15,7 +15,8 @@ from mptune.errors import RunFileError
 
 __all__ = [
     "FORMAT_VERSION", "INSERT_TRIAL", "RETIRE_TRIAL", "SELECT_TRIALS", "STALE", "UPSERT_META",
-    "UPSERT_SETTING", "connect", "create_tables", "explained", "recognise", "sign", "transaction", "writer",
+    "UPSERT_SETTING", "connect", "create_tables", "explained", "recognise", "require_own",
+    "sign", "transaction", "writer",
 ]  # fmt: skip
 
 #: Raised with every change of the tables, or of the meaning of a field; a file of another version is refused.
@@ -91,6 +92,13 @@ def create_tables(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
+def require_own(path: Path, connection: sqlite3.Connection) -> None:
+    """Raise RunFileError unless a database is a run file, of whatever version."""
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    if application != _APPLICATION_ID:
+        raise RunFileError(f"{path} is an SQLite database, but not a run file of mptune")
+
+
 def recognise(path: Path, connection: sqlite3.Connection, *, thorough: bool) -> None:
     """Check that a database is a whole run file.
 
@@ -99,10 +107,8 @@ def recognise(path: Path, connection: sqlite3.Connection, *, thorough: bool) -> 
     Raises:
         RunFileError: it is foreign, corrupt or of another version.
     """
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    require_own(path, connection)
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if application != _APPLICATION_ID:
-        raise RunFileError(f"{path} is an SQLite database, but not a run file of mptune")
     if version != FORMAT_VERSION:
         advice = "upgrade mptune to read it" if version > FORMAT_VERSION else "tune again to make a new one"
         raise RunFileError(f"run file {path} has format {version} and this mptune reads {FORMAT_VERSION}: {advice}")

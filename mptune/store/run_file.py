@@ -8,7 +8,7 @@ import json
 import os
 import sqlite3
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -82,8 +82,8 @@ class RunFile:
             raise
 
     @classmethod
-    def check(cls, path: str | Path, *, resume: bool) -> None:
-        """Refuse now what :meth:`create`, or :meth:`open` of a file to go on with, would refuse later.
+    def check(cls, path: str | Path, *, resume: bool, overwrite: bool = False) -> None:
+        """Refuse now what :meth:`create`, :meth:`delete` or :meth:`open` of a file to go on with would refuse later.
 
         Raises:
             RunFileError: as those do; no file is made, and nothing in one is changed.
@@ -92,8 +92,23 @@ class RunFile:
         if resume and path.exists():
             cls.open(path).close()
             return
+        if overwrite and path.exists():
+            with _to_delete(path):
+                return
         with database.explained(path):
             _refuse_taken(path)
+
+    @classmethod
+    def delete(cls, path: str | Path) -> None:
+        """Delete a run file, of whatever version; nothing happens where there is none.
+
+        Raises:
+            RunFileError: it is no run file, or another process writes it.
+        """
+        path = Path(path)
+        if path.exists():
+            with _to_delete(path):
+                path.unlink()
 
     @classmethod
     def open(cls, path: str | Path, read_only: bool = False) -> RunFile:
@@ -296,6 +311,21 @@ def _lock(path: Path, flags: int = 0) -> int:
         raise
     _held.add(descriptor)
     return descriptor
+
+
+@contextlib.contextmanager
+def _to_delete(path: Path) -> Iterator[None]:
+    """Keep other writers from a file that is a run file, or empty."""
+    with database.explained(path):
+        _refuse_irregular(path)
+        connection, lock = None, _lock(path)
+        try:
+            if _has_content(path):
+                connection = database.connect(path)
+                database.require_own(path, connection)
+            yield
+        finally:
+            _abandon(connection, lock)
 
 
 def _abandon(connection: sqlite3.Connection | None, lock: int | None) -> None:

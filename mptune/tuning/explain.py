@@ -36,6 +36,7 @@ from mptune.source.loading import sizes_of, tunable_of_run
 from mptune.space.configuration import Configuration, Value
 from mptune.space.constraints import compile_constraint
 from mptune.store import ParameterInfo, RunFile
+from mptune.tuning.loop import Stopwatch
 from mptune.tuning.verify import LEAST_INPUTS, changed_conditions, evaluator_of, keep, run_on
 
 __all__ = ["Change", "Explanation", "Outcome", "Tradeoff", "digits_text", "explain", "explanation_of", "percent"]
@@ -385,7 +386,7 @@ def explain(
         return explanation_of(loaded, unmeasured=str(error))
     why = ""
     try:
-        if neighbours.to_measure():
+        if neighbours.to_measure() or neighbours.to_verify():
             with contextlib.ExitStack() as stack:
                 file = None if isinstance(run, Run) else stack.enter_context(RunFile.open(run))
                 neighbours.measure(stack, file, ends)
@@ -407,12 +408,34 @@ class _Neighbours:
         self._kernel = kernel
         self._sizes = sizes
         self._on_trial = on_trial
+        self._began, self._before = time.monotonic(), run.state
+        #: Neighbours timed in no other rounds than those that may make them the fastest.
+        self._flattered: set[Configuration] = set()
+        self._verifying = Stopwatch(run.state.verify_s)
+        reported = {trial.configuration: count_of(trial, "unseen_inputs") for trial in run.reported}
+        #: What was reported before, and verified.
+        self._verified = {c for c, inputs in reported.items() if inputs and c != winner.configuration}
+        #: Unseen inputs for the best. A winner that an interrupted call found lacks some that the baseline has.
+        self._inputs = LEAST_INPUTS
+        if run.info.objective.is_feasible(winner):
+            of_baseline = 0 if run.baseline is None else reported[run.baseline.configuration]
+            self._inputs = max(count_of(winner, "unseen_inputs"), of_baseline)
 
     def to_measure(self) -> dict[Configuration, Change]:
         """Return the neighbours that were not timed together with the winner."""
         neighbours = (configuration for _, configuration in _neighbours(self.run, self._winner.configuration))
         changes = zip(neighbours, _changes(self.run, self._winner), strict=True)
         return {self._kernel.own(configuration): change for configuration, change in changes if not change.is_settled}
+
+    def to_verify(self) -> list[Trial]:
+        """Return what is reported now, the best first, and lacks unseen inputs."""
+        return [
+            trial
+            for trial in self.run.reported
+            if trial.configuration not in self._verified
+            and self.run.info.objective.is_feasible(trial)
+            and count_of(trial, "unseen_inputs") < self._inputs
+        ]
 
     def measure(self, stack: contextlib.ExitStack, file: RunFile | None, ends: float) -> None:
         """Evaluate and time the neighbours, group by group; no group begins after ``ends`` (monotonic clock)."""
@@ -427,6 +450,8 @@ class _Neighbours:
             evaluator_of(info, self._kernel, self._sizes, draws=searched, compilers=usable_cores())
         )
         space = whole_space(self._kernel, self._sizes, evaluator.start().facts)
+        prepare_s = self._before.prepare_s + time.monotonic() - self._began
+        self._before = dataclasses.replace(self._before, prepare_s=prepare_s)
         # Values of a file are rendered only if the kernel declares them.
         if winner.configuration not in space:
             raise MptuneError(f"{winner.configuration} is no valid configuration of {self._kernel.called}")
@@ -439,8 +464,12 @@ class _Neighbours:
                 raise MptuneError("the time limit was over; the same command goes on with the rest")
             group = valid[start : start + _GROUP]
             self._evaluate(evaluator, [c for c in group if not wanted[c].is_known], file)
-            self._time(evaluator, [t for t in self.run.trials if t.configuration in group and t.is_valid], file)
+            timed = [t for t in self.run.trials if t.configuration in group and t.is_valid]
+            self._time(evaluator, timed, file)
+            self._flattered.update(trial.configuration for trial in timed)
+            self._confirm(evaluator, file)
             self._verify(evaluator, file)
+        self._verify(evaluator, file)
         if len(valid) < len(wanted):
             raise MptuneError(f"{self._kernel.called} does not allow them")
 
@@ -450,6 +479,14 @@ class _Neighbours:
         for trial in evaluator.evaluate(configurations):
             self._keep([trial], self.run.state.finals, file)
             self._on_trial()
+
+    def _confirm(self, evaluator: DeviceEvaluator, file: RunFile | None) -> None:
+        """Time the fastest in further rounds, as those that found it flatter it, until it is one that was."""
+        objective = self.run.info.objective
+        while (best := objective.best(self.run.trials)) is not None and best.configuration in self._flattered:
+            self._flattered.remove(best.configuration)
+            if objective.is_time:
+                self._time(evaluator, [best], file)
 
     def _time(self, evaluator: DeviceEvaluator, trials: Sequence[Trial], file: RunFile | None) -> None:
         """Time trials in turn with winner and baseline; the rounds go on with those of the finals."""
@@ -480,22 +517,29 @@ class _Neighbours:
         self._keep(again, finals, file)
 
     def _verify(self, evaluator: DeviceEvaluator, file: RunFile | None) -> None:
-        """Run the best on as many unseen inputs as the winner was, until none that takes its place lacks any."""
+        """Run what is reported on as many unseen inputs as the winner, until nothing new lacks any."""
         objective = self.run.info.objective
-        wanted = count_of(self._winner, "unseen_inputs") if objective.is_feasible(self._winner) else LEAST_INPUTS
-        while (best := self.run.best) is not None and (lacking := wanted - count_of(best, "unseen_inputs")) > 0:
-            first = next_unseen(best)
-            draws = [Draw(Stream.UNSEEN, number) for number in range(first, first + min(lacking, LEAST_INPUTS))]
-            configuration = self._kernel.own(best.configuration)
-            ran = run_on(evaluator, [configuration], draws).trials.get(configuration)
+        while lacking := self.to_verify():
+            trial = lacking[0]
+            first, number = next_unseen(trial), self._inputs - count_of(trial, "unseen_inputs")
+            draws = [Draw(Stream.UNSEEN, each) for each in range(first, first + min(number, LEAST_INPUTS))]
+            configuration = self._kernel.own(trial.configuration)
+            with self._verifying:
+                ran = run_on(evaluator, [configuration], draws).trials.get(configuration)
             if not ran:  # the worker was lost, or no input could be made
                 return
-            self._keep([after_draws(best, ran, objective)], self.run.state.finals, file)
+            self._keep([after_draws(trial, ran, objective)], self.run.state.finals, file)
 
     def _keep(self, trials: Sequence[Trial], finals: Finals, file: RunFile | None) -> None:
         run = self.run
         judged = [run.info.objective.judge(trial) for trial in trials]
-        state = dataclasses.replace(run.state, finals=finals)
+        state = dataclasses.replace(
+            run.state,
+            finals=finals,
+            wall_s=self._before.wall_s + time.monotonic() - self._began,
+            prepare_s=self._before.prepare_s,
+            verify_s=self._verifying.seconds,
+        )
         self.run = Run(run.info, [*run.trials, *judged], state, run.sources)
         if file is not None:
             keep(file, judged, state)

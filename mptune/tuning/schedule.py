@@ -119,7 +119,8 @@ class Schedule:
     def _search(self) -> None:
         session, budget = self._session, self._budget
         reserve = 1 if self._share and budget >= _ENOUGH else 0
-        self._waiting += self._first()
+        wanted_first = self._first()
+        self._waiting += wanted_first
         session.evaluate(budget, self._ask_waiting, self._tell)
         if session.left(budget):
             self._prior = instrumented_prior(self._plan.kernel, self._space, self._evaluator, self._warn)
@@ -128,8 +129,10 @@ class Schedule:
             self._add(self._baselines)
             if not any(configuration.is_among(session.fixed) for configuration in session.trials):
                 self._waiting += self._middle
+            # What the user wants to be tried first is no part of the baseline's share.
+            others = sum(c in session.trials and not c.is_among(session.fixed) for c in {*wanted_first})
             first = max(1, math.ceil(self._share * budget / 2))
-            session.evaluate(min(first, budget), self._ask_baselines, self._tell)
+            session.evaluate(min(others + first, budget), self._ask_baselines, self._tell)
             self._refuse_broken_steps()
             self._warn_of_the_widest()
             if (baseline := session.result().baseline) is not None:

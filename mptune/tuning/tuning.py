@@ -90,10 +90,7 @@ def tune(
     plan = TuningPlan.of(kernel, settings, None if output is None else Path(output))
     if output is not None:
         # Before minutes go into inputs and references.
-        if overwrite and Path(output).exists():
-            RunFile.open(output).close()  # deletes nothing but a run file that no other process writes
-            Path(output).unlink()
-        RunFile.check(output, resume=resume)
+        RunFile.check(output, resume=resume, overwrite=overwrite)
     try:
         recorded_flags(plan.settings.flags)
     except MptuneError as error:
@@ -122,6 +119,8 @@ def tune(
         info = plan.describe(space, ready, command)
         for unsure in info.caveats:
             warn(unsure)
+        if output is not None and overwrite:  # nothing is lost with a call that is refused before
+            RunFile.delete(output)
         file, before = _open_run(output, resume, info, evaluator.capacity)
         stack.enter_context(file)
         session = Session(plan, space, evaluator, file, start, on_progress, warn)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import os
 import re
 import shlex
 import signal
+import sqlite3
 import sys
 import time
 import warnings
@@ -22,7 +24,7 @@ from made_up_devices import MadeUp, MadeUpDevices, replace_devices
 from mptune import cli
 from mptune.adopt.adopting import AdoptSettings
 from mptune.cli.tuning import LiveView
-from mptune.errors import RunFileError
+from mptune.errors import MptuneError, RunFileError
 from mptune.precision import precision
 from mptune.results.trial import Status
 from mptune.run import Run
@@ -427,6 +429,11 @@ def test_a_call_with_a_run_file_goes_on_or_begins_anew_as_it_is_told(tmp_path: P
         tune(OWN, budget=4, **given)
     more = tune(OWN, budget=6, resume=True, **given)
     assert {trial.configuration for trial in first.trials} < {trial.configuration for trial in more.trials}
+    with pytest.raises(MptuneError):
+        tune(OWN, budget=3, overwrite=True, compiler="no-such-compiler", **given)
+    assert Run.load(tmp_path / "run.db").evaluations == 6
+    with contextlib.closing(sqlite3.connect(tmp_path / "run.db")) as older:
+        older.execute("PRAGMA user_version = 1")
     assert tune(OWN, budget=3, overwrite=True, **given).evaluations == 3
     other = tmp_path / "notes.txt"
     other.write_text("not a run")
