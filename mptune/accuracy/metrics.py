@@ -281,7 +281,7 @@ class _OfRegions:
             found.append(np.array([compute(HostPairs.of(y.reshape(shape), r.reshape(shape))) for y, r in rows]))
         ordered = np.sort(np.concatenate(found))
         # The least error that at least such a share of the regions does not exceed; 0.07 * 100 is a little above 7.
-        place = math.ceil(round(self.regions.quantile * len(ordered), 9)) - 1
+        place = max(math.ceil(round(self.regions.quantile * len(ordered), 9)), 1) - 1
         return math.nan if np.isnan(ordered).any() else float(ordered[place])
 
 

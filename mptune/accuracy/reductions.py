@@ -204,6 +204,6 @@ def _exact_sum(parts: Sequence[Array]) -> Array:
         try:
             return math.fsum(numbers)
         except (OverflowError, ValueError):  # a sum too large, or infinite sums of both signs
-            return math.inf
+            return math.nan if any(map(math.isnan, numbers)) else math.inf
 
     return parts[0] if len(parts) == 1 else np.array([total(numbers) for numbers in zip(*parts, strict=True)])

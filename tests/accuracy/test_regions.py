@@ -120,7 +120,7 @@ def test_several_chunks(over):
 def test_a_quantile_is_the_least_error_that_so_many_regions_do_not_exceed():
     reference = np.ones((100, 1))
     output = reference + np.arange(1.0, 101.0)[::-1, None]
-    for reduce, wanted in ((0.07, 7), (0.99, 99), (0.991, 100), (0.001, 1), ("max", 100), (1.0, 100)):
+    for reduce, wanted in ((0.07, 7), (0.99, 99), (0.991, 100), (0.001, 1), (1e-12, 1), ("max", 100), (1.0, 100)):
         assert resolve(RegionalMetric("MaxAE", "rows", reduce))(output, reference) == wanted
 
 

@@ -265,3 +265,14 @@ def test_learns_where_a_measured_constraint_holds(seed: int) -> None:
             best = min(best, trial.time_ms)
         strategy.tell([trial])
     assert best == 1.0 + 1.0 / 16 + 0.01
+
+
+def test_a_space_of_types_alone_in_which_nothing_is_accurate_is_searched_to_its_end() -> None:
+    space = SearchSpace([PrecisionParameter(name, ["fp32", "fp16"]) for name in "ab"])
+    strategy = make("bayesian", space, Objective(threshold=1e-6), signature=["a", "b"])
+    asked = []
+    while found := strategy.ask():
+        asked += found
+        measured = Measurement({"time_ms": 1.0, "error": 1.0})
+        strategy.tell([Trial(found[0], Status.INACCURATE, measurement=measured)])
+    assert len(set(asked)) == len(asked) == space.size

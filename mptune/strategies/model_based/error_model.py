@@ -392,7 +392,8 @@ class Signatures:
             siblings = inverse == position
             of_each[siblings] = untaught[position] + _LOG_MISLED * (1 + record.shared_by(free[siblings]))
         failed = [record.failures for record in self._records.values() if record.failures]
-        tried = np.array([codes for failures in failed for codes, _ in failures]).reshape(-1, len(self._free))
+        # Two-dimensional even if the signature has all parameters.
+        tried = np.stack([codes for failures in failed for codes, _ in failures])
         excesses = [np.array([excess for _, excess in failures]) for failures in failed]
         worse = np.concatenate([each - each.min() for each in excesses])
         for column in range(len(self._free)):
