@@ -886,8 +886,9 @@ def _within_structs(parameter: Parameter) -> Iterator[Parameter]:
 
 
 def _scoped(function: Any) -> tuple[str, str]:
-    """Return the scope of a function, by clang's name of it, and the function's name."""
-    return str(function.semantic_parent.get_usr()), str(function.spelling)
+    """Return the scope of a function, by clang's name of it, and the function's name; built-in ones have no scope."""
+    scope = function.semantic_parent
+    return str(scope.get_usr()) if scope is not None else "", str(function.spelling)
 
 
 def _differ(one: tuple[str, int] | None, other: tuple[str, int] | None) -> bool:

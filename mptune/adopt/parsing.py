@@ -14,6 +14,7 @@ import re
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -850,14 +851,16 @@ def _libclang() -> Any:
 
 @functools.cache
 def _compiler_headers() -> tuple[str, ...]:
-    """Return where the compiler's own headers (``stddef.h``) are: the package of libclang has none."""
+    """Return where a compiler's own headers (``stddef.h``) are: the package of libclang has none."""
     try:
         found = subprocess.run(
             ["g++", "-print-file-name=include"], capture_output=True, text=True, check=True
         ).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
-        return ()
-    return (found,) if Path(found).is_dir() else ()
+        found = (
+            str(Path(spec.origin).parent / "lib" / "include") if (spec := find_spec("ziglang")) and spec.origin else ""
+        )
+    return (found,) if found and Path(found).is_dir() else ()
 
 
 def _is_system(unit: Any, name: str) -> bool:

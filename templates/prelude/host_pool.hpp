@@ -642,6 +642,20 @@ MPTUNE_ENTRY_POINTS
 
 MPTUNE_OFTEN
 
+// clang calls it to round a double to fp16, and zig links without the library that has it. The float in between has its
+// last bit set where it is inexact, so that one rounding counts.
+#if defined(__clang__) && defined(MPTUNE_NATIVE_HALF)
+extern "C" __attribute__((visibility("hidden"), weak)) _Float16 __truncdfhf2(double x) {
+    float odd = static_cast<float>(x);
+    int bits;
+    __builtin_memcpy(&bits, &odd, sizeof bits);
+    const double back = odd, size = __builtin_fabs(x);
+    if (back != x && x == x) bits = (bits - (__builtin_fabs(back) > size)) | 1;
+    __builtin_memcpy(&odd, &bits, sizeof bits);
+    return static_cast<_Float16>(odd);
+}
+#endif
+
 #endif
 
 #endif

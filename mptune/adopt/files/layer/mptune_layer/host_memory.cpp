@@ -46,18 +46,19 @@ struct block {
 
 typedef std::map<char*, block, std::less<char*>, apart<std::pair<char* const, block>>> table;
 
-std::mutex turn;
-alignas(table) char room[sizeof(table)];
-
 // Made when first needed, which is before anything of the program is, and never destroyed.
-table& blocks() {
-    static table* const all = new (room) table;
-    return *all;
+template <class T>
+T& for_ever() {
+    alignas(T) static char room[sizeof(T)];
+    static T* const one = new (room) T;
+    return *one;
 }
+std::mutex& turn() { return for_ever<std::mutex>(); }
+table& blocks() { return for_ever<table>(); }
 
 void* noted(void* start, size_t bytes) {
     if (start != nullptr) {
-        const std::lock_guard<std::mutex> now(turn);
+        const std::lock_guard<std::mutex> now(turn());
         blocks()[static_cast<char*>(start)] = block{bytes, false};
     }
     return start;
@@ -66,7 +67,7 @@ void* noted(void* start, size_t bytes) {
 void forget(void* start) {
     bool is_given = false;
     {
-        const std::lock_guard<std::mutex> now(turn);
+        const std::lock_guard<std::mutex> now(turn());
         const auto found = blocks().find(static_cast<char*>(start));
         if (found == blocks().end()) return;
         is_given = found->second.is_given;
@@ -81,7 +82,7 @@ extern "C" {
 
 // Finds the block that a pointer points into; it is now given to a kernel.
 bool mptune_host_memory(const void* pointer, void** start, size_t* bytes) {
-    const std::lock_guard<std::mutex> now(turn);
+    const std::lock_guard<std::mutex> now(turn());
     char* const p = static_cast<char*>(const_cast<void*>(pointer));
     auto after = blocks().upper_bound(p);
     if (after == blocks().begin()) return false;

@@ -62,7 +62,11 @@ namespace {
 
 typedef unsigned long long u64;
 
-std::recursive_mutex turn;
+// Like all that is here, it outlives what the program does at its end.
+std::recursive_mutex& turn() {
+    static auto* const one = new std::recursive_mutex;
+    return *one;
+}
 typedef std::lock_guard<std::recursive_mutex> held;
 
 u64 from_environment(const char* name, u64 otherwise) {
@@ -91,7 +95,7 @@ struct allocation {
 };
 
 std::map<char*, allocation>& allocations() {
-    static auto* const all = new std::map<char*, allocation>;  // outlives what the program does at its end
+    static auto* const all = new std::map<char*, allocation>;
     return *all;
 }
 unsigned next_id = 0;
@@ -464,7 +468,7 @@ void tell_host(allocation& a) {
 
 void at_end() {
     if (!record().is_on() || !record().is_of_this_process()) return;  // a fork ends, too
-    const held now(turn);
+    const held now(turn());
     for (auto& [start, a] : allocations()) tell_host(a);
     record().end("normally");
 }
@@ -544,7 +548,7 @@ bool is_within(const allocation* a, const void* p, size_t bytes) {
 cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
     if (bytes == 0) return cudaSuccess;
     if (to == nullptr || from == nullptr) return refused();
-    const held now(turn);
+    const held now(turn());
     cudaDeviceSynchronize();
     see_writes_of_host();
     allocation *const target = find(to), *const source = find(from);
@@ -575,7 +579,7 @@ cudaError_t copy_rows(void* to, size_t to_pitch, const void* from, size_t from_p
 
 cudaError_t fill(void* pointer, int value, size_t bytes) {
     if (bytes == 0) return cudaSuccess;
-    const held now(turn);
+    const held now(turn());
     cudaDeviceSynchronize();
     allocation* const target = find(pointer);
     if (target == nullptr || !is_within(target, pointer, bytes)) return refused();
@@ -669,14 +673,14 @@ std::string kept(const std::vector<allocation*>& all) {
 
 const char* label(const char* name, const char* const* arguments, unsigned count) {
     static auto* const known = new std::set<std::string>;
-    const held now(turn);
+    const held now(turn());
     std::string whole = std::string(name) + "<";
     for (unsigned i = 0; i < count; ++i) whole += (i > 0 ? ", " : "") + after_equals(arguments[i]);
     return known->insert(whole + ">").first->c_str();
 }
 
 void launch(const site& at, const prepared& kernel, const extents& shape) {
-    const held now(turn);
+    const held now(turn());
     const dim3 grid = shape.grid, threads = shape.block;
     const argument* const arguments = kernel.arguments;
     const unsigned count = kernel.count;
@@ -725,18 +729,18 @@ using namespace mptune_layer;
 extern "C" {
 
 cudaError_t MPTUNE_RECORDED(cudaMalloc)(void** pointer, size_t bytes) {
-    const held now(turn);
+    const held now(turn());
     return allocated(MPTUNE_REAL(cudaMalloc)(pointer, bytes), pointer, bytes, "device");
 }
 cudaError_t MPTUNE_RECORDED(cudaMallocAsync)(void** pointer, size_t bytes, cudaStream_t) {
     return MPTUNE_RECORDED(cudaMalloc)(pointer, bytes);
 }
 cudaError_t MPTUNE_RECORDED(cudaMallocManaged)(void** pointer, size_t bytes, unsigned flags) {
-    const held now(turn);
+    const held now(turn());
     return allocated(MPTUNE_REAL(cudaMallocManaged)(pointer, bytes, flags), pointer, bytes, "managed");
 }
 cudaError_t MPTUNE_RECORDED(cudaMallocPitch)(void** pointer, size_t* pitch, size_t width, size_t height) {
-    const held now(turn);
+    const held now(turn());
     const cudaError_t error = MPTUNE_REAL(cudaMallocPitch)(pointer, pitch, width, height);
     return error != cudaSuccess ? error : allocated(error, pointer, *pitch * height, "device");
 }
@@ -747,12 +751,12 @@ cudaError_t MPTUNE_RECORDED(cudaMalloc3D)(cudaPitchedPtr* pitched, cudaExtent ex
 }
 // Memory of the host that kernels do not see is the host's own affair.
 cudaError_t MPTUNE_RECORDED(cudaHostAlloc)(void** pointer, size_t bytes, unsigned flags) {
-    const held now(turn);
+    const held now(turn());
     const cudaError_t error = MPTUNE_REAL(cudaHostAlloc)(pointer, bytes, flags);
     return flags & cudaHostAllocMapped ? allocated(error, pointer, bytes, "mapped") : error;
 }
 cudaError_t MPTUNE_RECORDED(cudaHostRegister)(void* pointer, size_t bytes, unsigned flags) {
-    const held now(turn);
+    const held now(turn());
     const cudaError_t error = MPTUNE_REAL(cudaHostRegister)(pointer, bytes, flags);
     if (error != cudaSuccess) return error;
     char* const start = static_cast<char*>(pointer);
@@ -760,20 +764,20 @@ cudaError_t MPTUNE_RECORDED(cudaHostRegister)(void* pointer, size_t bytes, unsig
     return error;
 }
 cudaError_t MPTUNE_RECORDED(cudaHostUnregister)(void* pointer) {
-    const held now(turn);
+    const held now(turn());
     const allocation* const found = find(pointer);
     if (found != nullptr && found->name == "registered") forget(found->start);
     return MPTUNE_REAL(cudaHostUnregister)(pointer);
 }
 cudaError_t MPTUNE_RECORDED(cudaFree)(void* pointer) {
-    const held now(turn);
+    const held now(turn());
     cudaDeviceSynchronize();
     forget(pointer);
     return MPTUNE_REAL(cudaFree)(pointer);
 }
 cudaError_t MPTUNE_RECORDED(cudaFreeAsync)(void* pointer, cudaStream_t) { return MPTUNE_RECORDED(cudaFree)(pointer); }
 cudaError_t MPTUNE_RECORDED(cudaFreeHost)(void* pointer) {
-    const held now(turn);
+    const held now(turn());
     cudaDeviceSynchronize();
     forget(pointer);
     return MPTUNE_REAL(cudaFreeHost)(pointer);
@@ -830,7 +834,7 @@ cudaError_t MPTUNE_RECORDED(cudaMemset2D)(void* pointer, size_t pitch, int value
 }
 
 cudaError_t mptune_symbol_address(void** pointer, const char* name, const void* variable, size_t bytes) {
-    const held now(turn);
+    const held now(turn());
     const allocation* const found = symbol(name, variable, bytes);
     if (found == nullptr) return refused();
     *pointer = found->start;
@@ -838,20 +842,20 @@ cudaError_t mptune_symbol_address(void** pointer, const char* name, const void* 
 }
 cudaError_t mptune_copy_to_symbol(const char* name, const void* variable, size_t whole, const void* from, size_t bytes,
                                   size_t offset) {
-    const held now(turn);
+    const held now(turn());
     const allocation* const found = symbol(name, variable, whole);
     return found == nullptr ? refused() : copy(found->start + offset, from, bytes, cudaMemcpyDefault);
 }
 cudaError_t mptune_copy_from_symbol(void* to, const char* name, const void* variable, size_t whole, size_t bytes,
                                     size_t offset) {
-    const held now(turn);
+    const held now(turn());
     const allocation* const found = symbol(name, variable, whole);
     return found == nullptr ? refused() : copy(to, found->start + offset, bytes, cudaMemcpyDefault);
 }
 
 // Memory of the host goes away that a kernel was given.
 void mptune_host_memory_ends(void* start) {
-    const held now(turn);
+    const held now(turn());
     const auto found = allocations().find(static_cast<char*>(start));
     if (found == allocations().end() || found->second.kind[0] != 'h') return;
     tell_host(found->second);

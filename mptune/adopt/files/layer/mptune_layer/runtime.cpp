@@ -57,7 +57,11 @@ namespace {
 
 typedef unsigned long long u64;
 
-std::recursive_mutex turn;
+// Like all that is here, it outlives what the program does at its end.
+std::recursive_mutex& turn() {
+    static auto* const one = new std::recursive_mutex;
+    return *one;
+}
 typedef std::lock_guard<std::recursive_mutex> held;
 
 u64 from_environment(const char* name, u64 otherwise) {
@@ -76,7 +80,7 @@ struct block_of_memory {
 };
 
 std::map<char*, block_of_memory>& memory() {
-    static auto* const all = new std::map<char*, block_of_memory>;  // outlives what the program does at its end
+    static auto* const all = new std::map<char*, block_of_memory>;
     return *all;
 }
 size_t allocated_bytes = 0;
@@ -124,7 +128,7 @@ class opened {
 };
 
 cudaError_t allocate(void** pointer, size_t bytes, kind of) {
-    const held now(turn);
+    const held now(turn());
     if (pointer == nullptr) return failed(cudaErrorInvalidValue);
     *pointer = nullptr;
     if (bytes == 0) return cudaSuccess;
@@ -142,7 +146,7 @@ cudaError_t allocate(void** pointer, size_t bytes, kind of) {
 }
 
 cudaError_t release(void* pointer) {
-    const held now(turn);
+    const held now(turn());
     if (pointer == nullptr) return cudaSuccess;
     const auto found = memory().find(static_cast<char*>(pointer));
     if (found == memory().end()) return failed(cudaErrorInvalidValue);
@@ -246,9 +250,9 @@ u64 processor_ns() {
 // A grid of one worker, on the thread that launches. Returns whether there was room for it.
 bool run_here(const mptune_host::entry& kernel, running_grid& grid, dim3 extent, dim3 block_extents, size_t shared) {
     static thread_local mptune_host::worker* const self = new mptune_host::worker{};
-    static thread_local std::vector<char> memory;
-    if (memory.size() < shared + 64) memory.resize(shared + 64);
-    mptune_host::dynamic_shared = reinterpret_cast<void*>((reinterpret_cast<size_t>(memory.data()) + 63) / 64 * 64);
+    static thread_local auto* const memory = new std::vector<char>;
+    if (memory->size() < shared + 64) memory->resize(shared + 64);
+    mptune_host::dynamic_shared = reinterpret_cast<void*>((reinterpret_cast<size_t>(memory->data()) + 63) / 64 * 64);
     mptune_host::job work{};
     work.kernel = &kernel;
     work.arguments = reinterpret_cast<void**>(&grid);
@@ -278,7 +282,7 @@ void run_backwards(const code& run, const void* call, dim3 grid, dim3 threads) {
 }  // namespace
 
 cudaError_t run_grid(const code& run, const void* call, const extents& shape) {
-    const held now(turn);
+    const held now(turn());
     const dim3 grid = shape.grid, threads = shape.block;
     const u64 in_block = static_cast<u64>(threads.x) * threads.y * threads.z;
     const u64 blocks = static_cast<u64>(grid.x) * grid.y * grid.z;
@@ -373,19 +377,19 @@ cudaError_t MPTUNE_REAL(cudaFreeHost)(void* pointer) {
     return cudaSuccess;
 }
 cudaError_t MPTUNE_REAL(cudaHostRegister)(void* pointer, size_t bytes, unsigned) {
-    const held now(turn);
+    const held now(turn());
     if (find(pointer) != nullptr) return failed(cudaErrorHostMemoryAlreadyRegistered);
     char* const start = static_cast<char*>(pointer);
     memory()[start] = block_of_memory{start, bytes, kind::registered};
     return cudaSuccess;
 }
 cudaError_t MPTUNE_REAL(cudaHostUnregister)(void* pointer) {
-    const held now(turn);
+    const held now(turn());
     const block_of_memory* const found = find(pointer);
     return found != nullptr && found->of == kind::registered ? release(pointer) : failed(cudaErrorInvalidValue);
 }
 cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned) {
-    const held now(turn);
+    const held now(turn());
     *device = host;
     return find(host) != nullptr ? cudaSuccess : failed(cudaErrorInvalidValue);
 }
@@ -397,7 +401,7 @@ cudaError_t cudaMemGetInfo(size_t* available, size_t* total) {
 cudaError_t cudaMemPrefetchAsync(const void*, size_t, int, cudaStream_t) { return cudaSuccess; }
 cudaError_t cudaMemAdvise(const void*, size_t, cudaMemoryAdvise, int) { return cudaSuccess; }
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
-    const held now(turn);
+    const held now(turn());
     const block_of_memory* const found = find(pointer);
     void* const address = const_cast<void*>(pointer);
     if (found == nullptr) *attributes = {cudaMemoryTypeUnregistered, 0, nullptr, address};
@@ -409,13 +413,13 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
 
 cudaError_t MPTUNE_REAL(cudaMemcpy)(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
     if (to == nullptr || from == nullptr) return failed(cudaErrorInvalidValue);
-    const held now(turn);
+    const held now(turn());
     const opened both;
     memmove(to, from, bytes);
     return cudaSuccess;
 }
 cudaError_t MPTUNE_REAL(cudaMemset)(void* pointer, int value, size_t bytes) {
-    const held now(turn);
+    const held now(turn());
     const opened target;
     memset(pointer, value, bytes);
     return cudaSuccess;
