@@ -198,7 +198,7 @@ def first_values(given: Mapping[str, Any] | str | Path, kernel: Tunable) -> list
             found = [trial.configuration for trial in (*best, *(run.front if run.info.objective.also else ()))]
     except (OSError, ValueError, RunFileError) as error:
         raise MptuneError(f"first {path}: expected NAME=VALUE,..., a run file or JSON: {error}") from error
-    if not found:
+    if not all(found) or not found:
         raise MptuneError(f"first {path}: it has no configuration to try first")
     values = [each for configuration in found for each in first_values(configuration, kernel)]
     return [each for index, each in enumerate(values) if each not in values[:index]]
