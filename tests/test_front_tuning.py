@@ -51,9 +51,9 @@ def test_the_front_is_measured_itself_and_again(tmp_path: Path, monkeypatch: pyt
     limits: list[float] = []
     submit = DeviceEvaluator.submit
 
-    def watched(self: DeviceEvaluator, configuration: Any, best_ms: float = math.inf) -> None:
+    def watched(self: DeviceEvaluator, configuration: Any, best_ms: float = math.inf, *more: Any) -> None:
         limits.append(best_ms)
-        submit(self, configuration, best_ms)
+        submit(self, configuration, best_ms, *more)
 
     monkeypatch.setattr(DeviceEvaluator, "submit", watched)
     run = tuned(tmp_path / "x.db")

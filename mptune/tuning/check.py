@@ -157,20 +157,26 @@ def check_application(
     if sizes is None:  # some have none to choose
         sizes = application.resolve_sizes("smoke" if "smoke" in application.sizes else "default")
     launched: dict[str, Sizes] = {}
-    runner, plan = get_backend("auto").name, TimingPlan(min_repeats=1, max_repeats=1)
-    with DeviceEvaluator(application, sizes, runner, seed=seed, plan=plan) as evaluator:
-        ready = evaluator.start()
-        trials = (next(evaluator.evaluate([each])) for each in widest(application, sizes, ready.facts))
-        trial = next((each for each in trials if each.status is not Status.CONSTRAINT), None)
-        if trial is None:
-            raise KernelError(f"{application.called}: none of its configurations in the widest types can be launched")
-        if trial.status is Status.COMPILE_ERROR:
-            failed = Compilation(trial.configuration, 0.0, trial.message)
-            return (CheckResult(application.name, runner, "", application.search_space(sizes).size, (failed,)),)
-        if not trial.is_valid:
-            raise KernelError(f"{application.called} in its widest types: {trial.status.value}: {trial.message}")
-        for launch in evaluator.launches(trial.configuration):
-            launched.setdefault(launch.kernel, Sizes(dict(launch.sizes)))
+    runner, plan = get_backend("auto"), TimingPlan(min_repeats=1, max_repeats=1)
+    try:
+        with DeviceEvaluator(application, sizes, runner.name, seed=seed, plan=plan) as evaluator:
+            ready = evaluator.start()
+            trials = (next(evaluator.evaluate([each])) for each in widest(application, sizes, ready.facts))
+            trial = next((each for each in trials if each.status is not Status.CONSTRAINT), None)
+            if trial is None:
+                raise KernelError(
+                    f"{application.called}: none of its configurations in the widest types can be launched"
+                )
+            if trial.status is Status.COMPILE_ERROR:
+                raise CompileError(trial.message)
+            if not trial.is_valid:
+                raise KernelError(f"{application.called} in its widest types: {trial.status.value}: {trial.message}")
+            for launch in evaluator.launches(trial.configuration):
+                launched.setdefault(launch.kernel, Sizes(dict(launch.sizes)))
+    except CompileError as error:  # also where the steps are the reference
+        first = widest(application, sizes, runner.device.facts())[0]
+        failed = Compilation(first, 0.0, str(error))
+        return (CheckResult(application.name, runner.name, "", application.search_space(sizes).size, (failed,)),)
     results: list[CheckResult] = []
     for name, kernel in application.kernels.items():
         if name in launched:
