@@ -36,6 +36,7 @@ class Table:
         right: names of the columns of numbers.
         title: shown above.
         parameters: so many of the last columns are parameters, which fit into one column as NAME=VALUE.
+        details: names of columns that are left out where room is short.
     """
 
     columns: tuple[str, ...]
@@ -43,18 +44,21 @@ class Table:
     right: tuple[str, ...] = ()
     title: str = ""
     parameters: int = 0
+    details: tuple[str, ...] = ()
 
     def joined(self) -> Table:
-        """Return the table with its parameters in one column, ``configuration``."""
+        """Return the table without details, and with its parameters in one column, ``configuration``."""
         if not self.parameters:
             return self
         at = len(self.columns) - self.parameters
         names = self.columns[at:]
+        kept = [i for i, name in enumerate(self.columns[:at]) if name not in self.details]
         rows = (
-            (*row[:at], ", ".join(f"{name}={value}" for name, value in zip(names, row[at:], strict=True)))
+            (*(row[i] for i in kept), ", ".join(f"{name}={row[i]}" for i, name in enumerate(names, at)))
             for row in self.rows
         )
-        return replace(self, columns=(*self.columns[:at], "configuration"), rows=tuple(rows), parameters=0)
+        columns = (*(self.columns[i] for i in kept), "configuration")
+        return replace(self, columns=columns, rows=tuple(rows), parameters=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -264,7 +264,7 @@ def _front(run: Run, metrics: Sequence[str], trials: Sequence[Trial]) -> Table:
     title = ""
     if trials is run.front:
         title = f"front: {len(trials)} of {run.feasible} feasible configurations; no other is better in every objective"
-    return Table((*columns, *names), rows, (*numbers, "draws"), title, len(names))
+    return Table((*columns, *names), rows, (*numbers, "draws"), title, len(names), details=("draws",))
 
 
 def sources_table(runs: Sequence[Sequence[Mapping[str, Any]]]) -> Table:
