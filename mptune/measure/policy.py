@@ -55,7 +55,7 @@ class Plan:
 
     @property
     def launch_limit_ms(self) -> float:
-        """How long a launch may take."""
+        """Milliseconds that a launch may take; infinite if nothing limits it."""
         return self.launch_factor * self.baseline_ms
 
     def launch_limit(self, limit_s: float) -> dict[str, float]:

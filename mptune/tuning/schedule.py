@@ -129,7 +129,7 @@ class Schedule:
             self._add(self._baselines)
             if not any(configuration.is_among(session.fixed) for configuration in session.trials):
                 self._waiting += self._middle
-            # What the user wants to be tried first is no part of the baseline's share.
+            # Configurations of --first do not count as trials of the baseline.
             others = sum(c in session.trials and not c.is_among(session.fixed) for c in {*wanted_first})
             first = max(1, math.ceil(self._share * budget / 2))
             session.evaluate(min(others + first, budget), self._ask_baselines, self._tell)
