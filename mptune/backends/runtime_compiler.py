@@ -153,18 +153,19 @@ class RuntimeLibrary:
 
 
 def serve(channel: Connection) -> None:
-    """Compile what comes over the connection, after whatever else wants a core, as what launches and times does."""
+    """Open a library, answer with its error or None, and compile sources at low priority so that timing comes first."""
     os.nice(_NICENESS)
     open_library: Any = channel.recv()
-    library, refusal = None, MptuneError()
     try:
         library = open_library()
     except MptuneError as error:
-        refusal = error
+        channel.send(error)
+        return
+    channel.send(None)
     while True:
         arguments = channel.recv()
         try:
-            channel.send(refusal if library is None else library.compile(*arguments))
+            channel.send(library.compile(*arguments))
         except MptuneError as error:
             channel.send(error)
 
@@ -197,10 +198,14 @@ class CompilerProcesses:
             CompileError: the compiler rejected the source, crashed, or was ended for not finishing in time.
         """
         with self._borrowed() as child:
-            allowed_s = timeout_s + (_START_S if child in self._new else 0.0)
             try:
-                child.send((source, function, tuple(flags)))
-                answer: Any = self._processes.within(allowed_s, child.receive)
+                answer: Any = None
+                if child in self._new:
+                    self._new.discard(child)
+                    answer = self._processes.within(_START_S, child.receive)
+                if answer is None:
+                    child.send((source, function, tuple(flags)))
+                    answer = self._processes.within(timeout_s, child.receive)
             except subprocess.TimeoutExpired:
                 raise CompileError(f"{self.name} did not finish {function} within {timeout_s:g} s") from None
             except ChildEnded as ended:
@@ -250,7 +255,6 @@ class CompilerProcesses:
             raise
         with self._lock:
             self._busy.remove(child)
-            self._new.discard(child)
             self._idle.append(child)
 
     def _start(self) -> PythonChild:
