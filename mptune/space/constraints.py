@@ -21,7 +21,6 @@ from mptune.space.expressions import (
     known,
     map_children,
     rewrite_names,
-    truth,
     unknown_name,
 )
 
@@ -64,7 +63,7 @@ class Constraint:
         """
         if isinstance(self.predicate, Expression):
             try:
-                return truth(self.predicate.evaluate_columns(columns, n))
+                return self.predicate.evaluate_columns(columns, n).astype(object).astype(np.bool_)
             except ExpressionError as error:
                 raise ConstraintError(f"constraint: {error}") from error
         names = sorted(self.names)
@@ -95,7 +94,7 @@ class Constraint:
 
     def with_tree(self, tree: ast.expr) -> Constraint:
         """Return the constraint with another predicate under the same text."""
-        expression = Expression.from_tree(self.text, tree)
+        expression = Expression(self.text, tree)
         return replace(self, names=expression.names, predicate=expression)
 
     def split(self, facts: Mapping[str, Known]) -> list[Constraint]:
@@ -137,7 +136,7 @@ def compile_constraint(
         except ExpressionError as error:
             raise ConstraintError(f"constraint: {error} (names that may be used: {', '.join(usable)})") from error
         _check_names(expression.names, constraint, usable)
-        folded = Expression.from_tree(constraint, fold(expression.tree, constant))
+        folded = Expression(constraint, fold(expression.tree, constant))
         return Constraint(constraint, folded.names, folded, {})
     if not callable(constraint):
         raise ConstraintError(f"a constraint is text or a callable, not {constraint!r}")

@@ -105,6 +105,18 @@ class Parameter(ABC):
             f"value of parameter {self.name}:", raw, [str(v) for v in known], aliases=self._aliases()
         )
 
+    def encoded(self) -> NDArray[np.float64]:
+        """Return what a model sees of each value: columns of numbers in [0, 1], (n_values, n_columns).
+
+        Numbers are encoded by value (by log2 if the scale is logarithmic), categories one-hot, a precision by log2 of
+        its unit roundoff, of its bytes and of its operations, other ordered values by rank, a permutation by the
+        position of each of its elements. A column that is the same for all values is left out.
+        """
+        columns = np.array(self._columns(), dtype=np.float64)
+        columns = columns[np.ptp(columns, axis=1) > 0]
+        low, high = columns.min(axis=1, keepdims=True), columns.max(axis=1, keepdims=True)
+        return np.asarray(((columns - low) / (high - low)).T)
+
     def other_codes(self, code: int) -> NDArray[np.int64]:
         """Return the positions among the values of all values but one, ascending."""
         return np.delete(np.arange(len(self.values), dtype=np.int64), code)
@@ -129,6 +141,12 @@ class Parameter(ABC):
         clone = copy.copy(self)
         object.__setattr__(clone, "values", kept)
         return clone
+
+    def _columns(self) -> Any:
+        """Return the unscaled columns of :meth:`encoded`, (n_columns, n_values)."""
+        if self.is_numeric:
+            return [np.log2(self.values) if self.log_scale else self.values]
+        return [range(len(self.values))]
 
     def _aliases(self) -> tuple[str, ...]:
         return ()
@@ -275,6 +293,9 @@ class CategoricalParameter(Parameter):
         """False: a category is not a quantity, even when it is written as a number."""
         return False
 
+    def _columns(self) -> Any:
+        return np.eye(len(self.values))
+
 
 @dataclass(frozen=True, slots=True, init=False)
 class BuildParameter(CategoricalParameter):
@@ -319,6 +340,9 @@ class PermutationParameter(Parameter):
         assert isinstance(order, tuple)
         swapped = [(*order[:k], order[k + 1], order[k], *order[k + 2 :]) for k in range(len(order) - 1)]
         return np.array(sorted(self.values.index(other) for other in swapped), dtype=np.int64)
+
+    def _columns(self) -> Any:
+        return np.argsort(self.values, axis=1).T
 
     def _read(self, raw: Any) -> Value | None:
         return tuple(int(entry) for entry in (re.findall(r"\d+", raw) if isinstance(raw, str) else raw))
@@ -375,6 +399,10 @@ class PrecisionParameter(Parameter):
 
     def _aliases(self) -> tuple[str, ...]:
         return tuple(alias for value in self.every_value for alias in precision(str(value)).aliases)
+
+    def _columns(self) -> Any:
+        entries = [precision(str(value)) for value in self.values]
+        return np.log2([(p.unit_roundoff, p.size_bytes, p.flops_of_fma) for p in entries]).T
 
     def _canonical(self, value: Any) -> Value:
         return precision(value).name

@@ -27,7 +27,7 @@ from mptune.run import in_short
 from mptune.source.lints import examples, lints
 from mptune.source.render import cited, render
 from mptune.space.configuration import Configuration, Value
-from mptune.space.covering import covering, representatives
+from mptune.space.sampling import covering, representatives
 from mptune.space.search_space import SearchSpace
 
 __all__ = ["CheckResult", "Compilation", "Selection", "check", "check_application", "select"]

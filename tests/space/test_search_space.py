@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from mptune.errors import ConstraintError, EmptySpaceError, MptuneError, UnknownNameError
 from mptune.precision import precision
-from mptune.space import building
+from mptune.space import tree as building
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import (
     BooleanParameter,
