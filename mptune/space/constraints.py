@@ -33,7 +33,6 @@ class Constraint:
     names: frozenset[str]  #: the parameters it depends on
     predicate: Expression | Callable[..., Any]  #: an expression with the constants put in, or the callable
     constants: Mapping[str, Any]  #: the constants a callable is called with
-    why: str = ""  #: what it comes from, for messages
 
     def holds(self, values: Mapping[str, Any]) -> bool:
         """Return whether the configuration with these values satisfies it.

@@ -21,7 +21,6 @@ from mptune.precision import COMPOUND, EVERY_PRECISION, POLICIES, PRECISIONS, Pr
 from mptune.space.configuration import Value
 from mptune.space.expressions import FUNCTIONS, Expression
 
-#: What is given by the name of a parameter.
 Given = TypeVar("Given")
 
 #: A search space has at most so many parameters, and a parameter so many values.
@@ -64,19 +63,19 @@ class Parameter(ABC):
             raise MptuneError(f"parameter {self.name} has no values")
         if len(values) > _MAX_VALUES:
             raise MptuneError(f"parameter {self.name} has {len(values)} values; at most {_MAX_VALUES} are supported")
-        seen: set[Value] = set()
-        for value in values:
-            if value in seen:
-                raise MptuneError(f"parameter {self.name} has the value {value!r} twice")
-            seen.add(value)
+        _check_distinct(self.name, values)
         if self.log_scale and not (self.is_numeric and all(float(v) > 0 for v in values)):  # type: ignore[arg-type]
             raise MptuneError(f"parameter {self.name}: a log scale needs positive numbers")
 
+    def _with(self, **changes: Any) -> Self:
+        other = copy.copy(self)
+        for name, value in changes.items():
+            object.__setattr__(other, name, value)
+        return other
+
     def renamed(self, name: str) -> Self:
         """Return it under another name, which may have dots: ``KERNEL.PARAMETER`` in an application."""
-        other = copy.copy(self)
-        object.__setattr__(other, "name", name)
-        return other
+        return self._with(name=name)
 
     @property
     def is_numeric(self) -> bool:
@@ -138,9 +137,7 @@ class Parameter(ABC):
         kept = tuple(value for value in self.every_value if value in wanted)
         if not kept:
             raise MptuneError(f"parameter {self.name} is restricted to no values")
-        clone = copy.copy(self)
-        object.__setattr__(clone, "values", kept)
-        return clone
+        return self._with(values=kept)
 
     def _columns(self) -> Any:
         """Return the unscaled columns of :meth:`encoded`, (n_columns, n_values)."""
@@ -162,6 +159,14 @@ class Parameter(ABC):
                     return value
             return _number(raw) if self.is_numeric else None
         return self._canonical(raw)
+
+
+def _check_distinct(name: str, values: Iterable[Value]) -> None:
+    seen: set[Value] = set()
+    for value in values:
+        if value in seen:
+            raise MptuneError(f"parameter {name} has the value {value!r} twice")
+        seen.add(value)
 
 
 def _plain(name: str, value: Any) -> Value:
@@ -233,12 +238,7 @@ class OrdinalParameter(Parameter):
 
 @dataclass(frozen=True, slots=True, init=False)
 class IntegerParameter(Parameter):
-    """Every ``step``-th integer from ``low`` to ``high``, both included if the step allows.
-
-    Raises:
-        MptuneError: the name is not an identifier, a limit or the step is no integer, there are none or too many
-            values, or a log scale is asked of numbers that are not positive.
-    """
+    """Every ``step``-th integer from ``low`` to ``high``, both included if the step allows."""
 
     kind: ClassVar[str] = "integer"
 
@@ -253,12 +253,7 @@ class IntegerParameter(Parameter):
 
 @dataclass(frozen=True, slots=True, init=False)
 class RealParameter(Parameter):
-    """``steps`` numbers from ``low`` to ``high``, both included, evenly spaced (in the logarithm with ``log``).
-
-    Raises:
-        MptuneError: the name is not an identifier, a limit is no number or the limits are in the wrong order, there are
-            fewer than two or too many steps, or a log scale is asked of numbers that are not positive.
-    """
+    """``steps`` numbers from ``low`` to ``high``, both included, evenly spaced (in the logarithm with ``log``)."""
 
     kind: ClassVar[str] = "real"
 
@@ -319,11 +314,7 @@ class BooleanParameter(Parameter):
 
 @dataclass(frozen=True, slots=True, init=False)
 class PermutationParameter(Parameter):
-    """All orders of 0, ..., n - 1, as tuples; n is at most 8.
-
-    Raises:
-        MptuneError: the name is not an identifier, or n is no integer from 1 to 8.
-    """
+    """All orders of 0, ..., n - 1, as tuples; n is at most 8."""
 
     kind: ClassVar[str] = "permutation"
     is_ordered: ClassVar[bool] = False
@@ -358,10 +349,6 @@ class PrecisionParameter(Parameter):
         on_request: further ones, which it chooses from only if it is restricted to them (``-p``): some or all of
             :data:`mptune.COMPOUND`, for a parameter whose template sums in ``local<T>`` and multiplies in
             ``mp::factor<T>``.
-
-    Raises:
-        MptuneError: the name is not an identifier, there are no values, one is no precision or there twice, or one that
-            is not on request is compound.
     """
 
     kind: ClassVar[str] = "precision"
@@ -370,16 +357,14 @@ class PrecisionParameter(Parameter):
     def __init__(self, name: str, values: Iterable[Any], *, on_request: Iterable[Any] = ()) -> None:
         Parameter.__init__(self, name, _listed(values))
         asked = tuple(self._canonical(value) for value in _listed(on_request))
-        for value in asked:
-            if value in self.values or asked.count(value) > 1:
-                raise MptuneError(f"parameter {name} has the value {value!r} twice")
-        for value in self.values:
-            if value in COMPOUND:
-                asked_for = ", ".join(repr(each) for each in dict.fromkeys((*self.values, *asked)) if each in COMPOUND)
-                raise MptuneError(
-                    f"parameter {name}: {value} is compound, which no search tries unless it is asked for: declare it "
-                    f"by on_request=[{asked_for}]"
-                )
+        _check_distinct(name, (*self.values, *asked))
+        compound = [value for value in self.values if value in COMPOUND]
+        if compound:
+            on_request = ", ".join(repr(each) for each in (*self.values, *asked) if each in COMPOUND)
+            raise MptuneError(
+                f"parameter {name}: {compound[0]} is compound, which no search tries unless it is asked for: declare "
+                f"it by on_request=[{on_request}]"
+            )
         object.__setattr__(self, "on_request", asked)
 
     @classmethod
@@ -387,9 +372,8 @@ class PrecisionParameter(Parameter):
         """Return one as a search has had it: what is compound among its values was asked for."""
         names = tuple(precision(value).name for value in values)
         asked = [each for each in names if each in COMPOUND]
-        found = cls(name, [each for each in names if each not in COMPOUND] or ["fp64"], on_request=asked)
-        object.__setattr__(found, "values", names)
-        return found
+        plain = [each for each in names if each not in COMPOUND]
+        return cls(name, plain or ["fp64"], on_request=asked)._with(values=names)
 
     @property
     def every_value(self) -> tuple[Value, ...]:
@@ -448,12 +432,7 @@ def parse_values(text: str) -> list[Value]:
 
 
 def full_name(name: str, known: Collection[str], owner: str) -> str:
-    """Return the name of a parameter; that of an application's kernel may go without the kernel's name.
-
-    Args:
-        name: as it was given (``h_type`` for ``drift.h_type``).
-        known: the full names.
-        owner: whose parameters they are, for messages.
+    """Return the full name of a parameter of ``owner``, given as ``h_type`` or ``drift.h_type``.
 
     Raises:
         UnknownNameError: there is none.

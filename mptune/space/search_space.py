@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cached_property
 from typing import Any, Final, Literal
 
@@ -130,10 +130,9 @@ class SearchSpace:
         except ConstraintError:
             return f"the search space is empty: {fallback}"
         last = self.constraints[low]
-        why = f" ({last.why})" if last.why else ""
         shown = ", ".join(f"{name}={value}" for name, value in self.constants.items())
         return (
-            f"the search space is empty: no configuration is left after constraint {last.text!r}{why}; all {before:,} "
+            f"the search space is empty: no configuration is left after constraint {last.text!r}; all {before:,} "
             f"before it violate it{f' (with {shown})' if shown else ''}"
         )
 
@@ -218,17 +217,6 @@ class SearchSpace:
             valid &= leaf >= 0
             index += leaf * stride
         return np.where(valid, index, -1)
-
-    def iter_batches(self, size: int) -> Iterator[Indices]:
-        """Yield all indices in ascending batches of at most ``size``.
-
-        Raises:
-            ValueError: size is below 1.
-        """
-        if size < 1:
-            raise ValueError(f"a batch needs at least one index, got {size}")
-        for start in range(0, self.size, size):
-            yield np.arange(start, min(start + size, self.size), dtype=np.int64)
 
     # -- samples and neighbours ---------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ agree on all of it have the same completions and share one node of the tree.
 from __future__ import annotations
 
 import ast
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -349,70 +350,62 @@ def _make_plan(
     pending = list(constraints)
     available: frozenset[str] = frozenset()
     steps: list[_Step] = []
-    found: _Found = {}
+    facts = dict(facts)
+
+    @functools.cache  # most steps give a value to none of a constraint's names
+    def early(tree: ast.expr, known_names: frozenset[str]) -> _Early:
+        regrouped = regroup(tree, known_names, facts)
+        parts = early_parts(regrouped, known_names, facts)
+        return regrouped, parts, free_names(replace_parts(regrouped, dict.fromkeys(map(id, parts), "")))
+
     for parameter in order:
         available = available | {parameter}
         decided = [constraint for constraint in pending if constraint.names <= available]
         pending = [constraint for constraint in pending if not constraint.names <= available]
         filters = sorted(decided, key=lambda constraint: not constraint.is_total(facts))
-        derived: dict[str, Expression] = {}
+        derived: dict[str, ast.expr] = {}
         if derive:
-            derived, pending, facts = _derive(pending, available, facts, f"{len(steps)}.", found)
+            derived, pending = _derive(pending, available, f"{len(steps)}.", early)
+            facts |= {name: known(part, facts) for name, part in derived.items()}
         needed = frozenset(name for constraint in pending for name in constraint.names)
         live = sorted((available | frozenset(derived)) & needed)
         coupling = tuple(constraint for constraint in constraints if parameter in constraint.names)
-        steps.append(_Step(parameter, tuple(filters), derived, tuple(live), coupling))
+        expressions = {name: Expression(ast.unparse(part), part) for name, part in derived.items()}
+        steps.append(_Step(parameter, tuple(filters), expressions, tuple(live), coupling))
         available = frozenset(live)
     return steps
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Early:
-    """What of a constraint can be evaluated while only some names have values."""
-
-    tree: ast.expr  #: regrouped, so that it has as many parts as can be
-    parts: tuple[ast.expr, ...]  #: the largest that can be evaluated now
-    outside: frozenset[str]  #: the names outside of these parts
-
-    @classmethod
-    def of(cls, tree: ast.expr, available: frozenset[str], facts: Mapping[str, Known]) -> _Early:
-        regrouped = regroup(tree, available, facts)
-        parts = tuple(early_parts(regrouped, available, facts))
-        hidden = {id(part): "" for part in parts}
-        return cls(regrouped, parts, free_names(replace_parts(regrouped, hidden)))
-
-
-#: Of constraints that are pending, by their tree and by those of its names that have values: it depends on no others,
-#: and most steps give a value to none of its names. It holds the trees, so none has the ``id`` of one before.
-_Found = dict[tuple[int, frozenset[str]], tuple[ast.expr, _Early]]
+#: A tree regrouped to have large parts that can be evaluated early, these parts, and the names outside of them.
+_Early = tuple[ast.expr, list[ast.expr], frozenset[str]]
 
 
 def _derive(
-    pending: list[Constraint], available: frozenset[str], facts: Mapping[str, Known], prefix: str, found: _Found
-) -> tuple[dict[str, Expression], list[Constraint], Mapping[str, Known]]:
-    """Replace the parts of pending constraints that can be evaluated now by names of their own."""
-    early: dict[Constraint, _Early] = {}
-    for constraint in pending:
-        if isinstance(constraint.predicate, Expression):
-            tree = constraint.predicate.tree
-            key = (id(tree), available & constraint.names)
-            if key not in found:
-                found[key] = (tree, _Early.of(tree, available, facts))
-            early[constraint] = found[key][1]
-    whole = (early[constraint].outside if constraint in early else constraint.names for constraint in pending)
-    kept = available & frozenset().union(*whole)
+    pending: Sequence[Constraint],
+    available: frozenset[str],
+    prefix: str,
+    early: Callable[[ast.expr, frozenset[str]], _Early],
+) -> tuple[dict[str, ast.expr], list[Constraint]]:
+    """Return the parts of pending constraints that can be evaluated now, by new names, and the constraints over these.
+
+    A part is not worth it if all its names have to be remembered anyway.
+    """
+    found: dict[Constraint, _Early] = {
+        constraint: early(constraint.predicate.tree, available & constraint.names)
+        for constraint in pending
+        if isinstance(constraint.predicate, Expression)
+    }
+    kept = frozenset().union(*(found[each][2] if each in found else each.names for each in pending)) & available
     named: dict[str, tuple[str, ast.expr]] = {}
     rewritten: list[Constraint] = []
     for constraint in pending:
-        parts = early[constraint].parts if constraint in early else ()
-        worth = [part for part in parts if not free_names(part) <= kept]
-        for part in worth:
-            named.setdefault(ast.dump(part), (f"{prefix}{len(named)}", part))
-        names = {id(part): named[ast.dump(part)][0] for part in worth}
-        rewritten.append(constraint.with_tree(replace_parts(early[constraint].tree, names)) if names else constraint)
-    for name, part in named.values():
-        facts = {**facts, name: known(part, facts)}
-    return {name: Expression(ast.unparse(part), part) for name, part in named.values()}, rewritten, facts
+        tree, parts, _ = found.get(constraint, (None, [], None))
+        names: dict[int, str] = {}
+        for part in parts:
+            if not free_names(part) <= kept:
+                names[id(part)], _ = named.setdefault(ast.dump(part), (f"{prefix}{len(named)}", part))
+        rewritten.append(constraint.with_tree(replace_parts(tree, names)) if tree and names else constraint)
+    return dict(named.values()), rewritten
 
 
 def _order_parameters(values: Mapping[str, NDArray[Any]], constraints: Sequence[Constraint]) -> list[str]:

@@ -201,7 +201,7 @@ def select(
     """
     rng = np.random.default_rng(seed)
     if sample == "all":
-        return [c for indices in space.iter_batches(4096) for c in space.configurations(indices)]
+        return space.configurations(np.arange(space.size))
     if sample == "values":
         return space.configurations(covering(space, rng))
     if sample == "signatures":

@@ -265,13 +265,6 @@ def test_an_index_out_of_range_is_refused(index: int) -> None:
             call(index)
 
 
-def test_batches_cover_every_index_once() -> None:
-    space = SearchSpace([IntegerParameter("a", 1, 10)])
-    assert [batch.tolist() for batch in space.iter_batches(4)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
-    with pytest.raises(ValueError, match="a batch needs at least one index, got 0"):
-        next(space.iter_batches(0))
-
-
 def test_parameters_by_name() -> None:
     space = SearchSpace([IntegerParameter("block", 1, 3)])
     assert space.parameter("block").values == (1, 2, 3)
