@@ -94,9 +94,13 @@ class Tunable(ABC):
             raise KernelError(f"{self.called}: its reference is a function, not {self.reference!r}")
         if self.sizes:
             self._check_sizes()
-        self._check_metric()
-        self._check_inputs()
-        self._check_types()
+        if isinstance(self.metric, Mapping):
+            self._check_metrics(self.metric)
+        self._check_call(self.inputs, "inputs(rng, size)")
+        precisions = [p.name for p in self.parameters if isinstance(p, PrecisionParameter)]
+        for argument in self.arguments:
+            if argument.precision is not None:
+                check_precision(argument.precision, precisions, f"argument {argument.name!r}")
 
     def _freeze(self, **values: Any) -> None:
         for name, value in values.items():
@@ -318,27 +322,25 @@ class Tunable(ABC):
         if clash:
             raise KernelError(f"{self.called}: {', '.join(sorted(clash))} is both a size and a parameter")
 
-    def _check_metric(self) -> None:
-        if not isinstance(self.metric, Mapping):
-            return
+    def _check_metrics(self, metrics: Mapping[str, Any]) -> None:
         outputs = [output.name for output in self.outputs]
-        for name in self.metric:
+        for name in metrics:
             if name not in outputs:
                 raise UnknownNameError(f"output with an error metric of {self.called}:", name, outputs)
         for name in outputs:
-            if name not in self.metric:
+            if name not in metrics:
                 raise KernelError(f"{self.called}: output {name!r} has no error metric; the others have one")
 
-    def _check_inputs(self) -> None:
+    def _check_call(self, function: Any, call: str) -> None:
+        """Raise KernelError unless a function can be called with two arguments, as ``steps(run, size)``."""
+        name = call.partition("(")[0]
+        if not callable(function):
+            raise KernelError(f"{self.called}: {name}= is a function {call}, not {function!r}")
+        code = getattr(function, "__code__", None)
+        where = f" ({Path(code.co_filename).name}:{code.co_firstlineno})" if code else ""
         try:
-            inspect.signature(self.inputs).bind(None, None)
+            inspect.signature(function).bind(None, None)
         except ValueError:
             return  # a callable that does not tell what it takes
         except TypeError as error:
-            raise KernelError(f"{self.called}: inputs is called as inputs(rng, size), but: {error}") from error
-
-    def _check_types(self) -> None:
-        precisions = [p.name for p in self.parameters if isinstance(p, PrecisionParameter)]
-        for argument in self.arguments:
-            if argument.precision is not None:
-                check_precision(argument.precision, precisions, f"argument {argument.name!r}")
+            raise KernelError(f"{self.called}: {name} is called as {call}{where}, but: {error}") from error

@@ -26,6 +26,7 @@ _MAX_BITS: Final = 4096  # bits of a power's or shift's result
 
 _Node = TypeVar("_Node", bound=ast.AST)
 
+_LOOPS: Final = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
 _FAILURES: Final = (MptuneError, ArithmeticError, TypeError, ValueError, LookupError, RecursionError, MemoryError)
 
 
@@ -207,68 +208,40 @@ def _with_dotted_names(node: ast.expr) -> ast.expr:
 
 def operands(node: ast.AST) -> Iterator[ast.AST]:
     """Yield the operands of a node in order; the name of a called function is none."""
-    for field in node._fields:
-        value = getattr(node, field, None)
-        if isinstance(value, ast.expr | ast.comprehension):
-            if not (field == "func" and isinstance(node, ast.Call)):
-                yield value
-        elif isinstance(value, list):
-            yield from (item for item in value if isinstance(item, ast.expr | ast.comprehension))
+    for field, value in ast.iter_fields(node):
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, ast.expr | ast.comprehension) and field != "func":
+                yield item
 
 
-def free_names(tree: ast.expr) -> frozenset[str]:
+@functools.lru_cache(maxsize=4096)  # trees are never modified, and share parts
+def free_names(node: ast.AST) -> frozenset[str]:
     """Return the names a tree takes from outside: no functions, no loop variables."""
-    found: set[str] = set()
-    waiting: list[ast.AST] = [tree]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.Name):
-            found.add(node.id)
-        elif isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp):
-            found |= _free_in_comprehension(node)
-        else:
-            waiting.extend(operands(node))
-    return frozenset(found)
-
-
-def _free_in_comprehension(node: ast.ListComp | ast.SetComp | ast.GeneratorExp) -> set[str]:
-    found: set[str] = set()
-    bound: set[str] = set()
-    for loop in node.generators:
-        found |= free_names(loop.iter) - bound
-        bound |= free_names(loop.target)
-        found |= set().union(*map(free_names, loop.ifs)) - bound
-    return found | (free_names(node.elt) - bound)
+    if isinstance(node, ast.Name):
+        return frozenset((node.id,))
+    if not isinstance(node, _LOOPS):
+        return frozenset().union(*map(free_names, operands(node)))
+    found = free_names(node.elt)
+    for loop in reversed(node.generators):
+        found = (found.union(*map(free_names, loop.ifs)) - free_names(loop.target)) | free_names(loop.iter)
+    return found
 
 
 def map_children(node: _Node, change: Callable[[ast.expr], ast.expr]) -> _Node:
-    """Return a node with its operands changed: the node itself if none changes, else a copy.
+    """Return a node with its operands changed: the node itself if none changes, else a copy."""
 
-    Trees are never modified, so they may share parts.
-    """
-    changed: dict[str, Any] = {}
-    for field in node._fields:
-        value = getattr(node, field, None)
-        if isinstance(value, ast.expr) and not (field == "func" and isinstance(node, ast.Call)):
-            new = change(value)
-            if new is not value:
-                changed[field] = new
-        elif isinstance(value, list):
-            items = [
-                change(item)
-                if isinstance(item, ast.expr)
-                else map_children(item, change)
-                if isinstance(item, ast.comprehension)
-                else item
-                for item in value
-            ]
-            if any(new is not old for new, old in zip(items, value, strict=True)):
-                changed[field] = items
-    if not changed:
-        return node
-    clone = copy.copy(node)
-    for field, value in changed.items():
-        setattr(clone, field, value)
+    def changed(item: Any) -> Any:
+        if isinstance(item, ast.comprehension):
+            return map_children(item, change)
+        return change(item) if isinstance(item, ast.expr) else item
+
+    clone = node
+    for field, value in ast.iter_fields(node):
+        if field != "func":
+            new = list(map(changed, value)) if isinstance(value, list) else changed(value)
+            if new != value:
+                clone = copy.copy(node) if clone is node else clone
+                setattr(clone, field, new)
     return clone
 
 
@@ -278,7 +251,7 @@ def rewrite_names(
     """Return a tree with each name that is not ``bound`` by a loop replaced by what ``replace`` returns for it."""
     if isinstance(tree, ast.Name):
         return tree if tree.id in bound else replace(tree)
-    if not isinstance(tree, ast.ListComp | ast.SetComp | ast.GeneratorExp):
+    if not isinstance(tree, _LOOPS):
         return map_children(tree, lambda child: rewrite_names(child, replace, bound))
     loops: list[ast.comprehension] = []
     for loop in tree.generators:
@@ -577,6 +550,6 @@ def early_parts(node: ast.AST, available: frozenset[str], names: Mapping[str, Kn
             of_node = known(node, names)
             if of_node.is_number and of_node.is_total:
                 return [node]
-    if isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp):
+    if isinstance(node, _LOOPS):
         return []
     return [part for child in operands(node) for part in early_parts(child, available, names)]
