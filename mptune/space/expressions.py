@@ -24,10 +24,20 @@ from mptune.precision import precision
 _MAX_LENGTH: Final = 100_000  # characters of a text
 _MAX_BITS: Final = 4096  # bits of a power's or shift's result
 
+_Functions = Mapping[str, Callable[..., Any]]
 _Node = TypeVar("_Node", bound=ast.AST)
 
 _LOOPS: Final = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
-_FAILURES: Final = (MptuneError, ArithmeticError, TypeError, ValueError, LookupError, RecursionError, MemoryError)
+_FAILURES: Final = (
+    MptuneError,
+    ArithmeticError,
+    TypeError,
+    ValueError,
+    LookupError,
+    NameError,
+    RecursionError,
+    MemoryError,
+)
 
 
 class Expression:
@@ -40,15 +50,17 @@ class Expression:
     Attributes:
         names: the names it uses, without functions and loop variables.
         tree: its syntax tree.
+        functions: what it may call besides, by name.
 
     Raises:
         ExpressionError: it does not parse or uses a construct that is not allowed; names the offending token.
     """
 
-    __slots__ = ("_function", "_ordered", "names", "text", "tree")
+    __slots__ = ("_function", "_ordered", "functions", "names", "text", "tree")
 
-    def __init__(self, text: str, tree: ast.expr | None = None) -> None:
+    def __init__(self, text: str, tree: ast.expr | None = None, functions: _Functions | None = None) -> None:
         self.text = text
+        self.functions = functions or {}
         self.tree = _parse(text) if tree is None else tree
         self.names = free_names(self.tree)
         self._ordered = sorted(self.names)
@@ -58,11 +70,11 @@ class Expression:
         return f"Expression({self.text!r})"
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
-        return (Expression, (self.text, self.tree))
+        return (type(self), (self.text, self.tree, self.functions))
 
     def _compiled(self) -> Callable[..., Any]:
         if self._function is None:
-            self._function = _compiled(self.tree, self._ordered)
+            self._function = _compiled(self.tree, self._ordered, self.functions)
         return self._function
 
     def evaluate(self, values: Mapping[str, Any]) -> Any:
@@ -286,7 +298,7 @@ def _fold(node: ast.expr) -> ast.expr:
             return body if decided else orelse
         case ast.BinOp() | ast.UnaryOp() | ast.Call() | ast.Compare() if not free_names(node):
             try:
-                value = _compiled(node, ())()
+                value = _compiled(node, (), {})()
             except _FAILURES:
                 return node
             return ast.copy_location(ast.Constant(value), node) if isinstance(value, int | float | str) else node
@@ -312,11 +324,12 @@ def _fold_boolean(node: ast.BoolOp) -> ast.expr:
 # -- evaluating -----------------------------------------------------------------------------------------
 
 
-def _compiled(tree: ast.expr, names: Iterable[str]) -> Callable[..., Any]:
+def _compiled(tree: ast.expr, names: Iterable[str], functions: _Functions) -> Callable[..., Any]:
     """Return a tree as a function of the values of names, in their order."""
+    called = {f"{name}()": function for name, function in functions.items()}
     arguments = ast.arguments([], list(map(ast.arg, names)), None, [], [], None, [])
     function = ast.fix_missing_locations(ast.Expression(ast.Lambda(arguments, _runnable(tree))))
-    compiled: Callable[..., Any] = eval(compile(function, "<expression>", "eval"), dict(_GLOBALS))
+    compiled: Callable[..., Any] = eval(compile(function, "<expression>", "eval"), {**_GLOBALS, **called})
     return compiled
 
 
@@ -499,7 +512,7 @@ def known(node: ast.AST, names: Mapping[str, Known]) -> Known:
             return Known(is_total=total)
         case ast.Call(func=ast.Name(id="sizeof")):
             return Known(True, True, True, is_total=len(parts) == 1 and parts[0].is_precision)
-        case ast.Call(func=ast.Name(id=name)):
+        case ast.Call(func=ast.Name(id=name)) if name in FUNCTIONS:
             function = FUNCTIONS[name]
             is_number = function.gives != "anything" and bool(parts) and numbers
             is_total = total and numbers and len(parts) in function.total

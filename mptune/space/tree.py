@@ -391,20 +391,18 @@ def _derive(
     A part is not worth it if all its names have to be remembered anyway.
     """
     found: dict[Constraint, _Early] = {
-        constraint: early(constraint.predicate.tree, available & constraint.names)
-        for constraint in pending
-        if isinstance(constraint.predicate, Expression)
+        constraint: early(constraint.tree, available & constraint.names) for constraint in pending
     }
-    kept = frozenset().union(*(found[each][2] if each in found else each.names for each in pending)) & available
+    kept = frozenset().union(*(outside for _, _, outside in found.values())) & available
     named: dict[str, tuple[str, ast.expr]] = {}
     rewritten: list[Constraint] = []
     for constraint in pending:
-        tree, parts, _ = found.get(constraint, (None, [], None))
+        tree, parts, _ = found[constraint]
         names: dict[int, str] = {}
         for part in parts:
             if not free_names(part) <= kept:
                 names[id(part)], _ = named.setdefault(ast.dump(part), (f"{prefix}{len(named)}", part))
-        rewritten.append(constraint.with_tree(replace_parts(tree, names)) if tree and names else constraint)
+        rewritten.append(constraint.with_tree(replace_parts(tree, names)) if names else constraint)
     return dict(named.values()), rewritten
 
 
@@ -425,7 +423,7 @@ def _share(constraint: Constraint, values: Mapping[str, NDArray[Any]]) -> float:
     names = sorted(constraint.names)
     shape = [len(values[name]) for name in names]
     total = math.prod(shape)
-    if total > _SAMPLED or not isinstance(constraint.predicate, Expression):
+    if total > _SAMPLED or constraint.functions:
         return math.log(0.5)
     grids = np.unravel_index(np.arange(total), shape)
     try:
