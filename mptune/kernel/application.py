@@ -13,11 +13,11 @@ from mptune.errors import ConstraintError, KernelError, UnknownNameError
 from mptune.kernel.declarations import Argument, Role, Sizes, check_expression, check_precision
 from mptune.kernel.definition import Kernel
 from mptune.kernel.regions import Over, Reduce
-from mptune.kernel.tunable import Constraint, Inputs, Metric, Tunable, listed
+from mptune.kernel.tunable import Constraint, Inputs, Metric, Tunable
 from mptune.space.configuration import Configuration, NamedValues, Value
 from mptune.space.constraints import Constraint as Compiled
 from mptune.space.constraints import compile_constraint
-from mptune.space.parameters import Parameter, PrecisionParameter
+from mptune.space.parameters import Parameter, PrecisionParameter, listed
 from mptune.space.search_space import SearchSpace
 
 #: What a run of the steps offers by these names.

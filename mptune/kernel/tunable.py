@@ -8,7 +8,7 @@ import operator
 import reprlib
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
@@ -31,6 +31,7 @@ from mptune.space.parameters import (
     baseline_values,
     full_names,
     is_identifier,
+    listed,
 )
 from mptune.space.search_space import SearchSpace
 
@@ -44,11 +45,6 @@ Inputs = Mapping[str, Any]
 Constraint = str | Callable[..., bool] | Compiled
 #: Name of an error metric, one of regions, or a callable ``metric(output, reference) -> float``.
 Metric = str | Callable[..., float] | RegionalMetric
-
-
-def listed(given: Any) -> tuple[Any, ...]:
-    """Return the entries of a list; a text, or anything else that is not one, is a list of one."""
-    return tuple(given) if isinstance(given, Iterable) and not isinstance(given, str | bytes) else (given,)
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True, kw_only=True)

@@ -133,7 +133,7 @@ class Parameter(ABC):
             UnknownNameError: a value it does not have.
             MptuneError: no values are left.
         """
-        wanted = {self.parse(value) for value in _listed(values)}
+        wanted = {self.parse(value) for value in listed(values)}
         kept = tuple(value for value in self.every_value if value in wanted)
         if not kept:
             raise MptuneError(f"parameter {self.name} is restricted to no values")
@@ -185,15 +185,15 @@ def _plain(name: str, value: Any) -> Value:
     raise MptuneError(f"parameter {name}: {value!r} is not a number, text, truth value or permutation")
 
 
-def _listed(values: Any) -> tuple[Any, ...]:
-    """Return the values of a list; a text or a number is a list of one."""
-    return tuple(values) if isinstance(values, Iterable) and not isinstance(values, str) else (values,)
+def listed(values: Any) -> tuple[Any, ...]:
+    """Return the entries of a list; a text, or anything else that is no list, is a list of one."""
+    return tuple(values) if isinstance(values, Iterable) and not isinstance(values, str | bytes) else (values,)
 
 
 def _require_numbers(name: str, kind: Any, **given: Any) -> None:
+    wanted = "an integer" if kind is numbers.Integral else "a number"
     for what, number in given.items():
         if isinstance(number, bool) or not isinstance(number, kind) or not math.isfinite(float(number)):
-            wanted = "an integer" if kind is numbers.Integral else "a number"
             raise MptuneError(f"parameter {name}: {what} needs {wanted}, not {number!r}")
 
 
@@ -217,7 +217,6 @@ def _is_exponential(values: Sequence[float]) -> bool:
     return unevenness(np.log2(ordered)) < unevenness(ordered) - 1e-9
 
 
-@dataclass(frozen=True, slots=True, init=False)
 class OrdinalParameter(Parameter):
     """Values with an order, usually numbers.
 
@@ -230,13 +229,12 @@ class OrdinalParameter(Parameter):
     kind: ClassVar[str] = "ordinal"
 
     def __init__(self, name: str, values: Iterable[Value], log: bool | None = None) -> None:
-        Parameter.__init__(self, name, _listed(values), bool(log))
+        Parameter.__init__(self, name, listed(values), bool(log))
         if log is None and self.is_numeric:
             numeric = [float(v) for v in self.values if isinstance(v, int | float)]
             object.__setattr__(self, "log_scale", _is_exponential(numeric))
 
 
-@dataclass(frozen=True, slots=True, init=False)
 class IntegerParameter(Parameter):
     """Every ``step``-th integer from ``low`` to ``high``, both included if the step allows."""
 
@@ -251,7 +249,6 @@ class IntegerParameter(Parameter):
         Parameter.__init__(self, name, tuple(range(low, high + 1, step)), log)
 
 
-@dataclass(frozen=True, slots=True, init=False)
 class RealParameter(Parameter):
     """``steps`` numbers from ``low`` to ``high``, both included, evenly spaced (in the logarithm with ``log``)."""
 
@@ -273,7 +270,6 @@ class RealParameter(Parameter):
         return nearest if math.isclose(float(nearest), number, rel_tol=1e-6, abs_tol=1e-12) else None  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True, slots=True, init=False)
 class CategoricalParameter(Parameter):
     """Values without an order."""
 
@@ -281,7 +277,7 @@ class CategoricalParameter(Parameter):
     is_ordered: ClassVar[bool] = False
 
     def __init__(self, name: str, values: Iterable[Value]) -> None:
-        Parameter.__init__(self, name, _listed(values))
+        Parameter.__init__(self, name, listed(values))
 
     @property
     def is_numeric(self) -> bool:
@@ -292,14 +288,12 @@ class CategoricalParameter(Parameter):
         return np.eye(len(self.values))
 
 
-@dataclass(frozen=True, slots=True, init=False)
 class BuildParameter(CategoricalParameter):
     """Not the template's, but what a source is compiled with (:mod:`mptune.cpp.build`)."""
 
     kind: ClassVar[str] = "build"
 
 
-@dataclass(frozen=True, slots=True, init=False)
 class BooleanParameter(Parameter):
     """False or true; numbers 0 and 1 and the usual words are accepted."""
 
@@ -312,7 +306,6 @@ class BooleanParameter(Parameter):
         return _TRUTHS.get(str(raw).strip().lower())
 
 
-@dataclass(frozen=True, slots=True, init=False)
 class PermutationParameter(Parameter):
     """All orders of 0, ..., n - 1, as tuples; n is at most 8."""
 
@@ -355,8 +348,8 @@ class PrecisionParameter(Parameter):
     on_request: tuple[Value, ...] = ()
 
     def __init__(self, name: str, values: Iterable[Any], *, on_request: Iterable[Any] = ()) -> None:
-        Parameter.__init__(self, name, _listed(values))
-        asked = tuple(self._canonical(value) for value in _listed(on_request))
+        Parameter.__init__(self, name, listed(values))
+        asked = tuple(self._canonical(value) for value in listed(on_request))
         _check_distinct(name, (*self.values, *asked))
         compound = [value for value in self.values if value in COMPOUND]
         if compound:
@@ -395,14 +388,13 @@ class PrecisionParameter(Parameter):
         return precision(raw).name
 
 
-@dataclass(frozen=True, slots=True, init=False)
 class PolicyParameter(Parameter):
     """Policies of transcendental functions, most to least accurate."""
 
     kind: ClassVar[str] = "policy"
 
     def __init__(self, name: str, values: Iterable[str] = POLICIES) -> None:
-        Parameter.__init__(self, name, _listed(values))
+        Parameter.__init__(self, name, listed(values))
 
     def _canonical(self, value: Any) -> Value:
         if value not in POLICIES:
