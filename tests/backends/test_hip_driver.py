@@ -15,8 +15,8 @@ from mptune.kernel import LaunchShape
 from mptune.kernel.limits import device_constraints
 from mptune.source.loading import load_kernel
 from mptune.testing.backends import source_of
-from mptune.testing.simulator import compiler_version
-from mptune.testing.simulator.hip import SimulatedHip
+from tests.support.simulator import compiler_version
+from tests.support.simulator.hip import SimulatedHip
 
 SHAPE = LaunchShape((5, 2, 1), (32, 4, 1), 60_000)
 

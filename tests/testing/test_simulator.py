@@ -18,11 +18,11 @@ from mptune.backends.hip import HipBackend
 from mptune.errors import CompileError, LaunchError
 from mptune.kernel import LaunchShape
 from mptune.testing.backends import source_of
-from mptune.testing.simulator import Misuse
-from mptune.testing.simulator.compiler import compile_source, static_shared_bytes
-from mptune.testing.simulator.cuda import Driver, Runtime
-from mptune.testing.simulator.cupy import SimulatedCupy
-from mptune.testing.simulator.hip import SimulatedHip
+from tests.support.simulator import Misuse
+from tests.support.simulator.compiler import compile_source, static_shared_bytes
+from tests.support.simulator.cuda import Driver, Runtime
+from tests.support.simulator.cupy import SimulatedCupy
+from tests.support.simulator.hip import SimulatedHip
 from tests.tiers import few
 
 SHAPE = LaunchShape((1, 1, 1), (64, 1, 1))
