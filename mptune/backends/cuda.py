@@ -13,8 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from mptune.backends.gpu import Driver, GpuBackend
-from mptune.backends.runtime_compiler import RuntimeCompiler, system_libraries
+from mptune.backends.gpu import Driver, GpuBackend, RuntimeCompiler, library_files, system_libraries
 from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
 
 if TYPE_CHECKING:
@@ -22,16 +21,12 @@ if TYPE_CHECKING:
 
 _INSTALL: Final = 'pip install "mptune[cuda]"'
 _MAX_DYNAMIC_SHARED_SIZE_BYTES: Final = 8  # CU_FUNC_ATTRIBUTE_...
-#: From this architecture on matrix units take bf16, TF32 and fp64, and what they take is copied without waiting for it.
+#: From this architecture on matrix units take bf16, TF32 and fp64, and their operands are copied asynchronously.
 _FIRST_WITH_UNITS: Final = 80
 
 
 def find_nvcc() -> str:
-    """Return the compiler of whole CUDA programs: the toolkit's.
-
-    Raises:
-        BackendUnavailableError: it is not installed.
-    """
+    """Return the path of the CUDA toolkit's compiler; raises :class:`BackendUnavailableError`."""
     found = shutil.which("nvcc") or next((str(p) for t in _toolkits() if (p := t / "bin" / "nvcc").is_file()), None)
     if found is None:
         raise BackendUnavailableError("nvcc is not installed: it comes with the CUDA toolkit")
@@ -44,14 +39,13 @@ def _toolkits() -> list[Path]:
 
 
 def _nvrtc_paths() -> list[str]:
-    """Return where NVRTC may be: the wheel from PyPI, the toolkit, the system's search path."""
+    """Return files of NVRTC: the wheel's from PyPI, the toolkit's, the system's."""
     folders: list[Path] = []
     wheels = importlib.util.find_spec("nvidia")
     for place in (wheels.submodule_search_locations or []) if wheels else []:
         folders += sorted(Path(place).glob("c*/lib"), reverse=True)
     folders += [toolkit / "lib64" for toolkit in _toolkits()]
-    files = [str(path) for folder in folders for path in sorted(folder.glob("libnvrtc.so*"), reverse=True)]
-    return [*files, *system_libraries("nvrtc")]
+    return [*library_files(folders, "nvrtc"), *system_libraries("nvrtc")]
 
 
 @functools.cache

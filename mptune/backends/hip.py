@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from mptune.backends.gpu import Driver, GpuBackend
-from mptune.backends.runtime_compiler import RuntimeCompiler, system_libraries
+from mptune.backends.gpu import Driver, GpuBackend, RuntimeCompiler, library_files, system_libraries
 from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
 
 if TYPE_CHECKING:
@@ -33,14 +32,13 @@ _WMMA: Final = re.compile(r"gfx110[0-3]")
 
 
 def _library_paths(name: str) -> list[str]:
-    """Return where a ROCm library may be, first where HIP Python loads it from: two do not mix."""
+    """Return files of a ROCm library, first the one that HIP Python loads: two do not mix."""
     folders = [Path(root) / "lib" for root in (os.environ.get("ROCM_PATH"), "/opt/rocm") if root]
-    files = [str(path) for folder in folders for path in sorted(folder.glob(f"lib{name}.so*"))]
-    return [*_packaged_paths(name), *files, *system_libraries(name)]
+    return [*_packaged_paths(name), *library_files(folders, name), *system_libraries(name)]
 
 
 def _packaged_paths(name: str) -> list[str]:
-    """Return where HIP Python loads a ROCm library from, or where else ROCm's own wheels have it."""
+    """Return the file of a ROCm library that HIP Python loads, or those of ROCm's own wheels."""
     with contextlib.suppress(ImportError):  # not HIP Python 10
         from rocm.bindings.util.paths import get_library_path
 

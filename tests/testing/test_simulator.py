@@ -140,11 +140,11 @@ class TestBrokenCalls:
 
     def test_handles_of_something_else_or_of_nothing_any_more(self, backend, driver, function, image):
         with pytest.raises(Misuse, match=r"is no module but a function"):
-            driver.symbol(function._function, "factors")
+            driver.call("moduleGetGlobal", function._function, "factors")
         handle = function._function
-        driver.unload(function._module)
+        driver.call("moduleUnload", function._module)
         with pytest.raises(Misuse, match="was used after it was given back"):
-            driver.unload(function._module)
+            driver.call("moduleUnload", function._module)
         pointers, values = pack_arguments("axpy", [], GpuBuffer)
         with pytest.raises(Misuse, match=r"function .* was used after it was given back"):
             driver.enqueue(handle, SHAPE, ctypes.addressof(pointers))
