@@ -23,7 +23,7 @@ SIMULATED: Mapping[str, Any] = {"cuda": SimulatedCupy, "hip": SimulatedHip}
 class Compiler:
     """The runtime compiler of :func:`tests.support.simulator.environment` in this process: both share a cache."""
 
-    trouble = ""
+    trouble, code = "", "Code"
 
     def __init__(self, name: str) -> None:
         self.name, self.version = name, compiler_version()

@@ -10,13 +10,17 @@ import resource
 import sys
 import weakref
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, TypeAlias
 
 from mptune.backends.base import Argument, Buffer, check_array, check_part, in_words
 from mptune.errors import LaunchError, OutOfMemoryError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+
+#: The memory of a copy's source and target.
+Copy: TypeAlias = Literal["HostToDevice", "DeviceToHost", "DeviceToDevice"]
 
 
 class Memory(Protocol):
@@ -27,13 +31,7 @@ class Memory(Protocol):
 
     def free(self, address: int) -> None: ...
 
-    def copy_in(self, target: int, source: int, nbytes: int) -> None:
-        """Copy from an address of the host."""
-
-    def copy_out(self, target: int, source: int, nbytes: int) -> None:
-        """Copy to an address of the host."""
-
-    def copy(self, target: int, source: int, nbytes: int) -> None: ...
+    def copy(self, target: int, source: int, nbytes: int, kind: Copy = "DeviceToDevice") -> None: ...
 
     def fill(self, target: int, byte: int, nbytes: int) -> None: ...
 
@@ -59,11 +57,11 @@ class AddressBuffer(Buffer):
 
     def write(self, data: NDArray[Any]) -> None:
         check_array(self, data)
-        self._memory.copy_in(self.address, data.ctypes.data, self.nbytes)
+        self._memory.copy(self.address, data.ctypes.data, self.nbytes, "HostToDevice")
 
     def read(self, data: NDArray[Any]) -> None:
         check_array(self, data)
-        self._memory.copy_out(data.ctypes.data, self.address, self.nbytes)
+        self._memory.copy(data.ctypes.data, self.address, self.nbytes, "DeviceToHost")
 
     def copy_from(self, other: Buffer) -> None:
         if (
@@ -157,10 +155,8 @@ class GuardedMemory:
     def free(self, address: int) -> None:  # noqa: ARG002
         self._finalizer()
 
-    def copy(self, target: int, source: int, nbytes: int) -> None:
+    def copy(self, target: int, source: int, nbytes: int, kind: Copy = "DeviceToDevice") -> None:  # noqa: ARG002
         ctypes.memmove(target, source, nbytes)
-
-    copy_in = copy_out = copy
 
     def fill(self, target: int, byte: int, nbytes: int) -> None:
         ctypes.memset(target, byte, nbytes)

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from mptune.backends.binary_cache import BinaryCache
-from mptune.backends.processes import Child, ChildGroup
+from mptune.backends.processes import Child, ChildGroup, output_of
 from mptune.paths import is_own, own_folder
 
 __all__ = ["ASSEMBLY", "LIBRARY", "LOG", "CompilerServers", "Precompiled", "PrecompiledPrelude"]
@@ -33,8 +33,6 @@ ASSEMBLY, LIBRARY, LOG = "kernel.s", "kernel.so", "log"
 _OBJECT: Final = "kernel.o"
 #: Stands for the source in the command of a compiler that stays; there can be no such file.
 _SERVED_SOURCE: Final = "/dev/null/source"
-_PRELUDE_LIMIT_S: Final = 60.0
-_START_LIMIT_S: Final = 30.0
 _STATUS: Final = struct.Struct("=i")
 _SERVER: Final = Path(__file__).with_name("compiler_server.c")
 #: Flags that need more than compiler, assembler and linker.
@@ -53,9 +51,6 @@ class Precompiled:
     header: Path  #: included in place of the prelude's text; its .gch is beside it, where g++ can use it
     runtime: Path  #: the object to link with: the code around launches, which is the same for all sources
     server: Path | None  #: the library that makes a server of a compiler; None where it could not be made
-
-    def paths(self) -> tuple[Path, ...]:
-        return (self.header, _compiled_header(self.header), self.runtime, *filter(None, [self.server]))
 
 
 class PrecompiledPrelude:
@@ -83,7 +78,7 @@ class PrecompiledPrelude:
             return None
         # If the cache has been pruned meanwhile, sources are compiled whole from now on.
         try:
-            for path in made.paths():
+            for path in (made.header, _compiled_header(made.header), made.runtime, *filter(None, [made.server])):
                 os.utime(path)
         except OSError:
             return None
@@ -118,7 +113,7 @@ class PrecompiledPrelude:
 
     def _compile(self, command: list[str], folder: Path) -> None:
         environment = {**os.environ, "TMPDIR": str(folder), "LC_ALL": "C"}
-        self._processes.run(command, text="", environment=environment, folder=str(folder), timeout_s=_PRELUDE_LIMIT_S)
+        self._processes.run(command, text="", environment=environment, folder=str(folder), timeout_s=60.0)
 
 
 def _place(made: Path, path: Path) -> None:
@@ -222,7 +217,7 @@ class _Server:
                 self._socket.close()
                 raise
         try:
-            self._receive(_START_LIMIT_S)
+            self._receive(30.0)
         except BaseException as error:
             self.close()
             if isinstance(error, subprocess.TimeoutExpired):
@@ -272,22 +267,19 @@ class _Commands:
         if made.server is None or "LD_PRELOAD" in os.environ or any(flag.startswith(_UNSERVED) for flag in common):
             return None
         source = ("-include", str(made.header), *common, "-include", _SERVED_SOURCE, "-x", "c++", os.devnull)
-        try:
-            compiler = _last_command(driver, (*source, "-S", "-o", "-"), "cc1plus")
-            assembler = _last_command(driver, (*common, "-c", "-x", "assembler", ASSEMBLY, "-o", _OBJECT), "as")
-            linking = (*common, _OBJECT, str(made.runtime), *libraries, "-o", LIBRARY)
-            linker = _last_command(driver, linking, "collect2")
-            program = _answer(driver, "-print-prog-name=ld").strip()
-        except (OSError, subprocess.SubprocessError):
-            return None
-        if not (compiler and assembler and linker and program):
+        compiler = _last_command(driver, (*source, "-S", "-o", "-"), "cc1plus")
+        assembler = _last_command(driver, (*common, "-c", "-x", "assembler", ASSEMBLY, "-o", _OBJECT), "as")
+        linking = (*common, _OBJECT, str(made.runtime), *libraries, "-o", LIBRARY)
+        linker = _last_command(driver, linking, "collect2")
+        status, program = output_of([*driver, "-print-prog-name=ld"])
+        if not (compiler and assembler and linker) or status != 0:
             return None
         # The plugin of the linker is for intermediate code.
         words = [word for word in linker[1:] if not word.startswith("-plugin-opt=")]
         if "-plugin" in words:
             at = words.index("-plugin")
             del words[at : at + 2]
-        return cls(compiler, assembler, (program, *words))
+        return cls(compiler, assembler, (program.strip(), *words))
 
     def link_of(self, assembly: str) -> tuple[str, ...]:
         """Return how to link the object: without searching libraries, which takes as long again, if it needs none."""
@@ -298,21 +290,7 @@ class _Commands:
 
 def _last_command(driver: Sequence[str], arguments: Sequence[str], program: str) -> tuple[str, ...]:
     """Return the last command g++ would run; nothing if its program is another one."""
-    lines = [line for line in _answer(driver, "-###", *arguments).splitlines() if line.startswith(" ")]
-    words = shlex.split(lines[-1]) if lines else []
+    status, answer = output_of([*driver, "-###", *arguments])
+    lines = [line for line in answer.splitlines() if line.startswith(" ")]
+    words = shlex.split(lines[-1]) if lines and status == 0 else []
     return tuple(words) if words and Path(words[0]).name == program else ()
-
-
-def _answer(driver: Sequence[str], *arguments: str) -> str:
-    answer = subprocess.run(
-        [*driver, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        stdin=subprocess.DEVNULL,
-        text=True,
-        timeout=30,
-        check=True,
-        env={**os.environ, "LC_ALL": "C"},
-        cwd=os.sep,
-    )
-    return answer.stdout

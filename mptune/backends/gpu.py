@@ -6,18 +6,18 @@ import contextlib
 import ctypes
 import dataclasses
 import functools
+import importlib.util
 import math
 import os
 import re
 import shutil
-import subprocess
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from mptune.backends.addressed import AddressBuffer, pack_arguments
+from mptune.backends.addressed import AddressBuffer, Copy, pack_arguments
 from mptune.backends.base import (
     Argument,
     Availability,
@@ -34,7 +34,7 @@ from mptune.backends.base import (
     in_words,
 )
 from mptune.backends.binary_cache import BinaryCache
-from mptune.backends.processes import CompilerProcesses
+from mptune.backends.processes import CompilerProcesses, output_of
 from mptune.cpp.headers import with_headers
 from mptune.errors import BackendUnavailableError, CompileError, LaunchError, OutOfMemoryError
 
@@ -105,8 +105,8 @@ class Driver(ABC):
         """Return the address of new memory; raises :class:`~mptune.errors.OutOfMemoryError`."""
 
     @abstractmethod
-    def copy_kind(self, source: str, target: str) -> Any:
-        """Return the kind of a copy from "Host" or "Device" to one of them."""
+    def copy_kind(self, kind: Copy) -> Any:
+        """Return the library's name of a kind of copy."""
 
     def describe(self) -> DeviceInfo:
         of = self.properties()
@@ -129,16 +129,10 @@ class Driver(ABC):
     def free(self, address: int) -> None:
         self.call("free", address)
 
-    def copy_in(self, target: int, source: int, nbytes: int) -> None:
-        self.call("memcpyAsync", target, source, nbytes, self.copy_kind("Host", "Device"), self.stream)
-        self.synchronize()
-
-    def copy_out(self, target: int, source: int, nbytes: int) -> None:
-        self.call("memcpyAsync", target, source, nbytes, self.copy_kind("Device", "Host"), self.stream)
-        self.synchronize()
-
-    def copy(self, target: int, source: int, nbytes: int) -> None:
-        self.call("memcpyAsync", target, source, nbytes, self.copy_kind("Device", "Device"), self.stream)
+    def copy(self, target: int, source: int, nbytes: int, kind: Copy = "DeviceToDevice") -> None:
+        self.call("memcpyAsync", target, source, nbytes, self.copy_kind(kind), self.stream)
+        if "Host" in kind:
+            self.synchronize()
 
     def fill(self, target: int, byte: int, nbytes: int) -> None:
         self.call("memsetAsync", target, byte, nbytes, self.stream)
@@ -205,10 +199,10 @@ class GpuFunction(Function):
         return {name: float(value) for name, value in found.items()}
 
     def set_constant(self, name: str, data: NDArray[Any]) -> None:
-        self._driver.copy_in(self._symbol(name), int(data.ctypes.data), data.nbytes)
+        self._driver.copy(self._symbol(name), int(data.ctypes.data), data.nbytes, "HostToDevice")
 
     def read_constant(self, name: str, data: NDArray[Any]) -> None:
-        self._driver.copy_out(int(data.ctypes.data), self._symbol(name), data.nbytes)
+        self._driver.copy(int(data.ctypes.data), self._symbol(name), data.nbytes, "DeviceToHost")
 
     def launch(self, shape: LaunchShape, arguments: Sequence[Argument]) -> float:
         self._check(shape)
@@ -260,27 +254,21 @@ class GpuCompiler(Compiler):
         self._cache = cache
 
     def compile(self, source: str, function: str, options: CompileOptions) -> Binary:
-        library, flags = self._backend.runtime_compiler(), self.identity(self.resolved(options))
-        return self._compiled(library, (), source, function, flags, options.timeout_s)
+        flags = self.identity(self.resolved(options))
+        return self._compiled(self._backend.runtime_compiler(), flags, source, function, options.timeout_s)
 
     def listing(self, source: str, function: str, options: CompileOptions) -> str | None:
         library = self._backend.assembler()
         if library is None:
             return None
         flags = tuple(map(self._backend.assembler_flag, self.identity(self.resolved(options))))
-        image: bytes = self._compiled(library, ("listing",), source, function, flags, options.timeout_s).image
+        image: bytes = self._compiled(library, flags, source, function, options.timeout_s).image
         return image.rstrip(b"\0").decode(errors="replace")
 
     def _compiled(
-        self,
-        library: RuntimeCompiler,
-        kind: tuple[str, ...],
-        source: str,
-        function: str,
-        flags: tuple[str, ...],
-        timeout_s: float,
+        self, library: RuntimeCompiler, flags: tuple[str, ...], source: str, function: str, timeout_s: float
     ) -> Binary:
-        key = [library.name, library.version, *kind, *flags, with_headers(source, flags)]
+        key = [library.name, library.version, library.code, *flags, with_headers(source, flags)]
         return compile_cached(self._cache, key, function, lambda: library.compile(source, function, flags, timeout_s))
 
     def identity(self, options: CompileOptions) -> tuple[str, ...]:
@@ -396,6 +384,8 @@ class GpuBackend(Backend):
     #: The compiler's flag of the architecture, with a trailing "=".
     architecture_flag: ClassVar[str]
     flags: ClassVar[tuple[str, ...]]
+    #: The Python package that drives devices: its module, its name, and how to install it.
+    package: ClassVar[tuple[str, str, str]]
     #: Further limits of launches, over block and grid.
     launch_limits: ClassVar[Mapping[str, int]] = {}
     #: Environment variables that select the devices of a process, the one that counts first.
@@ -423,13 +413,16 @@ class GpuBackend(Backend):
 
     @staticmethod
     @abstractmethod
-    def require_device() -> None:
-        """Check for a device and the libraries that drive it, without initialising the device."""
-
-    @staticmethod
-    @abstractmethod
     def device_count() -> int:
         """Return how many devices this process sees, without initialising any."""
+
+    @classmethod
+    def require_device(cls) -> None:
+        """Check for a device and the Python package that drives it, without initialising the device."""
+        cls.device_count()
+        module, name, install = cls.package
+        if importlib.util.find_spec(module) is None:
+            raise BackendUnavailableError(f"{name} is not installed: {install}")
 
     @staticmethod
     @abstractmethod
@@ -479,11 +472,7 @@ def system_libraries(name: str) -> list[str]:
 
 @functools.cache
 def _loader_cache() -> str:
-    ldconfig = shutil.which("ldconfig") or "/sbin/ldconfig"
-    try:
-        return subprocess.run([ldconfig, "-p"], capture_output=True, text=True, check=False, timeout=10).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
+    return output_of([shutil.which("ldconfig") or "/sbin/ldconfig", "-p"])[1]
 
 
 class RuntimeLibrary:
@@ -521,25 +510,18 @@ class RuntimeLibrary:
 
     def compile(self, source: str, function: str, flags: Sequence[str]) -> tuple[bytes, str]:
         """Return the code of a source and the compiler's output."""
-        with self._program(source) as program:
+        program = ctypes.c_void_p()
+        # The file name is of the prelude, as a #line directive names the template.
+        text = (source.encode(), b"prelude.hpp", ctypes.c_int(0), None, None)
+        self._check("CreateProgram", ctypes.byref(program), *text)
+        try:
             options = (ctypes.c_char_p * len(flags))(*(flag.encode() for flag in flags))
             status = self._call("CompileProgram", program, ctypes.c_int(len(flags)), options)
             log = self._fetch("ProgramLog", program).rstrip(b"\0\n").decode(errors="replace")
             if status != 0:
-                raise CompileError(
-                    f"{self._name} rejected {function} ({self._reason(status)})\n{excerpt(log)}".rstrip()
-                )
+                how = f"{self._name} rejected {function} ({self._reason(status)})"
+                raise CompileError(f"{how}\n{excerpt(log)}".rstrip())
             return self._fetch(self._code, program), log
-
-    @contextlib.contextmanager
-    def _program(self, source: str) -> Iterator[ctypes.c_void_p]:
-        program = ctypes.c_void_p()
-        # The name is of the text before the template, whose own lines a #line directive names.
-        self._check(
-            "CreateProgram", ctypes.byref(program), source.encode(), b"prelude.hpp", ctypes.c_int(0), None, None
-        )
-        try:
-            yield program
         finally:
             self._call("DestroyProgram", ctypes.byref(program))
 
@@ -581,6 +563,7 @@ class RuntimeCompiler(CompilerProcesses):
         else:
             raise BackendUnavailableError(f"{name} is not installed: {hint}")
         super().__init__(name, open_library)
+        self.code = code
         self.version = library.version
         #: What it lacks and how to get it; empty if nothing.
         self.trouble = f"{name} does not find its {library.missing}: {hint}" if library.missing else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import importlib.metadata
@@ -25,7 +24,7 @@ from typing import Final
 from mptune.backends.base import Binary, CompileOptions, Compiler, compile_cached, excerpt
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.gcc import ASSEMBLY, LIBRARY, LOG, CompilerServers, Precompiled, PrecompiledPrelude
-from mptune.backends.processes import ChildGroup
+from mptune.backends.processes import ChildGroup, output_of
 from mptune.backends.processor import processor
 from mptune.cpp.build import build_in
 from mptune.cpp.headers import with_headers
@@ -34,7 +33,7 @@ from mptune.errors import BackendUnavailableError, CompileError, MptuneError, Un
 
 #: In the order they are looked for.
 COMPILERS: Final = ("g++", "clang++", "zig")
-_INSTALL_HINT: Final = 'install one ("apt install g++" or pip install "mptune[zig]") or set $CXX'
+_INSTALL: Final = 'install one ("apt install g++" or pip install "mptune[zig]") or set $CXX'
 #: Contracting a * b + c to one fused operation, as GPUs do, only ever drops a rounding; nothing here may
 #: reorder operations. Kernels set no errno and unmask no floating-point traps.
 _FLAGS: Final = (
@@ -73,7 +72,6 @@ _OF_FAMILY: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
 }
 #: Environment variables that are 0 or 1.
 _SWITCHES: Final = ("MPTUNE_COMPILER_SERVER", "MPTUNE_FIBER_ASSEMBLY", "MPTUNE_PRECOMPILED_PRELUDE")
-_ASSEMBLY_LIMIT_S: Final = 60.0
 #: Floating-point arithmetic in assembly of x86 (AT&T syntax) and AArch64: on vectors, and on one number.
 _X86: Final = r"v?(?:add|sub|mul|div|sqrt|fn?m(?:add|sub)(?:add|sub)?\d{3})"
 _ARM: Final = r"f(?:add|sub|mul|div|mla|mls|madd|msub|nmadd|nmsub|nmul|sqrt)"
@@ -114,14 +112,7 @@ class Program:
 
 
 class HostCompiler(Compiler):
-    """A C++ compiler.
-
-    Args:
-        program: by default what :func:`find_compiler` finds when it is needed.
-        flags: besides those of every kernel.
-        cache: by default in the user's cache folder.
-        processes: runs the compilers; compilers that share it are paused together.
-    """
+    """A C++ compiler, by default the one that :func:`find_compiler` finds; those with a common group pause together."""
 
     def __init__(
         self,
@@ -149,7 +140,7 @@ class HostCompiler(Compiler):
         """Return the assembly of a kernel without that of the runtime, which is the same for all."""
         job = self._job(source, function, options)
         flags = ("-S", "-DMPTUNE_RUNTIME_APART=1", *(flag for flag in job.flags if flag != "-shared"))
-        job = dataclasses.replace(job, flags=flags, timeout_s=_ASSEMBLY_LIMIT_S)
+        job = dataclasses.replace(job, flags=flags, timeout_s=60.0)
         image: bytes = self._cached(job, source, lambda job: job.made(*job.run(source, flags))).image
         return image.decode()
 
@@ -186,7 +177,7 @@ class HostCompiler(Compiler):
             self._servers.close()
 
     def _job(self, source: str, function: str, options: CompileOptions) -> _Job:
-        build = build_in(source)
+        build = build_in(source)  # a source may name its compiler
         program = find_compiler(build.compiler) if build.compiler else self.program
         flags = program.flags(options.architecture, (*self._flags, *options.flags, *build.flags))
         return _Job(self._processes, program, function, flags, options.timeout_s)
@@ -309,20 +300,10 @@ def switch(name: str) -> bool:
 @functools.cache
 def _check_architecture(command: tuple[str, ...], architecture: str) -> None:
     """Check that a compiler knows ``$MPTUNE_HOST_ARCH``, so that a run fails once and not in every compilation."""
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        answer = subprocess.run(
-            [*command, f"-march={architecture}", "-E", "-x", "c++", os.devnull],
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
-            env={**os.environ, "LC_ALL": "C"},
-        )
-        known = re.search(r"valid (?:arguments to|target CPU values) .*?are: ([^;\n]+)", answer.stderr)
-        if answer.returncode and known:
-            raise UnknownNameError(
-                "architecture in MPTUNE_HOST_ARCH:", architecture, re.split(r"[ ,]+", known[1].strip())
-            )
+    status, answer = output_of([*command, f"-march={architecture}", "-E", "-x", "c++", os.devnull])
+    known = re.search(r"valid (?:arguments to|target CPU values) .*?are: ([^;\n]+)", answer)
+    if status != 0 and known:
+        raise UnknownNameError("architecture in MPTUNE_HOST_ARCH:", architecture, re.split(r"[ ,]+", known[1].strip()))
 
 
 def host_architecture() -> str:
@@ -356,7 +337,7 @@ def find_compiler(name: str = "") -> Program:
     for program in COMPILERS:
         if (found := _program(program)) is not None:
             return found
-    raise BackendUnavailableError(f"no C++ compiler was found (tried $CXX, g++, clang++, ziglang): {_INSTALL_HINT}")
+    raise BackendUnavailableError(f"no C++ compiler was found (tried $CXX, g++, clang++, ziglang): {_INSTALL}")
 
 
 def installed_compilers() -> tuple[Program, ...]:
@@ -376,13 +357,10 @@ def _program(name: str) -> Program | None:
 
 @functools.cache
 def _identify(command: tuple[str, ...]) -> Program:
-    try:
-        answer = subprocess.run(
-            [*command, "--version"], capture_output=True, text=True, timeout=30, check=False, stdin=subprocess.DEVNULL
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise BackendUnavailableError(f"{shlex.join(command)} --version failed: {error}") from error
-    version = (answer.stdout.strip() or answer.stderr.strip() or "unknown version").splitlines()[0]
+    status, answer = output_of([*command, "--version"])
+    if status == -1:
+        raise BackendUnavailableError(f"{shlex.join(command)} --version failed: {answer}")
+    version = (answer.strip() or "unknown version").splitlines()[0]
     if "zig" in command[0] or "ziglang" in command:
         return Program(command, version, "zig")
-    return Program(command, version, "clang" if "clang" in answer.stdout.lower() else "gcc")
+    return Program(command, version, "clang" if "clang" in answer.lower() else "gcc")

@@ -10,6 +10,7 @@ import ctypes
 import functools
 import importlib.metadata
 import importlib.util
+import math
 import os
 import re
 import shutil
@@ -43,7 +44,7 @@ from mptune.backends.base import (
 )
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.gpu import axis_limits
-from mptune.backends.processes import CompilerProcesses
+from mptune.backends.processes import CompilerProcesses, output_of
 from mptune.backends.processor import cache_limits, processor
 from mptune.cpp.headers import with_headers
 from mptune.errors import BackendUnavailableError, CompileError, LaunchError, OutOfMemoryError
@@ -71,10 +72,7 @@ _RELAXING: Final = frozenset(
 #: Kernels are written for blocks as large as CUDA's; indices have 32 bits.
 _MOST_THREADS: Final = 1024
 _MOST_BLOCKS: Final = 2**31 - 1
-#: Seconds of work before a device is timed that may have idled, and the memory for it.
-_WAKING_S: Final = 0.02
-_WAKING_BYTES: Final = 1 << 24
-#: Work for all threads of a processor, and its seconds: threads fall asleep soon after a launch.
+#: Work that wakes a device, and its seconds on a GPU and on a processor.
 _WAKING_SOURCE: Final = """
 __kernel void mptune_wake(__global uint* found) {
     uint x = get_global_id(0);
@@ -83,6 +81,7 @@ __kernel void mptune_wake(__global uint* found) {
 }
 """
 _WAKING_GROUPS: Final = 1 << 10
+_WAKING_S: Final = 0.02
 _WAKING_THREADS_S: Final = 0.002
 
 
@@ -91,11 +90,7 @@ _WAKING_THREADS_S: Final = 0.002
 
 @functools.cache
 def _pyopencl() -> Any:
-    """Return PyOpenCL, ready to find the drivers that wheels bring.
-
-    Raises:
-        BackendUnavailableError: it is not installed, or does not load.
-    """
+    """Return PyOpenCL, ready to find the drivers that wheels bring; raises BackendUnavailableError."""
     if importlib.util.find_spec("pyopencl") is None:
         raise BackendUnavailableError(f"PyOpenCL is not installed: {_INSTALL}")
     _name_intel_runtime()
@@ -252,11 +247,7 @@ def find_offline() -> Offline | None:
 
 def _line_with(word: str, program: str) -> str:
     """Return the first line of a program's --version that has a word in it."""
-    try:
-        done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True, timeout=20)
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return next((line for line in done.stdout.splitlines() if word in line), "")
+    return next((line for line in output_of([program, "--version"])[1].splitlines() if word in line), "")
 
 
 def _release_of(line: str) -> int:
@@ -569,7 +560,7 @@ class OpenclFunction(Function):
     def launch(self, shape: LaunchShape, arguments: Sequence[Argument]) -> float:
         self._prepare(shape, arguments)
         with self._opened.failing(self.name):
-            event = self._enqueue(self._kernel, shape)
+            event = self._enqueue(shape)
             event.wait()
             return float(event.profile.end - event.profile.start) * 1e-6
 
@@ -577,7 +568,7 @@ class OpenclFunction(Function):
         self._prepare(shape, arguments)
         with self._opened.failing(self.name):
             for _ in range(count):
-                self._enqueue(self._kernel, shape)
+                self._enqueue(shape)
 
     def wait(self) -> None:
         with self._opened.failing(self.name):
@@ -587,14 +578,23 @@ class OpenclFunction(Function):
         self._program = self._kernel = None
 
     def _prepare(self, shape: LaunchShape, arguments: Sequence[Argument]) -> None:
+        import numpy as np
+
         if self._program is None:
             raise LaunchError(f"{self.name} was launched after it was unloaded")
-        threads = shape.block[0] * shape.block[1] * shape.block[2]
+        threads = math.prod(shape.block)
         if threads > self._max_threads:
             raise LaunchError(f"{self.name} takes at most {self._max_threads} threads in a block, not {threads}")
         if max(shape.grid) > _MOST_BLOCKS:
             raise LaunchError(f"the grid {shape.grid} of {self.name} has more than {_MOST_BLOCKS} blocks along an axis")
-        values = [self._value(i, argument) for i, argument in enumerate(arguments)]
+        values: list[Any] = []
+        for i, argument in enumerate(arguments):
+            if isinstance(argument, OpenclBuffer):
+                values.append(argument.for_kernel())
+            elif isinstance(argument, np.generic):
+                values.append(argument.tobytes())
+            else:
+                raise no_argument(self.name, i, argument, OpenclBuffer)
         if self._parameters == len(values) + 1:  # dynamic shared memory is the last one
             values.append(self._opened.cl.LocalMemory(max(shape.shared_bytes, 1)))
         if self._parameters != len(values):
@@ -603,18 +603,9 @@ class OpenclFunction(Function):
             with self._opened.failing(f"parameter {i} of {self.name}"):
                 self._kernel.set_arg(i, value)
 
-    def _value(self, i: int, argument: Argument) -> Any:
-        import numpy as np
-
-        if isinstance(argument, OpenclBuffer):
-            return argument.for_kernel()
-        if isinstance(argument, np.generic):
-            return argument.tobytes()
-        raise no_argument(self.name, i, argument, OpenclBuffer)
-
-    def _enqueue(self, kernel: Any, shape: LaunchShape) -> Any:
+    def _enqueue(self, shape: LaunchShape) -> Any:
         threads = tuple(blocks * width for blocks, width in zip(shape.grid, shape.block, strict=True))
-        return self._opened.cl.enqueue_nd_range_kernel(self._opened.queue, kernel, threads, shape.block)
+        return self._opened.cl.enqueue_nd_range_kernel(self._opened.queue, self._kernel, threads, shape.block)
 
     def _copy_constant(self, name: str, data: NDArray[Any], *, writes: bool) -> None:
         """Run the kernel that copies an array in constant memory (MPTUNE_CONSTANT)."""
@@ -646,32 +637,24 @@ class OpenclDevice(Device):
 
     def __init__(self) -> None:
         self._opened: _Opened | None = None
-        self._wakes: OpenclBuffer | None = None
-        #: The kernel that wakes a processor's threads.
-        self._awake: Any = None
+        #: The kernel that wakes the device, and its buffer.
+        self._wakes: Any = None
+        self._woken: OpenclBuffer | None = None
         self._info: DeviceInfo | None = None
 
     def describe(self) -> DeviceInfo:
-        if self._info is None:
-            self._info = self._described()
-        return self._info
-
-    def _described(self) -> DeviceInfo:
+        if self._info is not None:
+            return self._info
         device = _find_device()
         _offline(device)
         if _is_processor(device):
-            caches = {
-                "workers": int(device.max_compute_units),
-                **cache_limits(),
-            }
+            caches = {"workers": int(device.max_compute_units), **cache_limits()}
             architecture = processor().architecture
         else:
-            caches = {
-                "multiprocessors": int(device.max_compute_units),
-                "cache_bytes": int(device.global_mem_cache_size),
-            }
+            units, cache_bytes = int(device.max_compute_units), int(device.global_mem_cache_size)
+            caches = {"multiprocessors": units, "cache_bytes": cache_bytes}
             architecture = str(device.name).strip()
-        return DeviceInfo(
+        self._info = DeviceInfo(
             backend=OpenclBackend.name,
             name=f"{str(device.name).strip()} ({str(device.platform.name).strip()})",
             architecture=architecture,
@@ -691,6 +674,7 @@ class OpenclDevice(Device):
             pci_bus_id=_pci_bus_id(device),
             sensors=_sensors(device),
         )
+        return self._info
 
     def load(self, binary: Binary) -> OpenclFunction:
         return OpenclFunction(self._open(), binary)
@@ -719,41 +703,27 @@ class OpenclDevice(Device):
         return [{_CHOICE: f"{name}#{i}"} for i, found in enumerate(matching) if found == name]
 
     def wake(self) -> None:
-        """Fill memory for a moment, until an idle device's clock is up; on a processor have all threads work."""
-        opened = self._open()
-        if _is_processor(opened.device):
-            self._wake_threads(opened)
-            return
-        if self._wakes is None:
-            self._wakes = OpenclBuffer(opened, _WAKING_BYTES)
-        until = time.monotonic() + _WAKING_S
-        while time.monotonic() < until:
-            self._wakes.fill(0)
-            with opened.failing("the device does not wake"):
-                opened.queue.finish()
-
-    def _wake_threads(self, opened: _Opened) -> None:
+        """Have all threads work for a moment: an idle GPU's clock is low, and a processor's threads sleep."""
         import numpy as np
 
-        cl = opened.cl
+        opened, cl = self._open(), _pyopencl()
         with opened.failing("the device does not wake"):
-            if self._awake is None:
+            if self._wakes is None:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # that there is a log
                     program = cl.Program(opened.context, _WAKING_SOURCE).build(cache_dir=False)
-                self._awake = cl.Kernel(program, "mptune_wake")
-                self._wakes = OpenclBuffer(opened, np.dtype(np.uint32).itemsize * _WAKING_GROUPS)
-                self._awake.set_args(self._wakes.for_kernel())
-            until = time.monotonic() + _WAKING_THREADS_S
+                self._wakes = cl.Kernel(program, "mptune_wake")
+                self._woken = OpenclBuffer(opened, np.dtype(np.uint32).itemsize * _WAKING_GROUPS)
+                self._wakes.set_args(self._woken.for_kernel())
+            until = time.monotonic() + (_WAKING_THREADS_S if _is_processor(opened.device) else _WAKING_S)
             while time.monotonic() < until:
-                cl.enqueue_nd_range_kernel(opened.queue, self._awake, (_WAKING_GROUPS,), (1,)).wait()
+                cl.enqueue_nd_range_kernel(opened.queue, self._wakes, (_WAKING_GROUPS,), (1,)).wait()
 
     def is_usable(self) -> bool:
-        if self._opened is None:
-            return True
         try:
-            self._opened.queue.finish()
-        except self._opened.cl.Error:
+            if self._opened is not None:
+                self._opened.queue.finish()
+        except _pyopencl().Error:
             return False
         return True
 

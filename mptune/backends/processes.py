@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import importlib
 import os
 import signal
@@ -26,7 +27,7 @@ from mptune.errors import CompileError, MptuneError
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-__all__ = ["Child", "ChildEnded", "ChildGroup", "CompilerProcesses", "PythonChild", "in_words", "run_target"]
+__all__ = ["Child", "ChildEnded", "ChildGroup", "CompilerProcesses", "PythonChild", "in_words", "output_of"]
 
 #: Seconds that a child may take to end after it has closed its connection.
 _LEAVING_S: Final = 10.0
@@ -102,6 +103,24 @@ def _forget_after_fork() -> None:
 os.register_at_fork(after_in_child=_forget_after_fork)
 
 # -- one child -------------------------------------------------------------------------------------
+
+
+def output_of(command: Sequence[str], timeout_s: float = 30.0) -> tuple[int, str]:
+    """Return the exit status and the output of a short command in the C locale; -1 and the reason if it did not run."""
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            check=False,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return -1, str(error)
+    return done.returncode, done.stdout + done.stderr
 
 
 def in_words(code: int) -> str:
@@ -403,16 +422,13 @@ class CompilerLibrary(Protocol):
 def serve(channel: Connection) -> None:
     """Compile the sources that come over the connection, with a lower priority than launches."""
     os.nice(10)
-    open_library: Any = channel.recv()
-    library, refusal = None, MptuneError()
-    try:
-        library = open_library()
-    except MptuneError as error:
-        refusal = error
+    open_library: Any = functools.cache(channel.recv())
+    with contextlib.suppress(MptuneError):  # told when there is a source
+        open_library()
     while True:
         arguments = channel.recv()
         try:
-            channel.send(refusal if library is None else library.compile(*arguments))
+            channel.send(open_library().compile(*arguments))
         except MptuneError as error:
             channel.send(error)
 
@@ -433,9 +449,8 @@ class CompilerProcesses:
         self.name = name
         self._open_library = open_library
         self._processes = ChildGroup()
-        #: Idle processes, processes that may still be loading the compiler, and busy ones.
         self._idle: list[PythonChild] = []
-        self._new: set[PythonChild] = set()
+        self._new: set[PythonChild] = set()  # may still be loading the compiler
         self._busy: list[PythonChild] = []
         self._lock = threading.Lock()
         self._owner = os.getpid()  # a fork has a copy of the lists, but the processes are its parent's

@@ -25,10 +25,6 @@ ALWAYS_ON: Final[Mapping[str, tuple[tuple[str, ...], str]]] = MappingProxyType(
     }
 )
 
+_MODULES: Final = {"clocks": "sensors", "energy": "sensors", "resources": "launches", "throughput": "launches"}
 #: Every observer class that is switched on by its name: the bundled ones and those of installed third parties.
-OBSERVERS: Final[Mapping[str, type[Observer]]] = Registry(
-    "observer",
-    __name__,
-    Observer,
-    modules={"clocks": "sensors", "energy": "sensors", "resources": "launches", "throughput": "launches"},
-)
+OBSERVERS: Final[Mapping[str, type[Observer]]] = Registry("observer", __name__, Observer, modules=_MODULES)

@@ -27,9 +27,7 @@ def time_metrics(times_ms: Sequence[float]) -> dict[str, float]:
 class ThroughputObserver(Observer):
     """Observes how many bytes and operations a second a kernel gets done, of those it cannot do without.
 
-    The declared work over the median launch time, in 10**9 bytes or operations. The work does not depend on how a
-    launch does it (:class:`~mptune.kernel.Work`), so that of two configurations in the same types the faster one has
-    the higher rates.
+    The declared work (:class:`~mptune.kernel.Work`) over the median launch time, in 10**9 bytes or operations.
     """
 
     name: ClassVar[str] = "throughput"
@@ -47,8 +45,7 @@ class ThroughputObserver(Observer):
         return cls(target.kernel, target.sizes)
 
     def stop(self, context: LaunchContext) -> Mapping[str, float]:
-        """Return the rates; nothing where no launch was timed."""
-        time_s = statistics.median(context.times_ms) * 1e-3 if context.times_ms else 0.0
+        time_s = statistics.median(context.times_ms or [0.0]) * 1e-3
         if time_s <= 0:
             return {}
         work = self._kernel.work(context.configuration, self._sizes)

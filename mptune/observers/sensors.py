@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from mptune.errors import ObserverUnavailableError
 from mptune.observers.base import LaunchContext, Observer, Target
@@ -81,15 +81,13 @@ def _readable(readers: Mapping[str, Reader]) -> Mapping[str, Reader]:
 
 def _gpu_readers(sensors: str, pci_bus_id: str, what: str) -> Mapping[str, Reader]:
     """Return readers of joules, watts, clocks and temperature through the vendor's library."""
-    names = {"nvml": "NVML", "amd-smi": "AMD SMI"}
-    if sensors not in names:
-        known = ", ".join(["processors", *(f"GPUs through {name}" for name in names.values())])
+    name = {"nvml": "NVML", "amd-smi": "AMD SMI"}.get(sensors, "")
+    if not name:
+        known = "processors, GPUs through NVML, GPUs through AMD SMI"
         raise ObserverUnavailableError(f"nothing tells the {what} of this device, only of {known}")
-    name = names[sensors]
     if not pci_bus_id:
-        raise ObserverUnavailableError(
-            f"the device's driver does not tell its PCI bus id, by which {name} would find it"
-        )
+        problem = "the device's driver does not tell its PCI bus id"
+        raise ObserverUnavailableError(f"{problem}, by which {name} would find it")
     failure, queries = (_nvml if sensors == "nvml" else _amd_smi)(pci_bus_id)
 
     def reader(query: Callable[[], Any]) -> Reader:
@@ -120,9 +118,8 @@ def _nvml(pci_bus_id: str) -> _Queries:
         nvml.nvmlInit()
         device = nvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
     except nvml.NVMLError as error:
-        raise ObserverUnavailableError(
-            f"NVML (libnvidia-ml.so.1, a part of the NVIDIA driver) cannot be used: {error}"
-        ) from error
+        library = "NVML (libnvidia-ml.so.1, a part of the NVIDIA driver)"
+        raise ObserverUnavailableError(f"{library} cannot be used: {error}") from error
     return nvml.NVMLError, {
         "joules": lambda: nvml.nvmlDeviceGetTotalEnergyConsumption(device) * 1e-3,
         "watts": lambda: nvml.nvmlDeviceGetPowerUsage(device) * 1e-3,
@@ -256,8 +253,7 @@ def _highest(files: Iterable[Path], what: str) -> float:
 # -- readings --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(NamedTuple):
     """One reading and when it was taken, in seconds."""
 
     time_s: float
@@ -331,10 +327,9 @@ def mean_value(samples: Sequence[Sample]) -> float:
 class EnergyObserver(Observer):
     """Observes the energy of a launch and the power the device draws meanwhile.
 
-    The mean power while launches follow on one another, times how long they took, is their energy: that of the whole
-    device, with what it draws at rest, and on a processor with what it takes to launch. Where buffers are restored
-    between launches, what restorations alone take in energy and time is taken off. Caches are as the launch before
-    left them.
+    The mean power while launches follow on one another, times their duration, is their energy: that of the whole
+    device, with its power at rest, and on a processor with that of launching. The energy and the time of restoring
+    buffers between launches are subtracted. Caches are as the launch before left them.
     """
 
     name: ClassVar[str] = "energy"

@@ -116,8 +116,8 @@ class TestRealHipPython:
         [
             ("allocate", (64,)),
             ("free", (4096,)),
-            ("copy_in", (4096, 8192, 64)),
-            ("copy_out", (4096, 8192, 64)),
+            ("copy", (4096, 8192, 64, "HostToDevice")),
+            ("copy", (4096, 8192, 64, "DeviceToHost")),
             ("copy", (4096, 8192, 64)),
             ("fill", (4096, 0xA5, 64)),
             ("call", ("moduleLoadData", b"\x7fELF")),

@@ -98,10 +98,10 @@ class TestBrokenCalls:
     def test_a_copy_of_a_wrong_size(self, backend, driver, more, past):
         data = np.zeros(1 << 12)
         buffer = buffer_of(backend, data)
-        for copy in (driver.copy_in, driver.copy_out, driver.copy):
-            addresses = [data.ctypes.data, buffer.address] if copy == driver.copy_out else [buffer.address] * 2
+        for kind in ("HostToDevice", "DeviceToHost", "DeviceToDevice"):
+            addresses = [data.ctypes.data, buffer.address] if kind == "DeviceToHost" else [buffer.address] * 2
             with pytest.raises(Misuse, match=f"ends {past} bytes past the 32768 bytes"):
-                copy(*addresses, data.nbytes + more)
+                driver.copy(*addresses, data.nbytes + more, kind)
         with pytest.raises(Misuse, match="a fill of"):
             driver.fill(buffer.address, 0, data.nbytes + more)
 
@@ -109,9 +109,9 @@ class TestBrokenCalls:
         data = np.zeros(8)
         buffer = buffer_of(backend, data)
         with pytest.raises(Misuse, match="no memory of the device"):
-            driver.copy_in(data.ctypes.data, buffer.address, 64)
+            driver.copy(data.ctypes.data, buffer.address, 64, "HostToDevice")
         with pytest.raises(Misuse, match="copies to the host was given an address of the device"):
-            driver.copy_out(buffer.address, buffer.address, 64)
+            driver.copy(buffer.address, buffer.address, 64, "DeviceToHost")
 
     def test_memory_that_was_freed(self, backend, driver, function):
         buffer = buffer_of(backend, np.zeros(8))
