@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from mptune.errors import SpaceFileError, did_you_mean
-from mptune.interop.recorded import RecordedSpace
 from mptune.paths import write_whole
 from mptune.run import Run
 
@@ -174,8 +173,8 @@ class Format:
         title: what messages call a file of it.
         recognises: whether a document is of this format, by its content: the object that JSON text holds; of any text
             that does not begin with "{", the text itself.
-        read: returns the recorded space of such a document. The path names it in messages. Raises SpaceFileError if
-            it is damaged or records nothing.
+        read: returns such a document as a run. The path names it in messages. Raises SpaceFileError if it is damaged
+            or records nothing.
         read_damaged: returns what can be read of a text that is no JSON to its end, None if it is of another format.
         write: returns a run in this format. Raises SpaceFileError if it has no trial.
     """
@@ -183,24 +182,6 @@ class Format:
     name: str
     title: str
     recognises: Callable[[Any], bool] = lambda _: False
-    read: Callable[[Path, Any], RecordedSpace] | None = None
-    read_damaged: Callable[[Path, str], RecordedSpace | None] = lambda *_: None
+    read: Callable[[Path, Any], Run] | None = None
+    read_damaged: Callable[[Path, str], Run | None] = lambda *_: None
     write: Callable[[Run], str | bytes] | None = None
-
-    def load(self, path: str | Path) -> RecordedSpace:
-        """Read a JSON file of this format, gzipped or not; :attr:`read` must be there.
-
-        Raises:
-            SpaceFileError: it is missing, damaged, of another format, or records nothing.
-        """
-        assert self.read is not None
-        path = Path(path)
-        text = read_text(path)
-        try:
-            document = load_json(path, text)
-        except DamagedJsonError:
-            found = self.read_damaged(path, text)
-            if found is None:
-                raise
-            return found
-        return self.read(path, document)

@@ -1,4 +1,4 @@
-"""Every file format, and reading a recorded space of any of them, told apart by content and not by name."""
+"""Every file format, and reading a run of any of them, told apart by content and not by name."""
 
 from __future__ import annotations
 
@@ -9,12 +9,20 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from mptune.errors import SpaceFileError
-from mptune.interop.files import SQLITE_MAGIC, DamagedJsonError, Format, load_json, read_head, read_text, space_name
-from mptune.interop.recorded import RecordedSpace, from_run, to_run
+from mptune.errors import SpaceFileError, UnknownNameError
+from mptune.interop.files import (
+    SQLITE_MAGIC,
+    DamagedJsonError,
+    Format,
+    load_json,
+    read_head,
+    read_text,
+    write_bytes,
+    write_text,
+)  # fmt: skip
 from mptune.run import Run
 
-__all__ = ["EXPORTERS", "FORMATS", "is_run_file", "read_run", "read_space"]
+__all__ = ["EXPORTERS", "FORMATS", "is_run_file", "read_run", "write_run"]
 
 
 def _formats() -> dict[str, Format]:
@@ -41,16 +49,18 @@ def is_run_file(path: str | Path) -> bool:
     return read_head(Path(path)).startswith(SQLITE_MAGIC)
 
 
-def read_space(path: str | Path) -> RecordedSpace:
-    """Read a recorded space: mptune's own, a Kernel Tuner cache file or T4 results, gzipped or not, or a run file.
+def read_run(path: str | Path) -> Run:
+    """Read a run file or a recording: mptune's own, a Kernel Tuner cache file or T4 results, gzipped or not.
+
+    A recording is a run without a threshold, whose trials are in the order of the file.
 
     Raises:
-        SpaceFileError: the file is missing, empty, damaged, of another format, or records nothing.
+        SpaceFileError: the file is missing, empty, damaged, of another format, or a recording of nothing.
         RunFileError: it is a run file that cannot be read.
     """
     path = Path(path)
     if is_run_file(path):
-        return from_run(Run.load(path), space_name(path))
+        return Run.load(path)
     text = read_text(path)
     document: Any = text
     if text.lstrip().startswith("{"):
@@ -68,12 +78,18 @@ def read_space(path: str | Path) -> RecordedSpace:
     raise SpaceFileError(f"{path}: not a run file of mptune, and none of these: {', '.join(titles)}")
 
 
-def read_run(path: str | Path) -> Run:
-    """Read a run file, or a recorded space of any format as the run that :func:`to_run` makes of it.
+def write_run(run: Run, path: str | Path, format: str) -> None:
+    """Write a run in a format of :data:`EXPORTERS`; text is gzipped when the name ends in ``.gz``.
 
     Raises:
-        SpaceFileError: as :func:`read_space`.
-        RunFileError: it is a run file that cannot be read.
+        UnknownNameError: no such format.
+        SpaceFileError: the file cannot be written, or the format cannot hold the run.
+        MptuneError: a package that the format needs is not installed.
     """
-    path = Path(path)
-    return Run.load(path) if is_run_file(path) else to_run(read_space(path))
+    if format not in EXPORTERS:
+        raise UnknownNameError("export format", format, EXPORTERS)
+    written = EXPORTERS[format](run)
+    if isinstance(written, str):
+        write_text(Path(path), written)
+    else:
+        write_bytes(Path(path), written)

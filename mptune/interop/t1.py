@@ -10,8 +10,9 @@ from typing import Any, Final
 
 from mptune.errors import EmptySpaceError, MptuneError, SpaceFileError, did_you_mean
 from mptune.interop.files import Format, load_json, read_text
-from mptune.interop.recorded import RecordedSpace, parameter_of
+from mptune.run import Run
 from mptune.space.configuration import Value
+from mptune.space.inferred import parameter_of
 from mptune.space.parameters import MAX_PARAMETERS, Parameter, parse_values
 from mptune.space.search_space import SearchSpace
 
@@ -103,7 +104,7 @@ def _condition(path: Path, number: int, entry: Any) -> str:
     return text
 
 
-def _refuse(path: Path, _: Any) -> RecordedSpace:
+def _refuse(path: Path, _: Any) -> Run:
     raise SpaceFileError(f"{path}: a T1 file describes a search space without measurements; nothing can be replayed")
 
 

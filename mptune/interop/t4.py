@@ -15,11 +15,12 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from mptune.errors import SpaceFileError, did_you_mean
-from mptune.interop.files import Format, space_name, write_text
-from mptune.interop.recorded import FAILED_TIME, Record, RecordedSpace, assemble, finite, finite_numbers, from_run
+from mptune.interop.files import Format, space_name
+from mptune.interop.recorded import FAILED_TIME, Record, assemble, finite, finite_numbers
 from mptune.results.trial import Measurement, Status, Trial
+from mptune.run import Run
 
-__all__ = ["T4", "read_t4", "t4_text", "write_t4"]
+__all__ = ["T4"]
 
 _SCHEMA_VERSION: Final = "1.0.0"
 
@@ -76,21 +77,12 @@ _PHASES: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-def read_t4(path: str | Path) -> RecordedSpace:
-    """Read a T4 results file, gzipped or not; times become milliseconds whatever their unit is.
-
-    Raises:
-        SpaceFileError: the file is missing, damaged, not T4, states no or an unknown unit of time, or records nothing.
-    """
-    return T4.load(path)
-
-
 def _is_t4(document: Any) -> bool:
     return isinstance(document, dict) and "results" in document
 
 
-def _read(path: Path, document: Any) -> RecordedSpace:
-    results = document.get("results") if _is_t4(document) else None
+def _read(path: Path, document: Any) -> Run:
+    results = document["results"]
     if not isinstance(results, list):
         raise SpaceFileError(f"{path}: not a T4 results file (no list 'results' in it)")
     if not results:
@@ -200,24 +192,18 @@ class _Reader:
         return scale
 
 
-def write_t4(recorded: RecordedSpace, path: str | Path) -> None:
-    """Write a T4 results file, gzipped when the name ends in ``.gz``.
-
-    Raises:
-        SpaceFileError: the file cannot be written.
-    """
-    write_text(Path(path), t4_text(recorded))
-
-
-def t4_text(recorded: RecordedSpace) -> str:
+def _write(run: Run) -> str:
     """Return the text of a T4 results file, with every time in milliseconds."""
-    results = [_result(recorded, recorded.trials[index]) for index in sorted(recorded.trials)]
-    document = {"metadata": {"timeunit": "milliseconds"}, "results": results, "schema_version": _SCHEMA_VERSION}
+    document = {
+        "metadata": {"timeunit": "milliseconds"},
+        "results": [_result(run, trial) for trial in run.indexed],
+        "schema_version": _SCHEMA_VERSION,
+    }
     return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
 
-def _result(recorded: RecordedSpace, trial: Trial) -> dict[str, Any]:
-    measurement = trial.measurement
+def _result(run: Run, trial: Trial) -> dict[str, Any]:
+    measurement, objective = trial.measurement, run.info.objective.metric
     words = {name: word for word, name in _PHASES.items() if word != "compilation_time"}
     times: dict[str, Any] = {
         word: measurement.durations_s[name] * 1e3 for name, word in words.items() if name in measurement.durations_s
@@ -233,15 +219,13 @@ def _result(recorded: RecordedSpace, trial: Trial) -> dict[str, Any]:
             {
                 "name": "time" if name == "time_ms" else name,
                 "value": value,
-                "unit": "milliseconds" if name == "time_ms" else recorded.unit_of(name),
+                "unit": "milliseconds" if name == "time_ms" else run.info.unit_of(name),
             }
             for name, value in metrics.items()
             if math.isfinite(value)
         ],
-        "objectives": ["time" if recorded.objective == "time_ms" else recorded.objective],
+        "objectives": ["time" if objective == "time_ms" else objective],
     }
 
 
-T4: Final = Format(
-    "t4", "T4 results", recognises=_is_t4, read=_read, write=lambda run: t4_text(from_run(run, run.kernel))
-)
+T4: Final = Format("t4", "T4 results", recognises=_is_t4, read=_read, write=_write)

@@ -7,7 +7,7 @@ only: nothing is evaluated or unpickled.
 """
 
 from mptune.store.database import FORMAT_VERSION
-from mptune.store.info import LaunchInfo, ParameterInfo, RunInfo, RunState
+from mptune.store.info import LaunchInfo, ParameterInfo, RunInfo, RunState, unit_of
 from mptune.store.run_file import RunFile, RunStore, UnsavedRun
 
 __all__ = [
@@ -19,4 +19,5 @@ __all__ = [
     "RunState",
     "RunStore",
     "UnsavedRun",
+    "unit_of",
 ]

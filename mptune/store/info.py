@@ -17,7 +17,27 @@ from mptune.results.trial import SourceUse, Trial
 from mptune.space.configuration import Value, is_number, is_value, is_whole
 from mptune.space.parameters import MAX_PARAMETERS
 
-__all__ = ["LaunchInfo", "ParameterInfo", "RunInfo", "RunState"]
+__all__ = ["LaunchInfo", "ParameterInfo", "RunInfo", "RunState", "unit_of"]
+
+#: Units by suffix of a metric's name. The longer ones first: a rate ends like a time.
+_UNIT_SUFFIXES: Final = {
+    "_gb_s": "GB/s",
+    "_gflop_s": "GFLOP/s",
+    "_ms": "ms",
+    "_s": "s",
+    "_bytes": "bytes",
+    "_j": "J",
+    "_w": "W",
+    "_mhz": "MHz",
+}
+
+
+def unit_of(metric: str) -> str:
+    """Return the unit a metric's name states: its suffix (``time_ms``), or the name itself (``GFLOP/s``)."""
+    for suffix, unit in _UNIT_SUFFIXES.items():
+        if metric.lower().endswith(suffix):
+            return unit
+    return metric if metric.endswith("/s") and " " not in metric else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +141,10 @@ class RunInfo:
     def is_of_application(self) -> bool:
         """Whether several kernels were tuned as one: their own parameters are called ``KERNEL.PARAMETER``."""
         return bool(self.buffers) or any("." in parameter.name for parameter in self.parameters)
+
+    def unit_of(self, metric: str) -> str:
+        """Return the unit of a metric, empty if it is not known."""
+        return self.units.get(metric) or unit_of(metric)
 
     def buffers_of(self, parameter: str) -> tuple[str, ...]:
         """Return the names of an application's buffers whose type a parameter is."""

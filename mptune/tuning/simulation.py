@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,17 +19,16 @@ from numpy.typing import NDArray
 
 from mptune.accuracy.thresholds import recorded_threshold
 from mptune.errors import MptuneError
-from mptune.interop.recorded import RecordedSpace
-from mptune.interop.spaces import read_space
-from mptune.measure.base import Evaluator
-from mptune.measure.simulated import SimulatedEvaluator
+from mptune.interop import read_run
+from mptune.measure.replay import Replay
 from mptune.results.metric_expressions import chosen_objectives, is_error, unknown_metric
 from mptune.results.objective import Objective
 from mptune.results.pareto import FrontScale, front
 from mptune.results.trial import SourceUse, Status, Trial
+from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.strategies import chosen_name, make
-from mptune.strategies.base import Known, Source, Strategy
+from mptune.strategies.base import Known, Strategy
 from mptune.tuning.loop import Stopwatch, ask_and_tell
 from mptune.tuning.starting import Searched, read_source
 
@@ -228,7 +227,7 @@ def finite(value: float) -> float | None:
 
 
 def simulate(
-    space: str | Path | RecordedSpace,
+    space: str | Path | Run,
     strategy: str = "bayesian",
     *,
     budget: int = 220,
@@ -243,12 +242,12 @@ def simulate(
     beta: float = 1.0,
     constraints: Sequence[str] = (),
     options: Mapping[str, Any] | None = None,
-    sources: Sequence[str | Path | RecordedSpace] = (),
+    sources: Sequence[str | Path | Run] = (),
 ) -> Simulation:
-    """Replay a strategy on a recorded space, once per seed ``seed, seed + 1, ...``.
+    """Replay a strategy on the trials of a run, once per seed ``seed, seed + 1, ...``.
 
     Args:
-        space: a recorded space, or the file of one (Kernel Tuner cache, T4 results, run file).
+        space: a run, a run file or a recorded space (Kernel Tuner cache, T4 results, mptune's own).
         strategy: name of the strategy.
         budget: unique configurations each run may evaluate; it ends sooner if the recording has fewer.
         repeats: number of runs.
@@ -273,46 +272,62 @@ def simulate(
             source that does not fit.
     """
     _require_counts(budget, repeats, seed)
-    recorded = space if isinstance(space, RecordedSpace) else read_space(space)
+    run = space if isinstance(space, Run) else read_run(space)
     metric, *also = (name.strip() for name in chosen_objectives(objective, objectives, maximise))
-    aliases = _aliases(recorded)
+    metrics, aliases = _metrics(run), _aliases(run)
     goal = Objective(
         aliases.get(metric, metric),
         minimise=not maximise,
-        threshold=recorded_threshold(max_error, recorded.metrics, recorded.metric),
+        threshold=recorded_threshold(max_error, metrics, run.info.metric),
         penalty=penalty,
         alpha=alpha,
         beta=beta,
         constraints=tuple(constraints),
         also=tuple(aliases.get(name, name) for name in also),
     )
-    trials = _judged(recorded, goal, aliases)
-    goal = recorded.with_baseline(goal, trials)
-    optimum, worst = goal.best(trials), goal.worst(trials)
-    scale = _scale(goal, trials) if goal.also else None
+    judged = run.derive(objective=goal, trials=_judged(run, goal, aliases))
+    goal = judged.objective
+    optimum, worst = goal.best(judged.trials), goal.worst(judged.trials)
+    scale = _scale(goal, judged.trials) if goal.also else None
     strategy = chosen_name(strategy, goal)
     searched = Searched(
-        kernel=recorded.kernel,
-        space=recorded.space,
+        kernel=run.info.kernel,
+        space=run.space,
         objective=goal,
-        metric=recorded.metric,
-        problem_size=recorded.problem_size,
-        units={name: recorded.unit_of(name) for name in recorded.metrics},
-        rename=lambda source: [_renamed(trial, _aliases(source)) for trial in source.trials.values()],
+        metric=run.info.metric,
+        sizes=run.info.sizes,
+        units={name: run.info.unit_of(name) for name in metrics},
+        rename=lambda source: [_renamed(trial, _aliases(source)) for trial in source.trials],
     )
     read = [read_source(source, searched) for source in sources]
-    start = _starter(recorded, goal, strategy, options, read, budget)
-    evaluator = SimulatedEvaluator({trial.configuration: trial for trial in trials}, recorded.name)
+    footprints = np.array([trial.metric(_FOOTPRINT) for trial in run.indexed])
+    # A live run knows the footprints of all configurations before any is evaluated.
+    known: dict[str, Known] = {} if np.isnan(footprints).any() else {_FOOTPRINT: lambda indices: footprints[indices]}
+
+    def replay(seed: int) -> SimulationRun:
+        made = make(
+            strategy,
+            run.space,
+            goal,
+            seed=seed,
+            signature=run.info.signature,
+            options=options,
+            known=known,
+            sources=read,
+            budget=budget,
+        )
+        return _replay(made, Replay(judged), budget, seed, scale)
+
     return Simulation(
-        space=recorded.name,
+        space=run.name,
         strategy=strategy,
         budget=budget,
         objective=goal,
         optimum=None if optimum is None else goal.value(optimum),
         optimum_configuration=None if optimum is None else optimum.configuration,
-        unit=recorded.unit_of(metric) if metric in recorded.metrics else "",
-        configurations=recorded.space.size,
-        runs=tuple(_replay(start(each), evaluator, budget, each, scale) for each in range(seed, seed + repeats)),
+        unit=run.info.unit_of(metric) if metric in metrics else "",
+        configurations=run.space.size,
+        runs=tuple(map(replay, range(seed, seed + repeats))),
         scale=scale,
         worst=None if worst is None else goal.value(worst),
     )
@@ -332,32 +347,7 @@ def _require_counts(budget: int, repeats: int, seed: int) -> None:
         raise MptuneError(f"seed {seed}: expected a whole number from 0 on")
 
 
-def _starter(
-    recorded: RecordedSpace,
-    goal: Objective,
-    strategy: str,
-    options: Mapping[str, Any] | None,
-    sources: Sequence[Source],
-    budget: int,
-) -> Callable[[int], Strategy]:
-    """Return what makes the strategy anew for a seed, told what a live run knows beforehand."""
-    known = _footprints(recorded)
-    return lambda seed: make(
-        strategy,
-        recorded.space,
-        goal,
-        seed=seed,
-        signature=recorded.signature,
-        options=options,
-        known=known,
-        sources=sources,
-        budget=budget,
-    )
-
-
-def _replay(
-    strategy: Strategy, evaluator: Evaluator, budget: int, seed: int, scale: FrontScale | None
-) -> SimulationRun:
+def _replay(strategy: Strategy, evaluator: Replay, budget: int, seed: int, scale: FrontScale | None) -> SimulationRun:
     objective = strategy.objective
     best: list[float | None] = []
     levels, shares = np.empty((0, len(objective.metrics))), list[float]()
@@ -385,34 +375,33 @@ def _scale(objective: Objective, trials: Sequence[Trial]) -> FrontScale | None:
     return FrontScale.of(known) if len(known) else None
 
 
-def _footprints(recorded: RecordedSpace) -> dict[str, Known]:
-    """Return the memory footprints, which a live run knows beforehand too; nothing unless all are recorded."""
-    footprints = np.array([recorded.trials[index].metric(_FOOTPRINT) for index in range(recorded.space.size)])
-    return {} if np.isnan(footprints).any() else {_FOOTPRINT: lambda indices: footprints[indices]}
+def _metrics(run: Run) -> tuple[str, ...]:
+    """Return the names of the metrics that some valid trial has."""
+    return tuple(dict.fromkeys(name for trial in run.trials if trial.is_valid for name in trial.measurement.metrics))
 
 
-def _aliases(recorded: RecordedSpace) -> dict[str, str]:
+def _aliases(run: Run) -> dict[str, str]:
     """Return names an expression can hold for metrics like ``GFLOP/s``."""
-    return {name: re.sub(r"\W", "_", name) for name in recorded.metrics if not re.fullmatch(r"[A-Za-z_][\w.]*", name)}
+    return {name: re.sub(r"\W", "_", name) for name in run.metric_names if not re.fullmatch(r"[A-Za-z_][\w.]*", name)}
 
 
-def _judged(recorded: RecordedSpace, objective: Objective, rename: Mapping[str, str]) -> list[Trial]:
-    """Return the trials, by index, with the status a live run would give them."""
-    metrics = recorded.metrics
+def _judged(run: Run, objective: Objective, rename: Mapping[str, str]) -> list[Trial]:
+    """Return the trials with the status a live run would give them."""
+    metrics = _metrics(run)
     if not metrics:
-        raise MptuneError(f"no trial of recording {recorded.name} ran, so there is nothing to optimise")
+        raise MptuneError(f"no trial of recording {run.name} ran, so there is nothing to optimise")
     known = (*metrics, *rename.values())
     read = objective.names | objective.constraint_names
     for name in sorted(read):
         if name not in known:
-            raise unknown_metric(f"metric of recording {recorded.name}:", name, metrics, objective.metrics)
+            raise unknown_metric(f"metric of recording {run.name}:", name, metrics, objective.metrics)
     if objective.threshold is not None and not any(is_error(name) for name in metrics):
         raise MptuneError(
-            f"recording {recorded.name} has no errors, so no configuration can be judged by --max-error "
+            f"recording {run.name} has no errors, so no configuration can be judged by --max-error "
             f"(metrics: {', '.join(metrics)})"
         )
     used = {name: alias for name, alias in rename.items() if alias in read}
-    return [_judge(_renamed(trial, used), objective) for trial in recorded.trials.values()]
+    return [_judge(_renamed(trial, used), objective) for trial in run.trials]
 
 
 def _renamed(trial: Trial, rename: Mapping[str, str]) -> Trial:
