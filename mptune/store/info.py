@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-import reprlib
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 from mptune.errors import MptuneError, RunFileError
@@ -14,11 +13,22 @@ from mptune.kernel.regions import key_of
 from mptune.results.objective import Objective
 from mptune.results.speedup import Finals
 from mptune.results.trial import SourceUse, Trial
-from mptune.space.configuration import Value, is_number, is_value, is_whole
-from mptune.space.parameters import MAX_PARAMETERS
+from mptune.space.configuration import Value
+from mptune.store.plain import plain, read_fields, types_of
 
 __all__ = ["LaunchInfo", "ParameterInfo", "RunInfo", "RunState", "unit_of"]
 
+#: What a run file calls the parts of the objective.
+_OBJECTIVE: Final = {
+    "objective": "metric",
+    "also": "also",
+    "minimise": "minimise",
+    "threshold": "threshold",
+    "penalty": "penalty",
+    "alpha": "alpha",
+    "beta": "beta",
+    "measured_constraints": "constraints",
+}
 #: Units by suffix of a metric's name. The longer ones first: a rate ends like a time.
 _UNIT_SUFFIXES: Final = {
     "_gb_s": "GB/s",
@@ -186,21 +196,9 @@ class RunInfo:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields by name, as JSON can hold them; the parts of the objective are fields of their own."""
-        objective = self.objective
-        threshold = objective.threshold
-        document = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "objective"}
-        return {
-            **document,
-            "parameters": [asdict(parameter) for parameter in self.parameters],
-            "objective": objective.metric,
-            "objectives": list(objective.metrics),
-            "minimise": objective.minimise,
-            "threshold": dict(threshold) if isinstance(threshold, Mapping) else threshold,
-            "penalty": objective.penalty,
-            "alpha": objective.alpha,
-            "beta": objective.beta,
-            "measured_constraints": list(objective.constraints),
-        }
+        document: dict[str, Any] = plain(self)
+        objective = document.pop("objective")
+        return document | {name: objective[part] for name, part in _OBJECTIVE.items()}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], where: str = "the run") -> Self:
@@ -213,7 +211,14 @@ class RunInfo:
         Raises:
             RunFileError: a field has the wrong type or an impossible value.
         """
-        return cls(**_read(document, _kinds_of(cls), where), objective=_objective(document, where))
+        kinds = types_of(Objective)
+        parts = read_fields({name: kinds[part] for name, part in _OBJECTIVE.items()}, document, where)
+        try:
+            objective = Objective(**{_OBJECTIVE[name]: value for name, value in parts.items()})
+        except MptuneError as error:
+            raise RunFileError(f"{where}: its objective is wrong: {error}") from error
+        own = {name: kind for name, kind in types_of(RunInfo).items() if name != "objective"}
+        return cls(**read_fields(own, document, where), objective=objective)
 
     def require_same_run(self, other: RunInfo, where: str) -> None:
         """Check that another run's trials can join this one's.
@@ -280,10 +285,6 @@ class LaunchInfo:
     buffers: Mapping[str, str]
     types: Mapping[str, tuple[str, ...]]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields by name."""
-        return {name: dict(value) if isinstance(value := getattr(self, name), Mapping) else value for name in _LAUNCH}
-
 
 @dataclass(frozen=True, slots=True)
 class RunState:
@@ -329,12 +330,7 @@ class RunState:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields by name."""
-        document = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return document | {
-            "finals": self.finals.to_json(),
-            "launches": [each.to_json() for each in self.launches],
-            "sources": [asdict(each) for each in self.sources],
-        }
+        return plain(self)  # type: ignore[no-any-return]
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], where: str = "the run") -> Self:
@@ -343,7 +339,7 @@ class RunState:
         Raises:
             RunFileError: a field has the wrong type.
         """
-        return cls(**_read(document, _kinds_of(cls), where))
+        return cls(**read_fields(types_of(RunState), document, where))
 
 
 # -- what changed between two sessions -------------------------------------------------------------------
@@ -359,141 +355,3 @@ def _identity_changed(before: str, now: str) -> str:
     gone = [part for part in before.split("|") if part not in now.split("|")]
     new = [part for part in now.split("|") if part not in before.split("|")]
     return f"compiler, flags or device: {' '.join(gone) or 'nothing'} became {' '.join(new) or 'nothing'}"
-
-
-# -- fields as a file has them ---------------------------------------------------------------------------
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_values(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(map(is_value, value))
-
-
-def _is_parameter(entry: Any) -> bool:
-    if not isinstance(entry, Mapping):
-        return False
-    values = entry.get("values")
-    return _is_text(entry.get("name")) and _is_text(entry.get("kind")) and bool(values) and _is_values(values)
-
-
-def _is_launch(entry: Any) -> bool:
-    return isinstance(entry, Mapping) and all(kind.is_right(entry.get(name)) for name, kind in _LAUNCH.items())
-
-
-def _is_source_use(entry: Any) -> bool:
-    if not isinstance(entry, Mapping):
-        return False
-    return all(kind.is_right(entry.get(name)) for name, kind in _SOURCE_USE.items())
-
-
-def _is_threshold(value: Any) -> bool:
-    return all(map(is_number, value.values())) if isinstance(value, Mapping) else is_number(value)
-
-
-def _tuples(value: Any) -> Any:
-    """Return plain data with the tuples that JSON made lists of."""
-    if isinstance(value, Mapping):
-        return {name: _tuples(entry) for name, entry in value.items()}
-    return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
-
-
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """What a field may hold: how a message calls it, how it is checked, and how it is read."""
-
-    expected: str
-    is_right: Callable[[Any], bool]
-    read: Callable[[Any], Any] = _tuples
-
-
-def _list_of(what: str, is_right: Callable[[Any], bool]) -> _Kind:
-    return _Kind(f"a list of {what}", lambda v: isinstance(v, list | tuple) and all(map(is_right, v)))
-
-
-def _by_name(what: str, is_right: Callable[[Any], bool]) -> _Kind:
-    return _Kind(f"{what} by name", lambda v: isinstance(v, Mapping) and all(map(is_right, v.values())))
-
-
-_TEXT: Final = _Kind("a text", _is_text)
-_WHOLE: Final = _Kind("a whole number a double can hold", is_whole)
-_NUMBER: Final = _Kind("a finite number a double can hold", is_number)
-_TEXTS: Final = _list_of("texts", _is_text)
-_PARAMETERS: Final = _Kind(
-    f"a list of at most {MAX_PARAMETERS} parameters, each with a name, a kind and a list of one or more values",
-    lambda v: isinstance(v, list | tuple) and len(v) <= MAX_PARAMETERS and all(map(_is_parameter, v)),
-    lambda v: tuple(ParameterInfo(p["name"], p["kind"], _tuples(p["values"])) for p in v),
-)
-_WHOLE_BY_NAME: Final = _by_name("whole numbers a double can hold", is_whole)
-_TEXT_BY_NAME: Final = _by_name("texts", _is_text)
-_LAUNCH: Final = {
-    "kernel": _TEXT,
-    "sizes": _WHOLE_BY_NAME,
-    "buffers": _TEXT_BY_NAME,
-    "types": _by_name("lists of texts", _TEXTS.is_right),
-}
-_SOURCE_USE: Final = {"source": _TEXT, "trials": _WHOLE, "parameters": _TEXTS, "weight": _NUMBER, "remark": _TEXT}
-#: What a field may hold, by its annotation.
-_KINDS: Final[Mapping[str, _Kind]] = {
-    **dict.fromkeys(("str", "str | None"), _TEXT),
-    **dict.fromkeys(("int", "int | None"), _WHOLE),
-    **dict.fromkeys(("float", "float | None"), _NUMBER),
-    "tuple[str, ...]": _TEXTS,
-    "tuple[ParameterInfo, ...]": _PARAMETERS,
-    "Finals": _Kind("the times of finalists in rounds", Finals.is_document, Finals.from_json),
-    "Mapping[str, str]": _TEXT_BY_NAME,
-    "Mapping[str, float]": _by_name("finite numbers a double can hold", is_number),
-    "Mapping[str, int]": _WHOLE_BY_NAME,
-    "tuple[LaunchInfo, ...]": _Kind(
-        f"a list of launches, each with {', '.join(_LAUNCH)}",
-        lambda v: isinstance(v, list | tuple) and all(map(_is_launch, v)),
-        lambda v: tuple(LaunchInfo(**{name: _tuples(launch[name]) for name in _LAUNCH}) for launch in v),
-    ),
-    "tuple[SourceUse, ...]": _Kind(
-        f"a list of sources, each with {', '.join(_SOURCE_USE)}",
-        lambda v: isinstance(v, list | tuple) and all(map(_is_source_use, v)),
-        lambda v: tuple(SourceUse(**{name: _tuples(use[name]) for name in _SOURCE_USE}) for use in v),
-    ),
-    "Mapping[str, Any]": _Kind("an object", lambda v: isinstance(v, Mapping), dict),
-    "Mapping[str, Value]": _by_name("values", is_value),
-    "Mapping[str, tuple[Value, ...]] | None": _by_name("lists of values", _is_values),
-}
-_OBJECTIVE_FIELDS: Final[Mapping[str, _Kind]] = {
-    "objective": _TEXT,
-    "objectives": _TEXTS,
-    "minimise": _Kind("true or false", lambda v: isinstance(v, bool)),
-    "threshold": _Kind("a finite number a double can hold, such numbers by output or metric, or null", _is_threshold),
-    "penalty": _TEXT,
-    "alpha": _NUMBER,
-    "beta": _NUMBER,
-    "measured_constraints": _TEXTS,
-}
-
-
-def _kinds_of(record: type) -> dict[str, _Kind]:
-    return {entry.name: _KINDS[str(entry.type)] for entry in fields(record) if entry.name != "objective"}
-
-
-def _read(document: Mapping[str, Any], kinds: Mapping[str, _Kind], where: str) -> dict[str, Any]:
-    """Return the fields a document has; one that is missing or null is left out, and so has its usual value."""
-    found = {}
-    for name, kind in kinds.items():
-        value = document.get(name)
-        if value is None:
-            continue
-        if not kind.is_right(value):
-            raise RunFileError(f"{where}: its field {name!r} should be {kind.expected}, and is {reprlib.repr(value)}")
-        found[name] = kind.read(value)
-    return found
-
-
-def _objective(document: Mapping[str, Any], where: str) -> Objective:
-    found = _read(document, _OBJECTIVE_FIELDS, where)
-    names = {"objective": "metric", "measured_constraints": "constraints"}
-    also = found.pop("objectives", ())[1:]
-    try:
-        return Objective(**{names.get(name, name): value for name, value in found.items()}, also=also)
-    except MptuneError as error:
-        raise RunFileError(f"{where}: its objective is wrong: {error}") from error
