@@ -89,7 +89,7 @@ class Run:
         """
         with RunFile.open(path, read_only=True) as file:
             parameters = file.info.parameters
-            trials = file.trials(parameters=parameters)
+            trials = file.trials(parameters)
             return cls(file.info, trials, file.state, file.sources(), Path(path).name.removesuffix(".db"))
 
     def derive(

@@ -54,7 +54,7 @@ def test_what_is_wrong_is_refused_in_one_line_that_names_it(
     path = tmp_path / "run.db"
     create(path, {}).close()
     with RunFile.open(path) as file:
-        file._write((), "", fields)
+        file._write((), fields)
     with pytest.raises(RunFileError, match=re.escape(message)) as caught:
         Run.load(path)
     assert str(caught.value).startswith(f"run file {path}: ")

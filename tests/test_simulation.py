@@ -195,7 +195,7 @@ def test_distances_are_relative_to_the_optimum() -> None:
     assert simulation.distances(2).tolist() == [0.5, 0.25]
     # A run that ended keeps its last best.
     assert simulation.distances(4).tolist() == [0.0, 0.25]
-    assert simulation.mean_distance([2, 4]) == pytest.approx((0.375 + 0.125) / 2, rel=1e-15)
+
     assert simulation.overhead_ms_per_evaluation == pytest.approx(2 / 6, rel=1e-12)
     assert simulation.summary() == [
         {
@@ -215,7 +215,7 @@ def test_a_run_that_has_found_nothing_counts_with_the_worst_feasible_value() -> 
     simulation = dataclasses.replace(made_up(3, (None, 2.5, 2.0), (None, None, None)), worst=5.0)
     assert simulation.filled_curves().tolist() == [[1.5, 0.25, 0.0], [1.5, 1.5, 1.5]]
     assert simulation.without_feasible().tolist() == [[True, False, False], [True, True, True]]
-    assert simulation.mean_distance([3]) == 0.75
+
     assert simulation.summary()[0]["nothing_feasible"] == 0.5
     # Where the worst is the only one, nothing is still not the optimum.
     alone = dataclasses.replace(simulation, worst=2.0)

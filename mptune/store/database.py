@@ -14,18 +14,14 @@ from typing import Final
 from mptune.errors import RunFileError
 
 __all__ = [
-    "FORMAT_VERSION", "INSERT_TRIAL", "RETIRE_TRIAL", "SELECT_TRIALS", "STALE", "UPSERT_META",
-    "UPSERT_SETTING", "connect", "create_tables", "explained", "recognise", "require_own",
-    "sign", "transaction", "writer",
+    "FORMAT_VERSION", "INSERT_TRIAL", "RETIRE_TRIAL", "SELECT_TRIALS", "UPSERT_META", "UPSERT_SETTING",
+    "connect", "create_tables", "explained", "recognise", "require_own", "sign", "transaction", "writer",
 ]  # fmt: skip
 
 #: Raised with every change of the tables, or of the meaning of a field; a file of another version is refused.
-FORMAT_VERSION: Final = 7
+FORMAT_VERSION: Final = 8
 #: No text or blob of a run file is larger.
 _LARGEST_CELL_BYTES: Final = 16 << 20
-
-#: The phase of trials that were set aside.
-STALE: Final = "stale"
 
 _APPLICATION_ID: Final = int.from_bytes(b"mptu", "big")
 _BUSY_TIMEOUT_S: Final = 60.0
@@ -42,7 +38,7 @@ _SCHEMA: Final = (
         id INTEGER PRIMARY KEY,
         key TEXT NOT NULL,
         configuration TEXT NOT NULL,
-        phase TEXT NOT NULL,
+        stale INTEGER NOT NULL DEFAULT 0,
         status TEXT NOT NULL,
         message TEXT NOT NULL,
         metrics TEXT NOT NULL,
@@ -52,18 +48,19 @@ _SCHEMA: Final = (
         UNIQUE (key, configuration)
     )""",
 )
-#: The cells of a trial but for its number, which counts from 1.
+#: The cells of a trial beside its number, which counts from 1, and whether it is stale.
 _COLUMNS: Final = (
-    "key", "configuration", "phase", "status", "message", "metrics", "times_ms", "durations_s", "warnings",
+    "key", "configuration", "status", "message", "metrics", "times_ms", "durations_s", "warnings",
 )  # fmt: skip
 
 #: A trial of the same key and configuration keeps its number.
 INSERT_TRIAL: Final = (
     f"INSERT INTO trials ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))}) "
-    f"ON CONFLICT (key, configuration) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _COLUMNS)}"
+    "ON CONFLICT (key, configuration) DO UPDATE SET "
+    f"{', '.join(f'{name} = excluded.{name}' for name in (*_COLUMNS, 'stale'))}"
 )
-SELECT_TRIALS: Final = f"SELECT id, {', '.join(_COLUMNS)} FROM trials ORDER BY id"
-RETIRE_TRIAL: Final = f"UPDATE trials SET phase = '{STALE}' WHERE key = ? AND configuration = ?"
+SELECT_TRIALS: Final = f"SELECT id, {', '.join(_COLUMNS)} FROM trials WHERE stale = ? ORDER BY id"
+RETIRE_TRIAL: Final = "UPDATE trials SET stale = 1 WHERE key = ? AND configuration = ?"
 UPSERT_SETTING: Final = (
     "INSERT INTO settings (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 )

@@ -58,6 +58,10 @@ class ParameterInfo:
     kind: str
     values: tuple[Value, ...]
 
+    def __post_init__(self) -> None:
+        if not self.values:
+            raise MptuneError(f"parameter {self.name!r} has no values")
+
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:

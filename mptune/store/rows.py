@@ -31,13 +31,12 @@ _MOST_NUMBERS: Final = 10_000
 _DAMAGE: Final = (ValueError, TypeError, KeyError, OverflowError, RecursionError, struct.error)
 
 
-def to_row(trial: Trial, phase: str) -> Row:
+def to_row(trial: Trial) -> Row:
     """Return the cells of a trial in the order :data:`mptune.store.database.INSERT_TRIAL` takes."""
     measurement = trial.measurement
     return (
         trial.key,
         trial.configuration.to_json(),
-        phase,
         str(trial.status),
         # Compiler output may hold bytes that are no text; they come as lone surrogates, which UTF-8 lacks.
         trial.message.encode("utf-8", "backslashreplace").decode("utf-8")[:_LONGEST_MESSAGE],
@@ -64,7 +63,7 @@ def from_rows(rows: Sequence[Row], parameters: Sequence[ParameterInfo] = ()) -> 
     cells = (_read(name, numbers, column) for name, column in zip(_CELLS, columns, strict=True))
     trials = [
         Trial(configuration, status, message, Measurement(metrics, times_ms, durations_s), warnings, key)
-        for key, configuration, _, status, message, metrics, times_ms, durations_s, warnings in zip(*cells, strict=True)
+        for key, configuration, status, message, metrics, times_ms, durations_s, warnings in zip(*cells, strict=True)
     ]
     allowed = {parameter.name: frozenset(parameter.values) for parameter in parameters}
     for number, trial in zip(numbers, trials, strict=True) if allowed else ():
@@ -164,7 +163,6 @@ def _warnings(texts: Sequence[str]) -> list[tuple[str, ...]]:
 _CELLS: Final[Mapping[str, tuple[str, Callable[[Sequence[Any]], Sequence[Any]]]]] = {
     "key": ("a text", _texts),
     "configuration": ("values by name", _configurations),
-    "phase": ("a text", _texts),
     "status": ("a status of this mptune", lambda cells: [_STATUSES[cell] for cell in cells]),
     "message": ("a text", _texts),
     "metrics": ("numbers a double can hold, by name", lambda cells: _numbers(cells, finite=False)),

@@ -38,6 +38,8 @@ _FOOTPRINT: Final = "memory_bytes"
 #: Where the distance to the optimum is read off: from the 40th evaluation on, at every 20th.
 _FIRST_CHECKPOINT: Final = 40
 _CHECKPOINT_STEP: Final = 20
+#: Evaluations of a run, and runs: more would be a slip, and not fit into memory.
+_MOST: Final = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +104,14 @@ class Simulation:
         Of several objectives it is the share of the recorded front's hypervolume that is missing. Shape ``(n_runs,
         budget)``; infinite while nothing feasible is found. A run that ended early keeps its last value.
         """
-        best = self._over_evaluations([[math.nan if v is None else v for v in run.best] for run in self.runs])
+        best = self._best()
         if self.optimum is None:
             return np.full_like(best, np.inf)
         if self.objective.also:
-            missing = 1.0 - self._over_evaluations([run.hypervolume for run in self.runs])
-            return np.where(np.isnan(best), np.inf, np.maximum(missing, 0.0))
-        return np.where(np.isnan(best), np.inf, self._distance(best))
+            distances = np.maximum(1.0 - self._curves([run.hypervolume for run in self.runs]), 0.0)
+        else:
+            distances = self._distance(best)
+        return np.where(np.isnan(best), np.inf, distances)
 
     def filled_curves(self) -> NDArray[np.float64]:
         """Return :meth:`distance_curves`, at the distance of the worst feasible value while nothing feasible is found.
@@ -125,9 +128,12 @@ class Simulation:
 
     def without_feasible(self) -> NDArray[np.bool_]:
         """Return which runs have found nothing feasible after each evaluation, shape ``(n_runs, budget)``."""
-        return np.isnan(self._over_evaluations([[math.nan if v is None else v for v in run.best] for run in self.runs]))
+        return np.isnan(self._best())
 
-    def _over_evaluations(self, values: Sequence[Sequence[float]]) -> NDArray[np.float64]:
+    def _best(self) -> NDArray[np.float64]:
+        return self._curves([[math.nan if value is None else value for value in run.best] for run in self.runs])
+
+    def _curves(self, values: Sequence[Sequence[float]]) -> NDArray[np.float64]:
         """Return a row per run; one that ended early keeps its last value, and is NaN if it has none."""
         rows = np.full((len(values), self.budget), np.nan)
         for row, known in zip(rows, values, strict=True):
@@ -144,14 +150,6 @@ class Simulation:
         """Return a column of :meth:`distance_curves`, after so many evaluations; shape ``(n_runs,)``."""
         return np.asarray(self.distance_curves()[:, min(evaluations, self.budget) - 1])
 
-    def mean_distance(self, checkpoints: Sequence[int] | None = None) -> float:
-        """Return the mean over runs and checkpoints (default: evaluations 40, 60, ... up to the budget).
-
-        The distances are those of :meth:`filled_curves`.
-        """
-        points = self.checkpoints() if checkpoints is None else checkpoints
-        return float(self.filled_curves()[:, [min(point, self.budget) - 1 for point in points]].mean())
-
     def checkpoints(self) -> tuple[int, ...]:
         """Return the numbers of evaluations a summary looks at; the budget itself when it is below the first."""
         return tuple(range(_FIRST_CHECKPOINT, self.budget + 1, _CHECKPOINT_STEP)) or (self.budget,)
@@ -165,14 +163,14 @@ class Simulation:
         rows = []
         for point in self.checkpoints():
             distances, nothing = curves[:, point - 1], without[:, point - 1]
-            lower, median, upper = quartiles(distances)
+            lower, median, upper = map(float, quartiles(distances))
             rows.append(
                 {
                     "evaluations": point,
                     "mean": float(np.mean(distances)),
-                    "lower": float(lower),
-                    "median": float(median),
-                    "upper": float(upper),
+                    "lower": lower,
+                    "median": median,
+                    "upper": upper,
                     "worst": float(np.max(distances)),
                     "found_optimum": float(np.mean((distances == 0.0) & ~nothing)),
                     "nothing_feasible": float(np.mean(nothing)),
@@ -182,28 +180,23 @@ class Simulation:
 
     def to_json(self) -> dict[str, Any]:
         """Return the document ``mptune simulate --json`` prints."""
+        runs: list[dict[str, Any]] = [{"seed": run.seed, "best": list(run.best)} for run in self.runs]
         document: dict[str, Any] = {
-            "space": self.space,
-            "strategy": self.strategy,
-            "budget": self.budget,
-            "optimum": self.optimum,
-            "unit": self.unit,
+            **{name: getattr(self, name) for name in ("space", "strategy", "budget", "optimum", "unit")},
             "configurations": self.configurations,
-            "runs": [{"seed": run.seed, "best": list(run.best)} for run in self.runs],
+            "runs": runs,
             "overhead_ms_per_evaluation": self.overhead_ms_per_evaluation,
             "worst": self.worst,
             "distances": [{name: finite(value) for name, value in row.items()} for row in self.summary()],
         }
         if self.objective.also:
             document["objectives"] = list(self.objective.metrics)
-            for entry, run in zip(document["runs"], self.runs, strict=True):
-                entry["hypervolume"] = list(run.hypervolume)
             for name in ("ideal", "nadir"):
                 point = getattr(self.scale, name, None)
                 document[name] = None if point is None else [10.0**level for level in point]
-        if any(run.sources for run in self.runs):
-            for entry, run in zip(document["runs"], self.runs, strict=True):
-                entry["sources"] = [dataclasses.asdict(use) for use in run.sources]
+        for entry, run in zip(runs, self.runs, strict=True):
+            entry |= {"hypervolume": list(run.hypervolume)} if self.objective.also else {}
+            entry |= {"sources": list(map(dataclasses.asdict, run.sources))} if run.sources else {}
         return document
 
 
@@ -331,10 +324,6 @@ def simulate(
         scale=scale,
         worst=None if worst is None else goal.value(worst),
     )
-
-
-#: Evaluations of a run, and runs: more would be a slip, and not fit into memory.
-_MOST: Final = 10_000_000
 
 
 def _require_counts(budget: int, repeats: int, seed: int) -> None:

@@ -65,7 +65,7 @@ def trials() -> list[Trial]:
 @pytest.fixture
 def run_file(tmp_path: Path) -> Path:
     with create(tmp_path / "runs" / "axpy.db", SETTINGS) as file:
-        file.add_all(trials())
+        file.add(*trials())
     return tmp_path / "runs" / "axpy.db"
 
 

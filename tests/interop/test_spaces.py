@@ -145,7 +145,7 @@ def test_runs_and_spaces_are_read_alike(tmp_path: Path) -> None:
     space = write(tmp_path / "space.json.gz", json.dumps(cache_document()))
     run = read_run(space)
     with create(tmp_path / "run.db", run) as file:
-        file.add_all(run.trials)
+        file.add(*run.trials)
     again = read_run(tmp_path / "run.db")
     assert again.trials == run.trials
     assert again.best == run.best
