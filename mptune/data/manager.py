@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.data.conversion import Loss, convert, pieces, poison_margin, poison_value, poisoned, still_poisoned
+from mptune.data.conversion import Loss, convert, poison_margin, poison_value, still_poisoned
 from mptune.data.data import checked_references, compute_references, make_inputs, require_repeatable
 from mptune.data.draws import FIRST, Draw
 from mptune.data.reference_cache import ReferenceCache, reference_key, update_digest
@@ -217,33 +217,22 @@ class DataManager:
         self._losses[argument.name, precision] = loss
         return converted[0]  # type: ignore[no-any-return]
 
-    # -- poison --------------------------------------------------------------------------------
-
-    def poisoned(self, argument: Argument, precision: Precision | None) -> NDArray[Any]:
-        """Return an array for an output, every element the poison pattern of its type."""
-        return poisoned(self.shape_of(argument), self.dtype_of(argument, precision))
-
-    def unwritten(self, argument: Argument, array: NDArray[Any]) -> int:
-        """Return how many elements of an output still are the poison pattern, bit by bit.
-
-        An integer that is the pattern but lies within 1/16 of its type's range of the reference counts as
-        written: it may be a result. The array is C-contiguous.
-        """
-        count = offset = 0
-        reference = self.references[argument.name].reshape(-1) if array.dtype.kind in "iu" else None
-        for piece in pieces(array):
-            found = still_poisoned(piece)
-            if reference is not None and found.size:
-                distance = np.abs(reference[offset + found].astype(np.float64) - float(poison_value(array.dtype)))
-                found = found[distance > poison_margin(array.dtype)]
-            count += found.size
-            offset += piece.size
-        return count
-
     # -- accounts ------------------------------------------------------------------------------
 
+    def unwritten(self, argument: Argument, array: NDArray[Any]) -> int:
+        """Return how many elements of a C-contiguous output still are the poison pattern, bit by bit.
+
+        An integer that is the pattern but lies within 1/16 of its type's range of the reference counts as
+        written: it may be a result.
+        """
+        found = still_poisoned(array)
+        if array.dtype.kind in "iu" and found.size:
+            reference = self.references[argument.name].reshape(-1)[found].astype(np.float64)
+            found = found[np.abs(reference - float(poison_value(array.dtype))) > poison_margin(array.dtype)]
+        return found.size
+
     def footprint_bytes(self, configuration: Configuration) -> int:
-        """Return the bytes of all arguments in their precisions: buffers and scalars."""
+        """Return the bytes of all buffers and scalars in their precisions."""
         return sum(
             math.prod(self.shape_of(a)) * self.kernel.dtype_of(a, configuration).itemsize for a in self.kernel.arguments
         )
@@ -272,10 +261,12 @@ class DataManager:
         Raises:
             OutOfMemoryError: it does not fit; names the sizes and the bytes.
         """
-        elements = self._elements()
-        inputs = sum(n * _held_bytes(a) for a, n in elements.items() if a.is_input)
-        references = sum(n * _held_bytes(a) for a, n in elements.items() if a.is_output)
-        copies = sum(n * self._copy_bytes(a) for a, n in elements.items())
+        inputs = references = copies = 0
+        for argument, count in self._elements().items():
+            held = count * (8 if argument.dtype is None else np.dtype(argument.dtype).itemsize)
+            inputs += held if argument.is_input else 0
+            references += held if argument.is_output else 0
+            copies += count * self._copy_bytes(argument)
         needed = inputs + references + copies
         if needed > available_bytes:
             raise OutOfMemoryError(
@@ -292,7 +283,3 @@ class DataManager:
         names = by_name.get(argument.precision, (argument.precision,))
         possible = [precision(str(name)) for name in names]
         return max((p.size_bytes for p in possible if argument.is_output or p is not _FP64), default=0)
-
-
-def _held_bytes(argument: Argument) -> int:
-    return 8 if argument.dtype is None else np.dtype(argument.dtype).itemsize
