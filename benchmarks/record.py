@@ -35,7 +35,7 @@ from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.backends.processor import processor
 from mptune.errors import MptuneError, UnknownNameError
-from mptune.interop.files import write_text
+from mptune.interop.files import write
 from mptune.interop.recording import recording_text
 from mptune.kernel import Kernel, Sizes
 from mptune.measure.bench import Ready
@@ -227,7 +227,7 @@ def save(task: Task, trials: Sequence[Trial], ready: Ready, path: Path, told: Ma
         signature=task.kernel.signature_names,
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, recording_text(Run(info, trials), told))
+    write(path, recording_text(Run(info, trials), told))
 
 
 def notes(task: Task, ready: Ready, count: int, command: str, restricted: str = "") -> dict[str, str]:

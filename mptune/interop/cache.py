@@ -60,11 +60,12 @@ _STATUS_KEY: Final = "mptune_status"
 _MESSAGE_KEY: Final = "mptune_message"
 
 
-def _is_cache(document: Any) -> bool:
-    return isinstance(document, dict) and ("cache" in document or "tune_params_keys" in document)
-
-
-def _read(path: Path, document: Any, warnings: tuple[str, ...] = ()) -> Run:
+def _read(path: Path, document: Any) -> Run | None:
+    is_cut_off = isinstance(document, str)
+    if is_cut_off:
+        document = _repaired(document)
+    if not isinstance(document, dict) or not {"cache", "tune_params_keys"} & document.keys():
+        return None
     entries = document.get("cache")
     if not isinstance(entries, dict):
         raise SpaceFileError(f"{path}: 'cache' is not an object of entries")
@@ -76,6 +77,7 @@ def _read(path: Path, document: Any, warnings: tuple[str, ...] = ()) -> Run:
         raise SpaceFileError(f"{path}: 'tune_params' does not map parameter names to lists of values")
     goal = _goal(document.get("objective"))
     signature = document.get(_SIGNATURE_KEY)
+    cut_off = f"the end of {path} is missing: its {len(entries):,} complete entries are used"
     return assemble(
         space_name(path),
         names,
@@ -86,16 +88,8 @@ def _read(path: Path, document: Any, warnings: tuple[str, ...] = ()) -> Run:
         problem_size=document.get("problem_size"),
         objective="time_ms" if goal == "time" else goal,
         signature=signature if isinstance(signature, list) else None,
-        warnings=warnings,
+        warnings=(cut_off,) if is_cut_off else (),
     )
-
-
-def _read_damaged(path: Path, text: str) -> Run | None:
-    document = _repaired(text)
-    if document is None or not _is_cache(document):
-        return None
-    count = len(document["cache"]) if isinstance(document.get("cache"), dict) else 0
-    return _read(path, document, (f"the end of {path} is missing: its {count:,} complete entries are used",))
 
 
 def _goal(objective: Any) -> str:
@@ -232,6 +226,4 @@ def _repaired(text: str) -> Any | None:
     return None
 
 
-CACHE: Final = Format(
-    "cache", "a Kernel Tuner cache file", recognises=_is_cache, read=_read, read_damaged=_read_damaged, write=_write
-)
+CACHE: Final = Format("cache", "a Kernel Tuner cache file", read=_read, write=_write)

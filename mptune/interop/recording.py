@@ -35,11 +35,9 @@ _VERSION: Final = 1
 _DIGITS: Final = 6
 
 
-def _is_recording(document: Any) -> bool:
-    return isinstance(document, dict) and document.get("format") == _FORMAT
-
-
-def _read(path: Path, document: Any) -> Run:
+def _read(path: Path, document: Any) -> Run | None:
+    if not isinstance(document, dict) or document.get("format") != _FORMAT:
+        return None
     if document.get("version") != _VERSION:
         raise SpaceFileError(f"{path}: version {document.get('version')!r} of the format; expected {_VERSION}")
     try:
@@ -162,4 +160,4 @@ def _rounded(number: float) -> float | None:
     return float(f"{number:.{_DIGITS}g}") if math.isfinite(number) else None
 
 
-RECORDING: Final = Format("space", "a recorded space", recognises=_is_recording, read=_read, write=recording_text)
+RECORDING: Final = Format("space", "a recorded space", read=_read, write=recording_text)

@@ -10,19 +10,10 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from mptune.errors import SpaceFileError, UnknownNameError
-from mptune.interop.files import (
-    SQLITE_MAGIC,
-    DamagedJsonError,
-    Format,
-    load_json,
-    read_head,
-    read_text,
-    write_bytes,
-    write_text,
-)  # fmt: skip
+from mptune.interop.files import DamagedJsonError, Format, is_run_file, load_json, read_text, write
 from mptune.run import Run
 
-__all__ = ["EXPORTERS", "FORMATS", "is_run_file", "read_run", "write_run"]
+__all__ = ["EXPORTERS", "FORMATS", "read_run", "write_run"]
 
 
 def _formats() -> dict[str, Format]:
@@ -44,11 +35,6 @@ EXPORTERS: Final[Mapping[str, Callable[[Run], str | bytes]]] = MappingProxyType(
 )
 
 
-def is_run_file(path: str | Path) -> bool:
-    """Return whether a file is a run file, or what is left of one; raises SpaceFileError where it cannot be read."""
-    return read_head(Path(path)).startswith(SQLITE_MAGIC)
-
-
 def read_run(path: str | Path) -> Run:
     """Read a run file or a recording: mptune's own, a Kernel Tuner cache file or T4 results, gzipped or not.
 
@@ -63,17 +49,17 @@ def read_run(path: str | Path) -> Run:
         return Run.load(path)
     text = read_text(path)
     document: Any = text
+    damage: SpaceFileError | None = None
     if text.lstrip().startswith("{"):
         try:
             document = load_json(path, text)
-        except DamagedJsonError:
-            for one in FORMATS.values():
-                if (found := one.read_damaged(path, text)) is not None:
-                    return found
-            raise
+        except DamagedJsonError as error:
+            damage = error
     for one in FORMATS.values():
-        if one.read is not None and one.recognises(document):
-            return one.read(path, document)
+        if one.read is not None and (run := one.read(path, document)) is not None:
+            return run
+    if damage is not None:
+        raise damage
     titles = [one.title for one in FORMATS.values() if one.read is not None and one.write is not None]
     raise SpaceFileError(f"{path}: not a run file of mptune, and none of these: {', '.join(titles)}")
 
@@ -88,8 +74,4 @@ def write_run(run: Run, path: str | Path, format: str) -> None:
     """
     if format not in EXPORTERS:
         raise UnknownNameError("export format", format, EXPORTERS)
-    written = EXPORTERS[format](run)
-    if isinstance(written, str):
-        write_text(Path(path), written)
-    else:
-        write_bytes(Path(path), written)
+    write(Path(path), EXPORTERS[format](run))

@@ -104,8 +104,10 @@ def _condition(path: Path, number: int, entry: Any) -> str:
     return text
 
 
-def _refuse(path: Path, _: Any) -> Run:
+def _refuse(path: Path, document: Any) -> Run | None:
+    if not _is_t1(document):
+        return None
     raise SpaceFileError(f"{path}: a T1 file describes a search space without measurements; nothing can be replayed")
 
 
-T1: Final = Format("t1", "a T1 input", recognises=_is_t1, read=_refuse)
+T1: Final = Format("t1", "a T1 input", read=_refuse)

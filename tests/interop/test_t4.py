@@ -142,7 +142,7 @@ def test_another_objective_brings_its_unit(tmp_path: Path) -> None:
         ({"results": [ONE, {**ONE, "configuration": {"b": 1}}]}, "result 0 has no value for parameter 'b'"),
         (one(invalidity="sunny"), "result 0 has the unknown invalidity 'sunny'"),
         (one(invalidity=["compile"]), "unknown invalidity"),
-        (one(measurements={"time": 2}), "'measurements' of result 0 is not a list"),
+        (one(measurements={"time": 2}), "result 0: 'measurements' is not a list"),
         (one(configuration={"a": None}), "parameter 'a' has the value None"),
     ],
 )
