@@ -69,87 +69,58 @@ class RunInfo:
 
     A field that is empty or None is not known, as in a run made from another tool's recording. What has a name (kernel,
     size preset, backend, device, error metric, strategy) is its name.
-
-    Attributes:
-        kernel_path: its definition file; None for a kernel made in Python.
-        sizes: the problem sizes by name.
-        forms: names of those that say which form of the problem it is, not how large.
-        architecture: what the compiler targets.
-        versions: versions of compilers, libraries and user-defined metrics, by name.
-        compiler: what decides about the machine code beside the source: device, compiler, versions and flags, as text.
-        flags: compiler flags of the user's, which whatever compiles a configuration again uses, too.
-        objective: what is optimised, with thresholds, penalty and measured constraints; without a baseline.
-        metric: what ``error`` is measured by: a metric's name, or each output's.
-        metrics: where errors are measured by further metrics, what each is measured by; by the names of thresholds.
-        baseline_values: the values precision and policy parameters have in a baseline; None if nothing says what a
-            baseline is.
-        observers: names of the observers that looked on.
-        budget: configurations to evaluate at most.
-        baseline_share: share of the budget the search for the baseline gets.
-        seed: seeds inputs and strategy.
-        flush_cache: whether caches were emptied between timed launches: "on", "off" or "auto".
-        trial_limit: seconds that a launch may take, or times the baseline's such as "10x".
-        started_from: files of the earlier runs that the search started from.
-        scheduler: address of the Dask scheduler, None if there is none.
-        buffers: of an application, by buffer, what is its type: a parameter's name, or a type. Empty for a kernel.
-        parameters: the parameters of the search space.
-        constraints: its constraints, as text.
-        constants: names that constraints use beside the parameters.
-        configurations: how many configurations are valid.
-        signature: names of the parameters that can change the numbers.
-        template_hash: SHA-256 of the template and the templates it includes, as hexadecimal digits.
-        definition_hash: SHA-256 of the definition file.
-        data_key: identity of inputs and references.
-        rounded: how much types round the inputs beside those at other sizes (:func:`~mptune.data.rounded_inputs`).
-        units: units of metrics, where a recording states them.
-        recorded: name of the recorded space the run was made from; empty for a run of mptune.
-        adopted: what ``mptune adopt`` wrote of the program the definition was made of; empty for any other.
-        mptune_version: the mptune that made the run.
-        command: the command line; empty for a run from Python.
-        created_at: when the run began, ISO 8601.
     """
 
     kernel: str = ""
-    kernel_path: str | None = None
+    kernel_path: str | None = None  #: its definition file; None for a kernel made in Python
     size: str = ""
-    sizes: Mapping[str, int] = field(default_factory=dict)
-    forms: tuple[str, ...] = ()
+    sizes: Mapping[str, int] = field(default_factory=dict)  #: the problem sizes by name
+    forms: tuple[str, ...] = ()  #: names of those that say which form of the problem it is, not how large
     backend: str = ""
     device: str = ""
-    architecture: str = ""
+    architecture: str = ""  #: what the compiler targets
+    #: versions of compilers, libraries and user-defined metrics, by name
     versions: Mapping[str, str] = field(default_factory=dict)
+    #: what decides about the machine code beside the source: device, compiler, versions and flags, as text
     compiler: str = ""
+    #: compiler flags of the user's, which whatever compiles a configuration again uses, too
     flags: tuple[str, ...] = ()
+    #: what is optimised, with thresholds, penalty and measured constraints; without a baseline
     objective: Objective = field(default_factory=Objective)
-    metric: str = ""
+    metric: str = ""  #: what ``error`` is measured by: a metric's name, or each output's
+    #: where errors are measured by further metrics, what each is measured by; by the names of thresholds
     metrics: Mapping[str, str] = field(default_factory=dict)
+    #: the values precision and policy parameters have in a baseline; None if nothing says what a baseline is
     baseline_values: Mapping[str, tuple[Value, ...]] | None = None
-    observers: tuple[str, ...] = ()
+    observers: tuple[str, ...] = ()  #: names of the observers that looked on
     strategy: str = ""
     strategy_options: Mapping[str, str] = field(default_factory=dict)
-    budget: int | None = None
-    baseline_share: float | None = None
-    seed: int | None = None
-    flush_cache: str = "auto"
-    trial_limit: str = ""
-    started_from: tuple[str, ...] = ()
-    scheduler: str | None = None
+    budget: int | None = None  #: configurations to evaluate at most
+    baseline_share: float | None = None  #: share of the budget the search for the baseline gets
+    seed: int | None = None  #: seeds inputs and strategy
+    flush_cache: str = "auto"  #: whether caches were emptied between timed launches: "on", "off" or "auto"
+    trial_limit: str = ""  #: seconds that a launch may take, or times the baseline's such as "10x"
+    started_from: tuple[str, ...] = ()  #: files of the earlier runs that the search started from
+    scheduler: str | None = None  #: address of the Dask scheduler, None if there is none
+    #: of an application, by buffer, what is its type: a parameter's name, or a type. Empty for a kernel
     buffers: Mapping[str, str] = field(default_factory=dict)
-    parameters: tuple[ParameterInfo, ...] = ()
-    constraints: tuple[str, ...] = ()
-    constants: Mapping[str, Value] = field(default_factory=dict)
-    configurations: int | None = None
-    signature: tuple[str, ...] = ()
-    template_hash: str = ""
-    definition_hash: str = ""
-    data_key: str = ""
+    parameters: tuple[ParameterInfo, ...] = ()  #: the parameters of the search space
+    constraints: tuple[str, ...] = ()  #: its constraints, as text
+    constants: Mapping[str, Value] = field(default_factory=dict)  #: names that constraints use beside the parameters
+    configurations: int | None = None  #: how many configurations are valid
+    signature: tuple[str, ...] = ()  #: names of the parameters that can change the numbers
+    template_hash: str = ""  #: SHA-256 of the template and the templates it includes, as hexadecimal digits
+    definition_hash: str = ""  #: SHA-256 of the definition file
+    data_key: str = ""  #: identity of inputs and references
+    #: how much types round the inputs beside those at other sizes (:func:`~mptune.data.rounded_inputs`)
     rounded: Mapping[str, Any] = field(default_factory=dict)
-    units: Mapping[str, str] = field(default_factory=dict)
-    recorded: str = ""
+    units: Mapping[str, str] = field(default_factory=dict)  #: units of metrics, where a recording states them
+    recorded: str = ""  #: name of the recorded space the run was made from; empty for a run of mptune
+    #: what ``mptune adopt`` wrote of the program the definition was made of; empty for any other
     adopted: Mapping[str, Any] = field(default_factory=dict)
-    mptune_version: str = ""
-    command: str = ""
-    created_at: str = ""
+    mptune_version: str = ""  #: the mptune that made the run
+    command: str = ""  #: the command line; empty for a run from Python
+    created_at: str = ""  #: when the run began, ISO 8601
 
     @property
     def is_of_application(self) -> bool:
@@ -274,55 +245,36 @@ class RunInfo:
 
 @dataclass(frozen=True, slots=True)
 class LaunchInfo:
-    """What an application launches, whatever the types: launches of one kernel, at one size, on the same buffers.
+    """What an application launches, whatever the types: launches of one kernel, at one size, on the same buffers."""
 
-    Attributes:
-        kernel: the kernel's name.
-        sizes: its problem sizes.
-        buffers: which buffer is passed, by argument.
-        types: by each parameter in the kernel's signature, where its value comes from: the application's parameters of
-            these names, or a fixed precision.
-    """
-
-    kernel: str
-    sizes: Mapping[str, int]
-    buffers: Mapping[str, str]
+    kernel: str  #: the kernel's name
+    sizes: Mapping[str, int]  #: its problem sizes
+    buffers: Mapping[str, str]  #: which buffer is passed, by argument
+    #: by each parameter in the kernel's signature, where its value comes from: the application's parameters of
+    #: these names, or a fixed precision
     types: Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """How far a run has come: what changes with every trial.
+    """How far a run has come: what changes with every trial."""
 
-    Attributes:
-        wall_s: how long the run took so far, in seconds, all its sessions together.
-        prepare_s: of that, inputs, references and the start of the workers.
-        search_s: of that, the strategy.
-        verify_s: of that, the verification on unseen inputs.
-        workers: devices that evaluated at the same time; 0 if not known.
-        stale: stored trials set aside because source, compiler, device or data have changed.
-        warnings: what the user should know of the run as a whole, one plain line each.
-        finals: what the finalists took, side by side; empty before they were measured again.
-        unverified: why something that is reported was run on no unseen input; empty if all was, or is still to be.
-        verify_wanted: unseen inputs that were asked for, where the time they take is why some trial had fewer; else 0.
-        launches: what an application launches, as far as that is known.
-        sources: what the search has made of its sources.
-        ended: why the search ended with evaluations left; empty if it did not.
-    """
-
-    wall_s: float = 0.0
-    prepare_s: float = 0.0
-    search_s: float = 0.0
-    verify_s: float = 0.0
-    workers: int = 0
-    stale: int = 0
-    warnings: tuple[str, ...] = ()
+    wall_s: float = 0.0  #: how long the run took so far, in seconds, all its sessions together
+    prepare_s: float = 0.0  #: of that, inputs, references and the start of the workers
+    search_s: float = 0.0  #: of that, the strategy
+    verify_s: float = 0.0  #: of that, the verification on unseen inputs
+    workers: int = 0  #: devices that evaluated at the same time; 0 if not known
+    stale: int = 0  #: stored trials set aside because source, compiler, device or data have changed
+    warnings: tuple[str, ...] = ()  #: what the user should know of the run as a whole, one plain line each
+    #: what the finalists took, side by side; empty before they were measured again
     finals: Finals = field(default_factory=Finals)
+    #: why something that is reported was run on no unseen input; empty if all was, or is still to be
     unverified: str = ""
+    #: unseen inputs that were asked for, where the time they take is why some trial had fewer; else 0
     verify_wanted: int = 0
-    launches: tuple[LaunchInfo, ...] = ()
-    sources: tuple[SourceUse, ...] = ()
-    ended: str = ""
+    launches: tuple[LaunchInfo, ...] = ()  #: what an application launches, as far as that is known
+    sources: tuple[SourceUse, ...] = ()  #: what the search has made of its sources
+    ended: str = ""  #: why the search ended with evaluations left; empty if it did not
 
     @property
     def launched(self) -> dict[str, tuple[str, ...]]:

@@ -8,6 +8,7 @@ import json
 import os
 import sqlite3
 import struct
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
@@ -17,7 +18,6 @@ from mptune.results.trial import Trial
 from mptune.store import database
 from mptune.store.info import ParameterInfo, RunInfo, RunState
 from mptune.store.rows import from_rows, many_objects, to_row
-from mptune.store.sources import pack, unpack
 
 __all__ = ["RunFile"]
 
@@ -28,6 +28,8 @@ _ALTERNATIVES: Final = (
 _ROWS_AT_ONCE: Final = 4096
 #: A row of the table "meta".
 _SOURCES: Final = "sources"
+#: Bytes of JSON that the rendered sources of a run have at most.
+_LARGEST_SOURCES: Final = 64 << 20
 # Advisory locks need no data behind them: a byte well clear of those SQLite locks itself (at 1 GiB).
 _LOCK_BYTE: Final = 0x7FFF_FF00
 _held: Final[set[int]] = set()
@@ -109,7 +111,7 @@ class RunFile:
 
     @classmethod
     def delete(cls, path: str | Path) -> None:
-        """Delete a run file, of whatever version; nothing happens where there is none.
+        """Delete a run file of any version, if there is one.
 
         Raises:
             RunFileError: it is no run file, or another process writes it.
@@ -217,10 +219,20 @@ class RunFile:
     def keep_sources(self, sources: Mapping[str, str]) -> None:
         """Keep rendered sources by the JSON of their configuration, instead of those kept before.
 
+        They are compressed: as most lines of two sources are the same, a thousand take about a hundred kilobytes. The
+        last ones are left out if all of them are too large.
+
         Raises:
             RunFileError: the file cannot be written.
         """
-        packed = pack(sources)
+        kept: dict[str, str] = {}
+        room = _LARGEST_SOURCES // 2  # JSON escapes some characters
+        for configuration, text in sources.items():
+            room -= len(configuration) + len(text.encode("utf-8", "backslashreplace"))
+            if room < 0:
+                break
+            kept[configuration] = text
+        packed = zlib.compress(json.dumps(kept).encode(), 9)
         connection = self._open_connection()
         with database.explained(self.path), database.transaction(connection):
             connection.execute(database.UPSERT_META, (_SOURCES, packed))
@@ -234,10 +246,15 @@ class RunFile:
         connection = self._open_connection()
         with database.explained(self.path):
             found = connection.execute("SELECT value FROM meta WHERE name = ?", (_SOURCES,)).fetchone()
+        if found is None:
+            return {}
         try:
-            return {} if found is None else unpack(found[0])
-        except ValueError as error:
-            raise RunFileError(f"run file {self.path} is corrupt: {error}") from error
+            texts = json.loads(zlib.decompressobj().decompress(found[0], _LARGEST_SOURCES))
+        except (zlib.error, ValueError, RecursionError, TypeError) as error:
+            raise RunFileError(f"run file {self.path} is corrupt: its sources cannot be read ({error})") from error
+        if not isinstance(texts, dict) or not all(isinstance(text, str) for text in texts.values()):
+            raise RunFileError(f"run file {self.path} is corrupt: its sources should be texts by configuration")
+        return texts
 
     def close(self) -> None:
         """Close the file and let others write it; may be called twice."""

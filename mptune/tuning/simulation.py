@@ -44,52 +44,36 @@ _MOST: Final = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class SimulationRun:
-    """One replay of a strategy with a seed.
-
-    Attributes:
-        best: best objective after each evaluation, None as long as no trial is valid and accurate enough.
-        best_configuration: where the last of them was found.
-        strategy_s: wall time inside the strategy.
-        hypervolume: of several objectives, the hypervolume of the front after each evaluation as a share of that of
-            the recorded front.
-        sources: what it made of the sources.
-    """
+    """One replay of a strategy with a seed."""
 
     seed: int
+    #: best objective after each evaluation, None as long as no trial is valid and accurate enough
     best: tuple[float | None, ...]
-    best_configuration: Configuration | None
-    strategy_s: float
+    best_configuration: Configuration | None  #: where the last of them was found
+    strategy_s: float  #: wall time inside the strategy
+    #: of several objectives, the hypervolume of the front after each evaluation as a share of that of the
+    #: recorded front
     hypervolume: tuple[float, ...] = ()
-    sources: tuple[SourceUse, ...] = ()
+    sources: tuple[SourceUse, ...] = ()  #: what it made of the sources
 
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """Replays of one strategy on one recorded space, by their names.
-
-    Attributes:
-        budget: evaluations each run may make.
-        objective: what was optimised.
-        optimum: best recorded value among the trials that meet the threshold; None if there is none.
-        optimum_configuration: the configuration it was recorded for.
-        unit: unit of the objective; empty if unknown.
-        configurations: recorded configurations.
-        runs: one replay per seed.
-        scale: on which fronts of several objectives are compared; None for one objective, or if nothing is feasible.
-        worst: worst recorded value among the trials that meet the threshold, which stands for the best of a run that
-            has found none of them yet; None if there is none, or if such a run is infinitely far from the optimum.
-    """
+    """Replays of one strategy on one recorded space, by their names."""
 
     space: str
     strategy: str
-    budget: int
-    objective: Objective
-    optimum: float | None
-    optimum_configuration: Configuration | None
-    unit: str
-    configurations: int
-    runs: tuple[SimulationRun, ...]
+    budget: int  #: evaluations each run may make
+    objective: Objective  #: what was optimised
+    optimum: float | None  #: best recorded value among the trials that meet the threshold; None if there is none
+    optimum_configuration: Configuration | None  #: the configuration it was recorded for
+    unit: str  #: unit of the objective; empty if unknown
+    configurations: int  #: recorded configurations
+    runs: tuple[SimulationRun, ...]  #: one replay per seed
+    #: on which fronts of several objectives are compared; None for one objective, or if nothing is feasible
     scale: FrontScale | None = None
+    #: worst recorded value among the trials that meet the threshold, which stands for the best of a run that
+    #: has found none of them yet; None if there is none, or if such a run is infinitely far from the optimum
     worst: float | None = None
 
     @property
