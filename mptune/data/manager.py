@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 from collections import OrderedDict
@@ -69,8 +70,7 @@ class DataManager:
         self._cache = ReferenceCache(cache_folder("references") if cache_dir is None else cache_dir)
         self._typed: OrderedDict[tuple[str, Precision], NDArray[Any]] = OrderedDict()
         self._losses: dict[tuple[str, Precision], Loss] = {}
-        #: Whether the references were on disk.
-        self._is_recalled = False
+        self._is_recalled = False  # whether the references were on disk
         if inputs is not None:
             self.inputs = inputs
 
@@ -78,12 +78,11 @@ class DataManager:
 
     @cached_property
     def inputs(self) -> Mapping[str, Any]:
-        """Inputs by argument name: read-only fp64 or integer arrays, and plain numbers for scalars.
+        """Inputs as of :func:`~mptune.data.data.make_inputs`.
 
         Raises:
             OutOfMemoryError: the sizes do not fit the available memory.
-            KernelError: an input is missing, not as declared, or not finite.
-            UnknownNameError: an input no argument has the name of.
+            MptuneError: as of :func:`~mptune.data.data.make_inputs`.
         """
         # Thousands of small draws need not ask for what the first one of their size had.
         if self._draw == FIRST or sum(self._elements().values()) > _FEW_ELEMENTS:
@@ -105,13 +104,12 @@ class DataManager:
         """
         key = reference_key(self.kernel, self._inputs_key, self.sizes) if self._caches else None
         cached = self._cache.load(key) if key is not None else None
-        if cached is not None:
-            try:
+        # (What the check refuses is damaged in a way the file format does not show.)
+        with contextlib.suppress(ReferenceDataError):
+            if cached is not None:
                 references = checked_references(self.kernel, cached, self.sizes)
                 self._is_recalled = True
                 return references
-            except ReferenceDataError:
-                pass  # damaged in a way the file format does not show
         try:
             references = compute_references(self.kernel, self.inputs, self.sizes)
         except MemoryError as error:
@@ -121,12 +119,7 @@ class DataManager:
         return references
 
     def require_repeatable(self) -> None:
-        """Check that inputs and references are the same when they are made again, at sizes at which that takes no time.
-
-        Raises:
-            KernelError: inputs differ.
-            ReferenceDataError: references differ.
-        """
+        """Check inputs and references as :func:`~mptune.data.data.require_repeatable` does."""
         references = self.references
         # What was on disk for these inputs was made in another process, and checked there.
         if not self._is_recalled:
@@ -159,9 +152,8 @@ class DataManager:
             mine, theirs = (np.asarray(data.inputs[name]).reshape(-1)[:first] for data in (self, other))
             return np.array_equal(mine, theirs)
 
-        given = [argument.name for argument in self.kernel.arguments if argument.is_input]
-        # Those of two draws differ at once, as a rule.
-        return all(are_equal(each, _SAMPLE) for each in given) and all(are_equal(each, None) for each in given)
+        # Two draws usually differ in their first elements.
+        return all(are_equal(name, first) for first in (_SAMPLE, None) for name in self.inputs)
 
     def _elements(self) -> dict[Argument, int]:
         return {argument: math.prod(self.shape_of(argument)) for argument in self.kernel.arguments}
@@ -184,14 +176,9 @@ class DataManager:
         return np.dtype(argument.dtype) if precision is None else precision.dtype
 
     def typed(self, argument: Argument, precision: Precision | None) -> NDArray[Any]:
-        """Return a buffer's input in a precision: C-contiguous, read-only, rounded to nearest; kept if it can be.
+        """Return a buffer's input in a precision (None for an integer): C-contiguous, read-only, rounded to nearest.
 
-        The precision is None for an integer argument.
-
-        Copies are not kept on disk. On two cores loading one is three to ten times as fast as converting, from memory
-        faster still, but that is about a second of a process that takes several for inputs and references (axpy at size
-        paper); with more cores converting is as fast as a disk, and each copy would fill up to half a gigabyte.
-        ``benchmarks/typed_copies.py`` measures it.
+        It is kept within the budget, but not on disk, which is hardly faster (``benchmarks/typed_copies.py``).
         """
         values = np.asarray(self.inputs[argument.name])
         if precision is None or (values.dtype == precision.dtype and not precision.is_traced):
@@ -253,10 +240,7 @@ class DataManager:
         return [key for key, loss in self._losses.items() if loss.infinite]
 
     def require(self, available_bytes: int) -> None:
-        """Check that the data fits before any of it is made.
-
-        Counted are inputs and references in fp64 (integers in their type) and, of each buffer, the widest
-        typed copy a configuration can ask for.
+        """Check that inputs, references and the widest typed copies fit, before any of them is made.
 
         Raises:
             OutOfMemoryError: it does not fit; names the sizes and the bytes.

@@ -14,8 +14,9 @@ from typing import Final
 from mptune.errors import RunFileError
 
 __all__ = [
-    "FORMAT_VERSION", "INSERT_TRIAL", "RETIRE_TRIAL", "SELECT_TRIALS", "UPSERT_META", "UPSERT_SETTING",
-    "connect", "create_tables", "explained", "recognise", "require_own", "sign", "transaction", "writer",
+    "FORMAT_VERSION", "INSERT_TRIAL", "RETIRE_TRIAL", "SELECT_SETTING", "SELECT_SETTINGS", "SELECT_TRIALS", "SOURCES",
+    "UPSERT_SETTING", "connect", "create_tables", "explained", "recognise", "require_own", "sign", "transaction",
+    "writer",
 ]  # fmt: skip
 
 #: Raised with every change of the tables, or of the meaning of a field; a file of another version is refused.
@@ -32,8 +33,7 @@ _SETTLED: Final = "every trial recorded so far is safe"
 _SCHEMA: Final = (
     f"PRAGMA application_id = {_APPLICATION_ID}",
     f"PRAGMA user_version = {FORMAT_VERSION}",
-    "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
-    "CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    "CREATE TABLE settings (name TEXT PRIMARY KEY, value NOT NULL)",
     """CREATE TABLE trials (
         id INTEGER PRIMARY KEY,
         key TEXT NOT NULL,
@@ -64,9 +64,13 @@ RETIRE_TRIAL: Final = "UPDATE trials SET stale = 1 WHERE key = ? AND configurati
 UPSERT_SETTING: Final = (
     "INSERT INTO settings (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 )
-UPSERT_META: Final = "INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)"
+#: The settings beside those in JSON.
+WRITER: Final = "writer"
+SOURCES: Final = "sources"
+SELECT_SETTINGS: Final = f"SELECT name, value FROM settings WHERE name NOT IN ('{WRITER}', '{SOURCES}')"
+SELECT_SETTING: Final = "SELECT value FROM settings WHERE name = ?"
 
-_TABLES: Final = frozenset({"meta", "settings", "trials"})
+_TABLES: Final = frozenset({"settings", "trials"})
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -125,14 +129,14 @@ def recognise(path: Path, connection: sqlite3.Connection, *, thorough: bool) -> 
 def sign(connection: sqlite3.Connection) -> None:
     """Note who writes, for the message another writer gets."""
     who = f"{os.getpid()} on {socket.gethostname()}"
-    connection.execute(UPSERT_META, ("writer", who))
+    connection.execute(UPSERT_SETTING, (WRITER, who))
 
 
 def writer(path: Path) -> str:
     """Return who writes a run file, "unknown" where it does not say."""
     try:
         with contextlib.closing(connect(path)) as connection:
-            return str(connection.execute("SELECT value FROM meta WHERE name = 'writer'").fetchone()[0])
+            return str(connection.execute(SELECT_SETTING, (WRITER,)).fetchone()[0])
     except (sqlite3.Error, TypeError):
         return "unknown"
 

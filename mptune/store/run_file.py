@@ -26,8 +26,6 @@ _ALTERNATIVES: Final = (
     "begins anew"
 )
 _ROWS_AT_ONCE: Final = 4096
-#: A row of the table "meta".
-_SOURCES: Final = "sources"
 #: Bytes of JSON that the rendered sources of a run have at most.
 _LARGEST_SOURCES: Final = 64 << 20
 # Advisory locks need no data behind them: a byte well clear of those SQLite locks itself (at 1 GiB).
@@ -235,7 +233,7 @@ class RunFile:
         packed = zlib.compress(json.dumps(kept).encode(), 9)
         connection = self._open_connection()
         with database.explained(self.path), database.transaction(connection):
-            connection.execute(database.UPSERT_META, (_SOURCES, packed))
+            connection.execute(database.UPSERT_SETTING, (database.SOURCES, packed))
 
     def sources(self) -> dict[str, str]:
         """Return the rendered sources the file has, by the JSON of their configuration.
@@ -245,7 +243,7 @@ class RunFile:
         """
         connection = self._open_connection()
         with database.explained(self.path):
-            found = connection.execute("SELECT value FROM meta WHERE name = ?", (_SOURCES,)).fetchone()
+            found = connection.execute(database.SELECT_SETTING, (database.SOURCES,)).fetchone()
         if found is None:
             return {}
         try:
@@ -286,7 +284,7 @@ class RunFile:
     def _read(self) -> tuple[RunInfo, RunState]:
         connection = self._open_connection()
         with database.explained(self.path):
-            rows = connection.execute("SELECT name, value FROM settings ORDER BY rowid").fetchall()
+            rows = connection.execute(database.SELECT_SETTINGS).fetchall()
         where = f"run file {self.path}"
         try:
             document = {name: json.loads(text) for name, text in rows}
