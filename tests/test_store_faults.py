@@ -186,7 +186,7 @@ def test_sources_that_are_none_are_refused(filled, data):
         file.keep_sources({'{"number":1}': "int x;\n"})
     assert Run.load(filled).sources == {'{"number":1}': "int x;\n"}
     with edited(filled) as connection:
-        connection.execute("UPDATE settings SET value = ? WHERE name = 'sources'", (data,))
+        connection.execute("UPDATE settings SET value = ? WHERE name = 'rendered_sources'", (data,))
     with pytest.raises(RunFileError, match="its sources"):
         Run.load(filled)
 

@@ -16,7 +16,6 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 from mptune.errors import SpaceFileError
@@ -28,26 +27,22 @@ from mptune.run import Run
 __all__ = ["CACHE"]
 
 #: Kernel Tuner's words for a failure.
-_STATUS_OF: Final[Mapping[str, Status]] = MappingProxyType(
-    {
-        "CompilationFailedConfig": Status.COMPILE_ERROR,
-        "RuntimeFailedConfig": Status.LAUNCH_ERROR,
-        "InvalidConfig": Status.CONSTRAINT,
-        "ErrorConfig": Status.ERROR,
-    }
-)
-_WORD_OF: Final[Mapping[Status, str]] = MappingProxyType({status: word for word, status in _STATUS_OF.items()})
+_STATUS_OF: Final[Mapping[str, Status]] = {
+    "CompilationFailedConfig": Status.COMPILE_ERROR,
+    "RuntimeFailedConfig": Status.LAUNCH_ERROR,
+    "InvalidConfig": Status.CONSTRAINT,
+    "ErrorConfig": Status.ERROR,
+}
+_WORD_OF: Final[Mapping[Status, str]] = {status: word for word, status in _STATUS_OF.items()}
 
 #: Kernel Tuner's phases, all in milliseconds, and what a measurement calls them.
-_PHASES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "compile_time": "compile",
-        "verification_time": "accuracy",
-        "benchmark_time": "timing",
-        "strategy_time": "strategy",
-        "framework_time": "framework",
-    }
-)
+_PHASES: Final[Mapping[str, str]] = {
+    "compile_time": "compile",
+    "verification_time": "accuracy",
+    "benchmark_time": "timing",
+    "strategy_time": "strategy",
+    "framework_time": "framework",
+}
 #: Closing braces that an entry cut in two has at most.
 _MOST_BRACES: Final = 20
 #: The rest of a number, a literal or an escape that was cut in two.

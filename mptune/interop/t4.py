@@ -11,7 +11,6 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 from mptune.errors import SpaceFileError, did_you_mean
@@ -25,56 +24,40 @@ __all__ = ["T4"]
 _SCHEMA_VERSION: Final = "1.0.0"
 
 #: Milliseconds in one unit of time, by every spelling seen in files; one tool writes "miliseconds".
-_MILLISECONDS: Final[Mapping[str, float]] = MappingProxyType(
-    {
-        **dict.fromkeys(("s", "sec", "second", "seconds"), 1e3),
-        **dict.fromkeys(("ms", "millisecond", "milliseconds", "milisecond", "miliseconds"), 1.0),
-        **dict.fromkeys(("us", "µs", "μs", "microsecond", "microseconds"), 1e-3),
-        **dict.fromkeys(("ns", "nanosecond", "nanoseconds"), 1e-6),
-    }
-)
+_MILLISECONDS: Final[Mapping[str, float]] = {
+    **dict.fromkeys(("s", "sec", "second", "seconds"), 1e3),
+    **dict.fromkeys(("ms", "millisecond", "milliseconds", "milisecond", "miliseconds"), 1.0),
+    **dict.fromkeys(("us", "µs", "μs", "microsecond", "microseconds"), 1e-3),
+    **dict.fromkeys(("ns", "nanosecond", "nanoseconds"), 1e-6),
+}
 
-_STATUS_OF: Final[Mapping[str, Status]] = MappingProxyType(
-    {
-        "correct": Status.OK,
-        "compile": Status.COMPILE_ERROR,
-        "runtime": Status.LAUNCH_ERROR,
-        "timeout": Status.TIMEOUT,
-        "constraints": Status.CONSTRAINT,
-        "correctness": Status.ERROR,
-    }
-)
+_STATUS_OF: Final[Mapping[str, Status]] = {
+    "correct": Status.OK,
+    "compile": Status.COMPILE_ERROR,
+    "runtime": Status.LAUNCH_ERROR,
+    "timeout": Status.TIMEOUT,
+    "constraints": Status.CONSTRAINT,
+    "correctness": Status.ERROR,
+}
 #: How a result ended that is invalid and states its error all the same: it ran, and was not what was asked for.
-_RAN_AS: Final[Mapping[Status, Status]] = MappingProxyType(
-    {Status.ERROR: Status.INACCURATE, Status.CONSTRAINT: Status.VIOLATION}
-)
+_RAN_AS: Final[Mapping[Status, Status]] = {Status.ERROR: Status.INACCURATE, Status.CONSTRAINT: Status.VIOLATION}
 #: What T4 calls a status; it has no word for the others but "runtime".
-_WORD_OF: Final[Mapping[Status, str]] = MappingProxyType(
-    {
-        Status.OK: "correct",
-        Status.INACCURATE: "correctness",
-        Status.FRAGILE: "correctness",
-        Status.VIOLATION: "constraints",
-        Status.COMPILE_ERROR: "compile",
-        Status.TIMEOUT: "timeout",
-        Status.CONSTRAINT: "constraints",
-        Status.NON_FINITE: "correctness",
-        Status.UNWRITTEN: "correctness",
-        Status.UNSTABLE: "correctness",
-    }
-)
-
+_WORD_OF: Final[Mapping[Status, str]] = {
+    **{status: word for word, status in _STATUS_OF.items() if status is not Status.ERROR},
+    **dict.fromkeys(
+        (Status.INACCURATE, Status.FRAGILE, Status.NON_FINITE, Status.UNWRITTEN, Status.UNSTABLE), "correctness"
+    ),
+    Status.VIOLATION: "constraints",
+}
 #: T4's phases and what a measurement calls them.
-_PHASES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "compilation": "compile",
-        "compilation_time": "compile",
-        "validation": "accuracy",
-        "benchmark": "timing",
-        "search_algorithm": "strategy",
-        "framework": "framework",
-    }
-)
+_PHASES: Final[Mapping[str, str]] = {
+    "compilation": "compile",
+    "compilation_time": "compile",
+    "validation": "accuracy",
+    "benchmark": "timing",
+    "search_algorithm": "strategy",
+    "framework": "framework",
+}
 
 
 def _read(path: Path, document: Any) -> Run | None:

@@ -66,7 +66,7 @@ UPSERT_SETTING: Final = (
 )
 #: The settings beside those in JSON.
 WRITER: Final = "writer"
-SOURCES: Final = "sources"
+SOURCES: Final = "rendered_sources"
 SELECT_SETTINGS: Final = f"SELECT name, value FROM settings WHERE name NOT IN ('{WRITER}', '{SOURCES}')"
 SELECT_SETTING: Final = "SELECT value FROM settings WHERE name = ?"
 
