@@ -36,6 +36,8 @@ _held: Final[set[int]] = set()
 class RunFile:
     """An open run file. Use :meth:`create` or :meth:`open`; it is a context manager.
 
+    Every method raises RunFileError if the file is corrupt or cannot be written (disk full, moved away, read-only).
+
     Attributes:
         path: where the file is.
         info: what the run is.
@@ -150,11 +152,7 @@ class RunFile:
             raise
 
     def update(self, state: RunState, info: RunInfo | None = None) -> None:
-        """Record how far the run has come and, if it is set up anew, what it is.
-
-        Raises:
-            RunFileError: the file cannot be written.
-        """
+        """Record how far the run has come and, if it is set up anew, what it is."""
         document = {**(info.to_json() if info is not None else {}), **state.to_json()}
         self._write((), document)
         self.info = info or self.info
@@ -169,9 +167,6 @@ class RunFile:
         Args:
             trials: what to record; several at a time are recorded much faster than one by one.
             state: how far the run has come, written together: waiting for the disk is most of what either takes.
-
-        Raises:
-            RunFileError: the file cannot be written (disk full, moved away, read-only).
         """
         known = self.state.to_json()
         changed = {} if state is None else {n: value for n, value in state.to_json().items() if value != known[n]}
@@ -179,11 +174,7 @@ class RunFile:
         self.state = state or self.state
 
     def retire(self, trials: Sequence[Trial]) -> None:
-        """Set trials aside that were measured under other conditions; nothing is deleted.
-
-        Raises:
-            RunFileError: the file cannot be written.
-        """
+        """Set trials aside that were measured under other conditions; nothing is deleted."""
         connection = self._open_connection()
         with database.explained(self.path), database.transaction(connection):
             keys = [(trial.key, trial.configuration.to_json()) for trial in trials]
@@ -196,9 +187,6 @@ class RunFile:
             parameters: what each has to have, and the values it may have; by default anything, as of a run whose kernel
                 has changed since.
             stale: return those that were set aside instead.
-
-        Raises:
-            RunFileError: the file is corrupt.
         """
         trials: list[Trial] = []
         connection = self._open_connection()
@@ -219,9 +207,6 @@ class RunFile:
 
         They are compressed: as most lines of two sources are the same, a thousand take about a hundred kilobytes. The
         last ones are left out if all of them are too large.
-
-        Raises:
-            RunFileError: the file cannot be written.
         """
         kept: dict[str, str] = {}
         room = _LARGEST_SOURCES // 2  # JSON escapes some characters
@@ -236,11 +221,7 @@ class RunFile:
             connection.execute(database.UPSERT_SETTING, (database.SOURCES, packed))
 
     def sources(self) -> dict[str, str]:
-        """Return the rendered sources the file has, by the JSON of their configuration.
-
-        Raises:
-            RunFileError: the file is corrupt.
-        """
+        """Return the rendered sources the file has, by the JSON of their configuration."""
         connection = self._open_connection()
         with database.explained(self.path):
             found = connection.execute(database.SELECT_SETTING, (database.SOURCES,)).fetchone()

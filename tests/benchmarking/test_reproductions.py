@@ -22,9 +22,8 @@ from benchmarks.reproductions.spread import spread
 from benchmarks.search.cells import Results
 from benchmarks.search.precision_cells import Cell, cells_of
 from benchmarks.search.section import Settings
-from mptune.interop import write_run
+from mptune.interop import read_run, write_run
 from mptune.interop.recorded import Record, assemble
-from mptune.interop.spaces import read_run
 from mptune.results.objective import Objective
 from mptune.results.trial import Measurement, Status
 from mptune.run import Run

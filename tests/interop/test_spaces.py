@@ -14,7 +14,7 @@ from recordings import cache_document, cache_lines, entries, t4_document, write
 
 import mptune.interop
 from mptune.errors import MptuneError, RunFileError, SpaceFileError
-from mptune.interop import read_run, spaces
+from mptune.interop import read_run
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import CategoricalParameter, OrdinalParameter, PrecisionParameter
@@ -173,7 +173,7 @@ def test_a_module_that_declares_a_format_adds_it(tmp_path: Path, monkeypatch: py
         "LINES = Format('lines', 'lines', write=lambda run: ''.join(f'{t.time_ms}\\n' for t in run.trials))\n"
     )
     try:
-        found = spaces._formats()
+        found = mptune.interop._formats()
     finally:
         sys.modules.pop("mptune.interop.lines", None)
     assert list(found) == ["cache", "space", "t1", "t4", "csv", "parquet", "json", "lines"]
