@@ -1,4 +1,4 @@
-"""What a run file says beside its trials: what the run is, which is written once, and how far it has come."""
+"""The records of a run file beside its trials: the definition of the run and its progress."""
 
 from __future__ import annotations
 
@@ -65,47 +65,47 @@ class ParameterInfo:
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """What a run is: everything that is settled before its first trial.
+    """The definition of a run, complete before its first trial.
 
-    A field that is empty or None is not known, as in a run made from another tool's recording. What has a name (kernel,
-    size preset, backend, device, error metric, strategy) is its name.
+    A field that is empty or None is not known, as in a run made from another tool's recording. Kernel, size preset,
+    backend, device, error metric and strategy are names.
     """
 
     kernel: str = ""
     kernel_path: str | None = None  #: its definition file; None for a kernel made in Python
     size: str = ""
     sizes: Mapping[str, int] = field(default_factory=dict)  #: the problem sizes by name
-    forms: tuple[str, ...] = ()  #: names of those that say which form of the problem it is, not how large
+    forms: tuple[str, ...] = ()  #: names of the sizes that choose the form of the problem
     backend: str = ""
     device: str = ""
-    architecture: str = ""  #: what the compiler targets
+    architecture: str = ""  #: target of the compiler
     #: versions of compilers, libraries and user-defined metrics, by name
     versions: Mapping[str, str] = field(default_factory=dict)
-    #: what decides about the machine code beside the source: device, compiler, versions and flags, as text
+    #: device, compiler, versions and flags, which determine the machine code beside the source, as text
     compiler: str = ""
-    #: compiler flags of the user's, which whatever compiles a configuration again uses, too
+    #: the user's compiler flags, used again by verify, explain and emit
     flags: tuple[str, ...] = ()
-    #: what is optimised, with thresholds, penalty and measured constraints; without a baseline
+    #: the objective with thresholds, penalty and measured constraints, without a baseline
     objective: Objective = field(default_factory=Objective)
-    metric: str = ""  #: what ``error`` is measured by: a metric's name, or each output's
-    #: where errors are measured by further metrics, what each is measured by; by the names of thresholds
+    metric: str = ""  #: the error metric of ``error``: its name, or the name for each output
+    #: further error metrics by the names of their thresholds
     metrics: Mapping[str, str] = field(default_factory=dict)
-    #: the values precision and policy parameters have in a baseline; None if nothing says what a baseline is
+    #: values of precision and policy parameters in a baseline; None if that is not known
     baseline_values: Mapping[str, tuple[Value, ...]] | None = None
-    observers: tuple[str, ...] = ()  #: names of the observers that looked on
+    observers: tuple[str, ...] = ()  #: names of the observers
     strategy: str = ""
     strategy_options: Mapping[str, str] = field(default_factory=dict)
     budget: int | None = None  #: configurations to evaluate at most
     baseline_share: float | None = None  #: share of the budget the search for the baseline gets
     seed: int | None = None  #: seeds inputs and strategy
     flush_cache: str = "auto"  #: whether caches were emptied between timed launches: "on", "off" or "auto"
-    trial_limit: str = ""  #: seconds that a launch may take, or times the baseline's such as "10x"
+    trial_limit: str = ""  #: seconds that a launch may take, or a multiple of the baseline's such as "10x"
     started_from: tuple[str, ...] = ()  #: files of the earlier runs that the search started from
     scheduler: str | None = None  #: address of the Dask scheduler, None if there is none
-    #: of an application, by buffer, what is its type: a parameter's name, or a type. Empty for a kernel
+    #: the type of each buffer of an application: a parameter's name, or a type. Empty for a kernel
     buffers: Mapping[str, str] = field(default_factory=dict)
     parameters: tuple[ParameterInfo, ...] = ()  #: the parameters of the search space
-    constraints: tuple[str, ...] = ()  #: its constraints, as text
+    constraints: tuple[str, ...] = ()  #: constraints of the search space, as text
     constants: Mapping[str, Value] = field(default_factory=dict)  #: names that constraints use beside the parameters
     configurations: int | None = None  #: how many configurations are valid
     signature: tuple[str, ...] = ()  #: names of the parameters that can change the numbers
@@ -116,7 +116,7 @@ class RunInfo:
     rounded: Mapping[str, Any] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)  #: units of metrics, where a recording states them
     recorded: str = ""  #: name of the recorded space the run was made from; empty for a run of mptune
-    #: what ``mptune adopt`` wrote of the program the definition was made of; empty for any other
+    #: notes of ``mptune adopt`` on the program; empty if the definition is of no program
     adopted: Mapping[str, Any] = field(default_factory=dict)
     mptune_version: str = ""  #: the mptune that made the run
     command: str = ""  #: the command line; empty for a run from Python
@@ -245,40 +245,38 @@ class RunInfo:
 
 @dataclass(frozen=True, slots=True)
 class LaunchInfo:
-    """What an application launches, whatever the types: launches of one kernel, at one size, on the same buffers."""
+    """Launches of an application that differ in types alone: of one kernel, at one size, on the same buffers."""
 
     kernel: str  #: the kernel's name
     sizes: Mapping[str, int]  #: its problem sizes
-    buffers: Mapping[str, str]  #: which buffer is passed, by argument
-    #: by each parameter in the kernel's signature, where its value comes from: the application's parameters of
-    #: these names, or a fixed precision
+    buffers: Mapping[str, str]  #: the buffer passed for each argument
+    #: by each parameter in the kernel's signature, the application's parameters that set it, or a fixed precision
     types: Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """How far a run has come: what changes with every trial."""
+    """The progress of a run, which changes with every trial."""
 
-    wall_s: float = 0.0  #: how long the run took so far, in seconds, all its sessions together
+    wall_s: float = 0.0  #: duration of all sessions of the run so far
     prepare_s: float = 0.0  #: of that, inputs, references and the start of the workers
     search_s: float = 0.0  #: of that, the strategy
     verify_s: float = 0.0  #: of that, the verification on unseen inputs
     workers: int = 0  #: devices that evaluated at the same time; 0 if not known
     stale: int = 0  #: stored trials set aside because source, compiler, device or data have changed
-    warnings: tuple[str, ...] = ()  #: what the user should know of the run as a whole, one plain line each
-    #: what the finalists took, side by side; empty before they were measured again
-    finals: Finals = field(default_factory=Finals)
-    #: why something that is reported was run on no unseen input; empty if all was, or is still to be
+    warnings: tuple[str, ...] = ()  #: about the run as a whole, one line each
+    finals: Finals = field(default_factory=Finals)  #: times of the finalists in rounds; empty before the finals
+    #: why a reported trial was verified on no unseen input; empty if all were, or are still to be
     unverified: str = ""
-    #: unseen inputs that were asked for, where the time they take is why some trial had fewer; else 0
+    #: number of unseen inputs asked for, if a reported trial had fewer for want of time; else 0
     verify_wanted: int = 0
-    launches: tuple[LaunchInfo, ...] = ()  #: what an application launches, as far as that is known
-    sources: tuple[SourceUse, ...] = ()  #: what the search has made of its sources
+    launches: tuple[LaunchInfo, ...] = ()  #: known launches of an application
+    sources: tuple[SourceUse, ...] = ()  #: use of each source in the search
     ended: str = ""  #: why the search ended with evaluations left; empty if it did not
 
     @property
     def launched(self) -> dict[str, tuple[str, ...]]:
-        """By kernel of an application, the buffers that launches of it were given."""
+        """The buffers that launches of each kernel of an application were given."""
         given: dict[str, dict[str, None]] = {}
         for launch in self.launches:
             given.setdefault(launch.kernel, {}).update(dict.fromkeys(launch.buffers.values()))
@@ -286,7 +284,8 @@ class RunState:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields by name."""
-        return plain(self)  # type: ignore[no-any-return]
+        document: dict[str, Any] = plain(self)
+        return document
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], where: str = "the run") -> Self:
