@@ -26,7 +26,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,8 @@ from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.backends.processor import processor
 from mptune.errors import MptuneError, UnknownNameError
-from mptune.interop import RecordedSpace, write_recording
+from mptune.interop.files import write
+from mptune.interop.recording import recording_text
 from mptune.kernel import Kernel, Sizes
 from mptune.measure.bench import Ready
 from mptune.measure.device import DeviceEvaluator
@@ -44,11 +44,12 @@ from mptune.measure.policy import MeasurementPolicy
 from mptune.measure.timing import TimingPlan
 from mptune.observers.launches import time_metrics
 from mptune.results.trial import Measurement, Trial
+from mptune.run import Run
 from mptune.source.loading import load_kernel
 from mptune.source.render import render
 from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
-from mptune.store import RunFile, RunInfo
+from mptune.store import ParameterInfo, RunFile, RunInfo
 from mptune.tuning import device_constraints
 
 DATA = Path(__file__).resolve().parent / "data"
@@ -217,20 +218,16 @@ def record(name: str, arguments: argparse.Namespace, until: float) -> Path | Non
 
 def save(task: Task, trials: Sequence[Trial], ready: Ready, path: Path, told: Mapping[str, str]) -> None:
     """Write a recorded space."""
-    codes = task.space.codes(np.array([task.space.index(trial.configuration) for trial in trials]))
-    space = SearchSpace.from_codes(task.space.parameters, codes)
-    recorded = RecordedSpace(
-        task.kernel.name,
-        space,
-        MappingProxyType(dict(zip(space.indices_of(codes).tolist(), trials, strict=True))),
+    info = RunInfo(
         kernel=task.kernel.name,
         device=ready.device.name,
-        problem_size=dict(task.sizes),
+        sizes=dict(task.sizes),
+        parameters=tuple(ParameterInfo(p.name, p.kind, p.values) for p in task.space.parameters),
         units={"memory_bytes": "bytes"},
         signature=task.kernel.signature_names,
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_recording(recorded, path, told)
+    write(path, recording_text(Run(info, trials), told))
 
 
 def notes(task: Task, ready: Ready, count: int, command: str, restricted: str = "") -> dict[str, str]:

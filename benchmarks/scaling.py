@@ -28,10 +28,10 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.simulated_devices import SimulatedDevices  # noqa: E402
 from mptune.backends.processor import processor  # noqa: E402
 from mptune.errors import MptuneError  # noqa: E402
-from mptune.interop.recorded import RecordedSpace  # noqa: E402
-from mptune.interop.spaces import read_space  # noqa: E402
+from mptune.interop import read_run  # noqa: E402
 from mptune.results.objective import Objective  # noqa: E402
 from mptune.results.trial import Trial  # noqa: E402
+from mptune.run import Run  # noqa: E402
 from mptune.strategies import make  # noqa: E402
 from mptune.tuning.loop import Stopwatch, ask_and_tell  # noqa: E402
 
@@ -87,7 +87,7 @@ def duration_s(trial: Trial) -> float:
 
 
 def replay(
-    space: RecordedSpace,
+    space: Run,
     strategy: str,
     workers: int,
     budget: int,
@@ -99,12 +99,12 @@ def replay(
     Raises:
         MptuneError: the recording does not say how long its trials took.
     """
-    recorded = {trial.configuration: trial for trial in space.trials.values()}
+    recorded = {trial.configuration: trial for trial in space.trials}
     if not any(duration_s(trial) for trial in recorded.values()):
         raise MptuneError(f"recording {space.name} does not say how long its trials took")
     objective = Objective()
     devices = SimulatedDevices(recorded, duration_s, workers)
-    searcher = make(strategy, space.space, objective, signature=space.signature, seed=seed)
+    searcher = make(strategy, space.space, objective, signature=space.info.signature, seed=seed)
     thinking = _Thinking(devices, clock)
     trials: list[Trial] = []
     told = ask_and_tell(devices, searcher.ask, searcher.tell, lambda: budget - len(trials), thinking=thinking)
@@ -163,7 +163,7 @@ class Row:
         ]
 
 
-def measured(space: RecordedSpace, strategy: str, budget: int, seeds: Sequence[int]) -> Iterator[Row]:
+def measured(space: Run, strategy: str, budget: int, seeds: Sequence[int]) -> Iterator[Row]:
     """Yield a row for each number of workers."""
     alone: tuple[Outcome, ...] = ()
     for workers in WORKERS:
@@ -172,7 +172,7 @@ def measured(space: RecordedSpace, strategy: str, budget: int, seeds: Sequence[i
         yield Row(space.name, strategy, workers, outcomes, alone)
 
 
-def markdown(rows: Sequence[Row], spaces: Sequence[RecordedSpace], budget: int, seeds: int, command: str) -> str:
+def markdown(rows: Sequence[Row], spaces: Sequence[Run], budget: int, seeds: int, command: str) -> str:
     """Return the results as a page."""
     share, at = TARGET
     reached = [row for row in rows if row.workers == at]
@@ -194,7 +194,7 @@ def markdown(rows: Sequence[Row], spaces: Sequence[RecordedSpace], budget: int, 
         + ".",
     ]
     for space in spaces:
-        typical_s = statistics.median(duration_s(trial) for trial in space.trials.values())
+        typical_s = statistics.median(duration_s(trial) for trial in space.trials)
         lines += ["", f"## {space.name}", "", f"A trial takes {typical_s:.2f} s (median).", ""]
         lines += [
             "| strategy | devices | wall s | speedup | efficiency | idle | at the end | strategy ms | distance |",
@@ -214,7 +214,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "scaling.md")
     given = parser.parse_args()
-    spaces = [read_space(given.spaces / f"{name}.json.gz") for name in given.only.split(",")]
+    spaces = [read_run(given.spaces / f"{name}.json.gz") for name in given.only.split(",")]
     rows: list[Row] = []
     with threadpool_limits(1):
         for space in spaces:

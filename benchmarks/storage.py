@@ -170,7 +170,7 @@ def write(path: Path, count: int, singly: int) -> list[Row]:
         one = _add_singly(file, list(islice(source, singly)))
         wall_s = cpu_s = 0.0
         while batch := list(islice(source, BATCH)):
-            took = cost(functools.partial(file.add_all, batch))
+            took = cost(functools.partial(file.add, *batch))
             wall_s, cpu_s = wall_s + took.wall_s, cpu_s + took.cpu_s
     size = path.stat().st_size
     return [

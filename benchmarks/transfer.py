@@ -40,10 +40,10 @@ from benchmarks.coregional import Coregional  # noqa: E402
 from mptune import __version__  # noqa: E402
 from mptune.backends.processor import processor  # noqa: E402
 from mptune.errors import MptuneError, UnknownNameError  # noqa: E402
-from mptune.interop.recorded import RecordedSpace  # noqa: E402
-from mptune.interop.spaces import read_space  # noqa: E402
+from mptune.interop import read_run  # noqa: E402
 from mptune.results.objective import Objective  # noqa: E402
 from mptune.results.trial import Trial  # noqa: E402
+from mptune.run import Run  # noqa: E402
 from mptune.strategies import make  # noqa: E402
 from mptune.strategies.base import Source, Strategy  # noqa: E402
 from mptune.strategies.model_based import transfer as model  # noqa: E402
@@ -101,7 +101,7 @@ class Device:
     """A kernel recorded on a device."""
 
     name: str
-    recorded: RecordedSpace
+    recorded: Run
 
     @property
     def group(self) -> str:
@@ -111,12 +111,12 @@ class Device:
     @property
     def vendor(self) -> str:
         """Who made the device."""
-        return self.recorded.device.split(" ")[0]
+        return self.recorded.info.device.split(" ")[0]
 
     @property
     def optimum(self) -> float:
         """The shortest time recorded."""
-        return min(trial.time_ms for trial in self.recorded.trials.values() if trial.is_valid)
+        return min(trial.time_ms for trial in self.recorded.trials if trial.is_valid)
 
 
 @cache
@@ -141,7 +141,7 @@ def source(device: Device, seed: int, *, shuffled: bool = False) -> Source:
 def _evaluated(device: Device, configuration: object) -> Trial:
     index = device.recorded.space.index(configuration)  # type: ignore[arg-type]
     assert index is not None
-    return device.recorded.trials[index]
+    return device.recorded.indexed[index]
 
 
 def _searched(device: Device, ask: Callable[[], int | None], tell: Callable[[int, Trial], None], budget: int) -> Found:
@@ -154,7 +154,7 @@ def _searched(device: Device, ask: Callable[[], int | None], tell: Callable[[int
         seconds += time.process_time() - begun
         if index is None:
             break
-        trial = device.recorded.trials[index]
+        trial = device.recorded.indexed[index]
         best = float(np.fmin(best, trial.time_ms if trial.is_valid else math.nan))
         distances.append(best / optimum - 1.0)
         begun = time.process_time()
@@ -273,7 +273,7 @@ def _parser() -> argparse.ArgumentParser:
 def _devices(folder: Path) -> list[Device]:
     """Return the kernels that were recorded on several devices."""
     files = [path for path in sorted(folder.glob("*.json.gz")) if path.name.count(".") == 2]
-    found = [Device(path.name.removesuffix(".json.gz"), read_space(path)) for path in files]
+    found = [Device(path.name.removesuffix(".json.gz"), read_run(path)) for path in files]
     groups = [device.group for device in found]
     several = [device for device in found if groups.count(device.group) > 1]
     if not several:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.accuracy.thresholds import recorded_threshold
-from mptune.errors import MptuneError, UnknownNameError
+from mptune.errors import MptuneError, SpaceFileError, UnknownNameError
 from mptune.markup import Description, as_html
 from mptune.precision import precision
 from mptune.results.description import describe, facts, verified_text
@@ -26,6 +26,9 @@ from mptune.results.speedup import LEAST_ROUNDS, TIE, Ratio
 from mptune.results.trial import Status, Trial
 from mptune.results.unseen import Verified
 from mptune.space.configuration import Value
+from mptune.space.inferred import parameter_of
+from mptune.space.parameters import Parameter
+from mptune.space.search_space import SearchSpace
 from mptune.store import RunFile, RunInfo, RunState
 
 if TYPE_CHECKING:
@@ -60,6 +63,7 @@ class Run:
             after the kernel or compiler had changed) the last counts.
         state: how far it has come.
         sources: rendered sources of some trials, without the prelude, by the JSON of their configuration.
+        name: name of its file without suffixes; by default that of the recording, or the kernel.
     """
 
     def __init__(
@@ -68,8 +72,10 @@ class Run:
         trials: Sequence[Trial],
         state: RunState | None = None,
         sources: Mapping[str, str] | None = None,
+        name: str = "",
     ) -> None:
         self.info = info
+        self.name = name or info.recorded or info.kernel
         self.state = state or RunState()
         self.sources = sources or {}
         self.trials: tuple[Trial, ...] = tuple({trial.configuration: trial for trial in trials}.values())
@@ -83,7 +89,15 @@ class Run:
         """
         with RunFile.open(path, read_only=True) as file:
             parameters = file.info.parameters
-            return cls(file.info, file.trials(parameters=parameters), file.state, file.sources())
+            trials = file.trials(parameters)
+            return cls(file.info, trials, file.state, file.sources(), Path(path).name.removesuffix(".db"))
+
+    def derive(
+        self, *, objective: Objective | None = None, trials: Sequence[Trial] | None = None, name: str = ""
+    ) -> Run:
+        """Return the run with another objective, other trials or another name."""
+        info = self.info if objective is None else replace(self.info, objective=objective)
+        return Run(info, self.trials if trials is None else trials, self.state, self.sources, name or self.name)
 
     def __repr__(self) -> str:
         best = self.best
@@ -103,14 +117,50 @@ class Run:
 
     @property
     def kernel(self) -> str:
-        """Name of the kernel."""
-        return self.info.kernel
+        """Name of the kernel, or of the recording if that does not say."""
+        return self.info.kernel or self.name
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
         """Names of the parameters, in the order of the search space."""
         described = tuple(parameter.name for parameter in self.info.parameters)
         return described or tuple(dict.fromkeys(name for trial in self.trials for name in trial.configuration))
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The parameters as the run describes them, else as the values of its trials show."""
+        if self.info.parameters:
+            return tuple(parameter_of(p.name, p.values, p.kind) for p in self.info.parameters)
+        return tuple(
+            parameter_of(name, [t.configuration[name] for t in self.trials if name in t.configuration])
+            for name in self.parameter_names
+        )
+
+    @cached_property
+    def space(self) -> SearchSpace:
+        """The search space of exactly the evaluated configurations.
+
+        Raises:
+            SpaceFileError: there are none, or one of them lacks a parameter of the others or has another value.
+        """
+        if not self.trials:
+            raise SpaceFileError(f"{self.name}: the file records no configuration")
+        names, codes = self.parameter_names, []
+        codes_of = [{value: code for code, value in enumerate(p.values)} for p in self.parameters]
+        for trial in self.trials:
+            try:
+                codes.append([of[trial.configuration[name]] for name, of in zip(names, codes_of, strict=True)])
+            except KeyError:
+                raise SpaceFileError(
+                    f"{self.name}: the trial of {trial.configuration} is not of the run's search space"
+                ) from None
+        return SearchSpace.from_codes(self.parameters, np.array(codes, dtype=np.int32))
+
+    @cached_property
+    def indexed(self) -> tuple[Trial, ...]:
+        """The trials in the order of :attr:`space`."""
+        by_configuration = {trial.configuration: trial for trial in self.trials}
+        return tuple(by_configuration[c] for c in self.space.configurations(np.arange(self.space.size)))
 
     @property
     def metric_names(self) -> tuple[str, ...]:
@@ -208,9 +258,9 @@ class Run:
 
     @cached_property
     def objective(self) -> Objective:
-        """What was optimised; the performance of the first metric is relative to the baseline if there is one."""
+        """What was optimised; the performance of the first metric is relative to the baseline if types were tuned."""
         objective = self.info.objective
-        if self.baseline is None:
+        if self.baseline is None or not self.info.baseline_values:
             return objective
         value = objective.value(self.baseline)
         return objective.with_baseline(value) if value >= 0 else objective
@@ -489,7 +539,7 @@ class Run:
         """
         return json_document(
             {
-                "kernel": self.info.kernel,
+                "kernel": self.kernel,
                 "backend": self.info.backend,
                 "device": self.info.device,
                 "metrics": list(metrics),

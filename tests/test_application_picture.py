@@ -36,7 +36,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     run = run_of(APPLICATION, [], threshold=1e-3, kernels=list(APPLICATION.kernels))
     with create(path, run) as file:
-        file.add_all(trials)
+        file.add(*trials)
     return path
 
 

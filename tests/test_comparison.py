@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from mptune.errors import MptuneError, UnknownNameError
-from mptune.interop.recorded import Record, RecordedSpace, assemble
+from mptune.interop.recorded import Record, assemble
 from mptune.results.objective import Objective
 from mptune.results.trial import Measurement, Status
+from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.tuning.comparison import Comparison, compare
 from mptune.tuning.simulation import Simulation, SimulationRun, simulate
@@ -171,7 +172,7 @@ def test_spaces_with_nothing_feasible_are_in_no_figure() -> None:
     assert nothing.to_json()["strategies"] == [{"strategy": "a"}]
 
 
-def recording(name: str, seed: int) -> RecordedSpace:
+def recording(name: str, seed: int) -> Run:
     rng = np.random.default_rng(seed)
     rows = itertools.product(range(8), range(6), ("fp64", "fp32"))
     metrics = [{"time_ms": float(rng.uniform(1, 2)), "error": 1e-15 if row[2] == "fp64" else 1e-7} for row in rows]

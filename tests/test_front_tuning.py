@@ -83,7 +83,7 @@ def test_finalists_are_the_front_and_the_baseline() -> None:
         *(trial(k, "fp32", time_ms=float(k), error=10.0**-k) for k in range(1, 7)),
     ]
     objective = Objective(also=("error",))
-    run = described_run({"objectives": ["time_ms", "error"]}, trials)
+    run = described_run({"also": ["error"]}, trials)
     chosen = finalists(run, objective, {"type": ["fp64"]})
     assert {id(t) for t in chosen} == {id(t) for t in trials}
     assert len(finalists(described_run({}, trials), Objective(), {"type": ["fp64"]})) == 5

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("charts")
 def run_file(tmp_path: Path) -> Path:
     run = application_run()
     with create(tmp_path / "heat.db", run) as file:
-        file.add_all(run.trials)
+        file.add(*run.trials)
     return tmp_path / "heat.db"
 
 

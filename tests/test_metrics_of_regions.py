@@ -16,9 +16,7 @@ from mptune.accuracy import evaluate_outputs
 from mptune.accuracy.evaluate import metric_text
 from mptune.cli import main
 from mptune.errors import MetricError, MptuneError, UnknownNameError
-from mptune.interop import read_space
-from mptune.interop.recorded import to_run
-from mptune.interop.recording import write_recording
+from mptune.interop import read_run, write_run
 from mptune.kernel import In, Kernel, Out, Scalar
 from mptune.kernel.regions import RegionalMetric
 from mptune.run import Run
@@ -191,8 +189,8 @@ def test_simulating_plotting_and_fronts(several: tuple[Run, Path], tmp_path: Pat
     with pytest.raises(UnknownNameError, match="did you mean 'MRE_columns_max'"):
         simulate(path, strategy="random", budget=2, max_error={"MRE_colums_max": 0.1})
     space = tmp_path / "space.json"
-    write_recording(read_space(path), space)
-    recorded = to_run(read_space(space))
+    write_run(read_run(path), space, "space")
+    recorded = read_run(space)
     assert recorded.info.measured_by("error.MRE_columns_max") == "MRE over columns max"
     again = simulate(space, strategy="bayesian", budget=8, max_error={"MRE over columns": 0.1}, seed=1)
     assert again.optimum_configuration == found.optimum_configuration

@@ -75,7 +75,7 @@ def tuned(kernel: Kernel, path: Path, n: int = 256, flag: str = FLAG) -> Path:
     sizes = kernel.resolve_sizes("default", {"n": n})
     run = run_of(kernel, [], sizes, threshold=1e-4, metric="MaxRE", flags=[flag])
     with create(path, run) as file:
-        file.add_all(trials)
+        file.add(*trials)
     return path
 
 

@@ -266,7 +266,7 @@ def test_the_front_as_a_document(run):
     json.dumps(document, allow_nan=False)
 
 
-SEVERAL = SETTINGS | {"objectives": ["time_ms", "error", "memory_bytes"]}
+SEVERAL = SETTINGS | {"also": ["error", "memory_bytes"]}
 
 
 def test_the_front_of_several_objectives_is_feasible(run):

@@ -31,14 +31,14 @@ from mptune.store import ParameterInfo, RunFile, RunInfo, RunState
         ({"baseline_values": {"x_type": "fp64"}}, "'baseline_values' should be lists of values by name"),
         (
             {"parameters": [{"name": "block"}]},
-            "'parameters' should be a list of at most 1000 parameters, each with a name, a kind",
+            "'parameters' should be a list of objects with name, kind, values",
         ),
         ({"parameters": [3]}, "'parameters' should be"),
         ({"parameters": [{"name": "b", "kind": "ordinal", "values": [{}]}]}, "'parameters' should be"),
         ({"minimise": 1}, "'minimise' should be true or false, and is 1"),
         (
             {"threshold": "small"},
-            "a finite number a double can hold, such numbers by output or metric, or null, and is 'small'",
+            "a finite number a double can hold or finite numbers a double can hold by name, and is 'small'",
         ),
         ({"threshold": {"y": None}}, "'threshold' should be"),
         ({"threshold": -1.0}, "its objective is wrong: the error threshold must be positive"),
@@ -54,7 +54,7 @@ def test_what_is_wrong_is_refused_in_one_line_that_names_it(
     path = tmp_path / "run.db"
     create(path, {}).close()
     with RunFile.open(path) as file:
-        file._write((), "", fields)
+        file._write((), fields)
     with pytest.raises(RunFileError, match=re.escape(message)) as caught:
         Run.load(path)
     assert str(caught.value).startswith(f"run file {path}: ")

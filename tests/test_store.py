@@ -142,10 +142,10 @@ def test_adding_again_replaces_and_keeps_the_place(path):
 
 def test_a_trial_set_aside_keeps_its_place_and_is_none_of_the_run(path):
     with create(path, {}) as file:
-        file.add_all([trial(number) for number in range(4)])
+        file.add(*[trial(number) for number in range(4)])
         file.retire([trial(1), trial(9)])
         assert [t.configuration["number"] for t in file.trials()] == [0, 2, 3]
-        assert [t.configuration["number"] for t in file.trials("stale")] == [1]
+        assert [t.configuration["number"] for t in file.trials(stale=True)] == [1]
         file.add(trial(1))
         assert [t.configuration["number"] for t in file.trials()] == [0, 1, 2, 3]
 
@@ -158,23 +158,14 @@ def test_two_configurations_may_share_a_key(path):
         assert len(file.trials()) == 2
 
 
-def test_trials_of_one_phase(path):
-    with create(path, {}) as file:
-        file.add(trial(1), "baseline")
-        file.add(trial(2))
-        assert [t.configuration["number"] for t in file.trials("baseline")] == [1]
-        assert [t.configuration["number"] for t in file.trials("search")] == [2]
-        assert len(file.trials()) == 2
-
-
 def test_trials_added_together_are_added_all_or_none(path):
     with create(path, {"seed": 0}) as file:
-        file.add_all([trial(1), trial(2)], "baseline", RunState(wall_s=2.5))
+        file.add(trial(1), trial(2), state=RunState(wall_s=2.5))
         with pytest.raises(AttributeError):
-            file.add_all([trial(4), trial(5, message=3.0)], state=RunState(wall_s=9.0))
+            file.add(trial(4), trial(5, message=3.0), state=RunState(wall_s=9.0))
         assert file.state == RunState(wall_s=2.5)
     with RunFile.open(path) as file:
-        assert [t.configuration["number"] for t in file.trials("baseline")] == [1, 2]
+        assert [t.configuration["number"] for t in file.trials()] == [1, 2]
         assert len(file.trials()) == 2
         assert (file.info.seed, file.state) == (0, RunState(wall_s=2.5))
 
@@ -183,7 +174,7 @@ def test_trials_added_together_are_added_all_or_none(path):
 def test_more_trials_than_are_read_at_once(path):
     recorded = [trial(number, message="m" * (number % 3)) for number in range(9000)]
     with create(path, {}) as file:
-        file.add_all(recorded)
+        file.add(*recorded)
         assert [exact(t) for t in file.trials()] == [exact(t) for t in recorded]
 
 

@@ -99,7 +99,7 @@ def edited(path):
 @pytest.fixture
 def filled(path):
     with create(path, {"seed": 0}) as file:
-        file.add_all([trial(number, message="m" * 1000) for number in range(60)])
+        file.add(*[trial(number, message="m" * 1000) for number in range(60)])
     return path
 
 
@@ -175,8 +175,8 @@ def test_damaged_rows_are_named(filled, change, message):
 def test_a_value_the_run_does_not_list_is_refused(path):
     parameters = [{"name": "number", "kind": "ordinal", "values": [1, 2]}]
     with create(path, {"parameters": parameters}) as file:
-        file.add_all([trial(1), trial(77)])
-    with pytest.raises(RunFileError, match=r"trial 2 .*its number is 77, which is none of the values the run lists"):
+        file.add(trial(1), trial(77))
+    with pytest.raises(RunFileError, match=r"trial 2 .*the run lists no value 77 of its number"):
         Run.load(path)
 
 
@@ -186,7 +186,7 @@ def test_sources_that_are_none_are_refused(filled, data):
         file.keep_sources({'{"number":1}': "int x;\n"})
     assert Run.load(filled).sources == {'{"number":1}': "int x;\n"}
     with edited(filled) as connection:
-        connection.execute("UPDATE meta SET value = ? WHERE name = 'sources'", (data,))
+        connection.execute("UPDATE settings SET value = ? WHERE name = 'rendered_sources'", (data,))
     with pytest.raises(RunFileError, match="its sources"):
         Run.load(filled)
 

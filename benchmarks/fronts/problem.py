@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.search.problem import Counter, Problem
-from mptune.interop.recorded import RecordedSpace
 from mptune.results.metric_expressions import chosen_objectives
 from mptune.results.objective import Objective
 from mptune.results.pareto import FrontScale, front
+from mptune.run import Run
 
 __all__ = ["FrontProblem", "FrontRecorder"]
 
@@ -34,11 +34,11 @@ class FrontProblem:
     scale: FrontScale
 
     @classmethod
-    def of(cls, recorded: RecordedSpace, objectives: tuple[str, ...]) -> FrontProblem:
+    def of(cls, recorded: Run, objectives: tuple[str, ...]) -> FrontProblem:
         """Return the problem of a recorded space in which everything ran."""
         first, *also = chosen_objectives("time", objectives)
         objective = Objective(first, also=tuple(also))
-        trials = [recorded.trials[index] for index in range(recorded.space.size)]
+        trials = recorded.indexed
         levels = np.array([objective.levels(trial) for trial in trials])
         return cls(Problem.from_recorded(recorded, objective), levels, FrontScale.of(levels))
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from benchmarks.fronts.problem import FrontProblem, FrontRecorder
 from benchmarks.search.tools import DEFAULT
-from mptune.interop.spaces import read_space
+from mptune.interop import read_run
 from mptune.tuning.simulation import simulate
 
 __all__ = ["OURS", "TOOLS", "Tool", "replay"]
@@ -99,7 +99,7 @@ def replay(settings: Mapping[str, Any]) -> Callable[[int], dict[str, Any]]:
         A function whose result holds ``shares`` (hypervolume after each evaluation as a share of the recorded front's)
         and ``wall_s``.
     """
-    recorded, budget = read_space(settings["space"]), settings["budget"]
+    recorded, budget = read_run(settings["space"]), settings["budget"]
     objectives, tool = tuple(settings["objectives"]), TOOLS[settings["tool"]]
     problem = FrontProblem.of(recorded, objectives)
     peer = None if tool.strategy else importlib.import_module(f"benchmarks.fronts.{tool.adapter}").prepare(problem)

@@ -36,20 +36,19 @@ from mptune.backends.base import CompileOptions
 from mptune.backends.processor import processor, usable_cores
 from mptune.data import DataManager
 from mptune.errors import MptuneError
-from mptune.interop.recorded import RecordedSpace
-from mptune.interop.spaces import read_space
+from mptune.interop import read_run
 from mptune.kernel import Kernel, Sizes
 from mptune.measure.bench import Bench, Request
 from mptune.measure.identity import source_of
 from mptune.measure.rounds import remeasure
 from mptune.measure.timing import TimingPlan
 from mptune.results.objective import Objective
+from mptune.run import Run
 from mptune.source.loading import load_kernel
 from mptune.source.render import render
 from mptune.space.configuration import Configuration
 from mptune.space.expressions import Expression
 from mptune.space.parameters import PrecisionParameter
-from mptune.space.search_space import SearchSpace
 from mptune.tuning import device_constraints
 
 __all__ = ["ITEMS", "balanced", "replay_network"]
@@ -501,7 +500,7 @@ _LEARNING: Final = 0.5
 _LAYERS: Final = (64, 64, 64)
 
 
-def balanced(path: str, slack: float) -> RecordedSpace:
+def balanced(path: str, slack: float) -> Run:
     """Return the configurations of a recording of gemm in fp32 on an RTX 2080 Ti that satisfy Eq. 8.
 
     Args:
@@ -511,7 +510,7 @@ def balanced(path: str, slack: float) -> RecordedSpace:
     Raises:
         MptuneError: none does.
     """
-    recorded = read_space(path)
+    recorded = read_run(path)
     # Of a tile one k deep: it takes all threads of a block, and all blocks get the same share of the device.
     products_s = f"MWG * NWG / {_FMA_PER_S!r}"
     shared_s = f"4 * (MWG * NDIMC + NWG * MDIMC) / {_SHARED_BYTES_PER_S!r}"
@@ -523,15 +522,12 @@ def balanced(path: str, slack: float) -> RecordedSpace:
     fixed = {"math": "simt", **dict.fromkeys(("accumulator_type", "a_type", "b_type"), "fp32")}
     trials = [
         trial
-        for _, trial in sorted(recorded.trials.items())
+        for trial in recorded.indexed
         if all(condition.evaluate({**trial.configuration, **fixed}) for condition in conditions)
     ]
     if not trials:
         raise MptuneError(f"no configuration of {recorded.name} satisfies Eq. 8 with a slack of {slack}")
-    codes = recorded.space.codes(np.array([recorded.space.index(trial.configuration) for trial in trials]))
-    space = SearchSpace.from_codes(recorded.space.parameters, codes)
-    by_index = dict(zip(space.indices_of(codes).tolist(), trials, strict=True))
-    return RecordedSpace(f"{recorded.name} balanced", space, MappingProxyType(by_index), objective=recorded.objective)
+    return recorded.derive(trials=trials, name=f"{recorded.name} balanced")
 
 
 def replay_network(settings: Mapping[str, Any]) -> Callable[[int], dict[str, Any]]:
@@ -544,10 +540,10 @@ def replay_network(settings: Mapping[str, Any]) -> Callable[[int], dict[str, Any
     from sklearn.neural_network import MLPRegressor
     from sklearn.preprocessing import StandardScaler
 
-    recorded = read_space(settings["space"])
+    recorded = read_run(settings["space"])
     indices = np.arange(recorded.space.size)
     features = StandardScaler().fit_transform(recorded.space.features(indices))
-    trials = [recorded.trials[index] for index in range(recorded.space.size)]
+    trials = recorded.indexed
     times = np.array([trial.time_ms if trial.is_valid else np.nan for trial in trials])
 
     def run(seed: int) -> dict[str, Any]:
@@ -568,8 +564,8 @@ def replay_network(settings: Mapping[str, Any]) -> Callable[[int], dict[str, Any
 def l_f14(given: Given) -> Outcome:
     """Mean, deviation and distribution of what tuners reach in 100 evaluations."""
     (name, path), *_ = recordings(given, "gemm-rtx2080ti").items()
-    recorded = read_space(path)
-    optimum = Objective().best(list(recorded.trials.values()))
+    recorded = read_run(path)
+    optimum = Objective().best(recorded.trials)
     assert optimum is not None
     rounds = given.runs
     tools = [tool for tool in _TUNERS if not given.quick or tool.name in ("random", "EI")]
@@ -583,7 +579,7 @@ def l_f14(given: Given) -> Outcome:
         for job in jobs
     }
     narrowed = balanced(str(path), _SLACK)
-    best_of_narrowed = Objective().best(list(narrowed.trials.values()))
+    best_of_narrowed = Objective().best(narrowed.trials)
     assert best_of_narrowed is not None
     rows = []
     for tool, reached in shares.items():
@@ -599,7 +595,7 @@ def l_f14(given: Given) -> Outcome:
                 percent(float((reached >= 0.75).mean()), 0),
             )
         )
-    whole = np.array([optimum.time_ms / trial.time_ms for trial in recorded.trials.values() if trial.is_valid])
+    whole = np.array([optimum.time_ms / trial.time_ms for trial in recorded.trials if trial.is_valid])
     return Outcome(
         f"Of the best recorded speed EI reaches {percent(shares['EI'].mean(), 1)} in {_ITERATIONS} evaluations, with "
         f"pipeline balance {percent(shares['EI, pipeline balance'].mean(), 1)} and random search "

@@ -12,7 +12,7 @@ from benchmarks.search.cells import Job, Results
 from benchmarks.search.section import Settings
 from benchmarks.search.tools import REPLAY, Tool, simulations
 from mptune.errors import MptuneError
-from mptune.interop.spaces import read_space
+from mptune.interop import read_run
 from mptune.results.objective import Objective
 from mptune.tuning.comparison import Comparison
 
@@ -89,5 +89,5 @@ def replayed(given: Given, tools: Sequence[tuple[Tool, int]], files: Mapping[str
         MptuneError: a replay failed.
     """
     results = run_all(given, jobs_of(tools, files, budget))
-    spaces = {name: read_space(path) for name, path in files.items()}
+    spaces = {name: read_run(path) for name, path in files.items()}
     return Comparison(tuple(simulations(results, spaces, [tool.name for tool, _ in tools], budget, Objective())))

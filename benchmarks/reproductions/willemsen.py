@@ -22,7 +22,7 @@ from benchmarks.search.plots import DASHES, draw_bars, draw_curves, pyplot_modul
 from benchmarks.search.report import percent
 from benchmarks.search.tools import DEFAULT, Tool
 from mptune.errors import SpaceFileError
-from mptune.interop.spaces import read_space
+from mptune.interop import read_run
 from mptune.results.objective import Objective
 from mptune.tuning.comparison import Comparison
 from mptune.tuning.simulation import Simulation, SimulationRun
@@ -189,9 +189,9 @@ def w_t3(given: Given) -> Outcome:
         for (kernel, gpu), (size, invalid, least) in _TABLE_3.items()
     ]
     for name, path in recordings(given, *KERNELS).items():
-        recorded = read_space(path)
-        failed = sum(not trial.is_valid for trial in recorded.trials.values())
-        best = Objective().best(list(recorded.trials.values()))
+        recorded = read_run(path)
+        failed = sum(not trial.is_valid for trial in recorded.trials)
+        best = Objective().best(recorded.trials)
         kernel, _, gpu = name.partition("-")
         least = None if best is None else best.time_ms
         rows.append((kernel, gpu, "ours", recorded.space.size, failed, percent(failed / recorded.space.size, 1), least))

@@ -12,7 +12,7 @@ and is entered in ``benchmarks.search.section.SECTIONS``:
 
 :mod:`~benchmarks.search.tools` has the target nearly every section wants: ``replay`` runs a tool, which is a strategy
 of mptune or a peer of :mod:`~benchmarks.search.peers`, on a recorded space (or on one derived from it: a settings key
-``space`` names any function that makes a :class:`~mptune.interop.recorded.RecordedSpace`) and returns the best value
+``space`` names any function that makes a :class:`~mptune.run.Run`) and returns the best value
 after each evaluation. ``tools.simulations`` makes :class:`~mptune.tuning.simulation.Simulation` objects of the results,
 so that :class:`~mptune.tuning.comparison.Comparison` computes every figure the same way for everyone.
 

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.search.driving import drive
-from mptune.interop.recorded import RecordedSpace
-from mptune.interop.spaces import read_space
-from mptune.measure.simulated import SimulatedEvaluator
+from mptune.interop import read_run
+from mptune.measure.replay import Replay
 from mptune.results.objective import Objective
+from mptune.run import Run
 from mptune.space.search_space import SearchSpace
 from mptune.strategies import make
 from mptune.strategies.base import Strategy
@@ -137,12 +137,12 @@ def replay_variant(settings: Mapping[str, Any]) -> Callable[[int], dict[str, Any
         settings: ``space``: a file; ``budget``; ``variant``: a name of :data:`VARIANTS`; ``max_error``: the threshold,
             None for none.
     """
-    recorded: RecordedSpace = read_space(settings["space"])
-    objective = recorded.with_baseline(Objective(threshold=settings["max_error"]))
-    evaluator = SimulatedEvaluator(recorded.by_configuration(), recorded.name)
+    recorded: Run = read_run(settings["space"])
+    objective = recorded.derive(objective=Objective(threshold=settings["max_error"])).objective
+    evaluator = Replay(recorded)
 
     def run(seed: int) -> dict[str, Any]:
-        strategy = make_variant(settings["variant"], recorded.space, objective, recorded.signature, seed)
+        strategy = make_variant(settings["variant"], recorded.space, objective, recorded.info.signature, seed)
         driven = drive(strategy, lambda asked: list(evaluator.evaluate(asked)), settings["budget"])
         return {"best": list(driven.best), "strategy_s": sum(driven.seconds)}
 

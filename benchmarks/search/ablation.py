@@ -22,7 +22,7 @@ from benchmarks.search.section import Section, Settings
 from benchmarks.search.significance import LEAST_DISTANCE, NOISE, log_distances, paired_chance
 from benchmarks.search.timing import Timing
 from benchmarks.search.tools import DEFAULT, simulations
-from mptune.interop.spaces import read_space
+from mptune.interop import read_run
 from mptune.results.objective import Objective
 from mptune.tuning.comparison import Comparison
 
@@ -113,7 +113,7 @@ def _mixed_jobs(settings: Settings) -> list[Job]:
 
 def _timing_group(settings: Settings, results: Results) -> _Group | None:
     spaces = {job.space: job for job in _timing_jobs(settings) if job.tool == DEFAULT.name}
-    recorded = {name: read_space(job.settings["space"]) for name, job in spaces.items()}
+    recorded = {name: read_run(job.settings["space"]) for name, job in spaces.items()}
     tools = [DEFAULT.name, *map(_tool, VARIANTS)]
     kept = _trimmed(results, _TIMING_SEEDS)
     comparison = Comparison(tuple(simulations(kept, recorded, tools, settings.budget, Objective())))

@@ -16,8 +16,8 @@ from benchmarks.search.section import Section, Settings
 from benchmarks.search.significance import log_distances, paired_chance
 from benchmarks.search.timing import Timing
 from benchmarks.search.tools import DEFAULT, simulations
-from mptune.interop.spaces import read_space
-from mptune.measure.simulated import SimulatedEvaluator
+from mptune.interop import read_run
+from mptune.measure.replay import Replay
 from mptune.results.objective import Objective
 from mptune.strategies import make
 from mptune.tuning.comparison import Comparison
@@ -37,8 +37,8 @@ def replay_in_batches(settings: Mapping[str, Any]) -> Callable[[int], dict[str, 
         settings: ``space``: a file; ``budget``; ``batch`` and ``under_way``, as of
             :func:`~benchmarks.search.driving.drive`; ``strategy`` and its ``options``.
     """
-    recorded = read_space(settings["space"])
-    evaluator = SimulatedEvaluator(recorded.by_configuration(), recorded.name)
+    recorded = read_run(settings["space"])
+    evaluator = Replay(recorded)
 
     def run(seed: int) -> dict[str, Any]:
         strategy = make(settings["strategy"], recorded.space, Objective(), seed=seed, options=settings["options"])
@@ -90,7 +90,7 @@ class Batches(Section):
     def report(self, settings: Settings, results: Results) -> Report:
         """Return the figures of each way."""
         tools = [DEFAULT.name, *_WAYS, _RANDOM]
-        spaces = {job.space: read_space(job.settings["space"]) for job in results.jobs if job.tool in _WAYS}
+        spaces = {job.space: read_run(job.settings["space"]) for job in results.jobs if job.tool in _WAYS}
         comparison = Comparison(tuple(simulations(results, spaces, tools, settings.budget, Objective())))
         failed = [{"space": s, "tool": tool, "reason": why} for (s, tool), why in results.failures.items()]
         if not comparison.spaces or DEFAULT.name not in comparison.strategies:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mptune.errors import MptuneError
-from mptune.interop.recorded import RecordedSpace
-from mptune.interop.spaces import read_space
+from mptune.interop import read_run
 from mptune.results.objective import Objective
 from mptune.results.trial import Status, Trial
+from mptune.run import Run
 
 __all__ = ["PATTERNS", "TARGET", "fail_share", "failing_space"]
 
@@ -27,7 +25,7 @@ _ATTEMPTS: Final = 200
 _TILT: Final = 1e-3
 
 
-def failing_space(path: str, pattern: str, share: float, seed: int = 0) -> RecordedSpace:
+def failing_space(path: str, pattern: str, share: float, seed: int = 0) -> Run:
     """Return a recording of which a share of what ran is made to fail; the best never is.
 
     Args:
@@ -36,10 +34,10 @@ def failing_space(path: str, pattern: str, share: float, seed: int = 0) -> Recor
         share: of the configurations that ran, how many are made to fail, in [0, 1).
         seed: decides which.
     """
-    return fail_share(read_space(path), pattern, share, seed)
+    return fail_share(read_run(path), pattern, share, seed)
 
 
-def fail_share(recorded: RecordedSpace, pattern: str, share: float, seed: int = 0) -> RecordedSpace:
+def fail_share(recorded: Run, pattern: str, share: float, seed: int = 0) -> Run:
     """Return the recording with failures, see :func:`failing_space`.
 
     Raises:
@@ -47,10 +45,11 @@ def fail_share(recorded: RecordedSpace, pattern: str, share: float, seed: int = 
     """
     if pattern not in PATTERNS or not 0.0 <= share < 1.0:
         raise MptuneError(f"failures {pattern!r} of {share:g}: expected {' or '.join(PATTERNS)} and a share below 1")
-    best = Objective().best(list(recorded.trials.values()))
+    best = Objective().best(recorded.trials)
     if best is None:
         raise MptuneError(f"nothing in {recorded.name} ran")
-    ran = np.array([i for i, trial in recorded.trials.items() if trial.is_valid], dtype=np.int64)
+    space = recorded.space
+    ran = np.array([space.index(trial.configuration) for trial in recorded.trials if trial.is_valid], dtype=np.int64)
     optimum = int(np.flatnonzero(ran == recorded.space.index(best.configuration))[0])
     count = round(share * len(ran))
     rng = np.random.default_rng(seed)
@@ -66,7 +65,7 @@ def fail_share(recorded: RecordedSpace, pattern: str, share: float, seed: int = 
     raise MptuneError(f"no {share:.0%} of {recorded.name} without its optimum found in {_ATTEMPTS} attempts")
 
 
-def _varying(recorded: RecordedSpace, indices: NDArray[np.int64]) -> NDArray[np.float64]:
+def _varying(recorded: Run, indices: NDArray[np.int64]) -> NDArray[np.float64]:
     features = recorded.space.features(indices)
     return np.asarray(features[:, np.ptp(features, axis=0) > 0.0])
 
@@ -86,9 +85,10 @@ def _products(features: NDArray[np.float64], rng: np.random.Generator) -> NDArra
     return np.asarray(worst + _TILT * (features @ rng.normal(size=k)))
 
 
-def _with_failures(recorded: RecordedSpace, failing: list[int]) -> RecordedSpace:
-    trials: dict[int, Trial] = dict(recorded.trials)
-    for index in failing:
-        trials[index] = Trial(trials[index].configuration, Status.LAUNCH_ERROR, "made to fail")
-    changes: dict[str, Any] = {"trials": MappingProxyType(trials)}
-    return dataclasses.replace(recorded, **changes)
+def _with_failures(recorded: Run, failing: list[int]) -> Run:
+    failed = {*recorded.space.configurations(failing)}
+    trials = [
+        Trial(trial.configuration, Status.LAUNCH_ERROR, "made to fail") if trial.configuration in failed else trial
+        for trial in recorded.trials
+    ]
+    return recorded.derive(trials=trials)

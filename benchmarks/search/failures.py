@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import inspect
 from collections.abc import Mapping, Sequence
@@ -18,9 +17,9 @@ from benchmarks.search.report import Report, finite_or_none, markdown_table, per
 from benchmarks.search.section import Section, Settings
 from benchmarks.search.significance import verdict, welch_chance
 from benchmarks.search.tools import DEFAULT, REPLAY, Tool, peer_tools, simulations, strategy_tools
-from mptune.interop.recorded import RecordedSpace
-from mptune.interop.spaces import read_space
+from mptune.interop import read_run
 from mptune.results.objective import Objective
+from mptune.run import Run
 from mptune.tuning.comparison import Comparison
 
 __all__ = ["Failures"]
@@ -69,21 +68,21 @@ class Cell:
         return [failing.TARGET, {"path": str(self.path.resolve()), "pattern": self.pattern, "share": self.share}]
 
     @property
-    def recorded(self) -> RecordedSpace:
+    def recorded(self) -> Run:
         """The recording."""
         return _recorded(self, self.path.stat().st_mtime_ns)
 
 
 @cache
-def _read(path: Path, _changed_ns: int) -> RecordedSpace:
-    return read_space(path)
+def _read(path: Path, _changed_ns: int) -> Run:
+    return read_run(path)
 
 
 @cache
-def _recorded(cell: Cell, changed_ns: int) -> RecordedSpace:
+def _recorded(cell: Cell, changed_ns: int) -> Run:
     plain = _read(cell.path, changed_ns)
     made = failing.fail_share(plain, cell.pattern, cell.share) if cell.pattern else plain
-    return dataclasses.replace(made, name=cell.name)
+    return made.derive(name=cell.name)
 
 
 class Failures(Section):
@@ -163,7 +162,7 @@ def _against_random(comparison: Comparison, cells: Sequence[Cell]) -> list[dict[
     rows = []
     for cell in cells:
         own, other = (comparison.run_distances(cell.name, name) for name in (DEFAULT.name, _RANDOM))
-        valid = sum(trial.is_valid for trial in cell.recorded.trials.values())
+        valid = sum(trial.is_valid for trial in cell.recorded.trials)
         rows.append(
             {
                 "space": cell.name,

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.search.driving import Driven, drive
-from mptune.interop.spaces import read_space
-from mptune.measure.simulated import SimulatedEvaluator
+from mptune.interop import read_run
+from mptune.measure.replay import Replay
 from mptune.results.objective import Objective
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
@@ -32,8 +32,8 @@ def on_recording(settings: Mapping[str, Any]) -> Callable[[int], dict[str, Any]]
     Args:
         settings: ``space``: a file; ``budget``; ``strategy``.
     """
-    recorded = read_space(settings["space"])
-    evaluator = SimulatedEvaluator(recorded.by_configuration(), recorded.name)
+    recorded = read_run(settings["space"])
+    evaluator = Replay(recorded)
 
     def run(seed: int) -> dict[str, Any]:
         strategy = make(settings["strategy"], recorded.space, Objective(), seed=seed)

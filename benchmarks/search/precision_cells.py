@@ -16,9 +16,9 @@ from benchmarks.search.cells import Job, Results
 from benchmarks.search.section import Settings
 from benchmarks.search.tools import DEFAULT, REPLAY, Tool, simulations
 from mptune.errors import UnknownNameError
-from mptune.interop.recorded import RecordedSpace
-from mptune.interop.spaces import read_space
+from mptune.interop import read_run
 from mptune.results.objective import PENALTIES, Objective
+from mptune.run import Run
 from mptune.tuning.comparison import Comparison
 from mptune.tuning.simulation import Simulation
 
@@ -67,7 +67,7 @@ class Cell:
     level: str
     threshold: float
     path: Path
-    recorded: RecordedSpace
+    recorded: Run
     optimum: float | None
     feasible: int
 
@@ -79,7 +79,7 @@ class Cell:
     @property
     def objective(self) -> Objective:
         """What is optimised."""
-        return self.recorded.with_baseline(Objective(threshold=self.threshold))
+        return self.recorded.derive(objective=Objective(threshold=self.threshold)).objective
 
 
 def cells_of(settings: Settings) -> list[Cell]:
@@ -96,8 +96,8 @@ def _cells(path: Path, _changed_ns: int) -> tuple[Cell, ...]:
     kernel = path.name.partition(".")[0].partition("-")[0]
     if kernel not in THRESHOLDS:
         raise UnknownNameError(f"kernel that {path.name} is named after:", kernel, THRESHOLDS)
-    recorded = read_space(path)
-    trials = list(recorded.trials.values())
+    recorded = read_run(path)
+    trials = recorded.trials
     made = []
     for level, threshold in zip(LEVELS, THRESHOLDS[kernel], strict=True):
         objective = Objective(threshold=threshold)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.interop.recorded import RecordedSpace
 from mptune.results.objective import Objective
+from mptune.run import Run
 from mptune.space.configuration import Value
 
 __all__ = ["BudgetSpent", "Counter", "Problem", "Recorder"]
@@ -41,10 +41,10 @@ class Problem:
     costs: NDArray[np.float64]
 
     @classmethod
-    def from_recorded(cls, recorded: RecordedSpace, objective: Objective) -> Problem:
+    def from_recorded(cls, recorded: Run, objective: Objective) -> Problem:
         """Return the problem of a recorded space under an objective that is minimised."""
         parameters = recorded.space.parameters
-        trials = [recorded.trials[index] for index in range(recorded.space.size)]
+        trials = recorded.indexed
         rows = [trial.configuration.subset(recorded.space.names) for trial in trials]
         costs = [objective.value(trial) if objective.is_feasible(trial) else np.nan for trial in trials]
         return cls(

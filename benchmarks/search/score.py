@@ -19,9 +19,9 @@ from benchmarks.search.report import Report, markdown_table
 from benchmarks.search.section import Section, Settings
 from benchmarks.search.timing import Timing
 from benchmarks.search.tools import DEFAULT, simulations
-from mptune.interop.recorded import RecordedSpace
-from mptune.interop.spaces import read_space
+from mptune.interop import read_run
 from mptune.results.objective import Objective
+from mptune.run import Run
 
 __all__ = ["Score", "scores"]
 
@@ -47,7 +47,7 @@ class Score(Section):
         if importlib.util.find_spec(_PACKAGE) is None:
             return Report(self.title, "Not installed (pip install autotuning-methodology).", {})
         jobs = {job.space: job for job in results.jobs}
-        spaces = {name: read_space(jobs[name].settings["space"]) for name in sorted(jobs)}
+        spaces = {name: read_run(jobs[name].settings["space"]) for name in sorted(jobs)}
         tools = list(dict.fromkeys(job.tool for job in results.jobs))
         curves: dict[str, dict[str, Floats]] = {}
         for one in simulations(results, spaces, tools, settings.budget, Objective()):
@@ -86,7 +86,7 @@ class _Runs:
         return Arrays([times.copy(), times, self.best, self.best.copy(), np.zeros_like(times), *one_key])
 
 
-def scores(recorded: RecordedSpace, curves: Mapping[str, Floats]) -> dict[str, float]:
+def scores(recorded: Run, curves: Mapping[str, Floats]) -> dict[str, float]:
     """Return the score of each tool on one space."""
     from autotuning_methodology.baseline import RandomSearchCalculatedBaseline
     from autotuning_methodology.curves import StochasticOptimizationAlgorithm
@@ -95,7 +95,7 @@ def scores(recorded: RecordedSpace, curves: Mapping[str, Floats]) -> dict[str, f
 
     objective = Objective()
     # The package takes a failure at the first place for an error of its own.
-    values = np.sort([objective.value(trial) if trial.is_valid else np.nan for trial in recorded.trials.values()])
+    values = np.sort([objective.value(trial) if trial.is_valid else np.nan for trial in recorded.trials])
     measured = [
         {"times": {"all": 1.0}, "measurements": [{"name": "time", "value": value}]} for value in values.tolist()
     ]

@@ -13,7 +13,7 @@ from benchmarks.search.report import Report, finite_or_none, markdown_table, per
 from benchmarks.search.section import Section, Settings
 from benchmarks.search.significance import NOISE, welch_chance
 from benchmarks.search.tools import DEFAULT, REPLAY, Tool, peer_tools, simulations, strategy_tools
-from mptune.interop.spaces import read_space
+from mptune.interop import read_run
 from mptune.results.objective import Objective
 from mptune.tuning.comparison import Comparison
 
@@ -52,7 +52,7 @@ class Timing(Section):
     def report(self, settings: Settings, results: Results) -> Report:
         """Return the figures of every tool that has results on all spaces."""
         tools = _tools(settings)
-        spaces = {_space_name(path.name): read_space(path) for path in settings.recordings(settings.spaces)}
+        spaces = {_space_name(path.name): read_run(path) for path in settings.recordings(settings.spaces)}
         done = simulations(results, spaces, [tool.name for tool in tools], settings.budget, Objective())
         comparison = Comparison(tuple(done))
         if not comparison.spaces:

@@ -13,9 +13,9 @@ from benchmarks.search.cells import PACKAGE, Results, digest_of
 from benchmarks.search.peers import PEERS
 from benchmarks.search.problem import Problem, Recorder
 from mptune.errors import MptuneError
-from mptune.interop.recorded import RecordedSpace
-from mptune.interop.spaces import read_space
+from mptune.interop import read_run
 from mptune.results.objective import Objective
+from mptune.run import Run
 from mptune.strategies import STRATEGIES
 from mptune.tuning.simulation import Simulation, SimulationRun, simulate
 
@@ -128,9 +128,7 @@ def replay(settings: Mapping[str, Any]) -> Callable[[int], dict[str, Any]]:
     return run
 
 
-def _peer_replay(
-    recorded: RecordedSpace, objective: Objective, budget: int, name: str
-) -> Callable[[int], dict[str, Any]]:
+def _peer_replay(recorded: Run, objective: Objective, budget: int, name: str) -> Callable[[int], dict[str, Any]]:
     problem = Problem.from_recorded(recorded, objective)
     peer = PEERS[name].prepare(problem)
 
@@ -149,19 +147,19 @@ def _peer_replay(
     return run
 
 
-def _recorded(space: str | tuple[str, Mapping[str, Any]]) -> RecordedSpace:
+def _recorded(space: str | tuple[str, Mapping[str, Any]]) -> Run:
     if isinstance(space, str):
-        return read_space(space)
+        return read_run(space)
     target, arguments = space
     module, _, name = target.partition(":")
     made = getattr(importlib.import_module(module), name)(**arguments)
-    if not isinstance(made, RecordedSpace):
+    if not isinstance(made, Run):
         raise MptuneError(f"{target} made a {type(made).__name__}, not a recorded space")
     return made
 
 
 def simulations(
-    results: Results, spaces: Mapping[str, RecordedSpace], tools: Sequence[str], budget: int, objective: Objective
+    results: Results, spaces: Mapping[str, Run], tools: Sequence[str], budget: int, objective: Objective
 ) -> list[Simulation]:
     """Return the replays of the tools that have results on every space.
 
@@ -175,7 +173,7 @@ def simulations(
     complete = [tool for tool in tools if all(results.of(space, tool) for space in spaces)]
     made = []
     for name, recorded in spaces.items():
-        trials = list(recorded.trials.values())
+        trials = recorded.trials
         best, worst = objective.best(trials), objective.worst(trials)
         for tool in complete:
             runs = tuple(
@@ -190,7 +188,7 @@ def simulations(
                     objective=objective,
                     optimum=None if best is None else objective.value(best),
                     optimum_configuration=None if best is None else best.configuration,
-                    unit=recorded.unit_of(objective.metric),
+                    unit=recorded.info.unit_of(objective.metric),
                     configurations=recorded.space.size,
                     runs=runs,
                     worst=None if worst is None else objective.value(worst),

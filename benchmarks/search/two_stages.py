@@ -17,12 +17,12 @@ from functools import cached_property
 from typing import Any, Final
 
 from benchmarks.search.driving import drive
-from mptune.interop.recorded import RecordedSpace
-from mptune.interop.spaces import read_space
-from mptune.measure.simulated import SimulatedEvaluator
+from mptune.interop import read_run
+from mptune.measure.replay import Replay
 from mptune.precision import POLICIES, precision
 from mptune.results.objective import Objective
 from mptune.results.trial import Trial
+from mptune.run import Run
 from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import PolicyParameter, PrecisionParameter
 from mptune.strategies import make
@@ -42,7 +42,7 @@ ORDERS: Final[Mapping[str, str]] = {
 class Halves:
     """A recorded space as two kinds of parameters."""
 
-    recorded: RecordedSpace
+    recorded: Run
 
     @cached_property
     def names(self) -> Mapping[str, tuple[str, ...]]:
@@ -57,7 +57,7 @@ class Halves:
     @cached_property
     def trials(self) -> Mapping[Configuration, Trial]:
         """The recorded trials by configuration."""
-        return self.recorded.by_configuration()
+        return {trial.configuration: trial for trial in self.recorded.trials}
 
     @property
     def density(self) -> float:
@@ -109,9 +109,10 @@ def search_in_stages(settings: Mapping[str, Any]) -> Callable[[int], dict[str, A
         A function whose result holds ``best`` (best feasible time after each evaluation of both stages, None while
         there is none), ``strategy_s``, and ``stages`` (evaluations of each stage).
     """
-    halves = Halves(read_space(settings["space"]))
+    halves = Halves(read_run(settings["space"]))
     tool, order, budget = settings["tool"], settings["order"], settings["budget"]
-    goal = halves.recorded.with_baseline(Objective(threshold=settings["max_error"], penalty=tool["penalty"]))
+    goal = Objective(threshold=settings["max_error"], penalty=tool["penalty"])
+    goal = halves.recorded.derive(objective=goal).objective
     first_budget, second_budget = halves.budgets(order, budget)
     first = ORDERS[order]
     second = next(kind for kind in halves.names if kind != first)
@@ -141,8 +142,8 @@ def _search(
 ) -> tuple[list[Trial], float]:
     """Return the trials of a search with one kind of parameters as in ``base``, and the seconds the strategy took."""
     space = halves.recorded.space.restrict({name: [base[name]] for name in halves.names[fixed]})
-    evaluator = SimulatedEvaluator(halves.trials, halves.recorded.name)
-    signature = halves.recorded.signature
+    evaluator = Replay(halves.recorded)
+    signature = halves.recorded.info.signature
     strategy = make(tool["strategy"], space, goal, signature=signature, seed=seed, options=tool["options"])
     trials: list[Trial] = []
 

@@ -134,31 +134,26 @@ def plot(
 
 
 @click.command()
-@_run_file
+@options.file_argument("run_file", "RUN.db|SPACE")
 @option("--format", "NAME", "csv, parquet, json, space, cache (Kernel Tuner) or t4.", show_default="the file's suffix")
 @option("--output -o", "FILE", "File to write.", show_default="standard output")
 def export(run_file: Path, format: str | None, output: Path | None) -> None:
     """Write all trials as a table or in another tool's format."""
-    from mptune.interop import EXPORTERS
-    from mptune.interop.files import write_bytes, write_text
-    from mptune.run import Run
+    from mptune.interop import EXPORTERS, read_run, write_run
 
     if format is None:
         suffix = output.suffix.removeprefix(".") if output is not None else ""
         format = suffix if suffix in EXPORTERS else "csv"
     if format not in EXPORTERS:
         raise UnknownNameError("export format", format, EXPORTERS)
-    run = Run.load(run_file)
+    run = read_run(run_file)
+    if output is not None:
+        write_run(run, output, format)
+        return
     exported = EXPORTERS[format](run)
-    if isinstance(exported, str):
-        if output is None:
-            click.echo(exported, nl=not exported.endswith("\n"))
-        else:
-            write_text(output, exported)
-    elif output is None:
+    if isinstance(exported, bytes):
         raise MptuneError(f"the format {format} is not text: name a file for it with --output")
-    else:
-        write_bytes(output, exported)
+    click.echo(exported, nl=not exported.endswith("\n"))
 
 
 @click.command()

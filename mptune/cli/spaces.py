@@ -16,6 +16,7 @@ from mptune.errors import MptuneError, UnknownNameError
 from mptune.markup import number
 
 if TYPE_CHECKING:
+    from mptune.run import Run
     from mptune.tuning.comparison import Comparison
 
 __all__ = ["compare", "simulate"]
@@ -42,10 +43,12 @@ def simulate(space: Path, strategy_options: Mapping[str, str], json: bool, **giv
 
     A space is a run file, a recorded space of mptune, a Kernel Tuner cache file or a T4 file, gzipped or not.
     """
+    from mptune.interop import read_run
     from mptune.tuning.simulation import simulate as simulate_space
 
-    document = simulate_space(space, options=strategy_options, **given).to_json()
-    _print_what_runs_are([space], **given)
+    run = read_run(space)
+    document = simulate_space(run, options=strategy_options, **given).to_json()
+    _print_what_runs_are([space], [run], **given)
     if json:
         print_json(document)
     else:
@@ -114,15 +117,17 @@ def compare(
 
     A space is a run file, a recorded space of mptune, a Kernel Tuner cache file or a T4 file, gzipped or not.
     """
+    from mptune.interop import read_run
     from mptune.tuning.comparison import compare as compare_strategies
 
     if strategies is None:
         usual = ("bayesian-pareto", "nsga2") if given["objectives"] else ("bayesian", "genetic")
         strategies = (*usual, "random")
     by_strategy = _options_by_strategy(strategy_options, strategies)
+    runs = list(map(read_run, spaces))
     with counter(f"replaying {len(spaces) * len(strategies)} times {given['repeats']} runs") as count:
-        comparison = compare_strategies(spaces, strategies, options=by_strategy, on_done=lambda _: count(), **given)
-    _print_what_runs_are(spaces, **given)
+        comparison = compare_strategies(runs, strategies, options=by_strategy, on_done=lambda _: count(), **given)
+    _print_what_runs_are(spaces, runs, **given)
     if json:
         print_json(comparison.to_json())
     elif comparison.spaces:
@@ -150,13 +155,15 @@ def _options_by_strategy(texts: Sequence[str], strategies: Sequence[str]) -> dic
     return found
 
 
-def _print_what_runs_are(paths: Sequence[Path], *, max_error: Any, constraints: Sequence[str], **_: Any) -> None:
-    """Say of run files what is replayed of them: without the limits of the run, and what one search has chosen."""
-    from mptune.interop.spaces import is_run_file
-    from mptune.run import Run
-
-    for path in filter(is_run_file, paths):
-        run = Run.load(path)
+def _print_what_runs_are(
+    paths: Sequence[Path], runs: Sequence[Run], *, max_error: Any, constraints: Sequence[str], **_: Any
+) -> None:
+    """Say of run files that their limits do not hold here and that one search chose their trials; print warnings."""
+    for path, run in zip(paths, runs, strict=True):
+        if run.info.recorded:
+            for warning in run.warnings:
+                print_note(warning)
+            continue
         if (limits := run.info.limits_text()) and max_error is None and not constraints:
             print_note(f"{path} is a run at {limits}; without --max-error here, every error is accepted")
         whole = run.info.configurations

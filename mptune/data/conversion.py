@@ -6,7 +6,6 @@ Large arrays are worked through in blocks, by all cores.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
@@ -18,19 +17,10 @@ from mptune.data.blocks import in_blocks
 from mptune.precision import PRECISIONS, Precision
 
 __all__ = [
-    "Loss",
-    "convert",
-    "in_type",
-    "pieces",
-    "poison_margin",
-    "poison_pattern",
-    "poison_value",
-    "poisoned",
+    "Loss", "convert", "in_type", "poison_margin", "poison_pattern", "poison_value", "poisoned", "round_to",
     "still_poisoned",
-]
+]  # fmt: skip
 
-#: Elements in a piece; its temporaries stay within a core's cache.
-PIECE: Final = 1 << 16
 #: Elements that a thread converts at a time: it makes several temporaries of so many, all of which fit its cache.
 _CONVERTED: Final = 1 << 18
 
@@ -51,13 +41,6 @@ _POISON_BYTE: Final = b"\xa5"
 _SUBNORMAL_SHARE: Final = 1e-3
 
 
-def pieces(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    """Yield one-dimensional views, ``(PIECE,)`` or fewer, that together cover a C-contiguous array of any shape."""
-    flat = array.reshape(-1)
-    for start in range(0, flat.size, PIECE):
-        yield flat[start : start + PIECE]
-
-
 @dataclass(frozen=True, slots=True)
 class Loss:
     """What an input lost because the range of a precision is limited."""
@@ -70,7 +53,6 @@ class Loss:
     smallest: float = np.inf  #: smallest magnitude of a nonzero value, infinity if all are zero
 
     def __add__(self, other: Loss) -> Loss:
-        """Return what both lost together."""
         return Loss(
             self.size + other.size,
             self.infinite + other.infinite,
@@ -116,8 +98,9 @@ def in_type(values: NDArray[Any], precision: Precision) -> NDArray[Any]:
     if values.dtype == precision.dtype and not precision.is_traced:
         return values
     result = np.empty(values.shape, precision.dtype)
-    for source, target in zip(pieces(values), pieces(result), strict=True):
-        target[:] = round_to(source, precision)
+    source, target = values.reshape(-1), result.reshape(-1)
+    for start in range(0, source.size, _CONVERTED):
+        target[start : start + _CONVERTED] = round_to(source[start : start + _CONVERTED], precision)
     return result
 
 
@@ -178,10 +161,10 @@ def poisoned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
     return np.full(shape, poison_pattern(dtype)).view(dtype)
 
 
-def still_poisoned(piece: NDArray[Any]) -> NDArray[np.intp]:
-    """Return the indices ``(n_found,)``, in an array ``(n,)``, of the elements that hold the poison pattern."""
-    pattern = poison_pattern(piece.dtype)
-    return np.flatnonzero(piece.view(pattern.dtype) == pattern)
+def still_poisoned(array: NDArray[Any]) -> NDArray[np.intp]:
+    """Return the indices ``(n_found,)``, in C order, of the elements that hold the poison pattern."""
+    pattern = poison_pattern(array.dtype)
+    return np.flatnonzero(array.reshape(-1).view(pattern.dtype) == pattern)
 
 
 def poison_value(dtype: np.dtype[Any]) -> Any:

@@ -31,9 +31,9 @@ _ROUNDED: Final = 1e-9
 
 
 def make_inputs(kernel: Tunable, sizes: Sizes, seed: int, draw: Draw = FIRST) -> Mapping[str, Any]:
-    """Call ``kernel.inputs`` and return fp64 (or integer) arrays and scalars by argument name.
+    """Call ``kernel.inputs`` and return read-only C-contiguous fp64 (or integer) arrays and scalars by argument name.
 
-    Arrays are C-contiguous and read-only. A scalar that is missing and named like a size has its value.
+    A scalar that is missing and named like a size has its value.
 
     Raises:
         KernelError: an input is missing, has another shape or type than declared, or is not finite; or the
@@ -54,13 +54,8 @@ def make_inputs(kernel: Tunable, sizes: Sizes, seed: int, draw: Draw = FIRST) ->
     for name in given:
         if name not in by_name:
             declared = [n for n, a in by_name.items() if a.is_input]
-            raise UnknownNameError(
-                f"input of {kernel.called}:",
-                name,
-                declared,
-                hint=f"No argument has the name {name!r}, but "
-                "'inputs' returned something of that name: declare it (In, InOut or Scalar) or leave it out.",
-            )
+            hint = f"'inputs' returned {name!r}: declare an argument of that name (In, InOut, Scalar) or leave it out."
+            raise UnknownNameError(f"input of {kernel.called}:", name, declared, hint=hint)
         if not by_name[name].is_input:
             raise KernelError(
                 f"inputs of {kernel.called} has {name!r}, which the kernel only writes: declare it InOut, "
@@ -194,22 +189,15 @@ def require_repeatable(
     """Check that a kernel's functions give the same inputs and references when they are called again.
 
     They are called at the least of the given sizes and the kernel's presets, and not if those are large, too.
-
-    Args:
-        kernel: has the functions.
-        sizes: the problem sizes.
-        seed: seeds the inputs.
-        inputs: the first draw at these sizes.
-        references: what was computed from them.
+    ``inputs`` are the first draw at the given sizes, ``references`` theirs.
 
     Raises:
         KernelError: inputs differ although the random numbers they are given are the same.
         ReferenceDataError: references differ although their inputs are the same.
     """
-    given = [argument for argument in kernel.arguments if argument.is_input or argument.is_output]
 
     def elements(place: Sizes) -> int:
-        return sum(math.prod(kernel.shape_of(argument, place)) for argument in given)
+        return sum(math.prod(kernel.shape_of(argument, place)) for argument in kernel.arguments)
 
     try:
         least = min((sizes, *map(kernel.resolve_sizes, kernel.sizes)), key=elements)

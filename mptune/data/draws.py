@@ -12,24 +12,18 @@ __all__ = ["FIRST", "Draw", "Stream"]
 
 
 class Stream(IntEnum):
-    """What draws are for; no random number of one stream has to do with those of another."""
+    """The purpose of draws; the random numbers of one stream are independent of another's."""
 
     SEARCH = 0
-    #: Nobody searches with them: what is reported is verified on them.
-    UNSEEN = 1
+    UNSEEN = 1  #: No search uses them: reported trials are verified on them.
 
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """One sample of a kernel's inputs.
-
-    Attributes:
-        stream: what it is for.
-        number: which one of the stream, from 0.
-    """
+    """One sample of a kernel's inputs."""
 
     stream: Stream = Stream.SEARCH
-    number: int = 0
+    number: int = 0  #: within the stream, from 0
 
     def __str__(self) -> str:
         return f"{_NAMES[self.stream]} {self.number + 1}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 from collections import OrderedDict
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.data.conversion import Loss, convert, pieces, poison_margin, poison_value, poisoned, still_poisoned
+from mptune.data.conversion import Loss, convert, poison_margin, poison_value, still_poisoned
 from mptune.data.data import checked_references, compute_references, make_inputs, require_repeatable
 from mptune.data.draws import FIRST, Draw
 from mptune.data.reference_cache import ReferenceCache, reference_key, update_digest
@@ -69,8 +70,7 @@ class DataManager:
         self._cache = ReferenceCache(cache_folder("references") if cache_dir is None else cache_dir)
         self._typed: OrderedDict[tuple[str, Precision], NDArray[Any]] = OrderedDict()
         self._losses: dict[tuple[str, Precision], Loss] = {}
-        #: Whether the references were on disk.
-        self._is_recalled = False
+        self._is_recalled = False  # whether the references were on disk
         if inputs is not None:
             self.inputs = inputs
 
@@ -78,12 +78,11 @@ class DataManager:
 
     @cached_property
     def inputs(self) -> Mapping[str, Any]:
-        """Inputs by argument name: read-only fp64 or integer arrays, and plain numbers for scalars.
+        """Inputs as of :func:`~mptune.data.data.make_inputs`.
 
         Raises:
             OutOfMemoryError: the sizes do not fit the available memory.
-            KernelError: an input is missing, not as declared, or not finite.
-            UnknownNameError: an input no argument has the name of.
+            MptuneError: as of :func:`~mptune.data.data.make_inputs`.
         """
         # Thousands of small draws need not ask for what the first one of their size had.
         if self._draw == FIRST or sum(self._elements().values()) > _FEW_ELEMENTS:
@@ -105,13 +104,12 @@ class DataManager:
         """
         key = reference_key(self.kernel, self._inputs_key, self.sizes) if self._caches else None
         cached = self._cache.load(key) if key is not None else None
-        if cached is not None:
-            try:
+        # (What the check refuses is damaged in a way the file format does not show.)
+        with contextlib.suppress(ReferenceDataError):
+            if cached is not None:
                 references = checked_references(self.kernel, cached, self.sizes)
                 self._is_recalled = True
                 return references
-            except ReferenceDataError:
-                pass  # damaged in a way the file format does not show
         try:
             references = compute_references(self.kernel, self.inputs, self.sizes)
         except MemoryError as error:
@@ -121,12 +119,7 @@ class DataManager:
         return references
 
     def require_repeatable(self) -> None:
-        """Check that inputs and references are the same when they are made again, at sizes at which that takes no time.
-
-        Raises:
-            KernelError: inputs differ.
-            ReferenceDataError: references differ.
-        """
+        """Check inputs and references as :func:`~mptune.data.data.require_repeatable` does."""
         references = self.references
         # What was on disk for these inputs was made in another process, and checked there.
         if not self._is_recalled:
@@ -159,9 +152,8 @@ class DataManager:
             mine, theirs = (np.asarray(data.inputs[name]).reshape(-1)[:first] for data in (self, other))
             return np.array_equal(mine, theirs)
 
-        given = [argument.name for argument in self.kernel.arguments if argument.is_input]
-        # Those of two draws differ at once, as a rule.
-        return all(are_equal(each, _SAMPLE) for each in given) and all(are_equal(each, None) for each in given)
+        # Two draws usually differ in their first elements.
+        return all(are_equal(name, first) for first in (_SAMPLE, None) for name in self.inputs)
 
     def _elements(self) -> dict[Argument, int]:
         return {argument: math.prod(self.shape_of(argument)) for argument in self.kernel.arguments}
@@ -184,14 +176,9 @@ class DataManager:
         return np.dtype(argument.dtype) if precision is None else precision.dtype
 
     def typed(self, argument: Argument, precision: Precision | None) -> NDArray[Any]:
-        """Return a buffer's input in a precision: C-contiguous, read-only, rounded to nearest; kept if it can be.
+        """Return a buffer's input in a precision (None for an integer): C-contiguous, read-only, rounded to nearest.
 
-        The precision is None for an integer argument.
-
-        Copies are not kept on disk. On two cores loading one is three to ten times as fast as converting, from memory
-        faster still, but that is about a second of a process that takes several for inputs and references (axpy at size
-        paper); with more cores converting is as fast as a disk, and each copy would fill up to half a gigabyte.
-        ``benchmarks/typed_copies.py`` measures it.
+        It is kept within the budget, but not on disk, which is hardly faster (``benchmarks/typed_copies.py``).
         """
         values = np.asarray(self.inputs[argument.name])
         if precision is None or (values.dtype == precision.dtype and not precision.is_traced):
@@ -217,33 +204,22 @@ class DataManager:
         self._losses[argument.name, precision] = loss
         return converted[0]  # type: ignore[no-any-return]
 
-    # -- poison --------------------------------------------------------------------------------
-
-    def poisoned(self, argument: Argument, precision: Precision | None) -> NDArray[Any]:
-        """Return an array for an output, every element the poison pattern of its type."""
-        return poisoned(self.shape_of(argument), self.dtype_of(argument, precision))
-
-    def unwritten(self, argument: Argument, array: NDArray[Any]) -> int:
-        """Return how many elements of an output still are the poison pattern, bit by bit.
-
-        An integer that is the pattern but lies within 1/16 of its type's range of the reference counts as
-        written: it may be a result. The array is C-contiguous.
-        """
-        count = offset = 0
-        reference = self.references[argument.name].reshape(-1) if array.dtype.kind in "iu" else None
-        for piece in pieces(array):
-            found = still_poisoned(piece)
-            if reference is not None and found.size:
-                distance = np.abs(reference[offset + found].astype(np.float64) - float(poison_value(array.dtype)))
-                found = found[distance > poison_margin(array.dtype)]
-            count += found.size
-            offset += piece.size
-        return count
-
     # -- accounts ------------------------------------------------------------------------------
 
+    def unwritten(self, argument: Argument, array: NDArray[Any]) -> int:
+        """Return how many elements of a C-contiguous output still are the poison pattern, bit by bit.
+
+        An integer that is the pattern but lies within 1/16 of its type's range of the reference counts as
+        written: it may be a result.
+        """
+        found = still_poisoned(array)
+        if array.dtype.kind in "iu" and found.size:
+            reference = self.references[argument.name].reshape(-1)[found].astype(np.float64)
+            found = found[np.abs(reference - float(poison_value(array.dtype))) > poison_margin(array.dtype)]
+        return found.size
+
     def footprint_bytes(self, configuration: Configuration) -> int:
-        """Return the bytes of all arguments in their precisions: buffers and scalars."""
+        """Return the bytes of all buffers and scalars in their precisions."""
         return sum(
             math.prod(self.shape_of(a)) * self.kernel.dtype_of(a, configuration).itemsize for a in self.kernel.arguments
         )
@@ -264,18 +240,17 @@ class DataManager:
         return [key for key, loss in self._losses.items() if loss.infinite]
 
     def require(self, available_bytes: int) -> None:
-        """Check that the data fits before any of it is made.
-
-        Counted are inputs and references in fp64 (integers in their type) and, of each buffer, the widest
-        typed copy a configuration can ask for.
+        """Check that inputs, references and the widest typed copies fit, before any of them is made.
 
         Raises:
             OutOfMemoryError: it does not fit; names the sizes and the bytes.
         """
-        elements = self._elements()
-        inputs = sum(n * _held_bytes(a) for a, n in elements.items() if a.is_input)
-        references = sum(n * _held_bytes(a) for a, n in elements.items() if a.is_output)
-        copies = sum(n * self._copy_bytes(a) for a, n in elements.items())
+        inputs = references = copies = 0
+        for argument, count in self._elements().items():
+            held = count * (8 if argument.dtype is None else np.dtype(argument.dtype).itemsize)
+            inputs += held if argument.is_input else 0
+            references += held if argument.is_output else 0
+            copies += count * self._copy_bytes(argument)
         needed = inputs + references + copies
         if needed > available_bytes:
             raise OutOfMemoryError(
@@ -292,7 +267,3 @@ class DataManager:
         names = by_name.get(argument.precision, (argument.precision,))
         possible = [precision(str(name)) for name in names]
         return max((p.size_bytes for p in possible if argument.is_output or p is not _FP64), default=0)
-
-
-def _held_bytes(argument: Argument) -> int:
-    return 8 if argument.dtype is None else np.dtype(argument.dtype).itemsize

@@ -42,8 +42,7 @@ _PREFIX: Final = "output."
 class ReferenceCache:
     """A folder of ``.npz`` files of at most ``folder_bytes``; the least recently used are deleted first.
 
-    The folder is created when needed; without one, or if others could change what lies in it, nothing is kept, nor are
-    references above ``largest_entry_bytes``.
+    Nothing is kept without a folder or in one that others can change, and no references above ``largest_entry_bytes``.
     """
 
     def __init__(self, folder: Path | None, *, largest_entry_bytes: int = 1 << 30, folder_bytes: int = 4 << 30) -> None:
@@ -117,8 +116,7 @@ def reference_key(kernel: Tunable, inputs_key: str, sizes: Sizes) -> str | None:
     the reference function, and the modules that file uses that are not installed packages. It does not cover files the
     reference reads: their content belongs in the inputs.
     """
-    files = _source_files(kernel.reference) if kernel.reference is not None else None
-    if files is None or kernel.reference is None:
+    if kernel.reference is None or (files := _source_files(kernel.reference)) is None:
         return None
     digest = hashlib.sha256()
     outputs = [(a.name, kernel.shape_of(a, sizes), a.dtype) for a in kernel.outputs]
@@ -133,14 +131,11 @@ def reference_key(kernel: Tunable, inputs_key: str, sizes: Sizes) -> str | None:
 def _source_files(function: Callable[..., Any]) -> list[bytes] | None:
     """Return the contents of the source files behind a function.
 
-    None for what has no file (a notebook, a class instance, a partial), for a closure (a decorated function
-    is one), whose captured values no file shows, for a function that was not imported here but came from
-    another process, and for a file changed since this process started, which may not be what was imported.
+    None without a file (a notebook, a class instance, a partial), for a closure (a decorated function is one), whose
+    captured values no file shows, for a function from another process, whose module has no specification here, and
+    for a file changed since this process started, which may not be what was imported.
     """
-    if not inspect.isfunction(function) or function.__closure__:
-        return None
-    # Only a module that was executed here has a specification; its file may have changed before this process began.
-    if "__spec__" not in function.__globals__:
+    if not inspect.isfunction(function) or function.__closure__ or "__spec__" not in function.__globals__:
         return None
     own = Path(function.__code__.co_filename)
     try:

@@ -1,18 +1,81 @@
-"""Files: recorded spaces, and other tools' formats: Kernel Tuner cache files, T1 inputs, T4 results, tables.
+"""Files: run files, recorded spaces, and other tools' formats: Kernel Tuner cache files, T1 inputs, T4 results, tables.
 
-A module of this folder that declares a :class:`~mptune.interop.files.Format` adds a format.
+A module of this folder that declares a :class:`~mptune.interop.files.Format` adds a format. Formats are told apart by
+content and not by name.
 """
 
-from mptune.interop.cache import read_cache, write_cache
-from mptune.interop.recorded import RecordedSpace, from_run, parameters_of, to_run
-from mptune.interop.recording import read_recording, write_recording
-from mptune.interop.spaces import EXPORTERS, FORMATS, read_run, read_space
-from mptune.interop.t1 import read_t1
-from mptune.interop.t4 import read_t4, write_t4
-from mptune.interop.tables import to_csv, to_json, to_parquet
+from __future__ import annotations
 
-__all__ = [
-    "EXPORTERS", "FORMATS", "RecordedSpace", "from_run", "parameters_of", "read_cache", "read_recording",
-    "read_run", "read_space", "read_t1", "read_t4", "to_csv", "to_json", "to_parquet", "to_run",
-    "write_cache", "write_recording", "write_t4",
-]  # fmt: skip
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from mptune.errors import SpaceFileError, UnknownNameError
+from mptune.interop.files import DamagedJsonError, Format, is_run_file, load_json, read_text, write
+from mptune.interop.t1 import read_t1
+from mptune.interop.tables import to_csv, to_json, to_parquet
+from mptune.run import Run
+
+__all__ = ["EXPORTERS", "FORMATS", "read_run", "read_t1", "to_csv", "to_json", "to_parquet", "write_run"]
+
+
+def _formats() -> dict[str, Format]:
+    """Return what the modules of this folder declare."""
+    modules = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
+    found = [value for module in modules for value in vars(module).values() if isinstance(value, Format)]
+    return {one.name: one for one in found}
+
+
+#: Every format by name.
+FORMATS: Final[Mapping[str, Format]] = MappingProxyType(_formats())
+
+
+#: What a run can be exported as, by the name of the format.
+EXPORTERS: Final[Mapping[str, Callable[[Run], str | bytes]]] = MappingProxyType(
+    {name: one.write for name, one in FORMATS.items() if one.write is not None}
+)
+
+
+def read_run(path: str | Path) -> Run:
+    """Read a run file or a recording: mptune's own, a Kernel Tuner cache file or T4 results, gzipped or not.
+
+    A recording is a run without a threshold, whose trials are in the order of the file.
+
+    Raises:
+        SpaceFileError: the file is missing, empty, damaged, of another format, or a recording of nothing.
+        RunFileError: it is a run file that cannot be read.
+    """
+    path = Path(path)
+    if is_run_file(path):
+        return Run.load(path)
+    text = read_text(path)
+    document: Any = text
+    damage: SpaceFileError | None = None
+    if text.lstrip().startswith("{"):
+        try:
+            document = load_json(path, text)
+        except DamagedJsonError as error:
+            damage = error
+    for one in FORMATS.values():
+        if one.read is not None and (run := one.read(path, document)) is not None:
+            return run
+    if damage is not None:
+        raise damage
+    titles = [one.title for one in FORMATS.values() if one.read is not None and one.write is not None]
+    raise SpaceFileError(f"{path}: not a run file of mptune, and none of these: {', '.join(titles)}")
+
+
+def write_run(run: Run, path: str | Path, format: str) -> None:
+    """Write a run in a format of :data:`EXPORTERS`; text is gzipped when the name ends in ``.gz``.
+
+    Raises:
+        UnknownNameError: no such format.
+        SpaceFileError: the file cannot be written, or the format cannot hold the run.
+        MptuneError: a package that the format needs is not installed.
+    """
+    if format not in EXPORTERS:
+        raise UnknownNameError("export format", format, EXPORTERS)
+    write(Path(path), EXPORTERS[format](run))

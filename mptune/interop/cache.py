@@ -4,6 +4,8 @@ A cache file is one JSON object: ``device_name``, ``kernel_name``, ``problem_siz
 ``tune_params``, and ``cache``, which maps "v1,v2,..." to an entry with the value of each parameter, ``time`` in
 milliseconds, the raw ``times``, the time each phase took, and any further measurement. A configuration that
 failed has the name of an error under ``__error__`` or instead of a time, or a time of 1e20 or more.
+
+Kernel Tuner appends entries and closes the braces only at the end: a file without its end gives its complete entries.
 """
 
 from __future__ import annotations
@@ -14,37 +16,33 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 from mptune.errors import SpaceFileError
-from mptune.interop.files import Format, space_name, write_text
-from mptune.interop.recorded import FAILED_TIME, Record, RecordedSpace, assemble, finite, finite_numbers, from_run
+from mptune.interop.files import Format, space_name
+from mptune.interop.recorded import FAILED_TIME, Record, assemble, finite, finite_numbers
 from mptune.results.trial import Measurement, Status, Trial
+from mptune.run import Run
 
-__all__ = ["CACHE", "cache_text", "read_cache", "write_cache"]
+__all__ = ["CACHE"]
 
 #: Kernel Tuner's words for a failure.
-_STATUS_OF: Final[Mapping[str, Status]] = MappingProxyType(
-    {
-        "CompilationFailedConfig": Status.COMPILE_ERROR,
-        "RuntimeFailedConfig": Status.LAUNCH_ERROR,
-        "InvalidConfig": Status.CONSTRAINT,
-        "ErrorConfig": Status.ERROR,
-    }
-)
-_WORD_OF: Final[Mapping[Status, str]] = MappingProxyType({status: word for word, status in _STATUS_OF.items()})
+_STATUS_OF: Final[Mapping[str, Status]] = {
+    "CompilationFailedConfig": Status.COMPILE_ERROR,
+    "RuntimeFailedConfig": Status.LAUNCH_ERROR,
+    "InvalidConfig": Status.CONSTRAINT,
+    "ErrorConfig": Status.ERROR,
+}
+_WORD_OF: Final[Mapping[Status, str]] = {status: word for word, status in _STATUS_OF.items()}
 
 #: Kernel Tuner's phases, all in milliseconds, and what a measurement calls them.
-_PHASES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "compile_time": "compile",
-        "verification_time": "accuracy",
-        "benchmark_time": "timing",
-        "strategy_time": "strategy",
-        "framework_time": "framework",
-    }
-)
+_PHASES: Final[Mapping[str, str]] = {
+    "compile_time": "compile",
+    "verification_time": "accuracy",
+    "benchmark_time": "timing",
+    "strategy_time": "strategy",
+    "framework_time": "framework",
+}
 #: Closing braces that an entry cut in two has at most.
 _MOST_BRACES: Final = 20
 #: The rest of a number, a literal or an escape that was cut in two.
@@ -57,25 +55,12 @@ _STATUS_KEY: Final = "mptune_status"
 _MESSAGE_KEY: Final = "mptune_message"
 
 
-def read_cache(path: str | Path) -> RecordedSpace:
-    """Read a Kernel Tuner cache file, gzipped or not, also one whose end is missing.
-
-    Every complete entry is kept. ``time`` becomes ``time_ms``, ``error`` stays ``error``, other numbers keep
-    their names; precisions get their canonical names.
-
-    Raises:
-        SpaceFileError: the file is missing, damaged, not a cache file, or records nothing.
-    """
-    return CACHE.load(path)
-
-
-def _is_cache(document: Any) -> bool:
-    return isinstance(document, dict) and ("cache" in document or "tune_params_keys" in document)
-
-
-def _read(path: Path, document: Any, *, cut_off: bool = False) -> RecordedSpace:
-    if not _is_cache(document):
-        raise SpaceFileError(f"{path}: not a Kernel Tuner cache file (no 'cache' and no 'tune_params_keys' in it)")
+def _read(path: Path, document: Any) -> Run | None:
+    is_cut_off = isinstance(document, str)
+    if is_cut_off:
+        document = _repaired(document)
+    if not isinstance(document, dict) or not {"cache", "tune_params_keys"} & document.keys():
+        return None
     entries = document.get("cache")
     if not isinstance(entries, dict):
         raise SpaceFileError(f"{path}: 'cache' is not an object of entries")
@@ -87,6 +72,7 @@ def _read(path: Path, document: Any, *, cut_off: bool = False) -> RecordedSpace:
         raise SpaceFileError(f"{path}: 'tune_params' does not map parameter names to lists of values")
     goal = _goal(document.get("objective"))
     signature = document.get(_SIGNATURE_KEY)
+    cut_off = f"the end of {path} is missing: its {len(entries):,} complete entries are used"
     return assemble(
         space_name(path),
         names,
@@ -97,13 +83,8 @@ def _read(path: Path, document: Any, *, cut_off: bool = False) -> RecordedSpace:
         problem_size=document.get("problem_size"),
         objective="time_ms" if goal == "time" else goal,
         signature=signature if isinstance(signature, list) else None,
-        cut_off=cut_off,
+        warnings=(cut_off,) if is_cut_off else (),
     )
-
-
-def _read_damaged(path: Path, text: str) -> RecordedSpace | None:
-    document = _repaired(text)
-    return _read(path, document, cut_off=True) if _is_cache(document) else None
 
 
 def _goal(objective: Any) -> str:
@@ -161,19 +142,8 @@ def _outcome(entry: Mapping[str, Any], goal: str) -> tuple[Status, str]:
     return Status.OK, ""
 
 
-def write_cache(recorded: RecordedSpace, path: str | Path) -> None:
-    """Write a cache file that Kernel Tuner 1.5 reads and simulates; gzipped when the name ends in ``.gz``.
-
-    Kernel Tuner itself opens only names that end in ``.json``.
-
-    Raises:
-        SpaceFileError: the file cannot be written, or as :func:`cache_text`.
-    """
-    write_text(Path(path), cache_text(recorded))
-
-
-def cache_text(recorded: RecordedSpace) -> str:
-    """Return the text of a cache file.
+def _write(run: Run) -> str:
+    """Return the text of a cache file that Kernel Tuner 1.5 reads and simulates.
 
     A status Kernel Tuner has no word for is written as the nearest one, and exactly in ``mptune_status``. It knows no
     threshold: an inaccurate trial keeps its numbers but is marked as failed, so that it is best in no tool.
@@ -181,50 +151,34 @@ def cache_text(recorded: RecordedSpace) -> str:
     Raises:
         SpaceFileError: two configurations would have one key, or a parameter has the name of something measured.
     """
-    names = recorded.space.names
-    _refuse_taken_names(recorded)
+    info, names = run.info, run.parameter_names
+    taken = {"time", "times", *_PHASES, *run.metric_names, _ERROR_KEY, _STATUS_KEY, _MESSAGE_KEY}
+    for name in filter(taken.__contains__, names):
+        raise SpaceFileError(
+            f"{run.name}: a Kernel Tuner cache file has no place for a parameter called {name!r}, "
+            "the name of something measured"
+        )
     header = {
-        "device_name": recorded.device,
-        "kernel_name": recorded.kernel or recorded.name,
-        "problem_size": _problem_size(recorded.problem_size),
+        "device_name": info.device,
+        "kernel_name": run.kernel,
+        "problem_size": list(info.sizes.values()),
         "tune_params_keys": list(names),
-        "tune_params": {parameter.name: list(parameter.values) for parameter in recorded.space.parameters},
-        "objective": "time" if recorded.objective == "time_ms" else recorded.objective,
-        _SIGNATURE_KEY: list(recorded.signature),
+        "tune_params": {parameter.name: list(parameter.values) for parameter in run.parameters},
+        "objective": "time" if info.objective.metric == "time_ms" else info.objective.metric,
+        _SIGNATURE_KEY: list(info.signature),
         "cache": {},
     }
     # One entry a line and no line break but these two at the end: Kernel Tuner looks at the last three
     # characters to tell whether a file was closed, and appends to what is before them.
     opened = json.dumps(header, indent="")[:-3]
     entries: dict[str, dict[str, Any]] = {}
-    for index in sorted(recorded.trials):
-        trial = recorded.trials[index]
+    for trial in run.indexed:
         key = ",".join(str(trial.configuration[name]) for name in names)
         if key in entries:
-            raise SpaceFileError(
-                f"{recorded.name}: two configurations have the key {key!r} in a Kernel Tuner cache file"
-            )
+            raise SpaceFileError(f"{run.name}: two configurations have the key {key!r} in a Kernel Tuner cache file")
         entries[key] = _entry(trial, names)
     lines = [json.dumps({key: entry}, allow_nan=False)[1:-1] for key, entry in entries.items()]
     return opened + "\n" + ",\n".join(lines) + "}\n}"
-
-
-def _problem_size(recorded: Any) -> Any:
-    """Return a problem size as Kernel Tuner has it, without names."""
-    if recorded is None:
-        return []
-    return list(recorded.values()) if isinstance(recorded, Mapping) else recorded
-
-
-def _refuse_taken_names(recorded: RecordedSpace) -> None:
-    """Refuse parameters that would share a place in an entry with a number or a word."""
-    taken = {"time", "times", *_PHASES, *recorded.metrics, _ERROR_KEY, _STATUS_KEY, _MESSAGE_KEY}
-    for name in recorded.space.names:
-        if name in taken:
-            raise SpaceFileError(
-                f"{recorded.name}: a Kernel Tuner cache file has no place for a parameter called {name!r}, "
-                "the name of something measured"
-            )
 
 
 def _entry(trial: Trial, names: tuple[str, ...]) -> dict[str, Any]:
@@ -248,16 +202,6 @@ def _entry(trial: Trial, names: tuple[str, ...]) -> dict[str, Any]:
     return entry
 
 
-CACHE: Final = Format(
-    "cache",
-    "a Kernel Tuner cache file",
-    recognises=_is_cache,
-    read=_read,
-    read_damaged=_read_damaged,
-    write=lambda run: cache_text(from_run(run, run.kernel)),
-)
-
-
 def _repaired(text: str) -> Any | None:
     """Return a document whose end is missing, with every complete entry; None if it has none or is damaged elsewhere.
 
@@ -275,3 +219,6 @@ def _repaired(text: str) -> Any | None:
         with contextlib.suppress(ValueError, RecursionError):
             return json.loads(f"{text[: end + 1]}}}}}")
     return None
+
+
+CACHE: Final = Format("cache", "a Kernel Tuner cache file", read=_read, write=_write)

@@ -1,4 +1,4 @@
-"""What a file format is, and reading and writing the text of a space file, gzipped or not."""
+"""What a file format is, and reading and writing the text of a file, gzipped or not."""
 
 from __future__ import annotations
 
@@ -12,25 +12,40 @@ from pathlib import Path
 from typing import Any, Final
 
 from mptune.errors import SpaceFileError, did_you_mean
-from mptune.interop.recorded import RecordedSpace
 from mptune.paths import write_whole
 from mptune.run import Run
 
-__all__ = [
-    "SQLITE_MAGIC", "DamagedJsonError", "Format", "load_json", "read_head", "read_text", "space_name",
-    "too_much_json", "write_bytes", "write_text",
-]  # fmt: skip
+__all__ = ["DamagedJsonError", "Format", "is_run_file", "load_json", "read_text", "space_name", "write"]
 
 #: The first bytes of every SQLite file, and so of every run file.
-SQLITE_MAGIC: Final = b"SQLite format 3\0"
-
+_SQLITE_MAGIC: Final = b"SQLite format 3\0"
 _GZIP_MAGIC: Final = b"\x1f\x8b"
+#: Names of a folder's files that a message lists.
 _LISTED: Final = 12
 #: Bytes of a text file that are read at most, and what gzip may make of a byte: text of this kind shrinks to a
 #: twentieth. A small file may shrink more.
 _LARGEST_BYTES: Final = 512 << 20
 _LARGEST_RATIO: Final = 50
 _SMALL_BYTES: Final = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A file format; declared by a module of this folder, it is known. A file is data: reading executes nothing.
+
+    Attributes:
+        name: what ``export --format`` calls it, and the suffix of a file name that chooses it.
+        title: what messages call a file of it.
+        read: returns a document as a run, None if it is of another format. The document is the object that JSON text
+            holds; of any other text, damaged JSON included, the text itself. The path names it in messages. Raises
+            SpaceFileError if it is damaged or records nothing.
+        write: returns a run in this format. Raises SpaceFileError if it has no trial.
+    """
+
+    name: str
+    title: str
+    read: Callable[[Path, Any], Run | None] | None = None
+    write: Callable[[Run], str | bytes] | None = None
 
 
 class DamagedJsonError(SpaceFileError):
@@ -45,17 +60,13 @@ def space_name(path: Path) -> str:
     return name or path.name
 
 
-def read_head(path: Path, size: int = 16) -> bytes:
-    """Return the first bytes of a file.
+def is_run_file(path: str | Path) -> bool:
+    """Return whether a file is a run file, or what is left of one.
 
     Raises:
         SpaceFileError: it is missing (the nearest name in its folder is suggested), a folder or not readable.
     """
-    try:
-        with path.open("rb") as file:
-            return file.read(size)
-    except (OSError, ValueError) as error:
-        raise _unreadable(path, error) from error
+    return _bytes_of(Path(path), len(_SQLITE_MAGIC)) == _SQLITE_MAGIC
 
 
 def read_text(path: Path) -> str:
@@ -66,12 +77,8 @@ def read_text(path: Path) -> str:
     Raises:
         SpaceFileError: the file is missing, empty, not readable, too large, damaged gzip or not UTF-8 text.
     """
-    try:
-        with path.open("rb") as file:
-            data = file.read(_LARGEST_BYTES + 1) if path.stat().st_size <= _LARGEST_BYTES else None
-    except (OSError, ValueError) as error:
-        raise _unreadable(path, error) from error
-    if data is None or len(data) > _LARGEST_BYTES:
+    data = _bytes_of(path, _LARGEST_BYTES + 1)
+    if len(data) > _LARGEST_BYTES:
         raise SpaceFileError(f"{path}: more than {_LARGEST_BYTES >> 20} MiB; no recording is as large as that")
     if data.startswith(_GZIP_MAGIC):
         data = _unzipped(path, data)
@@ -84,6 +91,28 @@ def read_text(path: Path) -> str:
     if not text.strip():
         raise SpaceFileError(f"{path}: the file is empty")
     return text
+
+
+def _bytes_of(path: Path, size: int) -> bytes:
+    """Return the first bytes of a file."""
+    try:
+        with path.open("rb") as file:
+            return file.read(size)
+    except FileNotFoundError as error:
+        raise SpaceFileError(f"no file {path}{did_you_mean(path.name, _names_in(path.parent), path.parent)}") from error
+    except IsADirectoryError as error:
+        names = _names_in(path)
+        listed = ", ".join(names[:_LISTED]) + (", ..." if len(names) > _LISTED else "")
+        raise SpaceFileError(f"{path} is a folder, not a space file; it holds: {listed or 'nothing'}") from error
+    except (OSError, ValueError) as error:
+        raise SpaceFileError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _names_in(folder: Path) -> list[str]:
+    try:
+        return sorted(entry.name for entry in folder.iterdir())
+    except OSError:
+        return []
 
 
 def _unzipped(path: Path, data: bytes) -> bytes:
@@ -113,94 +142,23 @@ def load_json(path: Path, text: str) -> Any:
         where = f"line {error.lineno}, column {error.colno}"
         raise DamagedJsonError(f"{path}: not valid JSON at {where}: {error.msg}") from error
     except (RecursionError, ValueError) as error:
-        raise too_much_json(path, error) from error
+        deep = isinstance(error, RecursionError)
+        what = "the JSON is nested too deeply" if deep else "it holds an integer of thousands of digits"
+        raise SpaceFileError(f"{path}: {what}") from error
 
 
-def too_much_json(path: Path | str, error: RecursionError | ValueError) -> SpaceFileError:
-    """Return what to say of JSON that is right, but more than Python reads: depth, or digits of an integer."""
-    if isinstance(error, RecursionError):
-        return SpaceFileError(f"{path}: the JSON is nested too deeply")
-    return SpaceFileError(f"{path}: it holds an integer of thousands of digits, which no number here has")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write text as UTF-8, gzipped when the name ends in ``.gz``; equal text gives equal bytes.
-
-    Raises:
-        SpaceFileError: the file cannot be written.
-    """
-    data = text.encode()
-    write_bytes(path, gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
-
-
-def write_bytes(path: Path, data: bytes) -> None:
-    """Write bytes as they are, all or none of them.
+def write(path: Path, content: str | bytes) -> None:
+    """Write a file, all of it or nothing; text is gzipped if the name ends in ``.gz``, equal text to equal bytes.
 
     Raises:
         SpaceFileError: the file cannot be written, or is a run file, whose trials would be lost.
     """
+    data = content.encode() if isinstance(content, str) else content
+    if isinstance(content, str) and path.suffix == ".gz":
+        data = gzip.compress(data, mtime=0)
     try:
-        if path.is_file() and read_head(path).startswith(SQLITE_MAGIC):
+        if path.is_file() and is_run_file(path):
             raise SpaceFileError(f"{path} is a run file: give what is written another name")
         write_whole(path, data)
     except OSError as error:
         raise SpaceFileError(f"cannot write {path}: {error.strerror or error}") from error
-
-
-def _unreadable(path: Path, error: OSError | ValueError) -> SpaceFileError:
-    if isinstance(error, FileNotFoundError):
-        return SpaceFileError(f"no file {path}{did_you_mean(path.name, _siblings(path.parent), path.parent)}")
-    if isinstance(error, IsADirectoryError):
-        names = _siblings(path)
-        listed = ", ".join(names[:_LISTED]) + (", ..." if len(names) > _LISTED else "")
-        return SpaceFileError(f"{path} is a folder, not a space file; it holds: {listed or 'nothing'}")
-    reason = error.strerror if isinstance(error, OSError) else None
-    return SpaceFileError(f"cannot read {path}: {reason or error}")
-
-
-def _siblings(folder: Path) -> list[str]:
-    try:
-        return sorted(entry.name for entry in folder.iterdir())
-    except OSError:
-        return []
-
-
-@dataclass(frozen=True, slots=True)
-class Format:
-    """A file format; declared by a module of this folder, it is known. A file is data: reading executes nothing.
-
-    Attributes:
-        name: what ``export --format`` calls it, and the suffix of a file name that chooses it.
-        title: what messages call a file of it.
-        recognises: whether a document is of this format, by its content: the object that JSON text holds; of any text
-            that does not begin with "{", the text itself.
-        read: returns the recorded space of such a document. The path names it in messages. Raises SpaceFileError if
-            it is damaged or records nothing.
-        read_damaged: returns what can be read of a text that is no JSON to its end, None if it is of another format.
-        write: returns a run in this format. Raises SpaceFileError if it has no trial.
-    """
-
-    name: str
-    title: str
-    recognises: Callable[[Any], bool] = lambda _: False
-    read: Callable[[Path, Any], RecordedSpace] | None = None
-    read_damaged: Callable[[Path, str], RecordedSpace | None] = lambda *_: None
-    write: Callable[[Run], str | bytes] | None = None
-
-    def load(self, path: str | Path) -> RecordedSpace:
-        """Read a JSON file of this format, gzipped or not; :attr:`read` must be there.
-
-        Raises:
-            SpaceFileError: it is missing, damaged, of another format, or records nothing.
-        """
-        assert self.read is not None
-        path = Path(path)
-        text = read_text(path)
-        try:
-            document = load_json(path, text)
-        except DamagedJsonError:
-            found = self.read_damaged(path, text)
-            if found is None:
-                raise
-            return found
-        return self.read(path, document)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 from mptune.errors import EmptySpaceError, MptuneError, SpaceFileError, did_you_mean
 from mptune.interop.files import Format, load_json, read_text
-from mptune.interop.recorded import RecordedSpace, parameter_of
+from mptune.run import Run
 from mptune.space.configuration import Value
-from mptune.space.parameters import MAX_PARAMETERS, Parameter, parse_values
+from mptune.space.inferred import parameter_of
+from mptune.space.parameters import Parameter, parse_values
 from mptune.space.search_space import SearchSpace
 
 __all__ = ["T1", "read_t1"]
@@ -31,8 +31,6 @@ def read_t1(path: str | Path) -> SearchSpace:
         raise SpaceFileError(f"{path}: not a T1 file (no object 'ConfigurationSpace' with 'TuningParameters' in it)")
     space = document["ConfigurationSpace"]
     parameters = [_parameter(path, number, entry) for number, entry in enumerate(space["TuningParameters"])]
-    if len(parameters) > MAX_PARAMETERS:
-        raise SpaceFileError(f"{path}: {len(parameters)} parameters; at most {MAX_PARAMETERS} are supported")
     conditions = space.get("Conditions") or []
     if not isinstance(conditions, list):
         raise SpaceFileError(f"{path}: 'Conditions' is not a list")
@@ -50,29 +48,22 @@ def _is_t1(document: Any) -> bool:
     return isinstance(space, dict) and isinstance(space.get("TuningParameters"), list)
 
 
-def _integer(value: Value) -> Value:
-    number = int(value)  # type: ignore[arg-type]
-    if number != value:
-        raise ValueError(f"{value!r} is not an integer")
-    return number
+#: What converts a value of each type, what the result has to satisfy beside being equal, and what a message calls it.
+_TYPES: Final[Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], bool], str]]] = {
+    "int": (int, lambda _: True, "an integer"),
+    "uint": (int, lambda number: number >= 0, "an integer from 0 on"),
+    "float": (float, lambda _: True, "a number"),
+    "bool": (bool, lambda _: True, "a truth value"),
+    "string": (str, lambda _: True, "text"),
+}
 
 
-def _unsigned(value: Value) -> Value:
-    number = _integer(value)
-    if number < 0:  # type: ignore[operator]
-        raise ValueError(f"{value!r} is negative")
-    return number
-
-
-def _truth(value: Value) -> Value:
-    if value not in (0, 1):
-        raise ValueError(f"{value!r} is not a truth value")
-    return bool(value)
-
-
-_CONVERT: Final[Mapping[str, Callable[[Any], Value]]] = MappingProxyType(
-    {"int": _integer, "uint": _unsigned, "float": float, "bool": _truth, "string": str}
-)
+def _converted(value: Any, kind: str) -> Value:
+    convert, is_right, called = _TYPES[kind]
+    found: Value = convert(value)
+    if not is_right(found) or (kind != "string" and found != value):
+        raise ValueError(f"{value!r} is not {called}")
+    return found
 
 
 def _parameter(path: Path, number: int, entry: Any) -> Parameter:
@@ -80,18 +71,17 @@ def _parameter(path: Path, number: int, entry: Any) -> Parameter:
     if not isinstance(name, str) or "Values" not in entry:
         raise SpaceFileError(f"{path}: tuning parameter {number} needs a 'Name' and 'Values'")
     kind = entry.get("Type", "int")
-    convert = _CONVERT.get(kind) if isinstance(kind, str) else None
-    if convert is None:
+    if kind not in list(_TYPES):
         raise SpaceFileError(
-            f"{path}: parameter {name!r} has the unknown type {kind!r}{did_you_mean(str(kind), _CONVERT)} "
-            f"(known: {', '.join(_CONVERT)})"
+            f"{path}: parameter {name!r} has the unknown type {kind!r}{did_you_mean(str(kind), _TYPES)} "
+            f"(known: {', '.join(_TYPES)})"
         )
     raw = entry["Values"]
     try:
         values = parse_values(raw) if isinstance(raw, str) else list(raw)
         if not values:
             raise ValueError("no values")
-        return parameter_of(name, [convert(value) for value in values])
+        return parameter_of(name, [_converted(value, kind) for value in values])
     except (MptuneError, ValueError, TypeError, OverflowError) as error:
         raise SpaceFileError(f"{path}: values of parameter {name!r}, {reprlib.repr(raw)}: {error}") from error
 
@@ -103,8 +93,10 @@ def _condition(path: Path, number: int, entry: Any) -> str:
     return text
 
 
-def _refuse(path: Path, _: Any) -> RecordedSpace:
+def _refuse(path: Path, document: Any) -> Run | None:
+    if not _is_t1(document):
+        return None
     raise SpaceFileError(f"{path}: a T1 file describes a search space without measurements; nothing can be replayed")
 
 
-T1: Final = Format("t1", "a T1 input", recognises=_is_t1, read=_refuse)
+T1: Final = Format("t1", "a T1 input", read=_refuse)

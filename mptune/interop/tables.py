@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from mptune.errors import MptuneError
 from mptune.interop.files import Format
 from mptune.markup import plain
-from mptune.results.trial import Trial
 from mptune.run import Run, json_document
+from mptune.store.plain import plain as as_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,26 +61,11 @@ def to_parquet(run: Run) -> bytes:
 
 def to_json(run: Run) -> str:
     """Return a run as one JSON document: ``summary``, ``settings`` and ``trials``; an unknown number is null."""
-    document = {
-        "summary": run.summary(),
-        "settings": {**run.info.to_json(), **run.state.to_json()},
-        "trials": [_trial_document(trial) for trial in run.trials],
-    }
+    trials = [as_json(trial) for trial in run.trials]
+    for trial in trials:
+        trial |= trial.pop("measurement")
+    document = {"summary": run.summary(), "settings": run.info.to_json() | run.state.to_json(), "trials": trials}
     return json.dumps(json_document(document), indent=1, allow_nan=False) + "\n"
-
-
-def _trial_document(trial: Trial) -> dict[str, Any]:
-    """Return everything a trial holds as plain values."""
-    return {
-        "configuration": dict(trial.configuration),
-        "status": trial.status.value,
-        "message": trial.message,
-        "metrics": dict(trial.measurement.metrics),
-        "times_ms": list(trial.measurement.times_ms),
-        "durations_s": dict(trial.measurement.durations_s),
-        "warnings": list(trial.warnings),
-        "key": trial.key,
-    }
 
 
 def _is_mixed(column: pd.Series[Any]) -> bool:

@@ -107,7 +107,7 @@ def facts(run: Run) -> tuple[Fact, ...]:
     evaluated = f"{run.evaluations} of {info.configurations:,}" if info.configurations else f"{run.evaluations}"
     evaluated += f" configurations{of_baseline}"
     return (
-        Fact("kernel", info.kernel),
+        Fact("kernel", run.kernel),
         Fact("backend", info.backend, info.backend or ""),
         Fact("device", info.device),
         Fact("threshold", objective.threshold, info.limits_text() or "none"),

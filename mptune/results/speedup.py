@@ -17,10 +17,11 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Final, Self
 
+from mptune.errors import MptuneError
 from mptune.results.intervals import median_interval
-from mptune.space.configuration import Configuration, is_number, is_value, is_whole
+from mptune.space.configuration import Configuration
 
 __all__ = ["LEAST_ROUNDS", "TIE", "Finals", "Ratio"]
 
@@ -101,6 +102,18 @@ class Finals:
     chosen_after: int = 0
     tasks_per_core: float | None = None
     calibration_ms: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        rounds, times = len(self.times_ms), [ms for row in self.times_ms for ms in row if ms is not None]
+        if (
+            any(len(row) != len(self.configurations) for row in self.times_ms)
+            or not all(any(ms is not None for ms in column) for column in zip(*self.times_ms, strict=True))
+            or bool(rounds) != bool(self.configurations)
+            or len(self.calibration_ms) not in (0, rounds)
+            or min(self.chosen_after, self.tasks_per_core or 0) < 0
+            or not all(ms > 0 for ms in (*times, *self.calibration_ms))
+        ):
+            raise MptuneError("rounds of finals need a positive time of each finalist in some round")
 
     @classmethod
     def of(
@@ -225,58 +238,6 @@ class Finals:
             return f"{tasks}though the same code took as long in all rounds"
         longer = "who knows how much" if math.isnan(self.drift) else f"up to {self.drift:.0%}"
         return f"{tasks}the same code took {longer} longer in some rounds than in others"
-
-    # -- as data -------------------------------------------------------------------------------
-
-    def to_json(self) -> dict[str, Any] | None:
-        """Return the record as JSON can hold it, None if there were no finals."""
-        if not self.times_ms:
-            return None
-        return {
-            "configurations": [dict(configuration) for configuration in self.configurations],
-            "times_ms": [list(row) for row in self.times_ms],
-            "chosen_after": self.chosen_after,
-            "tasks_per_core": self.tasks_per_core,
-            "calibration_ms": list(self.calibration_ms),
-        }
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """Return the record of a document for which :meth:`is_document` holds."""
-        tasks = document["tasks_per_core"]
-        return cls(
-            tuple(
-                Configuration({name: tuple(v) if isinstance(v, list) else v for name, v in values.items()})
-                for values in document["configurations"]
-            ),
-            tuple(tuple(row) for row in document["times_ms"]),
-            document["chosen_after"],
-            None if tasks is None else float(tasks),
-            tuple(document["calibration_ms"]),
-        )
-
-    @staticmethod
-    def is_document(value: Any) -> bool:
-        """Whether a value read from a file is a record as :meth:`to_json` writes it."""
-        if not isinstance(value, Mapping) or value.keys() != Finals.__dataclass_fields__.keys():
-            return False
-        names, rows, tasks = value["configurations"], value["times_ms"], value["tasks_per_core"]
-        calibration_ms = value["calibration_ms"]
-        return (
-            is_whole(value["chosen_after"])
-            and value["chosen_after"] >= 0
-            and (tasks is None or (is_number(tasks) and tasks >= 0))
-            and isinstance(names, list | tuple)
-            and all(isinstance(values, Mapping) and all(map(is_value, values.values())) for values in names)
-            and isinstance(rows, list | tuple)
-            and bool(rows)
-            and all(isinstance(row, list | tuple) and len(row) == len(names) for row in rows)
-            and all(time is None or (is_number(time) and time > 0) for row in rows for time in row)
-            and all(any(time is not None for time in column) for column in zip(*rows, strict=True))
-            and isinstance(calibration_ms, list | tuple)
-            and len(calibration_ms) in (0, len(rows))
-            and all(is_number(ms) and ms > 0 for ms in calibration_ms)
-        )
 
 
 def _ratios(met: Iterable[tuple[float | None, float | None]]) -> list[float]:

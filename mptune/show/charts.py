@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mptune.errors import PlotError, UnknownNameError
-from mptune.interop import parameters_of, read_run
+from mptune.interop import read_run
 from mptune.kernel import Tunable
 from mptune.markup import plain
 from mptune.results.unseen import unequal_draws
@@ -423,7 +423,7 @@ def _with_roles(run: Run, points: pd.DataFrame, front: Sequence[Any]) -> tuple[p
     import pandas as pd
 
     numbers = {trial.configuration: number for number, trial in enumerate(run.trials, 1)}
-    kinds = list(uniform_types(parameters_of(run)).values())
+    kinds = list(uniform_types(run.parameters).values())
 
     def role(trial: Any) -> str:
         if not kinds:

@@ -22,7 +22,7 @@ from markupsafe import Markup
 
 from mptune import __version__
 from mptune.errors import MptuneError, PlotError
-from mptune.interop.files import SQLITE_MAGIC, read_head
+from mptune.interop.files import is_run_file
 from mptune.markup import as_html, plain
 from mptune.paths import write_whole
 from mptune.results.description import compare_runs
@@ -63,7 +63,7 @@ def write_report(
         MptuneError: no run, a negative number of sources, or the file cannot be written, or is a run file.
     """
     path = Path(path)
-    if path.is_file() and read_head(path).startswith(SQLITE_MAGIC):
+    if path.is_file() and is_run_file(path):
         raise MptuneError(f"{path} is a run file: give the report another name, such as {path.with_suffix('.html')}")
     document = report_document(runs, sources=sources)
     text = _page(document)

@@ -11,8 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.errors import PlotError
-from mptune.interop import parameters_of
-from mptune.interop.recorded import unit_of
 from mptune.markup import pairs, plain
 from mptune.results.kernel_times import HOST, host_ms, kernel_times
 from mptune.results.trial import Trial
@@ -97,7 +95,7 @@ def metric_axis(run: Run, metric: str) -> MetricAxis:
         return MetricAxis(metric, plain(f"error{f' of {of}' if of else ''}{f' ({kind})' if kind else ''}"))
     if not metric.isidentifier():
         return MetricAxis(metric, plain(metric))
-    unit = run.info.units.get(metric) or unit_of(metric)
+    unit = run.info.unit_of(metric)
     suffix = f"_{unit.replace('/', '_')}".lower()
     words = metric[: -len(suffix)] if unit and metric.lower().endswith(suffix) else metric
     unit, factor = ("MB", 1e-6) if unit == "bytes" else (unit, 1.0)
@@ -136,7 +134,7 @@ def uniform_errors(run: Run) -> dict[str, float]:
     """Return the least error of the configurations measured with one precision for everything, by precision."""
     valid = [trial for trial in run.trials if trial.is_valid and math.isfinite(trial.error)]
     levels: dict[str, float] = {}
-    for name, types in uniform_types(parameters_of(run)).items():
+    for name, types in uniform_types(run.parameters).items():
         errors = [t.error for t in valid if all(t.configuration.get(p) == value for p, value in types.items())]
         if errors:
             levels[name] = min(errors)
@@ -181,7 +179,7 @@ def effects_of(run: Run) -> Effects:
 
     valid = valid_trials(run)
     values = metric_axis(run, run.objective.metric).values(run, valid)
-    described = parameters_of(run)
+    described = run.parameters
     of_this_space = [all(trial.configuration.get(p.name) in p.values for p in described) for trial in valid]
     usable = np.isfinite(values) & (values > 0) & np.array(of_this_space)
     if not usable.any():

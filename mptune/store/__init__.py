@@ -7,8 +7,8 @@ only: nothing is evaluated or unpickled.
 """
 
 from mptune.store.database import FORMAT_VERSION
-from mptune.store.info import LaunchInfo, ParameterInfo, RunInfo, RunState
-from mptune.store.run_file import RunFile, RunStore, UnsavedRun
+from mptune.store.info import LaunchInfo, ParameterInfo, RunInfo, RunState, unit_of
+from mptune.store.run_file import RunFile
 
 __all__ = [
     "FORMAT_VERSION",
@@ -17,6 +17,5 @@ __all__ = [
     "RunFile",
     "RunInfo",
     "RunState",
-    "RunStore",
-    "UnsavedRun",
+    "unit_of",
 ]

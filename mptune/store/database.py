@@ -14,18 +14,15 @@ from typing import Final
 from mptune.errors import RunFileError
 
 __all__ = [
-    "FORMAT_VERSION", "INSERT_TRIAL", "RETIRE_TRIAL", "SELECT_TRIALS", "STALE", "UPSERT_META",
-    "UPSERT_SETTING", "connect", "create_tables", "explained", "recognise", "require_own",
-    "sign", "transaction", "writer",
+    "FORMAT_VERSION", "INSERT_TRIAL", "RETIRE_TRIAL", "SELECT_SETTING", "SELECT_SETTINGS", "SELECT_TRIALS", "SOURCES",
+    "UPSERT_SETTING", "connect", "create_tables", "explained", "recognise", "require_own", "sign", "transaction",
+    "writer",
 ]  # fmt: skip
 
 #: Raised with every change of the tables, or of the meaning of a field; a file of another version is refused.
-FORMAT_VERSION: Final = 7
+FORMAT_VERSION: Final = 8
 #: No text or blob of a run file is larger.
 _LARGEST_CELL_BYTES: Final = 16 << 20
-
-#: The phase of trials that were set aside.
-STALE: Final = "stale"
 
 _APPLICATION_ID: Final = int.from_bytes(b"mptu", "big")
 _BUSY_TIMEOUT_S: Final = 60.0
@@ -36,13 +33,12 @@ _SETTLED: Final = "every trial recorded so far is safe"
 _SCHEMA: Final = (
     f"PRAGMA application_id = {_APPLICATION_ID}",
     f"PRAGMA user_version = {FORMAT_VERSION}",
-    "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
-    "CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    "CREATE TABLE settings (name TEXT PRIMARY KEY, value NOT NULL)",
     """CREATE TABLE trials (
         id INTEGER PRIMARY KEY,
         key TEXT NOT NULL,
         configuration TEXT NOT NULL,
-        phase TEXT NOT NULL,
+        stale INTEGER NOT NULL DEFAULT 0,
         status TEXT NOT NULL,
         message TEXT NOT NULL,
         metrics TEXT NOT NULL,
@@ -52,24 +48,29 @@ _SCHEMA: Final = (
         UNIQUE (key, configuration)
     )""",
 )
-#: The cells of a trial but for its number, which counts from 1.
+#: The cells of a trial beside its number, which counts from 1, and whether it is stale.
 _COLUMNS: Final = (
-    "key", "configuration", "phase", "status", "message", "metrics", "times_ms", "durations_s", "warnings",
+    "key", "configuration", "status", "message", "metrics", "times_ms", "durations_s", "warnings",
 )  # fmt: skip
 
 #: A trial of the same key and configuration keeps its number.
 INSERT_TRIAL: Final = (
     f"INSERT INTO trials ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))}) "
-    f"ON CONFLICT (key, configuration) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _COLUMNS)}"
+    "ON CONFLICT (key, configuration) DO UPDATE SET "
+    f"{', '.join(f'{name} = excluded.{name}' for name in (*_COLUMNS, 'stale'))}"
 )
-SELECT_TRIALS: Final = f"SELECT id, {', '.join(_COLUMNS)} FROM trials ORDER BY id"
-RETIRE_TRIAL: Final = f"UPDATE trials SET phase = '{STALE}' WHERE key = ? AND configuration = ?"
+SELECT_TRIALS: Final = f"SELECT id, {', '.join(_COLUMNS)} FROM trials WHERE stale = ? ORDER BY id"
+RETIRE_TRIAL: Final = "UPDATE trials SET stale = 1 WHERE key = ? AND configuration = ?"
 UPSERT_SETTING: Final = (
     "INSERT INTO settings (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 )
-UPSERT_META: Final = "INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)"
+#: The settings beside those in JSON.
+WRITER: Final = "writer"
+SOURCES: Final = "rendered_sources"
+SELECT_SETTINGS: Final = f"SELECT name, value FROM settings WHERE name NOT IN ('{WRITER}', '{SOURCES}')"
+SELECT_SETTING: Final = "SELECT value FROM settings WHERE name = ?"
 
-_TABLES: Final = frozenset({"meta", "settings", "trials"})
+_TABLES: Final = frozenset({"settings", "trials"})
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -128,14 +129,14 @@ def recognise(path: Path, connection: sqlite3.Connection, *, thorough: bool) -> 
 def sign(connection: sqlite3.Connection) -> None:
     """Note who writes, for the message another writer gets."""
     who = f"{os.getpid()} on {socket.gethostname()}"
-    connection.execute(UPSERT_META, ("writer", who))
+    connection.execute(UPSERT_SETTING, (WRITER, who))
 
 
 def writer(path: Path) -> str:
     """Return who writes a run file, "unknown" where it does not say."""
     try:
         with contextlib.closing(connect(path)) as connection:
-            return str(connection.execute("SELECT value FROM meta WHERE name = 'writer'").fetchone()[0])
+            return str(connection.execute(SELECT_SETTING, (WRITER,)).fetchone()[0])
     except (sqlite3.Error, TypeError):
         return "unknown"
 

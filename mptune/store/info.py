@@ -1,12 +1,11 @@
-"""What a run file says beside its trials: what the run is, which is written once, and how far it has come."""
+"""The records of a run file beside its trials: the definition of the run and its progress."""
 
 from __future__ import annotations
 
 import math
 import re
-import reprlib
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 from mptune.errors import MptuneError, RunFileError
@@ -14,10 +13,41 @@ from mptune.kernel.regions import key_of
 from mptune.results.objective import Objective
 from mptune.results.speedup import Finals
 from mptune.results.trial import SourceUse, Trial
-from mptune.space.configuration import Value, is_number, is_value, is_whole
-from mptune.space.parameters import MAX_PARAMETERS
+from mptune.space.configuration import Value
+from mptune.store.plain import plain, read_fields, types_of
 
-__all__ = ["LaunchInfo", "ParameterInfo", "RunInfo", "RunState"]
+__all__ = ["LaunchInfo", "ParameterInfo", "RunInfo", "RunState", "unit_of"]
+
+#: What a run file calls the parts of the objective.
+_OBJECTIVE: Final = {
+    "objective": "metric",
+    "also": "also",
+    "minimise": "minimise",
+    "threshold": "threshold",
+    "penalty": "penalty",
+    "alpha": "alpha",
+    "beta": "beta",
+    "measured_constraints": "constraints",
+}
+#: Units by suffix of a metric's name. The longer ones first: a rate ends like a time.
+_UNIT_SUFFIXES: Final = {
+    "_gb_s": "GB/s",
+    "_gflop_s": "GFLOP/s",
+    "_ms": "ms",
+    "_s": "s",
+    "_bytes": "bytes",
+    "_j": "J",
+    "_w": "W",
+    "_mhz": "MHz",
+}
+
+
+def unit_of(metric: str) -> str:
+    """Return the unit a metric's name states: its suffix (``time_ms``), or the name itself (``GFLOP/s``)."""
+    for suffix, unit in _UNIT_SUFFIXES.items():
+        if metric.lower().endswith(suffix):
+            return unit
+    return metric if metric.endswith("/s") and " " not in metric else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,99 +58,78 @@ class ParameterInfo:
     kind: str
     values: tuple[Value, ...]
 
+    def __post_init__(self) -> None:
+        if not self.values:
+            raise MptuneError(f"parameter {self.name!r} has no values")
+
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """What a run is: everything that is settled before its first trial.
+    """The definition of a run, complete before its first trial.
 
-    A field that is empty or None is not known, as in a run made from another tool's recording. What has a name (kernel,
-    size preset, backend, device, error metric, strategy) is its name.
-
-    Attributes:
-        kernel_path: its definition file; None for a kernel made in Python.
-        sizes: the problem sizes by name.
-        forms: names of those that say which form of the problem it is, not how large.
-        architecture: what the compiler targets.
-        versions: versions of compilers, libraries and user-defined metrics, by name.
-        compiler: what decides about the machine code beside the source: device, compiler, versions and flags, as text.
-        flags: compiler flags of the user's, which whatever compiles a configuration again uses, too.
-        objective: what is optimised, with thresholds, penalty and measured constraints; without a baseline.
-        metric: what ``error`` is measured by: a metric's name, or each output's.
-        metrics: where errors are measured by further metrics, what each is measured by; by the names of thresholds.
-        baseline_values: the values precision and policy parameters have in a baseline; None if nothing says what a
-            baseline is.
-        observers: names of the observers that looked on.
-        budget: configurations to evaluate at most.
-        baseline_share: share of the budget the search for the baseline gets.
-        seed: seeds inputs and strategy.
-        flush_cache: whether caches were emptied between timed launches: "on", "off" or "auto".
-        trial_limit: seconds that a launch may take, or times the baseline's such as "10x".
-        started_from: files of the earlier runs that the search started from.
-        scheduler: address of the Dask scheduler, None if there is none.
-        buffers: of an application, by buffer, what is its type: a parameter's name, or a type. Empty for a kernel.
-        parameters: the parameters of the search space.
-        constraints: its constraints, as text.
-        constants: names that constraints use beside the parameters.
-        configurations: how many configurations are valid.
-        signature: names of the parameters that can change the numbers.
-        template_hash: SHA-256 of the template and the templates it includes, as hexadecimal digits.
-        definition_hash: SHA-256 of the definition file.
-        data_key: identity of inputs and references.
-        rounded: how much types round the inputs beside those at other sizes (:func:`~mptune.data.rounded_inputs`).
-        units: units of metrics, where a recording states them.
-        recorded: name of the recorded space the run was made from; empty for a run of mptune.
-        adopted: what ``mptune adopt`` wrote of the program the definition was made of; empty for any other.
-        mptune_version: the mptune that made the run.
-        command: the command line; empty for a run from Python.
-        created_at: when the run began, ISO 8601.
+    A field that is empty or None is not known, as in a run made from another tool's recording. Kernel, size preset,
+    backend, device, error metric and strategy are names.
     """
 
     kernel: str = ""
-    kernel_path: str | None = None
+    kernel_path: str | None = None  #: its definition file; None for a kernel made in Python
     size: str = ""
-    sizes: Mapping[str, int] = field(default_factory=dict)
-    forms: tuple[str, ...] = ()
+    sizes: Mapping[str, int] = field(default_factory=dict)  #: the problem sizes by name
+    forms: tuple[str, ...] = ()  #: names of the sizes that choose the form of the problem
     backend: str = ""
     device: str = ""
-    architecture: str = ""
+    architecture: str = ""  #: target of the compiler
+    #: versions of compilers, libraries and user-defined metrics, by name
     versions: Mapping[str, str] = field(default_factory=dict)
+    #: device, compiler, versions and flags, which determine the machine code beside the source, as text
     compiler: str = ""
+    #: the user's compiler flags, used again by verify, explain and emit
     flags: tuple[str, ...] = ()
+    #: the objective with thresholds, penalty and measured constraints, without a baseline
     objective: Objective = field(default_factory=Objective)
-    metric: str = ""
+    metric: str = ""  #: the error metric of ``error``: its name, or the name for each output
+    #: further error metrics by the names of their thresholds
     metrics: Mapping[str, str] = field(default_factory=dict)
+    #: values of precision and policy parameters in a baseline; None if that is not known
     baseline_values: Mapping[str, tuple[Value, ...]] | None = None
-    observers: tuple[str, ...] = ()
+    observers: tuple[str, ...] = ()  #: names of the observers
     strategy: str = ""
     strategy_options: Mapping[str, str] = field(default_factory=dict)
-    budget: int | None = None
-    baseline_share: float | None = None
-    seed: int | None = None
-    flush_cache: str = "auto"
-    trial_limit: str = ""
-    started_from: tuple[str, ...] = ()
-    scheduler: str | None = None
+    budget: int | None = None  #: configurations to evaluate at most
+    baseline_share: float | None = None  #: share of the budget the search for the baseline gets
+    seed: int | None = None  #: seeds inputs and strategy
+    flush_cache: str = "auto"  #: whether caches were emptied between timed launches: "on", "off" or "auto"
+    trial_limit: str = ""  #: seconds that a launch may take, or a multiple of the baseline's such as "10x"
+    started_from: tuple[str, ...] = ()  #: files of the earlier runs that the search started from
+    scheduler: str | None = None  #: address of the Dask scheduler, None if there is none
+    #: the type of each buffer of an application: a parameter's name, or a type. Empty for a kernel
     buffers: Mapping[str, str] = field(default_factory=dict)
-    parameters: tuple[ParameterInfo, ...] = ()
-    constraints: tuple[str, ...] = ()
-    constants: Mapping[str, Value] = field(default_factory=dict)
-    configurations: int | None = None
-    signature: tuple[str, ...] = ()
-    template_hash: str = ""
-    definition_hash: str = ""
-    data_key: str = ""
+    parameters: tuple[ParameterInfo, ...] = ()  #: the parameters of the search space
+    constraints: tuple[str, ...] = ()  #: constraints of the search space, as text
+    constants: Mapping[str, Value] = field(default_factory=dict)  #: names that constraints use beside the parameters
+    configurations: int | None = None  #: how many configurations are valid
+    signature: tuple[str, ...] = ()  #: names of the parameters that can change the numbers
+    template_hash: str = ""  #: SHA-256 of the template and the templates it includes, as hexadecimal digits
+    definition_hash: str = ""  #: SHA-256 of the definition file
+    data_key: str = ""  #: identity of inputs and references
+    #: how much types round the inputs beside those at other sizes (:func:`~mptune.data.rounded_inputs`)
     rounded: Mapping[str, Any] = field(default_factory=dict)
-    units: Mapping[str, str] = field(default_factory=dict)
-    recorded: str = ""
+    units: Mapping[str, str] = field(default_factory=dict)  #: units of metrics, where a recording states them
+    recorded: str = ""  #: name of the recorded space the run was made from; empty for a run of mptune
+    #: notes of ``mptune adopt`` on the program; empty if the definition is of no program
     adopted: Mapping[str, Any] = field(default_factory=dict)
-    mptune_version: str = ""
-    command: str = ""
-    created_at: str = ""
+    mptune_version: str = ""  #: the mptune that made the run
+    command: str = ""  #: the command line; empty for a run from Python
+    created_at: str = ""  #: when the run began, ISO 8601
 
     @property
     def is_of_application(self) -> bool:
         """Whether several kernels were tuned as one: their own parameters are called ``KERNEL.PARAMETER``."""
         return bool(self.buffers) or any("." in parameter.name for parameter in self.parameters)
+
+    def unit_of(self, metric: str) -> str:
+        """Return the unit of a metric, empty if it is not known."""
+        return self.units.get(metric) or unit_of(metric)
 
     def buffers_of(self, parameter: str) -> tuple[str, ...]:
         """Return the names of an application's buffers whose type a parameter is."""
@@ -162,21 +171,9 @@ class RunInfo:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields by name, as JSON can hold them; the parts of the objective are fields of their own."""
-        objective = self.objective
-        threshold = objective.threshold
-        document = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "objective"}
-        return {
-            **document,
-            "parameters": [asdict(parameter) for parameter in self.parameters],
-            "objective": objective.metric,
-            "objectives": list(objective.metrics),
-            "minimise": objective.minimise,
-            "threshold": dict(threshold) if isinstance(threshold, Mapping) else threshold,
-            "penalty": objective.penalty,
-            "alpha": objective.alpha,
-            "beta": objective.beta,
-            "measured_constraints": list(objective.constraints),
-        }
+        document: dict[str, Any] = plain(self)
+        objective = document.pop("objective")
+        return document | {name: objective[part] for name, part in _OBJECTIVE.items()}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], where: str = "the run") -> Self:
@@ -189,7 +186,14 @@ class RunInfo:
         Raises:
             RunFileError: a field has the wrong type or an impossible value.
         """
-        return cls(**_read(document, _kinds_of(cls), where), objective=_objective(document, where))
+        kinds = types_of(Objective)
+        parts = read_fields({name: kinds[part] for name, part in _OBJECTIVE.items()}, document, where)
+        try:
+            objective = Objective(**{_OBJECTIVE[name]: value for name, value in parts.items()})
+        except MptuneError as error:
+            raise RunFileError(f"{where}: its objective is wrong: {error}") from error
+        own = {name: kind for name, kind in types_of(RunInfo).items() if name != "objective"}
+        return cls(**read_fields(own, document, where), objective=objective)
 
     def require_same_run(self, other: RunInfo, where: str) -> None:
         """Check that another run's trials can join this one's.
@@ -241,63 +245,38 @@ class RunInfo:
 
 @dataclass(frozen=True, slots=True)
 class LaunchInfo:
-    """What an application launches, whatever the types: launches of one kernel, at one size, on the same buffers.
+    """Launches of an application that differ in types alone: of one kernel, at one size, on the same buffers."""
 
-    Attributes:
-        kernel: the kernel's name.
-        sizes: its problem sizes.
-        buffers: which buffer is passed, by argument.
-        types: by each parameter in the kernel's signature, where its value comes from: the application's parameters of
-            these names, or a fixed precision.
-    """
-
-    kernel: str
-    sizes: Mapping[str, int]
-    buffers: Mapping[str, str]
+    kernel: str  #: the kernel's name
+    sizes: Mapping[str, int]  #: its problem sizes
+    buffers: Mapping[str, str]  #: the buffer passed for each argument
+    #: by each parameter in the kernel's signature, the application's parameters that set it, or a fixed precision
     types: Mapping[str, tuple[str, ...]]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields by name."""
-        return {name: dict(value) if isinstance(value := getattr(self, name), Mapping) else value for name in _LAUNCH}
 
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """How far a run has come: what changes with every trial.
+    """The progress of a run, which changes with every trial."""
 
-    Attributes:
-        wall_s: how long the run took so far, in seconds, all its sessions together.
-        prepare_s: of that, inputs, references and the start of the workers.
-        search_s: of that, the strategy.
-        verify_s: of that, the verification on unseen inputs.
-        workers: devices that evaluated at the same time; 0 if not known.
-        stale: stored trials set aside because source, compiler, device or data have changed.
-        warnings: what the user should know of the run as a whole, one plain line each.
-        finals: what the finalists took, side by side; empty before they were measured again.
-        unverified: why something that is reported was run on no unseen input; empty if all was, or is still to be.
-        verify_wanted: unseen inputs that were asked for, where the time they take is why some trial had fewer; else 0.
-        launches: what an application launches, as far as that is known.
-        sources: what the search has made of its sources.
-        ended: why the search ended with evaluations left; empty if it did not.
-    """
-
-    wall_s: float = 0.0
-    prepare_s: float = 0.0
-    search_s: float = 0.0
-    verify_s: float = 0.0
-    workers: int = 0
-    stale: int = 0
-    warnings: tuple[str, ...] = ()
-    finals: Finals = field(default_factory=Finals)
+    wall_s: float = 0.0  #: duration of all sessions of the run so far
+    prepare_s: float = 0.0  #: of that, inputs, references and the start of the workers
+    search_s: float = 0.0  #: of that, the strategy
+    verify_s: float = 0.0  #: of that, the verification on unseen inputs
+    workers: int = 0  #: devices that evaluated at the same time; 0 if not known
+    stale: int = 0  #: stored trials set aside because source, compiler, device or data have changed
+    warnings: tuple[str, ...] = ()  #: about the run as a whole, one line each
+    finals: Finals = field(default_factory=Finals)  #: times of the finalists in rounds; empty before the finals
+    #: why a reported trial was verified on no unseen input; empty if all were, or are still to be
     unverified: str = ""
+    #: number of unseen inputs asked for, if a reported trial had fewer for want of time; else 0
     verify_wanted: int = 0
-    launches: tuple[LaunchInfo, ...] = ()
-    sources: tuple[SourceUse, ...] = ()
-    ended: str = ""
+    launches: tuple[LaunchInfo, ...] = ()  #: known launches of an application
+    sources: tuple[SourceUse, ...] = ()  #: use of each source in the search
+    ended: str = ""  #: why the search ended with evaluations left; empty if it did not
 
     @property
     def launched(self) -> dict[str, tuple[str, ...]]:
-        """By kernel of an application, the buffers that launches of it were given."""
+        """The buffers that launches of each kernel of an application were given."""
         given: dict[str, dict[str, None]] = {}
         for launch in self.launches:
             given.setdefault(launch.kernel, {}).update(dict.fromkeys(launch.buffers.values()))
@@ -305,12 +284,8 @@ class RunState:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields by name."""
-        document = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return document | {
-            "finals": self.finals.to_json(),
-            "launches": [each.to_json() for each in self.launches],
-            "sources": [asdict(each) for each in self.sources],
-        }
+        document: dict[str, Any] = plain(self)
+        return document
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], where: str = "the run") -> Self:
@@ -319,7 +294,7 @@ class RunState:
         Raises:
             RunFileError: a field has the wrong type.
         """
-        return cls(**_read(document, _kinds_of(cls), where))
+        return cls(**read_fields(types_of(RunState), document, where))
 
 
 # -- what changed between two sessions -------------------------------------------------------------------
@@ -335,141 +310,3 @@ def _identity_changed(before: str, now: str) -> str:
     gone = [part for part in before.split("|") if part not in now.split("|")]
     new = [part for part in now.split("|") if part not in before.split("|")]
     return f"compiler, flags or device: {' '.join(gone) or 'nothing'} became {' '.join(new) or 'nothing'}"
-
-
-# -- fields as a file has them ---------------------------------------------------------------------------
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_values(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(map(is_value, value))
-
-
-def _is_parameter(entry: Any) -> bool:
-    if not isinstance(entry, Mapping):
-        return False
-    values = entry.get("values")
-    return _is_text(entry.get("name")) and _is_text(entry.get("kind")) and bool(values) and _is_values(values)
-
-
-def _is_launch(entry: Any) -> bool:
-    return isinstance(entry, Mapping) and all(kind.is_right(entry.get(name)) for name, kind in _LAUNCH.items())
-
-
-def _is_source_use(entry: Any) -> bool:
-    if not isinstance(entry, Mapping):
-        return False
-    return all(kind.is_right(entry.get(name)) for name, kind in _SOURCE_USE.items())
-
-
-def _is_threshold(value: Any) -> bool:
-    return all(map(is_number, value.values())) if isinstance(value, Mapping) else is_number(value)
-
-
-def _tuples(value: Any) -> Any:
-    """Return plain data with the tuples that JSON made lists of."""
-    if isinstance(value, Mapping):
-        return {name: _tuples(entry) for name, entry in value.items()}
-    return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
-
-
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """What a field may hold: how a message calls it, how it is checked, and how it is read."""
-
-    expected: str
-    is_right: Callable[[Any], bool]
-    read: Callable[[Any], Any] = _tuples
-
-
-def _list_of(what: str, is_right: Callable[[Any], bool]) -> _Kind:
-    return _Kind(f"a list of {what}", lambda v: isinstance(v, list | tuple) and all(map(is_right, v)))
-
-
-def _by_name(what: str, is_right: Callable[[Any], bool]) -> _Kind:
-    return _Kind(f"{what} by name", lambda v: isinstance(v, Mapping) and all(map(is_right, v.values())))
-
-
-_TEXT: Final = _Kind("a text", _is_text)
-_WHOLE: Final = _Kind("a whole number a double can hold", is_whole)
-_NUMBER: Final = _Kind("a finite number a double can hold", is_number)
-_TEXTS: Final = _list_of("texts", _is_text)
-_PARAMETERS: Final = _Kind(
-    f"a list of at most {MAX_PARAMETERS} parameters, each with a name, a kind and a list of one or more values",
-    lambda v: isinstance(v, list | tuple) and len(v) <= MAX_PARAMETERS and all(map(_is_parameter, v)),
-    lambda v: tuple(ParameterInfo(p["name"], p["kind"], _tuples(p["values"])) for p in v),
-)
-_WHOLE_BY_NAME: Final = _by_name("whole numbers a double can hold", is_whole)
-_TEXT_BY_NAME: Final = _by_name("texts", _is_text)
-_LAUNCH: Final = {
-    "kernel": _TEXT,
-    "sizes": _WHOLE_BY_NAME,
-    "buffers": _TEXT_BY_NAME,
-    "types": _by_name("lists of texts", _TEXTS.is_right),
-}
-_SOURCE_USE: Final = {"source": _TEXT, "trials": _WHOLE, "parameters": _TEXTS, "weight": _NUMBER, "remark": _TEXT}
-#: What a field may hold, by its annotation.
-_KINDS: Final[Mapping[str, _Kind]] = {
-    **dict.fromkeys(("str", "str | None"), _TEXT),
-    **dict.fromkeys(("int", "int | None"), _WHOLE),
-    **dict.fromkeys(("float", "float | None"), _NUMBER),
-    "tuple[str, ...]": _TEXTS,
-    "tuple[ParameterInfo, ...]": _PARAMETERS,
-    "Finals": _Kind("the times of finalists in rounds", Finals.is_document, Finals.from_json),
-    "Mapping[str, str]": _TEXT_BY_NAME,
-    "Mapping[str, float]": _by_name("finite numbers a double can hold", is_number),
-    "Mapping[str, int]": _WHOLE_BY_NAME,
-    "tuple[LaunchInfo, ...]": _Kind(
-        f"a list of launches, each with {', '.join(_LAUNCH)}",
-        lambda v: isinstance(v, list | tuple) and all(map(_is_launch, v)),
-        lambda v: tuple(LaunchInfo(**{name: _tuples(launch[name]) for name in _LAUNCH}) for launch in v),
-    ),
-    "tuple[SourceUse, ...]": _Kind(
-        f"a list of sources, each with {', '.join(_SOURCE_USE)}",
-        lambda v: isinstance(v, list | tuple) and all(map(_is_source_use, v)),
-        lambda v: tuple(SourceUse(**{name: _tuples(use[name]) for name in _SOURCE_USE}) for use in v),
-    ),
-    "Mapping[str, Any]": _Kind("an object", lambda v: isinstance(v, Mapping), dict),
-    "Mapping[str, Value]": _by_name("values", is_value),
-    "Mapping[str, tuple[Value, ...]] | None": _by_name("lists of values", _is_values),
-}
-_OBJECTIVE_FIELDS: Final[Mapping[str, _Kind]] = {
-    "objective": _TEXT,
-    "objectives": _TEXTS,
-    "minimise": _Kind("true or false", lambda v: isinstance(v, bool)),
-    "threshold": _Kind("a finite number a double can hold, such numbers by output or metric, or null", _is_threshold),
-    "penalty": _TEXT,
-    "alpha": _NUMBER,
-    "beta": _NUMBER,
-    "measured_constraints": _TEXTS,
-}
-
-
-def _kinds_of(record: type) -> dict[str, _Kind]:
-    return {entry.name: _KINDS[str(entry.type)] for entry in fields(record) if entry.name != "objective"}
-
-
-def _read(document: Mapping[str, Any], kinds: Mapping[str, _Kind], where: str) -> dict[str, Any]:
-    """Return the fields a document has; one that is missing or null is left out, and so has its usual value."""
-    found = {}
-    for name, kind in kinds.items():
-        value = document.get(name)
-        if value is None:
-            continue
-        if not kind.is_right(value):
-            raise RunFileError(f"{where}: its field {name!r} should be {kind.expected}, and is {reprlib.repr(value)}")
-        found[name] = kind.read(value)
-    return found
-
-
-def _objective(document: Mapping[str, Any], where: str) -> Objective:
-    found = _read(document, _OBJECTIVE_FIELDS, where)
-    names = {"objective": "metric", "measured_constraints": "constraints"}
-    also = found.pop("objectives", ())[1:]
-    try:
-        return Objective(**{names.get(name, name): value for name, value in found.items()}, also=also)
-    except MptuneError as error:
-        raise RunFileError(f"{where}: its objective is wrong: {error}") from error

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from mptune.results.trial import Measurement, Status, Trial
-from mptune.space.configuration import Configuration, Value, is_value
+from mptune.space.configuration import Configuration, is_value
 from mptune.store.info import ParameterInfo
 
 __all__ = ["Row", "from_rows", "many_objects", "to_row"]
@@ -26,18 +26,15 @@ Row = tuple[Any, ...]
 _STATUSES: Final = {str(status): status for status in Status}
 #: A compiler can write a book about one template; this much of a message is kept.
 _LONGEST_MESSAGE: Final = 1 << 18
-#: A trial has fewer metrics, and phases that took time.
-_MOST_NUMBERS: Final = 10_000
 _DAMAGE: Final = (ValueError, TypeError, KeyError, OverflowError, RecursionError, struct.error)
 
 
-def to_row(trial: Trial, phase: str) -> Row:
+def to_row(trial: Trial) -> Row:
     """Return the cells of a trial in the order :data:`mptune.store.database.INSERT_TRIAL` takes."""
     measurement = trial.measurement
     return (
         trial.key,
         trial.configuration.to_json(),
-        phase,
         str(trial.status),
         # Compiler output may hold bytes that are no text; they come as lone surrogates, which UTF-8 lacks.
         trial.message.encode("utf-8", "backslashreplace").decode("utf-8")[:_LONGEST_MESSAGE],
@@ -64,26 +61,21 @@ def from_rows(rows: Sequence[Row], parameters: Sequence[ParameterInfo] = ()) -> 
     cells = (_read(name, numbers, column) for name, column in zip(_CELLS, columns, strict=True))
     trials = [
         Trial(configuration, status, message, Measurement(metrics, times_ms, durations_s), warnings, key)
-        for key, configuration, _, status, message, metrics, times_ms, durations_s, warnings in zip(*cells, strict=True)
+        for key, configuration, status, message, metrics, times_ms, durations_s, warnings in zip(*cells, strict=True)
     ]
     allowed = {parameter.name: frozenset(parameter.values) for parameter in parameters}
     for number, trial in zip(numbers, trials, strict=True) if allowed else ():
-        _check_values(number, trial.configuration, allowed)
-    return trials
-
-
-def _check_values(number: int, configuration: Configuration, allowed: Mapping[str, frozenset[Value]]) -> None:
-    if configuration.keys() != allowed.keys():
-        raise ValueError(
-            f"trial {number} cannot be read: its configuration should have a value for each of "
-            f"{', '.join(allowed)}, and is {reprlib.repr(configuration.to_json())}"
-        )
-    for name, value in configuration.items():
-        if value not in allowed[name]:
+        configuration = trial.configuration
+        if configuration.keys() != allowed.keys():
             raise ValueError(
-                f"trial {number} cannot be read: its {name} is {reprlib.repr(value)}, which is none of the values the "
-                "run lists for it"
+                f"trial {number} cannot be read: its configuration should have a value for each of "
+                f"{', '.join(allowed)}, and is {reprlib.repr(configuration.to_json())}"
             )
+        for name, value in configuration.items():
+            if value not in allowed[name]:
+                shown = reprlib.repr(value)
+                raise ValueError(f"trial {number} cannot be read: the run lists no value {shown} of its {name}")
+    return trials
 
 
 @contextlib.contextmanager
@@ -136,18 +128,16 @@ def _parse(texts: Sequence[str], kind: type) -> list[Any]:
 
 
 def _configurations(texts: Sequence[str]) -> list[Configuration]:
-    found = [_with_tuples(values) for values in _parse(texts, dict)]
+    found = [
+        {name: tuple(value) if type(value) is list else value for name, value in values.items()}
+        for values in _parse(texts, dict)
+    ]
     _require(all(map(is_value, set(chain.from_iterable(map(dict.values, found))))))
-    return [Configuration(values) for values in found]
-
-
-def _with_tuples(values: dict[str, Any]) -> dict[str, Value]:
-    return {name: tuple(value) if type(value) is list else value for name, value in values.items()}
+    return list(map(Configuration, found))
 
 
 def _numbers(texts: Sequence[str], *, finite: bool) -> list[dict[str, float]]:
     found = _parse(texts, dict)
-    _require(max(map(len, found)) <= _MOST_NUMBERS)
     # Of what no double can hold, isfinite is an error.
     are_finite = [math.isfinite(value) for values in found for value in values.values()]
     _require(not finite or all(are_finite))
@@ -164,7 +154,6 @@ def _warnings(texts: Sequence[str]) -> list[tuple[str, ...]]:
 _CELLS: Final[Mapping[str, tuple[str, Callable[[Sequence[Any]], Sequence[Any]]]]] = {
     "key": ("a text", _texts),
     "configuration": ("values by name", _configurations),
-    "phase": ("a text", _texts),
     "status": ("a status of this mptune", lambda cells: [_STATUSES[cell] for cell in cells]),
     "message": ("a text", _texts),
     "metrics": ("numbers a double can hold, by name", lambda cells: _numbers(cells, finite=False)),

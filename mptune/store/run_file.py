@@ -1,4 +1,4 @@
-"""An open run file, read and written by one process at a time, and what stands in for it if no file is wanted."""
+"""An open run file, read and written by one process at a time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import json
 import os
 import sqlite3
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -17,17 +18,16 @@ from mptune.results.trial import Trial
 from mptune.store import database
 from mptune.store.info import ParameterInfo, RunInfo, RunState
 from mptune.store.rows import from_rows, many_objects, to_row
-from mptune.store.sources import pack, unpack
 
-__all__ = ["RunFile", "RunStore", "UnsavedRun"]
+__all__ = ["RunFile"]
 
 _ALTERNATIVES: Final = (
     "go on with it (--resume) or choose another file (--output); in Python resume=True goes on, and overwrite=True "
     "begins anew"
 )
 _ROWS_AT_ONCE: Final = 4096
-#: A row of the table "meta".
-_SOURCES: Final = "sources"
+#: Bytes of JSON that the rendered sources of a run have at most.
+_LARGEST_SOURCES: Final = 64 << 20
 # Advisory locks need no data behind them: a byte well clear of those SQLite locks itself (at 1 GiB).
 _LOCK_BYTE: Final = 0x7FFF_FF00
 _held: Final[set[int]] = set()
@@ -35,6 +35,8 @@ _held: Final[set[int]] = set()
 
 class RunFile:
     """An open run file. Use :meth:`create` or :meth:`open`; it is a context manager.
+
+    Every method raises RunFileError if the file is corrupt or cannot be written (disk full, moved away, read-only).
 
     Attributes:
         path: where the file is.
@@ -82,6 +84,15 @@ class RunFile:
             raise
 
     @classmethod
+    def in_memory(cls, info: RunInfo, state: RunState | None = None) -> RunFile:
+        """Return a run file without a file, for a run that nobody keeps."""
+        path = Path(":memory:")
+        connection = sqlite3.connect(path, isolation_level=None)
+        database.create_tables(connection)
+        connection.executemany(database.UPSERT_SETTING, _rows({**info.to_json(), **(state or RunState()).to_json()}))
+        return cls(path, connection, None)
+
+    @classmethod
     def check(cls, path: str | Path, *, resume: bool, overwrite: bool = False) -> None:
         """Refuse now what :meth:`create`, :meth:`delete` or :meth:`open` of a file to go on with would refuse later.
 
@@ -100,7 +111,7 @@ class RunFile:
 
     @classmethod
     def delete(cls, path: str | Path) -> None:
-        """Delete a run file, of whatever version; nothing happens where there is none.
+        """Delete a run file of any version, if there is one.
 
         Raises:
             RunFileError: it is no run file, or another process writes it.
@@ -141,86 +152,52 @@ class RunFile:
             raise
 
     def update(self, state: RunState, info: RunInfo | None = None) -> None:
-        """Record how far the run has come and, if it is set up anew, what it is.
-
-        Raises:
-            RunFileError: the file cannot be written.
-        """
+        """Record how far the run has come and, if it is set up anew, what it is."""
         document = {**(info.to_json() if info is not None else {}), **state.to_json()}
-        self._write((), "", document)
+        self._write((), document)
         self.info = info or self.info
         self.state = state
 
-    def add(self, trial: Trial, phase: str = "search", state: RunState | None = None) -> None:
-        """Record a trial; when this returns, it is on the disk.
+    def add(self, *trials: Trial, state: RunState | None = None) -> None:
+        """Record trials, all of them or none; when this returns, they are on the disk.
 
         A trial of the same key and configuration is replaced and keeps its place in the order, so adding
         one twice changes nothing.
 
         Args:
-            trial: what to record.
-            phase: what it was evaluated for ("baseline", "search", ...).
+            trials: what to record; several at a time are recorded much faster than one by one.
             state: how far the run has come, written together: waiting for the disk is most of what either takes.
-
-        Raises:
-            RunFileError: the file cannot be written (disk full, moved away, read-only).
-        """
-        self.add_all([trial], phase, state)
-
-    def add_all(self, trials: Sequence[Trial], phase: str = "search", state: RunState | None = None) -> None:
-        """Record trials as :meth:`add` does, all of them or none, much faster than one by one.
-
-        Raises:
-            RunFileError: the file cannot be written (disk full, moved away, read-only).
         """
         known = self.state.to_json()
         changed = {} if state is None else {n: value for n, value in state.to_json().items() if value != known[n]}
-        self._write(trials, phase, changed)
+        self._write(trials, changed)
         self.state = state or self.state
 
     def retire(self, trials: Sequence[Trial]) -> None:
-        """Set trials aside that were measured under other conditions (phase "stale"); nothing is deleted.
-
-        Raises:
-            RunFileError: the file cannot be written.
-        """
+        """Set trials aside that were measured under other conditions; nothing is deleted."""
         connection = self._open_connection()
         with database.explained(self.path), database.transaction(connection):
             keys = [(trial.key, trial.configuration.to_json()) for trial in trials]
             connection.executemany(database.RETIRE_TRIAL, keys)
 
-    def trials(self, phase: str | None = None, parameters: Sequence[ParameterInfo] = ()) -> list[Trial]:
-        """Return the trials in the order they were recorded, of one phase or all that are the run's own.
-
-        None of them is of the phase "stale".
+    def trials(self, parameters: Sequence[ParameterInfo] = (), *, stale: bool = False) -> list[Trial]:
+        """Return the trials in the order they were recorded.
 
         Args:
-            phase: which trials.
             parameters: what each has to have, and the values it may have; by default anything, as of a run whose kernel
                 has changed since.
-
-        Raises:
-            RunFileError: the file is corrupt.
+            stale: return those that were set aside instead.
         """
-        if phase is not None:
-            return [trial for _, trial in self._trials(lambda other: other == phase, parameters)]
-        return [trial for _, trial in self._trials(_is_of_run, parameters)]
-
-    def _trials(
-        self, is_wanted: Callable[[str], bool], parameters: Sequence[ParameterInfo] = ()
-    ) -> list[tuple[str, Trial]]:
-        """Return trials of the phases that are wanted, each with its phase."""
-        trials: list[tuple[str, Trial]] = []
+        trials: list[Trial] = []
         connection = self._open_connection()
         with (
             database.explained(self.path),
             many_objects(),
-            contextlib.closing(connection.execute(database.SELECT_TRIALS)) as cursor,
+            contextlib.closing(connection.execute(database.SELECT_TRIALS, (stale,))) as cursor,
         ):
             try:
                 while rows := cursor.fetchmany(_ROWS_AT_ONCE):
-                    wanted = [row for row in rows if is_wanted(str(row[3]))]
-                    trials += zip((row[3] for row in wanted), from_rows(wanted, parameters), strict=True)
+                    trials += from_rows(rows, parameters)
             except ValueError as error:
                 raise RunFileError(f"run file {self.path} is corrupt: {error}") from error
         return trials
@@ -228,27 +205,35 @@ class RunFile:
     def keep_sources(self, sources: Mapping[str, str]) -> None:
         """Keep rendered sources by the JSON of their configuration, instead of those kept before.
 
-        Raises:
-            RunFileError: the file cannot be written.
+        They are compressed: as most lines of two sources are the same, a thousand take about a hundred kilobytes. The
+        last ones are left out if all of them are too large.
         """
-        packed = pack(sources)
+        kept: dict[str, str] = {}
+        room = _LARGEST_SOURCES // 2  # JSON escapes some characters
+        for configuration, text in sources.items():
+            room -= len(configuration) + len(text.encode("utf-8", "backslashreplace"))
+            if room < 0:
+                break
+            kept[configuration] = text
+        packed = zlib.compress(json.dumps(kept).encode(), 9)
         connection = self._open_connection()
         with database.explained(self.path), database.transaction(connection):
-            connection.execute(database.UPSERT_META, (_SOURCES, packed))
+            connection.execute(database.UPSERT_SETTING, (database.SOURCES, packed))
 
     def sources(self) -> dict[str, str]:
-        """Return the rendered sources the file has, by the JSON of their configuration.
-
-        Raises:
-            RunFileError: the file is corrupt.
-        """
+        """Return the rendered sources the file has, by the JSON of their configuration."""
         connection = self._open_connection()
         with database.explained(self.path):
-            found = connection.execute("SELECT value FROM meta WHERE name = ?", (_SOURCES,)).fetchone()
+            found = connection.execute(database.SELECT_SETTING, (database.SOURCES,)).fetchone()
+        if found is None:
+            return {}
         try:
-            return {} if found is None else unpack(found[0])
-        except ValueError as error:
-            raise RunFileError(f"run file {self.path} is corrupt: {error}") from error
+            texts = json.loads(zlib.decompressobj().decompress(found[0], _LARGEST_SOURCES))
+        except (zlib.error, ValueError, RecursionError, TypeError) as error:
+            raise RunFileError(f"run file {self.path} is corrupt: its sources cannot be read ({error})") from error
+        if not isinstance(texts, dict) or not all(isinstance(text, str) for text in texts.values()):
+            raise RunFileError(f"run file {self.path} is corrupt: its sources should be texts by configuration")
+        return texts
 
     def close(self) -> None:
         """Close the file and let others write it; may be called twice."""
@@ -270,27 +255,23 @@ class RunFile:
             raise RunFileError(f"run file {self.path} is closed")
         return self._connection
 
-    def _write(self, trials: Sequence[Trial], phase: str, fields: dict[str, Any]) -> None:
+    def _write(self, trials: Sequence[Trial], fields: dict[str, Any]) -> None:
         """Write trials and fields of the records, all or nothing."""
         connection = self._open_connection()
         with database.explained(self.path), database.transaction(connection):
-            connection.executemany(database.INSERT_TRIAL, [to_row(trial, phase) for trial in trials])
+            connection.executemany(database.INSERT_TRIAL, map(to_row, trials))
             connection.executemany(database.UPSERT_SETTING, _rows(fields))
 
     def _read(self) -> tuple[RunInfo, RunState]:
         connection = self._open_connection()
         with database.explained(self.path):
-            rows = connection.execute("SELECT name, value FROM settings ORDER BY rowid").fetchall()
+            rows = connection.execute(database.SELECT_SETTINGS).fetchall()
         where = f"run file {self.path}"
         try:
             document = {name: json.loads(text) for name, text in rows}
         except (ValueError, TypeError, RecursionError) as error:
             raise RunFileError(f"{where} is corrupt: its settings cannot be read ({error})") from error
         return RunInfo.from_json(document, where), RunState.from_json(document, where)
-
-
-def _is_of_run(phase: str) -> bool:
-    return phase != database.STALE
 
 
 def _lock(path: Path, flags: int = 0) -> int:
@@ -372,38 +353,3 @@ def _missing(path: Path) -> str:
 
 def _rows(fields: dict[str, Any]) -> list[tuple[str, str]]:
     return [(name, json.dumps(value)) for name, value in fields.items()]
-
-
-class UnsavedRun:
-    """What the tuner uses of a run file, where no file is wanted: it has no trials and keeps none."""
-
-    def __init__(self, info: RunInfo, state: RunState) -> None:
-        self.info = info
-        self.state = state
-
-    def update(self, state: RunState) -> None:
-        """Keep the state for as long as the run takes."""
-        self.state = state
-
-    def add(self, trial: Trial, phase: str = "search", state: RunState | None = None) -> None:  # noqa: ARG002
-        """Keep the state for as long as the run takes."""
-        self.state = state or self.state
-
-    def retire(self, trials: Sequence[Trial]) -> None:
-        """Keep nothing."""
-
-    def keep_sources(self, sources: Mapping[str, str]) -> None:
-        """Keep nothing."""
-
-    def trials(self, phase: str | None = None) -> list[Trial]:  # noqa: ARG002
-        """Return nothing."""
-        return []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close nothing."""
-
-
-RunStore = RunFile | UnsavedRun

@@ -37,7 +37,7 @@ from mptune.space.configuration import Configuration, Value
 from mptune.space.constraints import compile_constraint
 from mptune.store import ParameterInfo, RunFile
 from mptune.tuning.loop import Stopwatch
-from mptune.tuning.verify import LEAST_INPUTS, changed_conditions, evaluator_of, keep, run_on
+from mptune.tuning.verify import LEAST_INPUTS, changed_conditions, evaluator_of, run_on
 
 __all__ = ["Change", "Explanation", "Outcome", "Tradeoff", "digits_text", "explain", "explanation_of", "percent"]
 
@@ -542,7 +542,7 @@ class _Neighbours:
         )
         self.run = Run(run.info, [*run.trials, *judged], state, run.sources)
         if file is not None:
-            keep(file, judged, state)
+            file.add(*judged, state=state)
 
 
 # -- words -----------------------------------------------------------------------------------------

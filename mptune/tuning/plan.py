@@ -119,7 +119,7 @@ class TuningPlan:
                 space=space,
                 objective=objective,
                 metric=metric_text(outputs, metric),
-                problem_size=list(sizes.values()),
+                sizes=sizes,
             )
             sources, unreadable = _sources(settings, searched, run_file)
         make(settings.strategy, space, objective, options=dict(settings.strategy_options), sources=sources)

@@ -14,7 +14,7 @@ from mptune.results.trial import Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
-from mptune.store import RunState, RunStore
+from mptune.store import RunFile, RunState
 from mptune.tuning.loop import Stopwatch
 from mptune.tuning.plan import TuningPlan
 from mptune.tuning.settings import Progress
@@ -72,7 +72,7 @@ class Session:
         plan: TuningPlan,
         space: SearchSpace,
         evaluator: DeviceEvaluator,
-        file: RunStore,
+        file: RunFile,
         start: float,
         on_progress: Callable[[Progress], None],
         warn: Warnings,
@@ -103,7 +103,7 @@ class Session:
 
     def _adopt_stored(self, space: SearchSpace) -> None:
         """Take over the stored trials that stand, and set the others aside."""
-        retired, stored = self._file.trials("stale"), self._file.trials()
+        retired, stored = self._file.trials(stale=True), self._file.trials()
         current: dict[Configuration, Trial] = {}
         stale: list[Trial] = []
         outdated: set[Configuration] = set()
@@ -125,7 +125,7 @@ class Session:
         """Judge a trial, commit it unless the run file has it as it is (``stored``), and return it."""
         trial = self.objective.judge(trial)
         if trial != stored:
-            self._file.add(trial, self.phase_of(trial.configuration), self.spent())
+            self._file.add(trial, state=self.spent())
         # A trial that is measured again may have been the best.
         is_again = trial.configuration in self.trials
         self.trials[trial.configuration] = trial

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,17 +19,16 @@ from numpy.typing import NDArray
 
 from mptune.accuracy.thresholds import recorded_threshold
 from mptune.errors import MptuneError
-from mptune.interop.recorded import RecordedSpace
-from mptune.interop.spaces import read_space
-from mptune.measure.base import Evaluator
-from mptune.measure.simulated import SimulatedEvaluator
+from mptune.interop import read_run
+from mptune.measure.replay import Replay
 from mptune.results.metric_expressions import chosen_objectives, is_error, unknown_metric
 from mptune.results.objective import Objective
 from mptune.results.pareto import FrontScale, front
 from mptune.results.trial import SourceUse, Status, Trial
+from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.strategies import chosen_name, make
-from mptune.strategies.base import Known, Source, Strategy
+from mptune.strategies.base import Known, Strategy
 from mptune.tuning.loop import Stopwatch, ask_and_tell
 from mptune.tuning.starting import Searched, read_source
 
@@ -39,56 +38,42 @@ _FOOTPRINT: Final = "memory_bytes"
 #: Where the distance to the optimum is read off: from the 40th evaluation on, at every 20th.
 _FIRST_CHECKPOINT: Final = 40
 _CHECKPOINT_STEP: Final = 20
+#: Evaluations of a run, and runs: more would be a slip, and not fit into memory.
+_MOST: Final = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class SimulationRun:
-    """One replay of a strategy with a seed.
-
-    Attributes:
-        best: best objective after each evaluation, None as long as no trial is valid and accurate enough.
-        best_configuration: where the last of them was found.
-        strategy_s: wall time inside the strategy.
-        hypervolume: of several objectives, the hypervolume of the front after each evaluation as a share of that of
-            the recorded front.
-        sources: what it made of the sources.
-    """
+    """One replay of a strategy with a seed."""
 
     seed: int
+    #: best objective after each evaluation, None as long as no trial is valid and accurate enough
     best: tuple[float | None, ...]
-    best_configuration: Configuration | None
-    strategy_s: float
+    best_configuration: Configuration | None  #: where the last of them was found
+    strategy_s: float  #: wall time inside the strategy
+    #: of several objectives, the hypervolume of the front after each evaluation as a share of that of the
+    #: recorded front
     hypervolume: tuple[float, ...] = ()
-    sources: tuple[SourceUse, ...] = ()
+    sources: tuple[SourceUse, ...] = ()  #: what it made of the sources
 
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """Replays of one strategy on one recorded space, by their names.
-
-    Attributes:
-        budget: evaluations each run may make.
-        objective: what was optimised.
-        optimum: best recorded value among the trials that meet the threshold; None if there is none.
-        optimum_configuration: the configuration it was recorded for.
-        unit: unit of the objective; empty if unknown.
-        configurations: recorded configurations.
-        runs: one replay per seed.
-        scale: on which fronts of several objectives are compared; None for one objective, or if nothing is feasible.
-        worst: worst recorded value among the trials that meet the threshold, which stands for the best of a run that
-            has found none of them yet; None if there is none, or if such a run is infinitely far from the optimum.
-    """
+    """Replays of one strategy on one recorded space, by their names."""
 
     space: str
     strategy: str
-    budget: int
-    objective: Objective
-    optimum: float | None
-    optimum_configuration: Configuration | None
-    unit: str
-    configurations: int
-    runs: tuple[SimulationRun, ...]
+    budget: int  #: evaluations each run may make
+    objective: Objective  #: what was optimised
+    optimum: float | None  #: best recorded value among the trials that meet the threshold; None if there is none
+    optimum_configuration: Configuration | None  #: the configuration it was recorded for
+    unit: str  #: unit of the objective; empty if unknown
+    configurations: int  #: recorded configurations
+    runs: tuple[SimulationRun, ...]  #: one replay per seed
+    #: on which fronts of several objectives are compared; None for one objective, or if nothing is feasible
     scale: FrontScale | None = None
+    #: worst recorded value among the trials that meet the threshold, which stands for the best of a run that
+    #: has found none of them yet; None if there is none, or if such a run is infinitely far from the optimum
     worst: float | None = None
 
     @property
@@ -103,13 +88,14 @@ class Simulation:
         Of several objectives it is the share of the recorded front's hypervolume that is missing. Shape ``(n_runs,
         budget)``; infinite while nothing feasible is found. A run that ended early keeps its last value.
         """
-        best = self._over_evaluations([[math.nan if v is None else v for v in run.best] for run in self.runs])
+        best = self._best()
         if self.optimum is None:
             return np.full_like(best, np.inf)
         if self.objective.also:
-            missing = 1.0 - self._over_evaluations([run.hypervolume for run in self.runs])
-            return np.where(np.isnan(best), np.inf, np.maximum(missing, 0.0))
-        return np.where(np.isnan(best), np.inf, self._distance(best))
+            distances = np.maximum(1.0 - self._curves([run.hypervolume for run in self.runs]), 0.0)
+        else:
+            distances = self._distance(best)
+        return np.where(np.isnan(best), np.inf, distances)
 
     def filled_curves(self) -> NDArray[np.float64]:
         """Return :meth:`distance_curves`, at the distance of the worst feasible value while nothing feasible is found.
@@ -126,9 +112,12 @@ class Simulation:
 
     def without_feasible(self) -> NDArray[np.bool_]:
         """Return which runs have found nothing feasible after each evaluation, shape ``(n_runs, budget)``."""
-        return np.isnan(self._over_evaluations([[math.nan if v is None else v for v in run.best] for run in self.runs]))
+        return np.isnan(self._best())
 
-    def _over_evaluations(self, values: Sequence[Sequence[float]]) -> NDArray[np.float64]:
+    def _best(self) -> NDArray[np.float64]:
+        return self._curves([[math.nan if value is None else value for value in run.best] for run in self.runs])
+
+    def _curves(self, values: Sequence[Sequence[float]]) -> NDArray[np.float64]:
         """Return a row per run; one that ended early keeps its last value, and is NaN if it has none."""
         rows = np.full((len(values), self.budget), np.nan)
         for row, known in zip(rows, values, strict=True):
@@ -145,14 +134,6 @@ class Simulation:
         """Return a column of :meth:`distance_curves`, after so many evaluations; shape ``(n_runs,)``."""
         return np.asarray(self.distance_curves()[:, min(evaluations, self.budget) - 1])
 
-    def mean_distance(self, checkpoints: Sequence[int] | None = None) -> float:
-        """Return the mean over runs and checkpoints (default: evaluations 40, 60, ... up to the budget).
-
-        The distances are those of :meth:`filled_curves`.
-        """
-        points = self.checkpoints() if checkpoints is None else checkpoints
-        return float(self.filled_curves()[:, [min(point, self.budget) - 1 for point in points]].mean())
-
     def checkpoints(self) -> tuple[int, ...]:
         """Return the numbers of evaluations a summary looks at; the budget itself when it is below the first."""
         return tuple(range(_FIRST_CHECKPOINT, self.budget + 1, _CHECKPOINT_STEP)) or (self.budget,)
@@ -166,14 +147,14 @@ class Simulation:
         rows = []
         for point in self.checkpoints():
             distances, nothing = curves[:, point - 1], without[:, point - 1]
-            lower, median, upper = quartiles(distances)
+            lower, median, upper = map(float, quartiles(distances))
             rows.append(
                 {
                     "evaluations": point,
                     "mean": float(np.mean(distances)),
-                    "lower": float(lower),
-                    "median": float(median),
-                    "upper": float(upper),
+                    "lower": lower,
+                    "median": median,
+                    "upper": upper,
                     "worst": float(np.max(distances)),
                     "found_optimum": float(np.mean((distances == 0.0) & ~nothing)),
                     "nothing_feasible": float(np.mean(nothing)),
@@ -183,28 +164,23 @@ class Simulation:
 
     def to_json(self) -> dict[str, Any]:
         """Return the document ``mptune simulate --json`` prints."""
+        runs: list[dict[str, Any]] = [{"seed": run.seed, "best": list(run.best)} for run in self.runs]
         document: dict[str, Any] = {
-            "space": self.space,
-            "strategy": self.strategy,
-            "budget": self.budget,
-            "optimum": self.optimum,
-            "unit": self.unit,
+            **{name: getattr(self, name) for name in ("space", "strategy", "budget", "optimum", "unit")},
             "configurations": self.configurations,
-            "runs": [{"seed": run.seed, "best": list(run.best)} for run in self.runs],
+            "runs": runs,
             "overhead_ms_per_evaluation": self.overhead_ms_per_evaluation,
             "worst": self.worst,
             "distances": [{name: finite(value) for name, value in row.items()} for row in self.summary()],
         }
         if self.objective.also:
             document["objectives"] = list(self.objective.metrics)
-            for entry, run in zip(document["runs"], self.runs, strict=True):
-                entry["hypervolume"] = list(run.hypervolume)
             for name in ("ideal", "nadir"):
                 point = getattr(self.scale, name, None)
                 document[name] = None if point is None else [10.0**level for level in point]
-        if any(run.sources for run in self.runs):
-            for entry, run in zip(document["runs"], self.runs, strict=True):
-                entry["sources"] = [dataclasses.asdict(use) for use in run.sources]
+        for entry, run in zip(runs, self.runs, strict=True):
+            entry |= {"hypervolume": list(run.hypervolume)} if self.objective.also else {}
+            entry |= {"sources": list(map(dataclasses.asdict, run.sources))} if run.sources else {}
         return document
 
 
@@ -228,7 +204,7 @@ def finite(value: float) -> float | None:
 
 
 def simulate(
-    space: str | Path | RecordedSpace,
+    space: str | Path | Run,
     strategy: str = "bayesian",
     *,
     budget: int = 220,
@@ -243,12 +219,12 @@ def simulate(
     beta: float = 1.0,
     constraints: Sequence[str] = (),
     options: Mapping[str, Any] | None = None,
-    sources: Sequence[str | Path | RecordedSpace] = (),
+    sources: Sequence[str | Path | Run] = (),
 ) -> Simulation:
-    """Replay a strategy on a recorded space, once per seed ``seed, seed + 1, ...``.
+    """Replay a strategy on the trials of a run, once per seed ``seed, seed + 1, ...``.
 
     Args:
-        space: a recorded space, or the file of one (Kernel Tuner cache, T4 results, run file).
+        space: a run, a run file or a recorded space (Kernel Tuner cache, T4 results, mptune's own).
         strategy: name of the strategy.
         budget: unique configurations each run may evaluate; it ends sooner if the recording has fewer.
         repeats: number of runs.
@@ -273,53 +249,65 @@ def simulate(
             source that does not fit.
     """
     _require_counts(budget, repeats, seed)
-    recorded = space if isinstance(space, RecordedSpace) else read_space(space)
+    run = space if isinstance(space, Run) else read_run(space)
     metric, *also = (name.strip() for name in chosen_objectives(objective, objectives, maximise))
-    aliases = _aliases(recorded)
+    metrics, aliases = _metrics(run), _aliases(run)
     goal = Objective(
         aliases.get(metric, metric),
         minimise=not maximise,
-        threshold=recorded_threshold(max_error, recorded.metrics, recorded.metric),
+        threshold=recorded_threshold(max_error, metrics, run.info.metric),
         penalty=penalty,
         alpha=alpha,
         beta=beta,
         constraints=tuple(constraints),
         also=tuple(aliases.get(name, name) for name in also),
     )
-    trials = _judged(recorded, goal, aliases)
-    goal = recorded.with_baseline(goal, trials)
-    optimum, worst = goal.best(trials), goal.worst(trials)
-    scale = _scale(goal, trials) if goal.also else None
+    judged = run.derive(objective=goal, trials=_judged(run, goal, aliases))
+    goal = judged.objective
+    optimum, worst = goal.best(judged.trials), goal.worst(judged.trials)
+    scale = _scale(goal, judged.trials) if goal.also else None
     strategy = chosen_name(strategy, goal)
     searched = Searched(
-        kernel=recorded.kernel,
-        space=recorded.space,
+        kernel=run.info.kernel,
+        space=run.space,
         objective=goal,
-        metric=recorded.metric,
-        problem_size=recorded.problem_size,
-        units={name: recorded.unit_of(name) for name in recorded.metrics},
-        rename=lambda source: [_renamed(trial, _aliases(source)) for trial in source.trials.values()],
+        metric=run.info.metric,
+        sizes=run.info.sizes,
+        units={name: run.info.unit_of(name) for name in metrics},
+        rename=lambda source: [_renamed(trial, _aliases(source)) for trial in source.trials],
     )
     read = [read_source(source, searched) for source in sources]
-    start = _starter(recorded, goal, strategy, options, read, budget)
-    evaluator = SimulatedEvaluator({trial.configuration: trial for trial in trials}, recorded.name)
+    footprints = np.array([trial.metric(_FOOTPRINT) for trial in run.indexed])
+    # A live run knows the footprints of all configurations before any is evaluated.
+    known: dict[str, Known] = {} if np.isnan(footprints).any() else {_FOOTPRINT: lambda indices: footprints[indices]}
+
+    def replay(seed: int) -> SimulationRun:
+        made = make(
+            strategy,
+            run.space,
+            goal,
+            seed=seed,
+            signature=run.info.signature,
+            options=options,
+            known=known,
+            sources=read,
+            budget=budget,
+        )
+        return _replay(made, Replay(judged), budget, seed, scale)
+
     return Simulation(
-        space=recorded.name,
+        space=run.name,
         strategy=strategy,
         budget=budget,
         objective=goal,
         optimum=None if optimum is None else goal.value(optimum),
         optimum_configuration=None if optimum is None else optimum.configuration,
-        unit=recorded.unit_of(metric) if metric in recorded.metrics else "",
-        configurations=recorded.space.size,
-        runs=tuple(_replay(start(each), evaluator, budget, each, scale) for each in range(seed, seed + repeats)),
+        unit=run.info.unit_of(metric) if metric in metrics else "",
+        configurations=run.space.size,
+        runs=tuple(map(replay, range(seed, seed + repeats))),
         scale=scale,
         worst=None if worst is None else goal.value(worst),
     )
-
-
-#: Evaluations of a run, and runs: more would be a slip, and not fit into memory.
-_MOST: Final = 10_000_000
 
 
 def _require_counts(budget: int, repeats: int, seed: int) -> None:
@@ -332,32 +320,7 @@ def _require_counts(budget: int, repeats: int, seed: int) -> None:
         raise MptuneError(f"seed {seed}: expected a whole number from 0 on")
 
 
-def _starter(
-    recorded: RecordedSpace,
-    goal: Objective,
-    strategy: str,
-    options: Mapping[str, Any] | None,
-    sources: Sequence[Source],
-    budget: int,
-) -> Callable[[int], Strategy]:
-    """Return what makes the strategy anew for a seed, told what a live run knows beforehand."""
-    known = _footprints(recorded)
-    return lambda seed: make(
-        strategy,
-        recorded.space,
-        goal,
-        seed=seed,
-        signature=recorded.signature,
-        options=options,
-        known=known,
-        sources=sources,
-        budget=budget,
-    )
-
-
-def _replay(
-    strategy: Strategy, evaluator: Evaluator, budget: int, seed: int, scale: FrontScale | None
-) -> SimulationRun:
+def _replay(strategy: Strategy, evaluator: Replay, budget: int, seed: int, scale: FrontScale | None) -> SimulationRun:
     objective = strategy.objective
     best: list[float | None] = []
     levels, shares = np.empty((0, len(objective.metrics))), list[float]()
@@ -385,34 +348,33 @@ def _scale(objective: Objective, trials: Sequence[Trial]) -> FrontScale | None:
     return FrontScale.of(known) if len(known) else None
 
 
-def _footprints(recorded: RecordedSpace) -> dict[str, Known]:
-    """Return the memory footprints, which a live run knows beforehand too; nothing unless all are recorded."""
-    footprints = np.array([recorded.trials[index].metric(_FOOTPRINT) for index in range(recorded.space.size)])
-    return {} if np.isnan(footprints).any() else {_FOOTPRINT: lambda indices: footprints[indices]}
+def _metrics(run: Run) -> tuple[str, ...]:
+    """Return the names of the metrics that some valid trial has."""
+    return tuple(dict.fromkeys(name for trial in run.trials if trial.is_valid for name in trial.measurement.metrics))
 
 
-def _aliases(recorded: RecordedSpace) -> dict[str, str]:
+def _aliases(run: Run) -> dict[str, str]:
     """Return names an expression can hold for metrics like ``GFLOP/s``."""
-    return {name: re.sub(r"\W", "_", name) for name in recorded.metrics if not re.fullmatch(r"[A-Za-z_][\w.]*", name)}
+    return {name: re.sub(r"\W", "_", name) for name in run.metric_names if not re.fullmatch(r"[A-Za-z_][\w.]*", name)}
 
 
-def _judged(recorded: RecordedSpace, objective: Objective, rename: Mapping[str, str]) -> list[Trial]:
-    """Return the trials, by index, with the status a live run would give them."""
-    metrics = recorded.metrics
+def _judged(run: Run, objective: Objective, rename: Mapping[str, str]) -> list[Trial]:
+    """Return the trials with the status a live run would give them."""
+    metrics = _metrics(run)
     if not metrics:
-        raise MptuneError(f"no trial of recording {recorded.name} ran, so there is nothing to optimise")
+        raise MptuneError(f"no trial of recording {run.name} ran, so there is nothing to optimise")
     known = (*metrics, *rename.values())
     read = objective.names | objective.constraint_names
     for name in sorted(read):
         if name not in known:
-            raise unknown_metric(f"metric of recording {recorded.name}:", name, metrics, objective.metrics)
+            raise unknown_metric(f"metric of recording {run.name}:", name, metrics, objective.metrics)
     if objective.threshold is not None and not any(is_error(name) for name in metrics):
         raise MptuneError(
-            f"recording {recorded.name} has no errors, so no configuration can be judged by --max-error "
+            f"recording {run.name} has no errors, so no configuration can be judged by --max-error "
             f"(metrics: {', '.join(metrics)})"
         )
     used = {name: alias for name, alias in rename.items() if alias in read}
-    return [_judge(_renamed(trial, used), objective) for trial in recorded.trials.values()]
+    return [_judge(_renamed(trial, used), objective) for trial in run.trials]
 
 
 def _renamed(trial: Trial, rename: Mapping[str, str]) -> Trial:

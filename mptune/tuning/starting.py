@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from mptune.errors import MptuneError, RunFileError, SpaceFileError, UnknownNameError
-from mptune.interop.recorded import RecordedSpace, unit_of
-from mptune.interop.spaces import read_space
+from mptune.interop import read_run
 from mptune.kernel import Tunable
 from mptune.results.objective import Objective
 from mptune.results.trial import Trial
 from mptune.run import Run
 from mptune.space.configuration import Value
 from mptune.space.search_space import SearchSpace
+from mptune.store import RunInfo, unit_of
 from mptune.strategies.base import Source
 from mptune.strategies.model_based.transfer import shared
 
@@ -42,7 +42,7 @@ class Searched:
         space: the configurations.
         objective: of the search.
         metric: what ``error`` is measured by; empty if it is not known.
-        problem_size: as of a :class:`~mptune.interop.recorded.RecordedSpace`.
+        sizes: the problem sizes.
         units: of metrics whose names do not state them.
         rename: gives the trials of a source metrics under the names of this search.
     """
@@ -51,23 +51,23 @@ class Searched:
     space: SearchSpace
     objective: Objective
     metric: str = ""
-    problem_size: Any = None
+    sizes: Mapping[str, int] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
-    rename: Callable[[RecordedSpace], Sequence[Trial]] = field(default=lambda recorded: tuple(recorded.trials.values()))
+    rename: Callable[[Run], Sequence[Trial]] = field(default=lambda run: run.trials)
 
-    def source(self, recorded: RecordedSpace, name: str) -> Source:
-        """Return a recorded space as a source.
+    def source(self, run: Run, name: str) -> Source:
+        """Return a run as a source.
 
         Raises:
             MptuneError: it is of another kernel, nothing in it ran, or it has no parameter, value, metric or unit in
                 common with the search.
         """
         names = self.space.names
-        theirs = recorded.space.names
+        theirs, kernel = run.space.names, run.info.kernel
         common = [n for n in names if n in theirs]
-        if recorded.kernel and self.kernel and recorded.kernel != self.kernel and set(theirs) != set(names):
+        if kernel and self.kernel and kernel != self.kernel and set(theirs) != set(names):
             raise MptuneError(
-                f"source {name} is of kernel {recorded.kernel!r}, not {self.kernel!r}: expected the same kernel, or "
+                f"source {name} is of kernel {kernel!r}, not {self.kernel!r}: expected the same kernel, or "
                 "one with the same parameters"
             )
         if not any(len(self.space.parameter(n).values) > 1 for n in common):
@@ -75,7 +75,7 @@ class Searched:
                 f"source {name} has no parameter in common with the search space: it has {', '.join(theirs)}, the "
                 f"space {', '.join(names)}"
             )
-        trials = self.rename(recorded)
+        trials = self.rename(run)
         if not any(t.is_valid for t in trials):
             raise MptuneError(
                 f"source {name}: none of its {len(trials):,} trials ran, so that it says nothing of times"
@@ -85,12 +85,12 @@ class Searched:
         for metric in sorted(read):
             if metric not in metrics:
                 raise UnknownNameError(f"metric of source {name}:", metric, metrics)
-            ours, its = self.units.get(metric) or unit_of(metric), recorded.unit_of(metric)
+            ours, its = self.units.get(metric) or unit_of(metric), run.info.unit_of(metric)
             if ours and its and ours != its:
                 raise MptuneError(f"source {name} has {metric} in {its}, the search has it in {ours}")
         complete = tuple(t for t in trials if not t.is_valid or read <= t.measurement.metrics.keys())
-        remark = self._no_errors(recorded)
-        found = Source(name, complete, math.inf if remark else self._error_doubt(recorded), remark)
+        remark = self._no_errors(run.info)
+        found = Source(name, complete, math.inf if remark else self._error_doubt(run.info), remark)
         if not shared(found, self.space)[1]:
             raise MptuneError(
                 f"source {name}: none of its {len(trials):,} trials has values that the search space has for "
@@ -98,27 +98,29 @@ class Searched:
             )
         return found
 
-    def _no_errors(self, recorded: RecordedSpace) -> str:
+    def _no_errors(self, info: RunInfo) -> str:
         """Return why its errors say nothing of those of the search; empty if they do, or nobody asks."""
         if self.objective.threshold is None:
             return ""
-        if recorded.kernel != self.kernel:
+        if info.kernel != self.kernel:
             return f"its errors are not used: it is not known to be of kernel {self.kernel!r}"
-        if self.metric and recorded.metric and self.metric != recorded.metric:
-            return f"its errors are not used: they are measured by {recorded.metric}, not by {self.metric}"
+        if self.metric and info.metric and self.metric != info.metric:
+            return f"its errors are not used: they are measured by {info.metric}, not by {self.metric}"
         return ""
 
-    def _error_doubt(self, recorded: RecordedSpace) -> float:
+    def _error_doubt(self, info: RunInfo) -> float:
         """Return how far its errors may be from those of the search, in decades."""
-        return min(_OTHER_SIZES, _SAME_SIZES + _BY_DECADE * _decades(self.problem_size, recorded.problem_size))
+        decades = _decades([*self.sizes.values()], [*info.sizes.values()])
+        return min(_OTHER_SIZES, _SAME_SIZES + _BY_DECADE * decades)
 
 
-def _decades(ours: Any, theirs: Any) -> float:
-    """Return how far apart two problem sizes are, all their numbers together; infinite where they are no such lists."""
-    if ours is not None and ours == theirs:
+def _decades(ours: Sequence[int], theirs: Sequence[int]) -> float:
+    """Return how far apart problem sizes are, all their numbers together; infinite where they cannot be compared."""
+    if not ours or len(ours) != len(theirs):
+        return math.inf
+    if ours == theirs:
         return 0.0
-    lists = isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs)
-    if not lists or not all(isinstance(size, int) and size > 0 for size in (*ours, *theirs)):
+    if min(*ours, *theirs) <= 0:
         return math.inf
     return sum(abs(math.log10(size) - math.log10(other)) for size, other in zip(ours, theirs, strict=True))
 
@@ -140,26 +142,26 @@ def knowledge_base(
         if besides is not None and path.resolve() == besides.resolve():
             continue
         try:
-            recorded = read_space(path)
+            run = read_run(path)
         except (RunFileError, SpaceFileError) as error:
             unreadable.append(str(error))
             continue
         with contextlib.suppress(MptuneError):
-            source = searched.source(recorded, str(path))
+            source = searched.source(run, str(path))
             found.append((-len(shared(source, searched.space)[1]), path, source))
     fitting = sorted(found, key=lambda entry: entry[:2])[:_MOST]
     return tuple(source for _, _, source in fitting), tuple(unreadable)
 
 
-def read_source(source: str | Path | RecordedSpace, searched: Searched) -> Source:
-    """Return a run file or a recorded space as a source of a search.
+def read_source(source: str | Path | Run, searched: Searched) -> Source:
+    """Return a run, a run file or a recorded space as a source of a search.
 
     Raises:
         SpaceFileError: the file is missing, a folder, damaged, of no known format, or records nothing.
         RunFileError: it is a run file that cannot be read.
         MptuneError: it does not fit the search.
     """
-    if isinstance(source, RecordedSpace):
+    if isinstance(source, Run):
         return searched.source(source, source.name)
     if Path(source).is_dir():
         raise SpaceFileError(
@@ -167,10 +169,10 @@ def read_source(source: str | Path | RecordedSpace, searched: Searched) -> Sourc
             "in the folder of the run file)"
         )
     try:
-        recorded = read_space(source)
+        run = read_run(source)
     except SpaceFileError as error:
         raise SpaceFileError(f"source: {error}") from None
-    return searched.source(recorded, str(source))
+    return searched.source(run, str(source))
 
 
 def first_values(given: Mapping[str, Any] | str | Path, kernel: Tunable) -> list[dict[str, Value]]:

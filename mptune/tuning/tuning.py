@@ -28,7 +28,7 @@ from mptune.measure.worker import Limits
 from mptune.paths import cache_folder, own_folder
 from mptune.run import Run
 from mptune.source.lints import examples, lints
-from mptune.store import RunFile, RunInfo, RunState, RunStore, UnsavedRun
+from mptune.store import RunFile, RunInfo, RunState
 from mptune.tuning.plan import TuningPlan
 from mptune.tuning.schedule import Schedule
 from mptune.tuning.session import Session, Warnings
@@ -134,7 +134,7 @@ def tune(
         return _keep_sources(run, plan, file)
 
 
-def _keep_sources(run: Run, plan: TuningPlan, file: RunStore) -> Run:
+def _keep_sources(run: Run, plan: TuningPlan, file: RunFile) -> Run:
     """Return a run with the sources of its most interesting trials, which its file keeps too."""
     sources = rendered_sources(run, plan.kernel, plan.sizes)
     file.keep_sources(sources)
@@ -238,13 +238,11 @@ def _evaluator(plan: TuningPlan, stack: contextlib.ExitStack) -> DeviceEvaluator
     return stack.enter_context(evaluator)
 
 
-def _open_run(
-    output: str | Path | None, resume: bool, info: RunInfo, workers: int
-) -> tuple[RunFile | UnsavedRun, RunInfo]:
-    """Return where the trials go (a new run file, one to go on with, or nowhere), and what it said of its run."""
+def _open_run(output: str | Path | None, resume: bool, info: RunInfo, workers: int) -> tuple[RunFile, RunInfo]:
+    """Return where the trials go (a new run file, one to go on with, or memory), and what it said of its run."""
     state = RunState(workers=workers)
     if output is None:
-        return UnsavedRun(info, state), info
+        return RunFile.in_memory(info, state), info
     if not (resume and Path(output).exists()):
         return RunFile.create(output, info, state), info
     file = RunFile.open(output)

@@ -33,11 +33,11 @@ from mptune.results.unseen import Verified, after_draws, count_of, draws_of, lim
 from mptune.run import Run, json_document
 from mptune.source.loading import edited, remarks, sizes_of, tunable_of_run
 from mptune.space.configuration import Configuration, Value
-from mptune.store import RunFile, RunInfo, RunState
+from mptune.store import RunFile, RunInfo
 from mptune.tuning.session import Session, Warnings
 
 __all__ = [
-    "LEAST_INPUTS", "Case", "Verification", "Verifier", "changed_conditions", "evaluator_of", "keep", "run_on",
+    "LEAST_INPUTS", "Case", "Verification", "Verifier", "changed_conditions", "evaluator_of", "run_on",
     "verify",
 ]  # fmt: skip
 
@@ -375,7 +375,7 @@ def verify(
         cases.append(_case(run, place, ran, unmade, None if why_not else Verified.of(trial, info.objective)))
         if not why_not and ran:
             with RunFile.open(run_file) as file:
-                keep(file, [info.objective.judge(after_draws(trial, ran, info.objective))])
+                file.add(info.objective.judge(after_draws(trial, ran, info.objective)))
         is_kept = is_kept or not why_not
     if not any(case.verified.inputs for case in cases):
         why = dict.fromkeys(reason for case in cases for reason in case.unmade)
@@ -450,10 +450,3 @@ def changed_conditions(info: RunInfo, kernel: Tunable, evaluator: DeviceEvaluato
         return changes
     is_same = evaluator.unversioned_metrics or evaluator.key_of(kernel.own(trial.configuration)) == trial.key
     return () if is_same else ("the source, or how it is measured, has changed",)
-
-
-def keep(file: RunFile, trials: Sequence[Trial], state: RunState | None = None) -> None:
-    """Record trials in a run file, each in the phase that it belongs to."""
-    fixed = file.info.baseline_values or {}
-    for trial in trials:
-        file.add(trial, "baseline" if fixed and trial.configuration.is_among(fixed) else "search", state)

@@ -16,7 +16,7 @@ import pytest
 from vendor_compilers import needs
 
 from benchmarks import compound, transfer
-from mptune.interop.cache import write_cache
+from mptune.interop import write_run
 from mptune.interop.recorded import Record, assemble
 from mptune.results.trial import Measurement, Status
 from tests.support.simulator import environment
@@ -82,7 +82,7 @@ def write_recordings(folder: Path) -> None:
             spent = {"compile": 0.5, "timing": 0.5}
             records.append(Record(row, Status.OK, measurement=Measurement({"time_ms": time_ms}, durations_s=spent)))
         recorded = assemble(f"toy-{device}", ("block", "tile"), {}, records, kernel="k", device=f"ACME {device}")
-        write_cache(recorded, folder / f"toy-{device}.json.gz")
+        write_run(recorded, folder / f"toy-{device}.json.gz", "cache")
     parameters = [{"Name": n, "Type": "int", "Values": v} for n, v in (("a", "[1, 2, 4]"), ("b", "[1, 2, 3, 4]"))]
     conditions = [{"Expression": "a * b <= 8", "Parameters": ["a", "b"]}]
     (folder / "t1").mkdir()

@@ -22,11 +22,12 @@ from benchmarks.search.failing import PATTERNS, fail_share
 from benchmarks.search.peers import PEERS
 from benchmarks.search.problem import BudgetSpent, Problem, Recorder
 from benchmarks.search.tools import replay
-from mptune.interop.cache import write_cache
-from mptune.interop.recorded import Record, RecordedSpace, assemble
-from mptune.measure.simulated import SimulatedEvaluator
+from mptune.interop import write_run
+from mptune.interop.recorded import Record, assemble
+from mptune.measure.replay import Replay
 from mptune.results.objective import Objective
 from mptune.results.trial import Measurement, Status, Trial
+from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.strategies import make
 from mptune.strategies.base import Source
@@ -39,7 +40,7 @@ def measured(**metrics: float) -> Any:
     return {"status": Status.OK, "measurement": Measurement(metrics)}
 
 
-def scattered() -> RecordedSpace:
+def scattered() -> Run:
     """Return 96 of 120 combinations, 12 of them failing, with a category, a truth value and a constant."""
     rng = np.random.default_rng(1)
     rows = list(itertools.product((1, 2, 4, 8, 16), (3, 1, 2), ("row", "column"), (False, True), (7,), (10, 20)))
@@ -50,7 +51,7 @@ def scattered() -> RecordedSpace:
     return assemble("toy", ("block", "tile", "order", "pad", "one", "unroll"), {}, records)
 
 
-def smooth() -> RecordedSpace:
+def smooth() -> Run:
     """Return 360 configurations with one optimum; the twelve with the largest ``x`` and ``y`` failed."""
     records = []
     for row in itertools.product((1, 2, 3, 4, 5, 6), (8, 16, 24, 32, 40), (1, 2, 3, 4), (1, 2, 4)):
@@ -73,7 +74,7 @@ def test_repetitions_are_free_failures_are_not_and_foreign_configurations_are_re
     recorder = Recorder(problem, 3, patience=50)
     assert recorder.propose(failing[0]) is None
     first = recorder.propose(running[0])
-    by_values = {trial.configuration.subset(problem.names): trial for trial in scattered().trials.values()}
+    by_values = {trial.configuration.subset(problem.names): trial for trial in scattered().trials}
     assert [by_values[c].time_ms for c in running] == problem.costs[~np.isnan(problem.costs)].tolist()
     assert recorder.propose(running[0]) == first
     with pytest.raises(KeyError):
@@ -91,7 +92,7 @@ def test_repetitions_are_free_failures_are_not_and_foreign_configurations_are_re
     assert patient.best == [first]
 
 
-def front_space() -> RecordedSpace:
+def front_space() -> Run:
     """Return 36 of 45 combinations."""
     rng = np.random.default_rng(1)
     rows = list(itertools.product((1, 2, 4, 8, 16), (1, 2, 4), BYTES))
@@ -129,20 +130,20 @@ def test_every_peer_spends_its_budget_on_recorded_configurations(
     if not PEERS[name].is_installed:
         pytest.skip(PEERS[name].install)
     monkeypatch.chdir(tmp_path)
-    write_cache(scattered(), tmp_path / "toy.json")
+    write_run(scattered(), tmp_path / "toy.json", "cache")
     run = replay({"space": str(tmp_path / "toy.json"), "budget": 16, "tool": {"peer": name}})
     best = run(3)["best"]
     assert len(best) == 16
     assert best == run(3)["best"]
     values = [value for value in best if value is not None]
-    assert set(values) <= {t.time_ms for t in scattered().trials.values() if t.status is Status.OK}
+    assert set(values) <= {t.time_ms for t in scattered().trials if t.status is Status.OK}
     assert values == sorted(values, reverse=True)
     assert run(4)["best"] != best
 
 
 def test_the_best_from_the_start_scores_1_and_the_median_less_than_random_search() -> None:
     pytest.importorskip("autotuning_methodology")
-    times = sorted(trial.time_ms for trial in scattered().trials.values() if trial.is_valid)
+    times = sorted(trial.time_ms for trial in scattered().trials if trial.is_valid)
     runs = {"best": np.full((60, 3), times[0]), "median": np.full((60, 3), times[len(times) // 2])}
     scores = score.scores(scattered(), runs)
     assert scores["best"] == pytest.approx(1.0)
@@ -155,7 +156,7 @@ def test_the_best_from_the_start_scores_1_and_the_median_less_than_random_search
 @pytest.mark.parametrize("batch", [1, 7])
 def test_driving_in_batches_spends_the_budget_and_tells_whole_batches(batch: int) -> None:
     recorded = smooth()
-    evaluator = SimulatedEvaluator(recorded.by_configuration())
+    evaluator = Replay(recorded)
     sizes: list[int] = []
     values: list[float] = []
 
@@ -175,7 +176,7 @@ def test_driving_in_batches_spends_the_budget_and_tells_whole_batches(batch: int
 
 def test_driving_ahead_is_told_in_order_and_late() -> None:
     recorded = smooth()
-    evaluator = SimulatedEvaluator(recorded.by_configuration())
+    evaluator = Replay(recorded)
     calls: list[str] = []
 
     class Watched:
@@ -201,20 +202,20 @@ def test_driving_ahead_is_told_in_order_and_late() -> None:
 @pytest.mark.parametrize("share", [0.1, 0.6])
 def test_the_share_fails_and_the_optimum_does_not(pattern: str, share: float) -> None:
     plain, made = smooth(), fail_share(smooth(), pattern, share, seed=5)
-    ran, still = ({i for i, trial in space.trials.items() if trial.is_valid} for space in (plain, made))
+    ran, still = ({i for i, trial in enumerate(space.indexed) if trial.is_valid} for space in (plain, made))
     assert still < ran
     assert len(ran) - len(still) == round(share * len(ran))
-    best = min(plain.trials.values(), key=lambda trial: trial.time_ms if trial.is_valid else math.inf)
-    assert best in made.trials.values()
-    assert all(made.trials[i] == plain.trials[i] for i in still)
+    best = min(plain.trials, key=lambda trial: trial.time_ms if trial.is_valid else math.inf)
+    assert best in made.trials
+    assert all(made.indexed[i] == plain.indexed[i] for i in still)
     other = fail_share(plain, pattern, share, seed=6)
-    assert {i for i, trial in other.trials.items() if trial.is_valid} != still
+    assert {i for i, trial in enumerate(other.indexed) if trial.is_valid} != still
 
 
 def test_clustered_failures_have_failing_neighbours_and_scattered_ones_do_not_more_than_others() -> None:
     def alike(pattern: str, seed: int) -> float:
         made = fail_share(smooth(), pattern, 0.3, seed)
-        failed = np.array([not made.trials[i].is_valid for i in range(made.space.size)])
+        failed = np.array([not trial.is_valid for trial in made.indexed])
         around = [failed[made.space.neighbours(int(i), "adjacent")].mean() for i in np.flatnonzero(failed)]
         return float(np.mean(around))
 
@@ -225,7 +226,7 @@ def test_clustered_failures_have_failing_neighbours_and_scattered_ones_do_not_mo
 # -- ablation -------------------------------------------------------------------------------------
 
 
-def mixed() -> RecordedSpace:
+def mixed() -> Run:
     """Return 135 configurations; the error is that of the coarsest type, and the largest block fails."""
     records = []
     names = ("x_type", "sum_type", "policy", "block")
@@ -240,14 +241,14 @@ def mixed() -> RecordedSpace:
     return assemble("axpy", names, {}, records, kernel="axpy", signature=names[:3])
 
 
-def proposals(name: str | None, recorded: RecordedSpace, threshold: float | None) -> list[Configuration]:
+def proposals(name: str | None, recorded: Run, threshold: float | None) -> list[Configuration]:
     objective = Objective(threshold=threshold)
     if name is None:
-        strategy = make("bayesian", recorded.space, objective, signature=recorded.signature, seed=0)
+        strategy = make("bayesian", recorded.space, objective, signature=recorded.info.signature, seed=0)
     else:
-        strategy = make_variant(name, recorded.space, objective, recorded.signature, 0)
+        strategy = make_variant(name, recorded.space, objective, recorded.info.signature, 0)
     asked: list[Configuration] = []
-    evaluator = SimulatedEvaluator(recorded.by_configuration())
+    evaluator = Replay(recorded)
 
     def evaluate(configurations: Sequence[Configuration]) -> list[Trial]:
         asked.extend(configurations)
@@ -278,7 +279,7 @@ def test_the_model_of_all_tasks_climbs_the_gradient_of_finite_differences() -> N
     model = Coregional(recorded.space, [Source("other", tuple(other[::2]))], 0)
     for _ in range(3):
         index = model.ask()
-        model.tell(index, recorded.trials[index])
+        model.tell(index, recorded.indexed[index])
     x, tasks, values = model._observations()
     vector = model._centre + 0.1 * np.random.default_rng(1).normal(size=len(model._centre))
     _, gradient = model._log_posterior(vector, x, tasks, values)
@@ -289,8 +290,8 @@ def test_the_model_of_all_tasks_climbs_the_gradient_of_finite_differences() -> N
         assert slope == pytest.approx((up - down) / 2e-5, rel=1e-3, abs=1e-3)
 
 
-def valid(recorded: RecordedSpace) -> list[Trial]:
-    return [trial for trial in recorded.trials.values() if trial.is_valid]
+def valid(recorded: Run) -> list[Trial]:
+    return [trial for trial in recorded.trials if trial.is_valid]
 
 
 # -- what is kept ---------------------------------------------------------------------------------

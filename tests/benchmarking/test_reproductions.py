@@ -22,11 +22,11 @@ from benchmarks.reproductions.spread import spread
 from benchmarks.search.cells import Results
 from benchmarks.search.precision_cells import Cell, cells_of
 from benchmarks.search.section import Settings
-from mptune.interop.recorded import Record, RecordedSpace, assemble
-from mptune.interop.recording import write_recording
-from mptune.interop.spaces import read_space
+from mptune.interop import read_run, write_run
+from mptune.interop.recorded import Record, assemble
 from mptune.results.objective import Objective
 from mptune.results.trial import Measurement, Status
+from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.tuning.comparison import Comparison
 from mptune.tuning.simulation import Simulation, SimulationRun
@@ -163,7 +163,7 @@ def test_balanced_configurations_satisfy_equation_8_by_hand() -> None:
     assert 0 < narrowed.space.size < 17956
     for index in np.random.default_rng(0).integers(narrowed.space.size, size=50).tolist():
         c = narrowed.space.configuration(index)
-        assert narrowed.trials[index].configuration.subset(narrowed.space.names) == tuple(c.values())
+        assert narrowed.indexed[index].configuration.subset(narrowed.space.names) == tuple(c.values())
         multiply = c["MWG"] * c["NWG"] / 6.7e12
         private = 4 * (c["MWG"] * c["NDIMC"] + c["NWG"] * c["MDIMC"]) / 1.34e13
         tile = 4 * (c["MWG"] + c["NWG"]) * (1 / 6.16e11 + 1 / 1.34e13)
@@ -178,7 +178,7 @@ SIZES = {"fp64": 8, "fp32": 4, "fp16": 2}
 ERRORS = {"fp64": 0.0, "fp32": 1e-7, "fp16": 1e-3}
 
 
-def bessel() -> RecordedSpace:
+def bessel() -> Run:
     """The best block depends on the types; blocks of 32 with tiles of 4 crash."""
     records = []
     for row in itertools.product(SIZES, SIZES, (32, 64, 128, 256), (1, 2, 4)):
@@ -195,15 +195,15 @@ def bessel() -> RecordedSpace:
 def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Given:
     monkeypatch.setattr(searches, "_MOST_TRIED", 10.0)
     (tmp_path / "data").mkdir()
-    write_recording(bessel(), tmp_path / "data" / "bessel-host.json.gz")
+    write_run(bessel(), tmp_path / "data" / "bessel-host.json.gz", "space")
     return given_in(tmp_path, quick=False)
 
 
 def test_peers_are_told_a_longer_time_where_the_error_is_too_large_and_only_feasible_times_count(given: Given) -> None:
-    recorded = read_space(given.data / "bessel-host.json.gz")
-    problem, times_ms = replays.penalised(recorded, recorded.with_baseline(Objective(threshold=1e-6)))
+    recorded = read_run(given.data / "bessel-host.json.gz")
+    problem, times_ms = replays.penalised(recorded, recorded.derive(objective=Objective(threshold=1e-6)).objective)
     assert len(problem.costs) == recorded.space.size
-    trials = recorded.by_configuration()
+    trials = {t.configuration: t for t in recorded.trials}
     for configuration, cost, time_ms in zip(problem.configurations, problem.costs, times_ms, strict=True):
         trial = trials[Configuration(dict(zip(NAMES, configuration, strict=True)))]
         if trial.status is Status.CRASH:
@@ -236,7 +236,7 @@ def runs_of(cells: Sequence[Cell], times: Mapping[str, Sequence[float | None]]) 
 def test_shares_speedups_and_wins_of_runs(given: Given) -> None:
     cells = tuple(cells_of(Settings(given.spaces, given.data)))
     of = runs_of(cells, {"one": (1.0, 1.25), "two": (2.0, None), "three": (1.25, 1.25)})
-    fp64_ms = min(t.time_ms for t in bessel().trials.values() if t.is_valid and t.error == 1e-16)
+    fp64_ms = min(t.time_ms for t in bessel().trials if t.is_valid and t.error == 1e-16)
     for cell in cells:
         assert of.shares(cell, "two").tolist() == [0.5, 0.0]
         assert cell.optimum is not None
@@ -254,7 +254,7 @@ def test_shares_speedups_and_wins_of_runs(given: Given) -> None:
 def test_inaccurate_configurations_that_score_more_are_counted(given: Given) -> None:
     """By hand: a speed that is more than e times that of the best accurate one, one digit beyond the threshold."""
     for cell in cells_of(Settings(given.spaces, given.data)):
-        trials = [trial for trial in cell.recorded.trials.values() if trial.is_valid]
+        trials = [trial for trial in cell.recorded.trials if trial.is_valid]
         best = 1.0 / (cell.optimum or math.nan)
         for searcher in searches._PENALTIES:
             excess = [math.log10(trial.error / cell.threshold) for trial in trials]
@@ -280,7 +280,7 @@ MEASURED = {
 }
 
 
-def axpy() -> RecordedSpace:
+def axpy() -> Run:
     """Blocks of 64 take twice as long, those of 128 crash."""
     records = []
     for (types, (time_ms, error, memory)), block in itertools.product(MEASURED.items(), (32, 64, 128)):
@@ -294,7 +294,7 @@ def axpy() -> RecordedSpace:
 def test_figures_of_a_recording(tmp_path: Path) -> None:
     given = given_in(tmp_path)
     given.data.mkdir()
-    write_recording(axpy(), given.data / "axpy-host.json.gz")
+    write_run(axpy(), given.data / "axpy-host.json.gz", "space")
     shares = [row[4:] for row in spaces.h_t4(given).tables[0].rows]
     assert shares == [(f"{100 * n / 18:.1f}%", n, 18) for n in (4, 10, 12)]
     ((name, ran, largest, at, *within, on_front, mixed),) = spaces.h_f2(given).tables[0].rows

@@ -20,10 +20,11 @@ from benchmarks.search.section import Section, Settings
 from benchmarks.search.sequential import Sequential
 from benchmarks.search.significance import paired_chance, verdict, welch_chance
 from benchmarks.search.two_stages import ORDERS, Halves, search_in_stages
-from mptune.interop.recorded import Record, RecordedSpace, assemble
-from mptune.interop.recording import write_recording
+from mptune.interop import write_run
+from mptune.interop.recorded import Record, assemble
 from mptune.precision import precision
 from mptune.results.trial import Measurement, Status, Trial
+from mptune.run import Run
 
 TYPES = ("fp64", "fp32", "fp16")
 NAMES = ("x_type", "sum_type", "policy", "block", "tile")
@@ -44,7 +45,7 @@ def time_of(c: Values) -> float:
     return float(size * (1 + away * away) + c["tile"] + {"accurate": 2, "fast": 1, "approx": 0.5}[c["policy"]])
 
 
-def recording(fails: Callable[[Values], bool] = lambda _: False) -> RecordedSpace:
+def recording(fails: Callable[[Values], bool] = lambda _: False) -> Run:
     records = []
     for row in itertools.product(TYPES, TYPES, ("accurate", "fast", "approx"), (32, 64, 128, 256), (1, 2, 4)):
         c = dict(zip(NAMES, row, strict=True))
@@ -55,7 +56,7 @@ def recording(fails: Callable[[Values], bool] = lambda _: False) -> RecordedSpac
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    write_recording(recording(), tmp_path / "axpy-host.json.gz")
+    write_run(recording(), tmp_path / "axpy-host.json.gz", "space")
     return Settings(spaces=tmp_path, data=tmp_path, seeds=4, slow_seeds=1, strategies=("bayesian", "genetic"))
 
 
@@ -71,8 +72,8 @@ def by_hand(section: Section, settings: Settings, runs: Callable[[Job, int, floa
     return Results(tuple(jobs), found)
 
 
-def brute_force(recorded: RecordedSpace, admitted: Callable[[Trial], bool]) -> Trial:
-    return min((t for t in recorded.trials.values() if t.is_valid and admitted(t)), key=lambda t: t.time_ms)
+def brute_force(recorded: Run, admitted: Callable[[Trial], bool]) -> Trial:
+    return min((t for t in recorded.trials if t.is_valid and admitted(t)), key=lambda t: t.time_ms)
 
 
 # -- significance ---------------------------------------------------------------------------------
@@ -104,7 +105,7 @@ def test_cells_are_the_recordings_under_their_kernels_thresholds(settings: Setti
         tau = cell.threshold
         best = brute_force(recording(), lambda t, tau=tau: t.error <= tau)  # type: ignore[misc]
         assert cell.optimum == pytest.approx(best.time_ms, rel=1e-5)
-        assert cell.feasible == sum(t.error <= tau for t in recording().trials.values())
+        assert cell.feasible == sum(t.error <= tau for t in recording().trials)
 
 
 def some_runs(job: Job, seed: int, optimum: float) -> list[float | None]:
@@ -172,9 +173,9 @@ def test_unified_and_staged_runs_side_by_side(settings: Settings) -> None:
 # -- stages ---------------------------------------------------------------------------------------
 
 
-def staged(folder: Path, recorded: RecordedSpace, order: str, tau: float, **more: Any) -> dict[str, Any]:
+def staged(folder: Path, recorded: Run, order: str, tau: float, **more: Any) -> dict[str, Any]:
     path = folder / "axpy-host.json.gz"
-    write_recording(recorded, path)
+    write_run(recorded, path, "space")
     settings = {"space": str(path), "budget": 250, "tool": EXHAUSTIVE, "max_error": tau, "order": order, **more}
     return search_in_stages(settings)(0)
 

@@ -12,7 +12,7 @@ from kernels_for_data import ARGUMENTS, inputs, kernel, simple
 
 import mptune.data.manager
 from mptune.data import DataManager, Draw, Stream, rounded_inputs
-from mptune.data.conversion import round_to
+from mptune.data.conversion import poisoned, round_to
 from mptune.data.reference_cache import update_digest
 from mptune.errors import KernelError, MptuneError, OutOfMemoryError, UnknownNameError
 from mptune.kernel import In, Out, Scalar
@@ -312,11 +312,15 @@ def test_warnings_outlive_the_copies(conversions):
 # -- poison ------------------------------------------------------------------------------------
 
 
+def poison(data, output, chosen):
+    return poisoned(data.shape_of(output), data.dtype_of(output, chosen))
+
+
 def test_poisoned_outputs_are_unwritten_until_they_are_written():
     data = manager(kernel())
     for name, chosen in (("y", precision("fp16")), ("y", precision("fp64")), ("count", None)):
         output = argument(data.kernel, name)
-        array = data.poisoned(output, chosen)
+        array = poison(data, output, chosen)
         assert array.shape == data.shape_of(output)
         assert array.dtype == data.dtype_of(output, chosen)
         assert data.unwritten(output, array) == array.size
@@ -337,7 +341,7 @@ def test_unwritten_elements_are_counted_across_pieces():
     size = 200_001
     data = manager(simple(np.zeros(size)))
     output = data.kernel.arguments[1]
-    array = data.poisoned(output, precision("fp32"))
+    array = poison(data, output, precision("fp32"))
     array[::3] = 1.0
     assert data.unwritten(output, array) == size - len(range(0, size, 3))
 
@@ -354,7 +358,7 @@ def test_an_integer_result_that_looks_like_poison_is_a_result():
     output = definition.arguments[1]
     assert data.unwritten(output, pixels.astype(np.uint8)) == 0
     assert data.unwritten(output, (pixels + 1).astype(np.uint8)) == 0
-    assert data.unwritten(output, data.poisoned(output, None)) == 256 - 33
+    assert data.unwritten(output, poison(data, output, None)) == 256 - 33
 
 
 def test_integer_results_are_compared_with_their_own_reference():
@@ -367,7 +371,7 @@ def test_integer_results_are_compared_with_their_own_reference():
         reference=lambda inputs, size: expected,
     )
     data = manager(definition)
-    assert data.unwritten(definition.arguments[1], data.poisoned(definition.arguments[1], None)) == half
+    assert data.unwritten(definition.arguments[1], poison(data, definition.arguments[1], None)) == half
 
 
 # -- accounts ----------------------------------------------------------------------------------

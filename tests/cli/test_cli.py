@@ -19,7 +19,7 @@ import pytest
 from command_line import Call
 
 from mptune.cli import display
-from mptune.interop import read_space
+from mptune.interop import read_run
 from mptune.run import Run
 from mptune.source.loading import bundled_applications, bundled_kernels
 from mptune.strategies import STRATEGIES
@@ -81,7 +81,7 @@ def test_export_replaces_no_run_file_and_names_a_place_it_cannot_write(mptune: C
 def test_export_for_replaying(mptune: Call, run_file: Path, name: str) -> None:
     done = mptune("export", run_file, "--format", name, "-o", f"{name}.json.gz")
     assert done.code == 0
-    assert read_space(f"{name}.json.gz").space.size == 8
+    assert read_run(f"{name}.json.gz").space.size == 8
 
 
 @pytest.mark.full

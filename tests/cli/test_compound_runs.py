@@ -10,8 +10,8 @@ from command_line import Call
 from made_up_devices import MadeUp, replace_devices
 
 from mptune.errors import MptuneError
-from mptune.interop.recorded import parameter_of
 from mptune.run import Run
+from mptune.space.inferred import parameter_of
 from mptune.space.parameters import PrecisionParameter
 
 pytestmark = pytest.mark.usefixtures("charts")

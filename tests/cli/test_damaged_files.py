@@ -81,8 +81,8 @@ def test_a_damaged_value_is_named_by_every_command(
     monkeypatch.chdir(tmp_path)
     fields = {"kernel": "axpy", "parameters": [{"name": "block", "kind": "ordinal", "values": [1, 2, 3]}]}
     with create("run.db", fields) as file:
-        file.add_all(
-            [
+        file.add(
+            *[
                 Trial(
                     Configuration({"block": n}), Status.OK, "", Measurement({"time_ms": 1.0, "error": 0.0}), key=str(n)
                 )

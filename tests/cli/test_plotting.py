@@ -12,7 +12,7 @@ import pytest
 from command_line import Call
 from described import create, described_run
 
-from mptune.interop import from_run, write_recording
+from mptune.interop import write_run
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.schemas import schema
 from mptune.show import KINDS
@@ -65,7 +65,7 @@ def trials() -> list[Trial]:
 @pytest.fixture
 def run_file(tmp_path: Path) -> Path:
     with create(tmp_path / "runs" / "axpy.db", SETTINGS) as file:
-        file.add_all(trials())
+        file.add(*trials())
     return tmp_path / "runs" / "axpy.db"
 
 
@@ -102,7 +102,7 @@ def test_all_kinds_and_the_document(plot: Callable[..., Any], run_file: Path, tm
 
 @pytest.mark.full
 def test_a_recorded_space_is_drawn_and_all_leaves_out_what_it_lacks(plot: Callable[..., Any], tmp_path: Path) -> None:
-    write_recording(from_run(described_run(SETTINGS, trials()), "axpy"), tmp_path / "space.json.gz")
+    write_run(described_run(SETTINGS, trials()), tmp_path / "space.json.gz", "space")
     code, out, err = plot("space.json.gz", "--kind", "all", "--max-error", "1e-5")
     assert code == 0
     assert out.split() == ["space-pareto.png", "space-progress.png", "space-parameters.png", "space-sensitivity.png"]

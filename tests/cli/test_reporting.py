@@ -34,7 +34,7 @@ def run_file(tmp_path: Path) -> Path:
         Trial(POLY.configuration({"x_type": "fp16"}), Status.CRASH, "signal 11", key="b"),
     ]
     with create(tmp_path / "run.db", run_of(POLY, trials, kernel_path=str(OWN))) as file:
-        file.add_all(trials)
+        file.add(*trials)
         file.keep_sources(rendered_sources(Run(file.info, trials), POLY, Sizes({"n": 37})))
     return tmp_path / "run.db"
 

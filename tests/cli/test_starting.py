@@ -14,9 +14,9 @@ import pytest
 from command_line import Call
 
 from mptune.errors import RunFileError
-from mptune.interop.recording import write_recording
-from mptune.interop.spaces import read_space
+from mptune.interop import read_run, write_run
 from mptune.results.trial import SourceUse, Status, Trial
+from mptune.run import Run
 from mptune.store import RunState
 
 OWN = Path(__file__).parent.parent / "own_kernel.py"
@@ -87,10 +87,11 @@ def test_files_that_are_no_source(mptune: Call, run_file: Path, tmp_path: Path) 
 
 def test_recordings_that_are_no_source(mptune: Call, run_file: Path, tmp_path: Path) -> None:
     """Each is refused in a line that names it, and what was there is as it was."""
-    recorded = read_space(run_file)
-    write_recording(dataclasses.replace(recorded, units={"time_ms": "s"}), tmp_path / "seconds.json")
-    failed = {i: Trial(t.configuration, Status.LAUNCH_ERROR, "no") for i, t in recorded.trials.items()}
-    write_recording(dataclasses.replace(recorded, trials=failed), tmp_path / "failed.json")
+    recorded = read_run(run_file)
+    in_seconds = dataclasses.replace(recorded.info, units={"time_ms": "s"})
+    write_run(Run(in_seconds, recorded.trials), tmp_path / "seconds.json", "space")
+    failed = [Trial(t.configuration, Status.LAUNCH_ERROR, "no") for t in recorded.trials]
+    write_run(recorded.derive(trials=failed), tmp_path / "failed.json", "space")
     shutil.copy(run_file, tmp_path / "newer.db")
     with contextlib.closing(sqlite3.connect(tmp_path / "newer.db")) as newer:
         newer.execute("PRAGMA user_version = 99")
@@ -112,10 +113,10 @@ def test_recordings_that_are_no_source(mptune: Call, run_file: Path, tmp_path: P
 
 
 def test_it_is_said_what_of_a_source_cannot_be_used(mptune: Call, run_file: Path, tmp_path: Path) -> None:
-    recorded = read_space(run_file)
+    recorded = read_run(run_file)
     metric, kernel = tmp_path / "metric.json", tmp_path / "kernel.json"
-    write_recording(dataclasses.replace(recorded, metric="MRE"), metric)
-    write_recording(dataclasses.replace(recorded, kernel="relative"), kernel)
+    write_run(Run(dataclasses.replace(recorded.info, metric="MRE"), recorded.trials), metric, "space")
+    write_run(Run(dataclasses.replace(recorded.info, kernel="relative"), recorded.trials), kernel, "space")
     replay = ("simulate", run_file, "--max-error", "1e-5", "--budget", 4)
     done = mptune(*replay, "--from", metric, "--from", kernel, "--from", run_file, "--json")
     remarks = [use["remark"].partition(";")[0] for use in json.loads(done.out)["runs"][0]["sources"]]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from mptune.interop.recorded import Record, RecordedSpace, assemble
+from mptune.interop.recorded import Record, assemble
 from mptune.results.trial import Measurement, Status
+from mptune.run import Run
 from mptune.space.parameters import (
     BooleanParameter,
     CategoricalParameter,
@@ -64,7 +65,7 @@ failed = st.builds(
 records = st.lists(st.one_of(ran, failed), min_size=1, max_size=30, unique_by=lambda record: record.values)
 
 
-def recorded(made: list[Record]) -> RecordedSpace:
+def recorded(made: list[Record]) -> Run:
     """Return the entries as a space of :data:`PARAMETERS`."""
     return assemble(
         "space",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from described import described_run
 
-from mptune.interop import EXPORTERS, read_space, write_cache
-from mptune.interop.recorded import Record, RecordedSpace, assemble
+from mptune.interop import EXPORTERS, read_run, write_run
 from mptune.results.trial import Measurement, Status, Trial
+from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.tuning import TuneSettings, tune
 
@@ -55,40 +55,27 @@ def times(results: Mapping[Values, Mapping[str, Any]]) -> dict[Values, float]:
     return {values: result["time"] for values, result in results.items() if "__error__" not in result}
 
 
-def expected(trials: Mapping[int, Trial] | tuple[Trial, ...]) -> dict[Values, float]:
-    everything = trials.values() if isinstance(trials, Mapping) else trials
-    return {tuple(t.configuration.values()): t.time_ms for t in everything if t.status is Status.OK}
+def expected(trials: Sequence[Trial]) -> dict[Values, float]:
+    return {tuple(t.configuration.values()): t.time_ms for t in trials if t.status is Status.OK}
 
 
-def some_of(recorded: RecordedSpace, count: int) -> RecordedSpace:
+def some_of(recorded: Run, count: int) -> Run:
     chosen = np.random.default_rng(0).choice(recorded.space.size, count, replace=False)
-    trials = [recorded.trials[int(index)] for index in chosen]
-    records = [Record(tuple(t.configuration.values()), t.status, t.message, t.measurement) for t in trials]
-    return assemble(
-        recorded.name,
-        recorded.space.names,
-        {},
-        records,
-        parameters=recorded.space.parameters,
-        kernel=recorded.kernel,
-        device=recorded.device,
-        problem_size=recorded.problem_size,
-        signature=recorded.signature,
-    )
+    return recorded.derive(trials=[recorded.indexed[int(index)] for index in chosen])
 
 
 @pytest.mark.full
 def test_a_recorded_space(tmp_path: Path) -> None:
-    recorded = some_of(read_space(ROOT / "benchmarks" / "data" / "convolution2d-host.json.gz"), 200)
+    recorded = some_of(read_run(ROOT / "benchmarks" / "data" / "convolution2d-host.json.gz"), 200)
     path = tmp_path / "space.json"
-    write_cache(recorded, path)
+    write_run(recorded, path, "cache")
     results, best = simulate(path)
     valid = expected(recorded.trials)
     assert times(results) == valid
     assert len(results) == 200
     assert len(valid) > 100
     assert valid[best] == min(valid.values())
-    errors = {tuple(t.configuration.values()): t.error for t in recorded.trials.values() if t.is_valid}
+    errors = {tuple(t.configuration.values()): t.error for t in recorded.trials if t.is_valid}
     assert {values: results[values]["error"] for values in errors} == errors
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from recordings import write
 
 from mptune.errors import SpaceFileError
-from mptune.interop import read_recording, read_space, write_recording
+from mptune.interop import read_run, write_run
 from mptune.interop.recorded import Record
 from mptune.interop.recording import recording_text
 from mptune.results.trial import Measurement, Status
@@ -28,15 +28,17 @@ from tests.tiers import few
 def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, made: list[Record], zipped: bool) -> None:
     path = tmp_path_factory.mktemp("recording") / f"space.json{'.gz' * zipped}"
     before = recorded(made)
-    write_recording(before, path, {"when": "today"})
-    for after in (read_recording(path), read_space(path)):
-        for name in ("name", "kernel", "device", "problem_size", "objective", "signature", "units"):
-            assert getattr(after, name) == getattr(before, name)
+    write_run(before, path, "space")
+    for after in (read_run(path), read_run(path)):
+        assert after.name == before.name
+        for name in ("kernel", "device", "objective", "signature", "units"):
+            assert getattr(after.info, name) == getattr(before.info, name)
+        assert list(after.info.sizes.values()) == list(before.info.sizes.values())
         assert after.space.names == before.space.names
         assert after.space.size == before.space.size == len(made)
         assert [p.kind for p in after.space.parameters] == [p.kind for p in before.space.parameters]
-        by_configuration = after.by_configuration()
-        for configuration, trial in before.by_configuration().items():
+        by_configuration = {t.configuration: t for t in after.trials}
+        for configuration, trial in {t.configuration: t for t in before.trials}.items():
             read = by_configuration[configuration]
             assert (read.status, read.message) == (trial.status, trial.message)
             assert (
@@ -52,8 +54,8 @@ def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, made:
 
 def test_written_twice_it_is_the_same_file(tmp_path: Path) -> None:
     made = recorded([Record((32, False, 7, (1, 0), "fast", "fp16"), Status.OK, "", Measurement({"time_ms": 1 / 3}))])
-    write_recording(made, tmp_path / "a.json.gz")
-    write_recording(read_recording(tmp_path / "a.json.gz"), tmp_path / "b.json.gz")
+    write_run(made, tmp_path / "a.json.gz", "space")
+    write_run(read_run(tmp_path / "a.json.gz"), tmp_path / "b.json.gz", "space")
     assert (tmp_path / "a.json.gz").read_bytes() == (tmp_path / "b.json.gz").read_bytes()
 
 
@@ -95,7 +97,7 @@ def document(**changes: Any) -> str:
 def test_a_damaged_recording_is_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     path = write(tmp_path / "space.json", document(**changes))
     with pytest.raises(SpaceFileError, match=message) as caught:
-        read_space(path)
+        read_run(path)
     assert str(path) in str(caught.value)
 
 
@@ -106,7 +108,7 @@ def test_a_damaged_recording_is_refused(tmp_path: Path, changes: dict[str, Any],
 def test_numbers_that_nothing_can_have_are_refused(tmp_path: Path, metric: str, number: float, expected: str) -> None:
     path = write(tmp_path / "space.json", document(metrics={"time_ms": [1.0], metric: [number]}))
     with pytest.raises(SpaceFileError, match=f"space: {metric} of block=.* is {number:g}; expected {expected}"):
-        read_space(path)
+        read_run(path)
 
 
 RECORDINGS = sorted(
@@ -118,13 +120,13 @@ RECORDINGS = sorted(
 def test_the_projects_own_recordings_are_complete(path: Path) -> None:
     rows = re.findall(r"^\| ([\w-]+) \| ([\d,]+) \|", (path.parent / "README.md").read_text(), re.MULTILINE)
     told = {name: int(count.replace(",", "")) for name, count in rows}
-    read = read_space(path)
+    read = read_run(path)
     kernel = load_kernel(read.kernel)
-    assert read.signature == kernel.signature_names
+    assert read.info.signature == kernel.signature_names
     assert read.space.names == tuple(parameter.name for parameter in kernel.parameters)
     assert len(read.trials) == read.space.size == told[path.name.removesuffix(".json.gz")]
-    whole = kernel.search_space(read.problem_size)
-    for trial in read.trials.values():
+    whole = kernel.search_space(read.info.sizes)
+    for trial in read.trials:
         assert trial.configuration in whole
         assert trial.time_ms > 0
         assert trial.error >= 0

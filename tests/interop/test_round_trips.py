@@ -10,10 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mptune.errors import SpaceFileError
-from mptune.interop import read_cache, read_space, read_t4, write_cache, write_t4
-from mptune.interop.cache import cache_text
+from mptune.interop import EXPORTERS, read_run, write_run
 from mptune.interop.recorded import Record, assemble
-from mptune.interop.t4 import t4_text
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.parameters import CategoricalParameter, OrdinalParameter
 
@@ -42,15 +40,16 @@ def test_a_cache_file_says_all_of_it(
 ) -> None:
     path = tmp_path_factory.mktemp("cache") / f"space.json{'.gz' * zipped}"
     before = recorded(made)
-    write_cache(before, path)
-    for after in (read_cache(path), read_space(path)):
-        for name in ("kernel", "device", "problem_size", "objective", "signature"):
-            assert getattr(after, name) == getattr(before, name)
+    write_run(before, path, "cache")
+    for after in (read_run(path), read_run(path)):
+        for name in ("kernel", "device", "objective", "signature"):
+            assert getattr(after.info, name) == getattr(before.info, name)
+        assert list(after.info.sizes.values()) == list(before.info.sizes.values())
         declared = {p.name: set(p.values) for p in after.space.parameters}
         assert declared == {p.name: set(p.values) for p in PARAMETERS}
         assert after.space.size == before.space.size == len(made)
-        found = after.by_configuration()
-        for configuration, trial in before.by_configuration().items():
+        found = {t.configuration: t for t in after.trials}
+        for configuration, trial in {t.configuration: t for t in before.trials}.items():
             assert found[configuration].status is trial.status
             if trial.message:
                 assert found[configuration].message == trial.message
@@ -62,12 +61,12 @@ def test_a_cache_file_says_all_of_it(
 def test_t4_says_what_it_can(tmp_path_factory: pytest.TempPathFactory, made: list[Record], zipped: bool) -> None:
     path = tmp_path_factory.mktemp("t4") / f"space.json{'.gz' * zipped}"
     before = recorded(made)
-    write_t4(before, path)
-    for after in (read_t4(path), read_space(path)):
-        assert after.objective == before.objective
+    write_run(before, path, "t4")
+    for after in (read_run(path), read_run(path)):
+        assert after.info.objective == before.info.objective
         assert after.space.size == before.space.size == len(made)
-        found = after.by_configuration()
-        for configuration, trial in before.by_configuration().items():
+        found = {t.configuration: t for t in after.trials}
+        for configuration, trial in {t.configuration: t for t in before.trials}.items():
             assert found[configuration].status is T4_STATUS.get(trial.status, trial.status)
             assert_same_numbers(found[configuration], trial)
 
@@ -77,12 +76,12 @@ def test_t4_says_what_it_can(tmp_path_factory: pytest.TempPathFactory, made: lis
 def test_no_format_lets_an_invalid_trial_win(made: list[Record]) -> None:
     """Another tool's best is the fastest entry that it takes for correct."""
     before = recorded(made)
-    correct = sorted(t.time_ms for t in before.trials.values() if t.status is Status.OK)
-    entries = json.loads(cache_text(before))["cache"].values()
+    correct = sorted(t.time_ms for t in before.trials if t.status is Status.OK)
+    entries = json.loads(EXPORTERS["cache"](before))["cache"].values()
     assert (
         sorted(e["time"] for e in entries if not any(isinstance(v, str) and v in WORDS for v in e.values())) == correct
     )
-    results = [r for r in json.loads(t4_text(before))["results"] if r["invalidity"] == "correct"]
+    results = [r for r in json.loads(EXPORTERS["t4"](before))["results"] if r["invalidity"] == "correct"]
     times = [m["value"] for r in results for m in r["measurements"] if m["name"] == "time"]
     assert sorted(times) == correct
     assert all(r["correctness"] == 1 for r in results)
@@ -95,11 +94,11 @@ def test_two_configurations_with_one_key_are_refused() -> None:
     made = [Record(values, Status.OK, "", Measurement({"time_ms": 1.0})) for values in (("a,b", "c"), ("a", "b,c"))]
     parameters = [CategoricalParameter("x", ["a", "a,b"]), CategoricalParameter("y", ["c", "b,c"])]
     with pytest.raises(SpaceFileError, match="two configurations have the key 'a,b,c'"):
-        cache_text(assemble("space", ["x", "y"], {}, made, parameters=parameters))
+        EXPORTERS["cache"](assemble("space", ["x", "y"], {}, made, parameters=parameters))
 
 
 @pytest.mark.parametrize("name", ["time", "error", "compile_time", "mptune_status"])
 def test_a_parameter_named_like_a_measurement_is_refused(name: str) -> None:
     made = [Record((1,), Status.OK, "", Measurement({"time_ms": 1.0, "error": 0.0}))]
     with pytest.raises(SpaceFileError, match=f"no place for a parameter called '{name}'"):
-        cache_text(assemble("space", [name], {}, made, parameters=[OrdinalParameter(name, [1])]))
+        EXPORTERS["cache"](assemble("space", [name], {}, made, parameters=[OrdinalParameter(name, [1])]))

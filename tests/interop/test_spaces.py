@@ -14,7 +14,7 @@ from recordings import cache_document, cache_lines, entries, t4_document, write
 
 import mptune.interop
 from mptune.errors import MptuneError, RunFileError, SpaceFileError
-from mptune.interop import from_run, parameters_of, read_run, read_space, spaces, to_run
+from mptune.interop import read_run
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import CategoricalParameter, OrdinalParameter, PrecisionParameter
@@ -50,19 +50,19 @@ def trials() -> list[Trial]:
 
 @pytest.mark.parametrize("suffix", ["", ".json", ".json.gz", ".db"])
 def test_the_content_decides_and_not_the_name(tmp_path: Path, suffix: str) -> None:
-    cache = read_space(write(tmp_path / f"a{suffix}", json.dumps(cache_document())))
-    t4 = read_space(write(tmp_path / f"b{suffix}", json.dumps(t4_document())))
+    cache = read_run(write(tmp_path / f"a{suffix}", json.dumps(cache_document())))
+    t4 = read_run(write(tmp_path / f"b{suffix}", json.dumps(t4_document())))
     assert (cache.name, t4.name) == ("a", "b")
     assert cache.space.size == t4.space.size == 12
     assert cache.kernel == "axpy"
-    assert t4.kernel == ""
+    assert (t4.kernel, t4.info.kernel) == ("b", "")
 
 
 def test_a_cache_file_that_was_cut_off_is_recognised(tmp_path: Path) -> None:
     opened, lines = cache_lines(entries())
-    recorded = read_space(write(tmp_path / "a.json.gz", opened + ",".join(lines[:5]) + ","))
+    recorded = read_run(write(tmp_path / "a.json.gz", opened + ",".join(lines[:5]) + ","))
     assert recorded.space.size == 5
-    assert recorded.cut_off
+    assert recorded.warnings == (f"the end of {tmp_path / 'a.json.gz'} is missing: its 5 complete entries are used",)
 
 
 def test_a_run_file_is_a_recording(tmp_path: Path) -> None:
@@ -70,23 +70,23 @@ def test_a_run_file_is_a_recording(tmp_path: Path) -> None:
     with create(path, SETTINGS) as file:
         for trial in trials():
             file.add(trial)
-    recorded = read_space(path)
-    assert (recorded.name, recorded.kernel, recorded.device) == ("run", "axpy", "this one")
-    assert recorded.signature == ("layout", "type")
+    recorded = read_run(path)
+    assert (recorded.name, recorded.kernel, recorded.info.device) == ("run", "axpy", "this one")
+    assert recorded.info.signature == ("type", "layout")
     kinds = {p.name: type(p) for p in recorded.space.parameters}
     assert kinds["layout"] is CategoricalParameter
     assert kinds["block"] is OrdinalParameter
     assert kinds["type"] is PrecisionParameter
     assert recorded.space.size == 3
     for trial in trials():
-        other = recorded.by_configuration()[trial.configuration]
+        other = {t.configuration: t for t in recorded.trials}[trial.configuration]
         assert (other.status, other.message, other.measurement) == (trial.status, trial.message, trial.measurement)
 
 
 def test_a_trial_of_another_space_is_refused() -> None:
     foreign = Trial(Configuration({"block": 32}), Status.OK)
     with pytest.raises(SpaceFileError, match="not of the run's search space"):
-        from_run(described_run(SETTINGS, [*trials(), foreign]), "axpy")
+        assert described_run(SETTINGS, [*trials(), foreign]).space
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_foreign_and_damaged_files_say_what_is_wrong(tmp_path: Path, content: by
     path = tmp_path / "space.json"
     path.write_bytes(content)
     with pytest.raises(SpaceFileError, match=message):
-        read_space(path)
+        read_run(path)
 
 
 def test_a_foreign_database_is_not_a_run_file(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_foreign_database_is_not_a_run_file(tmp_path: Path) -> None:
         connection.execute("create table t (x)")
     connection.close()
     with pytest.raises(RunFileError, match="not a run file"):
-        read_space(path)
+        read_run(path)
 
 
 def test_a_run_file_cut_in_two_is_an_error(tmp_path: Path) -> None:
@@ -124,13 +124,13 @@ def test_a_run_file_cut_in_two_is_an_error(tmp_path: Path) -> None:
         file.add(trials()[0])
     path.write_bytes(path.read_bytes()[:3000])
     with pytest.raises(MptuneError):
-        read_space(path)
+        read_run(path)
 
 
 def test_a_recorded_space_is_a_run_with_a_baseline(tmp_path: Path) -> None:
-    recorded = read_space(write(tmp_path / "space.json", json.dumps(cache_document())))
-    run = to_run(recorded)
-    assert run.trials == tuple(recorded.trials.values())
+    recorded = read_run(write(tmp_path / "space.json", json.dumps(cache_document())))
+    run = recorded
+    assert run.trials == tuple(recorded.trials)
     assert run.kernel == "axpy"
     assert run.info.device == "A GPU"
     assert run.objective.threshold is None
@@ -138,14 +138,14 @@ def test_a_recorded_space_is_a_run_with_a_baseline(tmp_path: Path) -> None:
     assert run.baseline.configuration["type"] == "fp64"
     doubles = [t.time_ms for t in run.trials if t.is_valid and t.configuration["type"] == "fp64"]
     assert run.baseline.time_ms == min(doubles)
-    assert [p.values for p in parameters_of(run)] == [p.values for p in recorded.space.parameters]
+    assert [p.values for p in run.parameters] == [p.values for p in recorded.space.parameters]
 
 
 def test_runs_and_spaces_are_read_alike(tmp_path: Path) -> None:
     space = write(tmp_path / "space.json.gz", json.dumps(cache_document()))
     run = read_run(space)
     with create(tmp_path / "run.db", run) as file:
-        file.add_all(run.trials)
+        file.add(*run.trials)
     again = read_run(tmp_path / "run.db")
     assert again.trials == run.trials
     assert again.best == run.best
@@ -154,17 +154,16 @@ def test_runs_and_spaces_are_read_alike(tmp_path: Path) -> None:
 
 
 def test_parameters_that_are_not_described_are_those_of_the_trials(tmp_path: Path) -> None:
-    recorded = read_space(write(tmp_path / "space.json", json.dumps(cache_document())))
-    found = parameters_of(described_run({"kernel": "axpy"}, list(recorded.trials.values())))
+    recorded = read_run(write(tmp_path / "space.json", json.dumps(cache_document())))
+    found = described_run({"kernel": "axpy"}, recorded.trials).parameters
     assert [(p.name, p.kind, p.values) for p in found] == [
         (p.name, p.kind, p.values) for p in recorded.space.parameters
     ]
 
 
 def test_an_objective_no_expression_can_hold_gives_way_to_the_time(tmp_path: Path) -> None:
-    recorded = read_space(write(tmp_path / "space.json", json.dumps(cache_document(objective="GFLOP/s"))))
-    assert recorded.objective == "GFLOP/s"
-    assert to_run(recorded).objective.metric == "time_ms"
+    recorded = read_run(write(tmp_path / "space.json", json.dumps(cache_document(objective="GFLOP/s"))))
+    assert recorded.objective.metric == "time_ms"
 
 
 def test_a_module_that_declares_a_format_adds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +173,7 @@ def test_a_module_that_declares_a_format_adds_it(tmp_path: Path, monkeypatch: py
         "LINES = Format('lines', 'lines', write=lambda run: ''.join(f'{t.time_ms}\\n' for t in run.trials))\n"
     )
     try:
-        found = spaces._formats()
+        found = mptune.interop._formats()
     finally:
         sys.modules.pop("mptune.interop.lines", None)
     assert list(found) == ["cache", "space", "t1", "t4", "csv", "parquet", "json", "lines"]

@@ -80,7 +80,7 @@ def test_types_choose_the_parameter(tmp_path: Path) -> None:
     ("kind", "values", "message"),
     [
         ("int", "[1.5]", "values of parameter 'x', '\\[1.5\\]': 1.5 is not an integer"),
-        ("uint", "[-1]", "-1 is negative"),
+        ("uint", "[-1]", "-1 is not an integer from 0 on"),
         ("bool", "[2]", "2 is not a truth value"),
         ("float", "['a']", "could not convert"),
         ("int", "[]", "no values"),

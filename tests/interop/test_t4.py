@@ -11,9 +11,9 @@ import pytest
 from recordings import SPACES, entries, needs_spaces, t4_document, write
 
 from mptune.errors import SpaceFileError
-from mptune.interop import read_cache, read_t4
-from mptune.interop.recorded import RecordedSpace
+from mptune.interop import read_run
 from mptune.results.trial import Status
+from mptune.run import Run
 
 ONE = {
     "configuration": {"a": 1},
@@ -25,8 +25,8 @@ ONE = {
 }
 
 
-def read(tmp_path: Path, document: Any) -> RecordedSpace:
-    return read_t4(write(tmp_path / "axpy.t4.json.gz", json.dumps(document)))
+def read(tmp_path: Path, document: Any) -> Run:
+    return read_run(write(tmp_path / "axpy.t4.json.gz", json.dumps(document)))
 
 
 def one(**changes: Any) -> dict[str, Any]:
@@ -48,9 +48,9 @@ def one(**changes: Any) -> dict[str, Any]:
 def test_times_are_taken_with_their_unit(tmp_path: Path, timeunit: str | None, unit: str | None, factor: float) -> None:
     recorded = read(tmp_path, t4_document(timeunit, unit, factor))
     assert recorded.name == "axpy.t4"
-    assert (recorded.objective, recorded.unit, recorded.space.size) == ("time_ms", "ms", 12)
+    assert (recorded.info.objective.metric, recorded.space.size) == ("time_ms", 12)
     expected = [e for e in entries().values() if isinstance(e["time"], float) and e["time"] < 1e20]
-    ran = [t for t in recorded.trials.values() if t.status is Status.OK]
+    ran = [t for t in recorded.trials if t.status is Status.OK]
     assert len(ran) == len(expected) == 10
     for entry in expected:
         (trial,) = [
@@ -63,15 +63,15 @@ def test_times_are_taken_with_their_unit(tmp_path: Path, timeunit: str | None, u
         assert trial.measurement.times_ms == pytest.approx(entry["times"], rel=1e-14)
         assert trial.measurement.durations_s["compile"] == pytest.approx(0.25, rel=1e-14)
         assert trial.error == entry["error"]
-    failed = [t for t in recorded.trials.values() if not t.is_valid]
+    failed = [t for t in recorded.trials if not t.is_valid]
     assert [t.status for t in failed] == [Status.LAUNCH_ERROR] * 2
-    assert recorded.signature == ("type",)
+    assert recorded.info.signature == ("type",)
 
 
 def test_a_measurements_own_unit_goes_before_the_files(tmp_path: Path) -> None:
     document = one(measurements=[{"name": "time", "value": 2.0, "unit": "s"}])
     document["metadata"] = {"timeunit": "microseconds"}
-    (trial,) = read(tmp_path, document).trials.values()
+    (trial,) = read(tmp_path, document).trials
     assert trial.time_ms == 2000.0
     assert trial.measurement.times_ms == (0.002,)
     assert trial.measurement.durations_s["compile"] == pytest.approx(5e-6, rel=1e-14)
@@ -101,19 +101,19 @@ def test_an_unknown_unit_is_refused_and_the_nearest_named(tmp_path: Path) -> Non
     ],
 )
 def test_invalidity_gives_the_status(tmp_path: Path, invalidity: str, status: Status) -> None:
-    (trial,) = read(tmp_path, one(invalidity=invalidity)).trials.values()
+    (trial,) = read(tmp_path, one(invalidity=invalidity)).trials
     assert trial.status is status
     assert bool(trial.measurement.metrics) == (status is Status.OK)
 
 
 def test_a_result_that_failed_needs_no_unit(tmp_path: Path) -> None:
-    (trial,) = read(tmp_path, one(invalidity="compile", measurements=[])).trials.values()
+    (trial,) = read(tmp_path, one(invalidity="compile", measurements=[])).trials
     assert trial.status is Status.COMPILE_ERROR
     assert not trial.measurement.durations_s
 
 
 def test_an_incorrect_result_is_never_valid(tmp_path: Path) -> None:
-    (trial,) = read(tmp_path, one(correctness=0)).trials.values()
+    (trial,) = read(tmp_path, one(correctness=0)).trials
     assert trial.status is Status.ERROR
     assert "incorrect" in trial.message
 
@@ -121,22 +121,20 @@ def test_an_incorrect_result_is_never_valid(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", [1e20, 1.7976931348623157e308, 0.0, -1.0, None, "RuntimeFailedConfig"])
 def test_a_time_that_is_none_is_a_failure(tmp_path: Path, value: Any) -> None:
     document = one(measurements=[{"name": "time", "value": value, "unit": "ms"}])
-    (trial,) = read(tmp_path, document).trials.values()
+    (trial,) = read(tmp_path, document).trials
     assert trial.status is Status.ERROR
 
 
 def test_another_objective_brings_its_unit(tmp_path: Path) -> None:
     document = one(measurements=[{"name": "energy", "value": 3.5, "unit": "J"}], objectives=["energy"])
     recorded = read(tmp_path, document)
-    assert (recorded.objective, recorded.unit) == ("energy", "J")
+    assert (recorded.info.objective.metric, recorded.info.unit_of("energy")) == ("energy", "J")
     assert recorded.trials[0].metric("energy") == 3.5
 
 
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        ([], "not a T4 results file"),
-        ({}, "not a T4 results file"),
         ({"results": {}}, "not a T4 results file"),
         ({"results": []}, "the file records no configuration"),
         ({"results": [3]}, "result 0 has no object 'configuration'"),
@@ -144,7 +142,7 @@ def test_another_objective_brings_its_unit(tmp_path: Path) -> None:
         ({"results": [ONE, {**ONE, "configuration": {"b": 1}}]}, "result 0 has no value for parameter 'b'"),
         (one(invalidity="sunny"), "result 0 has the unknown invalidity 'sunny'"),
         (one(invalidity=["compile"]), "unknown invalidity"),
-        (one(measurements={"time": 2}), "'measurements' of result 0 is not a list"),
+        (one(measurements={"time": 2}), "result 0: 'measurements' is not a list"),
         (one(configuration={"a": None}), "parameter 'a' has the value None"),
     ],
 )
@@ -157,16 +155,16 @@ def test_a_t4_file_cut_off_is_damaged(tmp_path: Path) -> None:
     text = json.dumps(t4_document())
     for length in range(1, len(text), 97):
         with pytest.raises(SpaceFileError, match="not valid JSON at line 1, column"):
-            read_t4(write(tmp_path / "axpy.t4.json", text[:length]))
+            read_run(write(tmp_path / "axpy.t4.json", text[:length]))
 
 
 @needs_spaces
 @pytest.mark.full
 def test_one_recording_in_two_formats_is_the_same() -> None:
-    one_way = read_t4(SPACES / "dedispersion-w6600.t4.json.gz")
-    other_way = read_cache(SPACES / "dedispersion-w6600.json.gz")
+    one_way = read_run(SPACES / "dedispersion-w6600.t4.json.gz")
+    other_way = read_run(SPACES / "dedispersion-w6600.json.gz")
     assert one_way.space.size == other_way.space.size == 11_130
-    other = other_way.by_configuration()
-    for trial in one_way.trials.values():
+    other = {t.configuration: t for t in other_way.trials}
+    for trial in one_way.trials:
         assert trial.time_ms == other[trial.configuration].time_ms
         assert trial.measurement.times_ms == other[trial.configuration].measurement.times_ms

@@ -15,7 +15,7 @@ from described import described_run
 from recordings import write
 
 from mptune.errors import MptuneError, SpaceFileError
-from mptune.interop import EXPORTERS, read_cache, read_t4, to_csv, to_json, to_parquet
+from mptune.interop import EXPORTERS, read_run, to_csv, to_json, to_parquet
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
@@ -100,18 +100,18 @@ def test_json_is_strict_and_holds_everything() -> None:
 
 
 def test_an_exported_cache_file_reads_back(tmp_path: Path) -> None:
-    recorded = read_cache(write(tmp_path / "axpy.json", EXPORTERS["cache"](run())))
+    recorded = read_run(write(tmp_path / "axpy.json", EXPORTERS["cache"](run())))
     assert recorded.kernel == "axpy"
-    assert recorded.signature == ("type",)
-    found = recorded.by_configuration()
+    assert recorded.info.signature == ("type",)
+    found = {t.configuration: t for t in recorded.trials}
     assert [found[t.configuration].status for t in run().trials] == [t.status for t in run().trials]
     assert [found[t.configuration].message for t in run().trials] == [t.message for t in run().trials]
     assert found[run().trials[0].configuration].measurement.metrics == {"time_ms": 2.0, "error": 0.0}
 
 
 def test_exported_t4_reads_back(tmp_path: Path) -> None:
-    recorded = read_t4(write(tmp_path / "axpy.json", EXPORTERS["t4"](run())))
-    found = recorded.by_configuration()
+    recorded = read_run(write(tmp_path / "axpy.json", EXPORTERS["t4"](run())))
+    found = {t.configuration: t for t in recorded.trials}
     expected = [Status.OK, Status.INACCURATE, Status.COMPILE_ERROR]
     assert [found[t.configuration].status for t in run().trials] == expected
     assert [found[t.configuration].time_ms for t in run().trials[:2]] == [2.0, 1.0]

@@ -15,6 +15,7 @@ from mptune.backends.base import Argument as LaunchArgument
 from mptune.backends.base import Backend, Buffer, CompileOptions, Function
 from mptune.backends.host import HostBackend
 from mptune.data import DataManager
+from mptune.data.conversion import poisoned
 from mptune.errors import EmptySpaceError
 from mptune.kernel import Argument, Kernel, Role, Sizes
 from mptune.source.render import render
@@ -65,7 +66,7 @@ class Launcher:
     def initial(self, argument: Argument, configuration: Configuration) -> NDArray[Any]:
         precision = self.kernel.precision_of(argument, configuration)
         if argument.role is Role.OUT:
-            return self.data.poisoned(argument, precision)
+            return poisoned(self.data.shape_of(argument), self.data.dtype_of(argument, precision))
         return self.data.typed(argument, precision)
 
     def argument(self, argument: Argument, configuration: Configuration) -> LaunchArgument:

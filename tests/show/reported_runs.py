@@ -152,5 +152,5 @@ def timing_run() -> Run:
 def stored(run: Run, path: Path) -> Path:
     """Write a run file with these settings and trials."""
     with create(path, run) as file:
-        file.add_all(run.trials)
+        file.add(*run.trials)
     return path

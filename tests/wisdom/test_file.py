@@ -31,7 +31,7 @@ def wisdom_of(*runs: Any) -> Wisdom:
 
 def saved(run: Run, path: Path) -> Path:
     with create(path, run) as file:
-        file.add_all(run.trials)
+        file.add(*run.trials)
     return path
 
 

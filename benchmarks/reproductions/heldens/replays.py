@@ -17,10 +17,10 @@ from benchmarks.search.peers import PEERS
 from benchmarks.search.precision_cells import BUDGET, Cell
 from benchmarks.search.problem import Problem, Recorder
 from benchmarks.search.tools import DEFAULT
-from mptune.interop.recorded import RecordedSpace
-from mptune.interop.spaces import read_space
-from mptune.measure.simulated import SimulatedEvaluator
+from mptune.interop import read_run
+from mptune.measure.replay import Replay
 from mptune.results.objective import Objective
+from mptune.run import Run
 from mptune.strategies import make
 
 __all__ = ["TARGET", "PenalisedRecorder", "Searcher", "penalised", "replay"]
@@ -95,20 +95,19 @@ def replay(settings: Mapping[str, Any]) -> Callable[[int], dict[str, Any]]:
         A function whose result holds ``best`` (best feasible time after each evaluation, None while there is none) and
         ``strategy_s``, for a peer all it did.
     """
-    recorded, tool, budget = read_space(settings["space"]), settings["tool"], settings["budget"]
-    goal = recorded.with_baseline(
-        Objective(threshold=settings["max_error"], penalty=tool["penalty"], beta=tool["beta"])
-    )
+    recorded, tool, budget = read_run(settings["space"]), settings["tool"], settings["budget"]
+    goal = Objective(threshold=settings["max_error"], penalty=tool["penalty"], beta=tool["beta"])
+    goal = recorded.derive(objective=goal).objective
     if tool["peer"]:
         return _peer_replay(recorded, goal, budget, tool["peer"])
-    evaluator = SimulatedEvaluator({trial.configuration: goal.judge(trial) for trial in recorded.trials.values()}, "")
+    evaluator = Replay(recorded.derive(trials=list(map(goal.judge, recorded.trials))))
 
     def run(seed: int) -> dict[str, Any]:
         strategy = make(
             tool["strategy"],
             recorded.space,
             goal,
-            signature=recorded.signature,
+            signature=recorded.info.signature,
             seed=seed,
             options=tool["options"],
             budget=budget,
@@ -119,9 +118,7 @@ def replay(settings: Mapping[str, Any]) -> Callable[[int], dict[str, Any]]:
     return run
 
 
-def _peer_replay(
-    recorded: RecordedSpace, objective: Objective, budget: int, name: str
-) -> Callable[[int], dict[str, Any]]:
+def _peer_replay(recorded: Run, objective: Objective, budget: int, name: str) -> Callable[[int], dict[str, Any]]:
     problem, times_ms = penalised(recorded, objective)
     peer = PEERS[name].prepare(problem)
 
@@ -134,13 +131,13 @@ def _peer_replay(
     return run
 
 
-def penalised(recorded: RecordedSpace, objective: Objective) -> tuple[Problem, NDArray[np.float64]]:
+def penalised(recorded: Run, objective: Objective) -> tuple[Problem, NDArray[np.float64]]:
     """Return a recorded space as a problem whose costs are what configurations score, and the times of feasible ones.
 
     A tool that only minimises is told the baseline over the score: the time itself where the error is within the
     threshold, under the decay penalty a longer one where it is not. Times are NaN where it is not; shape ``(n,)``.
     """
-    trials = [recorded.trials[index] for index in range(recorded.space.size)]
+    trials = recorded.indexed
     scores = np.maximum(objective.scores(trials), 0.0)
     with np.errstate(divide="ignore"):
         costs = (objective.baseline or 1.0) / scores

@@ -299,10 +299,9 @@ def means_of(runs: Runs, title: str, name: str) -> float:
 
 def _rivals(cell: Cell, searcher: Searcher) -> int:
     """Return how many inaccurate configurations score more under a searcher's penalty than every accurate one."""
-    goal = cell.recorded.with_baseline(
-        Objective(threshold=cell.threshold, penalty=searcher.penalty, beta=searcher.beta)
-    )
-    trials = list(cell.recorded.trials.values())
+    goal = Objective(threshold=cell.threshold, penalty=searcher.penalty, beta=searcher.beta)
+    goal = cell.recorded.derive(objective=goal).objective
+    trials = cell.recorded.trials
     scores, is_accurate = goal.scores(trials), np.array(list(map(goal.is_feasible, trials)))
     return int(np.sum(scores[~is_accurate] > np.max(scores[is_accurate])))
 

@@ -20,12 +20,12 @@ from benchmarks.search.precision_cells import Cell, cells_of
 from benchmarks.search.section import Settings
 from mptune.backends import get_backend
 from mptune.data import DataManager
-from mptune.interop.recorded import RecordedSpace
 from mptune.kernel import Kernel
 from mptune.kernel.limits import space_on
 from mptune.results.objective import Objective
 from mptune.results.pareto import front
 from mptune.results.trial import Trial
+from mptune.run import Run
 from mptune.source.loading import load_kernel
 from mptune.space.parameters import Parameter, PolicyParameter, PrecisionParameter, uniform_types
 
@@ -175,7 +175,7 @@ def sampled(some: Sequence[Cell], *, chosen: bool = False) -> str:
     of = {cell.kernel: cell.recorded for cell in some}
     machines: dict[str, list[str]] = {}
     for name, recorded in of.items():
-        machines.setdefault(recorded.device, []).append(f"{name} {recorded.space.size:,} of {_whole(name):,}")
+        machines.setdefault(recorded.info.device, []).append(f"{name} {recorded.space.size:,} of {_whole(name):,}")
     parts = "; ".join(f"on {machine} {', '.join(kernels)}" for machine, kernels in machines.items())
     absent = [] if chosen else [title for name, title in KERNELS.items() if name not in of]
     missing = f" Not among them: {', '.join(absent)}." if absent else ""
@@ -268,10 +268,10 @@ class Points:
     errors: np.ndarray[Any, np.dtype[np.float64]]
 
     @classmethod
-    def of(cls, recorded: RecordedSpace) -> Points:
+    def of(cls, recorded: Run) -> Points:
         """Return those of a recording; an error of 0 counts as the least above it."""
-        objective = recorded.with_baseline(Objective())
-        trials = tuple(trial for trial in recorded.trials.values() if trial.is_valid and math.isfinite(trial.error))
+        objective = recorded.derive(objective=Objective()).objective
+        trials = tuple(trial for trial in recorded.trials if trial.is_valid and math.isfinite(trial.error))
         errors = np.array([trial.error for trial in trials])
         least = errors[errors > 0].min(initial=1.0)
         return cls(
@@ -297,7 +297,7 @@ def is_mixed(trial: Trial, types: Sequence[str]) -> bool:
     return len({trial.configuration[name] for name in types}) > 1
 
 
-def uniform_errors(recorded: RecordedSpace) -> dict[str, float]:
+def uniform_errors(recorded: Run) -> dict[str, float]:
     """Return log10 of the error in each type alone, accurate; the median of its configurations."""
     fixed = {p.name: "accurate" for p in recorded.space.parameters if isinstance(p, PolicyParameter)}
     found = {}
@@ -305,7 +305,7 @@ def uniform_errors(recorded: RecordedSpace) -> dict[str, float]:
         wanted = {**types, **fixed}
         errors = [
             trial.error
-            for trial in recorded.trials.values()
+            for trial in recorded.trials
             if trial.is_valid and all(trial.configuration[key] == value for key, value in wanted.items())
         ]
         if errors and np.median(errors) > 0:
@@ -380,12 +380,12 @@ def h_f2(given: Given) -> Outcome:
     )
 
 
-def _of_paper(recordings: Mapping[str, RecordedSpace]) -> Mapping[str, RecordedSpace]:
+def _of_paper(recordings: Mapping[str, Run]) -> Mapping[str, Run]:
     """Return the recordings of the paper's kernels; all, where there is none of them."""
     return {name: recorded for name, recorded in recordings.items() if name in KERNELS} or recordings
 
 
-def draw_clouds(path: Path, recordings: Mapping[str, RecordedSpace]) -> None:
+def draw_clouds(path: Path, recordings: Mapping[str, Run]) -> None:
     """Draw speedup over log10 error, a panel per kernel: all configurations, the front, and each type alone."""
     pyplot = pyplot_module()
     wide = min(3, len(recordings))
@@ -445,11 +445,11 @@ class Smallest:
     memory_bytes: float
 
 
-def smallest_within(recorded: RecordedSpace, threshold: float) -> Smallest | None:
+def smallest_within(recorded: Run, threshold: float) -> Smallest | None:
     """Return the least footprint at an error of at most ``threshold``; None where nothing meets it."""
-    fast = recorded.with_baseline(Objective(threshold=threshold))
-    base = recorded.with_baseline(Objective(_MEMORY, threshold=threshold)).baseline
-    feasible = [trial for trial in recorded.trials.values() if fast.is_feasible(trial)]
+    fast = recorded.derive(objective=Objective(threshold=threshold)).objective
+    base = recorded.derive(objective=Objective(_MEMORY, threshold=threshold)).objective.baseline
+    feasible = [trial for trial in recorded.trials if fast.is_feasible(trial)]
     if not feasible or base is None:
         return None
     least = min(trial.metric(_MEMORY) for trial in feasible)
@@ -459,7 +459,7 @@ def smallest_within(recorded: RecordedSpace, threshold: float) -> Smallest | Non
 
 def h_f11(given: Given) -> Outcome:
     """Return the footprint against the error."""
-    some = [cell for cell in cells(given) if _MEMORY in cell.recorded.metrics]
+    some = [cell for cell in cells(given) if _MEMORY in cell.recorded.metric_names]
     if not some:
         raise Skipped(f"no recorded space in {given.data} has {_MEMORY} (--data names another folder)")
     rows: list[tuple[Shown, ...]] = []
@@ -513,7 +513,7 @@ def fp64_bytes(kernel: Kernel) -> int:
     return DataManager(kernel, sizes).footprint_bytes(widest)
 
 
-def draw_memory(path: Path, recordings: Mapping[str, RecordedSpace]) -> None:
+def draw_memory(path: Path, recordings: Mapping[str, Run]) -> None:
     """Draw the footprint over log10 error, a panel per kernel: all configurations and the front."""
     pyplot = pyplot_module()
     wide = min(3, len(recordings))

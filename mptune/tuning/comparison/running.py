@@ -16,8 +16,8 @@ import cloudpickle
 
 from mptune.backends.processes import ChildEnded, PythonChild
 from mptune.errors import MptuneError, did_you_mean
-from mptune.interop.recorded import RecordedSpace
-from mptune.interop.spaces import read_space
+from mptune.interop import read_run
+from mptune.run import Run
 from mptune.strategies import STRATEGIES
 from mptune.tuning.comparison.figures import Comparison
 from mptune.tuning.simulation import Simulation, simulate
@@ -29,7 +29,7 @@ _ONE_THREAD: Final = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "
 
 
 def compare(
-    spaces: Sequence[str | Path | RecordedSpace],
+    spaces: Sequence[str | Path | Run],
     strategies: Sequence[str],
     *,
     budget: int = 220,
@@ -50,7 +50,7 @@ def compare(
     """Replay every strategy on every recorded space, in worker processes of one thread each.
 
     Args:
-        spaces: recorded spaces, or files of them.
+        spaces: runs or recorded spaces, or files of them.
         strategies: names of strategies.
         budget: unique configurations each run may evaluate.
         repeats: runs of every strategy on every space, with seeds ``seed, seed + 1, ...``.
@@ -76,7 +76,7 @@ def compare(
     """
     given = dict(options or {})
     _check(spaces, strategies, given, processes)
-    recorded = [space if isinstance(space, RecordedSpace) else read_space(space) for space in spaces]
+    recorded = [space if isinstance(space, Run) else read_run(space) for space in spaces]
     names = [space.name for space in recorded]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -132,13 +132,13 @@ def _reported(simulation: Simulation, report: Callable[[Simulation], None]) -> S
 
 
 def _in_parallel(
-    jobs: Sequence[tuple[RecordedSpace, Mapping[str, Any]]], workers: int, report: Callable[[Simulation], None]
+    jobs: Sequence[tuple[Run, Mapping[str, Any]]], workers: int, report: Callable[[Simulation], None]
 ) -> tuple[Simulation, ...]:
     # Recordings hold read-only views, which only cloudpickle takes along.
     pickled = {id(space): cloudpickle.dumps(space) for space, _ in jobs}
     idle: SimpleQueue[PythonChild] = SimpleQueue()
 
-    def run(space: RecordedSpace, job: Mapping[str, Any]) -> Simulation:
+    def run(space: Run, job: Mapping[str, Any]) -> Simulation:
         child = idle.get()
         try:
             child.send((pickled[id(space)], job))

@@ -1,28 +1,26 @@
-"""An evaluator with no device: it looks every trial up in a recording."""
+"""An evaluator without a device: it answers from a run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from mptune.errors import SpaceFileError
 from mptune.measure.base import Evaluator
 from mptune.results.trial import Trial
 from mptune.space.configuration import Configuration
 
-__all__ = ["SimulatedEvaluator"]
+if TYPE_CHECKING:
+    from mptune.run import Run
+
+__all__ = ["Replay"]
 
 
-class SimulatedEvaluator(Evaluator):
-    """Replays recorded trials, which end as soon as they are submitted.
+class Replay(Evaluator):
+    """Answers with the trials of a run, which end as soon as they are submitted."""
 
-    Args:
-        trials: the recorded trial of each configuration.
-        name: what to call the recording in messages.
-    """
-
-    def __init__(self, trials: Mapping[Configuration, Trial], name: str = "the recording") -> None:
-        self._trials = trials
-        self._name = name
+    def __init__(self, run: Run) -> None:
+        self._name = run.name
+        self._trials = {trial.configuration: trial for trial in run.trials}
         self._ended: list[Trial] = []
 
     @property
@@ -34,7 +32,7 @@ class SimulatedEvaluator(Evaluator):
         """Look a configuration up.
 
         Raises:
-            SpaceFileError: it is not recorded; nothing can be said about it.
+            SpaceFileError: the run has no trial of it.
         """
         trial = self._trials.get(configuration)
         if trial is None:
@@ -42,6 +40,6 @@ class SimulatedEvaluator(Evaluator):
         self._ended.append(trial)
 
     def finished(self) -> list[Trial]:
-        """Return the recorded trials of what was submitted."""
+        """Return the trials of what was submitted."""
         ended, self._ended = self._ended, []
         return ended
