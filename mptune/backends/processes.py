@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import functools
 import importlib
 import os
 import signal
