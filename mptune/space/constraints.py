@@ -50,7 +50,7 @@ class Constraint:
         given = {name: values[name] for name in sorted(self.names)}
         try:
             return bool(self.predicate(**self.constants, **given))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             at = ", ".join(f"{name}={value!r}" for name, value in given.items())
             raise ConstraintError(f"constraint {self.text} fails at {at}: {type(error).__name__}: {error}") from error
 
