@@ -161,47 +161,42 @@ _OF_FUNCTIONS: Final = ("start", "inputs")
 _BEFORE_KERNELS: Final = (*_OF_FUNCTIONS, "compile")
 
 
-#: Seconds that a phase of a trial may take where launches are limited by the baseline's.
-_PHASE_S: Final = 30.0
 #: Seconds that the phase of a launch may take beyond the launch: buffers are restored, and the machine may be busy.
 _BESIDE_LAUNCH_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Wall-clock limits of one compilation, of one other phase of a trial, and of the worker's start.
+    """Wall-clock limits of a trial.
 
     Attributes:
-        compile_s: seconds.
-        run_s: seconds; or a text such as "10x", for launches that take at most 10 times as long as the baseline's, and
-            30 seconds.
-        start_s: seconds.
-
-    Raises:
-        MptuneError: ``run_s`` is neither a number nor such a text.
+        compile_s: seconds of one compilation.
+        run_s: seconds of any other phase of a trial.
+        start_s: seconds of the worker's start.
+        launch_factor: how many times as long as the baseline's a launch may take; infinite if only seconds limit it.
     """
 
     compile_s: float = 60.0
-    run_s: float | str = 30.0
+    run_s: float = 30.0
     start_s: float = 900.0
+    launch_factor: float = math.inf
 
-    def __post_init__(self) -> None:
-        if isinstance(self.run_s, str) and not (
-            re.fullmatch(r"[0-9]+(\.[0-9]+)?x", self.run_s) and 1 < self.launch_factor < math.inf
-        ):
+    @classmethod
+    def of(cls, trial_limit: float | str) -> Limits:
+        """Return the limits that seconds, or a multiple of the baseline's launch such as "10x", set for a trial.
+
+        Raises:
+            MptuneError: it is neither.
+        """
+        try:
+            return cls(run_s=float(trial_limit))
+        except ValueError:
+            text = str(trial_limit)
+        if not re.fullmatch(r"[0-9]+(\.[0-9]+)?x", text) or not 1 < float(text[:-1]) < math.inf:
             raise MptuneError(
-                f"trial limit {self.run_s!r}: expected seconds, or a multiple above 1x of the baseline's, such as 10x"
+                f"trial limit {text!r}: expected seconds, or a multiple above 1x of the baseline's, such as 10x"
             )
-
-    @property
-    def launch_factor(self) -> float:
-        """How many times as long as the baseline's a launch may take; infinite if only seconds limit it."""
-        return float(self.run_s.removesuffix("x")) if isinstance(self.run_s, str) else math.inf
-
-    @property
-    def phase_s(self) -> float:
-        """Seconds that any phase of a trial may take, the compilation aside."""
-        return _PHASE_S if isinstance(self.run_s, str) else self.run_s
+        return cls(launch_factor=float(text[:-1]))
 
 
 class WorkerDied(Exception):
@@ -356,17 +351,17 @@ class Worker:
             return self._limits.start_s
         if self._phase in ("reference", INSTRUMENTED):
             # These compile, too, and are not tuned.
-            return self._limits.compile_s + 4 * self._limits.phase_s
+            return self._limits.compile_s + 4 * self._limits.run_s
         if self._phase == "compile":
             # The compiler has a limit of its own; the worker's is only there in case that one fails.
             return self._limits.compile_s + 10.0
         launch_s = self._plan.launch_limit_ms / 1e3 + _BESIDE_LAUNCH_S if self._phase == "launch" else math.inf
-        return min(self._limits.phase_s, launch_s)
+        return min(self._limits.run_s, launch_s)
 
     def _limit(self) -> dict[str, float]:
         """Return the limit that was exceeded, as metrics of the trial."""
-        is_of_launch = self._phase == "launch" and self._limit_s() < self._limits.phase_s
-        return self._plan.launch_limit(self._limit_s()) if is_of_launch else {"limit_s": self._limits.phase_s}
+        is_of_launch = self._phase == "launch" and self._limit_s() < self._limits.run_s
+        return self._plan.launch_limit(self._limit_s()) if is_of_launch else {"limit_s": self._limits.run_s}
 
     def _late(self) -> str:
         longer = "" if self._phase in _BEFORE_KERNELS else "; --trial-limit gives it longer"

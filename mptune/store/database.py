@@ -20,7 +20,7 @@ __all__ = [
 ]  # fmt: skip
 
 #: Raised with every change of the tables, or of the meaning of a field; a file of another version is refused.
-FORMAT_VERSION: Final = 7
+FORMAT_VERSION: Final = 8
 #: No text or blob of a run file is larger.
 _LARGEST_CELL_BYTES: Final = 16 << 20
 

@@ -54,7 +54,8 @@ class RunInfo:
         baseline_share: share of the budget the search for the baseline gets.
         seed: seeds inputs and strategy.
         flush_cache: whether caches were emptied between timed launches: "on", "off" or "auto".
-        trial_limit: seconds that a launch may take, or times the baseline's such as "10x".
+        limit_s: seconds that a phase of a trial may take.
+        limit_factor: how many times as long as the baseline's a launch may take; None if only seconds limit it.
         started_from: files of the earlier runs that the search started from.
         scheduler: address of the Dask scheduler, None if there is none.
         buffers: of an application, by buffer, what is its type: a parameter's name, or a type. Empty for a kernel.
@@ -97,7 +98,8 @@ class RunInfo:
     baseline_share: float | None = None
     seed: int | None = None
     flush_cache: str = "auto"
-    trial_limit: str = ""
+    limit_s: float | None = None
+    limit_factor: float | None = None
     started_from: tuple[str, ...] = ()
     scheduler: str | None = None
     buffers: Mapping[str, str] = field(default_factory=dict)

@@ -27,7 +27,7 @@ from mptune.tuning.finals import FinalRounds
 from mptune.tuning.findings import fall_short, findings
 from mptune.tuning.plan import TuningPlan
 from mptune.tuning.prior import PRIOR_DOUBT, instrumented_prior
-from mptune.tuning.session import Session, Warnings
+from mptune.tuning.session import RunSession, Warnings
 from mptune.tuning.settings import Progress
 from mptune.tuning.verify import Verifier
 
@@ -58,7 +58,7 @@ class Schedule:
         plan: TuningPlan,
         space: SearchSpace,
         evaluator: DeviceEvaluator,
-        session: Session,
+        session: RunSession,
         on_verification: Callable[[Progress], None],
         warn: Warnings,
     ) -> None:

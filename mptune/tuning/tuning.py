@@ -28,10 +28,11 @@ from mptune.measure.worker import Limits
 from mptune.paths import cache_folder, own_folder
 from mptune.run import Run
 from mptune.source.lints import examples, lints
+from mptune.source.loading import make_ready
 from mptune.store import RunFile, RunInfo, RunState, RunStore, UnsavedRun
 from mptune.tuning.plan import TuningPlan
 from mptune.tuning.schedule import Schedule
-from mptune.tuning.session import Session, Warnings
+from mptune.tuning.session import RunSession, Warnings
 from mptune.tuning.settings import Progress, TuneSettings
 from mptune.tuning.sources import rendered_sources
 
@@ -88,6 +89,7 @@ def tune(
     if output is not None and resume and Path(output).exists():
         settings = _with_its_sources(settings, Path(output), warn)
     plan = TuningPlan.of(kernel, settings, None if output is None else Path(output))
+    make_ready(plan.kernel, plan.sizes)
     if output is not None:
         # Before minutes go into inputs and references.
         RunFile.check(output, resume=resume, overwrite=overwrite)
@@ -116,6 +118,7 @@ def tune(
             for found in lints(plan.kernel, plan.sizes, space, read):
                 warn(found)
         space = space.restrict(plan.settings.restrict)
+        plan.require_launch(space)
         info = plan.describe(space, ready, command)
         for unsure in info.caveats:
             warn(unsure)
@@ -123,9 +126,17 @@ def tune(
             RunFile.delete(output)
         file, before = _open_run(output, resume, info, evaluator.capacity)
         stack.enter_context(file)
-        session = Session(plan, space, evaluator, file, start, on_progress, warn)
-        if session.outdated:
-            warn(_why_set_aside(session.outdated, info.changes_since(before), evaluator.unversioned_metrics, output))
+        session = RunSession(
+            evaluator,
+            file,
+            plan.objective,
+            start=start,
+            time_limit_s=settings.time_limit_s,
+            on_progress=on_progress,
+            warn=warn,
+        )
+        if outdated := session.take_over(space):
+            warn(_why_set_aside(outdated, info.changes_since(before), evaluator.unversioned_metrics, output))
         try:
             run = Schedule(plan, space, evaluator, session, on_verification, warn).run()
         except KeyboardInterrupt:
@@ -207,13 +218,13 @@ def _with_compilers(plan: TuningPlan) -> TuningPlan:
 
 def _evaluator(plan: TuningPlan, stack: contextlib.ExitStack) -> DeviceEvaluator:
     """Return what evaluates on the devices of this machine, or of a cluster; the stack closes both."""
-    settings = plan.settings
+    settings, limits = plan.settings, plan.settings.trial_limits
     pool: Callable[[Job, Limits], ClusterPool] | None = None
     if settings.scheduler is None:
         backend = runnable_backend(settings.backend)
     else:
         cluster = stack.enter_context(Cluster(settings.scheduler))
-        backend = cluster.backend(settings.backend, settings.limits.start_s)
+        backend = cluster.backend(settings.backend, limits.start_s)
         pool = cluster.pool
     evaluator = DeviceEvaluator(
         plan.kernel,
@@ -223,13 +234,13 @@ def _evaluator(plan: TuningPlan, stack: contextlib.ExitStack) -> DeviceEvaluator
         seed=settings.seed,
         flags=settings.flags,
         plan=dataclasses.replace(SEARCHING, flush_cache=settings.flush_cache),
-        limits=settings.limits,
+        limits=limits,
         compilers=compilers_ahead(backend) if settings.compilers is None else settings.compilers,
         policy=MeasurementPolicy(
             plan.objective,
-            settings.limits.phase_s,
+            limits.run_s,
             draws=settings.inputs,
-            launch_factor=settings.limits.launch_factor,
+            launch_factor=limits.launch_factor,
         ),
         observers=plan.observers,
         workers=settings.workers,

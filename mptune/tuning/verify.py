@@ -31,14 +31,13 @@ from mptune.observers import OBSERVERS
 from mptune.results.trial import Status, Trial
 from mptune.results.unseen import Verified, after_draws, count_of, draws_of, limit_of, next_unseen
 from mptune.run import Run, json_document
-from mptune.source.loading import edited, remarks, sizes_of, tunable_of_run
+from mptune.source.loading import edited, make_ready, remarks, sizes_of, tunable_of_run
 from mptune.space.configuration import Configuration, Value
-from mptune.store import RunFile, RunInfo, RunState
-from mptune.tuning.session import Session, Warnings
+from mptune.store import RunFile, RunInfo
+from mptune.tuning.session import RunSession, Warnings, phase_of
 
 __all__ = [
-    "LEAST_INPUTS", "Case", "Verification", "Verifier", "changed_conditions", "evaluator_of", "keep", "run_on",
-    "verify",
+    "LEAST_INPUTS", "Case", "Verification", "Verifier", "changed_conditions", "evaluator_of", "run_on", "verify",
 ]  # fmt: skip
 
 #: Minimum number of unseen inputs at the end of a run, unless fewer are asked for.
@@ -69,18 +68,21 @@ class Verifier:
         wanted: unseen inputs for each trial; fewer if they take longer than :data:`SHARE` of the run.
         on_step: called with each trial that has run on further inputs.
         warn: called about inputs that cannot be made and about lost workers.
+        least: unseen inputs for each trial however long they take.
     """
 
     def __init__(
         self,
         evaluator: DeviceEvaluator,
-        session: Session,
+        session: RunSession,
         finalists: Callable[[], Sequence[Trial]],
         searched: int,
         wanted: int,
         on_step: Callable[[Trial], None],
         warn: Warnings,
+        least: int = LEAST_INPUTS,
     ) -> None:
+        self._least = least
         self._evaluator = evaluator
         self._session = session
         self._finalists = finalists
@@ -127,7 +129,7 @@ class Verifier:
     def _waiting(self) -> list[Trial]:
         """Return the reported trials to run on further inputs: those that have had the fewest."""
         reported = [trial for trial in self._session.result().reported if self._is_open(trial)]
-        least = min(LEAST_INPUTS, self._wanted)
+        least = min(self._least, self._wanted)
         short = [trial for trial in reported if count_of(trial, "unseen_inputs") < least]
         if not short and self._has_time:
             if behind := [trial for trial in reported if self._is_behind(trial)]:
@@ -140,13 +142,13 @@ class Verifier:
         return self._session.objective.is_feasible(trial) and trial.configuration not in self._lost
 
     def _is_behind(self, trial: Trial) -> bool:
-        return count_of(trial, "unseen_inputs") >= LEAST_INPUTS and _search_draws(trial) < self._searched
+        return count_of(trial, "unseen_inputs") >= self._least and _search_draws(trial) < self._searched
 
     def _next_draws(self, trial: Trial) -> list[Draw]:
         if self._is_behind(trial):
             return [Draw(Stream.SEARCH, number) for number in range(_search_draws(trial), self._searched)]
         done = count_of(trial, "unseen_inputs")
-        number = LEAST_INPUTS - done
+        number = self._least - done
         if number <= 0:
             number = int(self._session.left_s(SHARE) / self._draw_s) if self._draw_s else self._wanted
         following = (Draw(Stream.UNSEEN, each) for each in count(next_unseen(trial)))
@@ -351,6 +353,7 @@ def verify(
         # Values of a file are rendered only if the kernel declares them.
         if trial.configuration not in whole_space(definition, place):
             raise MptuneError(f"{trial.configuration} is no valid configuration of {definition.called} at {place}")
+        make_ready(definition, place, on_progress=on_warning)
         configured = definition.own(trial.configuration)
         with evaluator_of(info, definition, place) as evaluator:
             why_not = ["other sizes"]
@@ -375,7 +378,7 @@ def verify(
         cases.append(_case(run, place, ran, unmade, None if why_not else Verified.of(trial, info.objective)))
         if not why_not and ran:
             with RunFile.open(run_file) as file:
-                keep(file, [info.objective.judge(after_draws(trial, ran, info.objective))])
+                file.add(info.objective.judge(after_draws(trial, ran, info.objective)), phase_of(info, configured))
         is_kept = is_kept or not why_not
     if not any(case.verified.inputs for case in cases):
         why = dict.fromkeys(reason for case in cases for reason in case.unmade)
@@ -450,10 +453,3 @@ def changed_conditions(info: RunInfo, kernel: Tunable, evaluator: DeviceEvaluato
         return changes
     is_same = evaluator.unversioned_metrics or evaluator.key_of(kernel.own(trial.configuration)) == trial.key
     return () if is_same else ("the source, or how it is measured, has changed",)
-
-
-def keep(file: RunFile, trials: Sequence[Trial], state: RunState | None = None) -> None:
-    """Record trials in a run file, each in the phase that it belongs to."""
-    fixed = file.info.baseline_values or {}
-    for trial in trials:
-        file.add(trial, "baseline" if fixed and trial.configuration.is_among(fixed) else "search", state)
