@@ -8,6 +8,7 @@ memory that it may not, and at the end ``("answer", value, is_usable)`` or ``("r
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import math
 import re
 import resource
@@ -19,7 +20,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from mptune.backends import get_backend
 from mptune.backends.processes import ChildEnded, PythonChild
@@ -27,7 +28,6 @@ from mptune.backends.processor import fixed_work_ms, other_tasks_per_core
 from mptune.data import Draw
 from mptune.errors import LaunchError, MptuneError
 from mptune.measure.bench import INSTRUMENTED, Bench, Ready, Request
-from mptune.measure.faults import tell_of_faults
 from mptune.measure.job import Job
 from mptune.measure.policy import Plan
 from mptune.measure.rounds import Finished, remeasure
@@ -114,7 +114,7 @@ def main(connection: Connection) -> None:
         return
     if bench.is_on_processor:
         _limit_memory()
-        tell_of_faults(lambda address: connection.send(("reached", bench.nearest(address))))
+        _tell_of_faults(lambda address: connection.send(("reached", bench.nearest(address))))
     connection.send(("answer", bench.ready, True))
     try:
         while True:
@@ -143,6 +143,47 @@ def _limit_memory() -> None:
         _, most = resource.getrlimit(resource.RLIMIT_DATA)
         limit = total_memory_bytes()
         resource.setrlimit(resource.RLIMIT_DATA, (limit if most == resource.RLIM_INFINITY else min(limit, most), most))
+
+
+#: Flag of sigaction, and where a siginfo_t of Linux has the address, on every 64-bit processor.
+_SA_SIGINFO: Final = 4
+_ADDRESS_OFFSET: Final = 16
+_HANDLER: Final = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+
+
+class _Action(ctypes.Structure):
+    """The C library's struct sigaction, with 1024 signals in a set."""
+
+    _fields_: ClassVar[list[Any]] = [
+        ("handler", _HANDLER),
+        ("mask", ctypes.c_ulong * (1024 // (8 * ctypes.sizeof(ctypes.c_ulong)))),
+        ("flags", ctypes.c_int),
+        ("restorer", ctypes.c_void_p),
+    ]
+
+
+def _tell_of_faults(tell: Callable[[int], None]) -> None:
+    """Call a function with the address when this process touches memory that it may not; then the signal ends it.
+
+    The function runs in the thread that did it, a kernel's, while all others wait for the kernel. Where that thread
+    has no stack left to run it, it is not called.
+    """
+    library = ctypes.CDLL(None)
+
+    def handle(number: int, information: int, _: int) -> None:
+        # What was not allowed is tried again after this, and not handled any more.
+        library.signal(number, signal.SIG_DFL)
+        with contextlib.suppress(Exception):
+            tell(ctypes.c_size_t.from_address(information + _ADDRESS_OFFSET).value)
+
+    for number in (signal.SIGSEGV, signal.SIGBUS):
+        action = _Action(handler=_HANDLER(handle), flags=_SA_SIGINFO)
+        library.sigaction(number, ctypes.byref(action), None)
+        _kept.append(action)
+
+
+#: The C library has only addresses of them.
+_kept: Final[list[_Action]] = []
 
 
 # -- in the tuner ----------------------------------------------------------------------------------
