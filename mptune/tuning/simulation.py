@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -29,7 +29,7 @@ from mptune.results.pareto import FrontScale, front
 from mptune.results.trial import SourceUse, Status, Trial
 from mptune.space.configuration import Configuration
 from mptune.strategies import chosen_name, make
-from mptune.strategies.base import Known, Source, Strategy
+from mptune.strategies.base import Known, Strategy
 from mptune.tuning.session import Session
 from mptune.tuning.starting import Searched, read_source
 
@@ -301,7 +301,21 @@ def simulate(
         rename=lambda source: [_renamed(trial, _aliases(source)) for trial in source.trials.values()],
     )
     read = [read_source(source, searched) for source in sources]
-    start = _starter(recorded, goal, strategy, options, read, budget)
+    known = _footprints(recorded)  # as a live run knows them beforehand
+
+    def start(seed: int) -> Strategy:
+        return make(
+            strategy,
+            recorded.space,
+            goal,
+            seed=seed,
+            signature=recorded.signature,
+            options=options,
+            known=known,
+            sources=read,
+            budget=budget,
+        )
+
     evaluator = SimulatedEvaluator({trial.configuration: trial for trial in trials}, recorded.name)
     return Simulation(
         space=recorded.name,
@@ -330,29 +344,6 @@ def _require_counts(budget: int, repeats: int, seed: int) -> None:
             raise MptuneError(f"{name} must be at most {_MOST:,}, got {count:,}")
     if seed < 0:
         raise MptuneError(f"seed {seed}: expected a whole number from 0 on")
-
-
-def _starter(
-    recorded: RecordedSpace,
-    goal: Objective,
-    strategy: str,
-    options: Mapping[str, Any] | None,
-    sources: Sequence[Source],
-    budget: int,
-) -> Callable[[int], Strategy]:
-    """Return what makes the strategy anew for a seed, told what a live run knows beforehand."""
-    known = _footprints(recorded)
-    return lambda seed: make(
-        strategy,
-        recorded.space,
-        goal,
-        seed=seed,
-        signature=recorded.signature,
-        options=options,
-        known=known,
-        sources=sources,
-        budget=budget,
-    )
 
 
 def _replay(
