@@ -94,8 +94,8 @@ class Runs:
     def verification(self, wanted=20, searched=1):
         self.told = []
         self.warned = []
-        warn = Warnings(self.warned.append)
-        self.steps = Verifier(self, self, self.finalists, searched, wanted, self.told.append, warn)
+        self.warn, self.evaluator, self.report_verified = Warnings(self.warned.append), self, self.told.append
+        self.steps = Verifier(self, searched, wanted, finalists=self.finalists)
         return self.steps
 
     def finalists(self):

@@ -11,7 +11,6 @@ import dataclasses
 import functools
 import math
 import time
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -37,7 +36,7 @@ from mptune.space.constraints import compile_constraint
 from mptune.space.search_space import SearchSpace
 from mptune.store import ParameterInfo, RunFile, RunStore, UnsavedRun
 from mptune.tuning.finals import FinalRounds
-from mptune.tuning.session import RunSession, Warnings
+from mptune.tuning.session import RunSession, Warnings, warn_caller
 from mptune.tuning.verify import LEAST_INPUTS, Verifier, changed_conditions, evaluator_of
 
 __all__ = ["Change", "Explanation", "Outcome", "Tradeoff", "digits_text", "explain", "explanation_of", "percent"]
@@ -332,10 +331,6 @@ def _log10(error: float) -> float:
 # -- measuring what is missing ---------------------------------------------------------------------
 
 
-def _warn(message: str) -> None:
-    warnings.warn(message, stacklevel=3)  # where explain was called
-
-
 def explain(
     run: Run | str | Path,
     kernel: Tunable | str | Path | None = None,
@@ -343,7 +338,7 @@ def explain(
     measure: bool = True,
     time_limit_s: float | None = None,
     on_trial: Callable[[], None] = lambda: None,
-    on_warning: Callable[[str], None] = _warn,
+    on_warning: Callable[[str], None] = warn_caller,
 ) -> Explanation:
     """Explain why a run's winner has its types, and measure the neighbours that are missing on the run's device.
 
@@ -454,27 +449,26 @@ class _Missing:
                 raise MptuneError(f"{self._winner.configuration} is no valid configuration of {kernel.called}")
             if changes := changed_conditions(info, kernel, evaluator, self._winner):
                 raise MptuneError(f"{'; '.join(changes)}: mptune tune --resume measures the run again")
-            warn = Warnings(on_warning)
             session = RunSession(
                 evaluator,
                 file,
                 info.objective,
                 start=start,
                 time_limit_s=time_limit_s,
+                warn=Warnings(on_warning),
                 on_progress=lambda _: on_trial(),
-                warn=warn,
             )
             for trial in self.run.trials:
                 session.keep(dataclasses.replace(trial, configuration=kernel.own(trial.configuration)), trial)
             try:
-                self._measure(session, space, warn, searched)
+                self._measure(session, space, searched)
             finally:
                 self.run = Run(info, list(session.trials.values()), session.state, self.run.sources)
 
-    def _measure(self, session: RunSession, space: SearchSpace, warn: Warnings, searched: int) -> None:
+    def _measure(self, session: RunSession, space: SearchSpace, searched: int) -> None:
         winner = session.trials[self._winner.configuration]
-        finals = FinalRounds(session.evaluator, session, warn)
-        verify = Verifier(session.evaluator, session, tuple, searched, self._inputs, lambda _: None, warn, self._inputs)
+        finals = FinalRounds(session)
+        verify = Verifier(session, searched, self._inputs, least=self._inputs)
         #: Neighbours timed in no other rounds than those that may make them the fastest.
         flattered: set[Configuration] = set()
 

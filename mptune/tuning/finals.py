@@ -18,14 +18,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from mptune.errors import MptuneError
-from mptune.measure.device import DeviceEvaluator
 from mptune.measure.rounds import Turns
 from mptune.results.objective import Objective
 from mptune.results.speedup import LEAST_ROUNDS, Finals
 from mptune.results.trial import Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration, Value
-from mptune.tuning.session import RunSession, Warnings
+from mptune.tuning.session import RunSession
 
 __all__ = ["FinalRounds", "Measure", "finalists", "race", "rounds_for_interval"]
 
@@ -59,18 +58,10 @@ _MOST_ROUNDS: Final = 200
 
 
 class FinalRounds:
-    """Times finalists until all that is reported has been timed side by side.
+    """Times the finalists of a session until all that is reported has been timed side by side."""
 
-    Args:
-        evaluator: measures.
-        session: has the trials of the run, and keeps the finals.
-        warn: told in one line what the finals could not tell.
-    """
-
-    def __init__(self, evaluator: DeviceEvaluator, session: RunSession, warn: Warnings) -> None:
-        self._evaluator = evaluator
+    def __init__(self, session: RunSession) -> None:
         self._session = session
-        self._warn = warn
         self._spent_s = 0.0
         #: Configurations timed in turn by this session, and those of them that did not run then.
         self._timed: set[Configuration] = set()
@@ -148,11 +139,11 @@ class FinalRounds:
         if self._untimed:
             last = self.finalists()
             self._rivals = set()
-            turns = Turns(self._evaluator, last)
+            turns = Turns(self._session.evaluator, last)
             rounds = race(turns.measure, self._groups(last), lambda: left_s() <= 0)
             self._keep(turns, Finals.of(rounds, len(rounds), turns.tasks_per_core, turns.calibration_ms))
         elif unconfirmed := self._unconfirmed:
-            turns = Turns(self._evaluator, [session.trials[configuration] for configuration in unconfirmed])
+            turns = Turns(self._session.evaluator, [session.trials[configuration] for configuration in unconfirmed])
         else:
             return False
         self._confirm(turns, left_s)
@@ -183,7 +174,7 @@ class FinalRounds:
         baseline, finals = session.result().baseline, session.state.finals
         beside = (winner, *([] if baseline is None else [baseline]), *trials)
         together = {trial.configuration: trial for trial in beside}
-        turns = Turns(self._evaluator, list(together.values()))
+        turns = Turns(self._session.evaluator, list(together.values()))
         rounds = turns.measure(list(together), _ADDED)
         if not turns.runs(winner.configuration):
             raise MptuneError("the winner failed when it was measured again")
@@ -220,7 +211,7 @@ class FinalRounds:
             if trial.is_valid:
                 time_ms = times_ms.get(trial.configuration, trial.time_ms)
                 self._session.keep(trial.with_measurement(metrics={**trial.measurement.metrics, "time_ms": time_ms}))
-            elif self._evaluator.policy.condemns(trial):
+            elif self._session.evaluator.policy.condemns(trial):
                 self._session.keep(trial)
 
     def _say_what_is_unsure(self) -> None:
@@ -228,17 +219,17 @@ class FinalRounds:
         run = self._session.result()
         reported = [t for t in (run.best, *run.front) if t is not None and not math.isnan(run.speedup(t))]
         if noise := run.state.finals.noise:
-            self._warn(
+            self._session.warn(
                 f"the machine was busy while the finalists were timed ({noise}): a speedup is as sure as its interval; "
                 "the same command with --resume times them again"
             )
         elif run.best in reported and run.speedup_interval(run.best) and not run.is_settled(run.best):
-            self._warn(
+            self._session.warn(
                 "the speedup is unsettled: its interval holds 1, or is too wide to say much; the same command with "
                 "--resume times the finalists again"
             )
         if "time_ms" in run.objective.names and any(run.speedup_interval(trial) is None for trial in reported):
-            self._warn(
+            self._session.warn(
                 "what is reported could not be timed side by side with the baseline in rounds enough for an interval: "
                 "its speedup compares times of different minutes"
             )

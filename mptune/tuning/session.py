@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
+import sys
 import time
+import traceback
+import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final
 
+import mptune
 from mptune.measure.base import Evaluator
 from mptune.measure.device import DeviceEvaluator
 from mptune.results.objective import Objective
@@ -19,7 +25,7 @@ from mptune.space.search_space import SearchSpace
 from mptune.store import RunInfo, RunState, RunStore
 from mptune.tuning.settings import Progress
 
-__all__ = ["RunSession", "Session", "Stopwatch", "Warnings", "phase_of"]
+__all__ = ["RunSession", "Session", "Stopwatch", "Warnings", "phase_of", "warn_caller"]
 
 #: Finals and verification may exceed the time limit by this share of it.
 _CLOSING_SHARE: Final = 0.25
@@ -42,6 +48,15 @@ class Warnings:
     def said(self) -> tuple[str, ...]:
         """All warnings of this session, in their order."""
         return tuple(self._said)
+
+
+def warn_caller(message: str) -> None:
+    """Warn as Python does, of the line outside this package that called."""
+    package = str(Path(mptune.__file__).parent)
+    own = itertools.takewhile(
+        lambda entry: entry[0].f_code.co_filename.startswith(package), traceback.walk_stack(sys._getframe())
+    )
+    warnings.warn(message, stacklevel=len(list(own)) + 1)  # where tune was called
 
 
 class Stopwatch:
@@ -125,7 +140,7 @@ class Session:
     def _begin(self, asked: deque[Configuration], budget: int) -> None:
         """Submit configurations while the evaluator has room and the budget allows."""
         evaluator = self.evaluator
-        while asked and evaluator.under_way < self.left(budget) and evaluator.has_room(asked[0]):
+        while asked and evaluator.under_way < min(evaluator.capacity, self.left(budget)):
             evaluator.submit(asked.popleft())
 
     def keep(self, trial: Trial) -> Trial:
@@ -158,8 +173,9 @@ class RunSession(Session):
         objective: judges trials; replaced by one with a baseline once there is one.
         start: when the session began, by ``time.monotonic``.
         time_limit_s: no evaluation begins after so many seconds; None for no limit.
-        on_progress: called with every trial.
         warn: told what the user should know.
+        on_progress: called with every trial.
+        on_verification: called with every trial that has run on further unseen inputs.
 
     Attributes:
         fixed: the values of the baseline's types.
@@ -177,8 +193,9 @@ class RunSession(Session):
         *,
         start: float,
         time_limit_s: float | None,
-        on_progress: Callable[[Progress], None],
         warn: Warnings,
+        on_progress: Callable[[Progress], None] = lambda _: None,
+        on_verification: Callable[[Progress], None] = lambda _: None,
     ) -> None:
         super().__init__(evaluator, objective, Stopwatch(file.state.search_s))
         self.fixed = file.info.baseline_values or {}
@@ -186,7 +203,8 @@ class RunSession(Session):
         self._start = start
         self._time_limit_s = time_limit_s
         self._on_progress = on_progress
-        self._warn = warn
+        self._on_verification = on_verification
+        self.warn = warn
         self._before = file.state
         self._prepare_s = file.state.prepare_s + time.monotonic() - start
         self.verifying = Stopwatch(file.state.verify_s)
@@ -251,10 +269,15 @@ class RunSession(Session):
     def report(self, trials: Sequence[Trial], *, replayed: bool = False) -> None:
         """Report trials to the user."""
         for trial in trials:
-            phase, budget = phase_of(self._file.info, trial.configuration), self._file.info.budget or 0
-            self._on_progress(
-                Progress(phase, trial, self.result, budget, self.elapsed_s, replayed, self.evaluator.ahead)
-            )
+            self._on_progress(self._progress(phase_of(self._file.info, trial.configuration), trial, replayed=replayed))
+
+    def report_verified(self, trial: Trial) -> None:
+        """Report a trial that has run on further unseen inputs."""
+        self._on_verification(self._progress("verification", trial))
+
+    def _progress(self, phase: str, trial: Trial, *, replayed: bool = False) -> Progress:
+        budget, ahead = self._file.info.budget or 0, self.evaluator.ahead
+        return Progress(phase, trial, self.result, budget, self.elapsed_s, replayed, ahead)
 
     # -- time and state ------------------------------------------------------------------------
 
@@ -300,7 +323,7 @@ class RunSession(Session):
             prepare_s=self._prepare_s,
             search_s=self.searching.seconds,
             verify_s=self.verifying.seconds,
-            warnings=tuple(dict.fromkeys((*self._before.warnings, *self._warn.said))),
+            warnings=tuple(dict.fromkeys((*self._before.warnings, *self.warn.said))),
         )
 
     def end_verification(self, why_not: str, wanted: int) -> None:
@@ -320,5 +343,5 @@ class RunSession(Session):
         A session that measured something replaces the warnings of earlier ones.
         """
         spent = self.spent()
-        self._file.update(dataclasses.replace(spent, warnings=self._warn.said) if self.measured_here else spent)
+        self._file.update(dataclasses.replace(spent, warnings=self.warn.said) if self.measured_here else spent)
         return self.result()

@@ -27,8 +27,9 @@ from mptune.source.loading import load_tunable, make_ready
 from mptune.space.configuration import Configuration
 from mptune.store import RunFile
 from mptune.tuning.plan import TuningPlan
+from mptune.tuning.session import warn_caller
 from mptune.tuning.settings import Progress, TuneSettings
-from mptune.tuning.tuning import changed, tune, warn_caller
+from mptune.tuning.tuning import changed, tune
 
 __all__ = ["files_of_sizes", "label_of", "sizes_together", "tune_sizes"]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +33,7 @@ from mptune.run import Run, json_document
 from mptune.source.loading import edited, make_ready, remarks, sizes_of, tunable_of_run
 from mptune.space.configuration import Configuration, Value
 from mptune.store import RunFile, RunInfo
-from mptune.tuning.session import RunSession, Warnings, phase_of
+from mptune.tuning.session import RunSession, phase_of, warn_caller
 
 __all__ = [
     "LEAST_INPUTS", "Case", "Verification", "Verifier", "changed_conditions", "evaluator_of", "run_on", "verify",
@@ -61,35 +60,27 @@ class Verifier:
     All trials run on the same inputs, in the same order, in every session of a run.
 
     Args:
-        evaluator: runs configurations on draws.
         session: has the trials and keeps them.
-        finalists: returns the trials that may be reported after others have fallen.
         searched: draws of the search; a trial that has run on fewer runs on the others if there is time.
         wanted: unseen inputs for each trial; fewer if they take longer than :data:`SHARE` of the run.
-        on_step: called with each trial that has run on further inputs.
-        warn: called about inputs that cannot be made and about lost workers.
         least: unseen inputs for each trial however long they take.
+        finalists: returns the trials that may be reported after others have fallen.
     """
 
     def __init__(
         self,
-        evaluator: DeviceEvaluator,
         session: RunSession,
-        finalists: Callable[[], Sequence[Trial]],
         searched: int,
         wanted: int,
-        on_step: Callable[[Trial], None],
-        warn: Warnings,
+        *,
         least: int = LEAST_INPUTS,
+        finalists: Callable[[], Sequence[Trial]] = tuple,
     ) -> None:
-        self._least = least
-        self._evaluator = evaluator
         self._session = session
-        self._finalists = finalists
         self._searched = searched
         self._wanted = wanted
-        self._on_step = on_step
-        self._warn = warn
+        self._least = min(least, wanted)
+        self._finalists = finalists
         #: Draws that cannot be made, and why.
         self._unmade: dict[Draw, str] = {}
         #: Configurations that cannot be verified any further.
@@ -129,8 +120,7 @@ class Verifier:
     def _waiting(self) -> list[Trial]:
         """Return the reported trials to run on further inputs: those that have had the fewest."""
         reported = [trial for trial in self._session.result().reported if self._is_open(trial)]
-        least = min(self._least, self._wanted)
-        short = [trial for trial in reported if count_of(trial, "unseen_inputs") < least]
+        short = [trial for trial in reported if count_of(trial, "unseen_inputs") < self._least]
         if not short and self._has_time:
             if behind := [trial for trial in reported if self._is_behind(trial)]:
                 return [trial for trial in behind if _search_draws(trial) == _search_draws(behind[0])]
@@ -170,7 +160,7 @@ class Verifier:
         """Run trials on draws and keep what they become; return the draws on which one of them fell."""
         objective = self._session.objective
         with self._session.verifying:
-            found = run_on(self._evaluator, [trial.configuration for trial in trials], draws)
+            found = run_on(self._session.evaluator, [trial.configuration for trial in trials], draws)
         is_unseen = draws[0].stream is Stream.UNSEEN
         if is_unseen:  # those of the search were made before and take less time
             self._has_run |= bool(found.trials)
@@ -179,10 +169,10 @@ class Verifier:
             self._searched = 0
         for draw, reason in found.unmade.items():
             if reason not in self._unmade.values():
-                self._warn(f"{draw} is left out of the verification, as it cannot be made: {reason}")
+                self._session.warn(f"{draw} is left out of the verification, as it cannot be made: {reason}")
             self._unmade[draw] = reason
         if found.lost:
-            self._warn(f"{len(found.lost)} configurations could not be verified: their worker was lost")
+            self._session.warn(f"{len(found.lost)} configurations could not be verified: their worker was lost")
             self._lost.update(found.lost)
         if len(self._unmade) >= LEAST_INPUTS and not found.trials:  # further inputs are no more likely to be made
             self._lost.update(trial.configuration for trial in trials)
@@ -193,7 +183,7 @@ class Verifier:
             fallen.update(dict.fromkeys(broken))
             if ran and (broken or not keeps_fallen_alone):
                 after = after_draws(trial, ran, objective if is_unseen else None)
-                self._on_step(self._session.keep(after))
+                self._session.report_verified(self._session.keep(after))
         return list(fallen)
 
 
@@ -293,10 +283,6 @@ class Verification:
         )
 
 
-def _warn(message: str) -> None:
-    warnings.warn(message, stacklevel=3)  # where verify was called
-
-
 def verify(
     run_file: str | Path,
     kernel: Tunable | str | Path | None = None,
@@ -305,7 +291,7 @@ def verify(
     inputs: int = 59,
     sizes: Sequence[str | Mapping[str, int]] = (),
     on_input: Callable[[], None] = lambda: None,
-    on_warning: Callable[[str], None] = _warn,
+    on_warning: Callable[[str], None] = warn_caller,
 ) -> Verification:
     """Run a trial of a run on inputs that the search has not used.
 
