@@ -60,19 +60,17 @@ def warn_caller(message: str) -> None:
 
 
 class Stopwatch:
-    """Adds up the wall time of the blocks it is entered for, in seconds; ``latest_s`` is that of the last block."""
+    """Adds up the wall time of the blocks it is entered for, in seconds."""
 
     def __init__(self, seconds: float = 0.0) -> None:
         self.seconds = seconds
-        self.latest_s = 0.0
         self._started = 0.0
 
     def __enter__(self) -> None:
         self._started = time.perf_counter()
 
     def __exit__(self, *_: object) -> None:
-        self.latest_s = time.perf_counter() - self._started
-        self.seconds += self.latest_s
+        self.seconds += time.perf_counter() - self._started
 
 
 class Session:

@@ -158,13 +158,13 @@ class Verifier:
 
     def _run(self, trials: Sequence[Trial], draws: Sequence[Draw], *, keeps_fallen_alone: bool = False) -> list[Draw]:
         """Run trials on draws and keep what they become; return the draws on which one of them fell."""
-        objective = self._session.objective
+        objective, before_s = self._session.objective, self._session.verifying.seconds
         with self._session.verifying:
             found = run_on(self._session.evaluator, [trial.configuration for trial in trials], draws)
         is_unseen = draws[0].stream is Stream.UNSEEN
         if is_unseen:  # those of the search were made before and take less time
             self._has_run |= bool(found.trials)
-            self._draw_s = self._session.verifying.latest_s / len(draws)
+            self._draw_s = (self._session.verifying.seconds - before_s) / len(draws)
         elif found.unmade:
             self._searched = 0
         for draw, reason in found.unmade.items():
@@ -196,20 +196,33 @@ class _Found:
     """Trials by configuration and draw, draws that cannot be made and why, and configurations that did not run."""
 
     trials: dict[Configuration, _ByDraw]
-    unmade: Mapping[Draw, str]
+    unmade: dict[Draw, str]
     lost: list[Configuration]
 
 
-def run_on(evaluator: DeviceEvaluator, configurations: Sequence[Configuration], draws: Sequence[Draw]) -> _Found:
-    """Run configurations on draws of the inputs."""
-    answer = evaluator.run_on_draws(configurations, draws)
-    trials: dict[Configuration, _ByDraw] = {}
-    for draw, trial in zip(answer.draws, answer.trials, strict=True):
-        trials.setdefault(trial.configuration, {})[draw] = trial
-    # A trial that fails ends the request: the others have their turn in the next one.
-    is_cut = len(answer.unmade) < len(draws) and all(trial.status is Status.OK for trial in answer.trials)
-    lost = [c for c in configurations if c not in trials] if is_cut else []
-    return _Found(trials, answer.unmade, lost)
+def run_on(
+    evaluator: DeviceEvaluator,
+    configurations: Sequence[Configuration],
+    draws: Sequence[Draw],
+    on_input: Callable[[], None] = lambda: None,
+) -> _Found:
+    """Run configurations on draws of the inputs, until one ends the worker or has the same status on every input."""
+    found = _Found({}, {}, [])
+    for first in range(0, len(draws), _BATCH):
+        batch = draws[first : first + _BATCH]
+        answer = evaluator.run_on_draws(configurations, batch)
+        for draw, trial in zip(answer.draws, answer.trials, strict=True):
+            found.trials.setdefault(trial.configuration, {})[draw] = trial
+        found.unmade.update(answer.unmade)
+        for _ in batch:
+            on_input()
+        if all(trial.status is Status.OK for trial in answer.trials) and len(answer.unmade) < len(batch):
+            ran = {trial.configuration for trial in answer.trials}
+            found.lost.extend(configuration for configuration in configurations if configuration not in ran)
+        # The others have their turn in the next request.
+        if found.lost or any(trial.status in _ENDING for trial in answer.trials):
+            break
+    return found
 
 
 # -- of a run file ---------------------------------------------------------------------------------
@@ -349,19 +362,10 @@ def verify(
                     on_warning(f"the result is not kept in {run_file}: {'; '.join(why_not)}")
             # Inputs of the same number are others at other sizes.
             first = next_unseen(trial) if place == own else 0
-            ran: _ByDraw = {}
-            unmade: dict[Draw, str] = {}
-            for number in range(first, first + inputs, _BATCH):
-                batch = [Draw(Stream.UNSEEN, each) for each in range(number, min(number + _BATCH, first + inputs))]
-                found = run_on(evaluator, [configured], batch)
-                for _ in batch:
-                    on_input()
-                ran |= found.trials.get(configured, {})
-                unmade |= found.unmade
-                is_lost = len(ran) + len(unmade) < number + len(batch) - first
-                if is_lost or any(one.status in _ENDING for one in ran.values()):
-                    break
-        cases.append(_case(run, place, ran, unmade, None if why_not else Verified.of(trial, info.objective)))
+            draws = [Draw(Stream.UNSEEN, number) for number in range(first, first + inputs)]
+            found = run_on(evaluator, [configured], draws, on_input)
+            ran = found.trials.get(configured, {})
+        cases.append(_case(run, place, ran, found.unmade, None if why_not else Verified.of(trial, info.objective)))
         if not why_not and ran:
             with RunFile.open(run_file) as file:
                 file.add(info.objective.judge(after_draws(trial, ran, info.objective)), phase_of(info, configured))
