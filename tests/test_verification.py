@@ -139,6 +139,12 @@ def test_draws_of_the_search_that_a_trial_lacks_are_run():
         assert runs.of(name)[1].inputs == 20
 
 
+def test_nothing_is_run_where_no_unseen_input_is_wanted():
+    runs = Runs({"fast": good, "base": good}, searched=1)
+    assert runs.verification(0, searched=3)() is False
+    assert not runs.asked
+
+
 def test_one_violation_and_the_next_best_is_verified_first_where_the_other_fell():
     runs = Runs({"fragile": on(7), "also": on(7, 12), "holds": good})
     verify = runs.verification(20)

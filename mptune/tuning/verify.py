@@ -132,7 +132,7 @@ class Verifier:
         return self._session.objective.is_feasible(trial) and trial.configuration not in self._lost
 
     def _is_behind(self, trial: Trial) -> bool:
-        return count_of(trial, "unseen_inputs") >= self._least and _search_draws(trial) < self._searched
+        return 0 < self._least <= count_of(trial, "unseen_inputs") and _search_draws(trial) < self._searched
 
     def _next_draws(self, trial: Trial) -> list[Draw]:
         if self._is_behind(trial):
