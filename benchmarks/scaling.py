@@ -2,7 +2,7 @@
 
     python benchmarks/scaling.py [--spaces ../shared/spaces] [--strategies bayesian,genetic] [--seeds 5]
 
-Runs the tuner's own loop (``mptune/tuning/loop.py``) on a simulated clock. A device takes as long for a trial as
+Runs the tuner's own loop (``mptune/tuning/session.py``) on a simulated clock. A device takes as long for a trial as
 the recording says its compilation, check and timing took; asking and telling a strategy takes the processor time it
 takes here, during which the other devices go on. Writes ``benchmarks/results/scaling.md``.
 """

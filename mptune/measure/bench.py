@@ -60,13 +60,7 @@ def metric_names(kernel: Tunable, metric: Metrics) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One configuration to evaluate.
-
-    Attributes:
-        configuration: what to evaluate.
-        source: its rendered source.
-        plan: what is to be measured; by default everything.
-    """
+    """One configuration to evaluate: its rendered source, and what is measured, by default everything."""
 
     configuration: Configuration
     source: str
@@ -129,14 +123,8 @@ class Bench:
     """Evaluates configurations of one kernel on one device, in this very process.
 
     Args:
-        kernel: the kernel or application.
-        sizes: its problem sizes.
-        backend: compiles and launches.
+        kernel, sizes, backend, seed, options, plan, observers: what is evaluated, and how.
         metric: error metrics instead of the kernel's own, as :func:`~mptune.accuracy.evaluate_outputs` takes them.
-        seed: seeds the inputs.
-        options: how to compile.
-        plan: how often to launch.
-        observers: names of the observers to switch on.
         announce: told the name of each phase as it begins.
     """
 
@@ -209,12 +197,7 @@ class Bench:
         )
 
     def evaluate(self, request: Request, plan: TimingPlan | None = None) -> Trial:
-        """Return the trial of a configuration; a failure becomes its status and message.
-
-        Args:
-            request: the configuration and what is known of it.
-            plan: how often to launch; by default the bench's own plan.
-        """
+        """Return the trial of a configuration, timed by the own plan or another; a failure becomes its status."""
         return self._guarded(request, lambda clock: self._evaluate(request, plan or self._plan, clock))
 
     def make(self, draw: Draw) -> None:
@@ -343,16 +326,8 @@ class Bench:
         kept = {} if self._kept is None else self._kept
         with clock.phase("compile"):
             if request.configuration not in kept:
-                kept[request.configuration] = _Loaded(
-                    Program(
-                        self.kernel,
-                        request.configuration,
-                        self.sizes,
-                        self._backend,
-                        self._options,
-                        source=request.source,
-                    )
-                )
+                what = self.kernel, request.configuration, self.sizes, self._backend, self._options
+                kept[request.configuration] = _Loaded(Program(*what, source=request.source))
         loaded = kept[request.configuration]
         try:
             yield loaded
