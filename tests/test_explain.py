@@ -19,6 +19,7 @@ from mptune.errors import KernelError
 from mptune.precision import precision
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
+from mptune.source.loading import load_kernel
 from mptune.space.configuration import Configuration
 from mptune.store import RunFile
 from mptune.tuning import tune
@@ -301,6 +302,18 @@ def test_the_time_limit_holds_for_each_trial(path: Path, monkeypatch: pytest.Mon
     assert "the time limit was over" in found.unmeasured
     # What was evaluated is timed beside the winner.
     assert any(c.outcome is not None and c.outcome.interval is not None for c in found.changes)
+
+
+def test_an_adopted_program_is_run_at_the_sizes_first(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another file of the folder stands for the record that adopt writes."""
+    ran: list[tuple[Path, dict[str, int]]] = []
+    monkeypatch.setattr("mptune.source.loading.RECORD", Path(__file__).name)
+    monkeypatch.setattr("mptune.adopt.sizes.run_at", lambda folder, sizes, **_: ran.append((folder, dict(sizes))))
+    kernel = load_kernel(Path(own_kernel.__file__))
+    explain(path, kernel, on_warning=lambda _: None)
+    tune(kernel, on_warning=lambda _: None, **OPTIONS)
+    sizes = dict(kernel.resolve_sizes())
+    assert ran == [(Path(own_kernel.__file__).parent, sizes)] * 2
 
 
 def test_a_run_in_memory_is_explained_and_left_as_it_is(path: Path) -> None:
