@@ -196,7 +196,7 @@ class _Found:
     """Trials by configuration and draw, draws that cannot be made and why, and configurations that did not run."""
 
     trials: dict[Configuration, _ByDraw]
-    unmade: dict[Draw, str]
+    unmade: Mapping[Draw, str]
     lost: list[Configuration]
 
 
@@ -207,22 +207,24 @@ def run_on(
     on_input: Callable[[], None] = lambda: None,
 ) -> _Found:
     """Run configurations on draws of the inputs, until one ends the worker or has the same status on every input."""
-    found = _Found({}, {}, [])
+    trials: dict[Configuration, _ByDraw] = {}
+    unmade: dict[Draw, str] = {}
+    lost: list[Configuration] = []
     for first in range(0, len(draws), _BATCH):
         batch = draws[first : first + _BATCH]
         answer = evaluator.run_on_draws(configurations, batch)
         for draw, trial in zip(answer.draws, answer.trials, strict=True):
-            found.trials.setdefault(trial.configuration, {})[draw] = trial
-        found.unmade.update(answer.unmade)
+            trials.setdefault(trial.configuration, {})[draw] = trial
+        unmade |= answer.unmade
         for _ in batch:
             on_input()
         if all(trial.status is Status.OK for trial in answer.trials) and len(answer.unmade) < len(batch):
             ran = {trial.configuration for trial in answer.trials}
-            found.lost.extend(configuration for configuration in configurations if configuration not in ran)
+            lost = [configuration for configuration in configurations if configuration not in ran]
         # The others have their turn in the next request.
-        if found.lost or any(trial.status in _ENDING for trial in answer.trials):
+        if lost or any(trial.status in _ENDING for trial in answer.trials):
             break
-    return found
+    return _Found(trials, unmade, lost)
 
 
 # -- of a run file ---------------------------------------------------------------------------------
