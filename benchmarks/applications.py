@@ -62,8 +62,8 @@ from mptune.space.parameters import PrecisionParameter, baseline_values, uniform
 from mptune.space.search_space import SearchSpace  # noqa: E402
 from mptune.strategies import make  # noqa: E402
 from mptune.tuning import TuneSettings, tune  # noqa: E402
-from mptune.tuning.loop import ask_and_tell  # noqa: E402
 from mptune.tuning.plan import TuningPlan  # noqa: E402
+from mptune.tuning.session import Session  # noqa: E402
 
 PAGE: Final = ROOT / "benchmarks" / "results" / "applications.md"
 WAYS: Final = ("fp32", "alone", "joint")
@@ -436,8 +436,8 @@ def search(
     """Return the trials of a search of so many evaluations, after that of the baseline."""
     objective = objective.with_baseline(objective.value(known))
     strategy = make("bayesian", space, objective, signature=application.signature_names, seed=seed)
-    trials = [objective.judge(known)]
-    strategy.tell(trials)
+    session = Session(evaluator, objective)
+    strategy.tell([session.keep(known)])
     types = uniform_types(space.parameters).values()
     uniform = [Configuration({**known.configuration, **each}) for each in types]
     waiting = [each for each in uniform if each in space and each != known.configuration]
@@ -446,14 +446,8 @@ def search(
         first, waiting[:] = waiting[:wanted], waiting[wanted:]
         return first or strategy.ask(wanted)
 
-    def tell(ended: Sequence[Trial]) -> None:
-        judged = [objective.judge(trial) for trial in ended]
-        trials.extend(judged)
-        strategy.tell(judged)
-
-    for _ in ask_and_tell(evaluator, ask, tell, lambda: count + 1 - len(trials), thinking=contextlib.nullcontext()):
-        pass
-    return trials
+    session.evaluate(count + 1, ask, strategy.tell)
+    return list(session.trials.values())
 
 
 # -- a space that is known altogether --------------------------------------------------------------

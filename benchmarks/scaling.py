@@ -2,7 +2,7 @@
 
     python benchmarks/scaling.py [--spaces ../shared/spaces] [--strategies bayesian,genetic] [--seeds 5]
 
-Runs the tuner's own loop (``mptune/tuning/loop.py``) on a simulated clock. A device takes as long for a trial as
+Runs the tuner's own loop (``mptune/tuning/session.py``) on a simulated clock. A device takes as long for a trial as
 the recording says its compilation, check and timing took; asking and telling a strategy takes the processor time it
 takes here, during which the other devices go on. Writes ``benchmarks/results/scaling.md``.
 """
@@ -33,7 +33,7 @@ from mptune.results.objective import Objective  # noqa: E402
 from mptune.results.trial import Trial  # noqa: E402
 from mptune.run import Run  # noqa: E402
 from mptune.strategies import make  # noqa: E402
-from mptune.tuning.loop import Stopwatch, ask_and_tell  # noqa: E402
+from mptune.tuning.session import Session, Stopwatch  # noqa: E402
 
 __all__ = ["Outcome", "replay"]
 
@@ -106,10 +106,9 @@ def replay(
     devices = SimulatedDevices(recorded, duration_s, workers)
     searcher = make(strategy, space.space, objective, signature=space.info.signature, seed=seed)
     thinking = _Thinking(devices, clock)
-    trials: list[Trial] = []
-    told = ask_and_tell(devices, searcher.ask, searcher.tell, lambda: budget - len(trials), thinking=thinking)
-    for ended in told:
-        trials += ended
+    session = Session(devices, objective, thinking)
+    session.evaluate(budget, searcher.ask, searcher.tell)
+    trials = list(session.trials.values())
     optimum, best = objective.best(list(recorded.values())), objective.best(trials)
     distance = math.inf if optimum is None or best is None else best.time_ms / optimum.time_ms - 1.0
     return Outcome(devices.now_s, devices.busy_s, devices.tail_s, thinking.seconds, len(trials), distance)

@@ -37,7 +37,7 @@ from mptune.run import Run
 from mptune.source.loading import load_tunable
 from mptune.tuning import tune
 from mptune.tuning.explain import explain
-from mptune.tuning.session import Session
+from mptune.tuning.session import RunSession
 from mptune.tuning.verify import verify
 from tests.tiers import few
 
@@ -384,8 +384,8 @@ def test_a_search_without_fp64_has_errors_against_it(tmp_path):
     ],
 )
 def test_a_time_limit_ends_the_search_at_once_and_says_before_what(most, said, tmp_path, monkeypatch, capfd):
-    monkeypatch.setattr(Session, "is_in_time", property(lambda self: len(self.trials) < most))
-    monkeypatch.setattr(Session, "closing_s", property(lambda self: -1.0))
+    monkeypatch.setattr(RunSession, "is_in_time", property(lambda self: len(self.trials) < most))
+    monkeypatch.setattr(RunSession, "closing_s", property(lambda self: -1.0))
     settings = {"max_error": 1e-3, "budget": 40, "inputs": 1, "verify": 20, "time_limit_s": 1.0}
     path = tmp_path / "limited.db"
     found = tune(application(), backend="host", output=path, on_warning=lambda _: None, **settings)
@@ -404,7 +404,7 @@ def test_a_time_limit_ends_the_search_at_once_and_says_before_what(most, said, t
 
 
 def test_without_an_evaluation_it_is_said_why(monkeypatch, capfd, tmp_path):
-    monkeypatch.setattr(Session, "is_in_time", property(lambda self: False))
+    monkeypatch.setattr(RunSession, "is_in_time", property(lambda self: False))
     replace_devices(monkeypatch, lambda _: MadeUp(1.0, 0.0))
     call = caller(monkeypatch, capfd)
     done = call("tune", "axpy", "--backend", "host", "--time-limit", "1", "--output", tmp_path / "none.db")

@@ -19,10 +19,12 @@ from mptune.errors import KernelError
 from mptune.precision import precision
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
+from mptune.source.loading import load_kernel
 from mptune.space.configuration import Configuration
 from mptune.store import RunFile
 from mptune.tuning import tune
 from mptune.tuning.explain import Change, Explanation, explain, explanation_of
+from mptune.tuning.session import RunSession
 
 TYPES = ("fp64", "fp32", "fp16")
 SETTINGS: dict[str, Any] = {
@@ -289,6 +291,29 @@ def test_what_cannot_be_measured_is_explained_from_the_trials(path: Path) -> Non
     found = explain(path, edited, on_warning=lambda _: None)
     assert "--resume" in found.unmeasured
     assert len(Run.load(path).trials) == len(run.trials)
+
+
+def test_the_time_limit_holds_for_each_trial(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    count = len(Run.load(path).trials)
+    monkeypatch.setattr(RunSession, "is_in_time", property(lambda self: len(self.trials) <= count))
+    found = explain(path, own_kernel.kernel, time_limit_s=1e6)
+    assert len(found.run.trials) == len(Run.load(path).trials) == count + 1
+    assert found.missing > 0
+    assert "the time limit was over" in found.unmeasured
+    # What was evaluated is timed beside the winner.
+    assert any(c.outcome is not None and c.outcome.interval is not None for c in found.changes)
+
+
+def test_an_adopted_program_is_run_at_the_sizes_first(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another file of the folder stands for the record that adopt writes."""
+    ran: list[tuple[Path, dict[str, int]]] = []
+    monkeypatch.setattr("mptune.source.loading.RECORD", Path(__file__).name)
+    monkeypatch.setattr("mptune.adopt.sizes.run_at", lambda folder, sizes, **_: ran.append((folder, dict(sizes))))
+    kernel = load_kernel(Path(own_kernel.__file__))
+    explain(path, kernel, on_warning=lambda _: None)
+    tune(kernel, on_warning=lambda _: None, **OPTIONS)
+    sizes = dict(kernel.resolve_sizes())
+    assert ran == [(Path(own_kernel.__file__).parent, sizes)] * 2
 
 
 def test_a_run_in_memory_is_explained_and_left_as_it_is(path: Path) -> None:

@@ -345,7 +345,8 @@ class Machine:
 
     def settling(self, monkeypatch: pytest.MonkeyPatch, warn: Callable[[str], None] = pytest.fail) -> FinalRounds:
         monkeypatch.setattr("mptune.tuning.finals.time", self)
-        return FinalRounds(self, self, Warnings(warn))  # type: ignore[arg-type]
+        self.warn, self.evaluator = Warnings(warn), self
+        return FinalRounds(self)  # type: ignore[arg-type]
 
 
 def test_finals_that_are_held_again_and_again_take_no_longer_than_twice_their_share(

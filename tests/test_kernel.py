@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -174,6 +175,7 @@ def test_grid_block_and_shared_memory_may_be_functions_of_configuration_and_size
     ("changes", "message"),
     [
         ({"grid": lambda c: c.blok}, "function grid= failed: no size"),
+        ({"grid": lambda _: sys.exit(3)}, r"function grid= failed: SystemExit\(3\)"),
         ({"block": lambda c: c.block / 2}, "function block= returned 16.0, not whole numbers"),
         ({"grid": lambda _: (1, 1, 1, 1)}, r"the grid is \(1, 1, 1, 1\)"),
         ({"shared_bytes": lambda _: "n"}, "function shared_bytes= returned 'n'"),

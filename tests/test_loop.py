@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from benchmarks.simulated_devices import SimulatedDevices
+from mptune.results.objective import Objective
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
-from mptune.tuning.loop import Stopwatch, ask_and_tell
+from mptune.tuning.session import Session
 
 #: Seconds each configuration takes.
 SECONDS = (5.0, 1.0, 1.0, 1.0, 1.0, 2.0, 3.0, 2.0)
@@ -44,9 +45,6 @@ class Numbers(SimulatedDevices):
         self.asked += numbers
         return [Configuration({"number": number}) for number in numbers]
 
-    def has_room(self, configuration: Configuration) -> bool:
-        return super().has_room(configuration) and len(self.begun) < self.budget
-
     def submit(self, configuration: Configuration) -> None:
         self.begun.append((int(configuration["number"]), self.now_s))
         super().submit(configuration)
@@ -59,10 +57,11 @@ class Numbers(SimulatedDevices):
 
 def run(workers: int, *, ahead: int = 0, **options: Any) -> Numbers:
     search = Numbers(workers, ahead=ahead, **options)
-    told = ask_and_tell(
-        search, search.ask, search.tell, lambda: search.budget - sum(map(len, search.told)), thinking=Stopwatch()
-    )
-    assert [[int(trial.configuration["number"]) for trial in trials] for trials in told] == search.told
+    session = Session(search, Objective())
+    session.evaluate(search.budget, search.ask, search.tell)
+    assert [int(configuration["number"]) for configuration in session.trials] == [
+        n for told in search.told for n in told
+    ]
     return search
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from mptune.source.loading import load_kernel
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import PrecisionParameter, uniform_types
 from mptune.tuning import Progress, TuneSettings, device_constraints, tune
-from mptune.tuning.session import Session
+from mptune.tuning.session import RunSession
 
 OWN = Path(__file__).with_name("own_kernel.py")
 
@@ -99,7 +100,7 @@ def test_best_is_feasible_and_beats_or_equals_the_baseline(
 def test_every_evaluation_is_told_the_best_time_so_far(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[float] = []
     known: list[float] = []
-    submit, keep = DeviceEvaluator.submit, Session.keep
+    submit, keep = DeviceEvaluator.submit, RunSession.keep
 
     def watched_submit(self: DeviceEvaluator, configuration: Any, best_ms: float, *more: Any) -> None:
         given.append(best_ms)
@@ -107,14 +108,14 @@ def test_every_evaluation_is_told_the_best_time_so_far(kernel: Kernel, monkeypat
         expected.append(math.inf if is_baseline else min(known, default=math.inf))
         submit(self, configuration, best_ms, *more)
 
-    def watched_keep(self: Session, trial: Trial, *more: Any) -> Trial:
+    def watched_keep(self: RunSession, trial: Trial, *more: Any) -> Trial:
         kept = keep(self, trial, *more)
         known[:] = [other.time_ms for other in self.trials.values() if self.objective.is_feasible(other)]
         return kept
 
     expected: list[float] = []
     monkeypatch.setattr(DeviceEvaluator, "submit", watched_submit)
-    monkeypatch.setattr(Session, "keep", watched_keep)
+    monkeypatch.setattr(RunSession, "keep", watched_keep)
     tune(kernel, settings(budget=10, baseline_share=0.0))
     assert given == expected
     assert given[0] == math.inf
@@ -452,3 +453,22 @@ def test_progress_tells_what_is_compiled_ahead(few: Kernel) -> None:
     told.clear()
     tune(few, settings(budget=4, compilers=0), on_progress=told.append)
     assert all(p.ahead == () for p in told)
+
+
+def test_a_grid_that_fails_for_every_baseline_ends_the_run_at_once(few: Kernel) -> None:
+    told: list[Progress] = []
+    broken = dataclasses.replace(few, grid=lambda c: 1 // 0)
+    with pytest.raises(MptuneError, match=r"its function grid= failed: .*division"):
+        tune(broken, backend="host", budget=50, on_progress=told.append)
+    assert not told
+
+
+def test_a_grid_that_ends_the_program_is_a_failed_trial(few: Kernel) -> None:
+    def grid(c: Any) -> int:
+        return sys.exit(1) if c.x_type != "fp64" else -(-c.n // (c.block * c.unroll))
+
+    run = tune(dataclasses.replace(few, grid=grid), backend="host", budget=6, verify=0, on_warning=lambda _: None)
+    assert run.baseline is not None
+    failed = [trial for trial in run.trials if trial.configuration["x_type"] != "fp64"]
+    assert failed
+    assert {trial.status for trial in failed} == {Status.ERROR}

@@ -33,7 +33,7 @@ TAU = 1e-3
 class Watch:
     """A stopwatch that stands still by itself."""
 
-    seconds = latest_s = 0.0
+    seconds = 0.0
 
     def __enter__(self):
         pass
@@ -66,8 +66,7 @@ class Runs:
         made = [draw for draw in draws if (draw.stream, draw.number) not in self._unmade]
         pairs = [(draw, c, self._outcome(c, draw)) for draw in made for c in configurations]
         # Those of the search have been made before.
-        self.verifying.latest_s = sum(self._draw_s * (1.0 if d.stream is Stream.UNSEEN else 0.1) for d in draws)
-        self.verifying.seconds += self.verifying.latest_s
+        self.verifying.seconds += sum(self._draw_s * (1.0 if d.stream is Stream.UNSEEN else 0.1) for d in draws)
         found = [(draw, one) for draw, _, one in pairs if one is not None]
         unmade = {draw: "no such case" for draw in draws if draw not in made}
         return Finished(tuple(one for _, one in found), draws=tuple(draw for draw, _ in found), unmade=unmade)
@@ -94,8 +93,8 @@ class Runs:
     def verification(self, wanted=20, searched=1):
         self.told = []
         self.warned = []
-        warn = Warnings(self.warned.append)
-        self.steps = Verifier(self, self, self.finalists, searched, wanted, self.told.append, warn)
+        self.warn, self.evaluator, self.report_verified = Warnings(self.warned.append), self, self.told.append
+        self.steps = Verifier(self, searched, wanted, finalists=self.finalists)
         return self.steps
 
     def finalists(self):
@@ -138,6 +137,12 @@ def test_draws_of_the_search_that_a_trial_lacks_are_run():
     for name in ("fast", "base"):
         assert runs.of(name)[0].metric("error_draws") == 23
         assert runs.of(name)[1].inputs == 20
+
+
+def test_nothing_is_run_where_no_unseen_input_is_wanted():
+    runs = Runs({"fast": good, "base": good}, searched=1)
+    assert runs.verification(0, searched=3)() is False
+    assert not runs.asked
 
 
 def test_one_violation_and_the_next_best_is_verified_first_where_the_other_fell():

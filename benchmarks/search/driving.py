@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mptune.measure.base import Evaluator
+from mptune.results.objective import Objective
 from mptune.results.trial import Trial
 from mptune.space.configuration import Configuration
 from mptune.strategies.base import Strategy
-from mptune.tuning.loop import Stopwatch, ask_and_tell
+from mptune.tuning.session import Session, Stopwatch
 
 __all__ = ["Driven", "drive"]
 
@@ -50,14 +51,19 @@ class _Watch(Stopwatch):
 class _Batches(Evaluator):
     """Evaluates what was submitted all at once, when the trials are asked for."""
 
-    def __init__(self, evaluate: Evaluate, size: int) -> None:
+    def __init__(self, evaluate: Evaluate, size: int, under_way: int) -> None:
         self._evaluate = evaluate
         self._size = size
+        self._lead = size * under_way
         self._submitted: list[Configuration] = []
 
     @property
     def capacity(self) -> int:
         return self._size
+
+    @property
+    def lead(self) -> int:
+        return self._lead
 
     @property
     def under_way(self) -> int:
@@ -81,20 +87,25 @@ def drive(strategy: Strategy, evaluate: Evaluate, budget: int, batch: int = 1, u
         batch: configurations evaluated and told together.
         under_way: batches asked for before the first of them is told, as a tuner that compiles ahead does.
     """
-    objective = strategy.objective
-    best: list[float | None] = []
-    seconds: list[float] = []
     watch = _Watch()
-    before = 0.0
-    batches = _Batches(evaluate, batch)
-    told = ask_and_tell(
-        batches, strategy.ask, strategy.tell, lambda: budget - len(best), thinking=watch, lead=batch * under_way
-    )
-    for trials in told:
+    session = _Driving(_Batches(evaluate, batch, under_way), strategy.objective, watch)
+    session.evaluate(budget, strategy.ask, strategy.tell)
+    return Driven(tuple(session.values), tuple(session.seconds), watch.cpu_s)
+
+
+class _Driving(Session):
+    """Notes the best value after each evaluation, and the time that it took."""
+
+    def __init__(self, evaluator: Evaluator, objective: Objective, watch: _Watch) -> None:
+        super().__init__(evaluator, objective, watch)
+        self.values: list[float | None] = []
+        self.seconds: list[float] = []
+        self._before_s = 0.0
+
+    def report(self, trials: Sequence[Trial]) -> None:
         for trial in trials:
-            last = best[-1] if best else None
-            value = objective.value(trial) if objective.is_feasible(trial) else None
-            best.append(last if value is None else value if last is None else min(last, value))
-        seconds += [(watch.seconds - before) / len(trials)] * len(trials)
-        before = watch.seconds
-    return Driven(tuple(best), tuple(seconds), watch.cpu_s)
+            last = self.values[-1] if self.values else None
+            value = self.objective.value(trial) if self.objective.is_feasible(trial) else None
+            self.values.append(last if value is None else value if last is None else min(last, value))
+        self.seconds += [(self.searching.seconds - self._before_s) / len(trials)] * len(trials)
+        self._before_s = self.searching.seconds

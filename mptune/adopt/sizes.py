@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from mptune.adopt.numbers import Numbers
     from mptune.adopt.reading import Program
     from mptune.adopt.running import Built
-    from mptune.kernel import Tunable
 
-__all__ = ["RECORD", "FoundSizes", "find_sizes", "make_ready", "not_given", "run_at", "with_sizes"]
+__all__ = ["RECORD", "FoundSizes", "find_sizes", "not_given", "run_at", "with_sizes"]
 
 #: The same of a folder with what a run at other sizes has left.
 RUN: Final = "run.json"
@@ -273,18 +272,6 @@ def not_given(program: Program, arguments: Sequence[str]) -> Iterator[str]:
 
 
 # -- other sizes ---------------------------------------------------------------------------------
-
-
-def make_ready(
-    definition: Tunable, sizes: Mapping[str, int], *, on_progress: Callable[[str], None] = lambda _: None
-) -> None:
-    """Run the program of a definition at sizes that it was not run at yet, if it is an adopted one.
-
-    Raises:
-        KernelError: it cannot be had at these sizes.
-    """
-    if definition.path is not None and (definition.path.parent / RECORD).is_file():
-        run_at(definition.path.parent, sizes, on_progress=on_progress)
 
 
 def run_at(folder: Path, sizes: Mapping[str, int], *, on_progress: Callable[[str], None] = lambda _: None) -> None:

@@ -128,10 +128,10 @@ def ready_sizes(
 
 def make_ready(kernel: Tunable, sizes: Mapping[str, int]) -> None:
     """Run an adopted program at sizes that it was not run at yet."""
-    from mptune.adopt import sizes as adopted
     from mptune.cli.display import print_note
+    from mptune.source import loading
 
-    adopted.make_ready(kernel, sizes, on_progress=print_note)
+    loading.make_ready(kernel, sizes, on_progress=print_note)
 
 
 def parse_threshold(texts: Sequence[str]) -> float | Mapping[str, float] | None:

@@ -43,14 +43,6 @@ def _compilers(text: str | None) -> int | None:
         raise MptuneError(f"--compilers {text!r}: expected a number; --compiler chooses which compiler") from None
 
 
-def _trial_limit(text: str) -> float | str:
-    """Read seconds; leave a factor such as 10x as it is."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
 @click.command(cls=options.WithArguments)
 @options.kernels_or_program
 @options.backend
@@ -75,7 +67,6 @@ def _trial_limit(text: str) -> float | str:
     "Stop a launch, or the timing of a configuration, that takes longer; 10x: a launch that takes longer than 10 "
     "times the baseline's.",
     default="30",
-    parse=_trial_limit,
 )
 @option("--compiler-flag flags", "FLAG...", "Add a flag for the compiler.")
 @option("--compiler", "A,B", "Compilers to choose from on the host: g++, clang++ or zig.", show_default="one of these")
@@ -113,7 +104,7 @@ def tune(
     arguments: tuple[str, ...],
     size: Sequence[str],
     several_sizes: dict[str, tuple[int, ...]],
-    trial_limit: float | str,
+    trial_limit: str,
     from_all: bool,
     output: Path | None,
     resume: bool,
@@ -135,7 +126,6 @@ def tune(
     preset, sizes = options.parse_sizes(definition, size)
     _check_names(given)
 
-    from mptune.measure.device import Limits
     from mptune.run import Run
     from mptune.tuning import TuneSettings, tune_sizes
     from mptune.tuning import tune as tune_kernel
@@ -143,7 +133,7 @@ def tune(
     together = options.ready_sizes(definition, preset, sizes, several_sizes)
     path, files = _run_files(definition.name, together, output, resume)
     knowledge = path.parent if from_all else None
-    settings = TuneSettings(size=preset, sizes=sizes, limits=Limits(run_s=trial_limit), knowledge=knowledge, **given)
+    settings = TuneSettings(size=preset, sizes=sizes, limits=trial_limit, knowledge=knowledge, **given)
     for each in files:
         if resume and not each.exists():
             print_note(f"{each} does not exist: starting a new run")

@@ -46,17 +46,10 @@ def verify(
     """
     from mptune.emit import select
     from mptune.run import Run
-    from mptune.source.loading import tunable_of_run
     from mptune.tuning.verify import verify as verify_run
 
     run = Run.load(run_file)
     chosen = select(run, configuration=configuration, kernel=None) if configuration else None
-    if sizes:
-        definition = tunable_of_run(run.info, kernel, on_warning=lambda _: None)
-        for each in sizes:
-            preset, numbers = (each, {}) if isinstance(each, str) else ("default", {**run.info.sizes, **each})
-            options.make_ready(definition, definition.resolve_sizes(preset, numbers))
-
     with counter("unseen inputs") as count:
         found = verify_run(
             run_file,

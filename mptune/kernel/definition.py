@@ -174,8 +174,9 @@ class Kernel(Tunable):
             return tuple(int(parsed(text).evaluate(values)) for text in self.expressions(name))
         try:
             found = given(values)
-        except Exception as error:
-            raise KernelError(f"{self.called}: its function {name}= failed: {error} (at {values})") from error
+        except (Exception, SystemExit) as error:
+            what = repr(error) if isinstance(error, SystemExit) else error
+            raise KernelError(f"{self.called}: its function {name}= failed: {what} (at {values})") from error
         try:
             return tuple(map(operator.index, listed(found)))
         except TypeError:

@@ -104,7 +104,7 @@ def _count(count: Count, kernel: str, configuration: Configuration, sizes: Sizes
             found = count(sizes)
         except MptuneError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise KernelError(f"flops of kernel {kernel} fails at {sizes}: {type(error).__name__}: {error}") from error
     else:
         found = Expression(str(count)).evaluate({**sizes, **configuration})

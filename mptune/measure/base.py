@@ -40,10 +40,6 @@ class Evaluator(ABC):
     def under_way(self) -> int:
         """How many configurations have been submitted and not come back."""
 
-    def has_room(self, configuration: Configuration) -> bool:  # noqa: ARG002 - some have room for certain ones only
-        """Whether this configuration may be submitted now."""
-        return self.under_way < self.capacity
-
     def prepare(self, configuration: Configuration) -> None:  # noqa: B027 - optional
         """Begin what can be done ahead for a configuration that is going to be submitted."""
 
@@ -69,7 +65,7 @@ class Evaluator(ABC):
                 for following in list(waiting)[: self.lead - self.under_way]:
                     self.prepare(following)
                 # A configuration that comes twice is evaluated twice, but not at the same time.
-                while waiting and waiting[0] not in busy and self.has_room(waiting[0]):
+                while waiting and waiting[0] not in busy and self.under_way < self.capacity:
                     busy.add(waiting[0])
                     self.submit(waiting.popleft())
                 ended |= {trial.configuration: trial for trial in self.finished()}

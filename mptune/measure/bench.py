@@ -60,13 +60,7 @@ def metric_names(kernel: Tunable, metric: Metrics) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One configuration to evaluate.
-
-    Attributes:
-        configuration: what to evaluate.
-        source: its rendered source.
-        plan: what is to be measured; by default everything.
-    """
+    """One configuration to evaluate: its rendered source, and what is measured, by default everything."""
 
     configuration: Configuration
     source: str
@@ -129,14 +123,8 @@ class Bench:
     """Evaluates configurations of one kernel on one device, in this very process.
 
     Args:
-        kernel: the kernel or application.
-        sizes: its problem sizes.
-        backend: compiles and launches.
+        kernel, sizes, backend, seed, options, plan, observers: what is evaluated, and how.
         metric: error metrics instead of the kernel's own, as :func:`~mptune.accuracy.evaluate_outputs` takes them.
-        seed: seeds the inputs.
-        options: how to compile.
-        plan: how often to launch.
-        observers: names of the observers to switch on.
         announce: told the name of each phase as it begins.
     """
 
@@ -180,7 +168,6 @@ class Bench:
             judging([output.name for output in kernel.outputs], self._metrics), references, self._data.inputs
         )
         self._flush: CacheFlush | None = None
-        self._cold: CacheFlush | None = None
         self._instrument: Instrument | None = None
         if wants_flush(self._plan, backend, kernel, self.sizes, self._data):
             self._flush = CacheFlush(backend, device.limits["cache_bytes"])
@@ -210,12 +197,7 @@ class Bench:
         )
 
     def evaluate(self, request: Request, plan: TimingPlan | None = None) -> Trial:
-        """Return the trial of a configuration; a failure becomes its status and message.
-
-        Args:
-            request: the configuration and what is known of it.
-            plan: how often to launch; by default the bench's own plan.
-        """
+        """Return the trial of a configuration, timed by the own plan or another; a failure becomes its status."""
         return self._guarded(request, lambda clock: self._evaluate(request, plan or self._plan, clock))
 
     def make(self, draw: Draw) -> None:
@@ -311,9 +293,8 @@ class Bench:
         self._memory.free()
         if self._instrument is not None:
             self._instrument.close()
-        for flush in (self._flush, self._cold):
-            if flush is not None:
-                flush.free()
+        if self._flush is not None:
+            self._flush.free()
 
     # -- one configuration ---------------------------------------------------------------------
 
@@ -345,16 +326,8 @@ class Bench:
         kept = {} if self._kept is None else self._kept
         with clock.phase("compile"):
             if request.configuration not in kept:
-                kept[request.configuration] = _Loaded(
-                    Program(
-                        self.kernel,
-                        request.configuration,
-                        self.sizes,
-                        self._backend,
-                        self._options,
-                        source=request.source,
-                    )
-                )
+                what = self.kernel, request.configuration, self.sizes, self._backend, self._options
+                kept[request.configuration] = _Loaded(Program(*what, source=request.source))
         loaded = kept[request.configuration]
         try:
             yield loaded
@@ -417,8 +390,8 @@ class Bench:
         metrics.update(first.errors)
         if first.status is not Status.OK:
             return untimed(first.status, first.message)
-        if not decided.known and not (is_timed := decided.times_after_check(metrics)):
-            return untimed(Status.INACCURATE, is_timed.reason)
+        if not decided.known and not decided.times_after_check(metrics):
+            return untimed(Status.INACCURATE, "not timed: its error is above the threshold")
         if (limit_ms := decided.launch_limit_ms) < launch_ms:
             launch_ms = min(launch_ms, self._relaunched_ms(program, buffers, limit_ms, clock))
             if launch_ms > limit_ms:
@@ -438,11 +411,10 @@ class Bench:
             difference = f"error was {first.errors['error']:.3g} at first, and then {last.message}"
         else:
             roundoff, scale = self.kernel.roundoff_of(request.configuration), self._data.largest_reference
-            agreement = decided.is_stable(first.errors, last.errors, roundoff, scale)
+            difference = decided.difference(first.errors, last.errors, roundoff, scale)
             metrics.update(worst_errors(first.errors, last.errors, is_own=bool(decided.known)))
-            if agreement:
+            if not difference:
                 return trial(Status.OK)
-            difference = agreement.reason
             metrics["error_last"] = last.errors["error"]
         metrics["error_first"] = first.errors["error"]
         return trial(Status.UNSTABLE, f"the results differ from launch to launch: {difference}")
@@ -482,24 +454,15 @@ class Bench:
             # Before the launches that warm up: those that are timed find the caches as one of their kind leaves them.
             buffers.poison()
         with clock.phase("timing"):
-            flush = self._flush_for(plan)
 
             def launch() -> float:
                 buffers.restore()
-                if flush is not None:
-                    flush()
+                if self._flush is not None:
+                    self._flush()
                 return program.run(buffers)
 
             self._backend.device.wake()
             return repeat_launches(launch, plan, best_ms=best_ms)
-
-    def _flush_for(self, plan: TimingPlan) -> CacheFlush | None:
-        """Return what empties the caches before timed launches; where only a plan asks for it, from then on kept."""
-        if plan.flush_cache != "on":
-            return self._flush
-        if self._flush is None and self._cold is None:
-            self._cold = CacheFlush(self._backend, self.ready.device.limits["cache_bytes"])
-        return self._flush or self._cold
 
     def _unchanged(self, buffers: Buffers) -> tuple[str, ...]:
         """Say which outputs of an application no run has changed, this one included: its steps may forget them."""

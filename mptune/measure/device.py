@@ -28,7 +28,7 @@ from mptune.measure.bench import Ready, Request
 from mptune.measure.cluster import ClusterPool
 from mptune.measure.identity import launch_identity, metric_identity, source_of, unversioned
 from mptune.measure.job import Job
-from mptune.measure.policy import MeasurementPolicy
+from mptune.measure.policy import MeasurementPolicy, Plan
 from mptune.measure.pool import Pool
 from mptune.measure.program import Launched
 from mptune.measure.rounds import VISIT, Finished
@@ -45,14 +45,8 @@ class DeviceEvaluator(Evaluator):
     """Evaluates configurations of one kernel, on one device or several that are alike.
 
     Args:
-        kernel: the kernel.
-        sizes: its problem sizes.
-        backend: name of the backend.
+        kernel, sizes, backend, seed, flags, plan, limits: what is evaluated, and how.
         metric: error metric instead of the kernel's own.
-        seed: seeds the inputs.
-        flags: further compiler flags.
-        plan: how often to launch.
-        limits: wall-clock limits.
         policy: decides what is measured; by default that of a run in which less time wins.
         compilers: compilations at a time, ahead of the evaluations; 0 for none but the worker's own.
         observers: names of the optional observers to switch on.
@@ -185,20 +179,8 @@ class DeviceEvaluator(Evaluator):
         """Measure valid trials again in turn, and return the trial of every turn. Only while nothing is under way.
 
         A configuration that ends the worker has that trial as its last.
-
-        Args:
-            trials: the trials.
-            rounds: how many.
-            visit: how often each is launched in its turn.
         """
-        requests = [
-            Request(
-                trial.configuration,
-                source_of(self._kernel, trial.configuration, self._sizes),
-                self.policy.plan_again(trial),
-            )
-            for trial in trials
-        ]
+        requests = [self._request(trial.configuration, self.policy.plan_again(trial)) for trial in trials]
         before = {trial.configuration: trial for trial in trials}
         answer = self._together("remeasure", requests, rounds, visit)
         turns = tuple(dataclasses.replace(trial, key=before[trial.configuration].key) for trial in answer.trials)
@@ -207,14 +189,9 @@ class DeviceEvaluator(Evaluator):
     def run_on_draws(self, configurations: Sequence[Configuration], draws: Sequence[Draw]) -> Finished:
         """Return the trial of each configuration on each draw of the inputs. Only while nothing is under way.
 
-        One that ends the worker has that trial as its last.
-
-        Args:
-            configurations: what is run.
-            draws: on which draws.
+        A configuration that ends the worker has that trial as its last.
         """
-        requests = [Request(c, source_of(self._kernel, c, self._sizes)) for c in configurations]
-        return self._together("run_on_draws", requests, draws)
+        return self._together("run_on_draws", [self._request(c) for c in configurations], draws)
 
     def launches(self, configuration: Configuration) -> tuple[Launched, ...]:
         """Run an application and return what it launches; only while nothing is under way.
@@ -222,7 +199,7 @@ class DeviceEvaluator(Evaluator):
         Raises:
             MptuneError: it cannot be run in this configuration.
         """
-        request = Request(configuration, source_of(self._kernel, configuration, self._sizes))
+        request = self._request(configuration)
         try:
             launches: tuple[Launched, ...] = self._pool.ask("launches", request)
         except (MptuneError, WorkerDied) as error:
@@ -266,6 +243,9 @@ class DeviceEvaluator(Evaluator):
     def close(self) -> None:
         """End the compilers and the workers, and what is under way."""
         self._pool.close()
+
+    def _request(self, configuration: Configuration, plan: Plan | None = None) -> Request:
+        return Request(configuration, source_of(self._kernel, configuration, self._sizes), plan or Plan())
 
     def _together(self, method: str, requests: Sequence[Request], *arguments: Any) -> Finished:
         """Return the trials of several configurations; if the worker dies of one, each is asked for alone."""

@@ -91,34 +91,24 @@ class _Builds:
     def __init__(self, backend: Backend, options: CompileOptions) -> None:
         self._backend = backend
         self._options = options
-        self._binaries: dict[Any, Binary] = {}
+        self.binaries: dict[Any, Binary] = {}
 
     def function(self, kernel: Kernel, configuration: Configuration, sizes: Sizes) -> Function:
-        """Return a kernel's function in the types of a configuration.
-
-        Raises:
-            CompileError: what is written in the template does not compile so.
-            KernelError: the kernel has more precision parameters than there is room for.
-        """
+        """Return a kernel's function in the types of a configuration."""
         if len(_of_kind(kernel, PrecisionParameter)) > _MOST_TYPES:
             raise KernelError(f"{kernel.called}: at most {_MOST_TYPES} precision parameters can be chosen at run time")
         base = in_widest(kernel, configuration)
         key = (kernel.name, base, tuple(sizes.items()))
-        if key not in self._binaries:
+        if key not in self.binaries:
             source = render(kernel, base, sizes, is_traced=True)
             try:
-                self._binaries[key] = self._backend.compiler.compile(source, kernel.function, self._options)
+                self.binaries[key] = self._backend.compiler.compile(source, kernel.function, self._options)
             except CompileError as error:
                 raise CompileError(
                     f"{kernel.called} does not compile with types that are chosen when it runs: "
                     f"{_by_name(cited(str(error), kernel, base, sizes), kernel)}"
                 ) from error
-        return _Traced(self._backend.device, self._binaries[key], kernel, configuration)
-
-    @property
-    def count(self) -> int:
-        """How many have been compiled."""
-        return len(self._binaries)
+        return _Traced(self._backend.device, self.binaries[key], kernel, configuration)
 
 
 class _TracedProgram(Program):
@@ -205,7 +195,7 @@ class Instrument:
     @property
     def compilations(self) -> int:
         """How many sources have been compiled so far."""
-        return self._builds.count
+        return len(self._builds.binaries)
 
     def errors(self, signature: Mapping[str, Value]) -> dict[str, float]:
         """Return the error metrics of a signature, the worst of all draws; infinite where a result is not finite.
@@ -229,19 +219,7 @@ class Instrument:
         return {name: math.inf if math.isnan(error) else error for name, error in worst.items()}
 
     def outputs(self, signature: Mapping[str, Value], draw: int = 0) -> dict[str, NDArray[Any]]:
-        """Return the outputs of a signature on one of the draws by name, in fp64, in their shapes.
-
-        Args:
-            signature: as :meth:`errors` takes it.
-            draw: number of the draw.
-
-        Raises:
-            KernelError: a value is none of its parameter's, or the application cannot be run so.
-            ConstraintError: its kernels do not have these types together, or one is compound, which none can be
-                chosen to be when it runs.
-            CompileError: the template does not compile with types that are chosen when it runs.
-            LaunchError: a launch failed.
-        """
+        """Return the outputs of a signature on one of the draws by name, in fp64; raises what :meth:`errors` does."""
         for parameter in _of_kind(self.tunable, PrecisionParameter):
             asked = precision(str(signature.get(parameter.name, "fp64"))).name
             if asked in COMPOUND:
@@ -278,16 +256,13 @@ class Instrument:
         wanted = {name: (signature[name],) for name in self._compiled if name in signature}
         key = tuple(value for (value,) in wanted.values())
         if key not in self._bases:
-            valid, widest = (
-                space_on(self.tunable, sizes, self._backend.device.facts()),
-                self.tunable.baseline_values(),
-            )
+            valid, widest = space_on(self.tunable, sizes, self._backend.device.facts()), self.tunable.baseline_values()
             try:
                 space = valid.restrict({**widest, **wanted})
             except EmptySpaceError:
                 space = valid.restrict(widest)  # these values ask for narrower types, in which nothing is compiled
-            spread = np.unique(np.linspace(0, space.size - 1, min(_TRIED, space.size)).astype(np.int64))
-            self._bases[key] = space.configurations(spread)
+            evenly = np.unique(np.linspace(0, space.size - 1, min(_TRIED, space.size)).astype(np.int64))
+            self._bases[key] = space.configurations(evenly)
         return self._bases[key]
 
 

@@ -24,30 +24,17 @@ __all__ = ["Job"]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a worker needs to know to start.
+    """What a worker needs to know to start."""
 
-    Attributes:
-        kernel: path of the definition file, or the kernel itself, pickled by value, where no file holds it as it is.
-        version: of the file at that path.
-        sizes: the problem sizes.
-        backend: name of the backend.
-        metric: error metric instead of the kernel's own, pickled.
-        seed: seeds the inputs.
-        options: how to compile.
-        plan: how often to launch.
-        function: name of the kernel's function; None for an application, whose kernels the worker compiles.
-        observers: names of the optional observers to switch on.
-    """
-
-    kernel: str | bytes
-    version: tuple[int, ...] | None
+    kernel: str | bytes  #: path of the definition file; or the kernel, pickled, where no file holds it as it is
+    version: tuple[int, ...] | None  #: of the file at that path
     sizes: dict[str, int]
     backend: str
-    metric: bytes
+    metric: bytes  #: error metric instead of the kernel's own, pickled
     seed: int
     options: CompileOptions
     plan: TimingPlan
-    function: str | None
+    function: str | None  #: name of the kernel's function; None for an application, whose kernels the worker compiles
     observers: tuple[str, ...] = ()
 
     @classmethod

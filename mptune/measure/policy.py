@@ -11,21 +11,10 @@ from mptune.results.objective import Objective
 from mptune.results.trial import Status, Trial
 from mptune.results.unseen import is_of_unseen, worst_errors_of
 
-__all__ = ["Decision", "MeasurementPolicy", "Plan", "errors_of", "worst_errors"]
+__all__ = ["MeasurementPolicy", "Plan", "errors_of", "worst_errors"]
 
 #: Seconds that runs on further draws of the inputs may take however short the search is.
 _DRAWING_S = 0.3
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """A yes or no, and why; true in a condition where it is a yes."""
-
-    is_yes: bool
-    reason: str = ""
-
-    def __bool__(self) -> bool:
-        return self.is_yes
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +54,12 @@ class Plan:
         """
         return {"limit_s": limit_s, "limit_factor": self.launch_factor}
 
-    def times_after_check(self, errors: Mapping[str, float]) -> Decision:
-        """Decide whether a configuration with these errors, just measured, is timed."""
-        is_too_large = any(errors[name] > limit for name, limit in self.error_limits.items())
-        return Decision(not is_too_large, "not timed: its error is above the threshold" * is_too_large)
+    def times_after_check(self, errors: Mapping[str, float]) -> bool:
+        """Whether a configuration with these errors, just measured, is timed."""
+        return not any(errors[name] > limit for name, limit in self.error_limits.items())
 
-    def is_stable(
-        self, first: Mapping[str, float], last: Mapping[str, float], roundoff: float, scale: float
-    ) -> Decision:
-        """Decide whether the errors of two launches differ by no more than rounding, or not enough to matter.
+    def difference(self, first: Mapping[str, float], last: Mapping[str, float], roundoff: float, scale: float) -> str:
+        """Say how the errors of two launches differ; empty if by no more than rounding, or not enough to matter.
 
         Known errors may be of other data, so that only larger ones say that launches differ.
 
@@ -89,10 +75,8 @@ class Plan:
         for name in filter(is_error, first):
             least, worst = (first[name], last[name]) if self.known else sorted((first[name], last[name]))
             if not worst <= max(self.thresholds.get(name, 0.0), 10.0 * least, floor):
-                return Decision(
-                    False, f"{name} was {first[name]:.3g} at first and {last[name]:.3g} after the timed launches"
-                )
-        return Decision(True)
+                return f"{name} was {first[name]:.3g} at first and {last[name]:.3g} after the timed launches"
+        return ""
 
     def runs_further_draws(self, metrics: Mapping[str, float], cost_s: float, spent_s: float, passed_s: float) -> bool:
         """Whether a configuration that was checked on one draw of the inputs runs on the others now.

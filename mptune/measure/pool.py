@@ -28,8 +28,7 @@ class Pool:
     """Workers on devices of this machine that are alike.
 
     Args:
-        job: what each worker is told first.
-        limits: wall-clock limits.
+        job, limits: as of each :class:`~mptune.measure.worker.Worker`.
         workers: how many devices, the first there are; one worker sees whatever this process sees.
         compilers: compilations at a time, ahead of the evaluations; 0 for none but the workers' own.
 

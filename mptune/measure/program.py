@@ -98,13 +98,7 @@ class Program:
     A kernel is one launch, timed by the device. The steps of an application make its launches, timed by the wall clock
     together with what the steps do between them; a kernel of theirs is compiled when a launch first needs it.
 
-    Args:
-        tunable: the kernel or application.
-        configuration: of all of its parameters.
-        sizes: its problem sizes.
-        backend: compiles and launches.
-        options: how to compile.
-        source: of a kernel, if it has been rendered already.
+    ``source`` is that of a kernel, if it has been rendered already.
 
     Attributes:
         types: by argument, the type in which it is held; None for integers.

@@ -8,6 +8,7 @@ memory that it may not, and at the end ``("answer", value, is_usable)`` or ``("r
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import math
 import re
 import resource
@@ -19,7 +20,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from mptune.backends import get_backend
 from mptune.backends.processes import ChildEnded, PythonChild
@@ -27,7 +28,6 @@ from mptune.backends.processor import fixed_work_ms, other_tasks_per_core
 from mptune.data import Draw
 from mptune.errors import LaunchError, MptuneError
 from mptune.measure.bench import INSTRUMENTED, Bench, Ready, Request
-from mptune.measure.faults import tell_of_faults
 from mptune.measure.job import Job
 from mptune.measure.policy import Plan
 from mptune.measure.rounds import Finished, remeasure
@@ -114,7 +114,7 @@ def main(connection: Connection) -> None:
         return
     if bench.is_on_processor:
         _limit_memory()
-        tell_of_faults(lambda address: connection.send(("reached", bench.nearest(address))))
+        _tell_of_faults(lambda address: connection.send(("reached", bench.nearest(address))))
     connection.send(("answer", bench.ready, True))
     try:
         while True:
@@ -145,6 +145,47 @@ def _limit_memory() -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (limit if most == resource.RLIM_INFINITY else min(limit, most), most))
 
 
+#: Flag of sigaction, and where a siginfo_t of Linux has the address, on every 64-bit processor.
+_SA_SIGINFO: Final = 4
+_ADDRESS_OFFSET: Final = 16
+_HANDLER: Final = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+
+
+class _Action(ctypes.Structure):
+    """The C library's struct sigaction, with 1024 signals in a set."""
+
+    _fields_: ClassVar[list[Any]] = [
+        ("handler", _HANDLER),
+        ("mask", ctypes.c_ulong * (1024 // (8 * ctypes.sizeof(ctypes.c_ulong)))),
+        ("flags", ctypes.c_int),
+        ("restorer", ctypes.c_void_p),
+    ]
+
+
+def _tell_of_faults(tell: Callable[[int], None]) -> None:
+    """Call a function with the address when this process touches memory that it may not; then the signal ends it.
+
+    The function runs in the thread that did it, a kernel's, while all others wait for the kernel. Where that thread
+    has no stack left to run it, it is not called.
+    """
+    library = ctypes.CDLL(None)
+
+    def handle(number: int, information: int, _: int) -> None:
+        # What was not allowed is tried again after this, and not handled any more.
+        library.signal(number, signal.SIG_DFL)
+        with contextlib.suppress(Exception):
+            tell(ctypes.c_size_t.from_address(information + _ADDRESS_OFFSET).value)
+
+    for number in (signal.SIGSEGV, signal.SIGBUS):
+        action = _Action(handler=_HANDLER(handle), flags=_SA_SIGINFO)
+        library.sigaction(number, ctypes.byref(action), None)
+        _kept.append(action)
+
+
+#: The C library has only addresses of them.
+_kept: Final[list[_Action]] = []
+
+
 # -- in the tuner ----------------------------------------------------------------------------------
 
 #: The most frequent reason for a signal, said of a kernel that was ended by it.
@@ -161,47 +202,42 @@ _OF_FUNCTIONS: Final = ("start", "inputs")
 _BEFORE_KERNELS: Final = (*_OF_FUNCTIONS, "compile")
 
 
-#: Seconds that a phase of a trial may take where launches are limited by the baseline's.
-_PHASE_S: Final = 30.0
 #: Seconds that the phase of a launch may take beyond the launch: buffers are restored, and the machine may be busy.
 _BESIDE_LAUNCH_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Wall-clock limits of one compilation, of one other phase of a trial, and of the worker's start.
+    """Wall-clock limits of a trial.
 
     Attributes:
-        compile_s: seconds.
-        run_s: seconds; or a text such as "10x", for launches that take at most 10 times as long as the baseline's, and
-            30 seconds.
-        start_s: seconds.
-
-    Raises:
-        MptuneError: ``run_s`` is neither a number nor such a text.
+        compile_s: seconds of one compilation.
+        run_s: seconds of any other phase of a trial.
+        start_s: seconds of the worker's start.
+        launch_factor: how many times as long as the baseline's a launch may take; infinite if only seconds limit it.
     """
 
     compile_s: float = 60.0
-    run_s: float | str = 30.0
+    run_s: float = 30.0
     start_s: float = 900.0
+    launch_factor: float = math.inf
 
-    def __post_init__(self) -> None:
-        if isinstance(self.run_s, str) and not (
-            re.fullmatch(r"[0-9]+(\.[0-9]+)?x", self.run_s) and 1 < self.launch_factor < math.inf
-        ):
+    @classmethod
+    def of(cls, trial_limit: float | str) -> Limits:
+        """Return the limits that seconds, or a multiple of the baseline's launch such as "10x", set for a trial.
+
+        Raises:
+            MptuneError: it is neither.
+        """
+        try:
+            return cls(run_s=float(trial_limit))
+        except ValueError:
+            text = str(trial_limit)
+        if not re.fullmatch(r"[0-9]+(\.[0-9]+)?x", text) or not 1 < float(text[:-1]) < math.inf:
             raise MptuneError(
-                f"trial limit {self.run_s!r}: expected seconds, or a multiple above 1x of the baseline's, such as 10x"
+                f"trial limit {text!r}: expected seconds, or a multiple above 1x of the baseline's, such as 10x"
             )
-
-    @property
-    def launch_factor(self) -> float:
-        """How many times as long as the baseline's a launch may take; infinite if only seconds limit it."""
-        return float(self.run_s.removesuffix("x")) if isinstance(self.run_s, str) else math.inf
-
-    @property
-    def phase_s(self) -> float:
-        """Seconds that any phase of a trial may take, the compilation aside."""
-        return _PHASE_S if isinstance(self.run_s, str) else self.run_s
+        return cls(launch_factor=float(text[:-1]))
 
 
 class WorkerDied(Exception):
@@ -356,17 +392,17 @@ class Worker:
             return self._limits.start_s
         if self._phase in ("reference", INSTRUMENTED):
             # These compile, too, and are not tuned.
-            return self._limits.compile_s + 4 * self._limits.phase_s
+            return self._limits.compile_s + 4 * self._limits.run_s
         if self._phase == "compile":
             # The compiler has a limit of its own; the worker's is only there in case that one fails.
             return self._limits.compile_s + 10.0
         launch_s = self._plan.launch_limit_ms / 1e3 + _BESIDE_LAUNCH_S if self._phase == "launch" else math.inf
-        return min(self._limits.phase_s, launch_s)
+        return min(self._limits.run_s, launch_s)
 
     def _limit(self) -> dict[str, float]:
         """Return the limit that was exceeded, as metrics of the trial."""
-        is_of_launch = self._phase == "launch" and self._limit_s() < self._limits.phase_s
-        return self._plan.launch_limit(self._limit_s()) if is_of_launch else {"limit_s": self._limits.phase_s}
+        is_of_launch = self._phase == "launch" and self._limit_s() < self._limits.run_s
+        return self._plan.launch_limit(self._limit_s()) if is_of_launch else {"limit_s": self._limits.run_s}
 
     def _late(self) -> str:
         longer = "" if self._phase in _BEFORE_KERNELS else "; --trial-limit gives it longer"

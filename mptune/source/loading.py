@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import importlib.metadata
 import importlib.util
 import json
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -106,6 +107,20 @@ def adopted_record(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def make_ready(
+    definition: Tunable, sizes: Mapping[str, int], *, on_progress: Callable[[str], None] = lambda _: None
+) -> None:
+    """Run the program of an adopted definition at sizes at which it has not run yet; do nothing for any other.
+
+    Raises:
+        KernelError: the program does not run at these sizes.
+    """
+    if definition.path is not None and (definition.path.parent / RECORD).is_file():
+        # As the definitions that adopt writes do: adopt is a layer above.
+        run_at = importlib.import_module("mptune.adopt.sizes").run_at
+        run_at(definition.path.parent, sizes, on_progress=on_progress)
 
 
 # -- the kernel of a run -------------------------------------------------------------------------

@@ -126,7 +126,7 @@ def compile_constraint(
 def _by_name(function: Callable[..., Any], names: Sequence[str], *values: Any) -> Any:
     try:
         return function(**dict(zip(names, values, strict=True)))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
 
 

@@ -99,7 +99,9 @@ class RunInfo:
     baseline_share: float | None = None  #: share of the budget the search for the baseline gets
     seed: int | None = None  #: seeds inputs and strategy
     flush_cache: str = "auto"  #: whether caches were emptied between timed launches: "on", "off" or "auto"
-    trial_limit: str = ""  #: seconds that a launch may take, or a multiple of the baseline's such as "10x"
+    limit_s: float | None = None  #: seconds that a phase of a trial may take
+    #: how many times as long as the baseline's a launch may take; None if only seconds limit it
+    limit_factor: float | None = None
     started_from: tuple[str, ...] = ()  #: files of the earlier runs that the search started from
     scheduler: str | None = None  #: address of the Dask scheduler, None if there is none
     #: the type of each buffer of an application: a parameter's name, or a type. Empty for a kernel

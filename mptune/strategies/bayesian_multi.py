@@ -420,5 +420,7 @@ class BayesianMultiStrategy(CandidateStrategy):
     def _standardised(self) -> Array:
         """Return the scores of the posterior's observations, standardised."""
         scores = np.array([self.observations[index] for index in self._held])
-        self._centre, self._spread = float(scores.mean()), float(scores.std()) or 1.0
+        self._centre, self._spread = float(scores.mean()), float(scores.std())
+        if self._spread <= 4 * np.spacing(abs(self._centre)):  # rounding, not a spread
+            self._spread = 1.0
         return (scores - self._centre) / self._spread

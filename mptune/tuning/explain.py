@@ -8,41 +8,39 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import math
 import time
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from mptune.backends import get_backend
 from mptune.backends.processor import usable_cores
-from mptune.data import Draw, Stream
 from mptune.errors import KernelError, MptuneError, RunFileError
 from mptune.interop import read_run
 from mptune.kernel import Sizes, Tunable
 from mptune.kernel.limits import whole_space
-from mptune.measure.device import DeviceEvaluator
 from mptune.measure.pool import runnable_backend
-from mptune.measure.rounds import Turns
 from mptune.precision import EVERY_PRECISION, POLICIES
 from mptune.results.metric_expressions import is_error
-from mptune.results.speedup import LEAST_ROUNDS, TIE, Finals
+from mptune.results.speedup import LEAST_ROUNDS, TIE
 from mptune.results.trial import Trial
-from mptune.results.unseen import after_draws, count_of, draws_of, next_unseen
+from mptune.results.unseen import count_of, draws_of
 from mptune.run import Run, in_short, json_document
-from mptune.source.loading import sizes_of, tunable_of_run
+from mptune.source.loading import make_ready, sizes_of, tunable_of_run
 from mptune.space.configuration import Configuration, Value
 from mptune.space.constraints import compile_constraint
+from mptune.space.search_space import SearchSpace
 from mptune.store import ParameterInfo, RunFile
-from mptune.tuning.loop import Stopwatch
-from mptune.tuning.verify import LEAST_INPUTS, changed_conditions, evaluator_of, run_on
+from mptune.tuning.finals import FinalRounds
+from mptune.tuning.session import RunSession, Warnings, warn_caller
+from mptune.tuning.verify import LEAST_INPUTS, Verifier, changed_conditions, evaluator_of
 
 __all__ = ["Change", "Explanation", "Outcome", "Tradeoff", "digits_text", "explain", "explanation_of", "percent"]
 
-#: Rounds in which neighbours take turns with the winner. An interval needs at least LEAST_ROUNDS.
-_ROUNDS: Final = 8
 #: Neighbours that share their rounds. They are kept after each such group.
 _GROUP: Final = 4
 #: Digits below which a change of the error is noise.
@@ -333,10 +331,6 @@ def _log10(error: float) -> float:
 # -- measuring what is missing ---------------------------------------------------------------------
 
 
-def _warn(message: str) -> None:
-    warnings.warn(message, stacklevel=3)  # where explain was called
-
-
 def explain(
     run: Run | str | Path,
     kernel: Tunable | str | Path | None = None,
@@ -344,7 +338,7 @@ def explain(
     measure: bool = True,
     time_limit_s: float | None = None,
     on_trial: Callable[[], None] = lambda: None,
-    on_warning: Callable[[str], None] = _warn,
+    on_warning: Callable[[str], None] = warn_caller,
 ) -> Explanation:
     """Explain why a run's winner has its types, and measure the neighbours that are missing on the run's device.
 
@@ -369,7 +363,7 @@ def explain(
     """
     if time_limit_s is not None and not time_limit_s > 0:
         raise MptuneError(f"time limit {time_limit_s:g} s: expected more than 0")
-    ends = math.inf if time_limit_s is None else time.monotonic() + time_limit_s
+    start = time.monotonic()
     loaded = run if isinstance(run, Run) else read_run(run)
     found = explanation_of(loaded)
     if found.trial is None:
@@ -379,170 +373,138 @@ def explain(
         return explanation_of(loaded, unmeasured=why)
     try:
         definition = tunable_of_run(loaded.info, kernel, on_warning=on_warning)
-        neighbours = _Neighbours(loaded, found.trial, definition, sizes_of(loaded.info, definition), on_trial)
+        sizes = sizes_of(loaded.info, definition)
     except (KernelError, RunFileError) as error:
         if kernel is not None:
             raise
         return explanation_of(loaded, unmeasured=str(error))
-    why = ""
+    missing, why = _Missing(loaded, found.trial), ""
     try:
-        if neighbours.to_measure() or neighbours.to_verify():
-            with contextlib.ExitStack() as stack:
-                file = None if isinstance(run, Run) else stack.enter_context(RunFile.open(run))
-                neighbours.measure(stack, file, ends)
+        if missing.changes(loaded) or missing.is_unverified(loaded):
+            make_ready(definition, sizes, on_progress=on_warning)
+            with RunFile.in_memory(loaded.info, loaded.state) if isinstance(run, Run) else RunFile.open(run) as file:
+                missing.measure(definition, sizes, file, start, time_limit_s, on_trial, on_warning)
     except MptuneError as error:
         why = in_short(str(error))
     except KeyboardInterrupt:
         if not isinstance(run, Run):
             on_warning(f"what was measured is kept in {run}: the same command goes on with the rest")
         raise
-    return explanation_of(neighbours.run, found.trial.configuration, unmeasured=why)
+    return explanation_of(missing.run, found.trial.configuration, unmeasured=why)
 
 
-class _Neighbours:
-    """Evaluates the neighbours of a winner, times them in turn with it, and adds both to the run."""
+class _Missing:
+    """Evaluates the missing neighbours of a winner, and times and verifies them as finals do.
 
-    def __init__(self, run: Run, winner: Trial, kernel: Tunable, sizes: Sizes, on_trial: Callable[[], None]) -> None:
+    Attributes:
+        run: with all trials so far.
+    """
+
+    def __init__(self, run: Run, winner: Trial) -> None:
         self.run = run
         self._winner = winner
-        self._kernel = kernel
-        self._sizes = sizes
-        self._on_trial = on_trial
-        self._began, self._before = time.monotonic(), run.state
-        #: Neighbours timed in no other rounds than those that may make them the fastest.
-        self._flattered: set[Configuration] = set()
-        self._verifying = Stopwatch(run.state.verify_s)
-        reported = {trial.configuration: count_of(trial, "unseen_inputs") for trial in run.reported}
-        #: What was reported before, and verified.
-        self._verified = {c for c, inputs in reported.items() if inputs and c != winner.configuration}
         #: Unseen inputs for the best. A winner that an interrupted call found lacks some that the baseline has.
         self._inputs = LEAST_INPUTS
         if run.info.objective.is_feasible(winner):
-            of_baseline = 0 if run.baseline is None else reported[run.baseline.configuration]
-            self._inputs = max(count_of(winner, "unseen_inputs"), of_baseline)
+            reported = (winner, *([] if run.baseline is None else [run.baseline]))
+            self._inputs = max(count_of(trial, "unseen_inputs") for trial in reported)
 
-    def to_measure(self) -> dict[Configuration, Change]:
+    def changes(self, run: Run) -> dict[Configuration, Change]:
         """Return the neighbours that were not timed together with the winner."""
-        neighbours = (configuration for _, configuration in _neighbours(self.run, self._winner.configuration))
-        changes = zip(neighbours, _changes(self.run, self._winner), strict=True)
-        return {self._kernel.own(configuration): change for configuration, change in changes if not change.is_settled}
+        neighbours = (configuration for _, configuration in _neighbours(run, self._winner.configuration))
+        changes = zip(neighbours, _changes(run, self._winner), strict=True)
+        return {configuration: change for configuration, change in changes if not change.is_settled}
 
-    def to_verify(self) -> list[Trial]:
-        """Return what is reported now, the best first, and lacks unseen inputs."""
-        return [
-            trial
-            for trial in self.run.reported
-            if trial.configuration not in self._verified
-            and self.run.info.objective.is_feasible(trial)
-            and count_of(trial, "unseen_inputs") < self._inputs
-        ]
+    def is_unverified(self, run: Run) -> bool:
+        """Whether a reported trial lacks unseen inputs."""
+        reported = filter(run.info.objective.is_feasible, run.reported)
+        return any(count_of(trial, "unseen_inputs") < self._inputs for trial in reported)
 
-    def measure(self, stack: contextlib.ExitStack, file: RunFile | None, ends: float) -> None:
-        """Evaluate and time the neighbours, group by group; no group begins after ``ends`` (monotonic clock)."""
-        info, winner = self.run.info, self._winner
+    def measure(
+        self,
+        kernel: Tunable,
+        sizes: Sizes,
+        file: RunFile,
+        start: float,
+        time_limit_s: float | None,
+        on_trial: Callable[[], None],
+        on_warning: Callable[[str], None],
+    ) -> None:
+        """Evaluate, time and verify, a few neighbours at a time.
+
+        Raises:
+            MptuneError: something else than the run's is here, the time is up, or the kernel allows no such neighbour.
+        """
+        info = self.run.info
         device = get_backend(runnable_backend(info.backend)).describe()
         if (info.device, info.architecture) != (device.name, device.architecture):
             raise MptuneError(
                 f"the run is of {info.device} ({info.architecture}), this is {device.name} ({device.architecture})"
             )
-        searched = draws_of(winner) - count_of(winner, "unseen_inputs")
-        evaluator = stack.enter_context(
-            evaluator_of(info, self._kernel, self._sizes, draws=searched, compilers=usable_cores())
-        )
-        space = whole_space(self._kernel, self._sizes, evaluator.start().facts)
-        prepare_s = self._before.prepare_s + time.monotonic() - self._began
-        self._before = dataclasses.replace(self._before, prepare_s=prepare_s)
-        # Values of a file are rendered only if the kernel declares them.
-        if winner.configuration not in space:
-            raise MptuneError(f"{winner.configuration} is no valid configuration of {self._kernel.called}")
-        if changes := changed_conditions(info, self._kernel, evaluator, winner):
-            raise MptuneError(f"{'; '.join(changes)}: mptune tune --resume measures the run again")
-        wanted = self.to_measure()
+        searched = draws_of(self._winner) - count_of(self._winner, "unseen_inputs")
+        with evaluator_of(info, kernel, sizes, draws=searched, compilers=usable_cores()) as evaluator:
+            space = whole_space(kernel, sizes, evaluator.start().facts)
+            # Values of a file are rendered only if the kernel declares them.
+            if self._winner.configuration not in space:
+                raise MptuneError(f"{self._winner.configuration} is no valid configuration of {kernel.called}")
+            if changes := changed_conditions(info, kernel, evaluator, self._winner):
+                raise MptuneError(f"{'; '.join(changes)}: mptune tune --resume measures the run again")
+            session = RunSession(
+                evaluator,
+                file,
+                info.objective,
+                start=start,
+                time_limit_s=time_limit_s,
+                warn=Warnings(on_warning),
+                on_progress=lambda _: on_trial(),
+            )
+            for trial in self.run.trials:
+                session.keep(dataclasses.replace(trial, configuration=kernel.own(trial.configuration)), trial)
+            try:
+                self._measure(session, space, searched)
+            finally:
+                self.run = Run(info, list(session.trials.values()), session.state, self.run.sources)
+
+    def _measure(self, session: RunSession, space: SearchSpace, searched: int) -> None:
+        winner = session.trials[self._winner.configuration]
+        finals = FinalRounds(session)
+        verify = Verifier(session, searched, self._inputs, least=self._inputs)
+        #: Neighbours timed in no other rounds than those that may make them the fastest.
+        flattered: set[Configuration] = set()
+
+        def confirm() -> None:
+            """Time the fastest in further rounds until it is one that was, and verify what is reported."""
+            is_changed = True
+            while is_changed:
+                while (best := session.result().best) is not None and best.configuration in flattered:
+                    flattered.remove(best.configuration)
+                    if session.objective.is_time:
+                        finals.add(winner, [best])
+                is_changed = verify()
+
+        wanted = self.changes(session.result())
         valid = [configuration for configuration in wanted if configuration in space]
-        for start in range(0, len(valid), _GROUP):
-            if time.monotonic() >= ends:
-                raise MptuneError("the time limit was over; the same command goes on with the rest")
-            group = valid[start : start + _GROUP]
-            self._evaluate(evaluator, [c for c in group if not wanted[c].is_known], file)
-            timed = [t for t in self.run.trials if t.configuration in group and t.is_valid]
-            self._time(evaluator, timed, file)
-            self._flattered.update(trial.configuration for trial in timed)
-            self._confirm(evaluator, file)
-            self._verify(evaluator, file)
-        self._verify(evaluator, file)
+        for first in range(0, len(valid), _GROUP):
+            group = valid[first : first + _GROUP]
+            waiting = deque(c for c in group if not wanted[c].is_known)
+            if session.is_in_time:
+                ask = functools.partial(_taken, waiting)
+                session.evaluate(len(session.trials) + len(waiting), ask)
+                timed = [session.trials[c] for c in group if c in session.trials and session.trials[c].is_valid]
+                if timed:
+                    finals.add(winner, timed)
+                    flattered.update(trial.configuration for trial in timed)
+                confirm()
+        confirm()
+        left = self.changes(session.result())
+        if any(configuration in space for configuration in left) and not session.is_in_time:
+            raise MptuneError("the time limit was over; the same command goes on with the rest")
         if len(valid) < len(wanted):
-            raise MptuneError(f"{self._kernel.called} does not allow them")
+            raise MptuneError(f"{self.run.kernel} does not allow them")
 
-    def _evaluate(
-        self, evaluator: DeviceEvaluator, configurations: Sequence[Configuration], file: RunFile | None
-    ) -> None:
-        for trial in evaluator.evaluate(configurations):
-            self._keep([trial], self.run.state.finals, file)
-            self._on_trial()
 
-    def _confirm(self, evaluator: DeviceEvaluator, file: RunFile | None) -> None:
-        """Time the fastest in further rounds, as those that found it flatter it, until it is one that was."""
-        objective = self.run.info.objective
-        while (best := objective.best(self.run.trials)) is not None and best.configuration in self._flattered:
-            self._flattered.remove(best.configuration)
-            if objective.is_time:
-                self._time(evaluator, [best], file)
-
-    def _time(self, evaluator: DeviceEvaluator, trials: Sequence[Trial], file: RunFile | None) -> None:
-        """Time trials in turn with winner and baseline; the rounds go on with those of the finals."""
-        if not trials:
-            return
-        own = self._kernel.own(self._winner.configuration)
-        together = {own: dataclasses.replace(self._winner, configuration=own)}
-        for trial in (self.run.baseline, *trials):
-            if trial is not None:
-                together.setdefault(self._kernel.own(trial.configuration), trial)
-        turns = Turns(evaluator, list(together.values()))
-        rounds = turns.measure(list(together), _ROUNDS)
-        if not turns.runs(own):
-            raise MptuneError("the winner failed when it was measured again")
-        here = Finals.of(rounds, 0)
-        again = []
-        timed = {trial.configuration for trial in trials}
-        for trial in turns.trials():
-            if trial.configuration in timed and (trial.is_valid or evaluator.policy.condemns(trial)):
-                speed = here.ratio(own, trial.configuration)
-                # The ratio of the times is that of the rounds.
-                times = {} if speed is None or not trial.is_valid else {"time_ms": self._winner.time_ms / speed.value}
-                again.append(trial.with_measurement(metrics={**trial.measurement.metrics, **times}))
-        before = self.run.state.finals
-        all_rounds, work_ms = [*before.rounds, *rounds], (*before.calibration_ms, *turns.calibration_ms)
-        is_calibrated = len(work_ms) == len(all_rounds)
-        finals = Finals.of(all_rounds, before.chosen_after, before.tasks_per_core, work_ms if is_calibrated else ())
-        self._keep(again, finals, file)
-
-    def _verify(self, evaluator: DeviceEvaluator, file: RunFile | None) -> None:
-        """Run what is reported on as many unseen inputs as the winner, until nothing new lacks any."""
-        objective = self.run.info.objective
-        while lacking := self.to_verify():
-            trial = lacking[0]
-            first, number = next_unseen(trial), self._inputs - count_of(trial, "unseen_inputs")
-            draws = [Draw(Stream.UNSEEN, each) for each in range(first, first + min(number, LEAST_INPUTS))]
-            configuration = self._kernel.own(trial.configuration)
-            with self._verifying:
-                ran = run_on(evaluator, [configuration], draws).trials.get(configuration)
-            if not ran:  # the worker was lost, or no input could be made
-                return
-            self._keep([after_draws(trial, ran, objective)], self.run.state.finals, file)
-
-    def _keep(self, trials: Sequence[Trial], finals: Finals, file: RunFile | None) -> None:
-        run = self.run
-        judged = [run.info.objective.judge(trial) for trial in trials]
-        state = dataclasses.replace(
-            run.state,
-            finals=finals,
-            wall_s=self._before.wall_s + time.monotonic() - self._began,
-            prepare_s=self._before.prepare_s,
-            verify_s=self._verifying.seconds,
-        )
-        self.run = Run(run.info, [*run.trials, *judged], state, run.sources)
-        if file is not None:
-            file.add(*judged, state=state)
+def _taken(waiting: deque[Configuration], n: int) -> list[Configuration]:
+    return [waiting.popleft() for _ in range(min(n, len(waiting)))]
 
 
 # -- words -----------------------------------------------------------------------------------------

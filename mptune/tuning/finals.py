@@ -17,14 +17,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from mptune.measure.device import DeviceEvaluator
+from mptune.errors import MptuneError
 from mptune.measure.rounds import Turns
 from mptune.results.objective import Objective
 from mptune.results.speedup import LEAST_ROUNDS, Finals
 from mptune.results.trial import Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration, Value
-from mptune.tuning.session import Session, Warnings
+from mptune.tuning.session import RunSession
 
 __all__ = ["FinalRounds", "Measure", "finalists", "race", "rounds_for_interval"]
 
@@ -47,6 +47,8 @@ _SHARE: Final = 0.2
 _TIMES: Final = 2.0
 #: Rounds between two looks at the order.
 _STEP: Final = 3
+#: Rounds that time further trials beside a winner; an interval needs at least LEAST_ROUNDS.
+_ADDED: Final = 8
 #: The interval of a speedup should reach no further than this to either side. The interval of a median of n ratios does
 #: so by about 2.5 standard deviations over the square root of n; it needs as many rounds as allow for being off.
 _HALF_WIDTH: Final = 0.015
@@ -56,18 +58,10 @@ _MOST_ROUNDS: Final = 200
 
 
 class FinalRounds:
-    """Times finalists until all that is reported has been timed side by side.
+    """Times the finalists of a session until all that is reported has been timed side by side."""
 
-    Args:
-        evaluator: measures.
-        session: has the trials of the run, and keeps the finals.
-        warn: told in one line what the finals could not tell.
-    """
-
-    def __init__(self, evaluator: DeviceEvaluator, session: Session, warn: Warnings) -> None:
-        self._evaluator = evaluator
+    def __init__(self, session: RunSession) -> None:
         self._session = session
-        self._warn = warn
         self._spent_s = 0.0
         #: Configurations timed in turn by this session, and those of them that did not run then.
         self._timed: set[Configuration] = set()
@@ -145,11 +139,11 @@ class FinalRounds:
         if self._untimed:
             last = self.finalists()
             self._rivals = set()
-            turns = Turns(self._evaluator, last)
+            turns = Turns(self._session.evaluator, last)
             rounds = race(turns.measure, self._groups(last), lambda: left_s() <= 0)
             self._keep(turns, Finals.of(rounds, len(rounds), turns.tasks_per_core, turns.calibration_ms))
         elif unconfirmed := self._unconfirmed:
-            turns = Turns(self._evaluator, [session.trials[configuration] for configuration in unconfirmed])
+            turns = Turns(self._session.evaluator, [session.trials[configuration] for configuration in unconfirmed])
         else:
             return False
         self._confirm(turns, left_s)
@@ -158,24 +152,36 @@ class FinalRounds:
 
     def _confirm(self, turns: Turns, left_s: Callable[[], float]) -> None:
         """Time what is reported beside the baseline in rounds that follow the choice, enough for an interval."""
-        finals = self._session.state.finals
+        finals, is_of_race = self._session.state.finals, bool(turns.measured)
         timed = [configuration for configuration in self._unconfirmed if configuration in finals.configurations]
         if not timed:
             return
-        # Of finals at two times the busier one counts.
-        before: list[float | None] = [] if turns.measured else [finals.tasks_per_core]
-        calibration_ms = () if turns.measured else finals.calibration_ms
         wanted = rounds_for_interval(finals.rounds[: finals.chosen_after], timed)
         more = turns.measure(timed, LEAST_ROUNDS)
         running = [configuration for configuration in timed if turns.runs(configuration)]
         affordable = int(left_s() / turns.round_s(len(running))) if running else 0
         if (further := min(wanted - len(more), affordable)) > 0:
             more += turns.measure(running, further)
-        tasks = [each for each in (*before, turns.tasks_per_core) if each is not None]
-        rounds, calibration_ms = [*finals.rounds, *more], (*calibration_ms, *turns.calibration_ms)
-        if len(calibration_ms) < len(rounds):
-            calibration_ms = ()  # some rounds have none
-        self._keep(turns, Finals.of(rounds, finals.chosen_after, max(tasks, default=None), calibration_ms))
+        self._keep(turns, _extended(finals, turns, more, is_of_race=is_of_race))
+
+    def add(self, winner: Trial, trials: Sequence[Trial]) -> None:
+        """Time further trials in turn with a winner and the baseline, in rounds that follow those of the finals.
+
+        Raises:
+            MptuneError: the winner fails.
+        """
+        session = self._session
+        baseline, finals = session.result().baseline, session.state.finals
+        beside = (winner, *([] if baseline is None else [baseline]), *trials)
+        together = {trial.configuration: trial for trial in beside}
+        turns = Turns(self._session.evaluator, list(together.values()))
+        rounds = turns.measure(list(together), _ADDED)
+        if not turns.runs(winner.configuration):
+            raise MptuneError("the winner failed when it was measured again")
+        ratios = {t.configuration: Finals.of(rounds, 0).ratio(t.configuration, winner.configuration) for t in trials}
+        times_ms = {c: winner.time_ms * ratio.value for c, ratio in ratios.items() if ratio is not None}
+        self._keep_times([t for t in turns.trials() if t.configuration in ratios], times_ms)
+        session.update(finals=_extended(finals, turns, rounds, is_of_race=False))
 
     def _groups(self, last: Sequence[Trial]) -> list[list[Configuration]]:
         """Return groups of which each has a fastest to be found: the feasible, and those of the baseline's types.
@@ -194,35 +200,52 @@ class FinalRounds:
             baseline = self._session.result().baseline
             is_there = baseline is not None and baseline.configuration in finals.configurations
             typical_ms = finals.typical_ms(baseline.configuration if baseline is not None and is_there else None)
-        for trial in turns.trials():
-            if trial.is_valid:
-                time_ms = typical_ms.get(trial.configuration, trial.time_ms)
-                trial = trial.with_measurement(metrics={**trial.measurement.metrics, "time_ms": time_ms})
-            if trial.is_valid or self._evaluator.policy.condemns(trial):
-                self._session.keep(trial)
+        self._keep_times(turns.trials(), typical_ms)
         self._failed = (self._failed - set(turns.measured)) | {c for c in turns.measured if not turns.runs(c)}
         self._timed.update(turns.measured)
         self._session.update(finals=finals)
+
+    def _keep_times(self, trials: Sequence[Trial], times_ms: Mapping[Configuration, float]) -> None:
+        """Keep trials that were timed again, with these times where there are any."""
+        for trial in trials:
+            if trial.is_valid:
+                time_ms = times_ms.get(trial.configuration, trial.time_ms)
+                self._session.keep(trial.with_measurement(metrics={**trial.measurement.metrics, "time_ms": time_ms}))
+            elif self._session.evaluator.policy.condemns(trial):
+                self._session.keep(trial)
 
     def _say_what_is_unsure(self) -> None:
         """Warn of times that other work disturbed, and of speedups without an interval."""
         run = self._session.result()
         reported = [t for t in (run.best, *run.front) if t is not None and not math.isnan(run.speedup(t))]
         if noise := run.state.finals.noise:
-            self._warn(
+            self._session.warn(
                 f"the machine was busy while the finalists were timed ({noise}): a speedup is as sure as its interval; "
                 "the same command with --resume times them again"
             )
         elif run.best in reported and run.speedup_interval(run.best) and not run.is_settled(run.best):
-            self._warn(
+            self._session.warn(
                 "the speedup is unsettled: its interval holds 1, or is too wide to say much; the same command with "
                 "--resume times the finalists again"
             )
         if "time_ms" in run.objective.names and any(run.speedup_interval(trial) is None for trial in reported):
-            self._warn(
+            self._session.warn(
                 "what is reported could not be timed side by side with the baseline in rounds enough for an interval: "
                 "its speedup compares times of different minutes"
             )
+
+
+def _extended(
+    finals: Finals, turns: Turns, more: Sequence[Mapping[Configuration, float]], *, is_of_race: bool
+) -> Finals:
+    """Return finals with further rounds of ``turns``, which measured those of the race, too, or none of them."""
+    # Of finals at two times the busier one counts.
+    tasks = [turns.tasks_per_core, None if is_of_race else finals.tasks_per_core]
+    work_ms = (*(() if is_of_race else finals.calibration_ms), *turns.calibration_ms)
+    rounds = [*finals.rounds, *more]
+    busiest = max((each for each in tasks if each is not None), default=None)
+    # Some rounds may have no calibration.
+    return Finals.of(rounds, finals.chosen_after, busiest, work_ms if len(work_ms) == len(rounds) else ())
 
 
 def finalists(run: Run, objective: Objective, baseline: Mapping[str, Sequence[Value]]) -> list[Trial]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import itertools
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +20,9 @@ from mptune.accuracy.thresholds import planned_threshold
 from mptune.backends.host_compiler import find_compiler
 from mptune.cpp.build import compilers_of, settled_flags
 from mptune.data import DataManager
-from mptune.errors import MptuneError, ObserverUnavailableError, UnknownNameError
+from mptune.errors import EmptySpaceError, KernelError, MptuneError, ObserverUnavailableError, UnknownNameError
 from mptune.kernel import Application, Kernel, Role, Sizes, Tunable
-from mptune.kernel.limits import device_constraints
+from mptune.kernel.limits import space_on, spread
 from mptune.kernel.regions import over_regions
 from mptune.measure.bench import Ready, metric_names
 from mptune.measure.observing import observers_for
@@ -132,19 +134,33 @@ class TuningPlan:
         Raises:
             MptuneError: none is, or the template cannot be rendered.
         """
-        kernel = self.kernel
-        if isinstance(kernel, Application):
-            limits = [
-                limit
-                for each in kernel.kernels.values()
-                for limit in kernel.lifted(each, device_constraints(each, ready.facts), self.sizes)
-            ]
-            return kernel.search_space(self.sizes, limits)
-        assert isinstance(kernel, Kernel)
-        space = kernel.search_space(self.sizes, device_constraints(kernel, ready.facts))
-        # A template that is wrong everywhere is a mistake to tell of, not the status of a hundred trials.
-        render_body(kernel, space.configuration(0), self.sizes)
+        space = space_on(self.kernel, self.sizes, ready.facts)
+        if isinstance(self.kernel, Kernel):
+            # A template that fails everywhere is a mistake of the definition, not the status of every trial.
+            render_body(self.kernel, space.configuration(0), self.sizes)
         return space
+
+    def require_launch(self, space: SearchSpace) -> None:
+        """Refuse a kernel whose functions of the launch fail for every baseline that is tried.
+
+        Raises:
+            KernelError: they do.
+        """
+        kernel = self.kernel
+        if not isinstance(kernel, Kernel) or not kernel.launch_functions:
+            return
+        with contextlib.suppress(EmptySpaceError, UnknownNameError):
+            space = space.restrict(kernel.baseline_values())
+        failed: KernelError | None = None
+        for configuration in spread(space):
+            try:
+                kernel.launch_shape(configuration, self.sizes)
+            except KernelError as error:
+                failed = failed or error
+            else:
+                return
+        if failed is not None:
+            raise failed
 
     def strategy(self, space: SearchSpace, objective: Objective) -> Strategy:
         """Return a new strategy for a space, to which memory footprints are known beforehand."""
@@ -209,7 +225,7 @@ class TuningPlan:
 
     def describe(self, space: SearchSpace, ready: Ready, command: str) -> RunInfo:
         """Return what a run file keeps beside its trials."""
-        settings = self.settings
+        settings, limits = self.settings, self.settings.trial_limits
         outputs = [output.name for output in self.kernel.outputs]
         return RunInfo(
             kernel=self.kernel.name,
@@ -234,7 +250,8 @@ class TuningPlan:
             baseline_share=settings.baseline_share,
             seed=settings.seed,
             flush_cache=settings.flush_cache,
-            trial_limit=str(settings.limits.run_s).removesuffix(".0"),
+            limit_s=limits.run_s,
+            limit_factor=limits.launch_factor if math.isfinite(limits.launch_factor) else None,
             started_from=tuple(source.name for source in self.sources),
             scheduler=settings.scheduler
             if settings.scheduler is None or isinstance(settings.scheduler, str)

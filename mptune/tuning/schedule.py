@@ -10,7 +10,7 @@ from typing import Final
 
 from mptune.backends import get_backend
 from mptune.errors import EmptySpaceError, KernelError, MptuneError, UnknownNameError
-from mptune.kernel import Application
+from mptune.kernel import Application, Tunable
 from mptune.kernel.limits import spread
 from mptune.measure.device import DeviceEvaluator
 from mptune.measure.program import Launched
@@ -18,7 +18,7 @@ from mptune.measure.timing import is_bound_by_arithmetic
 from mptune.results.trial import Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration, NamedValues, Value
-from mptune.space.parameters import PrecisionParameter, beyond_baseline, uniform_types
+from mptune.space.parameters import PrecisionParameter, baseline_values, beyond_baseline, uniform_types
 from mptune.space.search_space import SearchSpace
 from mptune.store import LaunchInfo
 from mptune.strategies.base import Strategy
@@ -26,9 +26,7 @@ from mptune.strategies.model_based.application import ApplicationStrategy
 from mptune.tuning.finals import FinalRounds
 from mptune.tuning.findings import fall_short, findings
 from mptune.tuning.plan import TuningPlan
-from mptune.tuning.prior import PRIOR_DOUBT, instrumented_prior
-from mptune.tuning.session import Session, Warnings
-from mptune.tuning.settings import Progress
+from mptune.tuning.session import RunSession
 from mptune.tuning.verify import Verifier
 
 __all__ = ["Schedule"]
@@ -39,6 +37,8 @@ _ENOUGH: Final = 8
 _MISSING_SHARE: Final = 0.5
 #: The fastest configurations that are given the baseline's types at the end of the search.
 _CROSSED: Final = 2
+#: Decades by which instrumented errors differ from measured ones: a factor of two (``benchmarks/instrument.py``).
+_PRIOR_DOUBT: Final = 0.3
 
 
 class Schedule:
@@ -47,38 +47,16 @@ class Schedule:
     Args:
         plan: what is tuned, and how.
         space: the valid configurations.
-        evaluator: measures.
         session: evaluates and commits.
-        on_verification: called with every trial that is verified.
-        warn: told what the user should know.
     """
 
-    def __init__(
-        self,
-        plan: TuningPlan,
-        space: SearchSpace,
-        evaluator: DeviceEvaluator,
-        session: Session,
-        on_verification: Callable[[Progress], None],
-        warn: Warnings,
-    ) -> None:
+    def __init__(self, plan: TuningPlan, space: SearchSpace, session: RunSession) -> None:
         self._plan = plan
         self._space = space
-        self._evaluator = evaluator
         self._session = session
-        self._on_verification = on_verification
-        self._warn = warn
         settings = plan.settings
-        self._finals = FinalRounds(evaluator, session, warn)
-        self._verification = Verifier(
-            evaluator,
-            session,
-            self._finals.finalists,
-            settings.inputs,
-            settings.verify,
-            self._tell_verified,
-            warn,
-        )
+        self._finals = FinalRounds(session)
+        self._verification = Verifier(session, settings.inputs, settings.verify, finalists=self._finals.finalists)
         self._budget, self._share = settings.budget, settings.baseline_share
         self._middle: list[Configuration] = []
         try:
@@ -108,10 +86,10 @@ class Schedule:
             self._settle_and_verify()
         self._say_what_is_untried()
         session.end_verification(self._verification.why_not, self._verification.cut_short)
-        if remark := _of_cache(session.result(), self._evaluator.start().device.limits, self._is_cached):
-            self._warn(remark)
+        if remark := _of_cache(session.result(), self._session.evaluator.start().device.limits, self._is_cached):
+            self._session.warn(remark)
         for found in findings(session.result(), self._plan.kernel, self._plan.metric):
-            self._warn(found)
+            self._session.warn(found)
         return session.finish()
 
     # -- search --------------------------------------------------------------------------------
@@ -123,7 +101,9 @@ class Schedule:
         self._waiting += wanted_first
         session.evaluate(budget, self._ask_waiting, self._tell)
         if session.left(budget):
-            self._prior = instrumented_prior(self._plan.kernel, self._space, self._evaluator, self._warn)
+            self._prior = _instrumented_prior(
+                self._plan.kernel, self._space, self._session.evaluator, self._session.warn
+            )
         if self._share:
             self._baselines = self._plan.baseline_strategy(self._space, session.objective)
             self._add(self._baselines)
@@ -155,7 +135,7 @@ class Schedule:
         self._strategies = (*self._strategies, strategy)
         if isinstance(strategy, ApplicationStrategy):
             strategy.relate(_seen(self._session.state.launches))
-        strategy.expect(self._prior, PRIOR_DOUBT)
+        strategy.expect(self._prior, _PRIOR_DOUBT)
         if self._session.trials:
             strategy.tell(list(self._session.trials.values()))
 
@@ -235,7 +215,7 @@ class Schedule:
             try:
                 found += spread(self._space.restrict({name: (value,) for name, value in values.items()}))[:1]
             except (EmptySpaceError, UnknownNameError) as error:
-                self._warn(f"first configuration {NamedValues(values)} is left out: {error}")
+                self._session.warn(f"first configuration {NamedValues(values)} is left out: {error}")
         return found
 
     def _uniform(self, trial: Trial) -> list[Configuration]:
@@ -269,9 +249,9 @@ class Schedule:
                 continue
             self._launches[chosen] = ()
             try:
-                self._launches[chosen] = self._evaluator.launches(trial.configuration)
+                self._launches[chosen] = self._session.evaluator.launches(trial.configuration)
             except MptuneError as error:
-                self._warn(str(error))
+                self._session.warn(str(error))
             known = dict.fromkeys(itertools.chain.from_iterable(self._launches.values()))
             self._session.update(launches=tuple(_launch_info(application, launched) for launched in known))
             for strategy in self._strategies:
@@ -325,10 +305,6 @@ class Schedule:
         is_new = own not in self._session.trials and own in self._space
         return [own] if is_new and not fall_short(run) else []
 
-    def _tell_verified(self, trial: Trial) -> None:
-        session = self._session
-        self._on_verification(Progress("verification", trial, session.result, self._budget, session.elapsed_s, False))
-
     # -- what the user should know -------------------------------------------------------------
 
     def _warn_of_the_widest(self) -> None:
@@ -352,7 +328,7 @@ class Schedule:
             else "no types are more exact than the method is, unless template and reference disagree, so end this and "
             "give a larger threshold"
         )
-        self._warn(
+        self._session.warn(
             f"the widest types themselves do not meet the threshold: their "
             f"{self._session.result().info.measured_by(broken)} is {best.metric(broken):.3g}, above "
             f"{objective.limits[broken]:g}; {what_helps}"
@@ -360,7 +336,7 @@ class Schedule:
 
     def _say_what_is_untried(self) -> None:
         if self._own_baselines():
-            self._warn(
+            self._session.warn(
                 "the winner's own tuning was not tried in the baseline's types, as budget or time was spent before: "
                 "the baseline may be tuned less well, and the true speedup be less; go on with --resume and a larger "
                 "--budget"
@@ -422,3 +398,26 @@ def _seen(launches: Sequence[LaunchInfo]) -> dict[str, set[str]]:
     for launch in launches:
         found.setdefault(launch.kernel, set()).update(name for names in launch.types.values() for name in names)
     return found
+
+
+def _instrumented_prior(
+    kernel: Tunable, space: SearchSpace, evaluator: DeviceEvaluator, warn: Callable[[str], None]
+) -> list[Trial]:
+    """Return trials with the errors of an instrumented build; empty unless the kernel asks for it.
+
+    Each uniform type is run, and each parameter alone in each narrower type with all others in the widest.
+    """
+    if not kernel.instrumented or not evaluator.policy.objective.limits:
+        return []
+    try:
+        widest = spread(space.restrict(baseline_values(space.parameters)))[0]
+    except EmptySpaceError:
+        return []
+    types = [p for p in map(space.parameter, kernel.signature_names) if isinstance(p, PrecisionParameter)]
+    changes = [*uniform_types(space.parameters).values(), *({p.name: value} for p in types for value in p.values)]
+    asked = dict.fromkeys(Configuration({**widest, **change}) for change in changes)
+    try:
+        return evaluator.instrumented([configuration for configuration in asked if configuration in space])
+    except MptuneError as error:
+        warn(f"the search begins without a prior of errors, as the instrumented run failed: {error}")
+        return []

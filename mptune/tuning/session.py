@@ -1,25 +1,31 @@
-"""A run under way: it evaluates configurations, judges and commits their trials, and keeps its time."""
+"""Sessions: configurations are asked for, evaluated, told and kept."""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
+import sys
 import time
+import traceback
+import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final
 
+import mptune
+from mptune.measure.base import Evaluator
 from mptune.measure.device import DeviceEvaluator
+from mptune.results.objective import Objective
 from mptune.results.trial import Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
-from mptune.store import RunFile, RunState
-from mptune.tuning.loop import Stopwatch
-from mptune.tuning.plan import TuningPlan
+from mptune.store import RunFile, RunInfo, RunState
 from mptune.tuning.settings import Progress
 
-__all__ = ["Session", "Warnings"]
+__all__ = ["RunSession", "Session", "Stopwatch", "Warnings", "phase_of", "warn_caller"]
 
 #: Finals and verification may exceed the time limit by this share of it.
 _CLOSING_SHARE: Final = 0.25
@@ -44,116 +50,50 @@ class Warnings:
         return tuple(self._said)
 
 
+def warn_caller(message: str) -> None:
+    """Warn as Python does, of the line outside this package that called."""
+    package = str(Path(mptune.__file__).parent)
+    own = itertools.takewhile(
+        lambda entry: entry[0].f_code.co_filename.startswith(package), traceback.walk_stack(sys._getframe())
+    )
+    warnings.warn(message, stacklevel=len(list(own)) + 1)  # where tune was called
+
+
+class Stopwatch:
+    """Adds up the wall time of the blocks it is entered for, in seconds."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.seconds = seconds
+        self._started = 0.0
+
+    def __enter__(self) -> None:
+        self._started = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds += time.perf_counter() - self._started
+
+
 class Session:
-    """Evaluates configurations on devices and commits each trial to the run file before the next is asked for.
-
-    Stored trials of the run file that are still valid are trials of the session from the beginning.
-
-    Args:
-        plan: what is tuned, and how.
-        space: the valid configurations.
-        evaluator: measures.
-        file: has the stored trials, and takes new ones.
-        start: when the run began, by ``time.monotonic``.
-        on_progress: called with every trial.
-        warn: told what the user should know.
+    """Evaluates configurations and judges their trials.
 
     Attributes:
-        objective: judges trials; replaced by one with a baseline once there is one.
+        evaluator: turns configurations into trials.
+        objective: judges trials.
         trials: by configuration, in the order in which they ended.
-        searching: time in the strategies.
-        verifying: time of the verification on unseen inputs.
-        measured_here: whether anything was measured in this session.
-        outdated: stored trials that were measured under other conditions, and are set aside.
+        best: the best of them; None if none is feasible.
+        searching: the time that the strategy takes.
     """
 
-    def __init__(
-        self,
-        plan: TuningPlan,
-        space: SearchSpace,
-        evaluator: DeviceEvaluator,
-        file: RunFile,
-        start: float,
-        on_progress: Callable[[Progress], None],
-        warn: Warnings,
-    ) -> None:
-        self.objective = plan.objective
-        self.fixed = plan.kernel.baseline_values()
-        #: Whether there are other types than the baseline's.
-        self._has_others = any({*space.parameter(n).values} - {*self.fixed[n]} for n in self.fixed)
-        self._settings = plan.settings
-        self._evaluator = evaluator
-        self._file = file
-        self._start = start
-        self._on_progress = on_progress
-        self._warn = warn
-        self._before = file.state
-        self._prepare_s = file.state.prepare_s + time.monotonic() - start
-        self.searching = Stopwatch(file.state.search_s)
-        self.verifying = Stopwatch(file.state.verify_s)
+    def __init__(self, evaluator: Evaluator, objective: Objective, searching: Stopwatch | None = None) -> None:
+        self.evaluator = evaluator
+        self.objective = objective
         self.trials: dict[Configuration, Trial] = {}
-        self.measured_here = False
-        self.outdated = 0
-        self._best: Trial | None = None
-        #: A launch of the fastest feasible trial in the baseline's types, in milliseconds.
-        self._baseline_ms = math.inf
-        self._adopt_stored(space)
-
-    # -- trials --------------------------------------------------------------------------------
-
-    def _adopt_stored(self, space: SearchSpace) -> None:
-        """Take over the stored trials that stand, and set the others aside."""
-        retired, stored = self._file.trials(stale=True), self._file.trials()
-        current: dict[Configuration, Trial] = {}
-        stale: list[Trial] = []
-        outdated: set[Configuration] = set()
-        for trial in (*retired, *stored):
-            is_current = trial.configuration in space and trial.key == self._evaluator.key_of(trial.configuration)
-            (outdated.discard if is_current else outdated.add)(trial.configuration)
-            if self._evaluator.policy.keeps(trial, is_current=is_current):
-                current[trial.configuration] = trial
-            else:
-                stale.append(trial)
-        self.outdated = sum(trial.configuration in outdated for trial in stored)
-        self._file.retire(stale)
-        self._file.update(dataclasses.replace(self._file.state, stale=len(stale)))
-        revived = {trial.configuration for trial in retired}
-        for trial in current.values():
-            self.keep(trial, None if trial.configuration in revived else trial)
-
-    def keep(self, trial: Trial, stored: Trial | None = None) -> Trial:
-        """Judge a trial, commit it unless the run file has it as it is (``stored``), and return it."""
-        trial = self.objective.judge(trial)
-        if trial != stored:
-            self._file.add(trial, state=self.spent())
-        # A trial that is measured again may have been the best.
-        is_again = trial.configuration in self.trials
-        self.trials[trial.configuration] = trial
-        rivals = self.trials.values() if is_again else (*([self._best] if self._best else []), trial)
-        self._best = self.objective.best(list(rivals))
-        if trial.configuration.is_among(self.fixed) and self.objective.is_feasible(trial) and trial.time_ms > 0:
-            self._baseline_ms = min(self._baseline_ms, trial.time_ms)
-        return trial
-
-    def phase_of(self, configuration: Configuration) -> str:
-        """Return "baseline" for configurations in the baseline's types, if there are other types, and else "search"."""
-        return "baseline" if self._has_others and configuration.is_among(self.fixed) else "search"
-
-    def result(self) -> Run:
-        """Return everything so far."""
-        return Run(self._file.info, list(self.trials.values()), self._file.state)
-
-    # -- evaluating ----------------------------------------------------------------------------
-
-    def report(self, trials: Sequence[Trial], *, replayed: bool = False) -> None:
-        """Report trials to the user."""
-        for trial in trials:
-            phase, budget, ahead = self.phase_of(trial.configuration), self._settings.budget, self._evaluator.ahead
-            self._on_progress(Progress(phase, trial, self.result, budget, self.elapsed_s, replayed, ahead))
+        self.best: Trial | None = None
+        self.searching = searching or Stopwatch()
 
     def left(self, budget: int) -> int:
-        """Return how many evaluations there may be until the run has that many; 0 once the time is up."""
-        return max(0, budget - len(self.trials)) if self.is_in_time else 0
+        """Return how many further trials there may be if the session is to have that many in all."""
+        return max(0, budget - len(self.trials))
 
     def evaluate(
         self,
@@ -163,24 +103,18 @@ class Session:
         *,
         ahead: bool = True,
     ) -> None:
-        """Evaluate what is asked for until the run has that many trials, the time is up, or nothing is asked for.
+        """Evaluate what is asked for until there are that many trials, none may begin, or nothing is asked for.
+
+        Trials that end while the strategy computes are told together, so a strategy that is slower than the devices
+        is asked for several configurations at a time.
 
         Args:
-            budget: trials that the run has at the end, at most.
+            budget: trials of the session at the end, at most.
             ask: returns up to so many configurations.
             tell: takes in trials.
             ahead: whether to ask for more than devices can take, so that compilers run ahead.
         """
-        evaluator, asked = self._evaluator, deque[Configuration]()
-
-        def begin() -> None:
-            while asked and evaluator.under_way < min(evaluator.capacity, self.left(budget)):
-                configuration = asked.popleft()
-                in_baseline = self.phase_of(configuration) == "baseline"
-                self.measured_here = True
-                best_ms = evaluator.policy.time_to_beat(self._best, in_baseline=in_baseline)
-                evaluator.submit(configuration, best_ms, self._baseline_ms)
-
+        evaluator, asked = self.evaluator, deque[Configuration]()
         while True:
             wanted = min(evaluator.lead if ahead else evaluator.capacity, self.left(budget))
             if (missing := wanted - len(asked) - evaluator.under_way) > 0:
@@ -189,17 +123,159 @@ class Session:
                 for configuration in proposed:
                     evaluator.prepare(configuration)
                 asked += proposed
-            begin()
+            self._begin(asked, budget)
             if not evaluator.under_way:
                 return
             trials = []
             for trial in evaluator.finished():
                 trials.append(self.keep(trial))  # noqa: PERF401 - one frame less to read
             if evaluator.may_overlap:
-                begin()
+                self._begin(asked, budget)
             with self.searching:
                 tell(trials)
             self.report(trials)
+
+    def _begin(self, asked: deque[Configuration], budget: int) -> None:
+        """Submit configurations while the evaluator has room and the budget allows."""
+        evaluator = self.evaluator
+        while asked and evaluator.under_way < min(evaluator.capacity, self.left(budget)):
+            evaluator.submit(asked.popleft())
+
+    def keep(self, trial: Trial) -> Trial:
+        """Judge a trial, and return it as judged."""
+        trial = self.objective.judge(trial)
+        # A trial that is measured again may have been the best.
+        is_again = trial.configuration in self.trials
+        self.trials[trial.configuration] = trial
+        rivals = self.trials.values() if is_again else (*([self.best] if self.best else []), trial)
+        self.best = self.objective.best(list(rivals))
+        return trial
+
+    def report(self, trials: Sequence[Trial]) -> None:
+        """Report trials that have been told; nobody listens here."""
+
+
+def phase_of(info: RunInfo, configuration: Configuration) -> str:
+    """Return "baseline" for configurations in the baseline's types, if there are other types, and else "search"."""
+    fixed = info.baseline_values or {}
+    has_others = any({*p.values} - {*fixed[p.name]} for p in info.parameters if p.name in fixed)
+    return "baseline" if has_others and configuration.is_among(fixed) else "search"
+
+
+class RunSession(Session):
+    """A session whose trials are committed to a run file, each before the next is asked for, and which keeps its time.
+
+    Args:
+        evaluator: measures.
+        file: has the stored trials, and takes new ones.
+        objective: judges trials; replaced by one with a baseline once there is one.
+        start: when the session began, by ``time.monotonic``.
+        time_limit_s: no evaluation begins after so many seconds; None for no limit.
+        warn: told what the user should know.
+        on_progress: called with every trial.
+        on_verification: called with every trial that has run on further unseen inputs.
+
+    Attributes:
+        fixed: the values of the baseline's types.
+        verifying: time of the verification on unseen inputs.
+        measured_here: whether anything was measured in this session.
+    """
+
+    evaluator: DeviceEvaluator
+
+    def __init__(
+        self,
+        evaluator: DeviceEvaluator,
+        file: RunFile,
+        objective: Objective,
+        *,
+        start: float,
+        time_limit_s: float | None,
+        warn: Warnings,
+        on_progress: Callable[[Progress], None] = lambda _: None,
+        on_verification: Callable[[Progress], None] = lambda _: None,
+    ) -> None:
+        super().__init__(evaluator, objective, Stopwatch(file.state.search_s))
+        self.fixed = file.info.baseline_values or {}
+        self._file = file
+        self._start = start
+        self._time_limit_s = time_limit_s
+        self._on_progress = on_progress
+        self._on_verification = on_verification
+        self.warn = warn
+        self._before = file.state
+        self._prepare_s = file.state.prepare_s + time.monotonic() - start
+        self.verifying = Stopwatch(file.state.verify_s)
+        self.measured_here = False
+        #: A launch of the fastest feasible trial in the baseline's types, in milliseconds.
+        self._baseline_ms = math.inf
+
+    # -- trials --------------------------------------------------------------------------------
+
+    def take_over(self, space: SearchSpace) -> int:
+        """Make the stored trials that stand the session's, and set the others aside.
+
+        Returns:
+            How many were measured under other conditions.
+        """
+        retired, stored = self._file.trials(stale=True), self._file.trials()
+        current: dict[Configuration, Trial] = {}
+        stale: list[Trial] = []
+        outdated: set[Configuration] = set()
+        for trial in (*retired, *stored):
+            is_current = trial.configuration in space and trial.key == self.evaluator.key_of(trial.configuration)
+            (outdated.discard if is_current else outdated.add)(trial.configuration)
+            if self.evaluator.policy.keeps(trial, is_current=is_current):
+                current[trial.configuration] = trial
+            else:
+                stale.append(trial)
+        self._file.retire(stale)
+        self.update(stale=len(stale))
+        revived = {trial.configuration for trial in retired}
+        for trial in current.values():
+            self.keep(trial, None if trial.configuration in revived else trial)
+        return sum(trial.configuration in outdated for trial in stored)
+
+    def keep(self, trial: Trial, stored: Trial | None = None) -> Trial:
+        """Judge a trial, commit it unless the run file has it as it is (``stored``), and return it."""
+        trial = super().keep(trial)
+        if trial != stored:
+            self._file.add(trial, state=self.spent())
+        if trial.configuration.is_among(self.fixed) and self.objective.is_feasible(trial) and trial.time_ms > 0:
+            self._baseline_ms = min(self._baseline_ms, trial.time_ms)
+        return trial
+
+    def result(self) -> Run:
+        """Return everything so far."""
+        return Run(self._file.info, list(self.trials.values()), self._file.state)
+
+    # -- evaluating ----------------------------------------------------------------------------
+
+    def left(self, budget: int) -> int:
+        """Return how many further trials there may be if the run is to have that many; 0 once the time is up."""
+        return super().left(budget) if self.is_in_time else 0
+
+    def _begin(self, asked: deque[Configuration], budget: int) -> None:
+        evaluator = self.evaluator
+        while asked and evaluator.under_way < min(evaluator.capacity, self.left(budget)):
+            configuration = asked.popleft()
+            in_baseline = phase_of(self._file.info, configuration) == "baseline"
+            self.measured_here = True
+            best_ms = evaluator.policy.time_to_beat(self.best, in_baseline=in_baseline)
+            evaluator.submit(configuration, best_ms, self._baseline_ms)
+
+    def report(self, trials: Sequence[Trial], *, replayed: bool = False) -> None:
+        """Report trials to the user."""
+        for trial in trials:
+            self._on_progress(self._progress(phase_of(self._file.info, trial.configuration), trial, replayed=replayed))
+
+    def report_verified(self, trial: Trial) -> None:
+        """Report a trial that has run on further unseen inputs."""
+        self._on_verification(self._progress("verification", trial))
+
+    def _progress(self, phase: str, trial: Trial, *, replayed: bool = False) -> Progress:
+        budget, ahead = self._file.info.budget or 0, self.evaluator.ahead
+        return Progress(phase, trial, self.result, budget, self.elapsed_s, replayed, ahead)
 
     # -- time and state ------------------------------------------------------------------------
 
@@ -220,13 +296,12 @@ class Session:
     @property
     def is_in_time(self) -> bool:
         """Whether evaluations may still begin."""
-        limit_s = self._settings.time_limit_s
-        return limit_s is None or self.elapsed_s < limit_s
+        return self._time_limit_s is None or self.elapsed_s < self._time_limit_s
 
     @property
     def closing_s(self) -> float:
         """How much longer finals and verification may take, beyond their least; infinite without a time limit."""
-        limit_s = self._settings.time_limit_s
+        limit_s = self._time_limit_s
         return math.inf if limit_s is None else (1 + _CLOSING_SHARE) * limit_s - self.elapsed_s
 
     def left_s(self, share: float) -> float:
@@ -246,7 +321,7 @@ class Session:
             prepare_s=self._prepare_s,
             search_s=self.searching.seconds,
             verify_s=self.verifying.seconds,
-            warnings=tuple(dict.fromkeys((*self._before.warnings, *self._warn.said))),
+            warnings=tuple(dict.fromkeys((*self._before.warnings, *self.warn.said))),
         )
 
     def end_verification(self, why_not: str, wanted: int) -> None:
@@ -266,5 +341,5 @@ class Session:
         A session that measured something replaces the warnings of earlier ones.
         """
         spent = self.spent()
-        self._file.update(dataclasses.replace(spent, warnings=self._warn.said) if self.measured_here else spent)
+        self._file.update(dataclasses.replace(spent, warnings=self.warn.said) if self.measured_here else spent)
         return self.result()

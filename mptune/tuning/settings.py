@@ -71,7 +71,8 @@ class TuneSettings:
             ``$CXX``, else the first there is.
         compiler_flag_sets: further flags, each set one text; of several the best is searched for.
         flush_cache: whether caches are emptied between timed launches, "on", "off" or "auto": on a GPU, where it shows.
-        limits: wall-clock limits of one trial.
+        limits: wall-clock limits of one trial; or of each of its phases, in seconds, or as a multiple of the baseline's
+            launch, such as "10x".
 
     Raises:
         MptuneError: a number is out of its range, or options exclude each other; says which and what was expected.
@@ -111,7 +112,7 @@ class TuneSettings:
     compiler: tuple[str, ...] = ()
     compiler_flag_sets: tuple[str, ...] = ()
     flush_cache: str = "auto"
-    limits: Limits = field(default_factory=Limits)
+    limits: Limits | float | str = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
         for name in ("objectives", "constraints", "observers", "sources", "flags", "compiler", "compiler_flag_sets"):
@@ -124,8 +125,8 @@ class TuneSettings:
             raise MptuneError(f"baseline share {self.baseline_share:g}: expected a number from 0 to 1")
         if self.time_limit_s is not None and not self.time_limit_s > 0:
             raise MptuneError(f"time limit {self.time_limit_s:g} s: expected more than 0")
-        if not 0 < self.limits.phase_s <= _LONGEST_TRIAL_S:
-            limit = f"trial limit {self.limits.phase_s:g} s"
+        if not 0 < self.trial_limits.run_s <= _LONGEST_TRIAL_S:
+            limit = f"trial limit {self.trial_limits.run_s:g} s"
             raise MptuneError(f"{limit}: expected more than 0 and at most {_LONGEST_TRIAL_S:,} (11 days)")
         if self.seed < 0:
             raise MptuneError(f"seed {self.seed}: expected a whole number from 0 on")
@@ -141,6 +142,11 @@ class TuneSettings:
             raise MptuneError(f"workers {self.workers}: expected at least 1")
         if self.scheduler is not None and self.workers != 1:
             raise MptuneError(f"workers {self.workers}: are those of this machine; with a scheduler, its own are used")
+
+    @property
+    def trial_limits(self) -> Limits:
+        """The wall-clock limits, whichever way they are given."""
+        return self.limits if isinstance(self.limits, Limits) else Limits.of(self.limits)
 
 
 @dataclass(frozen=True, slots=True)

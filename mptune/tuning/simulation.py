@@ -29,7 +29,7 @@ from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.strategies import chosen_name, make
 from mptune.strategies.base import Known, Strategy
-from mptune.tuning.loop import Stopwatch, ask_and_tell
+from mptune.tuning.session import Session
 from mptune.tuning.starting import Searched, read_source
 
 __all__ = ["Simulation", "SimulationRun", "finite", "quartiles", "simulate"]
@@ -321,24 +321,34 @@ def _require_counts(budget: int, repeats: int, seed: int) -> None:
 
 
 def _replay(strategy: Strategy, evaluator: Replay, budget: int, seed: int, scale: FrontScale | None) -> SimulationRun:
-    objective = strategy.objective
-    best: list[float | None] = []
-    levels, shares = np.empty((0, len(objective.metrics))), list[float]()
-    incumbent: Trial | None = None
-    watch = Stopwatch()
-    for trials in ask_and_tell(evaluator, strategy.ask, strategy.tell, lambda: budget - len(best), thinking=watch):
-        incumbent = objective.best([*trials, *([incumbent] if incumbent else [])])
-        best.append(None if incumbent is None else objective.value(incumbent))
-        if objective.also:
-            new = [objective.levels(trial) for trial in trials if objective.is_feasible(trial)]
-            if scale is None or not new:
-                shares.append(shares[-1] if shares else 0.0)
-                continue
-            levels = np.vstack([levels, np.array(new)])
-            levels = levels[front(levels, [True] * levels.shape[1])]
-            shares.append(scale.share(levels))
-    found = incumbent.configuration if incumbent else None
-    return SimulationRun(seed, tuple(best), found, watch.seconds, tuple(shares), strategy.sources)
+    session = _Replay(evaluator, strategy.objective, scale)
+    session.evaluate(budget, strategy.ask, strategy.tell)
+    found = session.best.configuration if session.best else None
+    seconds = session.searching.seconds
+    return SimulationRun(seed, tuple(session.values), found, seconds, tuple(session.shares), strategy.sources)
+
+
+class _Replay(Session):
+    """Notes the best value after each evaluation, and of several objectives the share of the recorded front."""
+
+    def __init__(self, evaluator: Replay, objective: Objective, scale: FrontScale | None) -> None:
+        super().__init__(evaluator, objective)
+        self._scale = scale
+        self._levels = np.empty((0, len(objective.metrics)))
+        self.values: list[float | None] = []
+        self.shares: list[float] = []
+
+    def report(self, trials: Sequence[Trial]) -> None:
+        self.values.append(None if self.best is None else self.objective.value(self.best))
+        if not self.objective.also:
+            return
+        new = [self.objective.levels(trial) for trial in trials if self.objective.is_feasible(trial)]
+        if self._scale is None or not new:
+            self.shares.append(self.shares[-1] if self.shares else 0.0)
+            return
+        levels = np.vstack([self._levels, np.array(new)])
+        self._levels = levels[front(levels, [True] * levels.shape[1])]
+        self.shares.append(self._scale.share(self._levels))
 
 
 def _scale(objective: Objective, trials: Sequence[Trial]) -> FrontScale | None:

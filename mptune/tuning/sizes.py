@@ -23,12 +23,13 @@ from mptune.errors import MptuneError
 from mptune.kernel import Application, Tunable
 from mptune.memory import available_memory_bytes
 from mptune.run import Run
-from mptune.source.loading import load_tunable
+from mptune.source.loading import load_tunable, make_ready
 from mptune.space.configuration import Configuration
 from mptune.store import RunFile
 from mptune.tuning.plan import TuningPlan
+from mptune.tuning.session import warn_caller
 from mptune.tuning.settings import Progress, TuneSettings
-from mptune.tuning.tuning import changed, tune, warn_caller
+from mptune.tuning.tuning import changed, tune
 
 __all__ = ["files_of_sizes", "label_of", "sizes_together", "tune_sizes"]
 
@@ -144,6 +145,7 @@ def tune_sizes(
         for each, path in zip(together, files, strict=True):
             TuningPlan.of(kernel, dataclasses.replace(settings, sizes={**settings.sizes, **each}), path)
             RunFile.check(path, resume=resume)
+            make_ready(kernel, kernel.resolve_sizes(settings.size, {**settings.sizes, **each}))
         runs = {index: Run.load(path) for index, path in enumerate(files) if path.exists()}
         said: set[str] = set()
 

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
-import sys
+import math
 import time
-import traceback
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-import mptune
 from mptune.backends import get_backend
 from mptune.cpp.build import recorded_flags
 from mptune.errors import MptuneError, UnknownNameError
-from mptune.kernel import Kernel, Tunable
+from mptune.kernel import Application, Kernel, Sizes, Tunable
 from mptune.measure.cluster import Cluster, ClusterPool
 from mptune.measure.device import DeviceEvaluator
 from mptune.measure.job import Job
@@ -26,25 +22,19 @@ from mptune.measure.pool import compilers_ahead, runnable_backend
 from mptune.measure.timing import SEARCHING
 from mptune.measure.worker import Limits
 from mptune.paths import cache_folder, own_folder
+from mptune.results.kernel_times import kernel_times
+from mptune.results.trial import Trial
 from mptune.run import Run
 from mptune.source.lints import examples, lints
+from mptune.source.loading import make_ready
+from mptune.source.render import heading, render_body
 from mptune.store import RunFile, RunInfo, RunState
 from mptune.tuning.plan import TuningPlan
 from mptune.tuning.schedule import Schedule
-from mptune.tuning.session import Session, Warnings
+from mptune.tuning.session import RunSession, Warnings, warn_caller
 from mptune.tuning.settings import Progress, TuneSettings
-from mptune.tuning.sources import rendered_sources
 
-__all__ = ["changed", "tune", "warn_caller"]
-
-
-def warn_caller(message: str) -> None:
-    """Warn as Python does, of the line outside this package that called."""
-    package = str(Path(mptune.__file__).parent)
-    own = itertools.takewhile(
-        lambda entry: entry[0].f_code.co_filename.startswith(package), traceback.walk_stack(sys._getframe())
-    )
-    warnings.warn(message, stacklevel=len(list(own)) + 1)  # where tune was called
+__all__ = ["changed", "rendered_sources", "tune"]
 
 
 def tune(
@@ -88,6 +78,7 @@ def tune(
     if output is not None and resume and Path(output).exists():
         settings = _with_its_sources(settings, Path(output), warn)
     plan = TuningPlan.of(kernel, settings, None if output is None else Path(output))
+    make_ready(plan.kernel, plan.sizes)
     if output is not None:
         # Before minutes go into inputs and references.
         RunFile.check(output, resume=resume, overwrite=overwrite)
@@ -116,6 +107,7 @@ def tune(
             for found in lints(plan.kernel, plan.sizes, space, read):
                 warn(found)
         space = space.restrict(plan.settings.restrict)
+        plan.require_launch(space)
         info = plan.describe(space, ready, command)
         for unsure in info.caveats:
             warn(unsure)
@@ -123,11 +115,20 @@ def tune(
             RunFile.delete(output)
         file, before = _open_run(output, resume, info, evaluator.capacity)
         stack.enter_context(file)
-        session = Session(plan, space, evaluator, file, start, on_progress, warn)
-        if session.outdated:
-            warn(_why_set_aside(session.outdated, info.changes_since(before), evaluator.unversioned_metrics, output))
+        session = RunSession(
+            evaluator,
+            file,
+            plan.objective,
+            start=start,
+            time_limit_s=settings.time_limit_s,
+            warn=warn,
+            on_progress=on_progress,
+            on_verification=on_verification,
+        )
+        if outdated := session.take_over(space):
+            warn(_why_set_aside(outdated, info.changes_since(before), evaluator.unversioned_metrics, output))
         try:
-            run = Schedule(plan, space, evaluator, session, on_verification, warn).run()
+            run = Schedule(plan, space, session).run()
         except KeyboardInterrupt:
             _keep_sources(session.result(), plan, file)
             raise
@@ -207,13 +208,13 @@ def _with_compilers(plan: TuningPlan) -> TuningPlan:
 
 def _evaluator(plan: TuningPlan, stack: contextlib.ExitStack) -> DeviceEvaluator:
     """Return what evaluates on the devices of this machine, or of a cluster; the stack closes both."""
-    settings = plan.settings
+    settings, limits = plan.settings, plan.settings.trial_limits
     pool: Callable[[Job, Limits], ClusterPool] | None = None
     if settings.scheduler is None:
         backend = runnable_backend(settings.backend)
     else:
         cluster = stack.enter_context(Cluster(settings.scheduler))
-        backend = cluster.backend(settings.backend, settings.limits.start_s)
+        backend = cluster.backend(settings.backend, limits.start_s)
         pool = cluster.pool
     evaluator = DeviceEvaluator(
         plan.kernel,
@@ -223,13 +224,13 @@ def _evaluator(plan: TuningPlan, stack: contextlib.ExitStack) -> DeviceEvaluator
         seed=settings.seed,
         flags=settings.flags,
         plan=dataclasses.replace(SEARCHING, flush_cache=settings.flush_cache),
-        limits=settings.limits,
+        limits=limits,
         compilers=compilers_ahead(backend) if settings.compilers is None else settings.compilers,
         policy=MeasurementPolicy(
             plan.objective,
-            settings.limits.phase_s,
+            limits.run_s,
             draws=settings.inputs,
-            launch_factor=settings.limits.launch_factor,
+            launch_factor=limits.launch_factor,
         ),
         observers=plan.observers,
         workers=settings.workers,
@@ -255,3 +256,65 @@ def _open_run(output: str | Path | None, resume: bool, info: RunInfo, workers: i
         file.close()
         raise
     return file, before
+
+
+# -- the sources that a run file keeps ----------------------------------------------------------------------
+
+#: Trials whose source is kept.
+_SOURCES: Final = 1000
+#: Kinds of failure of which the first source is kept.
+_KINDS: Final = 20
+
+
+def rendered_sources(run: Run, kernel: Tunable, sizes: Sizes, count: int = _SOURCES) -> dict[str, str]:
+    """Render a run's most interesting trials without the prelude, at most ``count``, by their configuration as JSON.
+
+    Of an application that are the kernels it is known to launch, one after the other, each under a heading.
+    """
+    if isinstance(kernel, Application) and not run.state.launches:
+        return {}
+    found: dict[str, str] = {}
+    for trial in _by_interest(run):
+        name = trial.configuration.to_json()
+        if name in found:
+            continue
+        if len(found) == count:
+            break
+        try:
+            found[name] = _rendered(run, kernel, trial, sizes)
+        except MptuneError as error:
+            found[name] = f"This configuration cannot be rendered: {error}\n"
+    return found
+
+
+def _rendered(run: Run, kernel: Tunable, trial: Trial, sizes: Sizes) -> str:
+    if isinstance(kernel, Kernel):
+        return render_body(kernel, trial.configuration, sizes)
+    assert isinstance(kernel, Application)
+    counts = kernel_times(trial)
+    parts: dict[str, None] = {}
+    for launch in run.state.launches:
+        # Other choices of the steps may launch others.
+        if launch.kernel in counts and not counts[launch.kernel].launches:
+            continue
+        types = {name: trial.configuration.get(of[0], of[0]) for name, of in launch.types.items()}
+        values, at = kernel.of_kernel(launch.kernel, types, trial.configuration), Sizes(launch.sizes)
+        each = kernel.kernels[launch.kernel]
+        parts[f"{heading(each, values, at)}\n{render_body(each, values, at).strip()}\n"] = None
+    return "\n".join(parts)
+
+
+def _by_interest(run: Run) -> Iterator[Trial]:
+    """Give the trials a reader looks at first, some of them twice."""
+    yield from (trial for trial in (run.best, run.baseline, run.closest) if trial is not None)
+    yield from (group.first for group in run.failure_groups[:_KINDS])
+    yield from run.front
+    if {"time_ms", "error"} <= set(run.metric_names):
+        yield from run.pareto(("time_ms", "error"))
+    objective = run.objective
+    sign = 1.0 if objective.minimise else -1.0
+    values = [sign * objective.value(trial) for trial in run.trials]
+    known = [i for i, value in enumerate(values) if math.isfinite(value)]
+    ranked = sorted(known, key=lambda i: (not objective.is_feasible(run.trials[i]), values[i]))
+    yield from (run.trials[i] for i in ranked)
+    yield from run.trials

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,14 +30,13 @@ from mptune.observers import OBSERVERS
 from mptune.results.trial import Status, Trial
 from mptune.results.unseen import Verified, after_draws, count_of, draws_of, limit_of, next_unseen
 from mptune.run import Run, json_document
-from mptune.source.loading import edited, remarks, sizes_of, tunable_of_run
+from mptune.source.loading import edited, make_ready, remarks, sizes_of, tunable_of_run
 from mptune.space.configuration import Configuration, Value
 from mptune.store import RunFile, RunInfo
-from mptune.tuning.session import Session, Warnings
+from mptune.tuning.session import RunSession, warn_caller
 
 __all__ = [
-    "LEAST_INPUTS", "Case", "Verification", "Verifier", "changed_conditions", "evaluator_of", "run_on",
-    "verify",
+    "LEAST_INPUTS", "Case", "Verification", "Verifier", "changed_conditions", "evaluator_of", "run_on", "verify",
 ]  # fmt: skip
 
 #: Minimum number of unseen inputs at the end of a run, unless fewer are asked for.
@@ -62,32 +60,27 @@ class Verifier:
     All trials run on the same inputs, in the same order, in every session of a run.
 
     Args:
-        evaluator: runs configurations on draws.
         session: has the trials and keeps them.
-        finalists: returns the trials that may be reported after others have fallen.
         searched: draws of the search; a trial that has run on fewer runs on the others if there is time.
         wanted: unseen inputs for each trial; fewer if they take longer than :data:`SHARE` of the run.
-        on_step: called with each trial that has run on further inputs.
-        warn: called about inputs that cannot be made and about lost workers.
+        least: unseen inputs for each trial however long they take.
+        finalists: returns the trials that may be reported after others have fallen.
     """
 
     def __init__(
         self,
-        evaluator: DeviceEvaluator,
-        session: Session,
-        finalists: Callable[[], Sequence[Trial]],
+        session: RunSession,
         searched: int,
         wanted: int,
-        on_step: Callable[[Trial], None],
-        warn: Warnings,
+        *,
+        least: int = LEAST_INPUTS,
+        finalists: Callable[[], Sequence[Trial]] = tuple,
     ) -> None:
-        self._evaluator = evaluator
         self._session = session
-        self._finalists = finalists
         self._searched = searched
         self._wanted = wanted
-        self._on_step = on_step
-        self._warn = warn
+        self._least = min(least, wanted)
+        self._finalists = finalists
         #: Draws that cannot be made, and why.
         self._unmade: dict[Draw, str] = {}
         #: Configurations that cannot be verified any further.
@@ -127,8 +120,7 @@ class Verifier:
     def _waiting(self) -> list[Trial]:
         """Return the reported trials to run on further inputs: those that have had the fewest."""
         reported = [trial for trial in self._session.result().reported if self._is_open(trial)]
-        least = min(LEAST_INPUTS, self._wanted)
-        short = [trial for trial in reported if count_of(trial, "unseen_inputs") < least]
+        short = [trial for trial in reported if count_of(trial, "unseen_inputs") < self._least]
         if not short and self._has_time:
             if behind := [trial for trial in reported if self._is_behind(trial)]:
                 return [trial for trial in behind if _search_draws(trial) == _search_draws(behind[0])]
@@ -140,13 +132,13 @@ class Verifier:
         return self._session.objective.is_feasible(trial) and trial.configuration not in self._lost
 
     def _is_behind(self, trial: Trial) -> bool:
-        return count_of(trial, "unseen_inputs") >= LEAST_INPUTS and _search_draws(trial) < self._searched
+        return 0 < self._least <= count_of(trial, "unseen_inputs") and _search_draws(trial) < self._searched
 
     def _next_draws(self, trial: Trial) -> list[Draw]:
         if self._is_behind(trial):
             return [Draw(Stream.SEARCH, number) for number in range(_search_draws(trial), self._searched)]
         done = count_of(trial, "unseen_inputs")
-        number = LEAST_INPUTS - done
+        number = self._least - done
         if number <= 0:
             number = int(self._session.left_s(SHARE) / self._draw_s) if self._draw_s else self._wanted
         following = (Draw(Stream.UNSEEN, each) for each in count(next_unseen(trial)))
@@ -166,21 +158,21 @@ class Verifier:
 
     def _run(self, trials: Sequence[Trial], draws: Sequence[Draw], *, keeps_fallen_alone: bool = False) -> list[Draw]:
         """Run trials on draws and keep what they become; return the draws on which one of them fell."""
-        objective = self._session.objective
+        objective, before_s = self._session.objective, self._session.verifying.seconds
         with self._session.verifying:
-            found = run_on(self._evaluator, [trial.configuration for trial in trials], draws)
+            found = run_on(self._session.evaluator, [trial.configuration for trial in trials], draws)
         is_unseen = draws[0].stream is Stream.UNSEEN
         if is_unseen:  # those of the search were made before and take less time
             self._has_run |= bool(found.trials)
-            self._draw_s = self._session.verifying.latest_s / len(draws)
+            self._draw_s = (self._session.verifying.seconds - before_s) / len(draws)
         elif found.unmade:
             self._searched = 0
         for draw, reason in found.unmade.items():
             if reason not in self._unmade.values():
-                self._warn(f"{draw} is left out of the verification, as it cannot be made: {reason}")
+                self._session.warn(f"{draw} is left out of the verification, as it cannot be made: {reason}")
             self._unmade[draw] = reason
         if found.lost:
-            self._warn(f"{len(found.lost)} configurations could not be verified: their worker was lost")
+            self._session.warn(f"{len(found.lost)} configurations could not be verified: their worker was lost")
             self._lost.update(found.lost)
         if len(self._unmade) >= LEAST_INPUTS and not found.trials:  # further inputs are no more likely to be made
             self._lost.update(trial.configuration for trial in trials)
@@ -191,7 +183,7 @@ class Verifier:
             fallen.update(dict.fromkeys(broken))
             if ran and (broken or not keeps_fallen_alone):
                 after = after_draws(trial, ran, objective if is_unseen else None)
-                self._on_step(self._session.keep(after))
+                self._session.report_verified(self._session.keep(after))
         return list(fallen)
 
 
@@ -208,16 +200,31 @@ class _Found:
     lost: list[Configuration]
 
 
-def run_on(evaluator: DeviceEvaluator, configurations: Sequence[Configuration], draws: Sequence[Draw]) -> _Found:
-    """Run configurations on draws of the inputs."""
-    answer = evaluator.run_on_draws(configurations, draws)
+def run_on(
+    evaluator: DeviceEvaluator,
+    configurations: Sequence[Configuration],
+    draws: Sequence[Draw],
+    on_input: Callable[[], None] = lambda: None,
+) -> _Found:
+    """Run configurations on draws of the inputs, until one ends the worker or has the same status on every input."""
     trials: dict[Configuration, _ByDraw] = {}
-    for draw, trial in zip(answer.draws, answer.trials, strict=True):
-        trials.setdefault(trial.configuration, {})[draw] = trial
-    # A trial that fails ends the request: the others have their turn in the next one.
-    is_cut = len(answer.unmade) < len(draws) and all(trial.status is Status.OK for trial in answer.trials)
-    lost = [c for c in configurations if c not in trials] if is_cut else []
-    return _Found(trials, answer.unmade, lost)
+    unmade: dict[Draw, str] = {}
+    lost: list[Configuration] = []
+    for first in range(0, len(draws), _BATCH):
+        batch = draws[first : first + _BATCH]
+        answer = evaluator.run_on_draws(configurations, batch)
+        for draw, trial in zip(answer.draws, answer.trials, strict=True):
+            trials.setdefault(trial.configuration, {})[draw] = trial
+        unmade |= answer.unmade
+        for _ in batch:
+            on_input()
+        if all(trial.status is Status.OK for trial in answer.trials) and len(answer.unmade) < len(batch):
+            ran = {trial.configuration for trial in answer.trials}
+            lost = [configuration for configuration in configurations if configuration not in ran]
+        # The others have their turn in the next request.
+        if lost or any(trial.status in _ENDING for trial in answer.trials):
+            break
+    return _Found(trials, unmade, lost)
 
 
 # -- of a run file ---------------------------------------------------------------------------------
@@ -291,10 +298,6 @@ class Verification:
         )
 
 
-def _warn(message: str) -> None:
-    warnings.warn(message, stacklevel=3)  # where verify was called
-
-
 def verify(
     run_file: str | Path,
     kernel: Tunable | str | Path | None = None,
@@ -303,7 +306,7 @@ def verify(
     inputs: int = 59,
     sizes: Sequence[str | Mapping[str, int]] = (),
     on_input: Callable[[], None] = lambda: None,
-    on_warning: Callable[[str], None] = _warn,
+    on_warning: Callable[[str], None] = warn_caller,
 ) -> Verification:
     """Run a trial of a run on inputs that the search has not used.
 
@@ -351,6 +354,7 @@ def verify(
         # Values of a file are rendered only if the kernel declares them.
         if trial.configuration not in whole_space(definition, place):
             raise MptuneError(f"{trial.configuration} is no valid configuration of {definition.called} at {place}")
+        make_ready(definition, place, on_progress=on_warning)
         configured = definition.own(trial.configuration)
         with evaluator_of(info, definition, place) as evaluator:
             why_not = ["other sizes"]
@@ -360,19 +364,10 @@ def verify(
                     on_warning(f"the result is not kept in {run_file}: {'; '.join(why_not)}")
             # Inputs of the same number are others at other sizes.
             first = next_unseen(trial) if place == own else 0
-            ran: _ByDraw = {}
-            unmade: dict[Draw, str] = {}
-            for number in range(first, first + inputs, _BATCH):
-                batch = [Draw(Stream.UNSEEN, each) for each in range(number, min(number + _BATCH, first + inputs))]
-                found = run_on(evaluator, [configured], batch)
-                for _ in batch:
-                    on_input()
-                ran |= found.trials.get(configured, {})
-                unmade |= found.unmade
-                is_lost = len(ran) + len(unmade) < number + len(batch) - first
-                if is_lost or any(one.status in _ENDING for one in ran.values()):
-                    break
-        cases.append(_case(run, place, ran, unmade, None if why_not else Verified.of(trial, info.objective)))
+            draws = [Draw(Stream.UNSEEN, number) for number in range(first, first + inputs)]
+            found = run_on(evaluator, [configured], draws, on_input)
+            ran = found.trials.get(configured, {})
+        cases.append(_case(run, place, ran, found.unmade, None if why_not else Verified.of(trial, info.objective)))
         if not why_not and ran:
             with RunFile.open(run_file) as file:
                 file.add(info.objective.judge(after_draws(trial, ran, info.objective)))

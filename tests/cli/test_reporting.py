@@ -14,7 +14,7 @@ from described import create
 from mptune.kernel import Sizes
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
-from mptune.tuning.sources import rendered_sources
+from mptune.tuning.tuning import rendered_sources
 
 pytestmark = pytest.mark.usefixtures("charts")
 

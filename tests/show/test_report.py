@@ -19,7 +19,7 @@ from mptune.run import Run, json_document
 from mptune.show import report_document, write_report
 from mptune.source.render import render_body
 from mptune.tuning.explain import explanation_of
-from mptune.tuning.sources import rendered_sources
+from mptune.tuning.tuning import rendered_sources
 from tests.tiers import few
 
 

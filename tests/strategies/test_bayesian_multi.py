@@ -97,6 +97,12 @@ def test_the_unit_of_time_does_not_matter() -> None:
     assert runs[0] == runs[1] == runs[2]
 
 
+def test_times_that_differ_by_rounding_alone_count_as_equal() -> None:
+    lines = [_Line(lambda _: 0.3), _Line(lambda p: math.nextafter(0.3, p % 2))]
+    equal, rounded = [line.run(line.strategy(initial=5), 20) for line in lines]
+    assert rounded == equal
+
+
 # -- portfolios --------------------------------------------------------------------------------
 
 NAMES = ("ei", "poi", "lcb")
