@@ -20,7 +20,7 @@ from mptune.space.configuration import NamedValues
 Metric = str | Callable[..., float] | RegionalMetric | ErrorMetric
 #: One error metric for all outputs, or one for each by name. Where a list stands for one, its others are measured too.
 Metrics = Metric | Sequence[Metric] | Mapping[str, Metric | Sequence[Metric]]
-#: An output as the kernel left it: an array on the host, or a pair of arrays on a device: the output and its reference.
+#: An output as the kernel left it: an array on the host, or already beside its reference.
 Output = NDArray[Any] | Pairs
 
 
@@ -74,24 +74,21 @@ def evaluate_outputs(
     references: Mapping[str, NDArray[Any]],
     metrics: Metrics,
     inputs: Mapping[str, Any] | None = None,
-    of_references: Mapping[str, dict[Any, Any]] | None = None,
 ) -> AccuracyResult:
     """Measure every output against its reference.
 
-    An output with a NaN or infinity that its reference does not have never has a finite error, even if a user's
-    metric, or a quantile of regions, overlooks it.
+    Elements whose reference is NaN are not compared. An output with a NaN or infinity that its reference does not have
+    never has a finite error, even if a user's metric, or a quantile of regions, overlooks it.
 
     Args:
-        outputs: what the kernel wrote, by argument name, in any numeric type: arrays, or outputs on a device that
-            are already paired with a copy of their reference there.
+        outputs: what the kernel wrote, by argument name, in any numeric type: arrays, or outputs that are already
+            paired with their reference, as those on a device are.
         references: what it should have written, by the same names and of the same shapes.
         metrics: one error metric for all outputs, or one for each by its name. A list instead of a metric measures
             the others as further ones, whose errors are named by their
             :attr:`~mptune.accuracy.metrics.ErrorMetric.key` where they are for all outputs (``NRMSE_rows_max``), or
             by output and key (``y.NRMSE_rows_max``). They may be given by these names as well.
         inputs: what the references were computed from, for metrics that see it.
-        of_references: for each of them a dictionary that is kept from call to call, so that what depends on a reference
-            alone is computed once.
 
     Raises:
         MetricError: an output and its reference cannot be compared, or the metric is not defined for such data;
@@ -112,8 +109,7 @@ def evaluate_outputs(
         }
         found: dict[str, float] = {}
         try:
-            shared = None if of_references is None else of_references[name]
-            pairs = output if isinstance(output, Pairs) else HostPairs.of(output, references[name], shared)
+            pairs = output if isinstance(output, Pairs) else HostPairs.of(output, references[name])
             for other, metric in wanted.items():
                 same = (known for known in found if wanted[known] == metric)
                 found[other] = (
@@ -177,10 +173,16 @@ def first_look(
     return tuple(found)
 
 
+def masked_elements(references: Mapping[str, NDArray[Any]]) -> dict[str, int]:
+    """Return the number of elements that are not compared as their reference is NaN, of each output that has any."""
+    found = {name: int(np.isnan(each).sum()) for name, each in references.items() if each.dtype.kind == "f"}
+    return {name: count for name, count in found.items() if count}
+
+
 def _near_zero(output: str, metric: ErrorMetric, reference: NDArray[Any]) -> Iterator[str]:
     """Say that the mean by which a metric divides is near 0 beside the values it is the mean of."""
     with np.errstate(all="ignore"):
-        magnitude = float(np.abs(reference).mean())
+        magnitude = float(np.nanmean(np.abs(reference)))
         pairs = HostPairs.of(reference + _ADDED * magnitude, reference)
     if not 0 < magnitude < math.inf or not (error := metric.measure(pairs)) > _FAR_LARGER:
         return
@@ -301,7 +303,7 @@ def metric_names_by_error(outputs: Collection[str], metrics: Metrics) -> dict[st
 
 
 def _non_finite(pairs: Pairs) -> tuple[Offenders, bool]:
-    """Find the non-finite output elements that do not equal their reference, and say whether none is NaN."""
+    """Find the non-finite output elements, masked ones aside, that differ from their reference; say if none is NaN."""
     xp = pairs.namespace
     broken = find(pairs, lambda output, reference: ~xp.isfinite(output) & (output != reference))
     if not broken.count:

@@ -8,9 +8,10 @@ decoded there to doubles, which hold every value of a stored type exactly.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
@@ -33,6 +34,8 @@ PIECE: Final = 1 << 22
 _BY_TABLE: Final = tuple(PRECISIONS[name].dtype for name in ("fp8_e4m3", "fp8_e5m2"))
 _BFLOAT16: Final = PRECISIONS["bf16"].dtype
 _VIEWED: Final = tuple(PRECISIONS[name].dtype for name in ("fp64", "fp32", "fp16"))
+#: The key of the number of elements that are compared, in what is known of a reference.
+_COMPARED: Final = "compared"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,6 +44,9 @@ class Pairs(ABC):
 
     Both are converted to the same working type: double, or long double if one of them is that or a 64-bit integer (a
     double does not hold it exactly), or the complex counterpart. Nothing broadcasts.
+
+    An element whose reference is NaN is masked. Chunks have the same infinity for it in both arrays: no metric has an
+    error there, and no normaliser counts it. Means are over the elements that are compared.
     """
 
     namespace: Any  #: the NumPy-like module whose functions take the chunks: NumPy, or that of the device they are on
@@ -49,7 +55,7 @@ class Pairs(ABC):
     working_type: np.dtype[Any]  #: the type of the chunks
     output: Any  #: what the kernel wrote
     reference: Any  #: what it should have written, of the same shape and in the same memory
-    #: what has been computed of the reference alone, by how and in which type; all pairs of one reference may share it
+    #: what has been computed of the reference alone, by how; all pairs of one reference may share it
     known: dict[Any, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -58,28 +64,47 @@ class Pairs(ABC):
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
         """Yield chunks of output and reference, one-dimensional, in C order; valid until the next."""
-        yield from self._walk(self.output, self.reference)
+        chunks = self._walk(self.output, self.reference)
+        yield from itertools.starmap(self.masked, chunks) if self.has_masked else chunks
 
     def references(self) -> Iterator[Any]:
-        """Yield chunks of the reference."""
+        """Yield chunks of the reference, with NaN for masked elements."""
         yield from self._walk(self.reference)
+
+    def masked(self, output: Any, reference: Any) -> tuple[Any, Any]:
+        """Return chunks of both with the same infinity in masked elements."""
+        xp = self.namespace
+        is_masked = xp.isnan(reference)
+        return xp.where(is_masked, math.inf, output), xp.where(is_masked, math.inf, reference)
 
     @abstractmethod
     def _walk(self, *arrays: Any) -> Iterator[Any]:
         """Yield chunks of one array, or tuples of chunks of several."""
 
     @abstractmethod
-    def _matrix(self, box: tuple[slice, ...], tile: tuple[int, ...]) -> Self:
+    def bits(self) -> Iterator[tuple[Any, Any]]:
+        """Yield chunks of the output's bits as unsigned integers, and of the reference."""
+
+    @abstractmethod
+    def _matrix(self, box: tuple[slice, ...], tile: tuple[int, ...], known: dict[Any, Any]) -> Self:
         """Return the elements in a box, one slice for each axis, as a matrix with a row for each tile."""
 
     @abstractmethod
-    def rows(self) -> Iterator[tuple[Any, Any]]:
-        """Yield the rows of a matrix in the working type, some of them at a time."""
+    def whole(self) -> tuple[Any, Any]:
+        """Return both arrays in the working type, with NaN for the references of masked elements."""
 
     def tiles(self, tile: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], Self]]:
-        """Yield matrices of tiles with the tiles' shape, which is smaller where they do not fit."""
+        """Yield the tiles as pairs, with their shape, which is smaller where they do not fit.
+
+        Pairs of several tiles are matrices of at most :attr:`chunk` elements, a row for each tile; a single tile of
+        any size has its shape after an axis of one.
+        """
         for box, own in boxes(self.shape, tile, self.chunk):
-            yield own, self._matrix(box, own)
+            yield own, self._matrix(box, own, self.known_of_part(math.prod(each.stop - each.start for each in box)))
+
+    def known_of_part(self, size: int) -> dict[Any, Any]:
+        """Return what is known of a part of so many elements: it has no masked ones if the whole has none."""
+        return {} if self.has_masked else {_COMPARED: size}
 
     @property
     @abstractmethod
@@ -90,6 +115,20 @@ class Pairs(ABC):
     def size(self) -> int:
         """Elements in each of the two."""
         return math.prod(self.shape)
+
+    @property
+    def compared(self) -> int:
+        """Elements that are compared: those that are not masked."""
+        if _COMPARED not in self.known:
+            xp = self.namespace
+            masked = sum(int(xp.count_nonzero(xp.isnan(reference))) for reference in self.references())
+            self.known[_COMPARED] = self.size - masked
+        return int(self.known[_COMPARED])
+
+    @property
+    def has_masked(self) -> bool:
+        """Whether some elements are masked."""
+        return self.compared < self.size
 
     @property
     def is_complex(self) -> bool:
@@ -128,34 +167,36 @@ class HostPairs(Pairs):
         return cls(np, computed.shape, computed.dtype, working_type, computed, expected, shared)
 
     def _walk(self, *arrays: NDArray[Any]) -> Iterator[Any]:
-        return np.nditer(
-            arrays,
-            flags=["external_loop", "buffered"],
-            op_flags=[["readonly"]] * len(arrays),
-            op_dtypes=[self.working_type] * len(arrays),
-            casting="unsafe",
-            order="C",
-            buffersize=CHUNK,
-        )
+        return _chunks(arrays, [self.working_type] * len(arrays))
 
-    def _matrix(self, box: tuple[slice, ...], tile: tuple[int, ...]) -> HostPairs:
+    def bits(self) -> Iterator[tuple[Any, Any]]:  # noqa: D102
+        bits = self.output.view(bits_type(self.stored))
+        return _chunks((bits, self.reference), [bits.dtype, self.working_type])
+
+    def _matrix(self, box: tuple[slice, ...], tile: tuple[int, ...], known: dict[Any, Any]) -> HostPairs:
         output, reference = (_tiled(array[box], tile) for array in (self.output, self.reference))
-        return HostPairs(np, output.shape, self.stored, self.working_type, output, reference)
+        return HostPairs(np, output.shape, self.stored, self.working_type, output, reference, known)
 
     @property
     def chunk(self) -> int:  # noqa: D102
         return CHUNK
 
-    def rows(self) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:  # noqa: D102
-        step = max(1, CHUNK // self.shape[1])
-        for start in range(0, self.shape[0], step):
-            # Signalling NaNs are as good as any, and what overflows does so in the results.
-            with np.errstate(all="ignore"):
-                output, reference = (
-                    array[start : start + step].astype(self.working_type, order="C")
-                    for array in (self.output, self.reference)
-                )
-            yield output, reference
+    def whole(self) -> tuple[NDArray[Any], NDArray[Any]]:  # noqa: D102
+        # Signalling NaNs are as good as any, and what overflows does so in the results.
+        with np.errstate(all="ignore"):
+            return self.output.astype(self.working_type, order="C"), self.reference.astype(self.working_type, order="C")
+
+
+def _chunks(arrays: Sequence[NDArray[Any]], dtypes: Sequence[np.dtype[Any]]) -> Iterator[Any]:
+    return np.nditer(
+        arrays,
+        flags=["external_loop", "buffered"],
+        op_flags=[["readonly"]] * len(arrays),
+        op_dtypes=dtypes,
+        casting="unsafe",
+        order="C",
+        buffersize=CHUNK,
+    )
 
 
 def _tiled(array: Any, tile: tuple[int, ...]) -> Any:
@@ -218,58 +259,66 @@ class DevicePairs(Pairs):
     piece: int = PIECE
 
     @classmethod
-    def of(cls, output: DeviceArray, reference: DeviceArray, piece: int = PIECE) -> DevicePairs:
-        """Pair two arrays.
+    def of(
+        cls,
+        output: DeviceArray,
+        reference: DeviceArray,
+        piece: int = PIECE,
+        known: dict[Any, Any] | None = None,
+    ) -> DevicePairs:
+        """Pair two arrays; ``known`` is that of other pairs with this reference.
 
         Raises:
             MetricError: shapes differ, or there are no elements.
         """
         _require_same_shape(output.shape, reference.shape)
+        shared = {} if known is None else known
         double = np.dtype(np.float64)
-        return cls(output.namespace, output.shape, output.stored, double, output, reference, piece=piece)
+        return cls(output.namespace, output.shape, output.stored, double, output, reference, shared, piece)
 
     def _walk(self, *arrays: DeviceArray) -> Iterator[Any]:
-        for piece in self.pieces():
+        for piece in self._pieces():
             yield tuple(array.doubles(piece) for array in arrays) if len(arrays) > 1 else arrays[0].doubles(piece)
 
-    def _matrix(self, box: tuple[slice, ...], tile: tuple[int, ...]) -> DevicePairs:
+    def bits(self) -> Iterator[tuple[Any, Any]]:  # noqa: D102
+        return ((self.output.bits[piece], self.reference.doubles(piece)) for piece in self._pieces())
+
+    def _matrix(self, box: tuple[slice, ...], tile: tuple[int, ...], known: dict[Any, Any]) -> DevicePairs:
         found = []
         for array in (self.output, self.reference):
             bits = _tiled(array.bits.reshape(array.shape)[box], tile)
             found.append(DeviceArray(array.namespace, bits.reshape(-1), array.stored, bits.shape))
-        return DevicePairs.of(found[0], found[1], self.piece)
+        return DevicePairs.of(found[0], found[1], self.piece, known)
 
     @property
     def chunk(self) -> int:  # noqa: D102
         return self.piece
 
-    def rows(self) -> Iterator[tuple[Any, Any]]:  # noqa: D102
-        width = self.shape[1]
-        step = max(1, self.piece // width) * width
-        for start in range(0, self.size, step):
-            piece = slice(start, min(start + step, self.size))
-            output, reference = (array.doubles(piece) for array in (self.output, self.reference))
-            yield output.reshape((-1, width)), reference.reshape((-1, width))
+    def whole(self) -> tuple[Any, Any]:  # noqa: D102
+        return tuple(array.doubles(slice(None)).reshape(self.shape) for array in (self.output, self.reference))
 
-    def pieces(self) -> Iterator[slice]:
-        """Yield the pieces as slices of the elements in C order."""
+    def _pieces(self) -> Iterator[slice]:
         for start in range(0, self.size, self.piece):
             yield slice(start, min(start + self.piece, self.size))
 
 
-def count_unwritten(pairs: DevicePairs) -> int:
-    """Return how many elements of an output still are the poison pattern, bit by bit.
+def count_unwritten(pairs: Pairs) -> int:
+    """Return how many elements of an output still are the poison pattern, bit by bit; masked ones do not count.
 
-    An integer that is the pattern but near its reference counts as written, as in
-    :meth:`~mptune.data.DataManager.unwritten`.
+    An integer that is the pattern but lies within 1/16 of its type's range of the reference counts as written: it may
+    be a result.
     """
-    xp, output = pairs.namespace, pairs.output
-    pattern = bits_type(output.stored).type(poison_pattern(output.stored))
-    found = sum(int(xp.count_nonzero(output.bits[piece] == pattern)) for piece in pairs.pieces())
-    if not found or output.stored.kind not in "iu":
-        return found
-    value, margin = float(poison_value(output.stored)), poison_margin(output.stored)
-    return sum(int(xp.count_nonzero((mine == value) & (xp.abs(expected - value) > margin))) for mine, expected in pairs)
+    xp, stored, count = pairs.namespace, pairs.stored, 0
+    pattern, is_integer = bits_type(stored).type(poison_pattern(stored)), stored.kind in "iu"
+    value, margin = float(poison_value(stored)), poison_margin(stored)
+    for bits, reference in pairs.bits():
+        found = bits == pattern
+        here = int(xp.count_nonzero(found))
+        if here and (is_integer or pairs.has_masked):
+            found &= xp.abs(reference - value) > margin if is_integer else ~xp.isnan(reference)
+            here = int(xp.count_nonzero(found))
+        count += here
+    return count
 
 
 # -- finding elements --------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.data.conversion import Loss, convert, pieces, poison_margin, poison_value, poisoned, still_poisoned
+from mptune.data.conversion import Loss, convert, poisoned
 from mptune.data.data import checked_references, compute_references, make_inputs, require_repeatable
 from mptune.data.draws import FIRST, Draw
 from mptune.data.reference_cache import ReferenceCache, reference_key, update_digest
@@ -134,8 +134,8 @@ class DataManager:
 
     @cached_property
     def largest_reference(self) -> float:
-        """The largest magnitude in the references."""
-        return max(max(float(array.max()), -float(array.min())) for array in self.references.values())
+        """The largest magnitude in the references, NaN aside."""
+        return max(max(float(np.nanmax(array)), -float(np.nanmin(array))) for array in self.references.values())
 
     @cached_property
     def data_key(self) -> str:
@@ -222,23 +222,6 @@ class DataManager:
     def poisoned(self, argument: Argument, precision: Precision | None) -> NDArray[Any]:
         """Return an array for an output, every element the poison pattern of its type."""
         return poisoned(self.shape_of(argument), self.dtype_of(argument, precision))
-
-    def unwritten(self, argument: Argument, array: NDArray[Any]) -> int:
-        """Return how many elements of an output still are the poison pattern, bit by bit.
-
-        An integer that is the pattern but lies within 1/16 of its type's range of the reference counts as
-        written: it may be a result. The array is C-contiguous.
-        """
-        count = offset = 0
-        reference = self.references[argument.name].reshape(-1) if array.dtype.kind in "iu" else None
-        for piece in pieces(array):
-            found = still_poisoned(piece)
-            if reference is not None and found.size:
-                distance = np.abs(reference[offset + found].astype(np.float64) - float(poison_value(array.dtype)))
-                found = found[distance > poison_margin(array.dtype)]
-            count += found.size
-            offset += piece.size
-        return count
 
     # -- accounts ------------------------------------------------------------------------------
 

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from mptune.accuracy.evaluate import Metrics, error_names, first_look, judging
+from mptune.accuracy.evaluate import Metrics, error_names, first_look, judging, masked_elements
 from mptune.backends.base import Backend, CompileOptions, DeviceInfo
 from mptune.data import DataManager, Draw, Stream, rounded_inputs
 from mptune.errors import CompileError, ConstraintError, KernelError, LaunchError, MptuneError, OutOfMemoryError
 from mptune.kernel import Application, Sizes, Tunable
-from mptune.measure.answers import with_reference
+from mptune.measure.answers import masked_remarks, with_reference
 from mptune.measure.buffers import Buffers, Memory
 from mptune.measure.comparing import Comparison, Outcome
 from mptune.measure.draws import DrawnData
@@ -176,7 +176,8 @@ class Bench:
         self._making_s = self._made_at - start
         self._drawing_s = 0.0
         self._data.require_repeatable()
-        remarks = first_look(
+        self._masked = masked_elements(references)
+        remarks = masked_remarks(kernel, references) + first_look(
             judging([output.name for output in kernel.outputs], self._metrics), references, self._data.inputs
         )
         self._flush: CacheFlush | None = None
@@ -240,7 +241,8 @@ class Bench:
             with self._loaded(request, clock) as loaded:
                 outcome = self._check_drawn(loaded.program, draw, clock)
             measured = Measurement(outcome.errors, durations_s=clock.durations_s)
-            return Trial(request.configuration, outcome.status, outcome.message, measured)
+            masks = self._other_masks(outcome)
+            return Trial(request.configuration, outcome.status, outcome.message, measured, masks)
 
         return self._guarded(request, check)
 
@@ -546,7 +548,18 @@ class Bench:
             if outcome.status is not Status.OK:
                 return dataclasses.replace(trial, status=outcome.status, message=f"on {draw}: {outcome.message}")
             found.append(outcome.errors)
+            warnings = dict.fromkeys((*trial.warnings, *self._other_masks(outcome)))
+            trial = dataclasses.replace(trial, warnings=tuple(warnings))
         return with_draws(trial, found)
+
+    def _other_masks(self, outcome: Outcome) -> tuple[str, ...]:
+        """Say which outputs have NaN in the reference of a further draw though not in that of the first."""
+        return tuple(
+            f"elements of output {name!r} are NaN in the references of some draws, though not in that of the first, "
+            "and are not compared there"
+            for name in outcome.masked
+            if name not in self._masked
+        )
 
     def _check_drawn(self, program: Program, draw: Draw, clock: _Clock) -> Outcome:
         """Launch once on a further draw and compare."""

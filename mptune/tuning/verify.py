@@ -353,6 +353,9 @@ def verify(
             raise MptuneError(f"{trial.configuration} is no valid configuration of {definition.called} at {place}")
         configured = definition.own(trial.configuration)
         with evaluator_of(info, definition, place) as evaluator:
+            for remark in evaluator.start().remarks:
+                if remark not in run.warnings:
+                    on_warning(remark)
             why_not = ["other sizes"]
             if place == own:
                 why_not = _why_not_kept(run_file, run, definition, trial, evaluator)
@@ -372,6 +375,9 @@ def verify(
                 is_lost = len(ran) + len(unmade) < number + len(batch) - first
                 if is_lost or any(one.status in _ENDING for one in ran.values()):
                     break
+        for warning in dict.fromkeys(warning for one in ran.values() for warning in one.warnings):
+            if warning not in run.warnings:
+                on_warning(warning)
         cases.append(_case(run, place, ran, unmade, None if why_not else Verified.of(trial, info.objective)))
         if not why_not and ran:
             with RunFile.open(run_file) as file:

@@ -207,15 +207,6 @@ def test_a_nan_in_a_late_chunk_is_the_result(name):
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_a_nan_in_the_reference_is_refused(name):
-    reference = np.ones((3, 4))
-    reference[1, 2] = reference[2, 0] = math.nan
-    for output in (np.ones((3, 4)), reference):
-        with pytest.raises(MetricError, match=r"reference has NaN in 2 elements, first at index \[1, 2\]"):
-            METRICS[name](output, reference)
-
-
-@pytest.mark.parametrize("name", METRICS)
 def test_an_infinity_against_anything_else_is_infinite(name):
     pairs = [(math.inf, 1.0), (1.0, math.inf), (math.inf, 0.0), (0.0, math.inf)]
     if name not in LOGARITHMIC:
@@ -400,8 +391,8 @@ def test_memory_order_does_not_matter(name):
     for other in (np.asfortranarray(output), awkward, output[:, ::-1][:, ::-1]):
         assert METRICS[name](other, reference) == pytest.approx(expected, rel=1e-14)
     reference[140, 7] = reference[2, 200] = math.nan
-    with pytest.raises(MetricError, match=r"first at index \[2, 200\]"):
-        METRICS[name](np.asfortranarray(output), np.asfortranarray(reference))
+    expected = METRICS[name](output, reference)
+    assert METRICS[name](np.asfortranarray(output), np.asfortranarray(reference)) == pytest.approx(expected, rel=1e-14)
     reference[140, 7] = reference[2, 200] = 0
     output[3, 5] = reference[3, 5] + 9
     assert METRICS["MaxAE"](np.asfortranarray(output), reference) == 9
