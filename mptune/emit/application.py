@@ -33,7 +33,7 @@ from mptune.emit.common import (
     target_of,
     write_files,
 )
-from mptune.emit.plain_metrics import PLAIN, over_regions, quotient, source_of
+from mptune.emit.plain_metrics import PLAIN, compared, over_regions, quotient, source_of
 from mptune.emit.sizes import NotTranslatableError, formula, free_sizes
 from mptune.emit.taking import take_along
 from mptune.emit.text import fill, identifier
@@ -202,7 +202,9 @@ def _errors(
         if regions is not None and text != "None" and answer:
             tile = regions.tile(answer[output].shape)
             given = f"{text}, {tile}, {len(regions.own_shape(tile))}, {regions.quantile}"
-            text, functions = f"lambda a, b: over_regions({given}, a, b)", (*functions, over_regions)
+            text, functions = f"lambda a, b: over_regions({given}, a, b)", (*functions, compared, over_regions)
+        elif text != "None" and answer and not metric.sees_inputs and np.isnan(answer[output]).any():
+            text, functions = f"lambda a, b: compared({text}, a, b)", (*functions, compared)
         limit = min(bounds) if bounds else None
         errors.append(_Error(output, f"{name} of {output}", text, functions, metric.sees_inputs, limit))
     return errors
