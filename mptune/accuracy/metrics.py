@@ -61,7 +61,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mptune.accuracy.pairs import DeviceArray, DevicePairs, HostPairs, Pairs, bits_type, count_unwritten, find
+from mptune.accuracy.pairs import DeviceArray, HostArray, Pairs, bits_type, count_unwritten, find
 from mptune.accuracy.reductions import (
     ABSOLUTE,
     LOGARITHMIC,
@@ -115,7 +115,7 @@ class ErrorMetric:
             MetricError: the two cannot be compared, or the metric is not defined for such data; names the number of
                 offending elements and the first one's index.
         """
-        return self.measure(HostPairs.of(output, reference), inputs)
+        return self.measure(Pairs.of(output, reference), inputs)
 
     @property
     def key(self) -> str:
@@ -140,13 +140,15 @@ class ErrorMetric:
 
     @property
     def is_bundled(self) -> bool:
-        """Whether it comes with mptune, so that its name says all there is to say."""
-        return METRICS.get(self.whole.name) == self.whole or tolerance_name(self.whole.name) is not None
+        """Whether it comes with mptune: its name says all there is to say, and it takes arrays of a device as well."""
+        return isinstance(self.whole.compute, _Ratio)
 
     @property
-    def runs_anywhere(self) -> bool:
-        """Whether it also takes arrays that are on a device; others get them on the host."""
-        return isinstance(self.whole.compute, _Ratio)
+    def tolerance(self) -> tuple[float, float] | None:
+        """The absolute and relative tolerance that errors are multiples of, if it is such a metric."""
+        compute = self.whole.compute
+        denominator = compute.quantity.denominator if isinstance(compute, _Ratio) else None
+        return (denominator.absolute, denominator.relative) if isinstance(denominator, _Tolerance) else None
 
     @property
     def divides_by_mean(self) -> bool:
@@ -242,7 +244,7 @@ class _Ratio:
     def _ratio(
         self, pairs: Pairs, chunks: Iterable[tuple[Any, Any]], count: Count, norm: Callable[[Any], NDArray[np.float64]]
     ) -> NDArray[np.float64]:
-        if pairs.is_complex and not self.quantity.is_difference:
+        if pairs.working_type.kind == "c" and not self.quantity.is_difference:
             raise MetricError("a logarithmic error metric is not defined for complex data")
         # Overflow and invalid operations show in the results and are handled there.
         with np.errstate(all="ignore"):
@@ -272,8 +274,8 @@ class _OfRegions:
                 continue
             shape, known = self.regions.own_shape(own), matrix.known_of_part(math.prod(own))
             regions = (
-                HostPairs.of(output.reshape(shape), reference.reshape(shape), dict(known))
-                for output, reference in zip(matrix.output, matrix.reference, strict=True)
+                Pairs.of(output.reshape(shape), reference.reshape(shape), dict(known))
+                for output, reference in zip(*matrix.whole(), strict=True)
             )
             found.append(np.array([compute(region) for region in regions if region.compared]))
         ordered = np.sort(np.concatenate(found))
@@ -386,8 +388,8 @@ def resolve(metric: str | Callable[..., float] | RegionalMetric) -> ErrorMetric:
     bundled = _BY_SPELLING.get(_plain(metric))
     if bundled is not None:
         return bundled
-    if (mixed := tolerance_name(metric)) is not None:
-        return _mixed(mixed)
+    if (mixed := tolerance_metric(metric)) is not None:
+        return mixed
     points = importlib.metadata.entry_points(group=_ENTRY_POINTS)
     for point in points:
         if _plain(point.name) == _plain(metric):
@@ -409,8 +411,8 @@ class _Tolerance:
         return self.absolute + self.relative * xp.abs(reference)
 
 
-def tolerance_name(text: str) -> str | None:
-    """Return the name of the metric that ``1e-6+1e-4*abs`` means; None for any other text.
+def tolerance_metric(text: str) -> ErrorMetric | None:
+    """Return the metric that ``1e-6+1e-4*abs`` means; None for any other text.
 
     Raises:
         MetricError: a part of the tolerance is no finite number of at least 0, or both are 0.
@@ -421,16 +423,10 @@ def tolerance_name(text: str) -> str | None:
     absolute, relative = map(float, found.groups())
     if not 0 < absolute + relative < math.inf:
         raise MetricError(f"tolerance {text!r}: expected finite numbers that are not both 0, such as 1e-6+1e-4*abs")
-    return f"tolerance {absolute!r}+{relative!r}*abs"
-
-
-def _mixed(name: str) -> ErrorMetric:
-    absolute, relative = map(float, _TOLERANCE.fullmatch(name).groups())  # type: ignore[union-attr]
-    quantity = Quantity(ABSOLUTE.numerator, _Tolerance(absolute, relative))
     return ErrorMetric(
-        name,
+        f"tolerance {absolute!r}+{relative!r}*abs",
         f"largest error in units of {absolute:g} + {relative:g} |reference|",
-        _Ratio(maximum, quantity),
+        _Ratio(maximum, Quantity(ABSOLUTE.numerator, _Tolerance(absolute, relative))),
         undefined="an element has no tolerance" if absolute == 0 else "",
     )
 
@@ -465,9 +461,9 @@ class _Custom:
     function: Callable[..., float]
 
     def __call__(self, pairs: Pairs, inputs: Mapping[str, Any] | None = None) -> float:
-        if not isinstance(pairs, HostPairs):
+        if not isinstance(pairs.output, HostArray):
             raise MetricError(f"error metric {self.name!r} is a user's own and needs its arrays on the host")
-        output, reference = (a.astype(pairs.working_type, copy=False).view() for a in (pairs.output, pairs.reference))
+        output, reference = (each.view() for each in pairs.whole())
         if inputs is None and pairs.has_masked:
             is_compared = ~np.isnan(reference)
             output, reference = output[is_compared], reference[is_compared]
@@ -565,7 +561,7 @@ def rehearse(namespace: Any, metric: ErrorMetric) -> None:
     for stored in (entry.dtype for entry in PRECISIONS.values()):
         output = np.array([1.0, 2.0, math.nan, 6.0]).astype(stored).reshape(shape)
         bits = namespace.asarray(output.reshape(-1).view(bits_type(stored)))
-        pairs = DevicePairs.of(DeviceArray(namespace, bits, stored, output.shape), reference)
+        pairs = Pairs.of(DeviceArray(namespace, bits, stored, output.shape), reference)
         count_unwritten(pairs)
         found, wanted = metric.measure(pairs), metric(output, expected)
         if not math.isclose(found, wanted, rel_tol=1e-12):

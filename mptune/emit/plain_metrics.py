@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-__all__ = ["PLAIN", "compared", "over_regions", "quotient", "source_of"]
+__all__ = ["PLAIN", "compared", "in_tolerances", "over_regions", "quotient", "source_of"]
 
 
 def quotient(numerator: Any, denominator: Any) -> Any:
@@ -87,10 +87,15 @@ def ulp(output: Any, reference: Any, digits: int, least: int) -> float:
     return float(np.max(np.ldexp(np.abs(output - reference), digits - exponent)))
 
 
+def in_tolerances(output: Any, reference: Any, absolute: Any, relative: Any) -> float:
+    """Return the maximum error in units of an absolute tolerance and one relative to the reference."""
+    return float(np.max(quotient(np.abs(output - reference), absolute + relative * np.abs(reference))))
+
+
 def compared(metric: Any, output: Any, reference: Any) -> float:
     """Return what a metric gives for the elements whose reference is not NaN, one-dimensional if there are others."""
     there = ~np.isnan(reference)
-    return metric(output, reference) if there.all() else metric(output[there], reference[there])
+    return float(metric(output, reference) if there.all() else metric(output[there], reference[there]))
 
 
 def over_regions(metric: Any, tile: Any, axes: Any, share: Any, output: Any, reference: Any) -> float:

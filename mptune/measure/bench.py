@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from mptune.accuracy.evaluate import Metrics, error_names, first_look, judging, masked_elements
+from mptune.accuracy.evaluate import Metrics, first_look, judged, judging, masked_elements
 from mptune.backends.base import Backend, CompileOptions, DeviceInfo
 from mptune.data import DataManager, Draw, Stream, rounded_inputs
 from mptune.errors import CompileError, ConstraintError, KernelError, LaunchError, MptuneError, OutOfMemoryError
@@ -54,7 +54,7 @@ INSTRUMENTED: Final = "instrumented run"
 def metric_names(kernel: Tunable, metric: Metrics) -> tuple[str, ...]:
     """Return the names of the metrics a trial of a kernel can have: those it always has, then those to be asked for."""
     always = [name for metrics, _ in ALWAYS_ON.values() for name in metrics]
-    errors = error_names([output.name for output in kernel.outputs], metric)
+    errors = [f"error.{name}" for name in judged([output.name for output in kernel.outputs], metric)]
     return (*always, *errors, *(name for kind in OBSERVERS.values() for name in kind.metrics))
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mptune.accuracy.evaluate import Metrics, evaluate_outputs, judging
 from mptune.accuracy.metrics import rehearse
-from mptune.accuracy.pairs import DeviceArray, DevicePairs, HostPairs, Pairs, bits_type, can_decode, count_unwritten
+from mptune.accuracy.pairs import DeviceArray, Pairs, bits_type, can_decode, count_unwritten
 from mptune.backends.base import Backend, Buffer
 from mptune.data import DataManager
 from mptune.kernel import Role, Tunable
@@ -61,7 +61,7 @@ class Comparison:
         self._metrics = metrics
         by_output = judging([output.name for output in tunable.outputs], metrics)
         #: Outputs whose metrics are not a user's.
-        self._anywhere = {name: own for name, own in by_output.items() if all(m.runs_anywhere for m in own)}
+        self._anywhere = {name: own for name, own in by_output.items() if all(m.is_bundled for m in own)}
         #: By data and output, what metrics computed of a reference alone.
         self._known: weakref.WeakKeyDictionary[DataManager, dict[str, dict[Any, Any]]] = weakref.WeakKeyDictionary()
         self.no_arrays = ""
@@ -114,18 +114,16 @@ class Comparison:
         if self._memory.namespace is not None and name in self._anywhere and can_decode(stored):
             reference = self._memory.reference(buffers, name)
             if reference is not None:
-                return DevicePairs.of(
-                    self._view(buffers.places[name], stored, shape),
-                    self._view(reference, buffers.data.references[name].dtype, shape),
-                    known=self._known_of(buffers.data, name),
-                )
+                there = self._view(reference, buffers.data.references[name].dtype, shape)
+                known = self._known_of(buffers.data, name)
+                return Pairs.of(self._view(buffers.places[name], stored, shape), there, known)
         # A user's metric may write to what it is given; others need no copy.
-        there = buffers.places[name].seen() if name in self._anywhere else None
-        return self._host_pair(buffers, name, None if there is None else there.view(stored).reshape(shape))
+        seen = buffers.places[name].seen() if name in self._anywhere else None
+        return self._host_pair(buffers, name, None if seen is None else seen.view(stored).reshape(shape))
 
     def _host_pair(self, buffers: Buffers, name: str, output: NDArray[Any] | None = None) -> Pairs:
         output = buffers.stored(name) if output is None else output
-        return HostPairs.of(output, buffers.data.references[name], self._known_of(buffers.data, name))
+        return Pairs.of(output, buffers.data.references[name], self._known_of(buffers.data, name))
 
     def _known_of(self, data: DataManager, name: str) -> dict[Any, Any]:
         return self._known.setdefault(data, {}).setdefault(name, {})

@@ -18,7 +18,7 @@ from test_regions import REGIONS, regions_of
 
 from mptune.accuracy import METRICS, evaluate_outputs, resolve
 from mptune.accuracy.evaluate import first_look, judging
-from mptune.accuracy.pairs import CHUNK, HostPairs, count_unwritten
+from mptune.accuracy.pairs import CHUNK, Pairs, count_unwritten
 from mptune.data.conversion import poisoned
 from mptune.errors import MetricError
 from mptune.kernel.regions import RegionalMetric
@@ -219,7 +219,7 @@ def test_a_function_that_overlooks_nan_lets_no_other_pass():
 
 
 @pytest.mark.parametrize("stored", [np.float64, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2])
-@pytest.mark.parametrize("pairing", [HostPairs.of, pair])
+@pytest.mark.parametrize("pairing", [Pairs.of, pair])
 def test_an_unwritten_element_counts_unless_it_is_masked(stored, pairing):
     reference = np.ones((9, 7))
     reference[::2] = math.nan

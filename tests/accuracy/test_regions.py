@@ -153,7 +153,7 @@ def test_a_device_s_arrays_give_what_the_host_s_do(name, over, stored):
     output = (reference * (1 + 0.01 * rng.standard_normal(reference.shape))).astype(stored)
     for reduce in ("max", 0.7):
         metric = resolve(RegionalMetric(name, over, reduce))
-        assert metric.runs_anywhere
+        assert metric.is_bundled
         for piece in (5, 30, 1000):
             assert agree(metric(output, reference), metric.measure(pair(output, reference, piece)))
 
@@ -383,7 +383,6 @@ def test_a_user_s_metric_is_given_one_region_at_a_time():
         assert metric(output, reference) == 39.0
         assert set(shapes) == wanted
         assert (metric.version, metric.is_custom, metric.is_bundled) == ("1", True, False)
-        assert not metric.runs_anywhere
     assert metric.name == "largest over block 3x3 max"
 
 

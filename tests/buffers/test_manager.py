@@ -11,7 +11,7 @@ import pytest
 from kernels_for_data import ARGUMENTS, inputs, kernel, simple
 
 import mptune.data.manager
-from mptune.accuracy.pairs import HostPairs, count_unwritten
+from mptune.accuracy.pairs import Pairs, count_unwritten
 from mptune.data import DataManager, Draw, Stream, rounded_inputs
 from mptune.data.conversion import round_to
 from mptune.data.reference_cache import update_digest
@@ -314,7 +314,7 @@ def test_warnings_outlive_the_copies(conversions):
 
 
 def unwritten(data, output, array):
-    return count_unwritten(HostPairs.of(array, data.references[output.name]))
+    return count_unwritten(Pairs.of(array, data.references[output.name]))
 
 
 def test_poisoned_outputs_are_unwritten_until_they_are_written():

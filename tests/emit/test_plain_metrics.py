@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mptune.accuracy.metrics import METRICS, resolve
-from mptune.emit.plain_metrics import PLAIN, compared, over_regions, quotient, source_of
+from mptune.emit.plain_metrics import PLAIN, compared, in_tolerances, over_regions, quotient, source_of
 from mptune.precision import PRECISIONS
 
 
@@ -60,6 +60,16 @@ def test_they_are_taken_of_regions(words: str) -> None:
     tile = metric.regions.tile(output.shape)
     axes = len(metric.regions.own_shape(tile))
     found = over_regions(plain("NMAE"), tile, axes, metric.regions.quantile, output, reference)
+    assert found == pytest.approx(metric(output, reference), rel=1e-12)
+
+
+@pytest.mark.parametrize(("absolute", "relative"), [(1e-6, 0.1), (0.0, 0.5), (2.0, 0.0)])
+def test_a_tolerance(absolute: float, relative: float) -> None:
+    output, reference = pair(signed=True)
+    metric = resolve(f"{absolute}+{relative}*abs")
+    assert metric.tolerance == (absolute, relative)
+    with np.errstate(all="ignore"):
+        found = in_tolerances(output, reference, absolute, relative)
     assert found == pytest.approx(metric(output, reference), rel=1e-12)
 
 
