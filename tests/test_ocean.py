@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from command_line import Call, caller
 
-from mptune import Application, Buffer, OrdinalParameter
+from mptune import Application, Buffer, OrdinalParameter, TunedKernel
 from mptune.backends import get_backend
 from mptune.data import Draw, Stream
 from mptune.kernel import Kernel
@@ -54,6 +55,12 @@ def test_the_command_tunes_verifies_and_says_what_is_masked(mptune: Call, tmp_pa
         if trial.is_valid:
             assert trial.error < (1e-15 if trial.configuration["u_type"] == "fp64" else 1e-2)
     assert {trial.configuration["land"] for trial in loaded.trials if trial.is_valid} == {0, 1, 2}
+    sizes = OCEAN.resolve_sizes("smoke")
+    given = OCEAN.inputs(np.random.default_rng(7), sizes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a call with NaN on land is no reason to fall back on the baseline
+        answer = TunedKernel(run, kernel=OCEAN)(x=given["x"], land=given["land"])
+    assert np.isfinite(answer[given["land"] == 0]).all()
     said = mptune("verify", run, "--kernel", PATH, "--inputs", 2)
     assert said.code == 0, said.err
     assert f"the run warned: {REMARK}" in " ".join(said.err.split())

@@ -87,6 +87,7 @@ class Ready:
         unavailable: why something users expect is not available here, by name: an observer, a metric of one, …
         remarks: what a user should know of the error metrics, one line each.
         rounded: how much types round the inputs beside those at other sizes (:func:`~mptune.data.rounded_inputs`).
+        masked: outputs whose reference has NaN.
     """
 
     device: DeviceInfo
@@ -98,6 +99,7 @@ class Ready:
     unavailable: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     rounded: Mapping[str, Any] = field(default_factory=dict)
+    masked: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -176,7 +178,6 @@ class Bench:
         self._making_s = self._made_at - start
         self._drawing_s = 0.0
         self._data.require_repeatable()
-        self._masked = masked_elements(references)
         remarks = masked_remarks(kernel, references) + first_look(
             judging([output.name for output in kernel.outputs], self._metrics), references, self._data.inputs
         )
@@ -208,6 +209,7 @@ class Bench:
             unavailable,
             remarks,
             rounded_inputs(kernel, self._data.sizes, seed, self._data.inputs),
+            tuple(masked_elements(references)),
         )
 
     def evaluate(self, request: Request, plan: TimingPlan | None = None) -> Trial:
@@ -558,7 +560,7 @@ class Bench:
             f"elements of output {name!r} are NaN in the references of some draws, though not in that of the first, "
             "and are not compared there"
             for name in outcome.masked
-            if name not in self._masked
+            if name not in self.ready.masked
         )
 
     def _check_drawn(self, program: Program, draw: Draw, clock: _Clock) -> Outcome:

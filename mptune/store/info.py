@@ -67,6 +67,7 @@ class RunInfo:
         definition_hash: SHA-256 of the definition file.
         data_key: identity of inputs and references.
         rounded: how much types round the inputs beside those at other sizes (:func:`~mptune.data.rounded_inputs`).
+        masked: outputs whose reference has NaN, which may have it as well.
         units: units of metrics, where a recording states them.
         recorded: name of the recorded space the run was made from; empty for a run of mptune.
         adopted: what ``mptune adopt`` wrote of the program the definition was made of; empty for any other.
@@ -110,6 +111,7 @@ class RunInfo:
     definition_hash: str = ""
     data_key: str = ""
     rounded: Mapping[str, Any] = field(default_factory=dict)
+    masked: tuple[str, ...] = ()
     units: Mapping[str, str] = field(default_factory=dict)
     recorded: str = ""
     adopted: Mapping[str, Any] = field(default_factory=dict)
