@@ -99,7 +99,6 @@ class ErrorMetric:
     #: gives the error of a checked pair of arrays; of one that ``sees_inputs``, from the inputs besides
     compute: Callable[..., float]
     undefined: str = ""  #: says when it is infinite although the output is finite; empty: never
-    is_custom: bool = False  #: whether ``compute`` is a user's, which may treat NaN differently from the bundled ones
     version: str = ""  #: of a user's metric, changed whenever its results change; empty if it has none
     #: other spellings beside name and description; case, spaces, hyphens and underscores do not matter
     aliases: tuple[str, ...] = ()
@@ -159,7 +158,7 @@ class ErrorMetric:
     @property
     def may_overlook(self) -> bool:
         """Whether it may give a finite error though a part of the output is not finite."""
-        return self.is_custom or (isinstance(self.compute, _OfRegions) and self.compute.regions.quantile < 1)
+        return not self.is_bundled or (self.regions is not None and self.regions.quantile < 1)
 
     def require_regions(self, output: str, shape: tuple[int, ...]) -> None:
         """Check that an output of this shape has the regions it is taken of.
@@ -168,8 +167,8 @@ class ErrorMetric:
             MetricError: it has not; names the output.
         """
         try:
-            if isinstance(self.compute, _OfRegions):
-                self.compute.regions.tile(shape)
+            if self.regions is not None:
+                self.regions.tile(shape)
         except MetricError as reason:
             raise MetricError(f"{self.name} of output {output!r}: {reason}") from reason
 
@@ -264,11 +263,9 @@ class _OfRegions:
     regions: RegionalMetric
 
     def __call__(self, pairs: Pairs) -> float:
-        compute, tile = self.metric.compute, self.regions.tile(pairs.shape)
-        if isinstance(compute, _Ratio) and math.prod(tile) == pairs.size:
-            return compute(pairs)
+        compute = self.metric.compute
         found: list[NDArray[np.float64]] = []
-        for own, matrix in pairs.tiles(tile):
+        for own, matrix in pairs.tiles(self.regions.tile(pairs.shape)):
             if isinstance(compute, _Ratio):
                 found.append(compute.of_each(matrix))
                 continue
@@ -445,7 +442,6 @@ def _of_regions(regional: RegionalMetric) -> ErrorMetric:
         f"{metric.description}, of each {_REGION[str(regional.over).partition(' ')[0]]}",
         _OfRegions(metric, dataclasses.replace(regional, metric=metric.name)),
         undefined=f"in at least one of them, {metric.undefined}" if metric.undefined else "",
-        is_custom=metric.is_custom,
         version=metric.version,
     )
 
@@ -519,7 +515,6 @@ def _custom(function: Callable[..., float], name: str = "") -> ErrorMetric:
         name,
         "user-defined",
         _Custom(name, function),
-        is_custom=True,
         version=str(version),
         sees_inputs=_sees_inputs(name, function),
     )

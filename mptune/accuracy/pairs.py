@@ -34,6 +34,8 @@ _BFLOAT16: Final = PRECISIONS["bf16"].dtype
 _VIEWED: Final = tuple(PRECISIONS[name].dtype for name in ("fp64", "fp32", "fp16"))
 #: The key of the number of elements that are compared, in what is known of a reference.
 _COMPARED: Final = "compared"
+#: A chunk of an array: some elements in C order, or a box, whose elements are consecutive in C order, too.
+_Part = slice | tuple[slice, ...]
 
 
 def can_decode(stored: np.dtype[Any]) -> bool:
@@ -67,23 +69,27 @@ class HostArray:
         """The type of the values."""
         return self.values.dtype
 
-    def numbers(self, part: slice, dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Return some elements in C order and in another type."""
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether its elements lie in C order without gaps."""
+        return self.values.flags.c_contiguous
+
+    def numbers(self, part: _Part, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Return some elements in another type, one-dimensional."""
         # Signalling NaNs are as good as any, and what overflows does so in the results.
         with np.errstate(all="ignore"):
-            return self._flat(part).astype(dtype, copy=False)
+            return self._part(part).astype(dtype, copy=False)
 
-    def bits_of(self, part: slice) -> NDArray[Any]:
+    def bits_of(self, part: _Part) -> NDArray[Any]:
         """Return the bits of some elements as unsigned integers."""
-        return self._flat(part).view(bits_type(self.stored))
+        return self._part(part).view(bits_type(self.stored))
 
     def tiles(self, box: tuple[slice, ...], tile: tuple[int, ...]) -> HostArray:
         """Return the elements in a box as :func:`_tiled` does."""
         return HostArray(_tiled(self.values[box], tile))
 
-    def _flat(self, part: slice) -> NDArray[Any]:
-        values = self.values
-        return values.reshape(-1)[part] if values.flags.c_contiguous else values.flat[part]
+    def _part(self, part: _Part) -> NDArray[Any]:
+        return self.values.reshape(-1)[part] if isinstance(part, slice) else self.values[part].reshape(-1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,7 +107,12 @@ class DeviceArray:
         if self.bits.shape != (math.prod(self.shape),):
             raise MetricError(f"{self.bits.shape} elements on the device are no array of shape {self.shape}")
 
-    def numbers(self, part: slice, dtype: np.dtype[Any]) -> Any:
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether its elements lie in C order without gaps."""
+        return True
+
+    def numbers(self, part: _Part, dtype: np.dtype[Any]) -> Any:
         """Return some of the elements in the type double, a view if they are stored as doubles."""
         xp, bits = self.namespace, self.bits[part]
         if self.stored in _BY_TABLE:
@@ -113,7 +124,7 @@ class DeviceArray:
         with np.errstate(invalid="ignore"):
             return values.astype(dtype, copy=False)
 
-    def bits_of(self, part: slice) -> Any:
+    def bits_of(self, part: _Part) -> Any:
         """Return the bits of some elements as unsigned integers."""
         return self.bits[part]
 
@@ -270,8 +281,10 @@ class Pairs:
         """Return what is known of a part of so many elements: it has no masked ones if the whole has none."""
         return {} if self.has_masked else {_COMPARED: size}
 
-    def _parts(self) -> Iterator[slice]:
-        return (slice(start, min(start + self.chunk, self.size)) for start in range(0, self.size, self.chunk))
+    def _parts(self) -> Iterator[_Part]:
+        if self.output.is_contiguous and self.reference.is_contiguous:
+            return (slice(start, min(start + self.chunk, self.size)) for start in range(0, self.size, self.chunk))
+        return (box for box, _ in boxes(self.shape, (1,) * len(self.shape), self.chunk))
 
 
 def count_unwritten(pairs: Pairs) -> int:
@@ -344,6 +357,7 @@ def _info(look_up: Callable[[np.dtype[Any]], Any], dtype: np.dtype[Any]) -> Any 
         return None
 
 
+@functools.cache
 def _working_type(*types: np.dtype[Any]) -> np.dtype[Any]:
     wide = any(_exceeds_double(dtype) for dtype in types)
     if any(dtype.kind == "c" for dtype in types):

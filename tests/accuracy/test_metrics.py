@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import itertools
 import math
 import pickle
 import re
@@ -396,6 +397,19 @@ def test_memory_order_does_not_matter(name):
     reference[140, 7] = reference[2, 200] = 0
     output[3, 5] = reference[3, 5] + 9
     assert METRICS["MaxAE"](np.asfortranarray(output), reference) == 9
+
+
+@pytest.mark.parametrize("shape", [(2, CHUNK + 7), (CHUNK + 7, 2), (3, 50, 201), (50, 3, 2, 101)])
+def test_elements_have_their_places_in_any_memory_order(shape):
+    reference = np.random.default_rng(3).random(shape)
+    for place in (0, reference.size // 3, reference.size - 1):
+        output = reference.copy()
+        output.flat[place:] = math.nan
+        index = ", ".join(map(str, np.unravel_index(place, shape)))
+        for y, r in itertools.product((output, np.asfortranarray(output)), (reference, np.asfortranarray(reference))):
+            result = evaluate_outputs({"y": y}, {"y": r}, "MAE")
+            assert f"in {reference.size - place} element" in result.message
+            assert f"first at index [{index}]" in result.message
 
 
 @pytest.mark.parametrize(

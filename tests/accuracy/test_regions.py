@@ -382,7 +382,7 @@ def test_a_user_s_metric_is_given_one_region_at_a_time():
         metric = resolve(RegionalMetric(largest, over))
         assert metric(output, reference) == 39.0
         assert set(shapes) == wanted
-        assert (metric.version, metric.is_custom, metric.is_bundled) == ("1", True, False)
+        assert (metric.version, metric.is_bundled) == ("1", False)
     assert metric.name == "largest over block 3x3 max"
 
 
