@@ -41,7 +41,7 @@ _ERROR: Final = re.compile(r"\berror\b(?!: ld returned)|\bundefined\b|isn't defi
 _DIGITS: Final = re.compile(r"\d+")
 _SPEEDUP: Final = "speedup"
 #: What warnings that say how far a result can be trusted have in common, among those about times and search spaces.
-_OF_TRUST: Final = re.compile(r"\b(errors?|trust)\b")
+_OF_TRUST: Final = re.compile(r"\b(errors?|trust|NaN)\b")
 
 
 @dataclass(frozen=True, slots=True)

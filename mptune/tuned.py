@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -112,7 +112,8 @@ class _Tuned:
             needs_baseline, outputs = bool(self.reason), dict[str, Any]()
             if not needs_baseline:
                 outputs = self._run(self.configuration, arrays)
-                trouble = _doubts(arrays, outputs)
+                masked = () if isinstance(self._source, BySize) else self._source.info.masked
+                trouble = _doubts(arrays, outputs, masked)
                 if trouble and self._chosen is None:
                     needs_baseline = True
                     _warn(f"{self._tunable.name} uses the baseline for this call: {trouble}")
@@ -196,7 +197,8 @@ class TunedKernel(_Tuned):
 
     Where no run is of this device, at these sizes, with a feasible trial, it is the baseline: the widest types and the
     accurate policy, slower and right. A warning says why. The same goes for a call whose inputs overflow in the types
-    of the best configuration, or whose outputs are not finite in it. It says what is newer than the run.
+    of the best configuration, or whose outputs are not finite in it. (NaN is allowed in outputs
+    whose reference has NaN.) It says what is newer than the run.
 
     Of wisdom, of runs at several sizes, or with an error limit of its own, each call has the configuration for the
     sizes of its arrays, tuned or not: the fastest whose error keeps the limit there with the confidence that is wanted,
@@ -295,9 +297,9 @@ class TunedApplication(_Tuned):
 
     Where the run is of another device, or has no feasible trial, or a call is of other sizes than the run, it is the
     baseline: the widest types and the accurate policy, slower and right. A warning says why. The same goes for a call
-    whose inputs overflow in the types of the best configuration, or whose outputs are not finite in it. It says what is
-    newer than the run. A configuration that is asked for is used whatever the sizes. Of wisdom, each call has the
-    configuration for its sizes, as :class:`TunedKernel` has.
+    whose inputs overflow in the types of the best configuration, or whose outputs are not finite in it. (NaN is allowed
+    in outputs whose reference has NaN.) It says what is newer than the run. A configuration that is asked for is used
+    whatever the sizes. Of wisdom, each call has the configuration for its sizes, as :class:`TunedKernel` has.
 
     Arrays come as NumPy's or, with the backend cuda, as CuPy's; what comes back is of the same kind. Calls from several
     threads take turns.
@@ -408,10 +410,14 @@ class TunedApplication(_Tuned):
         return application.resolve_sizes("default", {**self._own_sizes, **found, **told})
 
 
-def _doubts(arrays: Arrays, outputs: Mapping[str, Any]) -> str:
-    """Say why outputs are not to be relied on: of inputs that overflow in their types, or of what is not finite."""
+def _doubts(arrays: Arrays, outputs: Mapping[str, Any], masked: Collection[str]) -> str:
+    """Say why outputs are not to be relied on: inputs overflow in their types, or outputs are infinite or NaN."""
     lost = [f"input {name!r} overflows in {precision}" for name, precision in arrays.overflows()]
-    infinite = [f"output {name!r} is not finite" for name, array in outputs.items() if not arrays.all_finite(array)]
+    infinite = [
+        f"output {name!r} is not finite"
+        for name, array in outputs.items()
+        if not arrays.all_finite(array, or_nan=name in masked)
+    ]
     return "; ".join((*lost, *infinite))
 
 

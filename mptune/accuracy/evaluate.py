@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.accuracy.metrics import ErrorMetric, resolve
-from mptune.accuracy.pairs import HostPairs, Offenders, Pairs, find
+from mptune.accuracy.pairs import Offenders, Pairs, find
 from mptune.errors import MetricError, ReferenceDataError, UnknownNameError
 from mptune.kernel.regions import RegionalMetric
 from mptune.space.configuration import NamedValues
@@ -20,7 +20,7 @@ from mptune.space.configuration import NamedValues
 Metric = str | Callable[..., float] | RegionalMetric | ErrorMetric
 #: One error metric for all outputs, or one for each by name. Where a list stands for one, its others are measured too.
 Metrics = Metric | Sequence[Metric] | Mapping[str, Metric | Sequence[Metric]]
-#: An output as the kernel left it: an array on the host, or a pair of arrays on a device: the output and its reference.
+#: An output as the kernel left it: an array on the host, or already beside its reference.
 Output = NDArray[Any] | Pairs
 
 
@@ -74,24 +74,21 @@ def evaluate_outputs(
     references: Mapping[str, NDArray[Any]],
     metrics: Metrics,
     inputs: Mapping[str, Any] | None = None,
-    of_references: Mapping[str, dict[Any, Any]] | None = None,
 ) -> AccuracyResult:
     """Measure every output against its reference.
 
-    An output with a NaN or infinity that its reference does not have never has a finite error, even if a user's
-    metric, or a quantile of regions, overlooks it.
+    Elements whose reference is NaN are not compared. An output with a NaN or infinity that its reference does not have
+    never has a finite error, even if a user's metric, or a quantile of regions, overlooks it.
 
     Args:
-        outputs: what the kernel wrote, by argument name, in any numeric type: arrays, or outputs on a device that
-            are already paired with a copy of their reference there.
+        outputs: what the kernel wrote, by argument name, in any numeric type: arrays, or outputs that are already
+            paired with their reference, as those on a device are.
         references: what it should have written, by the same names and of the same shapes.
         metrics: one error metric for all outputs, or one for each by its name. A list instead of a metric measures
             the others as further ones, whose errors are named by their
             :attr:`~mptune.accuracy.metrics.ErrorMetric.key` where they are for all outputs (``NRMSE_rows_max``), or
             by output and key (``y.NRMSE_rows_max``). They may be given by these names as well.
         inputs: what the references were computed from, for metrics that see it.
-        of_references: for each of them a dictionary that is kept from call to call, so that what depends on a reference
-            alone is computed once.
 
     Raises:
         MetricError: an output and its reference cannot be compared, or the metric is not defined for such data;
@@ -100,42 +97,36 @@ def evaluate_outputs(
         UnknownNameError: no such metric, or a metric is given for an output that does not exist.
     """
     _check_names(outputs, references)
-    chosen = metrics_by_output(outputs, metrics)
-    others = further_metrics(outputs, metrics)
+    named = judged(outputs, metrics)
     errors: dict[str, float] = {}
-    of_others: dict[str, list[float]] = {name: [] for name in others}
+    further: dict[str, list[float]] = {name: [] for name in named if name not in outputs}
     non_finite: dict[str, int] = {}
     notes: list[str] = []
-    for name, output in outputs.items():
-        wanted = {"": chosen[name]} | {
-            other: by_output[name] for other, by_output in others.items() if name in by_output
-        }
+    for output, values in outputs.items():
+        wanted = {name: metric for name, (of, metric) in named.items() if of in (output, "")}
         found: dict[str, float] = {}
         try:
-            shared = None if of_references is None else of_references[name]
-            pairs = output if isinstance(output, Pairs) else HostPairs.of(output, references[name], shared)
-            for other, metric in wanted.items():
-                same = (known for known in found if wanted[known] == metric)
-                found[other] = (
-                    found[known] if (known := next(same, None)) is not None else metric.measure(pairs, inputs)
-                )
+            pairs = values if isinstance(values, Pairs) else Pairs.of(values, references[output])
+            for name, metric in wanted.items():
+                same = next((other for other in found if wanted[other] == metric), None)
+                found[name] = metric.measure(pairs, inputs) if same is None else found[same]
         except MetricError as reason:
-            raise MetricError(f"output {name!r}: {reason}") from reason
+            raise MetricError(f"output {output!r}: {reason}") from reason
         broken, infinities = Offenders(0), False
-        if any(wanted[other].may_overlook or not math.isfinite(error) for other, error in found.items()):
+        if any(wanted[name].may_overlook or not math.isfinite(error) for name, error in found.items()):
             broken, infinities = _non_finite(pairs)
         if broken.count:
-            non_finite[name] = broken.count
+            non_finite[output] = broken.count
             least = math.inf if infinities else math.nan
-            found = {other: least if math.isfinite(error) else error for other, error in found.items()}
-            notes.append(f"output {name!r} has NaN or infinity in {broken} (of {pairs.size})")
+            found = {name: least if math.isfinite(error) else error for name, error in found.items()}
+            notes.append(f"output {output!r} has NaN or infinity in {broken} (of {pairs.size})")
         else:
-            notes += _explained(name, {wanted[other].name: (wanted[other], error) for other, error in found.items()})
-        errors[name] = found.pop("")
-        for other, error in found.items():
-            of_others[other].append(error)
-    further = {name: _worst(found) for name, found in of_others.items()}
-    return AccuracyResult(errors, non_finite, "; ".join(notes), further)
+            notes += _explained(output, {wanted[name].name: (wanted[name], error) for name, error in found.items()})
+        errors[output] = found.pop(output)
+        for name, error in found.items():
+            further[name].append(error)
+    worst = {name: _worst(found) for name, found in further.items()}
+    return AccuracyResult(errors, non_finite, "; ".join(notes), worst)
 
 
 #: What is added to a reference to see how a metric takes it, as a share of the mean magnitude.
@@ -165,9 +156,9 @@ def first_look(
         is_real = reference.dtype.kind == "f"
         for metric in own:
             try:
-                if metric.is_custom:
+                if not metric.is_bundled:
                     nearly = reference * (1 - 2.0**-20) if is_real else reference
-                    metric.measure(HostPairs.of(nearly, reference), inputs)
+                    metric.measure(Pairs.of(nearly, reference), inputs)
                 elif metric.divides_by_mean and is_real:
                     found += _near_zero(name, metric, reference)
             except MetricError as reason:
@@ -177,11 +168,17 @@ def first_look(
     return tuple(found)
 
 
+def masked_elements(references: Mapping[str, NDArray[Any]]) -> dict[str, int]:
+    """Return the number of elements that are not compared as their reference is NaN, of each output that has any."""
+    found = {name: int(np.isnan(each).sum()) for name, each in references.items() if each.dtype.kind == "f"}
+    return {name: count for name, count in found.items() if count}
+
+
 def _near_zero(output: str, metric: ErrorMetric, reference: NDArray[Any]) -> Iterator[str]:
     """Say that the mean by which a metric divides is near 0 beside the values it is the mean of."""
     with np.errstate(all="ignore"):
-        magnitude = float(np.abs(reference).mean())
-        pairs = HostPairs.of(reference + _ADDED * magnitude, reference)
+        magnitude = float(np.nanmean(np.abs(reference)))
+        pairs = Pairs.of(reference + _ADDED * magnitude, reference)
     if not 0 < magnitude < math.inf or not (error := metric.measure(pairs)) > _FAR_LARGER:
         return
     other = metric.name.replace(metric.whole.name, "NMAE", 1)
@@ -211,22 +208,37 @@ def _check_names(outputs: Mapping[str, Any], references: Mapping[str, Any]) -> N
             raise ReferenceDataError(f"reference {name!r} has no output (outputs: {', '.join(outputs) or 'none'})")
 
 
-def by_name(outputs: Collection[str], metrics: Metrics) -> dict[str, Metric]:
-    """Return all metrics by the names of their errors: the outputs' first, then the further ones.
+def judged(outputs: Collection[str], metrics: Metrics) -> dict[str, tuple[str, ErrorMetric]]:
+    """Return every error that is measured, by its name: of which output it is, and by what metric.
+
+    The errors of the outputs by their own metrics have the outputs' names and come first. The output of an error is
+    empty if it is that of the worst output.
 
     Raises:
-        MetricError: a list of metrics is empty, or a metric has the name of an output.
-        UnknownNameError: there is no metric of a name.
+        MetricError: an output has no metric, a list of metrics is empty, or a metric has the name of an output.
+        UnknownNameError: no such metric, or a metric is given for an output that does not exist.
     """
-    if not isinstance(metrics, Mapping):
-        first, *others = _listed(metrics)
-        further = {resolve(metric).key: metric for metric in others}
-        for name in further.keys() & set(outputs):
-            raise MetricError(f"error metric {name!r} is an output's name, too: give the metrics by output")
-        return {**dict.fromkeys(outputs, first), **further}
-    lists = {name: _listed(metric) for name, metric in metrics.items()}
-    own = {name: metrics[0] for name, metrics in lists.items()}
-    return own | {f"{name}.{resolve(each).key}": each for name, metrics in lists.items() for each in metrics[1:]}
+    if isinstance(metrics, Mapping):
+        lists = {name: [*map(resolve, _listed(metric))] for name, metric in metrics.items()}
+        named = {name: own[0] for name, own in lists.items()}
+        named |= {f"{name}.{each.key}": each for name, own in lists.items() for each in own[1:]}
+    else:
+        first, *others = map(resolve, _listed(metrics))
+        for metric in others:
+            if metric.key in outputs:
+                raise MetricError(f"error metric {metric.key!r} is an output's name, too: give the metrics by output")
+        named = {**dict.fromkeys(outputs, first), **{metric.key: metric for metric in others}}
+    found: dict[str, tuple[str, ErrorMetric]] = {}
+    for name, metric in named.items():
+        output, _, rest = name.partition(".")
+        output, key = (output, rest) if output in outputs else ("", name)
+        if name not in outputs and metric.key not in (name, key):
+            raise UnknownNameError("output with an error metric:", name, outputs)
+        found[name] = name if name in outputs else output, metric
+    for name in outputs:
+        if name not in found:
+            raise MetricError(f"output {name!r} has no error metric (given for: {', '.join(found) or 'none'})")
+    return {name: found[name] for name in (*outputs, *found)}
 
 
 def _listed(metrics: Metric | Sequence[Metric]) -> Sequence[Metric]:
@@ -243,44 +255,10 @@ def all_metrics(metrics: Metrics) -> list[ErrorMetric]:
     return [resolve(metric) for value in values for metric in _listed(value)]
 
 
-def metrics_by_output(outputs: Collection[str], metrics: Metrics) -> dict[str, ErrorMetric]:
-    """Return the error metric of each output; further ones (:func:`further_metrics`) are left out.
-
-    Raises:
-        MetricError: an output has none.
-        UnknownNameError: no such metric, or a metric is given for an output that does not exist.
-    """
-    named = by_name(outputs, metrics)
-    for name, metric in named.items():
-        output, _, rest = name.partition(".")
-        if name not in outputs and resolve(metric).key not in (name, rest if output in outputs else ""):
-            raise UnknownNameError("output with an error metric:", name, outputs)
-    for name in outputs:
-        if name not in named:
-            raise MetricError(f"output {name!r} has no error metric (given for: {', '.join(named) or 'none'})")
-    return {name: resolve(named[name]) for name in outputs}
-
-
-def further_metrics(outputs: Collection[str], metrics: Metrics) -> dict[str, dict[str, ErrorMetric]]:
-    """Return the metrics that are measured beside those of the outputs: by their name, for each output they judge."""
-    further: dict[str, dict[str, ErrorMetric]] = {}
-    for name, metric in by_name(outputs, metrics).items():
-        if name not in outputs:
-            output = name.partition(".")[0]
-            further[name] = dict.fromkeys([output] if output in outputs else outputs, resolve(metric))
-    return further
-
-
 def judging(outputs: Collection[str], metrics: Metrics) -> dict[str, tuple[ErrorMetric, ...]]:
     """Return every metric that an output is measured by, its own first."""
-    further = further_metrics(outputs, metrics).values()
-    own = metrics_by_output(outputs, metrics)
-    return {name: (own[name], *(others[name] for others in further if name in others)) for name in outputs}
-
-
-def error_names(outputs: Collection[str], metrics: Metrics) -> tuple[str, ...]:
-    """Return the names of the errors that :func:`evaluate_outputs` gives beside ``error``: ``error.<output>``, ..."""
-    return tuple(f"error.{name}" for name in (*outputs, *further_metrics(outputs, metrics)))
+    named = judged(outputs, metrics).values()
+    return {output: tuple(metric for of, metric in named if of in (output, "")) for output in outputs}
 
 
 def metric_text(outputs: Collection[str], metrics: Metrics) -> str:
@@ -289,19 +267,20 @@ def metric_text(outputs: Collection[str], metrics: Metrics) -> str:
     Raises:
         UnknownNameError: no such metric.
     """
-    found = metrics_by_output(outputs, metrics)
-    one, *others = {metric.name: None for metric in found.values()}
-    return ", ".join(f"{name}: {metric.name}" for name, metric in found.items()) if others else one
+    named = judged(outputs, metrics)
+    own = {output: named[output][1].name for output in outputs}
+    one, *others = dict.fromkeys(own.values())
+    return ", ".join(f"{output}: {name}" for output, name in own.items()) if others else one
 
 
 def metric_names_by_error(outputs: Collection[str], metrics: Metrics) -> dict[str, str]:
     """Return by the name of each error what it is measured by; nothing if there are no further metrics."""
-    named = by_name(outputs, metrics)
-    return {name: resolve(metric).name for name, metric in named.items()} if len(named) > len(outputs) else {}
+    named = judged(outputs, metrics)
+    return {name: metric.name for name, (_, metric) in named.items()} if len(named) > len(outputs) else {}
 
 
 def _non_finite(pairs: Pairs) -> tuple[Offenders, bool]:
-    """Find the non-finite output elements that do not equal their reference, and say whether none is NaN."""
+    """Find the non-finite output elements, masked ones aside, that differ from their reference; say if none is NaN."""
     xp = pairs.namespace
     broken = find(pairs, lambda output, reference: ~xp.isfinite(output) & (output != reference))
     if not broken.count:

@@ -20,7 +20,9 @@ reference and ``mean`` over all elements::
 What every one of them does with awkward data:
 
 - Equal elements have error 0 by any metric: a relative error 0/0 is 0, and infinities of the same sign are equal.
-- A NaN in the output gives NaN, even beside an infinity. A NaN in the reference is refused (:class:`MetricError`).
+- A NaN in the reference masks its element, whatever the output has there: the error is that of the other elements,
+  and ``mean`` is over them. A reference that is NaN throughout is refused (:class:`MetricError`).
+- A NaN in the output where the reference has none gives NaN, even beside an infinity.
 - An infinity in one of the two against a finite number in the other gives infinity.
 - A relative error x/0 is infinite, and so are NRMSE if the references' mean is 0 to the last digits of fp64 and NMAE
   if all of them are 0, unless the error itself is 0. Near 0 they are large and mean little: use RMSE, MAE or NMAE
@@ -38,7 +40,8 @@ both correctly rounded have the same ULP error of at most 0.5.
 
 Any of them can be taken of each row, column or block of an output (:mod:`mptune.kernel.regions`): ``NRMSE over rows
 max`` is
-the NRMSE of the worst row, normalised by that row's own mean. A NaN in one region gives NaN whatever the reduction.
+the NRMSE of the worst row, normalised by that row's own mean. A NaN in one region gives NaN whatever the reduction. A
+region that is masked throughout is left out.
 """
 
 from __future__ import annotations
@@ -58,13 +61,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mptune.accuracy.pairs import DeviceArray, DevicePairs, HostPairs, Pairs, bits_type, count_unwritten, find
+from mptune.accuracy.pairs import DeviceArray, HostArray, Pairs, bits_type, count_unwritten, find
 from mptune.accuracy.reductions import (
     ABSOLUTE,
     LOGARITHMIC,
     LOGARITHMIC_PLUS_ONE,
     RELATIVE,
     ULPS,
+    Count,
     NegativeDataError,
     Quantity,
     Reduction,
@@ -95,7 +99,6 @@ class ErrorMetric:
     #: gives the error of a checked pair of arrays; of one that ``sees_inputs``, from the inputs besides
     compute: Callable[..., float]
     undefined: str = ""  #: says when it is infinite although the output is finite; empty: never
-    is_custom: bool = False  #: whether ``compute`` is a user's, which may treat NaN differently from the bundled ones
     version: str = ""  #: of a user's metric, changed whenever its results change; empty if it has none
     #: other spellings beside name and description; case, spaces, hyphens and underscores do not matter
     aliases: tuple[str, ...] = ()
@@ -104,13 +107,14 @@ class ErrorMetric:
     def __call__(self, output: ArrayLike, reference: ArrayLike, inputs: Mapping[str, Any] | None = None) -> float:
         """Return the error of an output of any numeric type, of the shape of the reference.
 
-        It is at least 0, possibly infinite; NaN when the output has a NaN. (A custom metric decides itself.)
+        It is at least 0, possibly infinite; NaN when the output has one where the reference has none. (A custom metric
+        decides itself.)
 
         Raises:
             MetricError: the two cannot be compared, or the metric is not defined for such data; names the number of
                 offending elements and the first one's index.
         """
-        return self.measure(HostPairs.of(output, reference), inputs)
+        return self.measure(Pairs.of(output, reference), inputs)
 
     @property
     def key(self) -> str:
@@ -135,13 +139,15 @@ class ErrorMetric:
 
     @property
     def is_bundled(self) -> bool:
-        """Whether it comes with mptune, so that its name says all there is to say."""
-        return METRICS.get(self.whole.name) == self.whole or tolerance_name(self.whole.name) is not None
+        """Whether it comes with mptune: its name says all there is to say, and it takes arrays of a device as well."""
+        return isinstance(self.whole.compute, _Ratio)
 
     @property
-    def runs_anywhere(self) -> bool:
-        """Whether it also takes arrays that are on a device; others get them on the host."""
-        return isinstance(self.whole.compute, _Ratio)
+    def tolerance(self) -> tuple[float, float] | None:
+        """The absolute and relative tolerance that errors are multiples of, if it is such a metric."""
+        compute = self.whole.compute
+        denominator = compute.quantity.denominator if isinstance(compute, _Ratio) else None
+        return (denominator.absolute, denominator.relative) if isinstance(denominator, _Tolerance) else None
 
     @property
     def divides_by_mean(self) -> bool:
@@ -152,7 +158,7 @@ class ErrorMetric:
     @property
     def may_overlook(self) -> bool:
         """Whether it may give a finite error though a part of the output is not finite."""
-        return self.is_custom or (isinstance(self.compute, _OfRegions) and self.compute.regions.quantile < 1)
+        return not self.is_bundled or (self.regions is not None and self.regions.quantile < 1)
 
     def require_regions(self, output: str, shape: tuple[int, ...]) -> None:
         """Check that an output of this shape has the regions it is taken of.
@@ -161,8 +167,8 @@ class ErrorMetric:
             MetricError: it has not; names the output.
         """
         try:
-            if isinstance(self.compute, _OfRegions):
-                self.compute.regions.tile(shape)
+            if self.regions is not None:
+                self.regions.tile(shape)
         except MetricError as reason:
             raise MetricError(f"{self.name} of output {output!r}: {reason}") from reason
 
@@ -179,24 +185,16 @@ class ErrorMetric:
         """
         if self.sees_inputs and inputs is None:
             raise MetricError(f"error metric {self.name!r} takes the inputs as well, which are not known here")
+        if not pairs.compared:
+            raise MetricError(f"the reference is NaN in all of its {pairs.size} elements: nothing can be compared")
         try:
-            error = self.compute(pairs, inputs) if self.sees_inputs else self.compute(pairs)
+            return self.compute(pairs, inputs) if self.sees_inputs else self.compute(pairs)
         except NegativeDataError:
-            self._refuse_nan_reference(pairs)
             self._refuse_negative(pairs)
             return math.nan
-        if math.isnan(error) or self.may_overlook:
-            self._refuse_nan_reference(pairs)
-        return error
 
     def __str__(self) -> str:
         return self.name
-
-    def _refuse_nan_reference(self, pairs: Pairs) -> None:
-        xp = pairs.namespace
-        unknown = find(pairs, lambda _, reference: xp.isnan(reference))
-        if unknown.count:
-            raise MetricError(f"the reference has NaN in {unknown}; no {self.name} against it exists")
 
     def _refuse_negative(self, pairs: Pairs) -> None:
         """Raise for negative data, but let a NaN in the output count for more than a negative element there."""
@@ -215,48 +213,44 @@ class _Ratio:
 
     reduction: Reduction
     quantity: Quantity
-    #: from a namespace, the chunks of references, (n_rows, n) each, and the number of elements of a row
-    normaliser: Callable[[Any, Iterable[Any], int], NDArray[np.float64]] | None = None
+    #: from a namespace, the chunks of references, (n_rows, n) each, and the elements of a row that are compared
+    normaliser: Callable[[Any, Iterable[Any], Count], NDArray[np.float64]] | None = None
 
     def __call__(self, pairs: Pairs) -> float:
-        def norm() -> NDArray[np.float64]:
-            assert self.normaliser is not None
-            key = self.normaliser, pairs.working_type
+        def norm(normaliser: Any) -> Any:
+            key = normaliser, pairs.working_type
             if key not in pairs.known:
                 references = (chunk.reshape((1, -1)) for chunk in pairs.references())
-                pairs.known[key] = self.normaliser(pairs.namespace, references, pairs.size)
-            found: NDArray[np.float64] = pairs.known[key]
-            return found
+                pairs.known[key] = normaliser(pairs.namespace, references, pairs.compared)
+            return pairs.known[key]
 
         chunks = ((output.reshape((1, -1)), reference.reshape((1, -1))) for output, reference in pairs)
-        return float(self._ratio(pairs, chunks, pairs.size, norm)[0])
+        return float(self._ratio(pairs, chunks, pairs.compared, norm)[0])
 
     def of_each(self, pairs: Pairs) -> NDArray[np.float64]:
-        """Return the error of each row of pairs that are matrices."""
+        """Return the error of each row of pairs that are matrices, without the rows that are masked throughout."""
         if pairs.shape[0] == 1:
-            return np.array([self(pairs)])
-        width = pairs.shape[1]
-        found = []
-        for rows in pairs.rows():
-
-            def norm(reference: Any = rows[1]) -> NDArray[np.float64]:
-                assert self.normaliser is not None
-                return self.normaliser(pairs.namespace, [reference], width)
-
-            found.append(self._ratio(pairs, [rows], width, norm))
-        return np.concatenate(found)
+            return np.array([self(pairs)] if pairs.compared else [])
+        output, reference = pairs.whole()
+        counts: Any = np.full(pairs.shape[0], pairs.shape[1])
+        if pairs.has_masked:
+            counts -= np.array(pairs.namespace.isnan(reference).sum(axis=1).tolist())
+            output, reference = pairs.masked(output, reference)
+        chunks = [(output, reference)]
+        found = self._ratio(pairs, chunks, counts, lambda normaliser: normaliser(pairs.namespace, [reference], counts))
+        return np.asarray(found[counts > 0])
 
     def _ratio(
-        self, pairs: Pairs, chunks: Iterable[tuple[Any, Any]], count: int, norm: Callable[[], NDArray[np.float64]]
+        self, pairs: Pairs, chunks: Iterable[tuple[Any, Any]], count: Count, norm: Callable[[Any], NDArray[np.float64]]
     ) -> NDArray[np.float64]:
-        if pairs.is_complex and not self.quantity.is_difference:
+        if pairs.working_type.kind == "c" and not self.quantity.is_difference:
             raise MetricError("a logarithmic error metric is not defined for complex data")
         # Overflow and invalid operations show in the results and are handled there.
         with np.errstate(all="ignore"):
             found = reduced(self.reduction, self.quantity, pairs, chunks, count)
             if self.normaliser is None or not (np.isfinite(found) & (found != 0)).any():
                 return found
-            norms = norm()
+            norms = norm(self.normaliser)
             normalised = np.where(np.isfinite(norms), found / norms, math.inf)
             return np.where((found == 0) | ~np.isfinite(found), found, normalised)
 
@@ -269,16 +263,18 @@ class _OfRegions:
     regions: RegionalMetric
 
     def __call__(self, pairs: Pairs) -> float:
-        compute, tile = self.metric.compute, self.regions.tile(pairs.shape)
-        if isinstance(compute, _Ratio) and math.prod(tile) == pairs.size:
-            return compute(pairs)
+        compute = self.metric.compute
         found: list[NDArray[np.float64]] = []
-        for own, matrix in pairs.tiles(tile):
+        for own, matrix in pairs.tiles(self.regions.tile(pairs.shape)):
             if isinstance(compute, _Ratio):
                 found.append(compute.of_each(matrix))
                 continue
-            shape, rows = self.regions.own_shape(own), zip(matrix.output, matrix.reference, strict=True)
-            found.append(np.array([compute(HostPairs.of(y.reshape(shape), r.reshape(shape))) for y, r in rows]))
+            shape, known = self.regions.own_shape(own), matrix.known_of_part(math.prod(own))
+            regions = (
+                Pairs.of(output.reshape(shape), reference.reshape(shape), dict(known))
+                for output, reference in zip(*matrix.whole(), strict=True)
+            )
+            found.append(np.array([compute(region) for region in regions if region.compared]))
         ordered = np.sort(np.concatenate(found))
         # The least error that at least such a share of the regions does not exceed; 0.07 * 100 is a little above 7.
         place = max(math.ceil(round(self.regions.quantile * len(ordered), 9)), 1) - 1
@@ -371,8 +367,10 @@ def resolve(metric: str | Callable[..., float] | RegionalMetric) -> ErrorMetric:
             ``metric(output, reference, inputs) -> float``. A function is called with arrays of the outputs' shape,
             read-only and converted to double precision (long double, complex) as for the bundled metrics, and returns
             an error of at least 0. Inputs are those the reference was computed from: fp64 (or integer) arrays and
-            numbers by name. Give it an attribute ``version`` (``metric.version = "1"``), changed whenever its
-            results change, so that ``--resume`` can use trials measured with it; without one it measures them again.
+            numbers by name. Where the reference has NaN, a function without inputs is called with one-dimensional
+            arrays of the other elements, and one with inputs with the arrays as they are. Give it an attribute
+            ``version`` (``metric.version = "1"``), changed whenever its results change, so that ``--resume`` can use
+            trials measured with it; without one it measures them again.
 
     Raises:
         UnknownNameError: no metric has that name; the nearest is suggested.
@@ -387,8 +385,8 @@ def resolve(metric: str | Callable[..., float] | RegionalMetric) -> ErrorMetric:
     bundled = _BY_SPELLING.get(_plain(metric))
     if bundled is not None:
         return bundled
-    if (mixed := tolerance_name(metric)) is not None:
-        return _mixed(mixed)
+    if (mixed := tolerance_metric(metric)) is not None:
+        return mixed
     points = importlib.metadata.entry_points(group=_ENTRY_POINTS)
     for point in points:
         if _plain(point.name) == _plain(metric):
@@ -410,8 +408,8 @@ class _Tolerance:
         return self.absolute + self.relative * xp.abs(reference)
 
 
-def tolerance_name(text: str) -> str | None:
-    """Return the name of the metric that ``1e-6+1e-4*abs`` means; None for any other text.
+def tolerance_metric(text: str) -> ErrorMetric | None:
+    """Return the metric that ``1e-6+1e-4*abs`` means; None for any other text.
 
     Raises:
         MetricError: a part of the tolerance is no finite number of at least 0, or both are 0.
@@ -422,16 +420,10 @@ def tolerance_name(text: str) -> str | None:
     absolute, relative = map(float, found.groups())
     if not 0 < absolute + relative < math.inf:
         raise MetricError(f"tolerance {text!r}: expected finite numbers that are not both 0, such as 1e-6+1e-4*abs")
-    return f"tolerance {absolute!r}+{relative!r}*abs"
-
-
-def _mixed(name: str) -> ErrorMetric:
-    absolute, relative = map(float, _TOLERANCE.fullmatch(name).groups())  # type: ignore[union-attr]
-    quantity = Quantity(ABSOLUTE.numerator, _Tolerance(absolute, relative))
     return ErrorMetric(
-        name,
+        f"tolerance {absolute!r}+{relative!r}*abs",
         f"largest error in units of {absolute:g} + {relative:g} |reference|",
-        _Ratio(maximum, quantity),
+        _Ratio(maximum, Quantity(ABSOLUTE.numerator, _Tolerance(absolute, relative))),
         undefined="an element has no tolerance" if absolute == 0 else "",
     )
 
@@ -450,7 +442,6 @@ def _of_regions(regional: RegionalMetric) -> ErrorMetric:
         f"{metric.description}, of each {_REGION[str(regional.over).partition(' ')[0]]}",
         _OfRegions(metric, dataclasses.replace(regional, metric=metric.name)),
         undefined=f"in at least one of them, {metric.undefined}" if metric.undefined else "",
-        is_custom=metric.is_custom,
         version=metric.version,
     )
 
@@ -466,9 +457,12 @@ class _Custom:
     function: Callable[..., float]
 
     def __call__(self, pairs: Pairs, inputs: Mapping[str, Any] | None = None) -> float:
-        if not isinstance(pairs, HostPairs):
+        if not isinstance(pairs.output, HostArray):
             raise MetricError(f"error metric {self.name!r} is a user's own and needs its arrays on the host")
-        output, reference = (a.astype(pairs.working_type, copy=False).view() for a in (pairs.output, pairs.reference))
+        output, reference = (each.view() for each in pairs.whole())
+        if inputs is None and pairs.has_masked:
+            is_compared = ~np.isnan(reference)
+            output, reference = output[is_compared], reference[is_compared]
         # They may be the very arrays of the next trial.
         output.flags.writeable = reference.flags.writeable = False
         try:
@@ -521,7 +515,6 @@ def _custom(function: Callable[..., float], name: str = "") -> ErrorMetric:
         name,
         "user-defined",
         _Custom(name, function),
-        is_custom=True,
         version=str(version),
         sees_inputs=_sees_inputs(name, function),
     )
@@ -557,13 +550,13 @@ def rehearse(namespace: Any, metric: ErrorMetric) -> None:
     """
     axes = metric.compute.regions.axes if isinstance(metric.compute, _OfRegions) else 1
     shape = (4,) if axes < 2 else (*(1,) * (axes - 2), 2, 2)
-    expected = np.array([1.0, 2.0, 4.0, 5.0]).reshape(shape)
+    expected = np.array([1.0, 2.0, math.nan, 5.0]).reshape(shape)
     there = namespace.asarray(expected.reshape(-1).view(np.uint64))
     reference = DeviceArray(namespace, there, expected.dtype, shape)
     for stored in (entry.dtype for entry in PRECISIONS.values()):
-        output = np.array([1.0, 2.0, 4.0, 6.0]).astype(stored).reshape(shape)
+        output = np.array([1.0, 2.0, math.nan, 6.0]).astype(stored).reshape(shape)
         bits = namespace.asarray(output.reshape(-1).view(bits_type(stored)))
-        pairs = DevicePairs.of(DeviceArray(namespace, bits, stored, output.shape), reference)
+        pairs = Pairs.of(DeviceArray(namespace, bits, stored, output.shape), reference)
         count_unwritten(pairs)
         found, wanted = metric.measure(pairs), metric(output, expected)
         if not math.isclose(found, wanted, rel_tol=1e-12):

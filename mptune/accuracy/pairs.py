@@ -1,18 +1,17 @@
 """An output and its reference, side by side: walked in pieces, in at least double precision and constant memory.
 
-On the host they are arrays. On a device they are the bits as the kernel left them, seen as unsigned integers through a
-NumPy-like namespace (CuPy, say): namespaces of devices know neither bfloat16 nor 8-bit floats. Pieces of them are
-decoded there to doubles, which hold every value of a stored type exactly.
+On a device, arrays are the bits as the kernel left them, seen as unsigned integers through a NumPy-like namespace such
+as CuPy: those know neither bfloat16 nor 8-bit floats. Pieces are decoded there to doubles, which hold every value of a
+stored type exactly.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import ml_dtypes
 import numpy as np
@@ -33,138 +32,10 @@ PIECE: Final = 1 << 22
 _BY_TABLE: Final = tuple(PRECISIONS[name].dtype for name in ("fp8_e4m3", "fp8_e5m2"))
 _BFLOAT16: Final = PRECISIONS["bf16"].dtype
 _VIEWED: Final = tuple(PRECISIONS[name].dtype for name in ("fp64", "fp32", "fp16"))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Pairs(ABC):
-    """An output and its reference, checked to be comparable; iterating gives chunks of both.
-
-    Both are converted to the same working type: double, or long double if one of them is that or a 64-bit integer (a
-    double does not hold it exactly), or the complex counterpart. Nothing broadcasts.
-    """
-
-    namespace: Any  #: the NumPy-like module whose functions take the chunks: NumPy, or that of the device they are on
-    shape: tuple[int, ...]  #: shape of each of the two
-    stored: np.dtype[Any]  #: the type the output is stored in
-    working_type: np.dtype[Any]  #: the type of the chunks
-    output: Any  #: what the kernel wrote
-    reference: Any  #: what it should have written, of the same shape and in the same memory
-    #: what has been computed of the reference alone, by how and in which type; all pairs of one reference may share it
-    known: dict[Any, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if self.size == 0:
-            raise MetricError(f"the output of shape {self.shape} has no elements, so it has no error")
-
-    def __iter__(self) -> Iterator[tuple[Any, Any]]:
-        """Yield chunks of output and reference, one-dimensional, in C order; valid until the next."""
-        yield from self._walk(self.output, self.reference)
-
-    def references(self) -> Iterator[Any]:
-        """Yield chunks of the reference."""
-        yield from self._walk(self.reference)
-
-    @abstractmethod
-    def _walk(self, *arrays: Any) -> Iterator[Any]:
-        """Yield chunks of one array, or tuples of chunks of several."""
-
-    @abstractmethod
-    def _matrix(self, box: tuple[slice, ...], tile: tuple[int, ...]) -> Self:
-        """Return the elements in a box, one slice for each axis, as a matrix with a row for each tile."""
-
-    @abstractmethod
-    def rows(self) -> Iterator[tuple[Any, Any]]:
-        """Yield the rows of a matrix in the working type, some of them at a time."""
-
-    def tiles(self, tile: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], Self]]:
-        """Yield matrices of tiles with the tiles' shape, which is smaller where they do not fit."""
-        for box, own in boxes(self.shape, tile, self.chunk):
-            yield own, self._matrix(box, own)
-
-    @property
-    @abstractmethod
-    def chunk(self) -> int:
-        """Elements to compute with at a time."""
-
-    @property
-    def size(self) -> int:
-        """Elements in each of the two."""
-        return math.prod(self.shape)
-
-    @property
-    def is_complex(self) -> bool:
-        """Whether one of the two is complex."""
-        return self.working_type.kind == "c"
-
-
-def _require_same_shape(output: tuple[int, ...], reference: tuple[int, ...]) -> None:
-    if output != reference:
-        raise MetricError(f"the output has shape {output} and the reference {reference}; they must be the same")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class HostPairs(Pairs):
-    """Two arrays in the host's memory, of any real or complex numeric type; make them with :meth:`of`."""
-
-    @classmethod
-    def of(cls, output: ArrayLike, reference: ArrayLike, known: dict[Any, Any] | None = None) -> HostPairs:
-        """Pair two arrays.
-
-        Args:
-            output: what the kernel wrote.
-            reference: what it should have written.
-            known: of other pairs with this reference.
-
-        Raises:
-            MetricError: shapes differ, there are no elements, or one array does not hold numbers.
-        """
-        computed, expected = np.asarray(output), np.asarray(reference)
-        for array, what in ((computed, "output"), (expected, "reference")):
-            if not _is_numeric(array.dtype):
-                raise MetricError(f"the {what} has type {array.dtype}; an error metric needs numbers")
-        _require_same_shape(computed.shape, expected.shape)
-        working_type = _working_type(computed.dtype, expected.dtype)
-        shared = {} if known is None else known
-        return cls(np, computed.shape, computed.dtype, working_type, computed, expected, shared)
-
-    def _walk(self, *arrays: NDArray[Any]) -> Iterator[Any]:
-        return np.nditer(
-            arrays,
-            flags=["external_loop", "buffered"],
-            op_flags=[["readonly"]] * len(arrays),
-            op_dtypes=[self.working_type] * len(arrays),
-            casting="unsafe",
-            order="C",
-            buffersize=CHUNK,
-        )
-
-    def _matrix(self, box: tuple[slice, ...], tile: tuple[int, ...]) -> HostPairs:
-        output, reference = (_tiled(array[box], tile) for array in (self.output, self.reference))
-        return HostPairs(np, output.shape, self.stored, self.working_type, output, reference)
-
-    @property
-    def chunk(self) -> int:  # noqa: D102
-        return CHUNK
-
-    def rows(self) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:  # noqa: D102
-        step = max(1, CHUNK // self.shape[1])
-        for start in range(0, self.shape[0], step):
-            # Signalling NaNs are as good as any, and what overflows does so in the results.
-            with np.errstate(all="ignore"):
-                output, reference = (
-                    array[start : start + step].astype(self.working_type, order="C")
-                    for array in (self.output, self.reference)
-                )
-            yield output, reference
-
-
-def _tiled(array: Any, tile: tuple[int, ...]) -> Any:
-    """Return an array that is made of whole tiles as a matrix, a row for each; a single tile keeps its shape."""
-    if array.shape == tile:
-        return array.reshape((1, *tile))
-    split = [n for extent, length in zip(array.shape, tile, strict=True) for n in (extent // length, length)]
-    axes = range(len(split))
-    return array.reshape(split).transpose((*axes[::2], *axes[1::2])).reshape((-1, math.prod(tile)))
+#: The key of the number of elements that are compared, in what is known of a reference.
+_COMPARED: Final = "compared"
+#: A chunk of an array: some elements in C order, or a box, whose elements are consecutive in C order, too.
+_Part = slice | tuple[slice, ...]
 
 
 def can_decode(stored: np.dtype[Any]) -> bool:
@@ -175,6 +46,50 @@ def can_decode(stored: np.dtype[Any]) -> bool:
 def bits_type(stored: np.dtype[Any]) -> np.dtype[Any]:
     """Return the unsigned integer type that holds the bits of a type."""
     return np.dtype(f"u{stored.itemsize}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HostArray:
+    """An array in the host's memory, of any real or complex numeric type and any memory order."""
+
+    values: NDArray[Any]
+
+    @property
+    def namespace(self) -> Any:
+        """The module whose functions take the numbers."""
+        return np
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape."""
+        return self.values.shape
+
+    @property
+    def stored(self) -> np.dtype[Any]:
+        """The type of the values."""
+        return self.values.dtype
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether its elements lie in C order without gaps."""
+        return self.values.flags.c_contiguous
+
+    def numbers(self, part: _Part, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Return some elements in another type, one-dimensional."""
+        # Signalling NaNs are as good as any, and what overflows does so in the results.
+        with np.errstate(all="ignore"):
+            return self._part(part).astype(dtype, copy=False)
+
+    def bits_of(self, part: _Part) -> NDArray[Any]:
+        """Return the bits of some elements as unsigned integers."""
+        return self._part(part).view(bits_type(self.stored))
+
+    def tiles(self, box: tuple[slice, ...], tile: tuple[int, ...]) -> HostArray:
+        """Return the elements in a box as :func:`_tiled` does."""
+        return HostArray(_tiled(self.values[box], tile))
+
+    def _part(self, part: _Part) -> NDArray[Any]:
+        return self.values.reshape(-1)[part] if isinstance(part, slice) else self.values[part].reshape(-1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -192,9 +107,14 @@ class DeviceArray:
         if self.bits.shape != (math.prod(self.shape),):
             raise MetricError(f"{self.bits.shape} elements on the device are no array of shape {self.shape}")
 
-    def doubles(self, piece: slice) -> Any:
-        """Return some of the elements as doubles, a view if they are stored as doubles."""
-        xp, bits = self.namespace, self.bits[piece]
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether its elements lie in C order without gaps."""
+        return True
+
+    def numbers(self, part: _Part, dtype: np.dtype[Any]) -> Any:
+        """Return some of the elements in the type double, a view if they are stored as doubles."""
+        xp, bits = self.namespace, self.bits[part]
         if self.stored in _BY_TABLE:
             return _table(xp, self.stored.name)[bits]
         # A bfloat16 is the upper half of a float.
@@ -202,7 +122,16 @@ class DeviceArray:
         values = (bits.astype(np.uint32) << 16).view(np.float32) if is_half_a_float else bits.view(self.stored)
         # Poison and guard zones can give signalling NaNs.
         with np.errstate(invalid="ignore"):
-            return values.astype(np.float64, copy=False)
+            return values.astype(dtype, copy=False)
+
+    def bits_of(self, part: _Part) -> Any:
+        """Return the bits of some elements as unsigned integers."""
+        return self.bits[part]
+
+    def tiles(self, box: tuple[slice, ...], tile: tuple[int, ...]) -> DeviceArray:
+        """Return the elements in a box as :func:`_tiled` does."""
+        bits = _tiled(self.bits.reshape(self.shape)[box], tile)
+        return DeviceArray(self.namespace, bits.reshape(-1), self.stored, bits.shape)
 
 
 @functools.cache
@@ -211,65 +140,170 @@ def _table(xp: Any, name: str) -> Any:
     return xp.asarray(np.arange(256, dtype=np.uint8).view(stored).astype(np.float64))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DevicePairs(Pairs):
-    """Two arrays on the same device, ``piece`` elements decoded at a time; make them with :meth:`of`."""
+def _tiled(array: Any, tile: tuple[int, ...]) -> Any:
+    """Return an array that is made of whole tiles as a matrix, a row for each; a single tile keeps its shape."""
+    if array.shape == tile:
+        return array.reshape((1, *tile))
+    split = [n for extent, length in zip(array.shape, tile, strict=True) for n in (extent // length, length)]
+    axes = range(len(split))
+    return array.reshape(split).transpose((*axes[::2], *axes[1::2])).reshape((-1, math.prod(tile)))
 
-    piece: int = PIECE
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pairs:
+    """An output and its reference, both on the host or both on a device; make them with :meth:`of`.
+
+    Iterating gives chunks of both in the same working type: double, or long double if one of them is that or a 64-bit
+    integer (a double does not hold it exactly), or the complex counterpart. Nothing broadcasts.
+
+    An element whose reference is NaN is masked. Chunks have the same infinity for it in both arrays: no metric has an
+    error there, and no normaliser counts it. Means are over the elements that are compared.
+    """
+
+    output: HostArray | DeviceArray  #: what the kernel wrote
+    reference: HostArray | DeviceArray  #: what it should have written, of the same kind and shape
+    chunk: int  #: elements to compute with at a time
+    #: what has been computed of the reference alone, by how; all pairs of one reference may share it
+    known: dict[Any, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, output: DeviceArray, reference: DeviceArray, piece: int = PIECE) -> DevicePairs:
-        """Pair two arrays.
+    def of(
+        cls,
+        output: ArrayLike | DeviceArray,
+        reference: ArrayLike | DeviceArray,
+        known: dict[Any, Any] | None = None,
+        piece: int = PIECE,
+    ) -> Pairs:
+        """Pair two arrays, both on the host or both on a device.
+
+        Args:
+            output: what the kernel wrote.
+            reference: what it should have written.
+            known: of other pairs with this reference.
+            piece: elements to decode at a time on a device.
 
         Raises:
-            MetricError: shapes differ, or there are no elements.
+            MetricError: shapes differ, there are no elements, or one array does not hold numbers.
         """
-        _require_same_shape(output.shape, reference.shape)
-        double = np.dtype(np.float64)
-        return cls(output.namespace, output.shape, output.stored, double, output, reference, piece=piece)
-
-    def _walk(self, *arrays: DeviceArray) -> Iterator[Any]:
-        for piece in self.pieces():
-            yield tuple(array.doubles(piece) for array in arrays) if len(arrays) > 1 else arrays[0].doubles(piece)
-
-    def _matrix(self, box: tuple[slice, ...], tile: tuple[int, ...]) -> DevicePairs:
-        found = []
-        for array in (self.output, self.reference):
-            bits = _tiled(array.bits.reshape(array.shape)[box], tile)
-            found.append(DeviceArray(array.namespace, bits.reshape(-1), array.stored, bits.shape))
-        return DevicePairs.of(found[0], found[1], self.piece)
+        shared = {} if known is None else known
+        if isinstance(output, DeviceArray) and isinstance(reference, DeviceArray):
+            found = cls(output, reference, piece, shared)
+        else:
+            found = cls(HostArray(np.asarray(output)), HostArray(np.asarray(reference)), CHUNK, shared)
+            for array, what in ((found.output, "output"), (found.reference, "reference")):
+                if not _is_numeric(array.stored):
+                    raise MetricError(f"the {what} has type {array.stored}; an error metric needs numbers")
+        expected = found.reference.shape
+        if found.shape != expected:
+            raise MetricError(f"the output has shape {found.shape} and the reference {expected}; they must be the same")
+        if not found.size:
+            raise MetricError(f"the output of shape {found.shape} has no elements, so it has no error")
+        return found
 
     @property
-    def chunk(self) -> int:  # noqa: D102
-        return self.piece
+    def namespace(self) -> Any:
+        """The NumPy-like module whose functions take the chunks."""
+        return self.output.namespace
 
-    def rows(self) -> Iterator[tuple[Any, Any]]:  # noqa: D102
-        width = self.shape[1]
-        step = max(1, self.piece // width) * width
-        for start in range(0, self.size, step):
-            piece = slice(start, min(start + step, self.size))
-            output, reference = (array.doubles(piece) for array in (self.output, self.reference))
-            yield output.reshape((-1, width)), reference.reshape((-1, width))
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of each of the two."""
+        return self.output.shape
 
-    def pieces(self) -> Iterator[slice]:
-        """Yield the pieces as slices of the elements in C order."""
-        for start in range(0, self.size, self.piece):
-            yield slice(start, min(start + self.piece, self.size))
+    @property
+    def stored(self) -> np.dtype[Any]:
+        """The type the output is stored in."""
+        return self.output.stored
+
+    @property
+    def working_type(self) -> np.dtype[Any]:
+        """The type of the chunks."""
+        return _working_type(self.stored, self.reference.stored)
+
+    @property
+    def size(self) -> int:
+        """Elements in each of the two."""
+        return math.prod(self.shape)
+
+    @property
+    def compared(self) -> int:
+        """Elements that are compared: those that are not masked."""
+        if _COMPARED not in self.known:
+            xp = self.namespace
+            masked = sum(int(xp.count_nonzero(xp.isnan(reference))) for reference in self.references())
+            self.known[_COMPARED] = self.size - masked
+        return int(self.known[_COMPARED])
+
+    @property
+    def has_masked(self) -> bool:
+        """Whether some elements are masked."""
+        return self.compared < self.size
+
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        """Yield chunks of output and reference, one-dimensional, in C order."""
+        dtype, has_masked = self.working_type, self.has_masked
+        for part in self._parts():
+            chunks = self.output.numbers(part, dtype), self.reference.numbers(part, dtype)
+            yield self.masked(*chunks) if has_masked else chunks
+
+    def references(self) -> Iterator[Any]:
+        """Yield chunks of the reference, with NaN for masked elements."""
+        dtype = self.working_type
+        return (self.reference.numbers(part, dtype) for part in self._parts())
+
+    def bits(self) -> Iterator[tuple[Any, Any]]:
+        """Yield chunks of the output's bits as unsigned integers, and of the reference."""
+        return zip(map(self.output.bits_of, self._parts()), self.references(), strict=True)
+
+    def whole(self) -> tuple[Any, Any]:
+        """Return both arrays in the working type, with NaN for the references of masked elements."""
+        dtype = self.working_type
+        output, reference = (each.numbers(slice(None), dtype) for each in (self.output, self.reference))
+        return output.reshape(self.shape), reference.reshape(self.shape)
+
+    def masked(self, output: Any, reference: Any) -> tuple[Any, Any]:
+        """Return chunks of both with the same infinity in masked elements."""
+        xp = self.namespace
+        is_masked = xp.isnan(reference)
+        return xp.where(is_masked, math.inf, output), xp.where(is_masked, math.inf, reference)
+
+    def tiles(self, tile: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], Pairs]]:
+        """Yield the tiles as pairs, with their shape, which is smaller where they do not fit.
+
+        Pairs of several tiles are matrices of at most :attr:`chunk` elements, a row for each tile; a single tile of
+        any size has its shape after an axis of one.
+        """
+        for box, own in boxes(self.shape, tile, self.chunk):
+            known = self.known_of_part(math.prod(each.stop - each.start for each in box))
+            yield own, Pairs(self.output.tiles(box, own), self.reference.tiles(box, own), self.chunk, known)
+
+    def known_of_part(self, size: int) -> dict[Any, Any]:
+        """Return what is known of a part of so many elements: it has no masked ones if the whole has none."""
+        return {} if self.has_masked else {_COMPARED: size}
+
+    def _parts(self) -> Iterator[_Part]:
+        if self.output.is_contiguous and self.reference.is_contiguous:
+            return (slice(start, min(start + self.chunk, self.size)) for start in range(0, self.size, self.chunk))
+        return (box for box, _ in boxes(self.shape, (1,) * len(self.shape), self.chunk))
 
 
-def count_unwritten(pairs: DevicePairs) -> int:
-    """Return how many elements of an output still are the poison pattern, bit by bit.
+def count_unwritten(pairs: Pairs) -> int:
+    """Return how many elements of an output still are the poison pattern, bit by bit; masked ones do not count.
 
-    An integer that is the pattern but near its reference counts as written, as in
-    :meth:`~mptune.data.DataManager.unwritten`.
+    An integer that is the pattern but lies within 1/16 of its type's range of the reference counts as written: it may
+    be a result.
     """
-    xp, output = pairs.namespace, pairs.output
-    pattern = bits_type(output.stored).type(poison_pattern(output.stored))
-    found = sum(int(xp.count_nonzero(output.bits[piece] == pattern)) for piece in pairs.pieces())
-    if not found or output.stored.kind not in "iu":
-        return found
-    value, margin = float(poison_value(output.stored)), poison_margin(output.stored)
-    return sum(int(xp.count_nonzero((mine == value) & (xp.abs(expected - value) > margin))) for mine, expected in pairs)
+    xp, stored, count = pairs.namespace, pairs.stored, 0
+    pattern, is_integer = bits_type(stored).type(poison_pattern(stored)), stored.kind in "iu"
+    value, margin = float(poison_value(stored)), poison_margin(stored)
+    for bits, reference in pairs.bits():
+        found = bits == pattern
+        here = int(xp.count_nonzero(found))
+        if here and (is_integer or pairs.has_masked):
+            found &= xp.abs(reference - value) > margin if is_integer else ~xp.isnan(reference)
+            here = int(xp.count_nonzero(found))
+        count += here
+    return count
 
 
 # -- finding elements --------------------------------------------------------------------------
@@ -323,6 +357,7 @@ def _info(look_up: Callable[[np.dtype[Any]], Any], dtype: np.dtype[Any]) -> Any 
         return None
 
 
+@functools.cache
 def _working_type(*types: np.dtype[Any]) -> np.dtype[Any]:
     wide = any(_exceeds_double(dtype) for dtype in types)
     if any(dtype.kind == "c" for dtype in types):

@@ -44,7 +44,7 @@ class Quantity:
             quantity /= self.denominator(xp, reference, stored)
         if not math.isfinite(float(quantity.max())):
             # Infinities of different signs, or against a number; a number against 0.
-            quantity[xp.isnan(quantity) & ~xp.isnan(output) & ~xp.isnan(reference)] = np.inf
+            quantity[xp.isnan(quantity) & ~xp.isnan(output)] = np.inf
             quantity[output == reference] = 0
             quantity[xp.isnan(output)] = np.nan
         return quantity
@@ -105,6 +105,8 @@ LOGARITHMIC_PLUS_ONE: Final = Quantity(_of_logarithms_plus_one, is_difference=Fa
 
 #: What chunks say of each row: for each chunk some vectors, (n_rows,).
 Parts = Sequence[Sequence[Array]]
+#: Elements of a row that are compared; one number for all rows, or one for each, (n_rows,).
+Count = int | NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,7 @@ class Reduction:
     """Errors of elements reduced to one number for each row."""
 
     parts: Callable[[Any], Sequence[Any]]  #: from the errors of a chunk, (n_rows, n), some vectors
-    total: Callable[[Parts, int], Array]  #: from those of all chunks, and the number of elements of a row
+    total: Callable[[Parts, Count], Array]  #: from those of all chunks, and the elements of a row that are compared
 
 
 def _root_parts(errors: Any) -> Sequence[Any]:
@@ -125,14 +127,14 @@ def _root_parts(errors: Any) -> Sequence[Any]:
     return unit, (scaled * scaled).sum(axis=1)
 
 
-def _root_mean_square(parts: Parts, count: int) -> Array:
+def _root_mean_square(parts: Parts, count: Count) -> Array:
     unit: Array = np.max([unit for unit, _ in parts], axis=0)
     scale = np.where(unit == 0, 1, unit)
     total = _exact_sum([squares * (own / scale) ** 2 for own, squares in parts])
     return np.where(np.isinf(unit), unit, unit * np.sqrt(total / count))
 
 
-def _mean_square(parts: Parts, count: int) -> Array:
+def _mean_square(parts: Parts, count: Count) -> Array:
     return _root_mean_square(parts, count) ** 2
 
 
@@ -140,7 +142,7 @@ def _sums(errors: Any) -> Sequence[Any]:
     return (errors.sum(axis=1),)
 
 
-def _mean(parts: Parts, count: int) -> Array:
+def _mean(parts: Parts, count: Count) -> Array:
     return _exact_sum([total for (total,) in parts]) / count
 
 
@@ -148,7 +150,7 @@ def _largest(errors: Any) -> Sequence[Any]:
     return (errors.max(axis=1),)
 
 
-def _maximum(parts: Parts, count: int) -> Array:  # noqa: ARG001 - as of a mean
+def _maximum(parts: Parts, count: Count) -> Array:  # noqa: ARG001 - as of a mean
     found: Array = np.max([largest for (largest,) in parts], axis=0)
     return found
 
@@ -160,9 +162,9 @@ maximum: Final = Reduction(_largest, _maximum)
 
 
 def reduced(
-    reduction: Reduction, quantity: Quantity, pairs: Pairs, chunks: Iterable[tuple[Any, Any]], count: int
+    reduction: Reduction, quantity: Quantity, pairs: Pairs, chunks: Iterable[tuple[Any, Any]], count: Count
 ) -> Array:
-    """Return the errors of rows of so many elements, whose outputs and references come in chunks, (n_rows, n) each."""
+    """Return the errors of rows of so many compared elements, whose pairs come in chunks, (n_rows, n) each."""
     parts = []
     for output, reference in chunks:
         errors = quantity.evaluate(pairs.namespace, output.reshape(-1), reference.reshape(-1), pairs.stored)
@@ -170,7 +172,7 @@ def reduced(
     return reduction.total(parts, count)
 
 
-def reference_mean(xp: Any, chunks: Iterable[Any], count: int) -> Array:  # noqa: ARG001 - as of a magnitude
+def reference_mean(xp: Any, chunks: Iterable[Any], count: Count) -> Array:  # noqa: ARG001 - as of a magnitude
     """Return the modulus of the mean of the finite references of each row.
 
     It is 0 if none is finite, and where the sum is no more than what fp64 rounds of it.
@@ -189,8 +191,8 @@ def reference_mean(xp: Any, chunks: Iterable[Any], count: int) -> Array:  # noqa
     return found
 
 
-def reference_magnitude(xp: Any, chunks: Iterable[Any], count: int) -> Array:
-    """Return the sum of the moduli of the finite references of each row over the number of all its elements."""
+def reference_magnitude(xp: Any, chunks: Iterable[Any], count: Count) -> Array:
+    """Return the sum of the moduli of the finite references of each row over the number of its compared elements."""
     finite = (xp.where(xp.isfinite(reference), xp.abs(reference), 0) for reference in chunks)
     return _exact_sum([_on_host(each.sum(axis=1)) for each in finite]) / count
 

@@ -12,10 +12,9 @@ import re
 from collections.abc import Collection, Mapping
 
 from mptune.accuracy.evaluate import (
-    Metric,
     Metrics,
     all_metrics,
-    by_name,
+    judged,
     metric_names_by_error,
     metric_text,
 )
@@ -47,8 +46,9 @@ def planned_threshold(
     threshold = _spread(threshold, outputs)
     if not isinstance(threshold, Mapping) or all(name in outputs for name in threshold):
         return metrics, threshold
-    leading, further = _split(by_name(outputs, metrics), outputs)
-    known = {metric.key: metric for metric in (*leading.values(), *(metric for _, metric in further.values()))}
+    further = judged(outputs, metrics)
+    known = {metric.key: metric for _, metric in further.values()}
+    leading = {output: further.pop(output)[1] for output in outputs}
     limits: dict[str, float] = {}
     own_limit: float | None = None
     for name, limit in threshold.items():
@@ -149,17 +149,6 @@ def recorded_metrics(metric: str, further: Mapping[str, str], outputs: Collectio
         if colon and output in named:
             named[output] = name
     return {name: known.get(text) or resolve(text) for name, text in {**named, **further}.items()}
-
-
-def _split(
-    named: Mapping[str, Metric], outputs: Collection[str]
-) -> tuple[dict[str, ErrorMetric], dict[str, tuple[str, ErrorMetric]]]:
-    """Return the metrics of the outputs, and the further ones with the output they are for (empty: all)."""
-    further = {name: metric for name, metric in named.items() if name not in outputs}
-    return {name: resolve(named[name]) for name in outputs}, {
-        name: (name.partition(".")[0] if name.partition(".")[0] in outputs else "", resolve(metric))
-        for name, metric in further.items()
-    }
 
 
 def _meant(name: str, outputs: Collection[str], known: Mapping[str, ErrorMetric]) -> tuple[str, ErrorMetric]:

@@ -143,7 +143,7 @@ def parse_threshold(texts: Sequence[str]) -> float | Mapping[str, float] | None:
     """
     if not texts:
         return None
-    from mptune.accuracy.metrics import tolerance_name  # which imports NumPy
+    from mptune.accuracy.metrics import tolerance_metric  # which imports NumPy
 
     found: dict[str, float] = {}
     for text in texts:
@@ -154,8 +154,8 @@ def parse_threshold(texts: Sequence[str]) -> float | Mapping[str, float] | None:
         if key in found:
             what = f"{key} is given twice" if key else "a number is given twice"
             raise MptuneError(f"--max-error {text!r}: {what}; expected one for each output or metric")
-        if (tolerance := tolerance_name(value)) is not None:
-            found[f"{key}.{tolerance}" if key else tolerance] = 1.0
+        if (tolerance := tolerance_metric(value)) is not None:
+            found[f"{key}.{tolerance}" if key else tolerance.name] = 1.0
             continue
         try:
             found[key] = float(value)

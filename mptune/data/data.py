@@ -19,7 +19,9 @@ from mptune.kernel import Argument, Role, Sizes, Tunable
 from mptune.precision import holds_real_numbers, precision
 from mptune.space.parameters import PrecisionParameter
 
-__all__ = ["checked_references", "compute_references", "make_inputs", "require_repeatable", "rounded_inputs"]
+__all__ = [
+    "checked_references", "compute_references", "least_sizes", "make_inputs", "require_repeatable", "rounded_inputs"
+]  # fmt: skip
 
 #: Data of more elements are not made again only to be compared.
 _MANY: Final = 1 << 22
@@ -135,8 +137,8 @@ def compute_references(kernel: Tunable, inputs: Mapping[str, Any], sizes: Sizes)
     """Call ``kernel.reference`` and return the fp64 (or integer) outputs by name, checked and read-only.
 
     Raises:
-        ReferenceDataError: there is no reference, it fails or changes its inputs, or an output is missing, or
-            of the wrong shape or type, or not finite.
+        ReferenceDataError: there is no reference, it fails or changes its inputs, or an output is missing, of the
+            wrong shape or type, infinite somewhere, or NaN everywhere.
     """
     if kernel.reference is None:
         stem = kernel.path.stem if kernel.path is not None else kernel.name
@@ -168,7 +170,8 @@ def checked_references(kernel: Tunable, given: Mapping[str, Any], sizes: Sizes) 
     """Return references as C-contiguous read-only arrays, once they fit the declared outputs.
 
     Raises:
-        ReferenceDataError: an output is missing or unknown, or of the wrong shape or type, or not finite.
+        ReferenceDataError: an output is missing or unknown, of the wrong shape or type, infinite somewhere, or NaN
+            everywhere.
     """
     outputs = {argument.name: argument for argument in kernel.outputs}
     for name in given:
@@ -183,25 +186,36 @@ def checked_references(kernel: Tunable, given: Mapping[str, Any], sizes: Sizes) 
     return MappingProxyType({name: _reference(kernel, outputs[name], given[name], sizes) for name in outputs})
 
 
+def least_sizes(kernel: Tunable, sizes: Sizes) -> Sizes | None:
+    """Return the smallest of the given sizes and the kernel's presets; None if its data are large, too.
+
+    Raises:
+        MptuneError: sizes are not usable.
+    """
+    given = [argument for argument in kernel.arguments if argument.is_input or argument.is_output]
+
+    def elements(place: Sizes) -> int:
+        return sum(math.prod(kernel.shape_of(argument, place)) for argument in given)
+
+    least = min((sizes, *map(kernel.resolve_sizes, kernel.sizes)), key=elements)
+    return least if elements(least) <= _MANY else None
+
+
 def require_repeatable(
     kernel: Tunable, sizes: Sizes, seed: int, inputs: Mapping[str, Any], references: Mapping[str, NDArray[Any]]
 ) -> None:
     """Check that a kernel's functions give the same inputs and references when they are called again.
 
-    They are called at the least of the given sizes and the kernel's presets, and not if those are large, too.
-    ``inputs`` are the first draw at the given sizes, ``references`` theirs.
+    They are called at the sizes of :func:`least_sizes`. ``inputs`` are the first draw at the given sizes,
+    ``references`` theirs.
 
     Raises:
         KernelError: inputs differ although the random numbers they are given are the same.
         ReferenceDataError: references differ although their inputs are the same.
     """
-
-    def elements(place: Sizes) -> int:
-        return sum(math.prod(kernel.shape_of(argument, place)) for argument in kernel.arguments)
-
     try:
-        least = min((sizes, *map(kernel.resolve_sizes, kernel.sizes)), key=elements)
-        if elements(least) > _MANY:
+        least = least_sizes(kernel, sizes)
+        if least is None:
             return
         if least != sizes:
             inputs = make_inputs(kernel, least, seed)
@@ -229,7 +243,9 @@ def _differ(first: Any, second: Any, share: float = _ROUNDED) -> bool:
     one, other = np.asarray(first), np.asarray(second)
     if one.dtype.kind != "f":
         return not np.array_equal(one, other)
-    return bool(np.abs(one - other).max(initial=0.0) > share * np.abs(one).max(initial=0.0))
+    if not np.array_equal(np.isnan(one), np.isnan(other)):
+        return True
+    return bool(np.nanmax(np.abs(one - other), initial=0.0) > share * np.nanmax(np.abs(one), initial=0.0))
 
 
 def _reference(kernel: Tunable, argument: Argument, given: Any, sizes: Sizes) -> NDArray[Any]:
@@ -237,16 +253,26 @@ def _reference(kernel: Tunable, argument: Argument, given: Any, sizes: Sizes) ->
     what = f"the reference of output {argument.name!r} of {kernel.called}"
     if argument.dtype is None and (value.dtype.kind != "f" or value.dtype.itemsize < 8):
         raise ReferenceDataError(f"{what} has type {value.dtype}; expected float64: it must be exact beside fp64")
-    return _as_declared(kernel, argument, value, sizes, what, ReferenceDataError)
+    reference = _as_declared(kernel, argument, value, sizes, what, ReferenceDataError, takes_nan=True)
+    if argument.dtype is None and np.isnan(reference.flat[0]) and np.isnan(reference).all():
+        raise ReferenceDataError(f"{what} is NaN in all of its {reference.size} elements: nothing can be compared")
+    return reference
 
 
 def _as_declared(
-    kernel: Tunable, argument: Argument, array: NDArray[Any], sizes: Sizes, what: str, refusal: type[MptuneError]
+    kernel: Tunable,
+    argument: Argument,
+    array: NDArray[Any],
+    sizes: Sizes,
+    what: str,
+    refusal: type[MptuneError],
+    *,
+    takes_nan: bool = False,
 ) -> NDArray[Any]:
     """Return an array as fp64 or the declared integer type, C-contiguous and read-only, once it fits the declaration.
 
     Raises:
-        MptuneError: of type ``refusal``: another shape, not integers, out of range, or not finite.
+        MptuneError: of type ``refusal``: another shape, not integers, out of range, infinite, or NaN unless it may be.
     """
     shape = kernel.shape_of(argument, sizes)
     if array.shape != shape:
@@ -254,10 +280,13 @@ def _as_declared(
     if argument.dtype is None:
         with np.errstate(all="ignore"):
             array = np.asarray(array, dtype=np.float64, order="C")
-        count, first = _count_non_finite(array)
-        if count:
-            where = f", the first at {first}" if shape else ""
-            raise refusal(f"{what} has {count} values that are NaN or infinite{where}")
+        flat = array.reshape(-1)
+        if not all(in_blocks(lambda part: bool(np.isfinite(flat[part]).all()), flat.size)):
+            bad = np.flatnonzero(np.isinf(flat) if takes_nan else ~np.isfinite(flat))
+            if bad.size:
+                kinds = "infinite" if takes_nan else "NaN or infinite"
+                where = f", the first at {tuple(map(int, np.unravel_index(bad[0], shape)))}" if shape else ""
+                raise refusal(f"{what} has {bad.size} values that are {kinds}{where}")
     else:
         if array.dtype.kind not in "iub":
             raise refusal(f"{what} has type {array.dtype}; expected integers for {argument.dtype}")
@@ -270,12 +299,3 @@ def _as_declared(
     view = array.view()
     view.flags.writeable = False
     return view
-
-
-def _count_non_finite(array: NDArray[Any]) -> tuple[int, tuple[int, ...]]:
-    """Return how many elements are NaN or infinite, and the index of the first (``()`` if there is none)."""
-    flat = array.reshape(-1)
-    if all(in_blocks(lambda part: bool(np.isfinite(flat[part]).all()), flat.size)):
-        return 0, ()
-    bad = np.flatnonzero(~np.isfinite(flat))
-    return bad.size, tuple(int(i) for i in np.unravel_index(bad[0], array.shape))

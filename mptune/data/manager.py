@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.data.conversion import Loss, convert, poison_margin, poison_value, still_poisoned
+from mptune.data.conversion import Loss, convert
 from mptune.data.data import checked_references, compute_references, make_inputs, require_repeatable
 from mptune.data.draws import FIRST, Draw
 from mptune.data.reference_cache import ReferenceCache, reference_key, update_digest
@@ -127,8 +127,8 @@ class DataManager:
 
     @cached_property
     def largest_reference(self) -> float:
-        """The largest magnitude in the references."""
-        return max(max(float(array.max()), -float(array.min())) for array in self.references.values())
+        """The largest magnitude in the references, NaN aside."""
+        return max(max(float(np.nanmax(array)), -float(np.nanmin(array))) for array in self.references.values())
 
     @cached_property
     def data_key(self) -> str:
@@ -205,18 +205,6 @@ class DataManager:
         return converted[0]  # type: ignore[no-any-return]
 
     # -- accounts ------------------------------------------------------------------------------
-
-    def unwritten(self, argument: Argument, array: NDArray[Any]) -> int:
-        """Return how many elements of a C-contiguous output still are the poison pattern, bit by bit.
-
-        An integer that is the pattern but lies within 1/16 of its type's range of the reference counts as
-        written: it may be a result.
-        """
-        found = still_poisoned(array)
-        if array.dtype.kind in "iu" and found.size:
-            reference = self.references[argument.name].reshape(-1)[found].astype(np.float64)
-            found = found[np.abs(reference - float(poison_value(array.dtype))) > poison_margin(array.dtype)]
-        return found.size
 
     def footprint_bytes(self, configuration: Configuration) -> int:
         """Return the bytes of all buffers and scalars in their precisions."""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune import __version__
-from mptune.accuracy.evaluate import Metrics, all_metrics, further_metrics, metrics_by_output
+from mptune.accuracy.evaluate import Metrics, all_metrics, judged
 from mptune.accuracy.metrics import ErrorMetric
 from mptune.accuracy.thresholds import recorded_metrics
 from mptune.backends import BACKENDS, get_backend
@@ -33,7 +33,7 @@ from mptune.emit.common import (
     target_of,
     write_files,
 )
-from mptune.emit.plain_metrics import PLAIN, over_regions, quotient, source_of
+from mptune.emit.plain_metrics import PLAIN, compared, in_tolerances, over_regions, quotient, source_of
 from mptune.emit.sizes import NotTranslatableError, formula, free_sizes
 from mptune.emit.taking import take_along
 from mptune.emit.text import fill, identifier
@@ -176,16 +176,18 @@ def _errors(
     def add(output: str, metric: ErrorMetric, *keys: str) -> None:
         found.setdefault((output, metric.name), (metric, []))[1].extend(limits[key] for key in keys if key in limits)
 
-    for output, metric in metrics_by_output(outputs, metrics).items():
-        add(output, metric, f"error.{output}", "error")
-    for name, by_output in further_metrics(outputs, metrics).items():
-        for output, metric in by_output.items():
-            add(output, metric, f"error.{name}")
+    for name, (of, metric) in judged(outputs, metrics).items():
+        for output in [of] if of else outputs:
+            add(output, metric, f"error.{name}", *(["error"] if name in outputs else []))
     errors = []
     for (output, name), (metric, bounds) in found.items():
         functions: tuple[Callable[..., Any], ...] = ()
         text = own.get(metric.function, "None")
-        if metric.is_bundled:
+        if metric.tolerance is not None:
+            absolute, relative = metric.tolerance
+            functions = quotient, in_tolerances
+            text = f"lambda one, other: in_tolerances(one, other, {absolute!r}, {relative!r})"
+        elif metric.is_bundled:
             plain = PLAIN[metric.whole.name]
             text, functions = plain.__name__, (quotient, plain)
             if plain is PLAIN["ULP"]:
@@ -202,7 +204,9 @@ def _errors(
         if regions is not None and text != "None" and answer:
             tile = regions.tile(answer[output].shape)
             given = f"{text}, {tile}, {len(regions.own_shape(tile))}, {regions.quantile}"
-            text, functions = f"lambda a, b: over_regions({given}, a, b)", (*functions, over_regions)
+            text, functions = f"lambda a, b: over_regions({given}, a, b)", (*functions, compared, over_regions)
+        elif text != "None" and answer and not metric.sees_inputs and np.isnan(answer[output]).any():
+            text, functions = f"lambda a, b: compared({text}, a, b)", (*functions, compared)
         limit = min(bounds) if bounds else None
         errors.append(_Error(output, f"{name} of {output}", text, functions, metric.sees_inputs, limit))
     return errors

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-__all__ = ["PLAIN", "over_regions", "quotient", "source_of"]
+__all__ = ["PLAIN", "compared", "in_tolerances", "over_regions", "quotient", "source_of"]
 
 
 def quotient(numerator: Any, denominator: Any) -> Any:
@@ -87,6 +87,17 @@ def ulp(output: Any, reference: Any, digits: int, least: int) -> float:
     return float(np.max(np.ldexp(np.abs(output - reference), digits - exponent)))
 
 
+def in_tolerances(output: Any, reference: Any, absolute: Any, relative: Any) -> float:
+    """Return the maximum error in units of an absolute tolerance and one relative to the reference."""
+    return float(np.max(quotient(np.abs(output - reference), absolute + relative * np.abs(reference))))
+
+
+def compared(metric: Any, output: Any, reference: Any) -> float:
+    """Return what a metric gives for the elements whose reference is not NaN, one-dimensional if there are others."""
+    there = ~np.isnan(reference)
+    return float(metric(output, reference) if there.all() else metric(output[there], reference[there]))
+
+
 def over_regions(metric: Any, tile: Any, axes: Any, share: Any, output: Any, reference: Any) -> float:
     """Return what a metric gives for each tile of an output, in its last axes: that of such a share of them."""
     errors = []
@@ -94,7 +105,8 @@ def over_regions(metric: Any, tile: Any, axes: Any, share: Any, output: Any, ref
         box = tuple(slice(i * length, (i + 1) * length) for i, length in zip(start, tile))  # noqa: B905
         one, other = output[box], reference[box]
         shape = (-1,) if axes == 1 else one.shape[one.ndim - axes :]
-        errors.append(metric(one.reshape(shape), other.reshape(shape)))
+        if not np.isnan(other).all():
+            errors.append(compared(metric, one.reshape(shape), other.reshape(shape)))
     return float(np.sort(errors)[int(np.ceil(round(share * len(errors), 9))) - 1])
 
 

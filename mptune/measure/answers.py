@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.accuracy.evaluate import Metrics, evaluate_outputs
+from mptune.accuracy.evaluate import Metrics, evaluate_outputs, masked_elements
 from mptune.backends.base import Backend, CompileOptions
 from mptune.data.conversion import still_poisoned
 from mptune.errors import ConstraintError, KernelError
@@ -18,7 +19,7 @@ from mptune.measure.buffers import run_once
 from mptune.measure.program import Program, first_that_runs
 from mptune.space.configuration import Configuration
 
-__all__ = ["OwnAnswer", "with_reference"]
+__all__ = ["OwnAnswer", "masked_remarks", "with_reference"]
 
 _Tunable = TypeVar("_Tunable", bound=Tunable)
 
@@ -58,12 +59,14 @@ class OwnAnswer:
 
         Raises:
             KernelError: two runs differ, no configuration in the widest types can be launched, or an output has
-                elements that nobody wrote, or that are not finite.
+                elements that nobody wrote, infinite ones, or nothing but NaN.
         """
         first, second = (self._run(inputs, sizes) for _ in range(2))
-        if all(np.array_equal(first[name], second[name]) for name in first):
+        if all(np.array_equal(first[name], second[name], equal_nan=True) for name in first):
             return first
         error = evaluate_outputs(second, first, self._metrics, inputs).metrics["error"]
+        if masked_elements(first) != masked_elements(second):
+            error = math.nan
         if not error <= self.largest_difference:
             raise KernelError(
                 f"{self._application.called} gives another answer from run to run, on the same inputs in its widest "
@@ -94,16 +97,27 @@ class OwnAnswer:
 
     def _require_values(self, output: str, values: NDArray[Any]) -> None:
         called, size = self._application.called, values.size
-        unwritten, is_finite = still_poisoned(values).size, np.isfinite(values)
+        unwritten, is_infinite = still_poisoned(values).size, np.isinf(values)
         # An integer that is the pattern may be a result.
         if unwritten and (values.dtype.kind == "f" or unwritten == size):
             raise KernelError(f"{called} never writes {unwritten} of {size} elements of its output {output!r}")
-        if not is_finite.all():
+        if is_infinite.any():
             raise KernelError(
-                f"{called} gives NaN or infinity for {size - np.count_nonzero(is_finite)} of {size} elements of its "
-                f"output {output!r} in its widest types, the first is element {is_finite.argmin()}: narrower types "
-                "have nothing to be compared with"
+                f"{called} gives infinity for {np.count_nonzero(is_infinite)} of {size} elements of its output "
+                f"{output!r} in its widest types, the first is element {is_infinite.argmax()}: narrower types have "
+                "nothing to be compared with"
             )
+
+
+def masked_remarks(tunable: Tunable, references: Mapping[str, NDArray[Any]]) -> tuple[str, ...]:
+    """Say of which outputs elements are not compared, as their reference is NaN: meant so, or by mistake."""
+    where = (
+        "run in the widest types, which is the reference," if isinstance(tunable.reference, OwnAnswer) else "reference"
+    )
+    return tuple(
+        f"{count} of {references[name].size} elements of output {name!r} are NaN in the {where} and are not compared"
+        for name, count in masked_elements(references).items()
+    )
 
 
 def with_reference(

@@ -92,9 +92,15 @@ class Arrays(DataManager):
         buffer.read(array)
         return array
 
-    def all_finite(self, array: Any) -> bool:
-        """Whether an array has no infinity and no NaN."""
-        return array.dtype.kind in "iub" or bool(np.isfinite(array.astype(np.float64)).all())
+    def all_finite(self, array: Any, *, or_nan: bool = False) -> bool:
+        """Whether an array has no infinity, and no NaN unless it may have that."""
+        if array.dtype.kind in "iub":
+            return True
+        xp, values = self._namespace_of(array), array.astype(np.float64)
+        return bool((~xp.isinf(values) if or_nan else xp.isfinite(values)).all())
+
+    def _namespace_of(self, array: Any) -> Any:  # noqa: ARG002 - of one on a device it is the device's
+        return np
 
     def returned(self, array: Any, converted: bool) -> Any:
         """Return an output as the user wants it: as it is, or floating-point numbers in fp64."""
@@ -134,10 +140,8 @@ class _DeviceArrays(Arrays):
             return super().fetch(buffer, shape, dtype)
         return self._device.array(buffer, dtype).reshape(shape).copy()
 
-    def all_finite(self, array: Any) -> bool:
-        if isinstance(array, np.ndarray):
-            return super().all_finite(array)
-        return array.dtype.kind in "iub" or bool(self._namespace.isfinite(array).all())
+    def _namespace_of(self, array: Any) -> Any:
+        return np if isinstance(array, np.ndarray) else self._namespace
 
     def returned(self, array: Any, converted: bool) -> Any:
         if array.dtype.kind in "iub":

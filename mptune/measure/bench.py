@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from mptune.accuracy.evaluate import Metrics, error_names, first_look, judging
+from mptune.accuracy.evaluate import Metrics, first_look, judged, judging, masked_elements
 from mptune.backends.base import Backend, CompileOptions, DeviceInfo
 from mptune.data import DataManager, Draw, Stream, rounded_inputs
 from mptune.errors import CompileError, ConstraintError, KernelError, LaunchError, MptuneError, OutOfMemoryError
 from mptune.kernel import Application, Sizes, Tunable
-from mptune.measure.answers import with_reference
+from mptune.measure.answers import masked_remarks, with_reference
 from mptune.measure.buffers import Buffers, Memory
 from mptune.measure.comparing import Comparison, Outcome
 from mptune.measure.draws import DrawnData
@@ -54,7 +54,7 @@ INSTRUMENTED: Final = "instrumented run"
 def metric_names(kernel: Tunable, metric: Metrics) -> tuple[str, ...]:
     """Return the names of the metrics a trial of a kernel can have: those it always has, then those to be asked for."""
     always = [name for metrics, _ in ALWAYS_ON.values() for name in metrics]
-    errors = error_names([output.name for output in kernel.outputs], metric)
+    errors = [f"error.{name}" for name in judged([output.name for output in kernel.outputs], metric)]
     return (*always, *errors, *(name for kind in OBSERVERS.values() for name in kind.metrics))
 
 
@@ -81,6 +81,7 @@ class Ready:
         unavailable: why something users expect is not available here, by name: an observer, a metric of one, …
         remarks: what a user should know of the error metrics, one line each.
         rounded: how much types round the inputs beside those at other sizes (:func:`~mptune.data.rounded_inputs`).
+        masked: outputs whose reference has NaN.
     """
 
     device: DeviceInfo
@@ -92,6 +93,7 @@ class Ready:
     unavailable: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     rounded: Mapping[str, Any] = field(default_factory=dict)
+    masked: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -164,7 +166,7 @@ class Bench:
         self._making_s = self._made_at - start
         self._drawing_s = 0.0
         self._data.require_repeatable()
-        remarks = first_look(
+        remarks = masked_remarks(kernel, references) + first_look(
             judging([output.name for output in kernel.outputs], self._metrics), references, self._data.inputs
         )
         self._flush: CacheFlush | None = None
@@ -194,6 +196,7 @@ class Bench:
             unavailable,
             remarks,
             rounded_inputs(kernel, self._data.sizes, seed, self._data.inputs),
+            tuple(masked_elements(references)),
         )
 
     def evaluate(self, request: Request, plan: TimingPlan | None = None) -> Trial:
@@ -222,7 +225,8 @@ class Bench:
             with self._loaded(request, clock) as loaded:
                 outcome = self._check_drawn(loaded.program, draw, clock)
             measured = Measurement(outcome.errors, durations_s=clock.durations_s)
-            return Trial(request.configuration, outcome.status, outcome.message, measured)
+            masks = self._other_masks(outcome)
+            return Trial(request.configuration, outcome.status, outcome.message, measured, masks)
 
         return self._guarded(request, check)
 
@@ -509,7 +513,18 @@ class Bench:
             if outcome.status is not Status.OK:
                 return dataclasses.replace(trial, status=outcome.status, message=f"on {draw}: {outcome.message}")
             found.append(outcome.errors)
+            warnings = dict.fromkeys((*trial.warnings, *self._other_masks(outcome)))
+            trial = dataclasses.replace(trial, warnings=tuple(warnings))
         return with_draws(trial, found)
+
+    def _other_masks(self, outcome: Outcome) -> tuple[str, ...]:
+        """Say which outputs have NaN in the reference of a further draw though not in that of the first."""
+        return tuple(
+            f"elements of output {name!r} are NaN in the references of some draws, though not in that of the first, "
+            "and are not compared there"
+            for name in outcome.masked
+            if name not in self.ready.masked
+        )
 
     def _check_drawn(self, program: Program, draw: Draw, clock: _Clock) -> Outcome:
         """Launch once on a further draw and compare."""

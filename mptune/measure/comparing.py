@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.accuracy.evaluate import Metrics, Output, evaluate_outputs, judging
+from mptune.accuracy.evaluate import Metrics, evaluate_outputs, judging
 from mptune.accuracy.metrics import rehearse
-from mptune.accuracy.pairs import DeviceArray, DevicePairs, bits_type, can_decode, count_unwritten
+from mptune.accuracy.pairs import DeviceArray, Pairs, bits_type, can_decode, count_unwritten
 from mptune.backends.base import Backend, Buffer
 from mptune.data import DataManager
 from mptune.kernel import Role, Tunable
@@ -32,12 +32,14 @@ class Outcome:
         message: why not.
         errors: by the names of their metrics.
         digest: a checksum of the outputs; equal outputs need not be compared again.
+        masked: the outputs of which some elements were not compared, as their reference is NaN.
     """
 
     status: Status = Status.OK
     message: str = ""
     errors: Mapping[str, float] = field(default_factory=dict)
     digest: int | None = None
+    masked: tuple[str, ...] = ()
 
 
 class Comparison:
@@ -59,7 +61,7 @@ class Comparison:
         self._metrics = metrics
         by_output = judging([output.name for output in tunable.outputs], metrics)
         #: Outputs whose metrics are not a user's.
-        self._anywhere = {name: own for name, own in by_output.items() if all(m.runs_anywhere for m in own)}
+        self._anywhere = {name: own for name, own in by_output.items() if all(m.is_bundled for m in own)}
         #: By data and output, what metrics computed of a reference alone.
         self._known: weakref.WeakKeyDictionary[DataManager, dict[str, dict[Any, Any]]] = weakref.WeakKeyDictionary()
         self.no_arrays = ""
@@ -78,63 +80,54 @@ class Comparison:
         if known is not None and known.digest == digest:
             return known
         try:
-            outcome = self._compared(buffers, self._outputs(buffers))
+            outcome = self._compared(buffers, self._pair)
         except MemoryError:
             # The device holds the data but not what it takes to compare them.
-            outcome = self._compared(buffers, {output.name: buffers.stored(output.name) for output in buffers.outputs})
+            outcome = self._compared(buffers, self._host_pair)
         return dataclasses.replace(outcome, digest=digest)
 
-    def _compared(self, buffers: Buffers, outputs: Mapping[str, Output]) -> Outcome:
-        data, missing = buffers.data, []
+    def _compared(self, buffers: Buffers, pair: Callable[[Buffers, str], Pairs]) -> Outcome:
+        data = buffers.data
+        outputs = {output.name: pair(buffers, output.name) for output in buffers.outputs}
+        missing = []
         for argument in buffers.outputs:
-            output: Any = outputs[argument.name]
-            if argument.role is Role.OUT:
-                there = isinstance(output, DevicePairs)
-                if count := count_unwritten(output) if there else data.unwritten(argument, output):
-                    missing.append(f"{count} of {output.size} elements of {argument.name!r}")
+            pairs = outputs[argument.name]
+            if argument.role is Role.OUT and (count := count_unwritten(pairs)):
+                missing.append(f"{count} of {pairs.size} elements of {argument.name!r}")
         if missing:
             return Outcome(Status.UNWRITTEN, f"the kernel never wrote {', '.join(missing)}")
-        known = self._known.setdefault(data, {name: {} for name in data.references})
         # A signalling NaN that a kernel copied from beyond a buffer is no reason to warn.
         with np.errstate(invalid="ignore"):
-            result = evaluate_outputs(outputs, data.references, self._metrics, data.inputs, known)
+            result = evaluate_outputs(outputs, data.references, self._metrics, data.inputs)
         if result.non_finite or result.is_nan:
             return Outcome(Status.NON_FINITE, result.message, result.metrics)
-        return Outcome(errors=result.metrics)
+        masked = tuple(name for name, pairs in outputs.items() if pairs.has_masked)
+        return Outcome(errors=result.metrics, masked=masked)
 
-    def _outputs(self, buffers: Buffers) -> dict[str, Output]:
-        """Return the outputs where they are compared, valid up to the next launch."""
-        found: dict[str, Output] = {}
-        for output in buffers.outputs:
-            pair = self._pair(buffers, output.name)
-            found[output.name] = self._seen(buffers, output.name) if pair is None else pair
-        return found
+    def _pair(self, buffers: Buffers, name: str) -> Pairs:
+        """Return an output beside its reference, valid up to the next launch: on the device where it can be compared.
 
-    def _pair(self, buffers: Buffers, name: str) -> DevicePairs | None:
-        """Return an output beside its reference on the device, None where it is better compared on the host.
-
-        That is where the device has no arrays to compute with, the error metric is a user's, doubles do not hold the
-        values, or there is no room for the reference.
+        It is compared on the host where the device has no arrays to compute with, the error metric is a user's, doubles
+        do not hold the values, or there is no room for the reference.
         """
-        stored = buffers.program.dtype_of(name)
-        if self._memory.namespace is None or name not in self._anywhere or not can_decode(stored):
-            return None
-        reference = self._memory.reference(buffers, name)
-        if reference is None:
-            return None
-        shape = buffers.data.references[name].shape
-        return DevicePairs.of(
-            self._view(buffers.places[name], stored, shape),
-            self._view(reference, buffers.data.references[name].dtype, shape),
-        )
+        stored, shape = buffers.program.dtype_of(name), buffers.data.references[name].shape
+        if self._memory.namespace is not None and name in self._anywhere and can_decode(stored):
+            reference = self._memory.reference(buffers, name)
+            if reference is not None:
+                there = self._view(reference, buffers.data.references[name].dtype, shape)
+                known = self._known_of(buffers.data, name)
+                return Pairs.of(self._view(buffers.places[name], stored, shape), there, known)
+        # A user's metric may write to what it is given; others need no copy.
+        seen = buffers.places[name].seen() if name in self._anywhere else None
+        return self._host_pair(buffers, name, None if seen is None else seen.view(stored).reshape(shape))
+
+    def _host_pair(self, buffers: Buffers, name: str, output: NDArray[Any] | None = None) -> Pairs:
+        output = buffers.stored(name) if output is None else output
+        return Pairs.of(output, buffers.data.references[name], self._known_of(buffers.data, name))
+
+    def _known_of(self, data: DataManager, name: str) -> dict[Any, Any]:
+        return self._known.setdefault(data, {}).setdefault(name, {})
 
     def _view(self, buffer: Buffer, stored: np.dtype[Any], shape: tuple[int, ...]) -> DeviceArray:
         bits = self._backend.device.array(buffer, bits_type(stored))
         return DeviceArray(self._memory.namespace, bits, stored, shape)
-
-    def _seen(self, buffers: Buffers, name: str) -> NDArray[Any]:
-        """Return an output without copying it where that is possible; a user's metric may write to what it is given."""
-        there = buffers.places[name].seen() if name in self._anywhere else None
-        if there is None:
-            return buffers.stored(name)
-        return there.view(buffers.program.dtype_of(name)).reshape(buffers.data.references[name].shape)

@@ -160,6 +160,8 @@ def after_draws(trial: Trial, found: Mapping[Draw, Trial], unseen: Objective | N
         if one.status is not Status.OK:
             return dataclasses.replace(trial, status=one.status, message=f"on {draw}: {one.message}")
     errors = [one.measurement.metrics for one in found.values()]
+    warnings = dict.fromkeys((*trial.warnings, *(warning for one in found.values() for warning in one.warnings)))
+    trial = dataclasses.replace(trial, warnings=tuple(warnings))
     return with_draws(trial, errors, unseen, [draw.number for draw in found])
 
 

@@ -116,6 +116,7 @@ class RunInfo:
     data_key: str = ""  #: identity of inputs and references
     #: how much types round the inputs beside those at other sizes (:func:`~mptune.data.rounded_inputs`)
     rounded: Mapping[str, Any] = field(default_factory=dict)
+    masked: tuple[str, ...] = ()  #: outputs whose reference has NaN, which may have it as well
     units: Mapping[str, str] = field(default_factory=dict)  #: units of metrics, where a recording states them
     recorded: str = ""  #: name of the recorded space the run was made from; empty for a run of mptune
     #: notes of ``mptune adopt`` on the program; empty if the definition is of no program

@@ -17,9 +17,11 @@ import numpy as np
 
 from mptune.backends import get_backend
 from mptune.backends.base import Backend, CompileOptions
+from mptune.data import DataManager, least_sizes
 from mptune.errors import CompileError, ExpressionError, KernelError, MptuneError, TemplateError
 from mptune.kernel import Application, Kernel, Sizes
 from mptune.kernel.limits import whole_space, widest
+from mptune.measure.answers import masked_remarks
 from mptune.measure.device import DeviceEvaluator
 from mptune.measure.timing import TimingPlan
 from mptune.results.trial import Status
@@ -133,8 +135,20 @@ def check(
     read = examples(kernel, every)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         compilations = tuple(pool.map(compile_one, chosen))
-    found = lints(kernel, sizes, every, read)
+    found = (*_masks(kernel, sizes, seed), *lints(kernel, sizes, every, read))
     return CheckResult(kernel.name, backend.name, architecture, space.size, compilations, found)
+
+
+def _masks(kernel: Kernel, sizes: Sizes, seed: int) -> tuple[str, ...]:
+    """Say which elements are NaN in the reference, at the smallest sizes."""
+    try:
+        least = least_sizes(kernel, sizes)
+        if kernel.reference is not None and least is not None:
+            data = DataManager(kernel, least, seed=seed, caches=False)
+            return tuple(f"at {least}, {remark}" for remark in masked_remarks(kernel, data.references))
+    except (MptuneError, MemoryError):
+        pass  # a kernel without usable inputs is checked as well
+    return ()
 
 
 def check_application(

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from mptune.accuracy.evaluate import Metrics, metrics_by_output
+from mptune.accuracy.evaluate import Metrics, judged
 from mptune.kernel import Application, Sizes, Tunable
 from mptune.precision import COMPOUND, PRECISIONS, precision
 from mptune.results.evidence import culprit, disagree, shared_values, values_text
@@ -110,7 +110,7 @@ def _unlike_rounding(run: Run, kernel: Tunable, metric: Metrics) -> Iterator[str
     sizes = Sizes(run.info.sizes)
     roundings = max(_ROUNDINGS, *(math.prod(kernel.shape_of(argument, sizes)) for argument in kernel.arguments))
     outputs = [output.name for output in kernel.outputs]
-    by_design = {name for name, each in metrics_by_output(outputs, metric).items() if each.sees_inputs}
+    by_design = {name for name, (_, each) in judged(outputs, metric).items() if each.sees_inputs}
     draws = count_of(baseline, "error_draws", 1)
     for name in [f"error.{output}" for output in outputs if output not in by_design]:
         # On the first draw all have run; of several outputs only the worst is known there.

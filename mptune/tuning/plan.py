@@ -266,6 +266,7 @@ class TuningPlan:
             definition_hash=definition_hash(self.kernel),
             data_key=ready.data_key,
             rounded=ready.rounded,
+            masked=ready.masked,
             adopted=adopted_record(self.kernel.path.parent) if self.kernel.path else {},
             mptune_version=__version__,
             command=command,

@@ -357,6 +357,9 @@ def verify(
         make_ready(definition, place, on_progress=on_warning)
         configured = definition.own(trial.configuration)
         with evaluator_of(info, definition, place) as evaluator:
+            for remark in evaluator.start().remarks:
+                if remark not in run.warnings:
+                    on_warning(remark)
             why_not = ["other sizes"]
             if place == own:
                 why_not = _why_not_kept(run_file, run, definition, trial, evaluator)
@@ -367,6 +370,9 @@ def verify(
             draws = [Draw(Stream.UNSEEN, number) for number in range(first, first + inputs)]
             found = run_on(evaluator, [configured], draws, on_input)
             ran = found.trials.get(configured, {})
+        for warning in dict.fromkeys(warning for one in ran.values() for warning in one.warnings):
+            if warning not in run.warnings:
+                on_warning(warning)
         cases.append(_case(run, place, ran, found.unmade, None if why_not else Verified.of(trial, info.objective)))
         if not why_not and ran:
             with RunFile.open(run_file) as file:

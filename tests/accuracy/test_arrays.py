@@ -13,7 +13,7 @@ from strict_arrays import Namespace, Strict
 
 from mptune.accuracy import METRICS, evaluate_outputs, resolve
 from mptune.accuracy.metrics import rehearse
-from mptune.accuracy.pairs import DeviceArray, DevicePairs, bits_type, can_decode, count_unwritten
+from mptune.accuracy.pairs import DeviceArray, Pairs, bits_type, can_decode, count_unwritten
 from mptune.data.conversion import poisoned
 from mptune.errors import MetricError
 from mptune.precision import PRECISIONS
@@ -30,7 +30,7 @@ def there(array, namespace=DEVICE):
 
 
 def pair(output, reference, piece=7):
-    return DevicePairs.of(there(output), there(reference), piece)
+    return Pairs.of(there(output), there(reference), piece=piece)
 
 
 def both(name, output, reference, piece=7):
@@ -70,7 +70,7 @@ def test_every_stored_type_by_every_metric(name, stored):
 @pytest.mark.parametrize("stored", [p.dtype for p in PRECISIONS.values() if p.size_bytes <= 2], ids=str)
 def test_every_value_of_a_small_type_is_decoded(stored):
     bits = np.arange(2 ** (8 * stored.itemsize), dtype=bits_type(stored))
-    decoded = there(bits.view(stored)).doubles(slice(None))
+    decoded = there(bits.view(stored)).numbers(slice(None), np.dtype(np.float64))
     with np.errstate(invalid="ignore"):
         expected = bits.view(stored).astype(np.float64)
     np.testing.assert_array_equal(decoded.of, expected)

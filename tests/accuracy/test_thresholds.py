@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mptune.accuracy.evaluate import by_name, metric_names_by_error, metric_text, metrics_by_output
+from mptune.accuracy.evaluate import judged, metric_names_by_error, metric_text
 from mptune.accuracy.thresholds import planned_threshold, recorded_metrics, recorded_threshold
 from mptune.errors import MetricError, MptuneError, UnknownNameError
 
@@ -14,8 +14,7 @@ OUTPUTS = ["y", "z"]
 def planned(threshold, metrics="NRMSE", *, is_own=True, outputs=OUTPUTS):
     """The metrics by the names of their errors, and the thresholds."""
     found, limits = planned_threshold(threshold, outputs, metrics, is_own=is_own)
-    own = {name: metric.name for name, metric in metrics_by_output(outputs, found).items()}
-    return {**metric_names_by_error(outputs, found), **own}, limits
+    return {name: metric.name for name, (_, metric) in judged(outputs, found).items()}, limits
 
 
 @pytest.mark.parametrize("threshold", [None, 1e-4, {"y": 1e-4}, {"y": 1e-4, "z": 1e-2}])
@@ -72,8 +71,8 @@ def own(output, reference):
 
 
 def test_a_kernel_s_further_metrics_have_thresholds_by_their_names():
-    assert set(by_name(OUTPUTS, ["NRMSE", own, "MaxAE over rows"])) == {"y", "z", "own", "MaxAE_rows_max"}
-    assert set(by_name(OUTPUTS, {"y": ["NRMSE", own], "z": "MAE"})) == {"y", "z", "y.own"}
+    assert set(judged(OUTPUTS, ["NRMSE", own, "MaxAE over rows"])) == {"y", "z", "own", "MaxAE_rows_max"}
+    assert set(judged(OUTPUTS, {"y": ["NRMSE", own], "z": "MAE"})) == {"y", "z", "y.own"}
     names, limits = planned({"own": 0.5}, ["NRMSE", own])
     assert (names["y"], names["own"], limits) == ("own", "own", {"own": 0.5})
     # Its own metric leads if that has one, whatever the order.
@@ -83,7 +82,7 @@ def test_a_kernel_s_further_metrics_have_thresholds_by_their_names():
     names, limits = planned({"y.own": 0.5}, {"y": ["NRMSE", own], "z": "MAE"})
     assert (names["y"], names["y.own"], limits) == ("NRMSE", "own", {"y.own": 0.5})
     with pytest.raises(MetricError, match="empty list"):
-        by_name(OUTPUTS, [])
+        judged(OUTPUTS, [])
 
 
 def test_a_kernel_s_own_metric_misspelt():
@@ -120,7 +119,7 @@ def test_an_output_called_like_a_metric_comes_first():
     with pytest.raises(MptuneError, match=r"an output is called 'MaxAE'; give OUTPUT\.METRIC for each"):
         planned({"max abs": 1.0}, outputs=["MaxAE", "z"])
     with pytest.raises(MetricError, match="'MaxAE' is an output's name, too"):
-        by_name(["MaxAE", "z"], ["NRMSE", "MaxAE"])
+        judged(["MaxAE", "z"], ["NRMSE", "MaxAE"])
 
 
 NAMES = ("time_ms", "error", "error.y", "error.z", "error.NRMSE_rows_max", "error.y.MaxAE", "error_mean")

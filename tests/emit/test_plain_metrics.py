@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mptune.accuracy.metrics import METRICS, resolve
-from mptune.emit.plain_metrics import PLAIN, over_regions, quotient, source_of
+from mptune.emit.plain_metrics import PLAIN, compared, in_tolerances, over_regions, quotient, source_of
 from mptune.precision import PRECISIONS
 
 
@@ -63,10 +63,32 @@ def test_they_are_taken_of_regions(words: str) -> None:
     assert found == pytest.approx(metric(output, reference), rel=1e-12)
 
 
+@pytest.mark.parametrize(("absolute", "relative"), [(1e-6, 0.1), (0.0, 0.5), (2.0, 0.0)])
+def test_a_tolerance(absolute: float, relative: float) -> None:
+    output, reference = pair(signed=True)
+    metric = resolve(f"{absolute}+{relative}*abs")
+    assert metric.tolerance == (absolute, relative)
+    with np.errstate(all="ignore"):
+        found = in_tolerances(output, reference, absolute, relative)
+    assert found == pytest.approx(metric(output, reference), rel=1e-12)
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_nan_in_the_reference_is_a_mask(name: str) -> None:
+    output, reference = pair(signed=False)
+    reference[2], reference[4, 5] = np.nan, np.nan
+    output[2, 3] = np.inf
+    regions = resolve(f"{name} over rows 0.5")
+    with np.errstate(all="ignore"):
+        assert compared(plain(name), output, reference) == pytest.approx(METRICS[name](output, reference), rel=1e-12)
+        found = over_regions(plain(name), (1, 10), 1, 0.5, output, reference)
+    assert found == pytest.approx(regions(output, reference), rel=1e-12)
+
+
 @pytest.mark.parametrize("name", PLAIN)
 def test_their_text_needs_numpy_alone(name: str) -> None:
     space: dict[str, Any] = {"np": np}
-    exec("\n".join(map(source_of, (quotient, PLAIN[name], over_regions))), space)
+    exec("\n".join(map(source_of, (quotient, PLAIN[name], compared, over_regions))), space)
     given = (4, -3) if name == "ULP" else ()
     output, reference = pair(signed=False)
     metric = functools.partial(space[PLAIN[name].__name__], **dict(zip(("digits", "least"), given, strict=False)))

@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+from mptune.accuracy.pairs import Pairs, count_unwritten
 from mptune.backends.host import HostBackend, HostBuffer, HostDevice
 from mptune.data import DataManager
 from mptune.errors import OutOfMemoryError
@@ -69,12 +70,12 @@ def test_poison_shows_until_it_is_written(data: DataManager) -> None:
     backend = HostBackend()
     buffers = bind(Memory(backend, repeats=True), backend, data, "fp16")
     buffers.poison()
-    (y,) = (argument for argument in buffers.outputs if argument.name == "y")
-    assert data.unwritten(y, buffers.stored("y")) == N
+    reference = data.references["y"]
+    assert count_unwritten(Pairs.of(buffers.stored("y"), reference)) == N
     written = np.zeros(N, np.float16)
     written[7:] = buffers.stored("y")[7:]
     buffers.memory["y"].write(written)
-    assert data.unwritten(y, buffers.stored("y")) == N - 7
+    assert count_unwritten(Pairs.of(buffers.stored("y"), reference)) == N - 7
 
 
 def test_restore_undoes_what_a_launch_did(data: DataManager) -> None:

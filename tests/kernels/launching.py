@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mptune.accuracy.pairs import Pairs, count_unwritten
 from mptune.backends.base import Argument as LaunchArgument
 from mptune.backends.base import Backend, Buffer, CompileOptions, Function
 from mptune.backends.host import HostBackend
@@ -85,7 +86,7 @@ class Launcher:
         assert np.array_equal(guard, _GUARD), f"{argument.name} was written past its end by {configuration}"
         precision = self.kernel.precision_of(argument, configuration)
         array = output.view(self.data.dtype_of(argument, precision)).reshape(self.data.shape_of(argument))
-        left = self.data.unwritten(argument, array)
+        left = count_unwritten(Pairs.of(array, self.data.references[argument.name]))
         assert left == 0, f"{left} elements of {argument.name} were not written by {configuration}"
         return array.astype(np.float64)
 
