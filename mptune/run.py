@@ -248,10 +248,10 @@ class Run:
         Of the trials that are as fast within :data:`~mptune.results.speedup.TIE`, as far as the finals can tell, it is
         the simplest: of the fewest types, then of the least memory, then of the widest types.
         """
-        return self._contenders[0] if self._contenders else None
+        return self.contenders[0] if self.contenders else None
 
     @cached_property
-    def _contenders(self) -> tuple[Trial, ...]:
+    def contenders(self) -> tuple[Trial, ...]:
         """The best feasible trial and those that are as fast as far as the finals can tell, the simplest first.
 
         None of them is slower than the baseline.
@@ -290,18 +290,23 @@ class Run:
     def front(self) -> tuple[Trial, ...]:
         """The feasible trials no other feasible one beats in every objective, the best of the first on top.
 
-        Empty for a run with one objective; of any metrics, and infeasible trials too: :meth:`pareto`.
+        Of a single objective it is the front of that and the error. Of any metrics, and infeasible trials too:
+        :meth:`pareto`.
         """
         objective = self.info.objective
-        if not objective.also:
-            return ()
+        metrics = objective.metrics if objective.also else (*dict.fromkeys((objective.metric, "error")),)
         feasible = [trial for trial in self.trials if objective.is_feasible(trial)]
-        return self._front(feasible, objective.metrics, (True,) * len(objective.metrics))
+        return self._front(feasible, metrics, [name not in self.more_is_better for name in metrics])
+
+    @property
+    def trade_offs(self) -> tuple[Trial, ...]:
+        """The front that the run searched for: that of several objectives, else empty."""
+        return self.front if self.info.objective.also else ()
 
     @property
     def reported(self) -> tuple[Trial, ...]:
         """What the run is about: the best, the baseline and the front, each once."""
-        trials = (self.best, self.baseline, *self.front)
+        trials = (self.best, self.baseline, *self.trade_offs)
         return tuple({trial.configuration: trial for trial in trials if trial is not None}.values())
 
     @cached_property
@@ -437,7 +442,7 @@ class Run:
     # -- other forms ---------------------------------------------------------------------------
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Return one row per trial, in the order of evaluation.
+        """Return one row per trial, in the order of evaluation; the index is the number of the trial, from 1.
 
         Columns: the parameters, ``status``, ``message``, ``feasible`` (missing where the error is not known), every
         metric, ``speedup``. A metric or other column named like a parameter is prefixed with ``trial.``.
@@ -460,7 +465,7 @@ class Run:
             _SPEEDUP: [self.speedup(trial) for trial in self.trials],
         }
         columns.update((f"trial.{name}" if name in parameters else name, cells) for name, cells in results.items())
-        return pd.DataFrame(columns)
+        return pd.DataFrame(columns, pd.RangeIndex(1, self.evaluations + 1, name="trial"))
 
     def summary(self) -> dict[str, Any]:
         """Return the document ``mptune tune --json`` prints; a number that is not known is None."""
@@ -469,7 +474,7 @@ class Run:
                 **{fact.name: fact.value for fact in facts(self)},
                 "baseline": self._entry(self.baseline),
                 "best": self._entry(self.best),
-                "front": [self._entry(trial) for trial in self.front],
+                "front": [self._entry(trial) for trial in self.trade_offs],
                 "closest": self._entry(self.closest),
                 **({"sources": [asdict(use) for use in self.state.sources]} if self.state.sources else {}),
                 "failures": [

@@ -16,6 +16,7 @@ from mptune.errors import MptuneError, UnknownNameError
 from mptune.markup import number
 
 if TYPE_CHECKING:
+    from mptune.interop.recorded import RecordedSpace
     from mptune.tuning.comparison import Comparison
 
 __all__ = ["compare", "simulate"]
@@ -44,7 +45,8 @@ def simulate(space: Path, strategy_options: Mapping[str, str], json: bool, **giv
     """
     from mptune.tuning.simulation import simulate as simulate_space
 
-    document = simulate_space(space, options=strategy_options, **given).to_json()
+    (recorded,) = _read([space])
+    document = simulate_space(recorded, options=strategy_options, **given).to_json()
     _print_what_runs_are([space], **given)
     if json:
         print_json(document)
@@ -120,8 +122,9 @@ def compare(
         usual = ("bayesian-pareto", "nsga2") if given["objectives"] else ("bayesian", "genetic")
         strategies = (*usual, "random")
     by_strategy = _options_by_strategy(strategy_options, strategies)
+    recorded = _read(spaces)
     with counter(f"replaying {len(spaces) * len(strategies)} times {given['repeats']} runs") as count:
-        comparison = compare_strategies(spaces, strategies, options=by_strategy, on_done=lambda _: count(), **given)
+        comparison = compare_strategies(recorded, strategies, options=by_strategy, on_done=lambda _: count(), **given)
     _print_what_runs_are(spaces, **given)
     if json:
         print_json(comparison.to_json())
@@ -147,6 +150,17 @@ def _options_by_strategy(texts: Sequence[str], strategies: Sequence[str]) -> dic
         if strategy not in strategies:
             raise UnknownNameError("strategy in --strategy-option:", strategy, strategies)
         found.setdefault(strategy, {})[name] = value
+    return found
+
+
+def _read(paths: Sequence[Path]) -> list[RecordedSpace]:
+    """Return recorded spaces; a note names each file whose end is missing."""
+    from mptune.interop.spaces import read_space
+
+    found = [read_space(path) for path in paths]
+    for path, space in zip(paths, found, strict=True):
+        if space.cut_off:
+            print_note(f"{path}: the end of the file is missing; its {space.space.size:,} complete entries are used")
     return found
 
 

@@ -355,7 +355,7 @@ def _change_row(change: Change) -> dict[str, Any]:
         "change": plain(f"{named}: {value_text(change.before)} → {value_text(change.after)}"),
         "what": "restored" if change.is_restored else "narrowed",
         "digits": change.digits,
-        "remark": exact if math.isinf(change.digits) else "",
+        "remark": exact if math.isinf(change.digits) else "0" if abs(change.digits) < 0.05 else "",
         "why": why,
         **{
             name: min(max(value, SLOWEST), FASTEST)

@@ -210,7 +210,7 @@ def _bundled_of(info: RunInfo, said: str) -> Tunable:
     """Return the bundled kernel or application of a run's name, unless the run was made with another of that name."""
     recorded = Path(info.kernel_path) if info.kernel_path else None
     file = f" ({said.partition(' is of ')[0]} names {recorded})" if recorded else ""
-    give = f"give its definition with --kernel FILE.py, in Python as kernel= or application={file}"
+    give = f"give its definition with --kernel FILE.py, in Python as kernel={file}"
     if info.kernel not in (*bundled_kernels(), *bundled_applications()):
         raise KernelError(f"{said} {info.kernel!r}, which is not a bundled one: {give}")
     kernel = load_tunable(info.kernel)

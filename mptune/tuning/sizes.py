@@ -28,7 +28,7 @@ from mptune.space.configuration import Configuration
 from mptune.store import RunFile
 from mptune.tuning.plan import TuningPlan
 from mptune.tuning.settings import Progress, TuneSettings
-from mptune.tuning.tuning import changed, tune, warn_caller
+from mptune.tuning.tuning import changed, require_one_of, tune, warn_caller
 
 __all__ = ["files_of_sizes", "label_of", "sizes_together", "tune_sizes"]
 
@@ -103,6 +103,7 @@ def tune_sizes(
     *,
     output: str | Path | None = None,
     resume: bool = False,
+    overwrite: bool = False,
     on_size: Callable[[Mapping[str, int], int], None] = lambda _sizes, _budget: None,
     on_progress: Callable[[Progress], None] = lambda _: None,
     on_verification: Callable[[Progress], None] = lambda _: None,
@@ -120,6 +121,7 @@ def tune_sizes(
         settings: how to tune; budget and time limit are those of all sizes together.
         output: run files are called after it (:func:`files_of_sizes`); none is kept when it is None.
         resume: go on with existing run files.
+        overwrite: begin anew: existing run files are deleted.
         on_size: told the sizes that are tuned next, and how many evaluations these will have had then.
         on_progress: told about every trial.
         on_verification: told about a trial that has run on further unseen inputs.
@@ -131,6 +133,7 @@ def tune_sizes(
         MptuneError: something the user gave is wrong; the message names it.
     """
     start = time.monotonic()
+    require_one_of(resume, overwrite)
     settings = changed(settings or TuneSettings(), overrides)
     kernel = kernel if isinstance(kernel, Tunable) else load_tunable(kernel)
     together = sizes_together(kernel, sizes, settings.size, settings.sizes)
@@ -143,8 +146,8 @@ def tune_sizes(
         files = files_of_sizes(output, together)
         for each, path in zip(together, files, strict=True):
             TuningPlan.of(kernel, dataclasses.replace(settings, sizes={**settings.sizes, **each}), path)
-            RunFile.check(path, resume=resume)
-        runs = {index: Run.load(path) for index, path in enumerate(files) if path.exists()}
+            RunFile.check(path, resume=resume, overwrite=overwrite)
+        runs = {index: Run.load(path) for index, path in enumerate(files) if path.exists() and not overwrite}
         said: set[str] = set()
 
         def go_on(index: int, wanted: int, limit_s: float) -> None:
@@ -169,7 +172,8 @@ def tune_sizes(
                 kernel,
                 at,
                 output=files[index],
-                resume=files[index].exists(),
+                resume=index in runs,
+                overwrite=overwrite and index not in runs,
                 on_progress=on_progress,
                 on_verification=on_verification,
                 on_warning=warn,

@@ -63,7 +63,7 @@ def _by_interest(run: Run) -> Iterator[Trial]:
     """Give the trials a reader looks at first, some of them twice."""
     yield from (trial for trial in (run.best, run.baseline, run.closest) if trial is not None)
     yield from (group.first for group in run.failure_groups[:_KINDS])
-    yield from run.front
+    yield from run.trade_offs
     if {"time_ms", "error"} <= set(run.metric_names):
         yield from run.pareto(("time_ms", "error"))
     objective = run.objective

@@ -35,7 +35,7 @@ from mptune.tuning.session import Session, Warnings
 from mptune.tuning.settings import Progress, TuneSettings
 from mptune.tuning.sources import rendered_sources
 
-__all__ = ["changed", "tune", "warn_caller"]
+__all__ = ["changed", "require_one_of", "tune", "warn_caller"]
 
 
 def warn_caller(message: str) -> None:
@@ -71,7 +71,8 @@ def tune(
         output: the run file; none is written when it is None.
         resume: go on with an existing run file, or begin one; a notebook's cell may then be run again.
         overwrite: begin anew: an existing run file is deleted.
-        on_progress: told about every trial.
+        on_progress: told about every trial; by default ``mptune.tune`` shows progress, below a notebook's cell or as a
+            line a minute on standard error.
         on_verification: told about a trial that has run on further unseen inputs.
         on_warning: told each warning of the run, once; the run file keeps them. By default, a warning of Python's.
         command: the command line, kept in the run file.
@@ -82,8 +83,7 @@ def tune(
     """
     start = time.monotonic()
     warn = Warnings(on_warning)
-    if resume and overwrite:
-        raise MptuneError("resume=True goes on with a run, overwrite=True begins anew: give one of them")
+    require_one_of(resume, overwrite)
     settings = changed(settings or TuneSettings(), overrides)
     if output is not None and resume and Path(output).exists():
         settings = _with_its_sources(settings, Path(output), warn)
@@ -132,6 +132,12 @@ def tune(
             _keep_sources(session.result(), plan, file)
             raise
         return _keep_sources(run, plan, file)
+
+
+def require_one_of(resume: bool, overwrite: bool) -> None:
+    """Refuse to go on with a run and to begin anew at the same time."""
+    if resume and overwrite:
+        raise MptuneError("resume=True goes on with a run, overwrite=True begins anew: give one of them")
 
 
 def _keep_sources(run: Run, plan: TuningPlan, file: RunStore) -> Run:

@@ -362,20 +362,26 @@ def verify(
             first = next_unseen(trial) if place == own else 0
             ran: _ByDraw = {}
             unmade: dict[Draw, str] = {}
-            for number in range(first, first + inputs, _BATCH):
-                batch = [Draw(Stream.UNSEEN, each) for each in range(number, min(number + _BATCH, first + inputs))]
-                found = run_on(evaluator, [configured], batch)
-                for _ in batch:
-                    on_input()
-                ran |= found.trials.get(configured, {})
-                unmade |= found.unmade
-                is_lost = len(ran) + len(unmade) < number + len(batch) - first
-                if is_lost or any(one.status in _ENDING for one in ran.values()):
-                    break
+            try:
+                for number in range(first, first + inputs, _BATCH):
+                    batch = [Draw(Stream.UNSEEN, each) for each in range(number, min(number + _BATCH, first + inputs))]
+                    found = run_on(evaluator, [configured], batch)
+                    ran |= found.trials.get(configured, {})
+                    unmade |= found.unmade
+                    for _ in batch:
+                        on_input()
+                    is_lost = len(ran) + len(unmade) < number + len(batch) - first
+                    if is_lost or any(one.status in _ENDING for one in ran.values()):
+                        break
+            except KeyboardInterrupt:
+                if not why_not and ran:
+                    on_warning(f"{len(ran)} inputs are kept in {run_file}")
+                raise
+            finally:
+                if not why_not and ran:
+                    with RunFile.open(run_file) as file:
+                        keep(file, [info.objective.judge(after_draws(trial, ran, info.objective))])
         cases.append(_case(run, place, ran, unmade, None if why_not else Verified.of(trial, info.objective)))
-        if not why_not and ran:
-            with RunFile.open(run_file) as file:
-                keep(file, [info.objective.judge(after_draws(trial, ran, info.objective))])
         is_kept = is_kept or not why_not
     if not any(case.verified.inputs for case in cases):
         why = dict.fromkeys(reason for case in cases for reason in case.unmade)
