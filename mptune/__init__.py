@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from mptune.show import write_report as write_report
     from mptune.show.progress import tune as tune
     from mptune.show.progress import tune_sizes as tune_sizes
+    from mptune.source.loading import load_application as load_application
     from mptune.source.loading import load_kernel as load_kernel
     from mptune.space.parameters import BooleanParameter as BooleanParameter
     from mptune.space.parameters import CategoricalParameter as CategoricalParameter
@@ -51,7 +52,7 @@ _MODULES = {
     "show.progress": ("tune", "tune_sizes"),
     "precision": ("COMPOUND",),
     "kernel.regions": ("RegionalMetric",),
-    "source.loading": ("load_kernel",),
+    "source.loading": ("load_application", "load_kernel"),
     "run": ("Run",),
     "show": ("plot", "write_report"),
     "tuning.explain": ("explain",),

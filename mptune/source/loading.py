@@ -61,7 +61,18 @@ def load_kernel(name: str | Path) -> Kernel:
     from mptune.kernel import Kernel  # not before it is known that there is a kernel of that name
 
     if not isinstance(found, Kernel):
-        raise KernelError(f"{found.name} is an application; expected a single kernel here")
+        raise KernelError(f"{found.name} is an application: load_application loads it")
+    return found
+
+
+def load_application(name: str | Path) -> Application:
+    """Load the definition of an application, as :func:`load_kernel` loads a kernel's."""
+    found = load_tunable(name)
+
+    from mptune.kernel import Application
+
+    if not isinstance(found, Application):
+        raise KernelError(f"{found.name} is a single kernel: load_kernel loads it")
     return found
 
 
