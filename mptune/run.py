@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -148,10 +148,6 @@ class Run:
             counts[trial.status] += 1
         return {status.value: count for status, count in counts.items() if count}
 
-    def signatures_of(self, trials: Iterable[Trial]) -> int:
-        """Return how many accuracy signatures some trials have."""
-        return len({tuple(trial.configuration.get(name) for name in self.info.signature) for trial in trials})
-
     @property
     def failures(self) -> tuple[Trial, ...]:
         """The trials that gave no usable numbers; their messages say why."""
@@ -276,10 +272,6 @@ class Run:
             return len(set(types)), _or_inf(trial.metric("memory_bytes")), -rank, not is_known, trial.time_ms
 
         return tuple(sorted((fastest, *rivals), key=simplicity))
-
-    def buffer_types(self, trial: Trial) -> dict[str, str]:
-        """Return the type of each buffer of an application in a trial, by name; nothing for a kernel."""
-        return {name: str(trial.configuration.get(what, what)) for name, what in self.info.buffers.items()}
 
     def types_of(self, trial: Trial) -> tuple[Value, ...]:
         """Return the precisions of a trial, in the order of the parameters."""
@@ -520,7 +512,8 @@ class Run:
         parts: dict[str, Any] = {}
         if self.info.is_of_application:
             times = {name: {"launches": t.launches, "time_ms": t.time_ms} for name, t in kernel_times(trial).items()}
-            parts = {"buffers": self.buffer_types(trial), "kernels": times, "host_ms": host_ms(trial)}
+            types = {name: str(trial.configuration.get(what, what)) for name, what in self.info.buffers.items()}
+            parts = {"buffers": types, "kernels": times, "host_ms": host_ms(trial)}
         verified = self.verified(trial)
         unverified = "" if verified is not None else verified_text(self, trial)
         return {

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "compare_runs", "comparison", "describe", "describe_front", "errors_text", "facts", "few_names", "result_text",
-    "sources_table", "types_text", "verified_text", "why_fewer",
+    "sources_table", "spent_s", "types_text", "verified_text", "why_fewer",
 ]  # fmt: skip
 
 
@@ -170,7 +170,7 @@ def facts(run: Run) -> tuple[Fact, ...]:
         Fact("ended", state.ended, state.ended),
         Fact("baseline_evaluations", run.baseline_evaluations),
         Fact("feasible", run.feasible, str(run.feasible)),
-        Fact("signatures", run.signatures_of(run.trials)),
+        Fact("signatures", len({tuple(t.configuration.get(n) for n in info.signature) for t in run.trials})),
         Fact("statuses", run.statuses, pairs(run.statuses)),
         Fact("durations_s", run.durations_s, _spent(run)),
         Fact("wall_s", state.wall_s, f"{state.wall_s:.1f} s"),
@@ -193,16 +193,18 @@ def _origin(run: Run) -> tuple[Fact, ...]:
     return tuple(Fact(name, value, str(value)) for name, value in values.items() if value)
 
 
+def spent_s(run: Run) -> dict[str, float]:
+    """Return the seconds by phase, most first; "other" comes last and has the phases below a hundredth."""
+    seconds = {"trials cut off" if name == "lost" else name: each for name, each in run.durations_s.items() if each > 0}
+    whole = math.fsum(seconds.values())
+    shown = {name: each for name, each in seconds.items() if name != "other" and each >= 0.01 * whole}
+    rest = whole - math.fsum(shown.values())
+    return {**shown, **({"other": rest} if rest > 1e-9 * whole else {})}
+
+
 def _spent(run: Run) -> str:
-    """Return how the time was spent; what took less than a hundredth of it, but the verification, counts as "other"."""
-    wall_s = run.state.wall_s
-    if not wall_s > 0:
-        return ""
-    spent = {name: s for name, s in run.durations_s.items() if name != "other"}
-    shown = {name: s for name, s in spent.items() if s >= 0.01 * wall_s or name == "verification"}
-    shown["other"] = max(0.0, wall_s - sum(shown.values()))
-    called = {"lost": "trials cut off"}
-    return ", ".join(f"{called.get(name, name)} {s:.1f} s ({s / wall_s:.0%})" for name, s in shown.items())
+    spent, wall_s = spent_s(run), run.state.wall_s
+    return ", ".join(f"{name} {s:.1f} s ({s / wall_s:.0%})" for name, s in spent.items()) if wall_s > 0 else ""
 
 
 # -- tables --------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from mptune.errors import PlotError, UnknownNameError
 from mptune.interop import parameters_of, read_run
 from mptune.kernel import Tunable
 from mptune.markup import plain
+from mptune.results.description import spent_s
 from mptune.results.unseen import unequal_draws
 from mptune.run import Run, json_document
 from mptune.show import tables
@@ -657,7 +658,9 @@ def time(run: Run, look: Look) -> Any:
     import pandas as pd
 
     al = altair()
-    total = tables.spent(run)
+    total = spent_s(run)
+    if not total:
+        raise PlotError("the run does not say how its time was spent: it was recorded without durations")
     whole = sum(total.values())
     units = (("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3))
     unit, seconds = next(((unit, size) for unit, size in units if whole >= 2 * size), units[-1])
