@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from mptune.run import Run as Run
     from mptune.show import plot as plot
     from mptune.show import write_report as write_report
-    from mptune.show.notebook import tune as tune
+    from mptune.show.progress import tune as tune
+    from mptune.show.progress import tune_sizes as tune_sizes
+    from mptune.source.loading import load_application as load_application
     from mptune.source.loading import load_kernel as load_kernel
     from mptune.space.parameters import BooleanParameter as BooleanParameter
     from mptune.space.parameters import CategoricalParameter as CategoricalParameter
@@ -41,17 +43,16 @@ if TYPE_CHECKING:
     from mptune.tuned import TunedApplication as TunedApplication
     from mptune.tuned import TunedKernel as TunedKernel
     from mptune.tuning import TuneSettings as TuneSettings
-    from mptune.tuning import tune_sizes as tune_sizes
     from mptune.tuning.explain import explain as explain
     from mptune.tuning.simulation import simulate as simulate
 
 _MODULES = {
     "errors": ("MptuneError",),
     "kernel": ("Application", "Buffer", "Constant", "In", "InOut", "Kernel", "Out", "Scalar", "Scratch"),
-    "show.notebook": ("tune",),
+    "show.progress": ("tune", "tune_sizes"),
     "precision": ("COMPOUND",),
     "kernel.regions": ("RegionalMetric",),
-    "source.loading": ("load_kernel",),
+    "source.loading": ("load_application", "load_kernel"),
     "run": ("Run",),
     "show": ("plot", "write_report"),
     "tuning.explain": ("explain",),
@@ -68,7 +69,7 @@ _MODULES = {
     ),
     "space.search_space": ("SearchSpace",),
     "tuned": ("TunedApplication", "TunedKernel"),
-    "tuning": ("TuneSettings", "tune_sizes"),
+    "tuning": ("TuneSettings",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -198,10 +198,6 @@ class Run:
             counts[trial.status] += 1
         return {status.value: count for status, count in counts.items() if count}
 
-    def signatures_of(self, trials: Iterable[Trial]) -> int:
-        """Return how many accuracy signatures some trials have."""
-        return len({tuple(trial.configuration.get(name) for name in self.info.signature) for trial in trials})
-
     @property
     def failures(self) -> tuple[Trial, ...]:
         """The trials that gave no usable numbers; their messages say why."""
@@ -298,10 +294,10 @@ class Run:
         Of the trials that are as fast within :data:`~mptune.results.speedup.TIE`, as far as the finals can tell, it is
         the simplest: of the fewest types, then of the least memory, then of the widest types.
         """
-        return self._contenders[0] if self._contenders else None
+        return self.contenders[0] if self.contenders else None
 
     @cached_property
-    def _contenders(self) -> tuple[Trial, ...]:
+    def contenders(self) -> tuple[Trial, ...]:
         """The best feasible trial and those that are as fast as far as the finals can tell, the simplest first.
 
         None of them is slower than the baseline.
@@ -327,10 +323,6 @@ class Run:
 
         return tuple(sorted((fastest, *rivals), key=simplicity))
 
-    def buffer_types(self, trial: Trial) -> dict[str, str]:
-        """Return the type of each buffer of an application in a trial, by name; nothing for a kernel."""
-        return {name: str(trial.configuration.get(what, what)) for name, what in self.info.buffers.items()}
-
     def types_of(self, trial: Trial) -> tuple[Value, ...]:
         """Return the precisions of a trial, in the order of the parameters."""
         names = [parameter.name for parameter in self.info.parameters if parameter.kind == "precision"]
@@ -340,18 +332,23 @@ class Run:
     def front(self) -> tuple[Trial, ...]:
         """The feasible trials no other feasible one beats in every objective, the best of the first on top.
 
-        Empty for a run with one objective; of any metrics, and infeasible trials too: :meth:`pareto`.
+        Of a single objective it is the front of that and the error. Of any metrics, and infeasible trials too:
+        :meth:`pareto`.
         """
         objective = self.info.objective
-        if not objective.also:
-            return ()
+        metrics = objective.metrics if objective.also else (*dict.fromkeys((objective.metric, "error")),)
         feasible = [trial for trial in self.trials if objective.is_feasible(trial)]
-        return self._front(feasible, objective.metrics, (True,) * len(objective.metrics))
+        return self._front(feasible, metrics, [name not in self.more_is_better for name in metrics])
+
+    @property
+    def trade_offs(self) -> tuple[Trial, ...]:
+        """The front that the run searched for: that of several objectives, else empty."""
+        return self.front if self.info.objective.also else ()
 
     @property
     def reported(self) -> tuple[Trial, ...]:
         """What the run is about: the best, the baseline and the front, each once."""
-        trials = (self.best, self.baseline, *self.front)
+        trials = (self.best, self.baseline, *self.trade_offs)
         return tuple({trial.configuration: trial for trial in trials if trial is not None}.values())
 
     @cached_property
@@ -487,7 +484,7 @@ class Run:
     # -- other forms ---------------------------------------------------------------------------
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Return one row per trial, in the order of evaluation.
+        """Return one row per trial, in the order of evaluation; the index is the number of the trial, from 1.
 
         Columns: the parameters, ``status``, ``message``, ``feasible`` (missing where the error is not known), every
         metric, ``speedup``. A metric or other column named like a parameter is prefixed with ``trial.``.
@@ -510,7 +507,7 @@ class Run:
             _SPEEDUP: [self.speedup(trial) for trial in self.trials],
         }
         columns.update((f"trial.{name}" if name in parameters else name, cells) for name, cells in results.items())
-        return pd.DataFrame(columns)
+        return pd.DataFrame(columns, pd.RangeIndex(1, self.evaluations + 1, name="trial"))
 
     def summary(self) -> dict[str, Any]:
         """Return the document ``mptune tune --json`` prints; a number that is not known is None."""
@@ -519,7 +516,7 @@ class Run:
                 **{fact.name: fact.value for fact in facts(self)},
                 "baseline": self._entry(self.baseline),
                 "best": self._entry(self.best),
-                "front": [self._entry(trial) for trial in self.front],
+                "front": [self._entry(trial) for trial in self.trade_offs],
                 "closest": self._entry(self.closest),
                 **({"sources": [asdict(use) for use in self.state.sources]} if self.state.sources else {}),
                 "failures": [
@@ -565,7 +562,8 @@ class Run:
         parts: dict[str, Any] = {}
         if self.info.is_of_application:
             times = {name: {"launches": t.launches, "time_ms": t.time_ms} for name, t in kernel_times(trial).items()}
-            parts = {"buffers": self.buffer_types(trial), "kernels": times, "host_ms": host_ms(trial)}
+            types = {name: str(trial.configuration.get(what, what)) for name, what in self.info.buffers.items()}
+            parts = {"buffers": types, "kernels": times, "host_ms": host_ms(trial)}
         verified = self.verified(trial)
         unverified = "" if verified is not None else verified_text(self, trial)
         return {

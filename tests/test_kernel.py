@@ -103,6 +103,17 @@ def bad_definitions() -> Mapping[str, tuple[dict[str, Any], str]]:
         "axes": ({"grid": ["1"] * 4}, "one to three axes"),
         "signature": ({"signature": ["unrol"]}, "did you mean 'unroll'"),
         "twice": ({"arguments": [y, y]}, "two arguments are called 'y'"),
+        "word of Jinja": (
+            {"parameters": [OrdinalParameter("loop", [1]), PrecisionParameter("x_type", ["fp64"])]},
+            "'loop' means something else in a template or an expression",
+        ),
+        "word of Python": ({"sizes": {"default": {"rows": 1, "cols": 1, "in": 1}}}, "'in' means something else"),
+        "arrays": (
+            {"inputs": {"x": [1.0]}},
+            r"inputs is a function inputs\(rng, size\) that returns arrays .* not dict",
+        ),
+        "no parameter": ({"parameters": "block"}, "parameters has 'block', expected a Parameter"),
+        "no presets": ({"sizes": {"rows": 1}}, "expected presets of sizes by name"),
         "syntax": ({"grid": ["ceildiv(rows,"]}, "grid"),
     }
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import mptune
 from mptune.errors import KernelError, UnknownNameError
 from mptune.paths import bundled_folder
 from mptune.source.loading import bundled_kernels, load_kernel
@@ -87,3 +88,11 @@ def test_a_definition_in_the_folder_is_pointed_at(tmp_path: Path, monkeypatch: p
     (tmp_path / "advection.py").touch()
     with pytest.raises(UnknownNameError, match=r"given as \./advection\.py"):
         load_kernel("advection")
+
+
+def test_kernels_and_applications_are_loaded_each_by_its_own_name() -> None:
+    assert mptune.load_application("conjugate_gradient").what == "application"
+    with pytest.raises(KernelError, match="is an application: load_application loads it"):
+        mptune.load_kernel("conjugate_gradient")
+    with pytest.raises(KernelError, match="is a single kernel: load_kernel loads it"):
+        mptune.load_application("axpy")

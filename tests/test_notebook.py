@@ -16,7 +16,7 @@ import mptune
 from mptune import tuning as tuner
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
-from mptune.show import notebook
+from mptune.show import progress as notebook
 
 POLY = own_kernel.kernel
 

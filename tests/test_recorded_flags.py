@@ -101,7 +101,7 @@ def test_so_it_is_of_wisdom_and_at_several_sizes(run_file: Path, tmp_path: Path)
     other = tuned(SCALED, tmp_path / "other.db", n=512)
     gather(read_sources([run_file, other])).save(tmp_path / "scaled.wisdom.json")
     for sources in ([tmp_path / "scaled.wisdom.json"], [run_file, other]):
-        with mptune.TunedKernel(*sources, kernel=SCALED) as scaled:
+        with mptune.TunedKernel(sources, SCALED) as scaled:
             for n in (256, 512):
                 x = np.linspace(0, 1, n)
                 np.testing.assert_allclose(scaled(x=x), 3 * x, rtol=1e-6)
@@ -124,7 +124,7 @@ def test_wisdom_has_the_flags_and_is_read_without_any(run_file: Path, tmp_path: 
 def test_wisdom_of_one_device_with_two_sets_of_flags_is_refused(run_file: Path, tmp_path: Path) -> None:
     other = tuned(SCALED, tmp_path / "other.db", n=512, flag="-DFACTOR=3.0")
     with pytest.raises(WisdomError, match=r"compiler flags -DFACTOR=3 and with -DFACTOR=3\.0"):
-        mptune.TunedKernel(run_file, other, kernel=SCALED)
+        mptune.TunedKernel([run_file, other], SCALED)
 
 
 @pytest.mark.full

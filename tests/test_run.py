@@ -86,6 +86,24 @@ def test_best_baseline_and_closest(run):
     assert run.feasible == 5
 
 
+def test_the_verdict_is_one_sentence(run):
+    assert run.describe().verdict == "fp32 everywhere: 3 ms, speedup 2, error 2e-07"
+    fast = described_run(SETTINGS, TRIALS[:3]).describe().verdict
+    assert fast.startswith("fp64 everywhere, fast functions: 5 ms, speedup 1.2")
+    assert described_run(SETTINGS, ()).describe().verdict == "no trial yet"
+
+
+def test_where_the_baseline_wins_the_verdict_says_what_narrower_types_did():
+    slow = trial("fp32", block=32, time_ms=7.0, error=1e-7)
+    said = described_run(SETTINGS, [*TRIALS[:2], slow, TRIALS[7], TRIALS[8], TRIALS[9]]).describe().verdict
+    assert said.startswith("no narrower types were faster within NRMSE <= 0.001: fp64 everywhere: 6 ms, speedup 1")
+    assert "the fastest of them: fp32 everywhere, 7 ms, speedup 0.857" in said
+    assert said.endswith("faster but too inaccurate: fp16 everywhere, 2 ms, speedup 3, error 0.004")
+    assert described_run(SETTINGS, TRIALS[:2]).describe().verdict.endswith("; none was tried")
+    failed = described_run(SETTINGS, [TRIALS[0], TRIALS[9]]).describe().verdict
+    assert failed.endswith("none of the 1 configurations with narrower types ran")
+
+
 def test_baseline_within_the_threshold_comes_first():
     # Tiles, unrolling or a number of terms can be in the signature: all-fp64 does not mean accurate.
     fast = trial("fp64", block=32, status=Status.INACCURATE, time_ms=1.0, error=1e-2)
@@ -270,11 +288,14 @@ SEVERAL = SETTINGS | {"also": ["error", "memory_bytes"]}
 
 
 def test_the_front_of_several_objectives_is_feasible(run):
-    assert run.front == ()
+    assert run.trade_offs == ()
+    assert run.front[0] is run.best
+    assert all(run.objective.is_feasible(trial) for trial in run.front)
+    assert [t.error for t in run.front] == sorted((t.error for t in run.front), reverse=True)
     several = described_run(SEVERAL, TRIALS)
     assert several.objective.metrics == ("time_ms", "error", "memory_bytes")
     assert several.best is TRIALS[5]
-    assert several.front == (TRIALS[5], TRIALS[4], TRIALS[2], TRIALS[1], TRIALS[0])
+    assert several.trade_offs == several.front == (TRIALS[5], TRIALS[4], TRIALS[2], TRIALS[1], TRIALS[0])
     assert len(several.pareto(several.objective.metrics)) == 7
     summary = several.summary()
     assert summary["objectives"] == ["time_ms", "error", "memory_bytes"]
@@ -360,11 +381,11 @@ def test_dataframe(run):
     assert list(frame.columns[:6]) == ["type", "policy", "block", "status", "message", "feasible"]
     assert len(frame) == len(TRIALS)
     assert list(frame["block"]) == [t.configuration["block"] for t in TRIALS]
-    assert frame.loc[5, "speedup"] == 2.0
+    assert frame.loc[6, "speedup"] == 2.0
     assert list(frame["feasible"]) == [i in (0, 1, 2, 4, 5) for i in range(10)]
-    assert frame.loc[3, "message"] == "it was timeout"
+    assert frame.loc[4, "message"] == "it was timeout"
     assert frame["time_ms"].isna().sum() == 2
-    assert pd.isna(frame.loc[6, "speedup"])
+    assert pd.isna(frame.loc[7, "speedup"])
 
 
 def test_a_parameter_named_like_a_column_keeps_its_name():
@@ -372,7 +393,7 @@ def test_a_parameter_named_like_a_column_keeps_its_name():
     frame = described_run(
         {}, [Trial(Configuration({"status": 1, "error": 2}), Status.OK, measurement=measurement)]
     ).to_dataframe()
-    assert frame.loc[0, ["status", "error", "trial.status", "trial.error"]].tolist() == [1, 2, "ok", 0.5]
+    assert frame.loc[1, ["status", "error", "trial.status", "trial.error"]].tolist() == [1, 2, "ok", 0.5]
 
 
 def test_repr_says_what_was_found(run):

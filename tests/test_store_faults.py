@@ -36,7 +36,7 @@ def path(tmp_path):
 
 def test_create_leaves_an_existing_file_alone(path):
     path.write_text("precious")
-    with pytest.raises(RunFileError, match=r"exists already: .*--resume.*--output"):
+    with pytest.raises(RunFileError, match="is not a run file"):
         create(path, {})
     assert path.read_text() == "precious"
 
@@ -111,7 +111,10 @@ def test_a_foreign_database_is_refused(path):
 
 
 def test_another_version_is_refused(filled):
-    for version, advice in ((FORMAT_VERSION + 1, "upgrade mptune"), (FORMAT_VERSION - 1, "tune again")):
+    for version, advice in (
+        (FORMAT_VERSION + 1, "upgrade mptune"),
+        (FORMAT_VERSION - 1, "remove it or name another file"),
+    ):
         with edited(filled) as connection:
             connection.execute(f"PRAGMA user_version = {version}")
         with pytest.raises(

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from test_application import application, inputs
 from mptune import TunedApplication, TunedKernel, tune_sizes
 from mptune.cli.options import parse_several_sizes
 from mptune.emit import emit_dispatch
-from mptune.errors import KernelError, MptuneError
+from mptune.errors import KernelError, MptuneError, RunFileError
 from mptune.run import Run
 from mptune.schemas import schema
 from mptune.space.configuration import Configuration
@@ -118,6 +119,18 @@ def test_what_was_broken_off_goes_on_and_loses_nothing(tmp_path: Path, monkeypat
     for run in runs:
         known = before.get(f"r-n{run.info.sizes['n']}.db")
         assert known is None or {t.configuration for t in known.trials} <= {t.configuration for t in run.trials}
+
+
+def test_files_of_before_are_gone_on_with_or_begun_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace_devices(monkeypatch, lambda _: MadeUp(1.0, 1e-16))
+    given: dict[str, Any] = {"backend": "host", "verify": 0, "strategy": "random", "output": tmp_path / "poly.db"}
+    tune_sizes(OWN, {"n": (100, 200)}, budget=16, **given)
+    with pytest.raises(RunFileError, match="overwrite=True begins anew"):
+        tune_sizes(OWN, {"n": (100, 200)}, budget=8, **given)
+    runs = tune_sizes(OWN, {"n": (100, 200)}, budget=8, overwrite=True, **given)
+    assert sum(run.evaluations for run in runs) == 8
+    with pytest.raises(MptuneError, match="give one of them"):
+        tune_sizes(OWN, {"n": (100, 200)}, budget=8, overwrite=True, resume=True, **given)
 
 
 def test_no_file_is_needed_and_time_is_that_of_all(monkeypatch: pytest.MonkeyPatch) -> None:

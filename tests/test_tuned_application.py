@@ -65,18 +65,18 @@ def test_the_best_configuration_gives_what_was_evaluated(tuned: TunedApplication
 
 @pytest.mark.parametrize("values", few([{"matvec.sum_type": "fp32"}, {"x_type": "fp32", "matvec.block": 64}]))
 def test_any_configuration_can_be_asked_for(values: dict[str, Any], given: dict[str, Any]) -> None:
-    with TunedApplication(a_run(), POWER, values) as tuned:
+    with TunedApplication(a_run(), POWER, configuration=values) as tuned:
         found, (expected, _, _) = tuned(**given), run_once(POWER, values, given)
         assert all(np.array_equal(found[name], expected[name]) for name in expected)
 
 
 def test_a_trial_is_asked_for_as_emit_takes_it(given: dict[str, Any]) -> None:
-    with TunedApplication(a_run(), POWER, "1") as tuned:
+    with TunedApplication(a_run(), POWER, configuration="1") as tuned:
         assert tuned.configuration == POWER.configuration(WIDE)
     with pytest.raises(MptuneError, match="configuration 3: the run has the trials 1 to 2"):
-        TunedApplication(a_run(), POWER, "3")
+        TunedApplication(a_run(), POWER, configuration="3")
     with pytest.raises(UnknownNameError, match="did you mean 'fp32'"):
-        TunedApplication(a_run(), POWER, {"x_type": "fp23"})
+        TunedApplication(a_run(), POWER, configuration={"x_type": "fp23"})
 
 
 def test_other_sizes_get_the_baseline_unless_a_configuration_was_asked_for(tuned: TunedApplication) -> None:
@@ -91,8 +91,8 @@ def test_other_sizes_get_the_baseline_unless_a_configuration_was_asked_for(tuned
     assert dict(tuned.sizes) == {"n": 20}
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # it is said once
-        assert np.array_equal(tuned(**smaller, size={"n": 20})["x"], expected["x"])
-    with TunedApplication(a_run(), POWER, NARROW) as chosen:
+        assert np.array_equal(tuned(**smaller, n=20)["x"], expected["x"])
+    with TunedApplication(a_run(), POWER, configuration=NARROW) as chosen:
         expected, _, _ = run_once(POWER, NARROW, smaller, sizes)
         assert np.array_equal(chosen(**smaller)["x"], expected["x"])
 
@@ -122,7 +122,7 @@ def test_of_wisdom_it_says_what_it_takes_at_which_sizes() -> None:
             tuned.choose({})
         with pytest.raises(UnknownNameError, match="'m'"):
             tuned.choose({"m": 3})
-    for fixed in (TunedApplication(wisdom, POWER, NARROW), TunedApplication(a_run(), POWER)):
+    for fixed in (TunedApplication(wisdom, POWER, configuration=NARROW), TunedApplication(a_run(), POWER)):
         with pytest.raises(MptuneError, match="application power has one configuration: give wisdom, and no config"):
             fixed.choose({"n": 30})
 
@@ -131,13 +131,13 @@ def test_of_wisdom_it_says_what_it_takes_at_which_sizes() -> None:
     ("changes", "message"),
     [
         ({"x": None}, "application power needs an input 'x'"),
-        ({"x": np.ones(N + 1)}, "application power: size n is 37 in 'a', but 38 in 'x'"),
+        ({"x": np.ones(N + 1)}, "input 'x' of application power has shape .38,.; expected .37,. at n=37"),
         ({"a": np.ones(N)}, "input 'a' of application power has shape .37,.; expected .37, 37."),
+        ({"n": "many"}, "application power: size n is a whole number, not 'many'"),
         ({"X": np.ones(N)}, "did you mean 'x'"),
         ({"x": np.ones(N, complex)}, "expected real numbers"),
-        ({"size": 20}, "size= takes a preset's name or sizes by name, such as .'n': 37., not 20"),
         ({"x": np.ma.masked_array(np.ones(37), np.arange(37) > 30)}, "input 'x' of application power has masked"),
-        ({"size": {"n": 20}}, "application power: size n is 20 in size=, but 37 in 'a', 'x'"),
+        ({"n": 20}, "input 'a' of application power has shape .37, 37.; expected .20, 20. at n=20"),
     ],
 )
 def test_bad_input_is_named(
@@ -182,13 +182,13 @@ def test_a_run_of_another_device_or_definition_is_told(given: dict[str, Any]) ->
     ]
     with pytest.raises(KernelError, match="application power has changed since the run: parameter 'a_type' had"):
         TunedApplication(a_run(parameters=changed), POWER)
-    with pytest.raises(KernelError, match=r"give its definition with --kernel FILE.py, in Python as kernel= or applic"):
+    with pytest.raises(KernelError, match=r"give its definition with --kernel FILE.py, in Python as kernel="):
         TunedApplication(a_run())
     wisdom = gather(read_sources([a_run()]))
     with pytest.raises(
         KernelError,
         match="the wisdom is of application 'power', which is not a bundled one: give its definition with --kernel "
-        r"FILE\.py, in Python as kernel= or application=",
+        r"FILE\.py, in Python as kernel=",
     ):
         TunedApplication(wisdom)
     with pytest.raises(KernelError, match=r"mptune.TunedApplication runs it"):

@@ -120,6 +120,22 @@ def holey(rng, size):
 
 
 @pytest.mark.full
+def test_ctrl_c_keeps_the_inputs_that_have_ended(path, devices):
+    name = chosen(path)
+    before = trial_of(path, name).measurement.metrics.get("unseen_inputs", 0)
+    done, said = [], []
+
+    def interrupt():
+        done.append(None)
+        if len(done) == 15:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        verify(path, kernel, configuration=name, inputs=40, on_input=interrupt, on_warning=said.append)
+    assert trial_of(path, name).metric("unseen_inputs") == before + 20
+    assert any("20 inputs are kept" in message for message in said)
+
+
 def test_where_some_inputs_cannot_be_made_none_is_counted_twice(tmp_path):
     path, other = tmp_path / "run.db", tmp_path / "other.db"
     torn = dataclasses.replace(kernel, inputs=holey)

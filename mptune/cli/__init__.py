@@ -16,7 +16,7 @@ from typing import Final
 import click
 
 from mptune import __version__
-from mptune.cli import adopting, explaining, gathering, kernels, runs, spaces, tuning, verifying
+from mptune.cli import adopting, kernels, runs, spaces, tuning
 from mptune.cli.display import print_error
 from mptune.errors import MptuneError
 
@@ -25,8 +25,8 @@ __all__ = ["app", "main"]
 #: In the order they are used in.
 _COMMANDS = (
     *(kernels.list_kernels, kernels.backends, kernels.render, kernels.check, tuning.tune, adopting.adopt),
-    *(runs.show, runs.pareto, verifying.verify, explaining.explain, runs.plot, runs.report, runs.emit, runs.export),
-    gathering.wisdom,
+    *(runs.show, runs.pareto, runs.verify, runs.explain, runs.plot, runs.report, runs.emit, runs.export),
+    runs.wisdom,
     *(spaces.simulate, spaces.compare),
 )
 

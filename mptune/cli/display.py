@@ -57,11 +57,11 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, right: Se
     cells = [[plain(str(cell)) for cell in row] for row in rows]
     columns = [plain(column) for column in columns]
     needed = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
-    # The longest texts are broken, nothing else; a table that is still too wide is longer than the line, not cut.
+    # Texts are broken, the longest first, nothing else; a table that is still too wide is longer than the line.
     texts = [i for i, column in enumerate(columns) if column not in right]
-    if texts:
-        longest = max(texts, key=needed.__getitem__)
-        needed[longest] = len(columns[longest])
+    for i in sorted(texts, key=needed.__getitem__, reverse=True):
+        if sum(needed) + 2 * len(needed) - 2 > width():
+            needed[i] = len(columns[i])
     for column, least in zip(columns, needed, strict=True):
         grid.add_column(column, justify="right" if column in right else "left", min_width=least, overflow="fold")
     for row in cells:
@@ -82,8 +82,8 @@ def wrapped(text: str, indent: str = "") -> str:
 
 
 def width() -> int:
-    """Return how many characters a line of standard output may have; a pipe or a file has no width to fit."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 240
+    """Return how many characters a line of standard output may have; without COLUMNS, a pipe or a file has room."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() or "COLUMNS" in os.environ else 240
 
 
 @contextlib.contextmanager
@@ -108,18 +108,22 @@ def print_described(found: Description) -> None:
         echo(wrapped(remark))
 
 
-def print_run(run: Run, *, warnings: bool = True) -> None:
-    """Print what a run found: the winner beside the baseline, how every trial ended, and its warnings."""
+def print_run(run: Run, *, is_live: bool = False) -> None:
+    """Print what a run found: the verdict, the winner beside the baseline, how every trial ended, and its warnings.
+
+    A command that ran it just now has shown the warnings, and says as an error that there is no winner.
+    """
     found = run.describe()
-    title, on, rest = plain(found.title).partition(" on ")
+    title, on, rest = wrapped(plain(found.title)).partition(" on ")
     echo(click.style(title, bold=True) + on + rest)
     head = {name: found.text(name) for name in ("threshold", "evaluations", "strategy", "seed", "wall_s")}
     shown = (text if name in ("evaluations", "wall_s") else f"{name} {text}" for name, text in head.items() if text)
-    echo(", ".join(shown))
-    echo()
+    echo(wrapped(", ".join(shown)) + "\n")
+    if found.is_good or not is_live:
+        echo(click.style(wrapped(plain(found.verdict)), bold=True) + "\n")
     print_described(found)
     if spent := found.text("durations_s"):
-        echo(f"time: {spent}")
-    echo(f"statuses: {found.text('statuses')}")
-    for warning in found.warnings if warnings else ():
-        echo(click.style(f"  warning: {plain(warning)}", fg="yellow"))
+        echo(wrapped(f"time: {spent}", "  "))
+    echo(wrapped(f"statuses: {found.text('statuses')}", "  "))
+    for warning in () if is_live else found.warnings:
+        echo(click.style(wrapped(f"warning: {plain(warning)}", "  "), fg="yellow"))

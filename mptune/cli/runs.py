@@ -1,7 +1,8 @@
-"""Commands that read run files: ``show``, ``pareto``, ``plot``, ``export``, ``report`` and ``emit``."""
+"""Commands that read run files and wisdom, and measure more of a run: ``explain`` and ``verify``."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,17 +10,29 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mptune.cli import adopting, options
-from mptune.cli.display import echo, print_described, print_error, print_json, print_note, print_run
-from mptune.cli.gathering import print_wisdom
+from mptune.cli.display import (
+    counter,
+    echo,
+    print_described,
+    print_error,
+    print_json,
+    print_note,
+    print_run,
+    table,
+    wrapped,
+)
 from mptune.cli.options import option
 from mptune.errors import MptuneError, PlotError, UnknownNameError
+from mptune.markup import number, pairs, plain
 
 if TYPE_CHECKING:
     from mptune.emit import Winner
-    from mptune.results.trial import Trial
     from mptune.run import Run
+    from mptune.tuning.explain import Explanation
+    from mptune.tuning.verify import Case, Verification
+    from mptune.wisdom import AtSize, KernelWisdom, Timed, Wisdom
 
-__all__ = ["emit", "export", "pareto", "plot", "report", "show"]
+__all__ = ["emit", "explain", "export", "pareto", "plot", "report", "show", "verify", "wisdom"]
 
 _run_file = options.file_argument("run_file", "RUN.db")
 _run_files = options.file_argument("run_files", "RUN.db...")
@@ -247,8 +260,7 @@ def emit(
         run = Run.load(path)
         winner = winner_of(run, max_error=max_error, configuration=configuration, kernel=kernel)
         if winner is None:
-            asked = winner_of(run, configuration=configuration, kernel=kernel) if configuration else None
-            _print_why_none(path, run, max_error, None if asked is None else asked.trial)
+            _print_why_none(path, run, max_error, configuration)
             return 1
         if not run.objective.is_feasible(winner.trial) and max_error is None:
             print_note(
@@ -321,8 +333,7 @@ def _emit_into(
     run = Run.load(path)
     trial = select(run, max_error=max_error, configuration=configuration, kernel=None)
     if trial is None:
-        asked = select(run, configuration=configuration, kernel=None) if configuration else None
-        _print_why_none(path, run, max_error, asked)
+        _print_why_none(path, run, max_error, configuration)
         return 1
     objective = run.objective if max_error is None else run.objective_within(max_error)
     document = adopting.patched(run, trial, objective, given)
@@ -335,8 +346,11 @@ def _emit_into(
     return 0 if document["within"] else 1
 
 
-def _print_why_none(path: Path, run: Run, max_error: float | Mapping[str, float] | None, asked: Trial | None) -> None:
+def _print_why_none(path: Path, run: Run, max_error: float | Mapping[str, float] | None, configuration: str) -> None:
     """Say why a run has no winner, or why the configuration that was asked for is not within the limit given."""
+    from mptune.emit import select
+
+    asked = select(run, configuration=configuration, kernel=None) if configuration else None
     objective = run.objective if max_error is None else run.objective_within(max_error)
     if asked is not None and max_error is not None:
         limits = ", ".join(f"{name} <= {limit:g}" for name, limit in objective.limits.items())
@@ -346,3 +360,265 @@ def _print_why_none(path: Path, run: Run, max_error: float | Mapping[str, float]
     closest = objective.closest(run.trials)
     nearest = "none has an error" if closest is None else f"the closest: {objective.judge(closest).message}"
     print_error(f"{path}: no trial satisfies the threshold; {nearest}")
+
+
+# -- further measurements ----------------------------------------------------------------------
+
+
+@click.command()
+@options.file_argument("run_file", "RUN.db|SPACE")
+@options.kernel_of_run
+@option("--time-limit time_limit_s", "SECONDS", "Begin to measure nothing further after this many seconds.")
+@options.as_json
+def explain(run_file: Path, kernel: str | None, time_limit_s: float | None, json: bool) -> None:
+    """Explain the winner: which type limits its accuracy, and what each type costs.
+
+    Each type is changed alone, one step wider and one step narrower. What the run did not measure is measured now, in
+    turn with the winner, and becomes part of the run. Without a kernel to run, the stored trials are explained.
+    """
+    from mptune.tuning.explain import explain as explain_run
+
+    with counter("configurations measured") as count:
+        found = explain_run(run_file, kernel, time_limit_s=time_limit_s, on_trial=count, on_warning=print_note)
+    if json:
+        print_json(found.to_json())
+    else:
+        _print_explanation(found)
+
+
+def _print_explanation(found: Explanation) -> None:
+    trial = found.trial
+    if trial is not None:
+        speedup = "" if math.isnan(found.run.speedup(trial)) else f", speedup {number(found.run.speedup(trial), 3)}"
+        what = "winner" if found.subject == "best" else "closest"
+        metric = found.run.info.metric
+        error = f"error {number(trial.error, 3)}{f' ({metric})' if metric else ''}"
+        echo(f"{click.style(found.run.kernel, bold=True)}, {what}: {number(trial.time_ms)} ms{speedup}, {error}")
+        echo(wrapped(str(trial.configuration)) + "\n")
+    for sentence in found.sentences:
+        echo(wrapped(sentence))
+    if found.changes:
+        echo("\n" + _changes(found))
+
+
+def _changes(found: Explanation) -> str:
+    from mptune.tuning.explain import digits_text, percent
+
+    is_costed = any(c.outcome is not None and not math.isnan(c.outcome.cost) for c in found.changes)
+    objective = (found.run.info.objective.metric,) if is_costed else ()
+    numbers = ("digits", "speed", *objective, "error")
+    rows: list[tuple[object, ...]] = []
+    for change in found.changes:
+        outcome = change.outcome
+        speed, cost, error, feasible = "-", "-", f"breaks {change.broken}" if change.broken else "-", "-"
+        if outcome is not None:
+            interval = outcome.interval
+            speed = percent(outcome.speed)
+            speed += "" if interval is None else f" ({percent(interval[0])} to {percent(interval[1])})"
+            cost, error = percent(outcome.cost), outcome.error_text
+            feasible = "yes" if outcome.is_feasible else "no"
+        parameter = f"{change.parameter} ({', '.join(change.buffers)})" if change.buffers else change.parameter
+        costs = (cost,) if objective else ()
+        rows.append(
+            (parameter, change.before, change.after, digits_text(change.digits), speed, *costs, error, feasible)
+        )
+    # A constraint is text, which may be long and has to wrap.
+    right = numbers[:-1] if any(change.broken for change in found.changes) else numbers
+    return table(("parameter", "from", "to", *numbers, "feasible"), rows, right=right)
+
+
+@click.command()
+@options.file_argument("run_file", "RUN.db")
+@options.kernel_of_run
+@options.configuration
+@option("--inputs", "M", "How many further inputs, for each of the sizes.", default=59)
+@option(
+    "--size sizes",
+    "PRESET|NAME=VALUE,NAME=VALUE...",
+    "Verify at these sizes instead of the run's own.",
+    parse=options.parse_places,
+)
+@options.as_json
+def verify(
+    run_file: Path,
+    kernel: str | None,
+    configuration: str,
+    inputs: int,
+    sizes: Sequence[str | Mapping[str, int]],
+    json: bool,
+) -> int:
+    """Run the winner on inputs that nobody searched with.
+
+    What is found at the run's own sizes is kept in the run file. Exit code 1: an input breaks an error limit.
+    """
+    from mptune.emit import select
+    from mptune.run import Run
+    from mptune.tuning.verify import verify as verify_run
+
+    run = Run.load(run_file)
+    chosen = select(run, configuration=configuration, kernel=None) if configuration else None
+
+    with counter("unseen inputs") as count:
+        found = verify_run(
+            run_file,
+            kernel,
+            configuration=None if chosen is None else chosen.configuration,
+            inputs=inputs,
+            sizes=sizes,
+            on_input=count,
+            on_warning=print_note,
+        )
+    if json:
+        print_json(found.to_json())
+    else:
+        _print_verification(found)
+    if not found.holds:
+        print_error(_broken(found))
+    elif found.is_kept:
+        print_note(f"kept in {run_file}")
+    return 0 if found.holds else 1
+
+
+def _print_verification(found: Verification) -> None:
+    run = found.run
+    echo(f"{click.style(run.kernel, bold=True)} on {run.info.backend} ({run.info.device}), seed {run.info.seed}")
+    echo(wrapped(str(found.trial.configuration)) + "\n")
+    columns = ("sizes", "inputs", "above the limit", "largest error", "on input")
+    echo(table(columns, [_case(case) for case in found.cases], right=columns[1:]) + "\n")
+    for case in found.cases:
+        where = "" if len(found.cases) == 1 else f"{pairs(case.sizes)}: "
+        if text := found.words(case):
+            echo(wrapped(where + text))
+        if case.closest:
+            echo(wrapped(f"{where}closest to its limit: {case.closest}"))
+        for reason in case.unmade:
+            print_note(f"{where}inputs that could not be made: {reason}")
+
+
+def _case(case: Case) -> tuple[object, ...]:
+    verified = case.verified
+    if not verified.inputs:
+        return (pairs(case.sizes), "0", "-", "-", "-")
+    error = number(verified.worst_error, 3) if math.isfinite(verified.worst_error) else "failed"
+    where = "-" if case.worst is None else case.worst.number + 1
+    return (pairs(case.sizes), f"{verified.inputs:,}", verified.violations, error, where)
+
+
+def _broken(found: Verification) -> str:
+    broken = [case for case in found.cases if case.verified.violations]
+    worst = max(broken, key=lambda case: case.verified.worst_error)
+    failures = f" ({pairs(worst.failures)})" if worst.failures else ""
+    return (
+        f"the limit is broken on {worst.verified.violations:,} of {worst.verified.inputs:,} unseen inputs at "
+        f"{pairs(worst.sizes)}{failures}"
+    )
+
+
+# -- wisdom --------------------------------------------------------------------------------------
+
+
+@click.command()
+@options.file_argument("files", "RUN.db|NAME.wisdom.json...")
+@option("--output -o", "FILE", "The file to write.", required=True)
+@options.as_json
+def wisdom(files: Sequence[Path], output: Path, json: bool) -> None:
+    """Gather which configuration is for which kernel, device, sizes and error limit.
+
+    Of runs and of other wisdom. What it makes, TunedKernel and show read.
+    """
+    from mptune.wisdom import gather, read_sources
+
+    found = gather(read_sources(files))
+    found.save(output)
+    if json:
+        print_json(found.to_json())
+        return
+    for known in found.kernels:
+        echo(f"{output}: kernel {known.kernel} on {known.where}: {_runs(known)}")
+        if note := _without_winner(known):
+            print_note(note)
+
+
+def _runs(known: KernelWisdom) -> str:
+    runs, sizes = len(known.tuned), len({tuple(sorted(record.place.items())) for record in known.tuned})
+    return f"{runs} run{'s' * (runs != 1)} at {'one size' if sizes == 1 else f'{sizes} sizes'}"
+
+
+def _without_winner(known: KernelWisdom) -> str:
+    """Return a note on the sizes whose runs have no winner, empty if all have one."""
+    sizes = dict.fromkeys(pairs(record.place) for record in known.tuned if record.best is None)
+    if not sizes:
+        return ""
+    return f"no winner at {'; '.join(sizes)}: the baseline is used there, unless another is surely faster"
+
+
+def print_wisdom(found: Wisdom) -> None:
+    """Print what is known of each kernel on each device: winner and baseline at each size, and errors by size."""
+    for index, known in enumerate(found.kernels):
+        if index:
+            echo()
+        echo(f"{click.style(plain(known.kernel), bold=True)} on {known.backend} ({known.device}, {known.architecture})")
+        echo(f"{_runs(known)}, errors by {known.metric}\n")
+        rows = [row for record in known.tuned for row in _winner_and_baseline(record)]
+        columns = ("sizes", "error limit", "", "time (ms)", "speedup", "error", "unseen", "kept", "configuration")
+        echo(table(columns, rows, right=("time (ms)", "speedup", "error", "unseen", "kept")))
+        if note := _without_winner(known):
+            echo(f"\n{note}")
+        if errors := _errors_by_size(known):
+            echo("\n" + errors)
+
+
+def _winner_and_baseline(record: AtSize) -> list[tuple[object, ...]]:
+    """Return winner and baseline; what is said of both stands in the first row."""
+    limits = ", ".join(
+        f"{name.removeprefix('error').removeprefix('.')} {limit:g}".strip() for name, limit in record.threshold.items()
+    )
+    size, limit, kept = pairs(record.place), limits, str(len(record.configurations))
+    rows: list[tuple[object, ...]] = []
+    for role, timed in (("best", record.best), ("baseline", record.baseline)):
+        if timed is None or (role == "baseline" and timed is record.best):
+            continue
+        what = "best, baseline" if timed.is_best and timed.is_baseline else role
+        numbers = (number(timed.time_ms), _speedup(timed), number(timed.errors.worst.get("error"), 3), timed.unseen)
+        rows.append((size, limit, what, *numbers, kept, timed.configuration))
+        size = limit = kept = ""
+    return rows
+
+
+def _speedup(timed: Timed) -> str:
+    if timed.interval is None or timed.is_baseline:
+        return number(timed.speedup, 3)
+    return f"{number(timed.speedup, 3)} ({timed.interval[0]:.3g} to {timed.interval[1]:.3g})"
+
+
+def _errors_by_size(known: KernelWisdom) -> str:
+    """Return the errors of the winners' and the baselines' types at each size, with how they grow."""
+    from mptune.wisdom.error_growth import SizedError, as_zero_in, fitted
+
+    wanted = {
+        known.signature_of(timed.configuration): None
+        for record in known.tuned
+        for timed in (record.best, record.baseline)
+        if timed is not None
+    }
+    sizes = {tuple(sorted(record.place.items())): None for record in known.tuned}
+    has_one_form = len({tuple(sorted(record.form.items())) for record in known.tuned}) == 1
+    rows: list[tuple[object, ...]] = []
+    for signature in wanted:
+        points: dict[tuple[tuple[str, int], ...], SizedError] = {}
+        for record in known.tuned:
+            errors = record.signatures.get(signature)
+            if errors is not None and "error" in errors.worst:
+                at = tuple(sorted(record.place.items()))
+                worst, zero = errors.worst["error"], as_zero_in(signature)
+                point = SizedError(record.sizes, worst, errors.draws, errors.mean, errors.rounded, zero)
+                points[at] = max(points.get(at, point), point, key=lambda each: each.worst)
+        if not points:
+            continue
+        cells = [number(points[at].worst, 3) if at in points else "-" for at in sizes]
+        growth = fitted([*points.values()])
+        is_told = len(points) > 1 and has_one_form and math.isfinite(growth.slopes.max())
+        slope = f"{growth.slopes.max():.2f}" if is_told else "-"
+        rows.append((*cells, slope, ", ".join(f"{n}={v}" for n, v in zip(known.signature, signature, strict=True))))
+    columns = [f"error at {pairs(dict(at))}" for at in sizes]
+    return table((*columns, "slope at most", "types"), rows, right=(*columns, "slope at most")) if rows else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import shlex
 import signal
@@ -12,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -30,9 +29,6 @@ if TYPE_CHECKING:
     from mptune.tuning import Progress
 
 __all__ = ["tune"]
-
-#: Seconds between lines of progress where standard error is no terminal.
-_LINE_EVERY_S: Final = 60.0
 
 
 def _compilers(text: str | None) -> int | None:
@@ -204,7 +200,7 @@ def _report(run: Run, path: Path, json: bool) -> int:
     if json:
         print_json(run.summary())
     else:
-        print_run(run, warnings=False)  # the live view has shown them
+        print_run(run, is_live=True)
     if run.best is None:
         print_error(run.describe().verdict)
     print_note(f"run file: {path}")
@@ -265,13 +261,12 @@ class LiveView:
         is_quiet: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        from mptune.show.progress import ProgressLines
+
+        self._lines = ProgressLines(time_limit_s, clock=clock, is_quiet=is_quiet or log or sys.stderr.isatty())
         self._is_quiet = is_quiet
-        self._clock = clock
-        self._next_line_s = clock() + _LINE_EVERY_S
-        self._time_limit_s = math.inf if time_limit_s is None else time_limit_s
         self._log = log
         self._trials = 0
-        self._sizes = ""
         self._next_view_s = 0.0
         self._live: Live | None = None
         self._warned: set[str] = set()
@@ -293,25 +288,20 @@ class LiveView:
     def begin(self, sizes: Mapping[str, int], budget: int) -> None:
         """Say which of several sizes is tuned next."""
         self._trials = 0
-        self._sizes = f"{pairs(sizes)}, "
+        self._lines.begin(sizes)
         print_note(f"{pairs(sizes)}: up to {budget} evaluations")
 
     def update(self, progress: Progress) -> None:
         """Show the latest trial, each warning the first time it comes, and where the run stands."""
         self._trials += 1
+        self._lines(progress)
         if self._log:
             echo(_log_line(self._trials, progress), err=True)
         for warning in progress.trial.warnings:
             if warning not in self._warned:
                 self._warned.add(warning)
                 print_note(f"warning: {warning}")
-        if self._live is None:
-            if not (self._log or self._is_quiet) and self._clock() >= self._next_line_s:
-                stands, found = self._stands(progress)
-                print_note(f"{stands}; {found}")
-                self._next_line_s = self._clock() + _LINE_EVERY_S
-            return
-        if (start := time.monotonic()) < self._next_view_s:
+        if self._live is None or (start := time.monotonic()) < self._next_view_s:
             return
         self._live.update(self._view(progress))
         # The view looks at all trials: with many of them, it must not take more than one twentieth of the time.
@@ -324,25 +314,12 @@ class LiveView:
             unseen = progress.trial.measurement.metrics.get("unseen_inputs", 0)
             self._live.update(f"verification: {unseen:.0f} unseen inputs, {progress.trial.configuration}")
 
-    def _stands(self, progress: Progress) -> tuple[str, str]:
-        """Return how far the run has come, and the best so far."""
-        from mptune.results.description import result_text
-
-        run = progress.run()
-        done = run.evaluations
-        budget = min(progress.budget, run.info.configurations or progress.budget)
-        left_s = max(0.0, min(progress.elapsed_s / done * (budget - done), self._time_limit_s - progress.elapsed_s))
-        found = "no configuration meets the threshold yet" if run.best is None else f"best {result_text(run, run.best)}"
-        found += f", {len(run.front)} on the front" * bool(run.front)
-        stands = f"{done}/{budget} evaluations, {run.feasible} feasible, about {left_s:.0f} s left"
-        return f"{self._sizes}{progress.phase}: {stands}", found
-
     def _view(self, progress: Progress) -> Group:
         from rich.console import Group
         from rich.progress_bar import ProgressBar
         from rich.text import Text
 
-        run, (stands, found) = progress.run(), self._stands(progress)
+        run, (stands, found) = progress.run(), self._lines.stands(progress)
         budget = min(progress.budget, run.info.configurations or progress.budget)
         ahead = (f"compiling ahead: {configuration}" for configuration in progress.ahead)
         return Group(

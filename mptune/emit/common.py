@@ -126,7 +126,7 @@ def measured(winner: Winner[Any]) -> dict[str, Any]:
         "created_at": info.created_at,
         "seed": info.seed,
         "versions": _versions(winner),
-        "threshold": "none" if winner.threshold is None else info.limits_text(objective_of(winner)),
+        "threshold": info.limits_text(objective_of(winner)) or "none",
         "is_feasible": winner.threshold is not None or run.objective.is_feasible(trial),
         "verified": _verified(winner),
         "unverified": run.state.unverified,

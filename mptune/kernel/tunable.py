@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import keyword
 import operator
 import reprlib
 from abc import ABC, abstractmethod
@@ -40,6 +41,9 @@ parsed = functools.lru_cache(maxsize=1024)(Expression)
 
 #: So far past the end of an array the indices of a block may reach: more threads and elements of each than there are.
 _PAST_THE_END: Final = 1 << 16
+
+#: Names that Jinja or Python keeps for itself.
+_WORDS: Final = frozenset((*keyword.kwlist, "true", "false", "none", "self", "loop", "range", "namespace"))
 
 Inputs = Mapping[str, Any]
 Constraint = str | Callable[..., bool] | Compiled
@@ -78,16 +82,29 @@ class Tunable(ABC):
         metric = over_regions(self.metric, over, reduce)
         self._freeze(
             **{name: listed(getattr(self, name)) for name in ("parameters", "arguments", "signature")},
-            sizes=NamedValues({name: Sizes(preset) for name, preset in self.sizes.items()}),
+            sizes=NamedValues({name: Sizes(preset) for name, preset in self._presets().items()}),
             metric=NamedValues(metric) if isinstance(metric, Mapping) else metric,
         )
+        for what, kind in (("parameters", Parameter), ("arguments", Argument)):
+            for each in getattr(self, what):
+                if not isinstance(each, kind):
+                    raise KernelError(f"{self.called}: {what} has {reprlib.repr(each)}, expected a {kind.__name__}")
         self._freeze(_by_name=NamedValues({p.name: p for p in self.parameters}))
         self._check()
+
+    def _presets(self) -> Mapping[str, Mapping[str, int]]:
+        for name, preset in self.sizes.items():
+            if not isinstance(preset, Mapping):
+                raise KernelError(
+                    f"{self.called}: sizes has {name}: {reprlib.repr(preset)}, expected presets of sizes by name, such "
+                    f'as {{"default": {{"n": 1000}}}}'
+                )
+        return self.sizes
 
     def _check(self) -> None:
         self._check_names()
         if self.reference is not None and not callable(self.reference):
-            raise KernelError(f"{self.called}: its reference is a function, not {self.reference!r}")
+            raise KernelError(f"{self.called}: its reference is a function, not {reprlib.repr(self.reference)}")
         if self.sizes:
             self._check_sizes()
         if isinstance(self.metric, Mapping):
@@ -299,6 +316,11 @@ class Tunable(ABC):
             raise KernelError(f"{self.what} name {self.name!r} is not an identifier")
         if len(self._by_name) != len(self.parameters):
             raise KernelError(f"{self.called}: two parameters have the same name")
+        for name in (*self._by_name, *self.sizes.get("default", ())):
+            if name in _WORDS:
+                raise KernelError(
+                    f"{self.called}: {name!r} means something else in a template or an expression; call it {name}_, say"
+                )
         if twice := [name for name, count in Counter(a.name for a in self.arguments).items() if count > 1]:
             things = "buffers or scalars" if self.what == "application" else "arguments"
             raise KernelError(f"{self.called}: two {things} are called {twice[0]!r}")
@@ -331,7 +353,7 @@ class Tunable(ABC):
         """Raise KernelError unless a function can be called with two arguments, as ``steps(run, size)``."""
         name = call.partition("(")[0]
         if not callable(function):
-            raise KernelError(f"{self.called}: {name}= is a function {call}, not {function!r}")
+            raise KernelError(f"{self.called}: {name} is a function {call}, not {reprlib.repr(function)}")
         code = getattr(function, "__code__", None)
         where = f" ({Path(code.co_filename).name}:{code.co_firstlineno})" if code else ""
         try:

@@ -14,7 +14,7 @@ from mptune.precision import PRECISIONS
 from mptune.results.kernel_times import HOST, host_ms, kernel_times
 from mptune.results.speedup import TIE
 from mptune.results.trial import Status, Trial
-from mptune.results.unseen import count_of, draws_of, in_words, unequal_draws
+from mptune.results.unseen import count_of, draws_of, in_words, limit_of, unequal_draws
 from mptune.space.parameters import beyond_baseline
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "compare_runs", "comparison", "describe", "describe_front", "errors_text", "facts", "few_names", "result_text",
-    "sources_table", "verified_text", "why_fewer",
+    "sources_table", "spent_s", "types_text", "verified_text", "why_fewer",
 ]  # fmt: skip
 
 
@@ -34,7 +34,7 @@ def describe(run: Run) -> Description:
     tables = (
         comparison(run, trials),
         _times(run, trials),
-        _front(run, run.objective.metrics, run.front) if run.front else None,
+        _front(run, run.objective.metrics, run.trade_offs) if run.trade_offs else None,
         sources_table([[asdict(use) for use in run.state.sources]]) if run.state.sources else None,
         _failures(run),
     )
@@ -67,10 +67,56 @@ def errors_text(run: Run, trial: Trial) -> str:
     return ", ".join(f"{run.info.measured_by(n)} {number(trial.metric(n), 3)}" for n in run.objective.limits)
 
 
+def types_text(run: Run, trial: Trial) -> str:
+    """Return the types of a trial: "fp32 everywhere", or "fp64 for a_type, fp32 for x_type, y_type, fast functions"."""
+    buffers, by_type = run.info.buffers, dict[str, list[str]]()
+    for name in dict.fromkeys((*(p.name for p in run.info.parameters if p.kind == "precision"), *buffers)):
+        kind = buffers.get(name, str(trial.configuration.get(name)))
+        if kind in PRECISIONS:
+            by_type.setdefault(kind, []).append(name)
+    if len(by_type) == 1:
+        types = [f"{kind} everywhere" for kind in by_type]
+    else:
+        types = [f"{kind} for {few_names(names)}" for kind, names in by_type.items()]
+    policies = {str(trial.configuration.get(p.name)): None for p in run.info.parameters if p.kind == "policy"}
+    types += [f"{policy} functions" for policy in policies if policy in ("fast", "approx")]
+    return ", ".join(types) or str(trial.configuration)
+
+
+def _won(run: Run, best: Trial) -> str:
+    objective, verified = run.info.objective, run.verified(best)
+    others = "" if objective.metric == "time_ms" else f"{objective.metric} {number(objective.value(best))}, "
+    text = f"{types_text(run, best)}: {others}{result_text(run, best)}"
+    if verified is not None:
+        limit = limit_of(objective)
+        return f"{text}, {f'within {limit} ' if limit else ''}on {verified.held}"
+    return text + ", not verified on unseen inputs" * bool(run.state.unverified)
+
+
+def _no_narrower(run: Run, best: Trial) -> str:
+    """Return that no narrower types beat the baseline's, and what came closest; empty where some did."""
+    fixed, objective = run.info.baseline_values or {}, run.objective
+    if not fixed or not best.configuration.is_among(fixed):
+        return ""
+    better = "faster" if objective.is_time else "better"
+    limits = run.info.limits_text()
+    text = f"no narrower types were {better}{f' within {limits}' if limits else ''}: {_won(run, best)}"
+    narrower = [trial for trial in run.trials if trial.is_valid and not trial.configuration.is_among(fixed)]
+    if (second := objective.best(narrower)) is not None:
+        text += f"; the {better.removesuffix('er')}est of them: {types_text(run, second)}, {result_text(run, second)}"
+    fast = [trial for trial in narrower if not objective.is_feasible(trial) and run.speedup(trial) > 1]
+    if (closest := objective.closest(fast)) is not None:
+        text += f"; faster but too inaccurate: {types_text(run, closest)}, {result_text(run, closest)}"
+    if not narrower:
+        count = sum(not trial.configuration.is_among(fixed) for trial in run.trials)
+        text += f"; none of the {count} configurations with narrower types ran" if count else "; none was tried"
+    return text
+
+
 def _verdict(run: Run) -> str:
     closest, objective = run.closest, run.objective
     if run.best is not None:
-        return result_text(run, run.best)
+        return _no_narrower(run, run.best) or _won(run, run.best)
     if not run.trials:
         return f"nothing was evaluated: {run.state.ended}" if run.state.ended else "no trial yet"
     if closest is None:
@@ -124,7 +170,7 @@ def facts(run: Run) -> tuple[Fact, ...]:
         Fact("ended", state.ended, state.ended),
         Fact("baseline_evaluations", run.baseline_evaluations),
         Fact("feasible", run.feasible, str(run.feasible)),
-        Fact("signatures", run.signatures_of(run.trials)),
+        Fact("signatures", len({tuple(t.configuration.get(n) for n in info.signature) for t in run.trials})),
         Fact("statuses", run.statuses, pairs(run.statuses)),
         Fact("durations_s", run.durations_s, _spent(run)),
         Fact("wall_s", state.wall_s, f"{state.wall_s:.1f} s"),
@@ -147,16 +193,18 @@ def _origin(run: Run) -> tuple[Fact, ...]:
     return tuple(Fact(name, value, str(value)) for name, value in values.items() if value)
 
 
+def spent_s(run: Run) -> dict[str, float]:
+    """Return the seconds by phase, most first; "other" comes last and has the phases below a hundredth."""
+    seconds = {"trials cut off" if name == "lost" else name: each for name, each in run.durations_s.items() if each > 0}
+    whole = math.fsum(seconds.values())
+    shown = {name: each for name, each in seconds.items() if name != "other" and each >= 0.01 * whole}
+    rest = whole - math.fsum(shown.values())
+    return {**shown, **({"other": rest} if rest > 1e-9 * whole else {})}
+
+
 def _spent(run: Run) -> str:
-    """Return how the time was spent; what took less than a hundredth of it, but the verification, counts as "other"."""
-    wall_s = run.state.wall_s
-    if not wall_s > 0:
-        return ""
-    spent = {name: s for name, s in run.durations_s.items() if name != "other"}
-    shown = {name: s for name, s in spent.items() if s >= 0.01 * wall_s or name == "verification"}
-    shown["other"] = max(0.0, wall_s - sum(shown.values()))
-    called = {"lost": "trials cut off"}
-    return ", ".join(f"{called.get(name, name)} {s:.1f} s ({s / wall_s:.0%})" for name, s in shown.items())
+    spent, wall_s = spent_s(run), run.state.wall_s
+    return ", ".join(f"{name} {s:.1f} s ({s / wall_s:.0%})" for name, s in spent.items()) if wall_s > 0 else ""
 
 
 # -- tables --------------------------------------------------------------------------------------
@@ -249,7 +297,7 @@ def _front(run: Run, metrics: Sequence[str], trials: Sequence[Trial]) -> Table:
         name: [run.speedup_text(t, short=True) if name == "speedup" else number(run.metric_of(t, name)) for t in trials]
         for name in numbers
     }
-    if is_limited and trials is not run.front:
+    if is_limited and trials is not run.trade_offs:
         columns["feasible"] = ["yes" if run.objective.is_feasible(t) else "no" for t in trials]
     tried = [run.verified(t) for t in trials]
     if any(tried):
@@ -262,7 +310,7 @@ def _front(run: Run, metrics: Sequence[str], trials: Sequence[Trial]) -> Table:
         for cells, t in zip(zip(*columns.values(), strict=True), trials, strict=True)
     )
     title = ""
-    if trials is run.front:
+    if trials is run.trade_offs:
         title = f"front: {len(trials)} of {run.feasible} feasible configurations; no other is better in every objective"
     return Table((*columns, *names), rows, (*numbers, "draws"), title, len(names), details=("draws",))
 

@@ -16,15 +16,9 @@ from mptune.errors import ExpressionError, MptuneError, UnknownNameError
 from mptune.space.expressions import Expression
 
 __all__ = [
-    "LEAST_EXCESS",
-    "MORE_IS_BETTER",
-    "OBJECTIVES",
-    "MeasuredConstraint",
-    "MetricExpression",
-    "chosen_objectives",
-    "is_error",
-    "unknown_metric",
-]
+    "LEAST_EXCESS", "MORE_IS_BETTER", "OBJECTIVES", "MeasuredConstraint", "MetricExpression", "chosen_objectives",
+    "is_error", "unknown_metric",
+]  # fmt: skip
 
 #: Short names of objectives; any other is a metric's name or an expression over metrics.
 OBJECTIVES: Final[Mapping[str, str]] = MappingProxyType(

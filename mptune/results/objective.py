@@ -203,11 +203,7 @@ class Objective:
         return min(max(ratio, _TINIEST), _LARGEST)
 
     def log10_excess(self, trial: Trial) -> float:
-        """Return the larger one of :meth:`error_excess` and :meth:`constraint_excess`; at most 0 exactly when feasible.
-
-        Raises:
-            UnknownNameError: as of those two.
-        """
+        """Return the larger of :meth:`error_excess` and :meth:`constraint_excess`: at most 0 exactly when feasible."""
         return max(self.error_excess(trial), self.constraint_excess(trial))
 
     def error_excess(self, trial: Trial) -> float:
@@ -246,7 +242,7 @@ class Objective:
         return max((excess for _, excess in self._excesses(trial)), default=-math.inf if trial.is_valid else math.inf)
 
     def broken(self, trial: Trial) -> tuple[str, ...]:
-        """Return the measured constraints that do not hold; raises as :meth:`constraint_excess`."""
+        """Return the measured constraints that do not hold."""
         return tuple(text for text, excess in self._excesses(trial) if excess > 0)
 
     def _excesses(self, trial: Trial) -> Iterator[tuple[str, float]]:
@@ -260,11 +256,7 @@ class Objective:
         return self.log10_excess(trial) <= 0
 
     def judge(self, trial: Trial) -> Trial:
-        """Return a valid trial with its status under this objective and why it is infeasible; any other as it is.
-
-        Raises:
-            UnknownNameError: as :meth:`log10_excess`.
-        """
+        """Return a valid trial with its status under this objective and why it is infeasible; any other as it is."""
         if not trial.is_valid:
             return trial
         excess = self.error_excess(trial)

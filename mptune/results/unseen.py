@@ -16,20 +16,9 @@ if TYPE_CHECKING:
     from mptune.data import Draw
 
 __all__ = [
-    "CONFIDENCE",
-    "Verified",
-    "after_draws",
-    "count_of",
-    "draws_of",
-    "in_words",
-    "is_of_unseen",
-    "limit_of",
-    "next_unseen",
-    "rate_bound",
-    "unequal_draws",
-    "with_draws",
-    "worst_errors_of",
-]
+    "CONFIDENCE", "Verified", "after_draws", "count_of", "draws_of", "in_words", "is_of_unseen", "limit_of",
+    "next_unseen", "rate_bound", "unequal_draws", "with_draws", "worst_errors_of",
+]  # fmt: skip
 
 #: Of every statement about inputs that were not drawn.
 CONFIDENCE: Final = 0.95
@@ -110,11 +99,14 @@ class Verified:
         """The share of such inputs that, with :data:`CONFIDENCE`, at most break the limits (:func:`rate_bound`)."""
         return rate_bound(self.violations, self.inputs)
 
+    @property
+    def held(self) -> str:
+        """On how many inputs the limits were kept, in words."""
+        return f"{self.inputs - self.violations:,} of {self.inputs:,} unseen inputs"
+
     def words(self, limit: str = "") -> str:
         """Return the result in words: about the limit ("1e-4"), or about the largest error where there is none."""
-        held, share = self.inputs - self.violations, _percent(self.at_most)
-        counted = f"{held:,} of {self.inputs:,} unseen inputs"
-        sure = f"with {CONFIDENCE:.0%} confidence at most {share} of such inputs"
+        counted, sure = self.held, f"with {CONFIDENCE:.0%} confidence at most {_percent(self.at_most)} of such inputs"
         if not limit:
             return f"error at most {self.worst_error:.3g} on {counted}: {sure} exceed it"
         worst = f"up to {self.worst_error:.3g}" if math.isfinite(self.worst_error) else "without usable numbers"

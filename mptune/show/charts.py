@@ -22,6 +22,7 @@ from mptune.errors import PlotError, UnknownNameError
 from mptune.interop import read_run
 from mptune.kernel import Tunable
 from mptune.markup import plain
+from mptune.results.description import spent_s
 from mptune.results.unseen import unequal_draws
 from mptune.run import Run, json_document
 from mptune.show import tables
@@ -39,7 +40,7 @@ BLACK, BLUE, SKY, GREEN = "#000000", "#0072B2", "#56B4E9", "#009E73"
 YELLOW, ORANGE, VERMILLION, PURPLE = "#F0E442", "#E69F00", "#D55E00", "#CC79A7"
 _GREY: Final = "#909090"
 _SAND: Final = "#A08F66"
-_PALETTE: Final = (BLUE, ORANGE, GREEN, SKY, YELLOW, PURPLE, VERMILLION, _GREY)
+_PALETTE: Final = (BLUE, ORANGE, GREEN, SKY, YELLOW, PURPLE, VERMILLION, "#882255", "#332288", "#999933")
 _CROSS: Final = "M-.7,-.7L.7,.7M-.7,.7L.7,-.7"
 _STAR: Final = "M0,-1L.24,-.32L.95,-.31L.38,.12L.59,.81L0,.4L-.59,.81L-.38,.12L-.95,-.31L-.24,-.32Z"
 #: Shape, fill, stroke and area in square points of the marks of trials; those that are not marked out come first.
@@ -47,11 +48,13 @@ _MARKS: Final = {
     "feasible": ("circle", SKY, BLUE, 12),
     "configuration": ("circle", SKY, BLUE, 12),
     "infeasible": (_CROSS, _SAND, _SAND, 12),
-    "infeasible, not timed": (_CROSS, _SAND, _SAND, 12),
+    "infeasible, not timed": ("triangle-down", "white", _SAND, 24),
     "failed": ("M0,-1L0,1", BLACK, BLACK, 20),
     "front": ("diamond", VERMILLION, BLACK, 30),
     "front, one type": ("circle", "white", BLACK, 24),
     "front, mixed types": ("diamond", VERMILLION, BLACK, 30),
+    "tied": (_STAR, "white", BLACK, 60),
+    "closest": (_STAR, "white", VERMILLION, 110),
     "baseline": ("square", "white", BLACK, 32),
     "winner": (_STAR, YELLOW, BLACK, 110),
 }
@@ -280,7 +283,7 @@ def _scaled(axis: MetricAxis, values: Sequence[float], above: float = 0.0) -> di
         domain = [max(0.0, low - room) if low >= 0 else low - room, high + room + above * (high - low + 2 * room)]
         return {
             "scale": al.Scale(domain=domain, nice=False, zero=False),
-            "axis": al.Axis(title=axis.label, format="~g"),
+            "axis": al.Axis(title=axis.label, format=".6~g"),
         }
     low, high = float(positive.min()), float(positive.max())
     margin = max((high / low) ** 0.05, 1.15)
@@ -432,9 +435,14 @@ def _with_roles(run: Run, points: pd.DataFrame, front: Sequence[Any]) -> tuple[p
         return "front, one type" if is_uniform else "front, mixed types"
 
     baseline = baseline_of(run)
-    marked = {"baseline": baseline, "winner": run.best if judges(run) or baseline is not None else None}
-    roles = [(numbers[trial.configuration], role(trial)) for trial in front]
-    roles += [(numbers[trial.configuration], name) for name, trial in marked.items() if trial is not None]
+    marked = [(trial, role(trial)) for trial in front]
+    if baseline is not None:
+        marked.append((baseline, "baseline"))
+    if judges(run) or baseline is not None:
+        marked += [(trial, "tied") for trial in run.contenders[1:]]
+        winner = run.best or run.closest
+        marked += [(winner, "winner" if run.best is not None else "closest")] if winner is not None else []
+    roles = [(numbers[trial.configuration], name) for trial, name in marked]
     others = pd.DataFrame(roles, columns=["trial", "what"]).merge(points.drop(columns="what"), on="trial")
     steps = others[others["what"].str.startswith("front")].sort_values(["x", "y"])
     return pd.concat([points, others]), steps.assign(step=range(len(steps)), line="front")
@@ -561,6 +569,8 @@ def parameters(run: Run, look: Look) -> Any:
     parts.append(_spread(effects, look, what, width))
     if len(cells):
         parts.append(_pairs(cells, look, what))
+    for letter, part in zip("abc", parts, strict=False):
+        part.title.text[0] = f"({letter}) {part.title.text[0]}"
     left_out = len(run.trials) - effects.trials
     remarks = [f"{left_out:,} left out" * (left_out > 0)]
     if not effects.losses:
@@ -591,7 +601,7 @@ def _importance(effects: tables.Effects, look: Look, width: float) -> Any:
         fill=_styled(al.Fill, "kind", dict(zip(kinds.values(), (ORANGE, BLUE), strict=True))),
     )
     whiskers = base.mark_rule(strokeWidth=0.8 * look.scale).encode(x="low:Q", x2="high:Q")
-    notes = [f"(a) importance (forest: R² = {effects.r2:.2f})"]
+    notes = [f"importance (forest: R² = {effects.r2:.2f})"]
     notes += [] if effects.r2 >= tables.TRUSTED else ["the forest explains too little: no ranking"]
     more = len(effects.losses) - len(rows)
     notes += [f"{more} less important ones left out"] if more > 0 else []
@@ -606,7 +616,8 @@ def _spread(effects: tables.Effects, look: Look, what: str, width: float) -> Any
     highest = max(1.05 * float(table["q95"].max()), 1.2)
     numbers = al.Axis(title=f"{what} / best {what}", values=_log_ticks(1.0, highest), format="~g")
     scale = al.Scale(type="log", domain=[0.95, highest], nice=False)
-    values = al.X("value:N", sort=list(dict.fromkeys(table["value"])), title=None, axis=al.Axis(labelOverlap=True))
+    in_order = al.EncodingSortField("place", op="min")
+    values = al.X("value:N", sort=in_order, title=None, axis=al.Axis(labelOverlap=True))
     base = al.Chart().encode(x=values)
     whisker = base.mark_rule(strokeWidth=look.scale).encode(y=al.Y("q0:Q", scale=scale, axis=numbers), y2="q95:Q")
     box = base.mark_bar(fill="#D8E6F0", stroke=BLACK, strokeWidth=0.6).encode(y="q25:Q", y2="q75:Q")
@@ -616,7 +627,7 @@ def _spread(effects: tables.Effects, look: Look, what: str, width: float) -> Any
     facets = layers.properties(width=(width - gap * (columns - 1)) / columns, height=62 * look.scale).facet(
         al.Facet("parameter:N", sort=list(dict.fromkeys(table["parameter"])), title=None), columns=columns, spacing=gap
     )
-    title = _part(look, "(b) best, quartiles and 95% by value; orange: median")
+    title = _part(look, "best, quartiles and 95% by value; orange: median")
     return facets.resolve_scale(x="independent").properties(title=title)
 
 
@@ -635,7 +646,7 @@ def _pairs(cells: pd.DataFrame, look: Look, what: str) -> Any:
     colour = al.condition(f"datum.relative > {most**0.55!r}", al.value("white"), al.value(BLACK))
     text = base.mark_text(fontSize=0.8 * look.letters).encode(text="text:N", color=colour)
     size = {"width": al.Step(13 * look.scale), "height": al.Step(11 * look.scale)}
-    title = _part(look, f"(c) best {what} of each pair / best {what}", "framed: the best value in the row")
+    title = _part(look, f"best {what} of each pair / best {what}", "framed: the best value in the row")
     return al.layer(map_, frame, text).properties(**size, title=title)
 
 
@@ -647,13 +658,15 @@ def time(run: Run, look: Look) -> Any:
     import pandas as pd
 
     al = altair()
-    total = tables.spent(run)
+    total = spent_s(run)
+    if not total:
+        raise PlotError("the run does not say how its time was spent: it was recorded without durations")
     whole = sum(total.values())
     units = (("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3))
     unit, seconds = next(((unit, size) for unit, size in units if whole >= 2 * size), units[-1])
     named = {plain(phase): each for phase, each in total.items()}
     rows = [(phase, s / seconds, f"{s / seconds:.3g} {unit} ({s / whole:.0%})") for phase, s in named.items()]
-    colours = {phase: _GREY if phase == "other" else _PALETTE[i % 7] for i, phase in enumerate(named)}
+    colours = {**_coloured([*named]), "other": _GREY}
     fill = al.Fill("phase:N", scale=al.Scale(domain=list(colours), range=list(colours.values())), legend=None)
     longest = al.Scale(domain=[0, 1.4 * max(total.values()) / seconds], nice=False)
     base = _chart(look, "phases", pd.DataFrame(rows, columns=["phase", "spent", "text"])).encode(
@@ -721,13 +734,16 @@ def sensitivity(run: Run, look: Look) -> Any:
     stroke = al.Legend(title=None, symbolType="stroke", symbolStrokeColor=VERMILLION, symbolSize=150)
     limit = al.Color("line:N", scale=al.Scale(domain=["error limit"], range=[VERMILLION]), legend=stroke)
     zero = {"color": BLACK, "strokeWidth": 0.8 * look.scale}
-    text = {"fontSize": look.letters, "align": "center"}
+
+    def haloed(texts: Any) -> Any:
+        halo = texts.mark_text(fontSize=look.letters, stroke="white", strokeWidth=0.5 * look.letters)
+        return al.layer(halo, texts.mark_text(fontSize=look.letters))
 
     digits = base.mark_bar(stroke=BLACK, strokeWidth=0.5).encode(
         x=al.X("digits:Q", title="decimal digits gained"), y=labels, fill=fill
     )
     at_zero = al.Chart(al.InlineData(values=[{"at": 0}])).mark_rule(**zero).encode(x="at:Q")
-    exact = base.mark_text(**text).encode(x=al.datum(0), y=labels, text="remark:N")
+    exact = haloed(base.encode(x=al.datum(0), y=labels, text="remark:N"))
     known = [each for name in ("speed", "low", "high") for each in table[name] if not math.isnan(each)]
     ends = [min([1.0, *known]) / 1.1, max([1.0, *known]) * 1.1]
     scale = al.Scale(type="log", domain=ends, nice=False)
@@ -739,7 +755,7 @@ def sensitivity(run: Run, look: Look) -> Any:
     interval = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=look.scale)
     interval = interval.encode(x=al.X("low:Q", scale=scale), x2="high:Q", y=bare)
     at_one = al.Chart(al.InlineData(values=[{"at": 1}])).mark_rule(**zero).encode(x=al.X("at:Q", scale=scale))
-    why = base.mark_text(**text, color="#505050").encode(x=al.datum(math.sqrt(ends[0] * ends[1])), y=bare, text="why:N")
+    why = haloed(base.encode(x=al.datum(math.sqrt(ends[0] * ends[1])), y=bare, text="why:N"))
     letters = min(max(map(len, table["change"])), int(0.45 * look.points / (0.55 * look.letters)))
     width = (look.points - 0.55 * look.letters * letters - 20 * look.scale) / 2
     size = {"width": width, "height": al.Step(11 * look.scale)}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HOST", "LEAST_TRIALS", "TRUSTED", "Effects", "MetricAxis", "baseline_of", "counted", "effects_of", "judges",
-    "kernels_table", "metric_axis", "pairs_table", "sensitivity_table", "spent", "spent_along", "trials_table",
+    "kernels_table", "metric_axis", "pairs_table", "sensitivity_table", "spent_along", "trials_table",
     "uniform_errors", "valid_trials", "value_text", "values_table",
 ]  # fmt: skip
 
@@ -261,21 +261,6 @@ def pairs_table(table: pd.DataFrame, rows: int, columns: int) -> pd.DataFrame:
 # -- time ----------------------------------------------------------------------------------------
 
 
-def spent(run: Run) -> dict[str, float]:
-    """Return the seconds by phase, most first and "other" last, which has the phases below a hundredth.
-
-    Raises:
-        PlotError: the run does not say how its time was spent.
-    """
-    seconds = {name: each for name, each in run.durations_s.items() if each > 0}
-    if not seconds:
-        raise PlotError("the run does not say how its time was spent: it was recorded without durations")
-    whole = sum(seconds.values())
-    shown = {name: each for name, each in seconds.items() if name != "other" and each >= 0.01 * whole}
-    rest = whole - sum(shown.values())
-    return {**shown, **({"other": rest} if rest > 1e-9 * whole else {})}
-
-
 def spent_along(run: Run, phases: Sequence[str]) -> pd.DataFrame:
     """Return the seconds each phase of the trials took up to a trial: ``trial``, ``phase``, ``seconds``.
 
@@ -353,7 +338,7 @@ def _change_row(change: Change) -> dict[str, Any]:
         "change": plain(f"{named}: {value_text(change.before)} → {value_text(change.after)}"),
         "what": "restored" if change.is_restored else "narrowed",
         "digits": change.digits,
-        "remark": exact if math.isinf(change.digits) else "",
+        "remark": exact if math.isinf(change.digits) else "0" if abs(change.digits) < 0.05 else "",
         "why": why,
         **{
             name: min(max(value, SLOWEST), FASTEST)

@@ -62,7 +62,18 @@ def load_kernel(name: str | Path) -> Kernel:
     from mptune.kernel import Kernel  # not before it is known that there is a kernel of that name
 
     if not isinstance(found, Kernel):
-        raise KernelError(f"{found.name} is an application; expected a single kernel here")
+        raise KernelError(f"{found.name} is an application: load_application loads it")
+    return found
+
+
+def load_application(name: str | Path) -> Application:
+    """Load the definition of an application, as :func:`load_kernel` loads a kernel's."""
+    found = load_tunable(name)
+
+    from mptune.kernel import Application
+
+    if not isinstance(found, Application):
+        raise KernelError(f"{found.name} is a single kernel: load_kernel loads it")
     return found
 
 
@@ -225,7 +236,7 @@ def _bundled_of(info: RunInfo, said: str) -> Tunable:
     """Return the bundled kernel or application of a run's name, unless the run was made with another of that name."""
     recorded = Path(info.kernel_path) if info.kernel_path else None
     file = f" ({said.partition(' is of ')[0]} names {recorded})" if recorded else ""
-    give = f"give its definition with --kernel FILE.py, in Python as kernel= or application={file}"
+    give = f"give its definition with --kernel FILE.py, in Python as kernel={file}"
     if info.kernel not in (*bundled_kernels(), *bundled_applications()):
         raise KernelError(f"{said} {info.kernel!r}, which is not a bundled one: {give}")
     kernel = load_tunable(info.kernel)

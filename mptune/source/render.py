@@ -362,6 +362,9 @@ class _Template:
         return self.source.label
 
 
+_BRACES: Final = "two braces of C++ in a row need a space between them, as in { {1, 2} }, or {% raw %}"
+
+
 @functools.lru_cache(maxsize=64)
 def _compile(source: _Source, *, is_marked: bool = False) -> _Template:
     environment = _environment(source.folder, is_marked=is_marked)
@@ -371,7 +374,14 @@ def _compile(source: _Source, *, is_marked: bool = False) -> _Template:
             environment.from_string(source.text) if source.path is None else environment.get_template(source.name)
         )
     except jinja2.TemplateSyntaxError as error:
-        raise TemplateError(f"{cite(source.label, error.lineno)}: {error.message}") from error
+        line = source.text.splitlines()[error.lineno - 1] if source.text else ""
+        hint = f"; {_BRACES}" if "{{" in line else ""
+        raise TemplateError(f"{cite(source.label, error.lineno)}: {error.message}{hint}") from error
+    for output in tree.find_all(jinja2.nodes.Output):
+        for each in output.nodes:
+            is_number = isinstance(each, jinja2.nodes.Const) and not isinstance(each.value, str)
+            if is_number or isinstance(each, jinja2.nodes.Tuple):
+                raise TemplateError(f"{cite(source.label, each.lineno)}: {{{{...}}}} holds no parameter; {_BRACES}")
     undeclared = jinja2.meta.find_undeclared_variables(tree)
     lines: dict[str, int] = {}
     for node in tree.find_all(jinja2.nodes.Name):

@@ -111,7 +111,11 @@ def recognise(path: Path, connection: sqlite3.Connection, *, thorough: bool) -> 
     require_own(path, connection)
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version != FORMAT_VERSION:
-        advice = "upgrade mptune to read it" if version > FORMAT_VERSION else "tune again to make a new one"
+        advice = (
+            "upgrade mptune to read it"
+            if version > FORMAT_VERSION
+            else "remove it or name another file, and tune again"
+        )
         raise RunFileError(f"run file {path} has format {version} and this mptune reads {FORMAT_VERSION}: {advice}")
     found = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if missing := _TABLES - found:

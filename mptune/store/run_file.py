@@ -334,6 +334,7 @@ def _has_content(path: Path) -> bool:
 def _refuse_taken(path: Path) -> None:
     _refuse_irregular(path)
     if _has_content(path):
+        RunFile.open(path, read_only=True).close()  # one that cannot be gone on with says why
         raise RunFileError(f"run file {path} exists already: {_ALTERNATIVES}")
 
 

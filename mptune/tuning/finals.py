@@ -217,7 +217,7 @@ class FinalRounds:
     def _say_what_is_unsure(self) -> None:
         """Warn of times that other work disturbed, and of speedups without an interval."""
         run = self._session.result()
-        reported = [t for t in (run.best, *run.front) if t is not None and not math.isnan(run.speedup(t))]
+        reported = [t for t in (run.best, *run.trade_offs) if t is not None and not math.isnan(run.speedup(t))]
         if noise := run.state.finals.noise:
             self._session.warn(
                 f"the machine was busy while the finalists were timed ({noise}): a speedup is as sure as its interval; "
@@ -278,7 +278,7 @@ def finalists(run: Run, objective: Objective, baseline: Mapping[str, Sequence[Va
     for trial in feasible[:_WINNERS]:
         combinations.pop(run.types_of(trial), None)
     others = sorted(combinations.values(), key=objective.performance, reverse=True)[:_COMBINATIONS]
-    chosen = (*feasible[:_WINNERS], *others, *run.front, *baselines)
+    chosen = (*feasible[:_WINNERS], *others, *run.trade_offs, *baselines)
     return list({trial.configuration: trial for trial in chosen}.values())
 
 

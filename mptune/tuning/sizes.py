@@ -29,7 +29,7 @@ from mptune.store import RunFile
 from mptune.tuning.plan import TuningPlan
 from mptune.tuning.session import warn_caller
 from mptune.tuning.settings import Progress, TuneSettings
-from mptune.tuning.tuning import changed, tune
+from mptune.tuning.tuning import changed, require_one_of, tune
 
 __all__ = ["files_of_sizes", "label_of", "sizes_together", "tune_sizes"]
 
@@ -104,6 +104,7 @@ def tune_sizes(
     *,
     output: str | Path | None = None,
     resume: bool = False,
+    overwrite: bool = False,
     on_size: Callable[[Mapping[str, int], int], None] = lambda _sizes, _budget: None,
     on_progress: Callable[[Progress], None] = lambda _: None,
     on_verification: Callable[[Progress], None] = lambda _: None,
@@ -121,6 +122,7 @@ def tune_sizes(
         settings: how to tune; budget and time limit are those of all sizes together.
         output: run files are called after it (:func:`files_of_sizes`); none is kept when it is None.
         resume: go on with existing run files.
+        overwrite: begin anew: existing run files are deleted.
         on_size: told the sizes that are tuned next, and how many evaluations these will have had then.
         on_progress: told about every trial.
         on_verification: told about a trial that has run on further unseen inputs.
@@ -132,6 +134,7 @@ def tune_sizes(
         MptuneError: something the user gave is wrong; the message names it.
     """
     start = time.monotonic()
+    require_one_of(resume, overwrite)
     settings = changed(settings or TuneSettings(), overrides)
     kernel = kernel if isinstance(kernel, Tunable) else load_tunable(kernel)
     together = sizes_together(kernel, sizes, settings.size, settings.sizes)
@@ -144,9 +147,9 @@ def tune_sizes(
         files = files_of_sizes(output, together)
         for each, path in zip(together, files, strict=True):
             TuningPlan.of(kernel, dataclasses.replace(settings, sizes={**settings.sizes, **each}), path)
-            RunFile.check(path, resume=resume)
+            RunFile.check(path, resume=resume, overwrite=overwrite)
             make_ready(kernel, kernel.resolve_sizes(settings.size, {**settings.sizes, **each}))
-        runs = {index: Run.load(path) for index, path in enumerate(files) if path.exists()}
+        runs = {index: Run.load(path) for index, path in enumerate(files) if path.exists() and not overwrite}
         said: set[str] = set()
 
         def go_on(index: int, wanted: int, limit_s: float) -> None:
@@ -171,7 +174,8 @@ def tune_sizes(
                 kernel,
                 at,
                 output=files[index],
-                resume=files[index].exists(),
+                resume=index in runs,
+                overwrite=overwrite and index not in runs,
                 on_progress=on_progress,
                 on_verification=on_verification,
                 on_warning=warn,

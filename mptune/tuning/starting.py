@@ -197,7 +197,7 @@ def first_values(given: Mapping[str, Any] | str | Path, kernel: Tunable) -> list
         else:
             run = Run.load(path)
             best = [run.best] if run.best is not None else []
-            found = [trial.configuration for trial in (*best, *(run.front if run.info.objective.also else ()))]
+            found = [trial.configuration for trial in (*best, *run.trade_offs)]
     except (OSError, ValueError, RunFileError) as error:
         raise MptuneError(f"first {path}: expected NAME=VALUE,..., a run file or JSON: {error}") from error
     if not all(found) or not found:

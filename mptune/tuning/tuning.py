@@ -34,7 +34,7 @@ from mptune.tuning.schedule import Schedule
 from mptune.tuning.session import RunSession, Warnings, warn_caller
 from mptune.tuning.settings import Progress, TuneSettings
 
-__all__ = ["changed", "rendered_sources", "tune"]
+__all__ = ["changed", "rendered_sources", "require_one_of", "tune"]
 
 
 def tune(
@@ -61,7 +61,8 @@ def tune(
         output: the run file; none is written when it is None.
         resume: go on with an existing run file, or begin one; a notebook's cell may then be run again.
         overwrite: begin anew: an existing run file is deleted.
-        on_progress: told about every trial.
+        on_progress: told about every trial; by default ``mptune.tune`` shows progress, below a notebook's cell or as a
+            line a minute on standard error.
         on_verification: told about a trial that has run on further unseen inputs.
         on_warning: told each warning of the run, once; the run file keeps them. By default, a warning of Python's.
         command: the command line, kept in the run file.
@@ -72,8 +73,7 @@ def tune(
     """
     start = time.monotonic()
     warn = Warnings(on_warning)
-    if resume and overwrite:
-        raise MptuneError("resume=True goes on with a run, overwrite=True begins anew: give one of them")
+    require_one_of(resume, overwrite)
     settings = changed(settings or TuneSettings(), overrides)
     if output is not None and resume and Path(output).exists():
         settings = _with_its_sources(settings, Path(output), warn)
@@ -133,6 +133,12 @@ def tune(
             _keep_sources(session.result(), plan, file)
             raise
         return _keep_sources(run, plan, file)
+
+
+def require_one_of(resume: bool, overwrite: bool) -> None:
+    """Refuse to go on with a run and to begin anew at the same time."""
+    if resume and overwrite:
+        raise MptuneError("resume=True goes on with a run, overwrite=True begins anew: give one of them")
 
 
 def _keep_sources(run: Run, plan: TuningPlan, file: RunFile) -> Run:
@@ -308,7 +314,7 @@ def _by_interest(run: Run) -> Iterator[Trial]:
     """Give the trials a reader looks at first, some of them twice."""
     yield from (trial for trial in (run.best, run.baseline, run.closest) if trial is not None)
     yield from (group.first for group in run.failure_groups[:_KINDS])
-    yield from run.front
+    yield from run.trade_offs
     if {"time_ms", "error"} <= set(run.metric_names):
         yield from run.pareto(("time_ms", "error"))
     objective = run.objective

@@ -196,7 +196,7 @@ class _Found:
     """Trials by configuration and draw, draws that cannot be made and why, and configurations that did not run."""
 
     trials: dict[Configuration, _ByDraw]
-    unmade: Mapping[Draw, str]
+    unmade: dict[Draw, str]
     lost: list[Configuration]
 
 
@@ -205,26 +205,28 @@ def run_on(
     configurations: Sequence[Configuration],
     draws: Sequence[Draw],
     on_input: Callable[[], None] = lambda: None,
+    found: _Found | None = None,
 ) -> _Found:
-    """Run configurations on draws of the inputs, until one ends the worker or has the same status on every input."""
-    trials: dict[Configuration, _ByDraw] = {}
-    unmade: dict[Draw, str] = {}
-    lost: list[Configuration] = []
+    """Run configurations on draws of the inputs, until one ends the worker or has the same status on every input.
+
+    A ``found`` that is given has what ran so far when this is interrupted.
+    """
+    found = found or _Found({}, {}, [])
     for first in range(0, len(draws), _BATCH):
         batch = draws[first : first + _BATCH]
         answer = evaluator.run_on_draws(configurations, batch)
         for draw, trial in zip(answer.draws, answer.trials, strict=True):
-            trials.setdefault(trial.configuration, {})[draw] = trial
-        unmade |= answer.unmade
+            found.trials.setdefault(trial.configuration, {})[draw] = trial
+        found.unmade.update(answer.unmade)
         for _ in batch:
             on_input()
         if all(trial.status is Status.OK for trial in answer.trials) and len(answer.unmade) < len(batch):
             ran = {trial.configuration for trial in answer.trials}
-            lost = [configuration for configuration in configurations if configuration not in ran]
+            found.lost.extend(configuration for configuration in configurations if configuration not in ran)
         # The others have their turn in the next request.
-        if lost or any(trial.status in _ENDING for trial in answer.trials):
+        if found.lost or any(trial.status in _ENDING for trial in answer.trials):
             break
-    return _Found(trials, unmade, lost)
+    return found
 
 
 # -- of a run file ---------------------------------------------------------------------------------
@@ -368,15 +370,22 @@ def verify(
             # Inputs of the same number are others at other sizes.
             first = next_unseen(trial) if place == own else 0
             draws = [Draw(Stream.UNSEEN, number) for number in range(first, first + inputs)]
-            found = run_on(evaluator, [configured], draws, on_input)
-            ran = found.trials.get(configured, {})
+            found = _Found({}, {}, [])
+            try:
+                run_on(evaluator, [configured], draws, on_input, found)
+            except KeyboardInterrupt:
+                if not why_not and found.trials:
+                    on_warning(f"{len(found.trials[configured])} inputs are kept in {run_file}")
+                raise
+            finally:
+                ran = found.trials.get(configured, {})
+                if not why_not and ran:
+                    with RunFile.open(run_file) as file:
+                        file.add(info.objective.judge(after_draws(trial, ran, info.objective)))
         for warning in dict.fromkeys(warning for one in ran.values() for warning in one.warnings):
             if warning not in run.warnings:
                 on_warning(warning)
         cases.append(_case(run, place, ran, found.unmade, None if why_not else Verified.of(trial, info.objective)))
-        if not why_not and ran:
-            with RunFile.open(run_file) as file:
-                file.add(info.objective.judge(after_draws(trial, ran, info.objective)))
         is_kept = is_kept or not why_not
     if not any(case.verified.inputs for case in cases):
         why = dict.fromkeys(reason for case in cases for reason in case.unmade)

@@ -220,7 +220,7 @@ def _is_of(known: KernelWisdom, backend: Backend) -> bool:
 
 
 def sizes_of_arrays(
-    kernel: Kernel, inputs: Mapping[str, Any], given: Mapping[str, Any], otherwise: Mapping[str, int]
+    kernel: Tunable, inputs: Mapping[str, Any], given: Mapping[str, Any], otherwise: Mapping[str, int]
 ) -> dict[str, int]:
     """Return the sizes of a call: those that are given, and those that the arrays have.
 
@@ -276,11 +276,13 @@ def sizes_of_arrays(
     return {size: found.get(size, otherwise.get(size, 0)) for size in wanted}
 
 
-def _shape_of(kernel: Kernel, name: str) -> tuple[str, ...]:
+def _shape_of(kernel: Tunable, name: str) -> tuple[str, ...]:
     return next(tuple(map(str, argument.shape)) for argument in kernel.arguments if argument.name == name)
 
 
-def _solved(kernel: Kernel, expression: Expression, size: str, known: Mapping[str, int], extent: int, name: str) -> int:
+def _solved(
+    kernel: Tunable, expression: Expression, size: str, known: Mapping[str, int], extent: int, name: str
+) -> int:
     """Return the size at which an axis, which grows with it, has some extent."""
 
     def axis(value: int) -> int:

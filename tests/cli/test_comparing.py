@@ -38,6 +38,19 @@ def test_the_json_document_holds_every_figure(compare: Call, recording: Callable
     assert wins["genetic"]["random"] + wins["random"]["genetic"] == pytest.approx(1)
 
 
+def test_a_recording_whose_end_is_missing_is_named(mptune: Call, tmp_path: Path) -> None:
+    entries = {f"{b}": {"block": b, "time": float(b), "error": 0.0} for b in range(1, 9)}
+    text = json.dumps({"kernel_name": "k", "tune_params_keys": ["block"], "cache": entries})
+    (tmp_path / "cut.json").write_text(text[:-30])
+    for command in ("simulate", "compare"):
+        done = mptune(command, "cut.json", "--budget", 3, "--repeats", 1, *_FEW[command])
+        assert done.code == 0, done.err
+        assert "cut.json: the end of the file is missing; its 7 complete entries are used" in done.err
+
+
+_FEW = {"simulate": ("--strategy", "random"), "compare": ("--strategies", "random", "--processes", 1)}
+
+
 def test_runs_that_found_nothing_are_marked(compare: Call, recording: Callable[..., Path]) -> None:
     space = recording("one", errors=True)
     # Six of 60 meet the limit; after one evaluation few runs have one of them.

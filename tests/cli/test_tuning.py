@@ -194,7 +194,7 @@ def test_an_objective_other_than_time_is_named_with_its_values(mptune: Call) -> 
     done = mptune(*TUNE, "--budget", 36, "--objective", "memory_bytes / time_ms", "--maximise", "--max-error", "1e-5")
     assert done.code == 0
     assert "objective memory_bytes / time_ms, maximised" in done.out
-    assert done.out.count("memory_bytes / time_ms") == 2
+    assert done.out.count("memory_bytes / time_ms") == 3
     run = Run.load("runs/poly.db")
     assert run.best is not None
     assert dict(run.best.configuration) == BEST  # of equal memory, the fastest
@@ -420,6 +420,37 @@ def test_without_a_terminal_progress_is_a_line_a_minute(
     printed = capsys.readouterr().err.splitlines()
     assert len(printed) == lines
     assert all("8/20 evaluations" in line and "best" in line for line in printed)
+
+
+def test_the_time_left_counts_what_this_session_evaluated(run_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, now_s = Run.load(run_file), 0.0
+    with LiveView(clock=lambda: now_s) as view:
+        for trial in run.trials[:6]:
+            view.update(Progress("search", trial, lambda: run, 20, 0.0, replayed=True))
+        now_s = 61.0
+        view.update(Progress("search", run.trials[7], lambda: run, 20, 10.0, replayed=False))
+    # Two of eight were evaluated in ten seconds, and twelve are left.
+    assert "about 60 s left" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("is_old", [True, False])
+def test_a_file_that_cannot_be_gone_on_with_says_so(mptune: Call, run_file: Path, is_old: bool) -> None:
+    if is_old:
+        with contextlib.closing(sqlite3.connect(run_file)) as older:
+            older.execute("PRAGMA user_version = 1")
+    else:
+        run_file.write_text("not a run")
+    done = mptune(*TUNE, "--output", run_file)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert ("remove it or name another file" if is_old else "is not a run file") in done.err
+    assert "--resume" not in done.err
+
+
+def test_a_table_is_no_wider_than_a_terminal(mptune: Call, run_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for words in (("show", run_file), ("pareto", run_file), ("list", "--observers"), ("list", "--strategies")):
+        done = mptune(*words)
+        assert max(map(len, done.out.splitlines())) <= 80, done.out
 
 
 def test_a_call_with_a_run_file_goes_on_or_begins_anew_as_it_is_told(tmp_path: Path) -> None:

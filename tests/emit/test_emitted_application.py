@@ -85,7 +85,7 @@ def program(built: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def tuned(sizes: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return inputs and what the tuned application makes of them."""
     given = dict(make_inputs(AWKWARD, sizes, 0))
-    with TunedApplication(a_run(), AWKWARD, NARROW) as tuned:
+    with TunedApplication(a_run(), AWKWARD, configuration=NARROW) as tuned:
         return given, tuned(**given)
 
 
@@ -108,10 +108,10 @@ def test_sizes_are_those_of_arrays_and_others_are_given(program: ModuleType) -> 
     sizes = AWKWARD.resolve_sizes("default", {"n": 517, "shift": 6})
     given = make_inputs(AWKWARD, sizes, 0)
     arrays = {name: value for name, value in given.items() if name != "shift"}
-    with TunedApplication(a_run(), AWKWARD, NARROW) as application:
-        found = application(**arrays, size={"shift": 6})
-        with pytest.raises(KernelError, match="size n is 9 in size=, but 517 in 'x', 'index'"):
-            application(**arrays, size={"n": 9})
+    with TunedApplication(a_run(), AWKWARD, configuration=NARROW) as application:
+        found = application(**arrays, shift=6)
+        with pytest.raises(KernelError, match=r"input 'x' .* expected .9,. at n=9"):
+            application(**arrays, shift=6, n=9)
     expected = program.solve(arrays, {"shift": 6})
     assert all(np.array_equal(found[name], expected[name]) for name in expected)
     assert found["total"] == given["extra"].sum() + sizes["shift"]

@@ -278,11 +278,11 @@ def test_limits_of_several_errors_have_to_hold_together() -> None:
     both = chooser(run(1000), run(4000))
     assert both.budget == {"error": 1e-3, "error.y": 1e-3}
     assert [types(both.choose({"n": n}).configuration)[0] for n in (2000, 15_000)] == ["fp16", "fp32"]
-    tuned = mptune.TunedKernel(run(1000), run(4000), kernel=POLY, max_error={"y": 3e-4})
+    tuned = mptune.TunedKernel([run(1000), run(4000)], POLY, max_error={"y": 3e-4})
     assert types(tuned.choose({"n": 2000}).configuration)[0] == "fp16"
     assert types(tuned.choose({"n": 3500}).configuration)[0] == "fp32"
     with pytest.raises(UnknownNameError, match="unknown output or error metric in the wisdom: 'z'"):
-        mptune.TunedKernel(run(1000), run(4000), kernel=POLY, max_error={"z": 1})
+        mptune.TunedKernel([run(1000), run(4000)], POLY, max_error={"z": 1})
 
 
 def test_the_smallest_of_several_limits_counts() -> None:
@@ -385,7 +385,7 @@ def test_calls_have_the_configuration_for_their_sizes(x: Any, tmp_path: Path) ->
 @pytest.mark.parametrize("limit", [-1, 0, math.nan, "1e-3", {"error": 1e-3, "y": -2.0}])
 def test_an_error_limit_is_a_number_above_zero(limit: Any) -> None:
     with pytest.raises(MptuneError, match="an error limit is a number above 0, not "):
-        mptune.TunedKernel(at_size(1000), at_size(4000), kernel=POLY, max_error=limit)
+        mptune.TunedKernel([at_size(1000), at_size(4000)], POLY, max_error=limit)
 
 
 def test_what_cannot_be_asked_is_refused_in_words() -> None:
@@ -399,10 +399,10 @@ def test_what_cannot_be_asked_is_refused_in_words() -> None:
 
 
 def test_runs_of_several_sizes_are_wisdom(x: Any) -> None:
-    tuned = mptune.TunedKernel(at_size(1000), at_size(4000), kernel=POLY)
+    tuned = mptune.TunedKernel([at_size(1000), at_size(4000)], POLY)
     tuned(x=x[:2000])
     assert tuned.configuration["x_type"] == "fp16"
-    fixed = mptune.TunedKernel(at_size(1000), at_size(4000), kernel=POLY, sizes={"n": 2000})
+    fixed = mptune.TunedKernel([at_size(1000), at_size(4000)], POLY, sizes={"n": 2000})
     assert fixed.sizes["n"] == 2000
     with pytest.raises(KernelError, match="expected"):
         fixed(x=x[:1999])
@@ -414,15 +414,15 @@ def test_runs_of_several_sizes_are_wisdom(x: Any) -> None:
 def test_elsewhere_it_is_the_baseline_and_on_like_devices_what_the_model_says(x: Any) -> None:
     there = [at_size(n, backend="cuda", device="H100", architecture="sm_90") for n in (1000, 4000)]
     with pytest.warns(UserWarning, match=r"uses the baseline: the wisdom is of H100 \(cuda, sm_90\), and this is"):
-        tuned = mptune.TunedKernel(*there, kernel=POLY, backend="host")
+        tuned = mptune.TunedKernel(there, POLY, backend="host")
     assert types(tuned.configuration) == ("fp64", 64)
     like = [at_size(n, device="another processor") for n in (1000, 4000)]
     with pytest.warns(UserWarning, match="measured on another processor, and this is .* of the same architecture"):
-        tuned = mptune.TunedKernel(*like, kernel=POLY)
+        tuned = mptune.TunedKernel(like, POLY)
     tuned(x=x[:1000])
     assert types(tuned.configuration) == ("fp16", 64)
     assert "told from n=1000 on another processor" in tuned.choose({"n": 1000}).why
-    both = mptune.TunedKernel(*there, *(at_size(n) for n in (1000, 4000)), kernel=POLY)
+    both = mptune.TunedKernel([*there, *(at_size(n) for n in (1000, 4000))], POLY)
     assert both.reason == ""
 
 
@@ -512,7 +512,7 @@ def test_sizes_that_no_array_has_are_asked_for() -> None:
 
 
 def test_sizes_are_whole_numbers_that_their_argument_holds() -> None:
-    tuned = mptune.TunedKernel(at_size(1000), at_size(4000), kernel=POLY)
+    tuned = mptune.TunedKernel([at_size(1000), at_size(4000)], POLY)
     for given in (2.5, "7", True, np.True_, None, math.nan, math.inf, np.zeros(2)):
         with pytest.raises(KernelError, match=r"^kernel poly: size n is a whole number, not "):
             tuned.choose({"n": given})  # type: ignore[dict-item]
@@ -530,7 +530,7 @@ def test_a_size_that_is_no_argument_is_given_by_its_name() -> None:
         trials = [trial(4, 1e-16, kernel=STEPPER), trial(1, 1e-7 * steps, kernel=STEPPER, t="fp32")]
         return run_of(STEPPER, trials, sizes=STEPPER.resolve_sizes("default", {"steps": steps}), threshold=1e-5)
 
-    tuned = mptune.TunedKernel(run(4), run(10), kernel=STEPPER)
+    tuned = mptune.TunedKernel([run(4), run(10)], STEPPER)
     u = np.random.default_rng(3).uniform(0.5, 1, 103)
     for steps in (5, 7):
         assert np.abs(tuned(u=u, steps=steps) - stepped(u, steps)).max() < 1e-5
