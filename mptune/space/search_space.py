@@ -181,8 +181,13 @@ class SearchSpace:
             codes = [codes[configuration[name]] for name, codes in zip(self.names, self._codes_of, strict=True)]
         except (KeyError, TypeError):
             return None
-        index = int(self.indices_of(np.array([codes]))[0])
-        return None if index < 0 else index
+        index = 0
+        for factor, stride in self._factors:
+            leaf = factor.encode_one([codes[position] for position in factor.positions])
+            if leaf < 0:
+                return None
+            index += leaf * stride
+        return index
 
     def codes(self, indices: ArrayLike) -> NDArray[np.int32]:
         """Return the position of each value among its parameter's values, (n, n_parameters) for indices (n,).
