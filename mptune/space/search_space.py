@@ -278,15 +278,15 @@ class SearchSpace:
         if kind not in KINDS:
             raise UnknownNameError("kind of neighbours", kind, KINDS)
         (codes,) = self.codes([index])
-        moves = (
-            p.other_codes(c) if kind == "hamming" else p.steps(c) for p, c in zip(self.parameters, codes, strict=True)
-        )
-        others = list(moves)
-        changed = np.repeat(np.arange(len(codes)), [len(options) for options in others])
+        options = [
+            np.arange(len(p.values)) if kind == "hamming" else p.steps(code)
+            for p, code in zip(self.parameters, codes, strict=True)
+        ]
+        changed = np.repeat(np.arange(len(codes)), [len(values) for values in options])
         candidates = np.tile(codes, (len(changed), 1))
-        candidates[np.arange(len(changed)), changed] = np.concatenate(others)
+        candidates[np.arange(len(changed)), changed] = np.concatenate(options)
         found = self.indices_of(candidates)
-        return np.sort(found[found >= 0])
+        return np.sort(found[(found >= 0) & (found != index)])
 
     # -- numbers -------------------------------------------------------------------------------------
 
