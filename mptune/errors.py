@@ -10,29 +10,6 @@ import traceback
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = [
-    "BackendUnavailableError",
-    "CompileError",
-    "ConstraintError",
-    "EmptySpaceError",
-    "ExpressionError",
-    "KernelError",
-    "LaunchError",
-    "MetricError",
-    "MptuneError",
-    "ObserverUnavailableError",
-    "OutOfMemoryError",
-    "PlotError",
-    "ReferenceDataError",
-    "RunFileError",
-    "SpaceFileError",
-    "TemplateError",
-    "UnknownNameError",
-    "WisdomError",
-    "did_you_mean",
-    "raised_at",
-]
-
 
 class MptuneError(Exception):
     """Base of every error that a user's input can cause."""

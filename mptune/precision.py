@@ -23,19 +23,6 @@ import numpy as np
 
 from mptune.errors import UnknownNameError
 
-__all__ = [
-    "ARITHMETIC",
-    "COMPOUND",
-    "EVERY_PRECISION",
-    "POLICIES",
-    "PRECISIONS",
-    "TRACED",
-    "Precision",
-    "holds_real_numbers",
-    "precision",
-    "promoted",
-]
-
 #: Implementations of transcendental functions, most to least accurate (Heldens 2026, Sec. IV).
 POLICIES: Final[tuple[str, ...]] = ("accurate", "fast", "approx")
 

@@ -21,8 +21,6 @@ from mptune.precision import precision, promoted
 from mptune.space.configuration import Configuration, NamedValues
 from mptune.space.expressions import Expression
 
-__all__ = ["Count", "Flops", "Work", "check_flops", "count_flops"]
-
 #: A number, an expression over sizes and parameters, or a function of the sizes.
 Count = str | int | float | Callable[[Sizes], float]
 #: How many operations there are; or how many in each type: that of a precision parameter, a fixed precision, or what

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
@@ -41,36 +41,30 @@ def lints(kernel: Kernel, sizes: Sizes, space: SearchSpace, chosen: Sequence[Con
 
     A configuration that does not render is skipped: its compilation reports the error.
     """
-    found = (
-        _misordered(kernel, sizes, chosen),
-        _widening(kernel, sizes, chosen),
-        _unused(kernel, sizes, space, chosen),
-    )
-    return tuple(itertools.chain.from_iterable(found))
+    bodies = list(_bodies(kernel, sizes, chosen))
+    return (*_misordered(kernel, bodies[:1]), *_widening(bodies), *_unused(kernel, sizes, space, chosen))
 
 
-def _bodies(
-    kernel: Kernel, sizes: Sizes, chosen: Sequence[Configuration]
-) -> Iterator[tuple[str, Callable[[int], tuple[str, int]]]]:
-    """Yield what can be rendered, each with a function that tells the template and the line of a place in it."""
+#: A rendered template, and a function that returns the template and the line of a place in it.
+_Body = tuple[str, Callable[[int], tuple[str, int]]]
+
+
+def _bodies(kernel: Kernel, sizes: Sizes, chosen: Sequence[Configuration]) -> Iterator[_Body]:
     for configuration in chosen:
         with contextlib.suppress(MptuneError):
             body = render_body(kernel, configuration, sizes)
-            yield body, _places(body, template_lines(kernel, configuration, sizes))
+            yield body, functools.partial(_place, body, template_lines(kernel, configuration, sizes))
 
 
-def _places(body: str, lines: Sequence[tuple[str, int]]) -> Callable[[int], tuple[str, int]]:
-    def place(start: int) -> tuple[str, int]:
-        line = body.count("\n", 0, start)
-        return lines[line] if lines else ("what mptune render prints", line + 1)
-
-    return place
+def _place(body: str, lines: Sequence[tuple[str, int]], start: int) -> tuple[str, int]:
+    line = body.count("\n", 0, start)
+    return lines[line] if lines else ("what mptune render prints", line + 1)
 
 
-def _misordered(kernel: Kernel, sizes: Sizes, chosen: Sequence[Configuration]) -> Iterator[str]:
+def _misordered(kernel: Kernel, bodies: Sequence[_Body]) -> Iterator[str]:
     """Compare the order of the function's parameters with that of the arguments: types may be the same."""
     declared = [argument.name for argument in kernel.passed]
-    for body, place in itertools.islice(_bodies(kernel, sizes, chosen), 1):
+    for body, place in bodies:
         parameters = parameter_names(body, kernel.function)
         names = [name for name, _ in parameters]
         if names != declared and sorted(names) == sorted(declared):
@@ -82,10 +76,10 @@ def _misordered(kernel: Kernel, sizes: Sizes, chosen: Sequence[Configuration]) -
             )
 
 
-def _widening(kernel: Kernel, sizes: Sizes, chosen: Sequence[Configuration]) -> Iterator[str]:
+def _widening(bodies: Sequence[_Body]) -> Iterator[str]:
     places: dict[str, set[int]] = {}
     texts: dict[str, None] = {}
-    for body, place in _bodies(kernel, sizes, chosen):
+    for body, place in bodies:
         for literal in widening_literals(body):
             name, line = place(literal.start)
             places.setdefault(name, set()).add(line)

@@ -116,14 +116,10 @@ class Parameter(ABC):
         low, high = columns.min(axis=1, keepdims=True), columns.max(axis=1, keepdims=True)
         return np.asarray(((columns - low) / (high - low)).T)
 
-    def other_codes(self, code: int) -> NDArray[np.int64]:
-        """Return the positions among the values of all values but one, ascending."""
-        return np.delete(np.arange(len(self.values), dtype=np.int64), code)
-
     def steps(self, code: int) -> NDArray[np.int64]:
-        """Return the positions one step before and after a value; those of all other values if they have no order."""
+        """Return the positions one step before and after a value; those of all values if they have no order."""
         if not self.is_ordered:
-            return self.other_codes(code)
+            return np.arange(len(self.values), dtype=np.int64)
         return np.array([c for c in (code - 1, code + 1) if 0 <= c < len(self.values)], dtype=np.int64)
 
     def restricted(self, values: Sequence[Any]) -> Parameter:

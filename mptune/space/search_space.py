@@ -181,8 +181,13 @@ class SearchSpace:
             codes = [codes[configuration[name]] for name, codes in zip(self.names, self._codes_of, strict=True)]
         except (KeyError, TypeError):
             return None
-        index = int(self.indices_of(np.array([codes]))[0])
-        return None if index < 0 else index
+        index = 0
+        for factor, stride in self._factors:
+            leaf = factor.encode_one([codes[position] for position in factor.positions])
+            if leaf < 0:
+                return None
+            index += leaf * stride
+        return index
 
     def codes(self, indices: ArrayLike) -> NDArray[np.int32]:
         """Return the position of each value among its parameter's values, (n, n_parameters) for indices (n,).
@@ -273,15 +278,15 @@ class SearchSpace:
         if kind not in KINDS:
             raise UnknownNameError("kind of neighbours", kind, KINDS)
         (codes,) = self.codes([index])
-        moves = (
-            p.other_codes(c) if kind == "hamming" else p.steps(c) for p, c in zip(self.parameters, codes, strict=True)
-        )
-        others = list(moves)
-        changed = np.repeat(np.arange(len(codes)), [len(options) for options in others])
+        options = [
+            np.arange(len(p.values)) if kind == "hamming" else p.steps(code)
+            for p, code in zip(self.parameters, codes, strict=True)
+        ]
+        changed = np.repeat(np.arange(len(codes)), [len(values) for values in options])
         candidates = np.tile(codes, (len(changed), 1))
-        candidates[np.arange(len(changed)), changed] = np.concatenate(others)
+        candidates[np.arange(len(changed)), changed] = np.concatenate(options)
         found = self.indices_of(candidates)
-        return np.sort(found[found >= 0])
+        return np.sort(found[(found >= 0) & (found != index)])
 
     # -- numbers -------------------------------------------------------------------------------------
 

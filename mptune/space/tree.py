@@ -72,8 +72,13 @@ class Choice:
     def encode(self, codes: NDArray[Any]) -> Integers:
         """Return the leaves with these codes, -1 if there is none, (n,) from (n, 1)."""
         wanted = codes[:, 0]
-        found = np.minimum(np.searchsorted(self.codes, wanted), self.size - 1)
-        return np.where(self.codes[found] == wanted, found, -1).astype(np.int64)
+        found = np.minimum(self.codes.searchsorted(wanted), self.size - 1)
+        return np.where(self.codes[found] == wanted, found, -1)
+
+    def encode_one(self, codes: Sequence[int]) -> int:
+        """Return :meth:`encode` of one row, faster."""
+        found = int(self.codes.searchsorted(codes[0]))
+        return found if found < self.size and int(self.codes[found]) == codes[0] else -1
 
     def descend(self, quantiles: NDArray[np.float64]) -> Integers:
         """Return the leaves at quantiles in [0, 1), (n,) from (n, 1)."""
@@ -104,7 +109,7 @@ class Level:
 
     def key(self, nodes: Integers, codes: NDArray[Any]) -> NDArray[Any]:
         """Return the keys of nodes and codes in the type the keys are stored in, (n,)."""
-        return (nodes * self.radix + np.clip(codes, 0, self.radix - 1)).astype(self.keys.dtype)  # type: ignore[no-any-return]
+        return (nodes * self.radix + codes).astype(self.keys.dtype)  # type: ignore[no-any-return]
 
     @classmethod
     def of(
@@ -154,15 +159,28 @@ class Tree:
 
     def encode(self, codes: NDArray[Any]) -> Integers:
         """Return the numbers of the leaves with these codes (n, n_levels), -1 if there is none, (n,)."""
-        valid = np.ones(len(codes), dtype=np.bool_)
+        possible = np.clip(codes, 0, [level.radix - 1 for level in self.levels])
+        valid = (possible == codes).all(axis=1)
 
         def pick(level: Level, code: NDArray[Any], node: Integers, *_: Integers) -> NDArray[Any]:
             key = level.key(node, code)
-            edge = np.minimum(np.searchsorted(level.keys, key), len(level.keys) - 1)
-            np.logical_and.reduce((valid, code >= 0, code < level.radix, level.keys[edge] == key), out=valid)
-            return edge
+            edge = np.minimum(level.keys.searchsorted(key), len(level.keys) - 1)
+            np.logical_and(valid, level.keys[edge] == key, out=valid)
+            return np.asarray(edge)
 
-        return np.where(valid, self._follow(codes, pick), -1)
+        return np.where(valid, self._follow(possible, pick), -1)
+
+    def encode_one(self, codes: Sequence[int]) -> int:
+        """Return :meth:`encode` of one row of codes that are within their parameters' values, faster."""
+        leaf, node = 0, 0
+        for level, code in zip(self.levels, codes, strict=True):
+            key = node * level.radix + code
+            edge = int(level.keys.searchsorted(level.keys.dtype.type(key)))
+            if edge == len(level.keys) or int(level.keys[edge]) != key:
+                return -1
+            leaf += int(level.before[edge]) - int(level.before[level.first[node]])
+            node = int(level.children[edge])
+        return leaf
 
     def descend(self, quantiles: NDArray[np.float64]) -> Integers:
         """Return the leaves at quantiles in [0, 1), one for each level, (n,) from (n, n_levels).
@@ -208,7 +226,7 @@ class Tree:
                 return edge
             return np.where(up == 0, above, first + rng.integers(0, last + 1 - first))
 
-        return self._follow(codes, pick)
+        return self._follow(np.clip(codes, 0, [level.radix - 1 for level in self.levels]), pick)
 
     def _follow(self, columns: NDArray[Any], pick: _Pick) -> Integers:
         """Return the numbers of the leaves that rows lead to, with a column for each level."""
