@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import dataclasses
 import functools
 import importlib.util
 import os
@@ -14,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from mptune.backends.addressed import Copy
-from mptune.backends.gpu import Driver, GpuBackend, RuntimeCompiler, library_files, system_libraries
+from mptune.backends.base import CompileOptions
+from mptune.backends.gpu import Driver, GpuBackend, GpuCompiler, RuntimeCompiler, library_files, system_libraries
 from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
 
 if TYPE_CHECKING:
@@ -51,12 +53,24 @@ def _nvrtc(code: str = "CUBIN") -> RuntimeCompiler:
     return RuntimeCompiler("NVRTC", "nvrtc", code, _nvrtc_paths(), _INSTALL, "libnvrtc-builtins.so.{version}")
 
 
+class _NvrtcCompiler(GpuCompiler):
+    """NVRTC, which can stop at PTX."""
+
+    def listing(self, source: str, function: str, options: CompileOptions) -> str:
+        # PTX is of a virtual architecture.
+        virtual = self.resolved(options).architecture.replace("sm_", "compute_")
+        flags = self.identity(dataclasses.replace(options, architecture=virtual))
+        image: bytes = self._compiled(_nvrtc("PTX"), flags, source, function, options.timeout_s).image
+        return image.rstrip(b"\0").decode(errors="replace")
+
+
 class CudaBackend(GpuBackend):
     """An NVIDIA GPU."""
 
     name: ClassVar[str] = "cuda"
     architecture_flag: ClassVar[str] = "--gpu-architecture="
     common_architecture: ClassVar[str] = "sm_80"
+    compiler_class: ClassVar[type[GpuCompiler]] = _NvrtcCompiler
     flags: ClassVar[tuple[str, ...]] = ("--std=c++17",)
     package: ClassVar[tuple[str, str, str]] = ("cupy", "CuPy", _INSTALL)
     visibility: ClassVar[tuple[str, ...]] = ("CUDA_VISIBLE_DEVICES",)
@@ -71,15 +85,6 @@ class CudaBackend(GpuBackend):
     @staticmethod
     def runtime_compiler() -> RuntimeCompiler:
         return _nvrtc()
-
-    @staticmethod
-    def assembler() -> RuntimeCompiler:
-        return _nvrtc("PTX")
-
-    @staticmethod
-    def assembler_flag(flag: str) -> str:
-        # PTX is of a virtual architecture.
-        return flag.replace("=sm_", "=compute_") if flag.startswith(CudaBackend.architecture_flag) else flag
 
     @staticmethod
     def device_count() -> int:

@@ -257,14 +257,6 @@ class GpuCompiler(Compiler):
         flags = self.identity(self.resolved(options))
         return self._compiled(self._backend.runtime_compiler(), flags, source, function, options.timeout_s)
 
-    def listing(self, source: str, function: str, options: CompileOptions) -> str | None:
-        library = self._backend.assembler()
-        if library is None:
-            return None
-        flags = tuple(map(self._backend.assembler_flag, self.identity(self.resolved(options))))
-        image: bytes = self._compiled(library, flags, source, function, options.timeout_s).image
-        return image.rstrip(b"\0").decode(errors="replace")
-
     def _compiled(
         self, library: RuntimeCompiler, flags: tuple[str, ...], source: str, function: str, timeout_s: float
     ) -> Binary:
@@ -381,6 +373,7 @@ class GpuBackend(Backend):
     """
 
     tells_resources: ClassVar[bool] = True
+    compiler_class: ClassVar[type[GpuCompiler]] = GpuCompiler
     #: The compiler's flag of the architecture, with a trailing "=".
     architecture_flag: ClassVar[str]
     flags: ClassVar[tuple[str, ...]]
@@ -393,23 +386,13 @@ class GpuBackend(Backend):
 
     def __init__(self, cache: BinaryCache | None = None, driver: Driver | None = None) -> None:
         self.device = GpuDevice(type(self), driver)
-        self.compiler = GpuCompiler(self, cache if cache is not None else BinaryCache())
+        self.compiler = self.compiler_class(self, cache if cache is not None else BinaryCache())
 
     # What is not installed, and a device that is not there, is a BackendUnavailableError with what to install.
 
     @staticmethod
     @abstractmethod
     def runtime_compiler() -> RuntimeCompiler: ...
-
-    @staticmethod
-    def assembler() -> RuntimeCompiler | None:
-        """Return the compiler that stops at assembly; None if there is none."""
-        return None
-
-    @staticmethod
-    def assembler_flag(flag: str) -> str:
-        """Return the flag for :meth:`assembler` that stands for one of the compiler's."""
-        return flag
 
     @staticmethod
     @abstractmethod
