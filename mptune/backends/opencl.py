@@ -465,7 +465,7 @@ class OpenclBuffer(Buffer):
             if self._guarded is None:
                 self._memory = self._given = cl.Buffer(opened.context, flags, max(nbytes, 1))
             else:
-                memory = (ctypes.c_ubyte * max(nbytes, 1)).from_address(self._guarded.allocate(nbytes))
+                memory = (ctypes.c_ubyte * max(nbytes, 1)).from_address(self._guarded.reserve(nbytes))
                 flags |= cl.mem_flags.USE_HOST_PTR
                 self._memory = self._given = cl.Buffer(opened.context, flags, hostbuf=memory)
 
