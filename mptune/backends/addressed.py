@@ -26,10 +26,10 @@ Copy: TypeAlias = Literal["HostToDevice", "DeviceToHost", "DeviceToDevice"]
 class Memory(Protocol):
     """Memory by address, of the host or of a device; failures are :class:`~mptune.errors.LaunchError`."""
 
-    def allocate(self, nbytes: int) -> int:
+    def reserve(self, nbytes: int) -> int:
         """Return the address of new memory; raises :class:`~mptune.errors.OutOfMemoryError`."""
 
-    def free(self, address: int) -> None: ...
+    def release(self, address: int) -> None: ...
 
     def copy(self, target: int, source: int, nbytes: int, kind: Copy = "DeviceToDevice") -> None: ...
 
@@ -44,7 +44,7 @@ class AddressBuffer(Buffer):
         self._memory = memory
         self._whole: AddressBuffer | None = None
         self._offset = 0
-        self._address: int | None = memory.allocate(nbytes)
+        self._address: int | None = memory.reserve(nbytes)
 
     @property
     def address(self) -> int:
@@ -83,7 +83,7 @@ class AddressBuffer(Buffer):
 
     def free(self) -> None:
         if self._whole is None and self._address is not None:
-            self._memory.free(self._address)
+            self._memory.release(self._address)
             self._address = None
 
 
@@ -130,7 +130,7 @@ _MARGINS: Final = (1 << 34, 1 << 20)
 class GuardedMemory:
     """Zeroed memory of one buffer in this process, between addresses where a kernel faults."""
 
-    def allocate(self, nbytes: int) -> int:
+    def reserve(self, nbytes: int) -> int:
         libc = _libc()
         used = -(-max(nbytes, 1) // mmap.PAGESIZE) * mmap.PAGESIZE
         is_limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
@@ -152,7 +152,7 @@ class GuardedMemory:
             f"{nbytes} bytes could not be allocated on the host; smaller sizes or narrower types need fewer"
         )
 
-    def free(self, address: int) -> None:  # noqa: ARG002
+    def release(self, address: int) -> None:  # noqa: ARG002
         self._finalizer()
 
     def copy(self, target: int, source: int, nbytes: int, kind: Copy = "DeviceToDevice") -> None:  # noqa: ARG002

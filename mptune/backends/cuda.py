@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import dataclasses
 import functools
 import importlib.util
 import os
@@ -14,7 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from mptune.backends.addressed import Copy
-from mptune.backends.gpu import Driver, GpuBackend, RuntimeCompiler, library_files, system_libraries
+from mptune.backends.base import Buffer, CompileOptions, in_words
+from mptune.backends.gpu import (
+    GpuBackend,
+    GpuBuffer,
+    GpuCompiler,
+    GpuDevice,
+    RuntimeCompiler,
+    library_files,
+    system_libraries,
+)
 from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
 
 if TYPE_CHECKING:
@@ -51,62 +61,25 @@ def _nvrtc(code: str = "CUBIN") -> RuntimeCompiler:
     return RuntimeCompiler("NVRTC", "nvrtc", code, _nvrtc_paths(), _INSTALL, "libnvrtc-builtins.so.{version}")
 
 
-class CudaBackend(GpuBackend):
-    """An NVIDIA GPU."""
+class _NvrtcCompiler(GpuCompiler):
+    """NVRTC, which can stop at PTX."""
 
-    name: ClassVar[str] = "cuda"
-    architecture_flag: ClassVar[str] = "--gpu-architecture="
-    common_architecture: ClassVar[str] = "sm_80"
-    flags: ClassVar[tuple[str, ...]] = ("--std=c++17",)
-    package: ClassVar[tuple[str, str, str]] = ("cupy", "CuPy", _INSTALL)
-    visibility: ClassVar[tuple[str, ...]] = ("CUDA_VISIBLE_DEVICES",)
-
-    @classmethod
-    def facts(cls, architecture: str) -> Mapping[str, Any]:
-        generation = re.fullmatch(r"sm_(\d+)[af]?", architecture)
-        # From sm_80 on matrix units take bf16, TF32 and fp64, and their operands are copied asynchronously.
-        has_units = generation is not None and int(generation[1]) >= 80
-        return {"is_gpu": True, "matrix_units": "mma.sync" if has_units else ""}
-
-    @staticmethod
-    def runtime_compiler() -> RuntimeCompiler:
-        return _nvrtc()
-
-    @staticmethod
-    def assembler() -> RuntimeCompiler:
-        return _nvrtc("PTX")
-
-    @staticmethod
-    def assembler_flag(flag: str) -> str:
+    def listing(self, source: str, function: str, options: CompileOptions) -> str:
         # PTX is of a virtual architecture.
-        return flag.replace("=sm_", "=compute_") if flag.startswith(CudaBackend.architecture_flag) else flag
-
-    @staticmethod
-    def device_count() -> int:
-        count = ctypes.c_int()
-        try:
-            driver = ctypes.CDLL("libcuda.so.1")
-        except OSError:
-            raise BackendUnavailableError("no CUDA device: the NVIDIA driver (libcuda.so.1) is not installed") from None
-        if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0 or count.value == 0:
-            raise BackendUnavailableError("no CUDA device: the NVIDIA driver finds none")
-        return count.value
-
-    @staticmethod
-    def open_driver() -> Driver:
-        CudaBackend.require_device()
-        return _CupyDriver()
+        virtual = self.resolved(options).architecture.replace("sm_", "compute_")
+        flags = self.identity(dataclasses.replace(options, architecture=virtual))
+        image: bytes = self._compiled(_nvrtc("PTX"), flags, source, function, options.timeout_s).image
+        return image.rstrip(b"\0").decode(errors="replace")
 
 
-class _CupyDriver(Driver):
+class CudaDevice(GpuDevice):
     """A CUDA device, through CuPy."""
 
-    backend: ClassVar[str] = CudaBackend.name
     sensors: ClassVar[str] = "nvml"
     #: Beyond the 48 KiB of every block, a kernel has to ask for shared memory.
     most_shared: ClassVar[str] = "sharedMemPerBlockOptin"
 
-    def __init__(self) -> None:
+    def connect(self) -> Any:
         import cupy
         from cupy_backends.cuda.api import driver, runtime
 
@@ -118,7 +91,7 @@ class _CupyDriver(Driver):
             runtime.free(0)  # creates the context, which loading a module needs
             self._of_arrays = cupy.cuda.Stream(non_blocking=True)
             self._of_arrays.use()  # so that CuPy computes on arrays after the launches that write them
-        super().__init__(self._of_arrays.ptr)
+        return self._of_arrays.ptr
 
     def call(self, name: str, *arguments: Any, kind: type[Exception] = LaunchError) -> Any:
         function = getattr(self._runtime, name, None) or getattr(self._driver, name)
@@ -142,7 +115,7 @@ class _CupyDriver(Driver):
     def copy_kind(self, kind: Copy) -> Any:
         return getattr(self._runtime, f"memcpy{kind}")
 
-    def allocate(self, nbytes: int) -> int:
+    def reserve(self, nbytes: int) -> int:
         with contextlib.suppress(LaunchError):
             return int(self.call("malloc", max(nbytes, 1)))
         # CuPy keeps what its arrays took for the next ones.
@@ -157,12 +130,15 @@ class _CupyDriver(Driver):
         self.call("funcSetAttribute", function, 8, nbytes)  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
     def array_namespace(self) -> Any:
+        self.open()
         return self._cupy
 
-    def array(self, address: int, nbytes: int, dtype: np.dtype[Any]) -> Any:
-        memory = self._cupy.cuda.UnownedMemory(address, nbytes, self)
+    def array(self, buffer: Buffer, dtype: np.dtype[Any]) -> Any:
+        if not isinstance(buffer, GpuBuffer):
+            raise LaunchError(f"an array needs a device buffer, not {in_words(buffer)}")
+        memory = self._cupy.cuda.UnownedMemory(buffer.address, buffer.nbytes, self)
         pointer = self._cupy.cuda.MemoryPointer(memory, 0)
-        return self._cupy.ndarray((nbytes // dtype.itemsize,), dtype, pointer)
+        return self._cupy.ndarray((buffer.nbytes // dtype.itemsize,), dtype, pointer)
 
     @contextlib.contextmanager
     def _errors(self, kind: type[Exception]) -> Iterator[None]:
@@ -170,3 +146,38 @@ class _CupyDriver(Driver):
             yield
         except (self._runtime.CUDARuntimeError, self._driver.CUDADriverError) as error:
             raise kind(str(error)) from error
+
+
+class CudaBackend(GpuBackend):
+    """An NVIDIA GPU."""
+
+    name: ClassVar[str] = "cuda"
+    architecture_flag: ClassVar[str] = "--gpu-architecture="
+    common_architecture: ClassVar[str] = "sm_80"
+    compiler_class: ClassVar[type[GpuCompiler]] = _NvrtcCompiler
+    flags: ClassVar[tuple[str, ...]] = ("--std=c++17",)
+    package: ClassVar[tuple[str, str, str]] = ("cupy", "CuPy", _INSTALL)
+    device_class: ClassVar[type[GpuDevice]] = CudaDevice
+    visibility: ClassVar[tuple[str, ...]] = ("CUDA_VISIBLE_DEVICES",)
+
+    @classmethod
+    def facts(cls, architecture: str) -> Mapping[str, Any]:
+        generation = re.fullmatch(r"sm_(\d+)[af]?", architecture)
+        # From sm_80 on matrix units take bf16, TF32 and fp64, and their operands are copied asynchronously.
+        has_units = generation is not None and int(generation[1]) >= 80
+        return {"is_gpu": True, "matrix_units": "mma.sync" if has_units else ""}
+
+    @staticmethod
+    def runtime_compiler() -> RuntimeCompiler:
+        return _nvrtc()
+
+    @staticmethod
+    def device_count() -> int:
+        count = ctypes.c_int()
+        try:
+            driver = ctypes.CDLL("libcuda.so.1")
+        except OSError:
+            raise BackendUnavailableError("no CUDA device: the NVIDIA driver (libcuda.so.1) is not installed") from None
+        if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0 or count.value == 0:
+            raise BackendUnavailableError("no CUDA device: the NVIDIA driver finds none")
+        return count.value

@@ -1,4 +1,4 @@
-"""The common parts of the CUDA and HIP backends; a :class:`Driver` calls the vendor's library."""
+"""The common parts of the CUDA and HIP backends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -23,7 +23,6 @@ from mptune.backends.base import (
     Availability,
     Backend,
     Binary,
-    Buffer,
     CompileOptions,
     Compiler,
     Device,
@@ -31,7 +30,6 @@ from mptune.backends.base import (
     Function,
     compile_cached,
     excerpt,
-    in_words,
 )
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.processes import CompilerProcesses, output_of
@@ -39,7 +37,6 @@ from mptune.cpp.headers import with_headers
 from mptune.errors import BackendUnavailableError, CompileError, LaunchError, OutOfMemoryError
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from mptune.kernel import LaunchShape
@@ -64,107 +61,6 @@ _PROPERTIES: Final = {
 }
 
 
-class Driver(ABC):
-    """A GPU vendor's library, on the first visible device and one stream; modules and functions are opaque handles.
-
-    The libraries are alike: :meth:`call` takes CUDA's names of functions, without the prefix. The stream does not wait
-    for the default one.
-    """
-
-    backend: ClassVar[str]
-    sensors: ClassVar[str]
-    #: The device property that limits the shared memory of a block.
-    most_shared: ClassVar[str]
-
-    def __init__(self, stream: Any) -> None:
-        self.stream = stream
-        self._start, self._end = (self.call("eventCreate", kind=BackendUnavailableError) for _ in range(2))
-        #: Address of memory that nobody reads.
-        self.lead = self.call("malloc", LEAD_BYTES, kind=BackendUnavailableError)
-
-    @abstractmethod
-    def call(self, name: str, *arguments: Any, kind: type[Exception] = LaunchError) -> Any:
-        """Return the value of a call of the library; raises an error of the given kind where the call fails."""
-
-    @abstractmethod
-    def properties(self) -> Mapping[str, Any]:
-        """Return the device's properties by their names in ``cudaDeviceProp``."""
-
-    @abstractmethod
-    def architecture(self, properties: Mapping[str, Any]) -> str: ...
-
-    @abstractmethod
-    def versions(self) -> Mapping[str, str]: ...
-
-    @abstractmethod
-    def attribute(self, function: Any, name: str) -> int:
-        """Return an attribute of a function by its name in CUDA, without the prefix."""
-
-    @abstractmethod
-    def allocate(self, nbytes: int) -> int:
-        """Return the address of new memory; raises :class:`~mptune.errors.OutOfMemoryError`."""
-
-    @abstractmethod
-    def copy_kind(self, kind: Copy) -> Any:
-        """Return the library's name of a kind of copy."""
-
-    def describe(self) -> DeviceInfo:
-        of = self.properties()
-        name = of["name"]
-        return DeviceInfo(
-            backend=self.backend,
-            name=name.decode() if isinstance(name, bytes) else name,
-            architecture=self.architecture(of),
-            memory_bytes=int(of["totalGlobalMem"]),
-            limits={
-                **{limit: int(of[name]) for limit, name in _PROPERTIES.items()},
-                "max_shared_bytes": int(of[self.most_shared]),
-                **axis_limits(of["maxThreadsDim"], of["maxGridSize"]),
-            },
-            versions=self.versions(),
-            pci_bus_id=f"{of['pciDomainID']:04x}:{of['pciBusID']:02x}:{of['pciDeviceID']:02x}.0",
-            sensors=self.sensors,
-        )
-
-    def free(self, address: int) -> None:
-        self.call("free", address)
-
-    def copy(self, target: int, source: int, nbytes: int, kind: Copy = "DeviceToDevice") -> None:
-        self.call("memcpyAsync", target, source, nbytes, self.copy_kind(kind), self.stream)
-        if "Host" in kind:
-            self.synchronize()
-
-    def fill(self, target: int, byte: int, nbytes: int) -> None:
-        self.call("memsetAsync", target, byte, nbytes, self.stream)
-
-    def allow_shared(self, function: Any, nbytes: int) -> None:  # noqa: B027 - optional
-        """Let a function have this much dynamic shared memory, where the library has to be asked."""
-
-    def launch(self, function: Any, shape: LaunchShape, arguments: int) -> float:
-        """Run a function to its end and return the milliseconds; arguments are the address of pointers to values."""
-        self.allow_shared(function, shape.shared_bytes)
-        self.fill(self.lead, 0, LEAD_BYTES)
-        self.call("eventRecord", self._start, self.stream)
-        self.enqueue(function, shape, arguments)
-        self.call("eventRecord", self._end, self.stream)
-        self.call("eventSynchronize", self._end)
-        return float(self.call("eventElapsedTime", self._start, self._end))
-
-    def enqueue(self, function: Any, shape: LaunchShape, arguments: int) -> None:
-        """Run a function of a shape :meth:`launch` has run, without waiting."""
-        self.call("launchKernel", function, *shape.grid, *shape.block, shape.shared_bytes, self.stream, arguments, 0)
-
-    def synchronize(self) -> None:
-        """Wait for the device; raises what an earlier fault left behind."""
-        self.call("streamSynchronize", self.stream)
-
-    def array_namespace(self) -> Any:
-        return None
-
-    def array(self, address: int, nbytes: int, dtype: np.dtype[Any]) -> Any:
-        raise BackendUnavailableError(f"{self.backend} has no arrays ({nbytes} bytes of {dtype} at {address:#x})")
-
-
 class GpuBuffer(AddressBuffer):
     """Memory of a GPU."""
 
@@ -172,21 +68,21 @@ class GpuBuffer(AddressBuffer):
 class GpuFunction(Function):
     """A loaded kernel."""
 
-    def __init__(self, device: GpuDevice, driver: Driver, binary: Binary) -> None:
+    def __init__(self, device: GpuDevice, binary: Binary) -> None:
         self.name = binary.function
         self._device = device
-        self._driver = driver
-        self._module = driver.call("moduleLoadData", binary.image)
-        self._function = driver.call("moduleGetFunction", self._module, binary.function)
-        self._max_threads = driver.attribute(self._function, "MAX_THREADS_PER_BLOCK")
+        self._module = device.call("moduleLoadData", binary.image)
+        self._function = device.call("moduleGetFunction", self._module, binary.function)
+        self._max_threads = device.attribute(self._function, "MAX_THREADS_PER_BLOCK")
 
     def resources(self, shape: LaunchShape) -> Mapping[str, float]:
-        limits, threads, driver = self._device.describe().limits, math.prod(shape.block), self._driver
+        device, threads = self._device, math.prod(shape.block)
+        limits = device.describe().limits
         names = ("NUM_REGS", "LOCAL_SIZE_BYTES", "SHARED_SIZE_BYTES")
-        registers, local, static = (driver.attribute(self._function, name) for name in names)
-        driver.allow_shared(self._function, shape.shared_bytes)
+        registers, local, static = (device.attribute(self._function, name) for name in names)
+        device.allow_shared(self._function, shape.shared_bytes)
         launch = (self._function, threads, shape.shared_bytes)
-        blocks = int(driver.call("occupancyMaxActiveBlocksPerMultiprocessor", *launch))
+        blocks = int(device.call("occupancyMaxActiveBlocksPerMultiprocessor", *launch))
         running = -(-threads // limits["warp_size"]) * limits["warp_size"] * blocks
         found = {
             "registers": registers,
@@ -199,16 +95,16 @@ class GpuFunction(Function):
         return {name: float(value) for name, value in found.items()}
 
     def set_constant(self, name: str, data: NDArray[Any]) -> None:
-        self._driver.copy(self._symbol(name), int(data.ctypes.data), data.nbytes, "HostToDevice")
+        self._device.copy(self._symbol(name), int(data.ctypes.data), data.nbytes, "HostToDevice")
 
     def read_constant(self, name: str, data: NDArray[Any]) -> None:
-        self._driver.copy(int(data.ctypes.data), self._symbol(name), data.nbytes, "DeviceToHost")
+        self._device.copy(int(data.ctypes.data), self._symbol(name), data.nbytes, "DeviceToHost")
 
     def launch(self, shape: LaunchShape, arguments: Sequence[Argument]) -> float:
         self._check(shape)
         pointers, values = pack_arguments(self.name, arguments, GpuBuffer)
         self._device.works()
-        elapsed_ms = self._driver.launch(self._function, shape, ctypes.addressof(pointers))
+        elapsed_ms = self._device.launch(self._function, shape, ctypes.addressof(pointers))
         self._device.works()
         del values
         return elapsed_ms
@@ -217,21 +113,21 @@ class GpuFunction(Function):
         self._check(shape)
         pointers, values = pack_arguments(self.name, arguments, GpuBuffer)
         for _ in range(count):
-            self._driver.enqueue(self._function, shape, ctypes.addressof(pointers))
+            self._device.enqueue(self._function, shape, ctypes.addressof(pointers))
         del values
 
     def wait(self) -> None:
-        self._driver.synchronize()
+        self._device.synchronize()
 
     def unload(self) -> None:
         if self._module is not None:
-            self._driver.call("moduleUnload", self._module)
+            self._device.call("moduleUnload", self._module)
             self._module = None
 
     def _symbol(self, name: str) -> int:
         if self._module is None:
             raise LaunchError(f"{name!r} of {self.name} was used after it was unloaded")
-        return int(self._driver.call("moduleGetGlobal", self._module, name))
+        return int(self._device.call("moduleGetGlobal", self._module, name))
 
     def _check(self, shape: LaunchShape) -> None:
         if self._module is None:
@@ -256,14 +152,6 @@ class GpuCompiler(Compiler):
     def compile(self, source: str, function: str, options: CompileOptions) -> Binary:
         flags = self.identity(self.resolved(options))
         return self._compiled(self._backend.runtime_compiler(), flags, source, function, options.timeout_s)
-
-    def listing(self, source: str, function: str, options: CompileOptions) -> str | None:
-        library = self._backend.assembler()
-        if library is None:
-            return None
-        flags = tuple(map(self._backend.assembler_flag, self.identity(self.resolved(options))))
-        image: bytes = self._compiled(library, flags, source, function, options.timeout_s).image
-        return image.rstrip(b"\0").decode(errors="replace")
 
     def _compiled(
         self, library: RuntimeCompiler, flags: tuple[str, ...], source: str, function: str, timeout_s: float
@@ -297,59 +185,83 @@ class GpuCompiler(Compiler):
 
 
 class GpuDevice(Device):
-    """A GPU that a :class:`Driver` runs."""
+    """A GPU through its vendor's library: the first visible one, with one stream, opened when it is first needed.
 
-    def __init__(self, backend: type[GpuBackend], driver: Driver | None = None) -> None:
+    The libraries are alike: :meth:`call` takes CUDA's names of functions, without the prefix. Modules and functions are
+    opaque handles. The stream does not wait for the default one.
+    """
+
+    sensors: ClassVar[str]
+    #: The device property that limits the shared memory of a block.
+    most_shared: ClassVar[str]
+
+    def __init__(self, backend: type[GpuBackend]) -> None:
         self._backend = backend
-        self._driver = driver
+        self._is_open = False
         self._info: DeviceInfo | None = None
         #: When it worked last, and since when it has done so without a pause; by ``time.monotonic``.
         self._worked_at = self._awake_since = -math.inf
 
+    @abstractmethod
+    def connect(self) -> Any:
+        """Load the library and return a new stream."""
+
+    @abstractmethod
+    def call(self, name: str, *arguments: Any, kind: type[Exception] = LaunchError) -> Any:
+        """Return the value of a call of the library; raises an error of the given kind where the call fails."""
+
+    @abstractmethod
+    def properties(self) -> Mapping[str, Any]:
+        """Return the device's properties by their names in ``cudaDeviceProp``."""
+
+    @abstractmethod
+    def architecture(self, properties: Mapping[str, Any]) -> str: ...
+
+    @abstractmethod
+    def versions(self) -> Mapping[str, str]: ...
+
+    @abstractmethod
+    def attribute(self, function: Any, name: str) -> int:
+        """Return an attribute of a function by its name in CUDA, without the prefix."""
+
+    @abstractmethod
+    def reserve(self, nbytes: int) -> int:
+        """Return the address of new memory; raises :class:`~mptune.errors.OutOfMemoryError`."""
+
+    @abstractmethod
+    def copy_kind(self, kind: Copy) -> Any:
+        """Return the library's name of a kind of copy."""
+
+    def open(self) -> None:
+        if not self._is_open:
+            self._backend.require_device()
+            self.stream = self.connect()
+            self._start, self._end = (self.call("eventCreate", kind=BackendUnavailableError) for _ in range(2))
+            #: Address of memory that nobody reads.
+            self.lead = self.call("malloc", LEAD_BYTES, kind=BackendUnavailableError)
+            self._is_open = True
+
     def describe(self) -> DeviceInfo:
-        if self._info is None:
-            self._info = self._open().describe()
+        if self._info is not None:
+            return self._info
+        self.open()
+        of = self.properties()
+        name = of["name"]
+        self._info = DeviceInfo(
+            backend=self._backend.name,
+            name=name.decode() if isinstance(name, bytes) else name,
+            architecture=self.architecture(of),
+            memory_bytes=int(of["totalGlobalMem"]),
+            limits={
+                **{limit: int(of[name]) for limit, name in _PROPERTIES.items()},
+                "max_shared_bytes": int(of[self.most_shared]),
+                **axis_limits(of["maxThreadsDim"], of["maxGridSize"]),
+            },
+            versions=self.versions(),
+            pci_bus_id=f"{of['pciDomainID']:04x}:{of['pciBusID']:02x}:{of['pciDeviceID']:02x}.0",
+            sensors=self.sensors,
+        )
         return self._info
-
-    def environments(self) -> Sequence[Mapping[str, str]]:
-        count, visibility = self._backend.device_count(), self._backend.visibility
-        listed = next((value for name in visibility if (value := os.environ.get(name))), "")
-        names = [name.strip() for name in listed.split(",")] if listed else [str(i) for i in range(count)]
-        return [{visibility[0]: name} for name in names[:count]]
-
-    def load(self, binary: Binary) -> GpuFunction:
-        return GpuFunction(self, self._open(), binary)
-
-    def wake(self) -> None:
-        driver = self._open()
-        self.works()
-        while time.monotonic() - self._awake_since < _WAKING_S:
-            for _ in range(_FILLS):
-                driver.fill(driver.lead, 0, LEAD_BYTES)
-            driver.synchronize()
-            self.works()
-
-    def allocate(self, nbytes: int) -> GpuBuffer:
-        if nbytes >= 2**63:
-            raise OutOfMemoryError(f"{nbytes} bytes were asked for: more than can be counted on a device")
-        return GpuBuffer(self._open(), nbytes)
-
-    def array_namespace(self) -> Any:
-        return self._open().array_namespace()
-
-    def array(self, buffer: Buffer, dtype: np.dtype[Any]) -> Any:
-        if not isinstance(buffer, GpuBuffer):
-            raise LaunchError(f"an array needs a device buffer, not {in_words(buffer)}")
-        return self._open().array(buffer.address, buffer.nbytes, dtype)
-
-    def is_usable(self) -> bool:
-        """Return whether no launch has faulted: after a fault every call fails."""
-        try:
-            if self._driver is not None:
-                self._driver.synchronize()
-        except LaunchError:
-            return False
-        return True
 
     def facts(self) -> Mapping[str, Any]:
         limits: Mapping[str, int]
@@ -359,6 +271,72 @@ class GpuDevice(Device):
             limits, architecture = {"max_threads_per_block": 1024}, self._backend.common_architecture
         return {**limits, **self._backend.launch_limits, **self._backend.facts(architecture)}
 
+    def environments(self) -> Sequence[Mapping[str, str]]:
+        count, visibility = self._backend.device_count(), self._backend.visibility
+        listed = next((value for name in visibility if (value := os.environ.get(name))), "")
+        names = [name.strip() for name in listed.split(",")] if listed else [str(i) for i in range(count)]
+        return [{visibility[0]: name} for name in names[:count]]
+
+    def load(self, binary: Binary) -> GpuFunction:
+        self.open()
+        return GpuFunction(self, binary)
+
+    def allocate(self, nbytes: int) -> GpuBuffer:
+        if nbytes >= 2**63:
+            raise OutOfMemoryError(f"{nbytes} bytes were asked for: more than can be counted on a device")
+        self.open()
+        return GpuBuffer(self, nbytes)
+
+    def release(self, address: int) -> None:
+        self.call("free", address)
+
+    def copy(self, target: int, source: int, nbytes: int, kind: Copy = "DeviceToDevice") -> None:
+        self.call("memcpyAsync", target, source, nbytes, self.copy_kind(kind), self.stream)
+        if "Host" in kind:
+            self.synchronize()
+
+    def fill(self, target: int, byte: int, nbytes: int) -> None:
+        self.call("memsetAsync", target, byte, nbytes, self.stream)
+
+    def allow_shared(self, function: Any, nbytes: int) -> None:
+        """Let a function have this much dynamic shared memory, where the library has to be asked."""
+
+    def launch(self, function: Any, shape: LaunchShape, arguments: int) -> float:
+        """Run a function to its end and return the milliseconds; arguments are the address of pointers to values."""
+        self.allow_shared(function, shape.shared_bytes)
+        self.fill(self.lead, 0, LEAD_BYTES)
+        self.call("eventRecord", self._start, self.stream)
+        self.enqueue(function, shape, arguments)
+        self.call("eventRecord", self._end, self.stream)
+        self.call("eventSynchronize", self._end)
+        return float(self.call("eventElapsedTime", self._start, self._end))
+
+    def enqueue(self, function: Any, shape: LaunchShape, arguments: int) -> None:
+        """Run a function of a shape :meth:`launch` has run, without waiting."""
+        self.call("launchKernel", function, *shape.grid, *shape.block, shape.shared_bytes, self.stream, arguments, 0)
+
+    def synchronize(self) -> None:
+        """Wait for the device; raises what an earlier fault left behind."""
+        self.call("streamSynchronize", self.stream)
+
+    def is_usable(self) -> bool:
+        """Return whether no launch has faulted: after a fault every call fails."""
+        try:
+            if self._is_open:
+                self.synchronize()
+        except LaunchError:
+            return False
+        return True
+
+    def wake(self) -> None:
+        self.open()
+        self.works()
+        while time.monotonic() - self._awake_since < _WAKING_S:
+            for _ in range(_FILLS):
+                self.fill(self.lead, 0, LEAD_BYTES)
+            self.synchronize()
+            self.works()
+
     def works(self) -> None:
         """Note that the device has work now."""
         now = time.monotonic()
@@ -366,21 +344,13 @@ class GpuDevice(Device):
             self._awake_since = now
         self._worked_at = now
 
-    def _open(self) -> Driver:
-        if self._driver is None:
-            self._driver = self._backend.open_driver()
-        return self._driver
-
 
 class GpuBackend(Backend):
-    """A GPU family: a runtime compiler and a driver, which the vendor's backend finds and opens.
-
-    Args:
-        cache: by default in the user's cache folder.
-        driver: the device; by default opened when first needed.
-    """
+    """A GPU family: a runtime compiler and a device; binaries are by default in the user's cache folder."""
 
     tells_resources: ClassVar[bool] = True
+    compiler_class: ClassVar[type[GpuCompiler]] = GpuCompiler
+    device_class: ClassVar[type[GpuDevice]]
     #: The compiler's flag of the architecture, with a trailing "=".
     architecture_flag: ClassVar[str]
     flags: ClassVar[tuple[str, ...]]
@@ -391,25 +361,15 @@ class GpuBackend(Backend):
     #: Environment variables that select the devices of a process, the one that counts first.
     visibility: ClassVar[tuple[str, ...]]
 
-    def __init__(self, cache: BinaryCache | None = None, driver: Driver | None = None) -> None:
-        self.device = GpuDevice(type(self), driver)
-        self.compiler = GpuCompiler(self, cache if cache is not None else BinaryCache())
+    def __init__(self, cache: BinaryCache | None = None) -> None:
+        self.device = self.device_class(type(self))
+        self.compiler = self.compiler_class(self, cache if cache is not None else BinaryCache())
 
     # What is not installed, and a device that is not there, is a BackendUnavailableError with what to install.
 
     @staticmethod
     @abstractmethod
     def runtime_compiler() -> RuntimeCompiler: ...
-
-    @staticmethod
-    def assembler() -> RuntimeCompiler | None:
-        """Return the compiler that stops at assembly; None if there is none."""
-        return None
-
-    @staticmethod
-    def assembler_flag(flag: str) -> str:
-        """Return the flag for :meth:`assembler` that stands for one of the compiler's."""
-        return flag
 
     @staticmethod
     @abstractmethod
@@ -423,10 +383,6 @@ class GpuBackend(Backend):
         module, name, install = cls.package
         if importlib.util.find_spec(module) is None:
             raise BackendUnavailableError(f"{name} is not installed: {install}")
-
-    @staticmethod
-    @abstractmethod
-    def open_driver() -> Driver: ...
 
     @classmethod
     def availability(cls) -> Availability:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from mptune.backends.addressed import Copy
-from mptune.backends.gpu import Driver, GpuBackend, RuntimeCompiler, library_files, system_libraries
+from mptune.backends.gpu import GpuBackend, GpuDevice, RuntimeCompiler, library_files, system_libraries
 from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
 
 if TYPE_CHECKING:
@@ -67,57 +67,23 @@ def _hip_library() -> ctypes.CDLL:
     raise BackendUnavailableError(f"no HIP device: {problem}")
 
 
-class HipBackend(GpuBackend):
-    """An AMD GPU."""
-
-    name: ClassVar[str] = "hip"
-    architecture_flag: ClassVar[str] = "--offload-arch="
-    common_architecture: ClassVar[str] = "gfx90a"
-    flags: ClassVar[tuple[str, ...]] = ("-std=c++17", "-O3")
-    # HIP counts the threads of an axis in 32 bits.
-    launch_limits: ClassVar[Mapping[str, int]] = {f"max_threads_{axis}": _MOST_THREADS - 1 for axis in "xyz"}
-    package: ClassVar[tuple[str, str, str]] = ("hip", "HIP Python", 'pip install "mptune[hip]"')
-    visibility: ClassVar[tuple[str, ...]] = ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
-
-    @classmethod
-    def facts(cls, architecture: str) -> Mapping[str, Any]:
-        # Those for fp64 and bf16 as well, and those for 16 bits alone.
-        known = {"MFMA": r"gfx9(?:0a|4[012]|50)", "WMMA": r"gfx110[0-3]"}
-        found = (units for units, pattern in known.items() if re.fullmatch(pattern, architecture))
-        return {"is_gpu": True, "matrix_units": next(found, "")}
-
-    @staticmethod
-    def runtime_compiler() -> RuntimeCompiler:
-        return _hiprtc()
-
-    @staticmethod
-    def device_count() -> int:
-        library, count = _hip_library(), ctypes.c_int()
-        if library.hipGetDeviceCount(ctypes.byref(count)) != 0 or count.value == 0:
-            raise BackendUnavailableError("no HIP device: the HIP library finds none")
-        return count.value
-
-    @staticmethod
-    def open_driver() -> Driver:
-        HipBackend.require_device()
-        return _HipPythonDriver()
-
-
-class _HipPythonDriver(Driver):
+class HipDevice(GpuDevice):
     """A HIP device, through HIP Python."""
 
-    backend: ClassVar[str] = HipBackend.name
     sensors: ClassVar[str] = "amd-smi"
     #: All of it can be had as dynamic shared memory without asking.
     most_shared: ClassVar[str] = "sharedMemPerBlock"
 
-    def __init__(self) -> None:
+    def open(self) -> None:
         with _fitting():
-            from hip import hip
+            super().open()
 
-            self._hip = hip
-            self.call("setDevice", 0, kind=BackendUnavailableError)
-            super().__init__(self.call("streamCreateWithFlags", hip.hipStreamNonBlocking, kind=BackendUnavailableError))
+    def connect(self) -> Any:
+        from hip import hip
+
+        self._hip = hip
+        self.call("setDevice", 0, kind=BackendUnavailableError)
+        return self.call("streamCreateWithFlags", hip.hipStreamNonBlocking, kind=BackendUnavailableError)
 
     def call(self, name: str, *arguments: Any, kind: type[Exception] = LaunchError) -> Any:
         function = getattr(self._hip, _NAMES.get(name, f"hip{name[0].upper()}{name[1:]}"))
@@ -150,7 +116,7 @@ class _HipPythonDriver(Driver):
     def copy_kind(self, kind: Copy) -> Any:
         return getattr(self._hip.hipMemcpyKind, f"hipMemcpy{kind}")
 
-    def allocate(self, nbytes: int) -> int:
+    def reserve(self, nbytes: int) -> int:
         try:
             return int(self.call("malloc", max(nbytes, 1)))
         except LaunchError as error:
@@ -177,3 +143,35 @@ def _fitting() -> Iterator[None]:
             f"HIP Python does not fit the installed HIP library ({error}): install the version of hip-python that is "
             "that of ROCm"
         ) from error
+
+
+class HipBackend(GpuBackend):
+    """An AMD GPU."""
+
+    name: ClassVar[str] = "hip"
+    architecture_flag: ClassVar[str] = "--offload-arch="
+    common_architecture: ClassVar[str] = "gfx90a"
+    flags: ClassVar[tuple[str, ...]] = ("-std=c++17", "-O3")
+    # HIP counts the threads of an axis in 32 bits.
+    launch_limits: ClassVar[Mapping[str, int]] = {f"max_threads_{axis}": _MOST_THREADS - 1 for axis in "xyz"}
+    package: ClassVar[tuple[str, str, str]] = ("hip", "HIP Python", 'pip install "mptune[hip]"')
+    device_class: ClassVar[type[GpuDevice]] = HipDevice
+    visibility: ClassVar[tuple[str, ...]] = ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+
+    @classmethod
+    def facts(cls, architecture: str) -> Mapping[str, Any]:
+        # Those for fp64 and bf16 as well, and those for 16 bits alone.
+        known = {"MFMA": r"gfx9(?:0a|4[012]|50)", "WMMA": r"gfx110[0-3]"}
+        found = (units for units, pattern in known.items() if re.fullmatch(pattern, architecture))
+        return {"is_gpu": True, "matrix_units": next(found, "")}
+
+    @staticmethod
+    def runtime_compiler() -> RuntimeCompiler:
+        return _hiprtc()
+
+    @staticmethod
+    def device_count() -> int:
+        library, count = _hip_library(), ctypes.c_int()
+        if library.hipGetDeviceCount(ctypes.byref(count)) != 0 or count.value == 0:
+            raise BackendUnavailableError("no HIP device: the HIP library finds none")
+        return count.value

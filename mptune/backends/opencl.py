@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from mptune.backends.addressed import GuardedMemory, no_argument
 from mptune.backends.base import (
@@ -421,53 +421,27 @@ def _code(cl: Any, error: Any) -> str:
     return str(cl.status_code.to_string(error.code, "status %d"))
 
 
-class _Opened:
-    """A device with a context and a queue, in which commands run one after the other."""
-
-    def __init__(self) -> None:
-        self.cl = _pyopencl()
-        self.device = _find_device()
-        _offline(self.device)
-        try:
-            self.context = self.cl.Context([self.device])
-            properties = self.cl.command_queue_properties.PROFILING_ENABLE
-            self.queue = self.cl.CommandQueue(self.context, properties=properties)
-        except self.cl.Error as error:
-            raise BackendUnavailableError(f"{self.device.name.strip()} does not open: {error}") from error
-
-    @contextlib.contextmanager
-    def failing(self, what: str) -> Iterator[None]:
-        """Raise OpenCL's errors as :class:`OutOfMemoryError` or :class:`LaunchError`."""
-        cl = self.cl
-        try:
-            yield
-        except cl.MemoryError as error:
-            raise OutOfMemoryError(f"{what}: {_code(cl, error)}") from error
-        except cl.Error as error:
-            raise LaunchError(f"{what}: {_code(cl, error)}") from error
-
-
 class OpenclBuffer(Buffer):
     """A memory object, or some bytes of one."""
 
-    def __init__(self, opened: _Opened, nbytes: int) -> None:
+    def __init__(self, device: OpenclDevice, nbytes: int) -> None:
         self.nbytes = nbytes
-        self._opened = opened
+        self._device = device
         self._whole: OpenclBuffer | None = None
         self._offset = 0
         self._memory: Any = None
         #: The argument of kernels; of a part, made for its first launch.
         self._given: Any = None
-        cl, flags = opened.cl, opened.cl.mem_flags.READ_WRITE
+        cl, flags = device.cl, device.cl.mem_flags.READ_WRITE
         # A processor uses the memory itself: a kernel that leaves it faults, as on the host.
-        self._guarded = GuardedMemory() if _is_processor(opened.device) else None
-        with opened.failing(f"{nbytes} bytes were asked for"):
+        self._guarded = GuardedMemory() if _is_processor(device.handle) else None
+        with device.failing(f"{nbytes} bytes were asked for"):
             if self._guarded is None:
-                self._memory = self._given = cl.Buffer(opened.context, flags, max(nbytes, 1))
+                self._memory = self._given = cl.Buffer(device.context, flags, max(nbytes, 1))
             else:
-                memory = (ctypes.c_ubyte * max(nbytes, 1)).from_address(self._guarded.allocate(nbytes))
+                memory = (ctypes.c_ubyte * max(nbytes, 1)).from_address(self._guarded.reserve(nbytes))
                 flags |= cl.mem_flags.USE_HOST_PTR
-                self._memory = self._given = cl.Buffer(opened.context, flags, hostbuf=memory)
+                self._memory = self._given = cl.Buffer(device.context, flags, hostbuf=memory)
 
     def write(self, data: NDArray[Any]) -> None:
         check_array(self, data)
@@ -486,16 +460,16 @@ class OpenclBuffer(Buffer):
     def fill(self, byte: int) -> None:
         import numpy as np
 
-        memory, opened = self._of_whole(), self._opened
+        memory, device = self._of_whole(), self._device
         if self.nbytes:
-            with opened.failing("a buffer cannot be filled"):
-                opened.cl.enqueue_fill_buffer(opened.queue, memory, np.uint8(byte), self._offset, self.nbytes)
+            with device.failing("a buffer cannot be filled"):
+                device.cl.enqueue_fill_buffer(device.queue, memory, np.uint8(byte), self._offset, self.nbytes)
 
     def part(self, offset: int, nbytes: int) -> OpenclBuffer:
         check_part(self, offset, nbytes)
         part = object.__new__(type(self))
         # There is no sub-buffer of a sub-buffer: it is one of the whole.
-        part.nbytes, part._opened = nbytes, self._opened
+        part.nbytes, part._device = nbytes, self._device
         part._whole, part._offset = self._whole or self, self._offset + offset
         part._memory = part._given = part._guarded = None
         return part
@@ -509,11 +483,11 @@ class OpenclBuffer(Buffer):
         """Return the argument of a kernel; raises a :class:`LaunchError` for a part that is not aligned."""
         memory = self._of_whole()
         if self._given is None:
-            alignment = self._opened.device.mem_base_addr_align // 8
+            alignment = self._device.handle.mem_base_addr_align // 8
             if self._offset % alignment:
                 raise LaunchError(f"a part of a buffer at byte {self._offset} is not aligned to {alignment} bytes")
-            with self._opened.failing("a part of a buffer cannot be launched on"):
-                flags = self._opened.cl.mem_flags.READ_WRITE
+            with self._device.failing("a part of a buffer cannot be launched on"):
+                flags = self._device.cl.mem_flags.READ_WRITE
                 self._given = memory.get_sub_region(self._offset, max(self.nbytes, 1), flags)
         return self._given
 
@@ -525,8 +499,8 @@ class OpenclBuffer(Buffer):
 
     def _copy(self, target: Any, source: Any, **where: int) -> None:
         if self.nbytes:
-            with self._opened.failing("a buffer cannot be copied"):
-                self._opened.cl.enqueue_copy(self._opened.queue, target, source, **where)
+            with self._device.failing("a buffer cannot be copied"):
+                self._device.cl.enqueue_copy(self._device.queue, target, source, **where)
 
 
 def _as_bytes(data: NDArray[Any]) -> NDArray[Any]:
@@ -539,17 +513,17 @@ def _as_bytes(data: NDArray[Any]) -> NDArray[Any]:
 class OpenclFunction(Function):
     """A loaded kernel."""
 
-    def __init__(self, opened: _Opened, binary: Binary) -> None:
+    def __init__(self, device: OpenclDevice, binary: Binary) -> None:
         self.name = binary.function
-        self._opened = opened
-        cl, device = opened.cl, opened.device
-        with opened.failing(f"the binary of {self.name} cannot be loaded"), warnings.catch_warnings():
+        self._device = device
+        cl, handle = device.cl, device.handle
+        with device.failing(f"the binary of {self.name} cannot be loaded"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that there is a log
-            self._program: Any = cl.Program(opened.context, [device], [binary.image]).build()
+            self._program: Any = cl.Program(device.context, [handle], [binary.image]).build()
             self._kernel: Any = cl.Kernel(self._program, self.name)
             self._parameters = int(self._kernel.num_args)
             of_group = cl.kernel_work_group_info.WORK_GROUP_SIZE
-            self._max_threads = min(_MOST_THREADS, self._kernel.get_work_group_info(of_group, device))
+            self._max_threads = min(_MOST_THREADS, self._kernel.get_work_group_info(of_group, handle))
 
     def set_constant(self, name: str, data: NDArray[Any]) -> None:
         self._copy_constant(name, data, writes=True)
@@ -559,20 +533,20 @@ class OpenclFunction(Function):
 
     def launch(self, shape: LaunchShape, arguments: Sequence[Argument]) -> float:
         self._prepare(shape, arguments)
-        with self._opened.failing(self.name):
+        with self._device.failing(self.name):
             event = self._enqueue(shape)
             event.wait()
             return float(event.profile.end - event.profile.start) * 1e-6
 
     def enqueue(self, shape: LaunchShape, arguments: Sequence[Argument], count: int = 1) -> None:
         self._prepare(shape, arguments)
-        with self._opened.failing(self.name):
+        with self._device.failing(self.name):
             for _ in range(count):
                 self._enqueue(shape)
 
     def wait(self) -> None:
-        with self._opened.failing(self.name):
-            self._opened.queue.finish()
+        with self._device.failing(self.name):
+            self._device.queue.finish()
 
     def unload(self) -> None:
         self._program = self._kernel = None
@@ -596,16 +570,16 @@ class OpenclFunction(Function):
             else:
                 raise no_argument(self.name, i, argument, OpenclBuffer)
         if self._parameters == len(values) + 1:  # dynamic shared memory is the last one
-            values.append(self._opened.cl.LocalMemory(max(shape.shared_bytes, 1)))
+            values.append(self._device.cl.LocalMemory(max(shape.shared_bytes, 1)))
         if self._parameters != len(values):
             raise LaunchError(f"{self.name} has {self._parameters} parameters, given {len(arguments)}")
         for i, value in enumerate(values):
-            with self._opened.failing(f"parameter {i} of {self.name}"):
+            with self._device.failing(f"parameter {i} of {self.name}"):
                 self._kernel.set_arg(i, value)
 
     def _enqueue(self, shape: LaunchShape) -> Any:
         threads = tuple(blocks * width for blocks, width in zip(shape.grid, shape.block, strict=True))
-        return self._opened.cl.enqueue_nd_range_kernel(self._opened.queue, self._kernel, threads, shape.block)
+        return self._device.cl.enqueue_nd_range_kernel(self._device.queue, self._kernel, threads, shape.block)
 
     def _copy_constant(self, name: str, data: NDArray[Any], *, writes: bool) -> None:
         """Run the kernel that copies an array in constant memory (MPTUNE_CONSTANT)."""
@@ -613,17 +587,17 @@ class OpenclFunction(Function):
 
         if self._program is None:
             raise LaunchError(f"{name!r} of {self.name} was used after it was unloaded")
-        opened, cl = self._opened, self._opened.cl
+        device, cl = self._device, self._device.cl
         try:
             copy = cl.Kernel(self._program, f"mptune_copy_{name}")
         except cl.Error:
             raise LaunchError(f"{self.name} has no array {name!r} in constant memory") from None
-        buffer = OpenclBuffer(opened, data.nbytes)
+        buffer = OpenclBuffer(device, data.nbytes)
         if writes:
             buffer.write(data)
-        with opened.failing(f"{name!r} of {self.name}"):
+        with device.failing(f"{name!r} of {self.name}"):
             copy.set_args(buffer.for_kernel(), np.uint64(data.nbytes), np.int32(writes))
-            cl.enqueue_nd_range_kernel(opened.queue, copy, (1,), (1,)).wait()
+            cl.enqueue_nd_range_kernel(device.queue, copy, (1,), (1,)).wait()
         if not writes:
             buffer.read(data)
         buffer.free()
@@ -636,11 +610,36 @@ class OpenclDevice(Device):
     part_alignment_bytes: ClassVar[int] = 512
 
     def __init__(self) -> None:
-        self._opened: _Opened | None = None
+        self._is_open = False
         #: The kernel that wakes the device, and its buffer.
         self._wakes: Any = None
         self._woken: OpenclBuffer | None = None
         self._info: DeviceInfo | None = None
+
+    def open(self) -> Self:
+        """Open a context and a queue, in which commands run one after the other, if need be; return the device."""
+        if not self._is_open:
+            self.cl, self.handle = _pyopencl(), _find_device()
+            _offline(self.handle)
+            try:
+                self.context = self.cl.Context([self.handle])
+                properties = self.cl.command_queue_properties.PROFILING_ENABLE
+                self.queue = self.cl.CommandQueue(self.context, properties=properties)
+            except self.cl.Error as error:
+                raise BackendUnavailableError(f"{self.handle.name.strip()} does not open: {error}") from error
+            self._is_open = True
+        return self
+
+    @contextlib.contextmanager
+    def failing(self, what: str) -> Iterator[None]:
+        """Raise OpenCL's errors as :class:`OutOfMemoryError` or :class:`LaunchError`."""
+        cl = self.cl
+        try:
+            yield
+        except cl.MemoryError as error:
+            raise OutOfMemoryError(f"{what}: {_code(cl, error)}") from error
+        except cl.Error as error:
+            raise LaunchError(f"{what}: {_code(cl, error)}") from error
 
     def describe(self) -> DeviceInfo:
         if self._info is not None:
@@ -677,13 +676,13 @@ class OpenclDevice(Device):
         return self._info
 
     def load(self, binary: Binary) -> OpenclFunction:
-        return OpenclFunction(self._open(), binary)
+        return OpenclFunction(self.open(), binary)
 
     def allocate(self, nbytes: int) -> OpenclBuffer:
         most = self.describe().limits["max_buffer_bytes"]
         if nbytes > most:
             raise OutOfMemoryError(f"{nbytes} bytes were asked for, and a buffer has at most {most} on this device")
-        return OpenclBuffer(self._open(), nbytes)
+        return OpenclBuffer(self.open(), nbytes)
 
     def facts(self) -> Mapping[str, Any]:
         try:
@@ -706,31 +705,26 @@ class OpenclDevice(Device):
         """Have all threads work for a moment: an idle GPU's clock is low, and a processor's threads sleep."""
         import numpy as np
 
-        opened, cl = self._open(), _pyopencl()
-        with opened.failing("the device does not wake"):
+        cl = self.open().cl
+        with self.failing("the device does not wake"):
             if self._wakes is None:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # that there is a log
-                    program = cl.Program(opened.context, _WAKING_SOURCE).build(cache_dir=False)
+                    program = cl.Program(self.context, _WAKING_SOURCE).build(cache_dir=False)
                 self._wakes = cl.Kernel(program, "mptune_wake")
-                self._woken = OpenclBuffer(opened, np.dtype(np.uint32).itemsize * _WAKING_GROUPS)
+                self._woken = OpenclBuffer(self, np.dtype(np.uint32).itemsize * _WAKING_GROUPS)
                 self._wakes.set_args(self._woken.for_kernel())
-            until = time.monotonic() + (_WAKING_THREADS_S if _is_processor(opened.device) else _WAKING_S)
+            until = time.monotonic() + (_WAKING_THREADS_S if _is_processor(self.handle) else _WAKING_S)
             while time.monotonic() < until:
-                cl.enqueue_nd_range_kernel(opened.queue, self._wakes, (_WAKING_GROUPS,), (1,)).wait()
+                cl.enqueue_nd_range_kernel(self.queue, self._wakes, (_WAKING_GROUPS,), (1,)).wait()
 
     def is_usable(self) -> bool:
         try:
-            if self._opened is not None:
-                self._opened.queue.finish()
-        except _pyopencl().Error:
+            if self._is_open:
+                self.queue.finish()
+        except self.cl.Error:
             return False
         return True
-
-    def _open(self) -> _Opened:
-        if self._opened is None:
-            self._opened = _Opened()
-        return self._opened
 
 
 class OpenclBackend(Backend):

@@ -81,7 +81,7 @@ class TestCompiling:
             backend.compiler.compile(prelude() + AXPY, "axpy", CompileOptions("sm_90", timeout_s=1e-4))
 
     def test_needs_an_architecture_where_there_is_no_device(self, backend, monkeypatch):
-        monkeypatch.setattr(CudaBackend, "open_driver", staticmethod(_no_device))
+        monkeypatch.setattr(CudaBackend, "require_device", staticmethod(_no_device))
         with pytest.raises(BackendUnavailableError, match=r"no CUDA device here; .* give an architecture"):
             backend.compiler.compile(prelude() + AXPY, "axpy", CompileOptions())
 

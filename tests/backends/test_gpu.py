@@ -11,18 +11,20 @@ import pytest
 
 from mptune.backends import BACKENDS, get_backend, gpu
 from mptune.backends.base import Availability, Binary, DeviceInfo
-from mptune.backends.cuda import CudaBackend
+from mptune.backends.cuda import CudaBackend, CudaDevice
 from mptune.backends.gpu import axis_limits
 from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError, UnknownNameError
 from mptune.kernel import LaunchShape
 
 
-class RecordingDriver:
+class RecordingDevice(CudaDevice):
     """Host memory in place of a device's; launches only remember what they were given."""
 
     lead = 4096
 
     def __init__(self):
+        super().__init__(CudaBackend)
+        self._is_open = True
         self.memory = {}
         self.loaded = {}
         self.launches = []
@@ -32,12 +34,12 @@ class RecordingDriver:
         limits = {"max_threads_per_block": 512, "max_shared_bytes": 49152, **axis_limits((512, 8, 64), (99, 65535, 7))}
         return DeviceInfo("cuda", "Test", "sm_90", 1 << 30, limits, {"driver": "1.0"})
 
-    def allocate(self, nbytes):
+    def reserve(self, nbytes):
         block = ctypes.create_string_buffer(nbytes)
         self.memory[ctypes.addressof(block)] = block
         return ctypes.addressof(block)
 
-    def free(self, address):
+    def release(self, address):
         del self.memory[address]
 
     def fill(self, target, byte, nbytes):
@@ -74,12 +76,14 @@ class RecordingDriver:
 
 @pytest.fixture
 def driver():
-    return RecordingDriver()
+    return RecordingDevice()
 
 
 @pytest.fixture
 def backend(driver):
-    return CudaBackend(driver=driver)
+    backend = CudaBackend()
+    backend.device = driver
+    return backend
 
 
 def test_launch_passes_scalars_of_every_type_and_addresses(backend, driver):
@@ -188,8 +192,7 @@ class TestChoosing:
             BACKENDS["vulkan"]
 
 
-def test_a_fault_leaves_the_device_unusable(driver):
-    backend = CudaBackend(driver=driver)
+def test_a_fault_leaves_the_device_unusable(driver, backend):
     assert backend.device.is_usable()
     driver.fault = "CUDA_ERROR_ILLEGAL_ADDRESS"
     assert not backend.device.is_usable()

@@ -58,7 +58,7 @@ class TestCompiling:
             backend.compiler.compile(source, "axpy", CompileOptions("gfx90a"))
 
     def test_needs_an_architecture_where_there_is_no_device(self, backend, monkeypatch):
-        monkeypatch.setattr(HipBackend, "open_driver", staticmethod(_no_device))
+        monkeypatch.setattr(HipBackend, "require_device", staticmethod(_no_device))
         with pytest.raises(BackendUnavailableError, match=r"no HIP device here; .* give an architecture"):
             backend.compiler.compile(prelude() + AXPY, "axpy", CompileOptions())
 

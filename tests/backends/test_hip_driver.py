@@ -106,16 +106,16 @@ class TestRealHipPython:
             pytest.skip(f"there is no HIP library: {error}")
         if status == hip.hipError_t.hipSuccess and count:
             pytest.skip("there is a device, on which made-up addresses would do harm")
-        driver = object.__new__(hip_backend._HipPythonDriver)
-        driver._hip, driver.stream, driver._start, driver._end = hip, None, None, None
+        driver = hip_backend.HipDevice(HipBackend)
+        driver._hip, driver.stream, driver._start, driver._end, driver._is_open = hip, None, None, None, True
         driver.lead = 4096
         return driver
 
     @pytest.mark.parametrize(
         ("call", "arguments"),
         [
-            ("allocate", (64,)),
-            ("free", (4096,)),
+            ("reserve", (64,)),
+            ("release", (4096,)),
             ("copy", (4096, 8192, 64, "HostToDevice")),
             ("copy", (4096, 8192, 64, "DeviceToHost")),
             ("copy", (4096, 8192, 64)),

@@ -59,7 +59,8 @@ def backend(request, monkeypatch):
 
 @pytest.fixture
 def driver(backend):
-    return backend.device._open()
+    backend.device.open()
+    return backend.device
 
 
 @pytest.fixture
@@ -120,7 +121,7 @@ class TestBrokenCalls:
         with pytest.raises(Misuse, match="that memory was freed"):
             driver.fill(address, 0, 64)
         with pytest.raises(Misuse, match=r"free at 0x[0-9a-f]+: that memory was freed"):
-            driver.free(address)
+            driver.release(address)
         buffer._address = address
         with pytest.raises(Misuse, match=r"argument 0 of axpy at .*: that memory was freed"):
             function.launch(SHAPE, [buffer, buffer, np.float32(1), np.int32(8)])
@@ -185,7 +186,7 @@ class TestRefusals:
             function.launch(above, arguments)
         pointers, values = pack_arguments("axpy", arguments, GpuBuffer)
         with pytest.raises(LaunchError, match=r"CUDA_ERROR_INVALID_VALUE|hipErrorInvalidValue"):
-            function._driver.launch(function._function, above, ctypes.addressof(pointers))
+            function._device.launch(function._function, above, ctypes.addressof(pointers))
         del values
 
     @pytest.mark.parametrize(
