@@ -34,23 +34,23 @@ if TYPE_CHECKING:
 
 __all__ = ["emit", "explain", "export", "pareto", "plot", "report", "show", "verify", "wisdom"]
 
-_run_file = options.file_argument("run_file", "RUN.db")
-_run_files = options.file_argument("run_files", "RUN.db...")
+_run_file = options.file_argument("run_file", "RUN.db|SPACE")
+_run_files = options.file_argument("run_files", "RUN.db|SPACE...")
 
 
 @click.command()
-@options.file_argument("run_file", "RUN.db|NAME.wisdom.json")
+@options.file_argument("run_file", "RUN.db|SPACE|NAME.wisdom.json")
 @options.as_json
 def show(run_file: Path, json: bool) -> None:
     """Show what a run found and how its trials ended, or what wisdom knows."""
-    from mptune.run import Run
+    from mptune.interop import read_run
     from mptune.wisdom import Wisdom, is_wisdom
 
     if is_wisdom(run_file):
         found = Wisdom.load(run_file)
         print_json(found.to_json()) if json else print_wisdom(found)
         return
-    run = Run.load(run_file)
+    run = read_run(run_file)
     if json:
         print_json(run.summary())
     else:
@@ -68,11 +68,11 @@ def show(run_file: Path, json: bool) -> None:
 @options.as_json
 def pareto(run_file: Path, metrics: Sequence[str], json: bool) -> None:
     """Show the configurations that no other beats in every metric."""
+    from mptune.interop import read_run
     from mptune.results.description import describe_front
     from mptune.results.metric_expressions import OBJECTIVES
-    from mptune.run import Run
 
-    run = Run.load(run_file)
+    run = read_run(run_file)
     usual = run.objective.metrics if run.objective.also else ("time_ms", "error")
     names = tuple(OBJECTIVES.get(name, name) for name in metrics) or usual
     if json:
@@ -82,7 +82,7 @@ def pareto(run_file: Path, metrics: Sequence[str], json: bool) -> None:
 
 
 @click.command()
-@options.file_argument("run_file", "RUN.db|SPACE")
+@_run_file
 @option(
     "--kind kinds",
     "KIND...",
@@ -147,7 +147,7 @@ def plot(
 
 
 @click.command()
-@options.file_argument("run_file", "RUN.db|SPACE")
+@_run_file
 @option("--format", "NAME", "csv, parquet, json, space, cache (Kernel Tuner) or t4.", show_default="the file's suffix")
 @option("--output -o", "FILE", "File to write.", show_default="standard output")
 def export(run_file: Path, format: str | None, output: Path | None) -> None:

@@ -22,6 +22,7 @@ from markupsafe import Markup
 
 from mptune import __version__
 from mptune.errors import MptuneError, PlotError
+from mptune.interop import read_run
 from mptune.interop.files import is_run_file
 from mptune.markup import as_html, plain
 from mptune.paths import write_whole
@@ -83,7 +84,7 @@ def report_document(runs: Run | str | Path | Sequence[Run | str | Path], *, sour
     if sources < 0:
         raise MptuneError(f"sources {sources}: expected 0 or more")
     files = ["" if isinstance(run, Run) else str(run) for run in given]
-    loaded = [run if isinstance(run, Run) else Run.load(run) for run in given]
+    loaded = [run if isinstance(run, Run) else read_run(run) for run in given]
     named: dict[str, Run] = {}
     for run, file in zip(loaded, files, strict=True):
         name = plain((Path(file).stem if file else run.kernel) or "run")

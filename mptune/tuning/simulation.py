@@ -251,11 +251,11 @@ def simulate(
     _require_counts(budget, repeats, seed)
     run = space if isinstance(space, Run) else read_run(space)
     metric, *also = (name.strip() for name in chosen_objectives(objective, objectives, maximise))
-    metrics, aliases = _metrics(run), _aliases(run)
+    aliases = _aliases(run)
     goal = Objective(
         aliases.get(metric, metric),
         minimise=not maximise,
-        threshold=recorded_threshold(max_error, metrics, run.info.metric),
+        threshold=recorded_threshold(max_error, run.metric_names, run.info.metric),
         penalty=penalty,
         alpha=alpha,
         beta=beta,
@@ -273,7 +273,7 @@ def simulate(
         objective=goal,
         metric=run.info.metric,
         sizes=run.info.sizes,
-        units={name: run.info.unit_of(name) for name in metrics},
+        units={name: run.info.unit_of(name) for name in run.metric_names},
         rename=lambda source: [_renamed(trial, _aliases(source)) for trial in source.trials],
     )
     read = [read_source(source, searched) for source in sources]
@@ -302,7 +302,7 @@ def simulate(
         objective=goal,
         optimum=None if optimum is None else goal.value(optimum),
         optimum_configuration=None if optimum is None else optimum.configuration,
-        unit=run.info.unit_of(metric) if metric in metrics else "",
+        unit=run.info.unit_of(metric) if metric in run.metric_names else "",
         configurations=run.space.size,
         runs=tuple(map(replay, range(seed, seed + repeats))),
         scale=scale,
@@ -358,11 +358,6 @@ def _scale(objective: Objective, trials: Sequence[Trial]) -> FrontScale | None:
     return FrontScale.of(known) if len(known) else None
 
 
-def _metrics(run: Run) -> tuple[str, ...]:
-    """Return the names of the metrics that some valid trial has."""
-    return tuple(dict.fromkeys(name for trial in run.trials if trial.is_valid for name in trial.measurement.metrics))
-
-
 def _aliases(run: Run) -> dict[str, str]:
     """Return names an expression can hold for metrics like ``GFLOP/s``."""
     return {name: re.sub(r"\W", "_", name) for name in run.metric_names if not re.fullmatch(r"[A-Za-z_][\w.]*", name)}
@@ -370,8 +365,8 @@ def _aliases(run: Run) -> dict[str, str]:
 
 def _judged(run: Run, objective: Objective, rename: Mapping[str, str]) -> list[Trial]:
     """Return the trials with the status a live run would give them."""
-    metrics = _metrics(run)
-    if not metrics:
+    metrics = run.metric_names
+    if not any(trial.is_valid for trial in run.trials):
         raise MptuneError(f"no trial of recording {run.name} ran, so there is nothing to optimise")
     known = (*metrics, *rename.values())
     read = objective.names | objective.constraint_names
@@ -384,7 +379,14 @@ def _judged(run: Run, objective: Objective, rename: Mapping[str, str]) -> list[T
             f"(metrics: {', '.join(metrics)})"
         )
     used = {name: alias for name, alias in rename.items() if alias in read}
-    return [_judge(_renamed(trial, used), objective) for trial in run.trials]
+
+    def judge(trial: Trial) -> Trial:
+        missing = sorted(read - trial.measurement.metrics.keys()) if trial.is_valid else []
+        if missing:
+            return dataclasses.replace(trial, status=Status.ERROR, message=f"recorded without {missing[0]}")
+        return objective.judge(trial) if trial.is_valid else trial
+
+    return [judge(_renamed(trial, used)) for trial in run.trials]
 
 
 def _renamed(trial: Trial, rename: Mapping[str, str]) -> Trial:
@@ -392,12 +394,3 @@ def _renamed(trial: Trial, rename: Mapping[str, str]) -> Trial:
     metrics = trial.measurement.metrics
     extra = {rename[name]: metrics[name] for name in metrics if name in rename}
     return trial.with_measurement(metrics={**metrics, **extra}) if extra else trial
-
-
-def _judge(trial: Trial, objective: Objective) -> Trial:
-    if not trial.is_valid:
-        return trial
-    missing = sorted((objective.names | objective.constraint_names) - trial.measurement.metrics.keys())
-    if missing:
-        return dataclasses.replace(trial, status=Status.ERROR, message=f"recorded without {missing[0]}")
-    return objective.judge(trial)

@@ -130,5 +130,5 @@ def test_it_is_said_what_of_a_source_cannot_be_used(mptune: Call, run_file: Path
 def test_what_is_kept_of_sources_is_checked() -> None:
     uses = (SourceUse("a.db", 3, ("block",), 0.5, "its errors are not used"),)
     assert RunState.from_json(json.loads(json.dumps(RunState(sources=uses).to_json()))).sources == uses
-    with pytest.raises(RunFileError, match="'sources' should be a list of sources, each with source, trials"):
+    with pytest.raises(RunFileError, match="'sources' should be a list of objects with source, trials"):
         RunState.from_json({"sources": [{"source": "a.db", "weight": "much"}]})

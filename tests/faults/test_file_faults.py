@@ -90,7 +90,7 @@ def test_database_that_may_not_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     def bounded(where: Path) -> sqlite3.Connection:
         connection = connect(where)
-        connection.execute("PRAGMA max_page_count = 8")
+        connection.execute("PRAGMA max_page_count = 6")
         return connection
 
     monkeypatch.setattr(database, "connect", bounded)
