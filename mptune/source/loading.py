@@ -128,7 +128,8 @@ def make_ready(
     Raises:
         KernelError: the program does not run at these sizes.
     """
-    if definition.path is not None and (definition.path.parent / RECORD).is_file():
+    is_new = dict(sizes) != dict(definition.sizes.get("default", {}))
+    if is_new and definition.path is not None and (definition.path.parent / RECORD).is_file():
         # As the definitions that adopt writes do: adopt is a layer above.
         run_at = importlib.import_module("mptune.adopt.sizes").run_at
         run_at(definition.path.parent, sizes, on_progress=on_progress)
