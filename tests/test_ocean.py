@@ -13,7 +13,8 @@ from command_line import Call, caller
 
 from mptune import Application, Buffer, OrdinalParameter, TunedKernel
 from mptune.backends import get_backend
-from mptune.data import Draw, Stream
+from mptune.data import DataManager, Draw, Stream
+from mptune.errors import ReferenceDataError
 from mptune.kernel import Kernel
 from mptune.measure.bench import Bench, Request
 from mptune.results.trial import Status
@@ -130,6 +131,20 @@ def test_a_reference_of_nothing_but_nan_is_one_clear_line(mptune: Call, tmp_path
     found = mptune("tune", tmp_path / "ocean_kernel.py", "--backend", "host", "--size", "smoke")
     assert found.code == 2
     assert "output 'u' of kernel ocean is NaN in all of its 60 elements: nothing can be compared" in found.err
+
+
+def test_a_mask_that_is_another_one_every_time_is_refused() -> None:
+    calls: list[int] = []
+
+    def changing(inputs: Any, size: Any) -> Any:
+        calls.append(len(calls))
+        found = 0.5 * inputs["x"]
+        found[0, calls[-1] % 10] = np.nan
+        return found
+
+    data = DataManager(dataclasses.replace(OCEAN, reference=changing), OCEAN.resolve_sizes("smoke"), caches=False)
+    with pytest.raises(ReferenceDataError, match="output 'u' is not the same when it is computed again"):
+        data.require_repeatable()
 
 
 def test_check_says_what_is_masked_at_the_smallest_sizes() -> None:

@@ -11,7 +11,7 @@ import functools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import ml_dtypes
 import numpy as np
@@ -53,11 +53,7 @@ class HostArray:
     """An array in the host's memory, of any real or complex numeric type and any memory order."""
 
     values: NDArray[Any]
-
-    @property
-    def namespace(self) -> Any:
-        """The module whose functions take the numbers."""
-        return np
+    namespace: ClassVar[Any] = np
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -100,17 +96,13 @@ class DeviceArray:
     bits: Any  #: its elements as unsigned integers, of that namespace, one-dimensional and contiguous
     stored: np.dtype[Any]  #: the type of the values; one that :func:`can_decode` accepts
     shape: tuple[int, ...]  #: its real shape
+    is_contiguous: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not can_decode(self.stored):
             raise MetricError(f"an array of {self.stored} cannot be compared on a device")
         if self.bits.shape != (math.prod(self.shape),):
             raise MetricError(f"{self.bits.shape} elements on the device are no array of shape {self.shape}")
-
-    @property
-    def is_contiguous(self) -> bool:
-        """Whether its elements lie in C order without gaps."""
-        return True
 
     def numbers(self, part: _Part, dtype: np.dtype[Any]) -> Any:
         """Return some of the elements in the type double, a view if they are stored as doubles."""

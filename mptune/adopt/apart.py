@@ -202,9 +202,10 @@ def tell_change(channel: Connection) -> None:
     changes = []
     for name, values in first.items():
         if values.dtype.kind == "f":
-            one, other = (np.linalg.norm(found.astype(np.float64).ravel()) for found in (values, fresh[name]))
-            is_like = bool(np.isfinite(fresh[name]).all()) and one / _LARGEST_CHANGE <= other <= one * _LARGEST_CHANGE
-            changes.append(is_like and (may_stay or not np.array_equal(values, fresh[name])))
+            are, others = np.isfinite(values), np.isfinite(fresh[name])
+            one, other = np.linalg.norm(values[are].astype(float)), np.linalg.norm(fresh[name][are].astype(float))
+            is_like = np.array_equal(are, others) and one / _LARGEST_CHANGE <= other <= one * _LARGEST_CHANGE
+            changes.append(is_like and (may_stay or not np.array_equal(values[are], fresh[name][are])))
     channel.send((may_stay or bool(changes)) and all(changes))
 
 

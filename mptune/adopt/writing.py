@@ -257,7 +257,8 @@ def _steps(found: Findings) -> str:
     if found.finite:
         lines.append("# What is not finite in the program's own answer is not compared.")
     for name in found.finite:
-        lines.append(f'run.write(run.{name}, np.where(TABLES["{name}_is_finite"], run.read(run.{name}), 0))')
+        mask = "np.nan" if found.tables[f"{name}_is_finite"].any() else "0"
+        lines.append(f'run.write(run.{name}, np.where(TABLES["{name}_is_finite"], run.read(run.{name}), {mask}))')
     if found.sizes:
         lines = [line.replace('TABLES["', 'given["') for line in lines]
     return "\n".join(_broken(f"    {line}") for line in lines)

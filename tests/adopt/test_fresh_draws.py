@@ -116,6 +116,19 @@ def test_what_is_not_finite_stays_where_it_is(tmp_path: Path) -> None:
     assert [compilation.message for kernel in checked for compilation in kernel.compilations] == [""] * 3
 
 
+@pytest.mark.full
+def test_nan_in_the_answer_of_the_program_is_a_mask(tmp_path: Path) -> None:
+    folder = tmp_path / "ocean"
+    _, document = adopt(AdoptSettings((PROGRAM.with_name("masked.cu"),)), folder)
+    assert any("50 of 1,000 elements of d_out are not finite in the program's answer" in n for n in document["notes"])
+    assert document["draws"]["of"] == "data"
+    first, second = answer(folder, FIRST), answer(folder, Draw(Stream.UNSEEN))
+    land = np.arange(1000) % 20 == 3
+    for found in (first, second):
+        assert np.array_equal(np.isnan(found), land)
+    assert (first != second)[~land].all()
+
+
 @pytest.mark.nightly
 def test_what_is_copied_to_variables_of_the_device_counts_and_is_changed(tmp_path: Path) -> None:
     program = PROGRAM.with_name("constants_alone.cu")
