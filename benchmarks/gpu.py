@@ -55,7 +55,7 @@ from mptune.measure.pool import runnable_backend  # noqa: E402
 from mptune.paths import write_whole  # noqa: E402
 from mptune.run import json_document  # noqa: E402
 from mptune.source.render import render  # noqa: E402
-from mptune.testing.simulator import MADE_UP  # noqa: E402
+from tests.support.simulator import MADE_UP  # noqa: E402
 
 SECTIONS: Final[Mapping[str, Section]] = {
     section.name: section for section in (axpy.SECTION, gemm.SECTION, peer.SECTION, spaces.SECTION, energy.SECTION)

@@ -42,7 +42,7 @@ from mptune.measure.bench import Ready
 from mptune.measure.device import DeviceEvaluator
 from mptune.measure.policy import MeasurementPolicy
 from mptune.measure.timing import TimingPlan
-from mptune.observers.time import time_metrics
+from mptune.observers.launches import time_metrics
 from mptune.results.trial import Measurement, Trial
 from mptune.run import Run
 from mptune.source.loading import load_kernel

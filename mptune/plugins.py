@@ -33,15 +33,22 @@ class Registry(Mapping[str, type[Member]]):
         package: the package whose modules, also those of its sub-packages, hold the project's own.
         base: the class they derive from; each has its name in the class attribute ``name``.
         hint: returns a sentence on a name that no member has and that is near to none, or "".
+        modules: the module of each of the project's own by name, where that is not the name of its file.
     """
 
     def __init__(
-        self, kind: str, package: str, base: Callable[..., Member], hint: Callable[[str], str] = lambda _: ""
+        self,
+        kind: str,
+        package: str,
+        base: Callable[..., Member],
+        hint: Callable[[str], str] = lambda _: "",
+        modules: Mapping[str, str] | None = None,
     ) -> None:
         self._kind = kind
         self._package = package
         self._base = base
         self._hint = hint
+        self._modules = modules
 
     def check(self, name: str) -> None:
         """Check a name; loads no member.
@@ -82,6 +89,8 @@ class Registry(Mapping[str, type[Member]]):
     @cached_property
     def _own(self) -> Mapping[str, str]:
         """The modules of the project's own members by name."""
+        if self._modules is not None:
+            return {name: f"{self._package}.{module}" for name, module in self._modules.items()}
         (folder,) = map(Path, importlib.import_module(self._package).__path__)
         found = {}
         for path in folder.rglob("*.py"):

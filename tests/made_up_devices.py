@@ -17,7 +17,7 @@ from mptune.data import Draw
 from mptune.measure.bench import Ready, Request
 from mptune.measure.policy import worst_errors
 from mptune.measure.rounds import Finished
-from mptune.observers.time import time_metrics
+from mptune.observers.launches import time_metrics
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 

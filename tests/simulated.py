@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from mptune.backends import BACKENDS, cuda, hip
-from mptune.testing.simulator import SimulatedDevice, compiler_version
-from mptune.testing.simulator.compiler import compile_source
-from mptune.testing.simulator.cupy import SimulatedCupy
-from mptune.testing.simulator.hip import SimulatedHip
+from tests.support.simulator import SimulatedDevice, compiler_version
+from tests.support.simulator.compiler import compile_source
+from tests.support.simulator.cupy import SimulatedCupy
+from tests.support.simulator.hip import SimulatedHip
 
 __all__ = ["SIMULATED", "install", "named"]
 
@@ -21,9 +21,9 @@ SIMULATED: Mapping[str, Any] = {"cuda": SimulatedCupy, "hip": SimulatedHip}
 
 
 class Compiler:
-    """The runtime compiler of :func:`mptune.testing.simulator.environment` in this process: both share a cache."""
+    """The runtime compiler of :func:`tests.support.simulator.environment` in this process: both share a cache."""
 
-    trouble = ""
+    trouble, code = "", "Code"
 
     def __init__(self, name: str) -> None:
         self.name, self.version = name, compiler_version()

@@ -124,14 +124,6 @@ def application(**changes):
     return Application(**{**values, **changes})
 
 
-def one_by_one(run, size):
-    yield run.matvec(a=run.a, x=run.x, y=run.y)
-
-
-async def awaited(run, size):
-    run.matvec(a=run.a, x=run.x, y=run.y)
-
-
 class TestDefinition:
     def test_types_of_buffers_are_shared_and_the_rest_is_each_kernels(self):
         app = application()
@@ -145,8 +137,6 @@ class TestDefinition:
             ({"kernels": ["matvec"]}, r"kernels= is a list of Kernel\(...\), not \['matvec'\]"),
             ({"steps": None}, r"steps= is a function steps\(run, size\), not None"),
             ({"steps": lambda: None}, r"called as steps\(run, size\) \(test_application.py:\d+\), but: too many posi"),
-            ({"steps": one_by_one}, r"its steps \(test_application.py:\d+\) yield"),
-            ({"steps": awaited}, r"its steps \(test_application.py:\d+\) are async"),
         ],
     )
     def test_what_cannot_be_run_is_refused(self, changes, message):

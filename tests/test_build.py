@@ -12,6 +12,7 @@ from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.host_compiler import HostCompiler, installed_compilers
+from mptune.backends.processes import ChildGroup
 from mptune.cpp.build import Build, build_in, build_of, compilers_of, read_flags, with_build
 from mptune.emit import emit, winner_of
 from mptune.errors import BackendUnavailableError, MptuneError
@@ -119,18 +120,19 @@ def test_missing_compilers_and_backends_without_a_choice(axpy: Kernel) -> None:
 @needs_compiler
 def test_a_source_is_compiled_with_what_it_says(axpy: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started = []
-    original = HostCompiler._run
+    original = ChildGroup.run
 
-    def run(self, program, text, name, flags, *rest):
-        started.append((program.label, "-funroll-loops" in flags))
-        return original(self, program, text, name, flags, *rest)
+    def run(self, command, **options):
+        started.append(command)
+        return original(self, command, **options)
 
-    monkeypatch.setattr(HostCompiler, "_run", run)
+    monkeypatch.setattr(ChildGroup, "run", run)
     compiler = HostCompiler(cache=BinaryCache(tmp_path))
     for program in installed_compilers():
         kernel = with_build(axpy, [program.label], ["-funroll-loops"])
         assert compiler.compile(first_source(kernel), "axpy", CompileOptions()).image
-        assert started[-1] == (program.label, True)
+        assert started[-1][: len(program.command)] == list(program.command)
+        assert "-funroll-loops" in started[-1]
         assert program.version in compiler.identity(CompileOptions(compilers=(program.label,)))
 
 

@@ -18,7 +18,6 @@ from mptune.results.speedup import Finals
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
-from mptune.space.encoding import Encoding
 from mptune.space.parameters import PrecisionParameter, baseline_values, beyond_baseline, uniform_types
 from mptune.space.search_space import SearchSpace
 from mptune.store import RunState
@@ -139,7 +138,7 @@ def test_what_fails_rules_out_only_what_is_less_accurate() -> None:
 
 
 def test_no_two_types_are_the_same_to_a_model() -> None:
-    for table in (Encoding.of((EVERY,)).tables[0], distances([EVERY]).at(np.arange(len(EVERY.values))[:, None])):
+    for table in (EVERY.encoded(), distances([EVERY]).at(np.arange(len(EVERY.values))[:, None])):
         apart = np.abs(table[:, None, :] - table[None, :, :]).max(axis=2)
         assert (apart[~np.eye(len(apart), dtype=bool)] > 1e-3).all()
 

@@ -139,7 +139,9 @@ def test_inputs_take_random_numbers_and_sizes_alone() -> None:
     def inputs(rng: np.random.Generator, size: Sizes, *, spread: float) -> dict[str, Any]:
         return {"x": rng.normal(0, spread, (size.rows, 2 * size.cols)), "a": 2.0}
 
-    with pytest.raises(KernelError, match=r"inputs\(rng, size\), but: missing a required .*argument: 'spread'"):
+    with pytest.raises(
+        KernelError, match=r"inputs\(rng, size\) \(test_kernel.py:\d+\), but: missing a required .*argument: 'spread'"
+    ):
         make(inputs=inputs)
 
 

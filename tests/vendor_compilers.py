@@ -6,7 +6,7 @@ import pytest
 
 from mptune.backends import BACKENDS
 from mptune.backends.cuda import _nvrtc_paths
-from mptune.backends.runtime_compiler import RuntimeCompiler
+from mptune.backends.gpu import RuntimeCompiler
 
 #: The marks of tests that need a vendor's runtime compiler, and no device, by backend.
 _MARKS = {"cuda": pytest.mark.nvrtc, "hip": pytest.mark.hiprtc}

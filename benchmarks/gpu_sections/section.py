@@ -9,7 +9,7 @@ from typing import Any
 
 from mptune.kernel import Kernel, Sizes
 from mptune.space.configuration import Configuration
-from mptune.testing.simulator.device import MADE_UP
+from tests.support.simulator.device import MADE_UP
 
 __all__ = ["Options", "Section", "Source", "table", "verdict"]
 

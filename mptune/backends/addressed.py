@@ -1,40 +1,39 @@
-"""Buffers and arguments of devices whose memory has addresses."""
+"""Buffers and arguments of devices whose memory has addresses, and guarded memory of this process."""
 
 from __future__ import annotations
 
 import copy
 import ctypes
+import functools
+import mmap
+import resource
 import sys
+import weakref
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, TypeAlias
 
-from mptune.backends.base import Argument, Buffer, check_part, in_words
-from mptune.errors import LaunchError
+from mptune.backends.base import Argument, Buffer, check_array, check_part, in_words
+from mptune.errors import LaunchError, OutOfMemoryError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+#: The memory of a copy's source and target.
+Copy: TypeAlias = Literal["HostToDevice", "DeviceToHost", "DeviceToDevice"]
+
+
 class Memory(Protocol):
-    """Memory by address, of the host or of a device. Failures are :class:`~mptune.errors.LaunchError`."""
+    """Memory by address, of the host or of a device; failures are :class:`~mptune.errors.LaunchError`."""
 
     def allocate(self, nbytes: int) -> int:
         """Return the address of new memory; raises :class:`~mptune.errors.OutOfMemoryError`."""
 
-    def free(self, address: int) -> None:
-        """Give memory back."""
+    def free(self, address: int) -> None: ...
 
-    def copy_in(self, target: int, source: int, nbytes: int) -> None:
-        """Copy from an address of the host."""
+    def copy(self, target: int, source: int, nbytes: int, kind: Copy = "DeviceToDevice") -> None: ...
 
-    def copy_out(self, target: int, source: int, nbytes: int) -> None:
-        """Copy to an address of the host."""
-
-    def copy(self, target: int, source: int, nbytes: int) -> None:
-        """Copy within this memory."""
-
-    def fill(self, target: int, byte: int, nbytes: int) -> None:
-        """Set bytes to one value."""
+    def fill(self, target: int, byte: int, nbytes: int) -> None: ...
 
 
 class AddressBuffer(Buffer):
@@ -49,11 +48,7 @@ class AddressBuffer(Buffer):
 
     @property
     def address(self) -> int:
-        """Where the memory starts.
-
-        Raises:
-            LaunchError: the buffer was freed.
-        """
+        """The start of the memory; raises a :class:`LaunchError` once the buffer was freed."""
         if self._whole is not None:
             return self._whole.address + self._offset
         if self._address is None:
@@ -61,10 +56,12 @@ class AddressBuffer(Buffer):
         return self._address
 
     def write(self, data: NDArray[Any]) -> None:
-        self._memory.copy_in(self.address, self._host_address(data), self.nbytes)
+        check_array(self, data)
+        self._memory.copy(self.address, data.ctypes.data, self.nbytes, "HostToDevice")
 
     def read(self, data: NDArray[Any]) -> None:
-        self._memory.copy_out(self._host_address(data), self.address, self.nbytes)
+        check_array(self, data)
+        self._memory.copy(data.ctypes.data, self.address, self.nbytes, "DeviceToHost")
 
     def copy_from(self, other: Buffer) -> None:
         if (
@@ -89,12 +86,8 @@ class AddressBuffer(Buffer):
             self._memory.free(self._address)
             self._address = None
 
-    def _host_address(self, data: NDArray[Any]) -> int:
-        if data.nbytes != self.nbytes or not data.flags.c_contiguous:
-            layout = "" if data.flags.c_contiguous else ", not contiguous"
-            raise LaunchError(f"a buffer of {self.nbytes} bytes was given an array of {data.nbytes} bytes{layout}")
-        return int(data.ctypes.data)
 
+# -- arguments -------------------------------------------------------------------------------------
 
 #: Room for the value of an argument, in bytes: that of the largest scalar, and aligned for any.
 SLOT: Final = 16
@@ -103,11 +96,7 @@ SLOT: Final = 16
 def pack_arguments(
     function: str, arguments: Sequence[Argument], kind: type[AddressBuffer]
 ) -> tuple[ctypes.Array[ctypes.c_void_p], ctypes.Array[ctypes.c_char]]:
-    """Return pointers to the arguments' values, and the values, which have to live as long as they are used.
-
-    Raises:
-        LaunchError: one is neither a buffer of that kind nor a scalar.
-    """
+    """Return pointers to the arguments' values, and the values, which have to live as long as they are used."""
     import numpy as np
 
     packed = bytearray()
@@ -124,8 +113,61 @@ def pack_arguments(
     return (ctypes.c_void_p * len(arguments))(*range(first, first + len(packed), SLOT)), values
 
 
-def no_argument(function: str, i: int, given: Any, kind: type[AddressBuffer]) -> LaunchError:
-    """Return the error for what is neither a buffer of a kind nor a scalar."""
+def no_argument(function: str, i: int, given: Any, kind: type[Buffer]) -> LaunchError:
+    """Return the error for an argument that is neither a buffer of a kind nor a scalar."""
     return LaunchError(
         f"parameter {i} of {function} needs a {kind.__name__} or a NumPy scalar, given {in_words(given)}"
     )
+
+
+# -- guarded memory --------------------------------------------------------------------------------
+
+#: Bytes of unused addresses on each side of a buffer: the reach of a 32-bit index of doubles; less where the process
+#: may have few addresses (ulimit -v) or has no more.
+_MARGINS: Final = (1 << 34, 1 << 20)
+
+
+class GuardedMemory:
+    """Zeroed memory of one buffer in this process, between addresses where a kernel faults."""
+
+    def allocate(self, nbytes: int) -> int:
+        libc = _libc()
+        used = -(-max(nbytes, 1) // mmap.PAGESIZE) * mmap.PAGESIZE
+        is_limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0x4000)
+        for margin in _MARGINS[is_limited:]:
+            start = libc.mmap(None, margin + used + margin, 0, flags, -1, 0)
+            if start == ctypes.c_void_p(-1).value:
+                continue
+            # The memory goes with the buffer at the latest.
+            self._finalizer = weakref.finalize(self, libc.munmap, start, margin + used + margin)
+            self._finalizer.atexit = False
+            if libc.mprotect(start + margin, used, mmap.PROT_READ | mmap.PROT_WRITE):
+                self._finalizer()
+                break
+            if used >= 1 << 22:  # huge pages, as NumPy does for its arrays
+                libc.madvise(start + margin, used, mmap.MADV_HUGEPAGE)
+            return int(start + margin)
+        raise OutOfMemoryError(
+            f"{nbytes} bytes could not be allocated on the host; smaller sizes or narrower types need fewer"
+        )
+
+    def free(self, address: int) -> None:  # noqa: ARG002
+        self._finalizer()
+
+    def copy(self, target: int, source: int, nbytes: int, kind: Copy = "DeviceToDevice") -> None:  # noqa: ARG002
+        ctypes.memmove(target, source, nbytes)
+
+    def fill(self, target: int, byte: int, nbytes: int) -> None:
+        ctypes.memset(target, byte, nbytes)
+
+
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    library = ctypes.CDLL(None, use_errno=True)
+    pointer, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    library.mmap.restype = pointer
+    library.mmap.argtypes = [pointer, size, number, number, number, ctypes.c_longlong]
+    library.munmap.argtypes = [pointer, size]
+    library.mprotect.argtypes = library.madvise.argtypes = [pointer, size, number]
+    return library

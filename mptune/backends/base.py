@@ -1,8 +1,8 @@
-"""What a backend is: a name, a compiler and a device.
+"""The base classes of a backend: its compiler, its device, and the buffers and functions of the device.
 
 The interface asks for no more than every device family has. Memory need not have addresses: a :class:`Buffer` may be a
-handle whose parts are sub-buffers. A device without symbols in its modules passes what :meth:`Function.set_constant` is
-given as further buffers. A compiler that reads another dialect translates the rendered source.
+handle whose parts are sub-buffers. A device without symbols in its modules passes constants as further buffers. A
+compiler that reads another dialect translates the rendered source.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mptune.backends.binary_cache import BinaryCache
 from mptune.cpp.build import on_host, recorded_flags
 from mptune.errors import BackendUnavailableError, LaunchError
 
-if TYPE_CHECKING:  # what can run here is told without them
+if TYPE_CHECKING:  # `mptune backends` does not import them
     import numpy as np
     from numpy.typing import NDArray
 
@@ -39,55 +39,39 @@ class Availability:
 
 @dataclass(frozen=True, slots=True)
 class DeviceInfo:
-    """One device.
-
-    Attributes:
-        backend: name of the backend.
-        name: marketing name of the device.
-        architecture: what the compiler targets ("sm_90", "gfx90a", "znver4").
-        memory_bytes: memory a kernel can use.
-        limits: known limits by name (``max_threads_per_block``, ``max_shared_bytes``, ``warp_size``,
-            ``cache_bytes``: of the last level, ``own_cache_bytes``: of the cores' own, all together, ...).
-        versions: library and compiler versions by name.
-        pci_bus_id: where it sits, as "domain:bus:device.function" in hexadecimal; empty for a processor, and where the
-            driver does not tell.
-        sensors: what tells its energy and clocks: "nvml", "amd-smi", "processor"; empty if nothing does.
-    """
+    """One device."""
 
     backend: str
-    name: str
-    architecture: str
-    memory_bytes: int
+    name: str  #: marketing name
+    architecture: str  #: the compiler's target ("sm_90", "gfx90a", "znver4")
+    memory_bytes: int  #: memory a kernel can use
+    #: known limits by name (``max_threads_per_block``, ``max_shared_bytes``, ``warp_size``, ``cache_bytes``: of the
+    #: last level, ``own_cache_bytes``: of the cores' own, all together, ...)
     limits: Mapping[str, int] = field(default_factory=dict)
-    versions: Mapping[str, str] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)  #: of libraries and compilers by name
+    #: "domain:bus:device.function" in hexadecimal; empty for a processor, and where the driver does not tell
     pci_bus_id: str = ""
-    sensors: str = ""
+    sensors: str = ""  #: the source of energy and clocks: "nvml", "amd-smi", "processor", or none
 
 
 @dataclass(frozen=True, slots=True)
 class CompileOptions:
-    """How to compile: target architecture (empty: the device's own), extra flags and a time limit.
+    """How to compile."""
 
-    Attributes:
-        compilers: those that sources may name (:mod:`mptune.cpp.build`); what is measured depends on their versions.
-    """
-
-    architecture: str = ""
-    flags: tuple[str, ...] = ()
+    architecture: str = ""  #: empty: the device's own
+    flags: tuple[str, ...] = ()  #: besides those of every kernel
     timeout_s: float = 60.0
-    compilers: tuple[str, ...] = ()
+    compilers: tuple[str, ...] = ()  #: those that sources may name (:mod:`mptune.cpp.build`)
 
 
 class Recorded(Protocol):
-    """A run's description, or a kernel's wisdom: for which backend it was compiled, with which flags of the user's."""
+    """A run's description, or a kernel's wisdom: its backend and the user's flags."""
 
     @property
-    def backend(self) -> str:
-        """Return the backend's name."""
+    def backend(self) -> str: ...
 
     @property
-    def flags(self) -> tuple[str, ...]:
-        """Return the flags."""
+    def flags(self) -> tuple[str, ...]: ...
 
 
 def options_of(known: Recorded, backend: str) -> CompileOptions:
@@ -102,21 +86,13 @@ def options_of(known: Recorded, backend: str) -> CompileOptions:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """A compiled source.
+    """A compiled source."""
 
-    Attributes:
-        function: name of the ``__global__`` function inside.
-        image: the code, as bytes or as the path of a file.
-        log: what the compiler printed.
-        cached: whether it came from the binary cache.
-        compile_s: wall time the compiler took, 0 for a cached binary.
-    """
-
-    function: str
-    image: Any
-    log: str = ""
-    cached: bool = False
-    compile_s: float = 0.0
+    function: str  #: name of the ``__global__`` function inside
+    image: Any  #: the code
+    log: str = ""  #: the compiler's output
+    cached: bool = False  #: whether it came from the binary cache
+    compile_s: float = 0.0  #: wall time of the compiler, 0 for a cached binary
 
 
 class Buffer(ABC):
@@ -168,19 +144,11 @@ class Function(ABC):
 
     @abstractmethod
     def set_constant(self, name: str, data: NDArray[Any]) -> None:
-        """Copy a contiguous array into the ``__constant__`` array of that name and size.
-
-        Raises:
-            LaunchError: there is none.
-        """
+        """Copy a contiguous array into the ``__constant__`` array of that name and size; a LaunchError if none is."""
 
     @abstractmethod
     def read_constant(self, name: str, data: NDArray[Any]) -> None:
-        """Copy the ``__constant__`` array of that name and size into a contiguous array.
-
-        Raises:
-            LaunchError: there is none.
-        """
+        """Copy the ``__constant__`` array of that name and size into a contiguous array; a LaunchError if none is."""
 
     def resources(self, shape: LaunchShape) -> Mapping[str, float]:  # noqa: ARG002 - for those that have them
         """Return the registers, local and shared memory and occupancy of launches, where the driver reports them."""
@@ -195,22 +163,15 @@ class Function(ABC):
         """
 
     def enqueue(self, shape: LaunchShape, arguments: Sequence[Argument], count: int = 1) -> None:
-        """Run the grid so many times after whatever the device does now, without waiting where the device allows it.
+        """Run the grid ``count`` times after the device's present work, without waiting where the device allows it.
 
         Only for a shape :meth:`launch` has run before.
-
-        Raises:
-            LaunchError: the device refused the launch.
         """
         for _ in range(count):
             self.launch(shape, arguments)
 
     def wait(self) -> None:  # noqa: B027 - nothing to wait for where launches do
-        """Wait until everything enqueued has run.
-
-        Raises:
-            LaunchError: the device aborted it.
-        """
+        """Wait until everything enqueued has run; raises a :class:`LaunchError` if the device aborted it."""
 
     @abstractmethod
     def unload(self) -> None:
@@ -250,11 +211,7 @@ class Compiler(ABC):
         return options
 
     def listing(self, source: str, function: str, options: CompileOptions) -> str | None:  # noqa: ARG002
-        """Return the assembly of a rendered source; None if this compiler gives none.
-
-        Raises:
-            CompileError: the compiler rejected the source, crashed or ran out of time.
-        """
+        """Return the assembly of a rendered source; None if this compiler gives none."""
         return None
 
     def vector_share(self, binary: Binary) -> float:  # noqa: ARG002
@@ -288,19 +245,11 @@ class Device(ABC):
 
     @abstractmethod
     def load(self, binary: Binary) -> Function:
-        """Make a compiled function launchable.
-
-        Raises:
-            LaunchError: the binary cannot be loaded.
-        """
+        """Make a compiled function launchable; raises a :class:`LaunchError` for a binary that cannot be loaded."""
 
     @abstractmethod
     def allocate(self, nbytes: int) -> Buffer:
-        """Allocate device memory, aligned for the widest vector load.
-
-        Raises:
-            OutOfMemoryError: there is not enough.
-        """
+        """Allocate device memory, aligned for the widest vector load; raises an :class:`OutOfMemoryError`."""
 
     @abstractmethod
     def facts(self) -> Mapping[str, Any]:
@@ -315,22 +264,14 @@ class Device(ABC):
         return ()
 
     def wake(self) -> None:  # noqa: B027 - optional
-        """Have a device that was idle work until it is as fast as one that works; before something is timed.
-
-        Raises:
-            LaunchError: an earlier fault has left it unusable.
-        """
+        """Have an idle device work until its clocks are up; before something is timed."""
 
     def is_usable(self) -> bool:
         """Whether further launches can succeed; a fault can leave a device unusable until the process ends."""
         return True
 
     def environments(self) -> Sequence[Mapping[str, str]]:
-        """Return, for each device there is, the variables with which a process sees that device alone.
-
-        Raises:
-            BackendUnavailableError: there is none.
-        """
+        """Return, for each device there is, the environment variables with which a process sees that device alone."""
         return ({},)
 
     def array_namespace(self) -> Any:
@@ -340,23 +281,13 @@ class Device(ABC):
     def array(self, buffer: Buffer, dtype: np.dtype[Any]) -> Any:  # noqa: ARG002 - for those that have them
         """Return a buffer as a one-dimensional array of :meth:`array_namespace`, valid for as long as the buffer is.
 
-        Args:
-            buffer: one of this device's.
-            dtype: a type NumPy itself has.
-
-        Raises:
-            BackendUnavailableError: there is no such module.
+        The type is one of NumPy's own.
         """
         raise BackendUnavailableError("this backend has no arrays on the device")
 
 
 class Backend(ABC):
-    """A device family: its name, what sets it apart, its compiler and its device.
-
-    Attributes:
-        compiler: compiles for the device.
-        device: the first one this process sees.
-    """
+    """A device family."""
 
     name: ClassVar[str]
     #: Whether the driver reports the registers, shared memory and occupancy of functions (:meth:`Function.resources`).
@@ -365,7 +296,7 @@ class Backend(ABC):
     common_architecture: ClassVar[str] = ""
 
     compiler: Compiler
-    device: Device
+    device: Device  #: the first one this process sees
     #: Whether the times of launches are without what other tasks took of the processor.
     has_own_time: ClassVar[bool] = False
 
@@ -389,10 +320,10 @@ class Backend(ABC):
         return {"is_gpu": True, "matrix_units": ""}
 
     def prepared(self, kernel: Kernel, compilers: Sequence[str], flag_sets: Sequence[str]) -> Kernel:
-        """Return a kernel that has the compilers and the sets of flags, where there are any, as parameters.
+        """Return a kernel with the compilers and the sets of flags, where any are given, as parameters.
 
         Raises:
-            BackendUnavailableError: there is no such compiler, or this backend has no choice of them.
+            BackendUnavailableError: this backend has no choice of compilers, or one is not installed.
             MptuneError: a flag is not one of optimisation, or the kernel has a parameter of the same name.
         """
         if compilers:
@@ -402,11 +333,7 @@ class Backend(ABC):
         return kernel
 
     def describe(self) -> DeviceInfo:
-        """Describe the device, with the versions of everything it is used with.
-
-        Raises:
-            BackendUnavailableError: there is none.
-        """
+        """Describe the device, with the versions of its compiler; raises a :class:`BackendUnavailableError`."""
         found = self.device.describe()
         return dataclasses.replace(found, versions={**found.versions, **self.compiler.versions()})
 
@@ -420,7 +347,6 @@ class Backend(ABC):
 
 # -- what backends have in common ------------------------------------------------------------------
 
-_MESSAGE_LINES: Final = 25
 _INTERESTING: Final = re.compile(r"\b(error|fatal|undefined reference|static assertion failed|ptxas)\b", re.IGNORECASE)
 
 
@@ -428,7 +354,7 @@ def excerpt(log: str) -> str:
     """Return a compiler's first error with what follows it, or the start of a log without any."""
     lines = [line for line in log.splitlines() if line.strip()]
     first = next((i for i, line in enumerate(lines) if _INTERESTING.search(line)), 0)
-    shown = lines[first : first + _MESSAGE_LINES]
+    shown = lines[first : first + 25]
     left = len(lines) - first - len(shown)
     return "\n".join([*shown, f"... {left} more lines"] if left else shown)
 
@@ -436,33 +362,32 @@ def excerpt(log: str) -> str:
 def compile_cached(
     cache: BinaryCache, key: Sequence[str], function: str, compile_one: Callable[[], tuple[bytes, str]]
 ) -> Binary:
-    """Return a binary from the cache, or compile it and keep it there.
-
-    The key names all that the binary depends on; ``compile_one`` returns the code and what the compiler printed.
-    """
+    """Return the binary of a key from the cache, or compile it (to the code and the compiler's output) and keep it."""
     kept_as = cache.key(key)
-    cached = cache.get(kept_as)
-    if cached is not None:
+    if (cached := cache.get(kept_as)) is not None:
         return Binary(function, cached, cached=True)
     start = time.perf_counter()
     image, log = compile_one()
     compile_s = time.perf_counter() - start
     cache.put(kept_as, image)
-    return Binary(function, image, log=log, compile_s=compile_s)
+    return Binary(function, image, log, compile_s=compile_s)
 
 
 def check_part(whole: Buffer, offset: int, nbytes: int) -> None:
-    """Check that bytes lie inside a buffer.
-
-    Raises:
-        LaunchError: they do not.
-    """
+    """Raise a :class:`LaunchError` for bytes that do not all lie inside a buffer."""
     if not (0 <= offset <= offset + nbytes <= whole.nbytes):
         raise LaunchError(f"bytes {offset} to {offset + nbytes} are not all inside a buffer of {whole.nbytes} bytes")
 
 
+def check_array(buffer: Buffer, data: NDArray[Any]) -> None:
+    """Raise a :class:`LaunchError` for an array that is not contiguous or not of the buffer's size."""
+    if data.nbytes != buffer.nbytes or not data.flags.c_contiguous:
+        layout = "" if data.flags.c_contiguous else ", not contiguous"
+        raise LaunchError(f"a buffer of {buffer.nbytes} bytes was given an array of {data.nbytes} bytes{layout}")
+
+
 def in_words(argument: object) -> str:
-    """Say what was given where something else was wanted."""
+    """Describe an argument for a message."""
     if isinstance(argument, Buffer):
         return f"a {type(argument).__name__} of {argument.nbytes} bytes"
     dtype = getattr(argument, "dtype", None)

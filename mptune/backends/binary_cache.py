@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import shutil
@@ -20,8 +19,8 @@ __all__ = ["BinaryCache"]
 _DIGEST_BYTES: Final = 32
 #: Nothing can be written below a device.
 _NOWHERE: Final = Path(os.devnull, "mptune")
-_STALE_S: Final = 3600.0
-_WORKSPACES: Final = "work"
+#: Age of files of killed processes that are removed.
+_STALE_S: Final = 86400.0
 _INSERTIONS_PER_PRUNING: Final = 64
 
 
@@ -29,8 +28,8 @@ class BinaryCache:
     """Binaries by what they were compiled from; least recently used ones go when the size limit is passed.
 
     An entry is one file, a SHA-256 of its key and the binary followed by the binary, that appears under its name
-    complete or not at all; a damaged one counts as missing. Where the folder cannot be written, or others could change
-    what lies in it (:func:`~mptune.paths.own_folder`), nothing is kept and nothing fails.
+    complete or not at all; a damaged one counts as missing. Where the folder cannot be written, or other users could
+    change its files (:func:`~mptune.paths.own_folder`), nothing is kept and nothing fails.
 
     Args:
         directory: the folder, made when first needed; by default ``binaries`` in mptune's cache,
@@ -42,7 +41,8 @@ class BinaryCache:
         self.directory = directory or cache_folder("binaries") or _NOWHERE
         self.limit_bytes = limit_bytes
         self._insertions = 0
-        self._checked: dict[str, Path | None] = {}
+        #: The folders by the first letters of keys, as far as they are there and the user's own.
+        self._folders: dict[str, Path] = {}
 
     @staticmethod
     def key(parts: Sequence[str]) -> str:
@@ -54,19 +54,18 @@ class BinaryCache:
 
     def get(self, key: str) -> bytes | None:
         """Return the binary of that key, None where there is none or it is damaged."""
-        path = self._path(key)
         try:
+            path = self._path(key)
             with open_own(path) as file:
                 content = file.read()
+            binary = content[_DIGEST_BYTES:]
+            if _digest(key, binary) == content[:_DIGEST_BYTES]:
+                os.utime(path)
+                return binary
+            path.unlink()
         except OSError:
-            return None
-        binary = content[_DIGEST_BYTES:]
-        if _digest(key, binary) != content[:_DIGEST_BYTES]:
-            _remove(path)
-            return None
-        with contextlib.suppress(OSError):
-            os.utime(path)
-        return binary
+            pass
+        return None
 
     def put(self, key: str, binary: bytes) -> None:
         """Keep a binary, replacing any other of that key."""
@@ -87,85 +86,43 @@ class BinaryCache:
 
     @contextlib.contextmanager
     def workspace(self) -> Iterator[Path]:
-        """Give an empty folder to compile in, removed afterwards.
-
-        It lies beside the entries, so that what a killed process leaves is found and removed later; where that
-        cannot be written or others could change it, among the system's temporary files.
-        """
+        """Give an empty folder to compile in, removed afterwards; beside the entries, or a temporary one."""
         try:
-            folder = tempfile.mkdtemp(dir=own_folder(self.directory / _WORKSPACES))
+            folder = tempfile.mkdtemp(dir=own_folder(self.directory / "work"))
         except OSError:
             folder = tempfile.mkdtemp(prefix="mptune-")
-        # However long a compiler takes, and wherever somebody sets the clock: a lock goes only with who holds it.
-        handle = os.open(folder, os.O_RDONLY)
         try:
-            with contextlib.suppress(OSError):  # of a file system without locks
-                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
             yield Path(folder)
         finally:
-            os.close(handle)
             shutil.rmtree(folder, ignore_errors=True)
 
     def prune(self) -> None:
-        """Remove least recently used entries down to nine tenths of the limit, and what killed writers left."""
-        entries = []
-        for path, status in self._files():
-            if path.name.startswith(".") or path.parent.name == _WORKSPACES:
-                if time.time() - status.st_mtime > _STALE_S and not _is_in_use(path):
-                    _remove(path)
-            else:
-                entries.append((status.st_mtime, status.st_size, path))
-        total = sum(size for _, size, _ in entries)
-        if total <= self.limit_bytes:
-            return
-        for _, size, path in sorted(entries):
-            _remove(path)
-            total -= size
-            if total <= 0.9 * self.limit_bytes:
-                return
-
-    def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
+        """Remove least recently used entries down to nine tenths of the limit, and old files of killed processes."""
+        entries, total = [], 0
         for path in self.directory.glob("*/*"):
             with contextlib.suppress(OSError):  # another process may remove it meanwhile
-                yield path, path.stat()
+                status = path.stat()
+                if not path.name.startswith(".") and path.parent.name != "work":
+                    entries.append((status.st_mtime, status.st_size, path))
+                    total += status.st_size
+                elif time.time() - status.st_mtime > _STALE_S:
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+        wanted = total if total <= self.limit_bytes else 0.9 * self.limit_bytes
+        for _, size, path in sorted(entries):
+            if total <= wanted:
+                return
+            with contextlib.suppress(OSError):
+                path.unlink()
+            total -= size
 
     def _path(self, key: str) -> Path:
-        """Return where an entry lies; nowhere if others could change it."""
         name = key[:2]
-        if self._checked.get(name) is None:
-            try:
-                self._checked[name] = own_folder(self.directory / name) if (self.directory / name).is_dir() else None
-            except OSError:
-                self._checked[name] = None
-        return (self._checked[name] or _NOWHERE) / key[2:]
+        if name not in self._folders:
+            if not (self.directory / name).is_dir():
+                return _NOWHERE
+            self._folders[name] = own_folder(self.directory / name)
+        return self._folders[name] / key[2:]
 
 
 def _digest(key: str, binary: bytes) -> bytes:
-    digest = hashlib.sha256(key.encode())
-    digest.update(binary)
-    return digest.digest()
-
-
-def _is_in_use(path: Path) -> bool:
-    """Whether a process holds a workspace."""
-    try:
-        handle = os.open(path, os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    finally:
-        os.close(handle)
-    return False
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        with contextlib.suppress(OSError):
-            path.unlink(missing_ok=True)
+    return hashlib.sha256(key.encode() + binary).digest()

@@ -13,25 +13,18 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from mptune.backends.gpu import Driver, GpuBackend
-from mptune.backends.runtime_compiler import RuntimeCompiler, system_libraries
+from mptune.backends.addressed import Copy
+from mptune.backends.gpu import Driver, GpuBackend, RuntimeCompiler, library_files, system_libraries
 from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
 
 if TYPE_CHECKING:
     import numpy as np
 
 _INSTALL: Final = 'pip install "mptune[cuda]"'
-_MAX_DYNAMIC_SHARED_SIZE_BYTES: Final = 8  # CU_FUNC_ATTRIBUTE_...
-#: From this architecture on matrix units take bf16, TF32 and fp64, and what they take is copied without waiting for it.
-_FIRST_WITH_UNITS: Final = 80
 
 
 def find_nvcc() -> str:
-    """Return the compiler of whole CUDA programs: the toolkit's.
-
-    Raises:
-        BackendUnavailableError: it is not installed.
-    """
+    """Return the path of the CUDA toolkit's compiler; raises :class:`BackendUnavailableError`."""
     found = shutil.which("nvcc") or next((str(p) for t in _toolkits() if (p := t / "bin" / "nvcc").is_file()), None)
     if found is None:
         raise BackendUnavailableError("nvcc is not installed: it comes with the CUDA toolkit")
@@ -44,14 +37,13 @@ def _toolkits() -> list[Path]:
 
 
 def _nvrtc_paths() -> list[str]:
-    """Return where NVRTC may be: the wheel from PyPI, the toolkit, the system's search path."""
+    """Return files of NVRTC: the wheel's from PyPI, the toolkit's, the system's."""
     folders: list[Path] = []
     wheels = importlib.util.find_spec("nvidia")
     for place in (wheels.submodule_search_locations or []) if wheels else []:
         folders += sorted(Path(place).glob("c*/lib"), reverse=True)
     folders += [toolkit / "lib64" for toolkit in _toolkits()]
-    files = [str(path) for folder in folders for path in sorted(folder.glob("libnvrtc.so*"), reverse=True)]
-    return [*files, *system_libraries("nvrtc")]
+    return [*library_files(folders, "nvrtc"), *system_libraries("nvrtc")]
 
 
 @functools.cache
@@ -66,12 +58,14 @@ class CudaBackend(GpuBackend):
     architecture_flag: ClassVar[str] = "--gpu-architecture="
     common_architecture: ClassVar[str] = "sm_80"
     flags: ClassVar[tuple[str, ...]] = ("--std=c++17",)
+    package: ClassVar[tuple[str, str, str]] = ("cupy", "CuPy", _INSTALL)
     visibility: ClassVar[tuple[str, ...]] = ("CUDA_VISIBLE_DEVICES",)
 
     @classmethod
     def facts(cls, architecture: str) -> Mapping[str, Any]:
         generation = re.fullmatch(r"sm_(\d+)[af]?", architecture)
-        has_units = generation is not None and int(generation[1]) >= _FIRST_WITH_UNITS
+        # From sm_80 on matrix units take bf16, TF32 and fp64, and their operands are copied asynchronously.
+        has_units = generation is not None and int(generation[1]) >= 80
         return {"is_gpu": True, "matrix_units": "mma.sync" if has_units else ""}
 
     @staticmethod
@@ -86,12 +80,6 @@ class CudaBackend(GpuBackend):
     def assembler_flag(flag: str) -> str:
         # PTX is of a virtual architecture.
         return flag.replace("=sm_", "=compute_") if flag.startswith(CudaBackend.architecture_flag) else flag
-
-    @staticmethod
-    def require_device() -> None:
-        CudaBackend.device_count()
-        if importlib.util.find_spec("cupy") is None:
-            raise BackendUnavailableError(f"CuPy is not installed: {_INSTALL}")
 
     @staticmethod
     def device_count() -> int:
@@ -151,8 +139,8 @@ class _CupyDriver(Driver):
     def attribute(self, function: Any, name: str) -> int:
         return int(self.call("funcGetAttribute", getattr(self._driver, f"CU_FUNC_ATTRIBUTE_{name}"), function))
 
-    def copy_kind(self, source: str, target: str) -> Any:
-        return getattr(self._runtime, f"memcpy{source}To{target}")
+    def copy_kind(self, kind: Copy) -> Any:
+        return getattr(self._runtime, f"memcpy{kind}")
 
     def allocate(self, nbytes: int) -> int:
         with contextlib.suppress(LaunchError):
@@ -166,7 +154,7 @@ class _CupyDriver(Driver):
             raise OutOfMemoryError(f"{nbytes} bytes were asked for and {free} bytes are free: {error}") from error
 
     def allow_shared(self, function: Any, nbytes: int) -> None:
-        self.call("funcSetAttribute", function, _MAX_DYNAMIC_SHARED_SIZE_BYTES, nbytes)
+        self.call("funcSetAttribute", function, 8, nbytes)  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
     def array_namespace(self) -> Any:
         return self._cupy

@@ -1,10 +1,9 @@
 """g++ that reads the prelude once, and stays for the next source.
 
-What g++ does before it comes to a source (start, read its options, set up its tables, read the prelude) is the same for
-all of them and a good part of what a short kernel takes to compile. So the prelude is kept as g++ has it after reading
-it (a ``.gch`` file), and ``compiler_server.c``, loaded into the compiler proper, lets it do all of that once and fork
-for each source. The copy goes on as any compiler does, so that the code is the same to the last byte. Whatever cannot
-be done this way is left to a compiler that is started for the source.
+Starting g++, its options, its tables and the prelude are the same for all sources and a good part of a short kernel's
+compilation. So the prelude is kept as g++ has it after reading it (a ``.gch`` file), and ``compiler_server.c``, loaded
+into the compiler proper, does all of that once and forks for each source. The code is the same to the last byte. For a
+source that cannot be compiled this way a compiler is started.
 """
 
 from __future__ import annotations
@@ -24,26 +23,19 @@ from pathlib import Path
 from typing import Final
 
 from mptune.backends.binary_cache import BinaryCache
-from mptune.backends.processes import Child, ChildGroup
+from mptune.backends.processes import Child, ChildGroup, output_of
 from mptune.paths import is_own, own_folder
 
-__all__ = ["ASSEMBLY", "LIBRARY", "CompilerServers", "Precompiled", "PrecompiledPrelude"]
+__all__ = ["ASSEMBLY", "LIBRARY", "LOG", "CompilerServers", "Precompiled", "PrecompiledPrelude"]
 
 #: The files in the folder compilers run in.
-ASSEMBLY: Final = "kernel.s"
+ASSEMBLY, LIBRARY, LOG = "kernel.s", "kernel.so", "log"
 _OBJECT: Final = "kernel.o"
-LIBRARY: Final = "kernel.so"
-_SOURCE, _LOG = "source.cpp", "log"
-#: What a compiler that serves is told to include; there can be no such file.
+#: Stands for the source in the command of a compiler that stays; there can be no such file.
 _SERVED_SOURCE: Final = "/dev/null/source"
-_PRELUDE_LIMIT_S: Final = 60.0
-_START_LIMIT_S: Final = 30.0
-_QUESTION_LIMIT_S: Final = 30.0
 _STATUS: Final = struct.Struct("=i")
-#: Checks of the C library would replace the functions it defines.
-_SERVER_FLAGS: Final = ("-w", "-O1", "-U_FORTIFY_SOURCE", "-shared", "-fPIC")
 _SERVER: Final = Path(__file__).with_name("compiler_server.c")
-#: Flags whose work is not done by compiler, assembler and linker alone.
+#: Flags that need more than compiler, assembler and linker.
 _UNSERVED: Final = ("-flto", "-fuse-ld", "-save-temps", "-fno-pic", "-fno-PIC")
 #: Symbols that position-independent x86 code takes from elsewhere, and those of the prelude's runtime or of libc.
 _IMPORTED: Final = re.compile(r"([\w.]+)@(?:PLT|GOT)")
@@ -54,25 +46,15 @@ _IN_RUNTIME: Final = re.compile(r"_ZNK?11mptune_host|mptune_|(?:memcpy|memmove|m
 
 @dataclass(frozen=True, slots=True)
 class Precompiled:
-    """Files of a prelude that was compiled.
+    """Files of a compiled prelude."""
 
-    Attributes:
-        header: what to include in place of the prelude's text.
-        runtime: the object to link with: what runs once a launch, which is the same for all sources.
-        server: the library that makes a server of a compiler; None where it could not be made.
-    """
-
-    header: Path
-    runtime: Path
-    server: Path | None
+    header: Path  #: included in place of the prelude's text; its .gch is beside it, where g++ can use it
+    runtime: Path  #: the object to link with: the code around launches, which is the same for all sources
+    server: Path | None  #: the library that makes a server of a compiler; None where it could not be made
 
 
 class PrecompiledPrelude:
-    """What all sources begin with: as g++ keeps it after reading it (a ``.gch`` file beside the text), and an object.
-
-    g++ takes the text where the ``.gch`` does not fit, so that this one is a matter of speed alone; so is the library
-    for :mod:`mptune.backends.compiler_server`.
-    """
+    """The prelude, compiled once for each compiler and set of flags."""
 
     def __init__(self, text: str, cache: BinaryCache, processes: ChildGroup) -> None:
         self.text = text
@@ -84,9 +66,7 @@ class PrecompiledPrelude:
     def files(self, command: Sequence[str], version: str) -> Precompiled | None:
         """Return the files, made if need be; None where they cannot be kept or made.
 
-        Args:
-            command: the compiler with the flags of every source, but none that name files or the language.
-            version: of the compiler.
+        The command is the compiler's with the flags of every source, but none that name files or the language.
         """
         key = (version, *command)
         with self._lock:
@@ -96,11 +76,10 @@ class PrecompiledPrelude:
             made = self._made[key]
         if made is None:
             return None
-        # Should the cache have been pruned meanwhile, sources are compiled whole from now on.
+        # If the cache has been pruned meanwhile, sources are compiled whole from now on.
         try:
-            for path in (made.header, _compiled_header(made.header), made.runtime, made.server):
-                if path is not None:
-                    os.utime(path)
+            for path in (made.header, _compiled_header(made.header), made.runtime, *filter(None, [made.server])):
+                os.utime(path)
         except OSError:
             return None
         return made
@@ -115,12 +94,14 @@ class PrecompiledPrelude:
             return Precompiled(header, runtime, server if is_own(server) else None)
         with contextlib.suppress(OSError, subprocess.TimeoutExpired), self._cache.workspace() as folder:
             text, made = folder / "prelude.hpp", folder / "made"
-            # Messages name neither this folder nor the cache.
+            # The #line keeps this folder out of messages.
             text.write_text(f'#define MPTUNE_RUNTIME_APART 1\n#line 1 "{text.name}"\n{self.text}')
             self._compile([*command, "-x", "c++-header", str(text), "-o", str(made)], folder)
             _place(made, _compiled_header(header))
             named = f'-DMPTUNE_SOURCE="{_SERVED_SOURCE}"'
-            self._compile([command[0], *_SERVER_FLAGS, named, "-x", "c++", str(_SERVER), "-o", str(made)], folder)
+            # Checks of the C library would replace the functions that the server defines.
+            flags = ("-w", "-O1", "-U_FORTIFY_SOURCE", "-shared", "-fPIC", named)
+            self._compile([command[0], *flags, "-x", "c++", str(_SERVER), "-o", str(made)], folder)
             can_serve = made.exists()
             if can_serve:
                 _place(made, server)
@@ -132,11 +113,11 @@ class PrecompiledPrelude:
 
     def _compile(self, command: list[str], folder: Path) -> None:
         environment = {**os.environ, "TMPDIR": str(folder), "LC_ALL": "C"}
-        self._processes.run(command, text="", environment=environment, folder=str(folder), timeout_s=_PRELUDE_LIMIT_S)
+        self._processes.run(command, text="", environment=environment, folder=str(folder), timeout_s=60.0)
 
 
 def _place(made: Path, path: Path) -> None:
-    made.chmod(0o600)  # whatever the umask is, nobody else writes it
+    made.chmod(0o600)
     made.replace(path)
 
 
@@ -148,7 +129,7 @@ def _compiled_header(header: Path) -> Path:
 
 
 class CompilerServers:
-    """As many servers as there are compilations at a time, for each set of flags."""
+    """A server for each set of flags and compilation at a time."""
 
     def __init__(self, processes: ChildGroup) -> None:
         self._processes = processes
@@ -166,16 +147,8 @@ class CompilerServers:
         source: str,
         folder: Path,
         timeout_s: float,
-    ) -> tuple[bytes, str] | None:
-        """Return the shared library of a source and what was printed; None where a compiler must be started for it.
-
-        Args:
-            driver: how to call g++.
-            flags: as of :meth:`~mptune.backends.host_compiler.Program.flags`.
-            made: what stands for the prelude.
-            source: what follows the prelude.
-            folder: for the files, absolute.
-            timeout_s: when to give up.
+    ) -> bool:
+        """Compile the source after the prelude to files in a folder; return whether a server could.
 
         Raises:
             subprocess.TimeoutExpired: it took longer.
@@ -186,23 +159,21 @@ class CompilerServers:
                 self._commands[key] = _Commands.of(*key)
             commands = self._commands[key]
         if commands is None or made.server is None:
-            return None
+            return False
         try:
-            (folder / _SOURCE).write_bytes(source.encode())
+            (folder / "source.cpp").write_bytes(source.encode())
             with self._server(commands, made.server) as server:
                 if server.request("c", folder, commands.assemble, timeout_s) != 0:
-                    return None
+                    return False
                 link = commands.link_of((folder / ASSEMBLY).read_text(errors="replace"))
-                if server.request("r", folder, link, timeout_s) != 0:
-                    return None
-            return (folder / LIBRARY).read_bytes(), (folder / _LOG).read_text(errors="replace")
+                return server.request("r", folder, link, timeout_s) == 0
         except OSError:
             with self._lock:
                 self._commands[key] = None
-            return None
+            return False
 
     def close(self) -> None:
-        """End them all, those at work when they are done."""
+        """End all servers, busy ones when they are done."""
         with self._lock:
             self._is_closed = True
             idle = [server for servers in self._idle.values() for server in servers]
@@ -230,11 +201,7 @@ class CompilerServers:
 
 
 class _Server:
-    """One server.
-
-    Raises:
-        OSError: it could not be started, or never came to its source.
-    """
+    """A compiler that forks for each source; raises :class:`OSError` where it does not start."""
 
     def __init__(self, processes: ChildGroup, command: Sequence[str], library: Path) -> None:
         self._processes = processes
@@ -250,21 +217,15 @@ class _Server:
                 self._socket.close()
                 raise
         try:
-            self._receive(_START_LIMIT_S)
-        except subprocess.TimeoutExpired as error:
+            self._receive(30.0)
+        except BaseException as error:
             self.close()
-            raise OSError("the compiler never came to its source") from error
-        except BaseException:
-            self.close()
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise OSError("the compiler did not reach its source") from error
             raise
 
     def request(self, kind: str, folder: Path, command: Sequence[str], timeout_s: float) -> int:
-        """Have a source compiled ("c") or none ("r"), then a command run; return the status of what failed, or 0.
-
-        Raises:
-            subprocess.TimeoutExpired: it took longer.
-            OSError: the server is gone.
-        """
+        """Compile a source ("c") or none ("r"), then run a command; return the status of the one that failed, or 0."""
         words = (kind + str(folder), *command, "")
         self._socket.settimeout(None)
         self._socket.send("".join(f"{word}\0" for word in words).encode())
@@ -272,7 +233,6 @@ class _Server:
         return int(status)
 
     def close(self) -> None:
-        """End it, whatever it is doing."""
         self._processes.end(self._child)
         self._socket.close()
 
@@ -287,82 +247,50 @@ class _Server:
         return answer
 
 
-# -- what g++ calls --------------------------------------------------------------------------------
+# -- the commands of g++ ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _Commands:
-    """Compiler, assembler and linker with all of their arguments.
+    """Compiler, assembler and linker with all of their arguments."""
 
-    Attributes:
-        compile: writes the assembly of the source it includes to its standard output.
-        assemble: makes an object of that.
-        link: makes a shared library of the object and the runtime.
-    """
-
-    compile: tuple[str, ...]
-    assemble: tuple[str, ...]
-    link: tuple[str, ...]
+    compile: tuple[str, ...]  #: writes the assembly of the source it includes to its standard output
+    assemble: tuple[str, ...]  #: makes an object of that
+    link: tuple[str, ...]  #: makes a shared library of the object and the runtime
 
     @classmethod
     def of(cls, driver: Sequence[str], flags: Sequence[str], made: Precompiled) -> _Commands | None:
         """Ask g++; None where it would do anything else, or does not answer."""
-        # What is loaded into every program already could do without this one's company.
-        if made.server is None or "LD_PRELOAD" in os.environ:
-            return None
-        with contextlib.suppress(OSError, subprocess.SubprocessError):
-            return cls._asked(driver, flags, made)
-        return None
-
-    @classmethod
-    def _asked(cls, driver: Sequence[str], flags: Sequence[str], made: Precompiled) -> _Commands | None:
         language = flags.index("-x")
         common, libraries = flags[:language], [flag for flag in flags[language:] if flag.startswith("-l")]
-        if any(flag.startswith(_UNSERVED) for flag in common):
+        # A library that is preloaded already might not bear the server's beside it.
+        if made.server is None or "LD_PRELOAD" in os.environ or any(flag.startswith(_UNSERVED) for flag in common):
             return None
         source = ("-include", str(made.header), *common, "-include", _SERVED_SOURCE, "-x", "c++", os.devnull)
         compiler = _last_command(driver, (*source, "-S", "-o", "-"), "cc1plus")
         assembler = _last_command(driver, (*common, "-c", "-x", "assembler", ASSEMBLY, "-o", _OBJECT), "as")
-        linker = _last_command(driver, (*common, _OBJECT, str(made.runtime), *libraries, "-o", LIBRARY), "collect2")
-        program = _answer(driver, "-print-prog-name=ld").strip()
-        if not (compiler and assembler and linker and program):
+        linking = (*common, _OBJECT, str(made.runtime), *libraries, "-o", LIBRARY)
+        linker = _last_command(driver, linking, "collect2")
+        status, program = output_of([*driver, "-print-prog-name=ld"])
+        if not (compiler and assembler and linker) or status != 0:
             return None
-        return cls(compiler, assembler, (program, *_without_plugin(linker[1:])))
+        # The plugin of the linker is for intermediate code.
+        words = [word for word in linker[1:] if not word.startswith("-plugin-opt=")]
+        if "-plugin" in words:
+            at = words.index("-plugin")
+            del words[at : at + 2]
+        return cls(compiler, assembler, (program.strip(), *words))
 
     def link_of(self, assembly: str) -> tuple[str, ...]:
         """Return how to link the object: without searching libraries, which takes as long again, if it needs none."""
-        is_known = platform.machine() == "x86_64"
-        if is_known and all(map(_IN_RUNTIME.match, _IMPORTED.findall(assembly))):
+        if platform.machine() == "x86_64" and all(map(_IN_RUNTIME.match, _IMPORTED.findall(assembly))):
             return tuple(word for word in self.link if not word.startswith("-l"))
         return self.link
 
 
 def _last_command(driver: Sequence[str], arguments: Sequence[str], program: str) -> tuple[str, ...]:
-    """Return the last command g++ would run, nothing where it is not of this program."""
-    lines = [line for line in _answer(driver, "-###", *arguments).splitlines() if line.startswith(" ")]
-    words = shlex.split(lines[-1]) if lines else []
+    """Return the last command g++ would run; nothing if its program is another one."""
+    status, answer = output_of([*driver, "-###", *arguments])
+    lines = [line for line in answer.splitlines() if line.startswith(" ")]
+    words = shlex.split(lines[-1]) if lines and status == 0 else []
     return tuple(words) if words and Path(words[0]).name == program else ()
-
-
-def _answer(driver: Sequence[str], *arguments: str) -> str:
-    answer = subprocess.run(
-        [*driver, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        stdin=subprocess.DEVNULL,
-        text=True,
-        timeout=_QUESTION_LIMIT_S,
-        check=True,
-        env={**os.environ, "LC_ALL": "C"},
-        cwd=os.sep,
-    )
-    return answer.stdout
-
-
-def _without_plugin(words: Sequence[str]) -> list[str]:
-    """Return the arguments of a linker without those that load what links intermediate code."""
-    kept = [word for word in words if not word.startswith("-plugin-opt=")]
-    if "-plugin" in kept:
-        at = kept.index("-plugin")
-        del kept[at : at + 2]
-    return kept

@@ -1,17 +1,23 @@
-"""What CUDA and HIP devices have in common; a :class:`Driver` calls the vendor's library."""
+"""The common parts of the CUDA and HIP backends; a :class:`Driver` calls the vendor's library."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import dataclasses
+import functools
+import importlib.util
 import math
 import os
+import re
+import shutil
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from mptune.backends.addressed import AddressBuffer, pack_arguments
+from mptune.backends.addressed import AddressBuffer, Copy, pack_arguments
 from mptune.backends.base import (
     Argument,
     Availability,
@@ -24,12 +30,13 @@ from mptune.backends.base import (
     DeviceInfo,
     Function,
     compile_cached,
+    excerpt,
     in_words,
 )
 from mptune.backends.binary_cache import BinaryCache
-from mptune.backends.runtime_compiler import RuntimeCompiler
+from mptune.backends.processes import CompilerProcesses, output_of
 from mptune.cpp.headers import with_headers
-from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
+from mptune.errors import BackendUnavailableError, CompileError, LaunchError, OutOfMemoryError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,13 +47,11 @@ if TYPE_CHECKING:
 #: Memory that a driver sets before it times a launch. It keeps an idle device at work for the few microseconds that
 #: pass in Python between the event and the kernel, which would count as the kernel's.
 LEAD_BYTES: Final = 8 << 20
-
-#: A device that has done nothing for so long lowers its clocks; how long it works before they are up again; and how
-#: often its lead memory is set meanwhile before anyone looks at the time.
+#: Seconds without work after which a device lowers its clocks, and of work until they are up again.
 _IDLE_S: Final = 0.05
 _WAKING_S: Final = 0.02
+#: Settings of the lead memory between looks at the time.
 _FILLS: Final = 16
-
 #: Limits of a device by their names in ``cudaDeviceProp``.
 _PROPERTIES: Final = {
     "max_threads_per_block": "maxThreadsPerBlock",
@@ -57,22 +62,13 @@ _PROPERTIES: Final = {
     "multiprocessors": "multiProcessorCount",
     "cache_bytes": "l2CacheSize",
 }
-_DEFAULT_LIMITS: Final = {"max_threads_per_block": 1024}
-#: Drivers take extents in 32 bits and sizes in 64.
-_MAX_EXTENT: Final = 2**32 - 1
-_MAX_BYTES: Final = 2**63 - 1
 
 
 class Driver(ABC):
     """A GPU vendor's library, on the first visible device and one stream; modules and functions are opaque handles.
 
-    The libraries are alike: :meth:`call` takes CUDA's names of functions, without the prefix.
-
-    Args:
-        stream: handle of a new stream that does not wait for the default one.
-
-    Attributes:
-        lead: address of :data:`LEAD_BYTES` of memory that nobody reads.
+    The libraries are alike: :meth:`call` takes CUDA's names of functions, without the prefix. The stream does not wait
+    for the default one.
     """
 
     backend: ClassVar[str]
@@ -83,6 +79,7 @@ class Driver(ABC):
     def __init__(self, stream: Any) -> None:
         self.stream = stream
         self._start, self._end = (self.call("eventCreate", kind=BackendUnavailableError) for _ in range(2))
+        #: Address of memory that nobody reads.
         self.lead = self.call("malloc", LEAD_BYTES, kind=BackendUnavailableError)
 
     @abstractmethod
@@ -94,12 +91,10 @@ class Driver(ABC):
         """Return the device's properties by their names in ``cudaDeviceProp``."""
 
     @abstractmethod
-    def architecture(self, properties: Mapping[str, Any]) -> str:
-        """Return the architecture to compile for."""
+    def architecture(self, properties: Mapping[str, Any]) -> str: ...
 
     @abstractmethod
-    def versions(self) -> Mapping[str, str]:
-        """Return the versions of driver and library."""
+    def versions(self) -> Mapping[str, str]: ...
 
     @abstractmethod
     def attribute(self, function: Any, name: str) -> int:
@@ -110,11 +105,10 @@ class Driver(ABC):
         """Return the address of new memory; raises :class:`~mptune.errors.OutOfMemoryError`."""
 
     @abstractmethod
-    def copy_kind(self, source: str, target: str) -> Any:
-        """Return the kind of a copy from "Host" or "Device" to one of them."""
+    def copy_kind(self, kind: Copy) -> Any:
+        """Return the library's name of a kind of copy."""
 
     def describe(self) -> DeviceInfo:
-        """Describe the device."""
         of = self.properties()
         name = of["name"]
         return DeviceInfo(
@@ -135,50 +129,19 @@ class Driver(ABC):
     def free(self, address: int) -> None:
         self.call("free", address)
 
-    def copy_in(self, target: int, source: int, nbytes: int) -> None:
-        self.call("memcpyAsync", target, source, nbytes, self.copy_kind("Host", "Device"), self.stream)
-        self.synchronize()
-
-    def copy_out(self, target: int, source: int, nbytes: int) -> None:
-        self.call("memcpyAsync", target, source, nbytes, self.copy_kind("Device", "Host"), self.stream)
-        self.synchronize()
-
-    def copy(self, target: int, source: int, nbytes: int) -> None:
-        self.call("memcpyAsync", target, source, nbytes, self.copy_kind("Device", "Device"), self.stream)
+    def copy(self, target: int, source: int, nbytes: int, kind: Copy = "DeviceToDevice") -> None:
+        self.call("memcpyAsync", target, source, nbytes, self.copy_kind(kind), self.stream)
+        if "Host" in kind:
+            self.synchronize()
 
     def fill(self, target: int, byte: int, nbytes: int) -> None:
         self.call("memsetAsync", target, byte, nbytes, self.stream)
-
-    def load(self, image: bytes) -> Any:
-        """Load a compiled image and return the module."""
-        return self.call("moduleLoadData", image)
-
-    def unload(self, module: Any) -> None:
-        """Release a module."""
-        self.call("moduleUnload", module)
-
-    def function(self, module: Any, name: str) -> Any:
-        """Return the function of that name."""
-        return self.call("moduleGetFunction", module, name)
-
-    def symbol(self, module: Any, name: str) -> int:
-        """Return the address of a module's variable."""
-        return int(self.call("moduleGetGlobal", module, name))
-
-    def blocks(self, function: Any, threads: int, shared_bytes: int) -> int:
-        """Return how many blocks of a function a multiprocessor runs at a time."""
-        self.allow_shared(function, shared_bytes)
-        return int(self.call("occupancyMaxActiveBlocksPerMultiprocessor", function, threads, shared_bytes))
 
     def allow_shared(self, function: Any, nbytes: int) -> None:  # noqa: B027 - optional
         """Let a function have this much dynamic shared memory, where the library has to be asked."""
 
     def launch(self, function: Any, shape: LaunchShape, arguments: int) -> float:
-        """Run a function to its end; ``arguments`` is the address of an array of pointers to their values.
-
-        Returns:
-            Device time in milliseconds.
-        """
+        """Run a function to its end and return the milliseconds; arguments are the address of pointers to values."""
         self.allow_shared(function, shape.shared_bytes)
         self.fill(self.lead, 0, LEAD_BYTES)
         self.call("eventRecord", self._start, self.stream)
@@ -188,7 +151,7 @@ class Driver(ABC):
         return float(self.call("eventElapsedTime", self._start, self._end))
 
     def enqueue(self, function: Any, shape: LaunchShape, arguments: int) -> None:
-        """Run a function of a shape :meth:`launch` has run, without waiting; copies the arguments' values at once."""
+        """Run a function of a shape :meth:`launch` has run, without waiting."""
         self.call("launchKernel", function, *shape.grid, *shape.block, shape.shared_bytes, self.stream, arguments, 0)
 
     def synchronize(self) -> None:
@@ -196,11 +159,9 @@ class Driver(ABC):
         self.call("streamSynchronize", self.stream)
 
     def array_namespace(self) -> Any:
-        """Return the NumPy-like module that computes on the device, None where there is none."""
         return None
 
     def array(self, address: int, nbytes: int, dtype: np.dtype[Any]) -> Any:
-        """Return device memory as a one-dimensional array of that module."""
         raise BackendUnavailableError(f"{self.backend} has no arrays ({nbytes} bytes of {dtype} at {address:#x})")
 
 
@@ -215,33 +176,33 @@ class GpuFunction(Function):
         self.name = binary.function
         self._device = device
         self._driver = driver
-        self._module = driver.load(binary.image)
-        self._function = driver.function(self._module, binary.function)
+        self._module = driver.call("moduleLoadData", binary.image)
+        self._function = driver.call("moduleGetFunction", self._module, binary.function)
         self._max_threads = driver.attribute(self._function, "MAX_THREADS_PER_BLOCK")
 
     def resources(self, shape: LaunchShape) -> Mapping[str, float]:
-        limits, threads = self._device.describe().limits, math.prod(shape.block)
-        static = self._driver.attribute(self._function, "SHARED_SIZE_BYTES")
-        warps = -(-threads // limits["warp_size"]) * self._driver.blocks(self._function, threads, shape.shared_bytes)
+        limits, threads, driver = self._device.describe().limits, math.prod(shape.block), self._driver
+        names = ("NUM_REGS", "LOCAL_SIZE_BYTES", "SHARED_SIZE_BYTES")
+        registers, local, static = (driver.attribute(self._function, name) for name in names)
+        driver.allow_shared(self._function, shape.shared_bytes)
+        launch = (self._function, threads, shape.shared_bytes)
+        blocks = int(driver.call("occupancyMaxActiveBlocksPerMultiprocessor", *launch))
+        running = -(-threads // limits["warp_size"]) * limits["warp_size"] * blocks
         found = {
-            "registers": self._driver.attribute(self._function, "NUM_REGS"),
-            "local_bytes": self._driver.attribute(self._function, "LOCAL_SIZE_BYTES"),
+            "registers": registers,
+            "local_bytes": local,
             "shared_bytes": static + shape.shared_bytes,
             "static_shared_bytes": static,
             "dynamic_shared_bytes": shape.shared_bytes,
-            "occupancy": warps * limits["warp_size"] / limits["max_threads_per_multiprocessor"],
+            "occupancy": running / limits["max_threads_per_multiprocessor"],
         }
         return {name: float(value) for name, value in found.items()}
 
     def set_constant(self, name: str, data: NDArray[Any]) -> None:
-        if self._module is None:
-            raise LaunchError(f"{self.name} was given {name!r} after it was unloaded")
-        self._driver.copy_in(self._driver.symbol(self._module, name), int(data.ctypes.data), data.nbytes)
+        self._driver.copy(self._symbol(name), int(data.ctypes.data), data.nbytes, "HostToDevice")
 
     def read_constant(self, name: str, data: NDArray[Any]) -> None:
-        if self._module is None:
-            raise LaunchError(f"{name!r} of {self.name} was read after it was unloaded")
-        self._driver.copy_out(int(data.ctypes.data), self._driver.symbol(self._module, name), data.nbytes)
+        self._driver.copy(int(data.ctypes.data), self._symbol(name), data.nbytes, "DeviceToHost")
 
     def launch(self, shape: LaunchShape, arguments: Sequence[Argument]) -> float:
         self._check(shape)
@@ -262,22 +223,27 @@ class GpuFunction(Function):
     def wait(self) -> None:
         self._driver.synchronize()
 
+    def unload(self) -> None:
+        if self._module is not None:
+            self._driver.call("moduleUnload", self._module)
+            self._module = None
+
+    def _symbol(self, name: str) -> int:
+        if self._module is None:
+            raise LaunchError(f"{name!r} of {self.name} was used after it was unloaded")
+        return int(self._driver.call("moduleGetGlobal", self._module, name))
+
     def _check(self, shape: LaunchShape) -> None:
         if self._module is None:
             raise LaunchError(f"{self.name} was launched after it was unloaded")
-        if max(shape.grid) > _MAX_EXTENT:
-            raise LaunchError(f"the grid {shape.grid} of {self.name} is larger than any device takes: {_MAX_EXTENT}")
+        if max(shape.grid) >= 2**32:
+            raise LaunchError(f"the grid {shape.grid} of {self.name} is larger than any device takes: {2**32 - 1}")
         threads = math.prod(shape.block)
         if threads > self._max_threads:
             raise LaunchError(
                 f"{self.name} takes at most {self._max_threads} threads in a block, by its registers or its "
                 f"__launch_bounds__; the block {shape.block} has {threads}"
             )
-
-    def unload(self) -> None:
-        if self._module is not None:
-            self._driver.unload(self._module)
-            self._module = None
 
 
 class GpuCompiler(Compiler):
@@ -288,25 +254,32 @@ class GpuCompiler(Compiler):
         self._cache = cache
 
     def compile(self, source: str, function: str, options: CompileOptions) -> Binary:
-        library = self._backend.runtime_compiler()
         flags = self.identity(self.resolved(options))
+        return self._compiled(self._backend.runtime_compiler(), flags, source, function, options.timeout_s)
 
-        def compile_one() -> tuple[bytes, str]:
-            return library.compile(source, function, flags, options.timeout_s)
+    def listing(self, source: str, function: str, options: CompileOptions) -> str | None:
+        library = self._backend.assembler()
+        if library is None:
+            return None
+        flags = tuple(map(self._backend.assembler_flag, self.identity(self.resolved(options))))
+        image: bytes = self._compiled(library, flags, source, function, options.timeout_s).image
+        return image.rstrip(b"\0").decode(errors="replace")
 
-        key = [library.name, library.version, *flags, with_headers(source, flags)]
-        return compile_cached(self._cache, key, function, compile_one)
+    def _compiled(
+        self, library: RuntimeCompiler, flags: tuple[str, ...], source: str, function: str, timeout_s: float
+    ) -> Binary:
+        key = [library.name, library.version, library.code, *flags, with_headers(source, flags)]
+        return compile_cached(self._cache, key, function, lambda: library.compile(source, function, flags, timeout_s))
 
     def identity(self, options: CompileOptions) -> tuple[str, ...]:
         architecture = [f"{self._backend.architecture_flag}{options.architecture}"] if options.architecture else []
         return (*architecture, *self._backend.flags, *options.flags)
 
     def versions(self) -> Mapping[str, str]:
-        try:
+        with contextlib.suppress(BackendUnavailableError):
             library = self._backend.runtime_compiler()
-        except BackendUnavailableError:
-            return {}
-        return {library.name.lower(): library.version}
+            return {library.name.lower(): library.version}
+        return {}
 
     def resolved(self, options: CompileOptions) -> CompileOptions:
         if options.architecture:
@@ -315,19 +288,6 @@ class GpuCompiler(Compiler):
             return dataclasses.replace(options, architecture=self._backend.device.describe().architecture)
         except BackendUnavailableError as error:
             raise BackendUnavailableError(f"{error}; to compile without a device, give an architecture") from error
-
-    def listing(self, source: str, function: str, options: CompileOptions) -> str | None:
-        library = self._backend.assembler()
-        if library is None:
-            return None
-        flags = tuple(self._backend.assembler_flag(flag) for flag in self.identity(self.resolved(options)))
-
-        def compile_one() -> tuple[bytes, str]:
-            return library.compile(source, function, flags, options.timeout_s)
-
-        key = [library.name, library.version, "listing", *flags, with_headers(source, flags)]
-        image: bytes = compile_cached(self._cache, key, function, compile_one).image
-        return image.rstrip(b"\0").decode(errors="replace")
 
     def expect(self, options: CompileOptions, compilers: int) -> None:  # noqa: ARG002 - each source brings its own
         self._backend.runtime_compiler().expect(compilers)
@@ -370,7 +330,7 @@ class GpuDevice(Device):
             self.works()
 
     def allocate(self, nbytes: int) -> GpuBuffer:
-        if nbytes > _MAX_BYTES:
+        if nbytes >= 2**63:
             raise OutOfMemoryError(f"{nbytes} bytes were asked for: more than can be counted on a device")
         return GpuBuffer(self._open(), nbytes)
 
@@ -383,11 +343,10 @@ class GpuDevice(Device):
         return self._open().array(buffer.address, buffer.nbytes, dtype)
 
     def is_usable(self) -> bool:
-        """Whether no launch has faulted: a fault ends the context, and every later call fails like the first."""
-        if self._driver is None:
-            return True
+        """Return whether no launch has faulted: after a fault every call fails."""
         try:
-            self._driver.synchronize()
+            if self._driver is not None:
+                self._driver.synchronize()
         except LaunchError:
             return False
         return True
@@ -397,7 +356,7 @@ class GpuDevice(Device):
         try:
             limits, architecture = self.describe().limits, self.describe().architecture
         except BackendUnavailableError:
-            limits, architecture = _DEFAULT_LIMITS, self._backend.common_architecture
+            limits, architecture = {"max_threads_per_block": 1024}, self._backend.common_architecture
         return {**limits, **self._backend.launch_limits, **self._backend.facts(architecture)}
 
     def works(self) -> None:
@@ -417,39 +376,34 @@ class GpuBackend(Backend):
     """A GPU family: a runtime compiler and a driver, which the vendor's backend finds and opens.
 
     Args:
-        cache: where compiled binaries are kept; by default the user's cache folder.
+        cache: by default in the user's cache folder.
         driver: the device; by default opened when first needed.
     """
 
     tells_resources: ClassVar[bool] = True
-    #: How the compiler is told the architecture, with a trailing "=".
+    #: The compiler's flag of the architecture, with a trailing "=".
     architecture_flag: ClassVar[str]
     flags: ClassVar[tuple[str, ...]]
-    #: What else every launch must satisfy, over block and grid.
+    #: The Python package that drives devices: its module, its name, and how to install it.
+    package: ClassVar[tuple[str, str, str]]
+    #: Further limits of launches, over block and grid.
     launch_limits: ClassVar[Mapping[str, int]] = {}
-    #: Variables that say which devices a process sees, the one that counts first.
+    #: Environment variables that select the devices of a process, the one that counts first.
     visibility: ClassVar[tuple[str, ...]]
 
     def __init__(self, cache: BinaryCache | None = None, driver: Driver | None = None) -> None:
         self.device = GpuDevice(type(self), driver)
         self.compiler = GpuCompiler(self, cache if cache is not None else BinaryCache())
 
+    # What is not installed, and a device that is not there, is a BackendUnavailableError with what to install.
+
     @staticmethod
     @abstractmethod
-    def runtime_compiler() -> RuntimeCompiler:
-        """Return the runtime compiler.
-
-        Raises:
-            BackendUnavailableError: it is not installed.
-        """
+    def runtime_compiler() -> RuntimeCompiler: ...
 
     @staticmethod
     def assembler() -> RuntimeCompiler | None:
-        """Return the compiler that stops at assembly; None if there is none.
-
-        Raises:
-            BackendUnavailableError: it is not installed.
-        """
+        """Return the compiler that stops at assembly; None if there is none."""
         return None
 
     @staticmethod
@@ -459,48 +413,32 @@ class GpuBackend(Backend):
 
     @staticmethod
     @abstractmethod
-    def require_device() -> None:
-        """Check, without initialising the device, that there is one and what drives it is installed.
-
-        Raises:
-            BackendUnavailableError: there is none; says what to install.
-        """
-
-    @staticmethod
-    @abstractmethod
     def device_count() -> int:
-        """Return how many devices this process sees, without initialising any.
+        """Return how many devices this process sees, without initialising any."""
 
-        Raises:
-            BackendUnavailableError: there is none.
-        """
+    @classmethod
+    def require_device(cls) -> None:
+        """Check for a device and the Python package that drives it, without initialising the device."""
+        cls.device_count()
+        module, name, install = cls.package
+        if importlib.util.find_spec(module) is None:
+            raise BackendUnavailableError(f"{name} is not installed: {install}")
 
     @staticmethod
     @abstractmethod
-    def open_driver() -> Driver:
-        """Open the device.
-
-        Raises:
-            BackendUnavailableError: there is none; says what to install.
-        """
+    def open_driver() -> Driver: ...
 
     @classmethod
     def availability(cls) -> Availability:
-        """Say whether the runtime compiler is installed and whether there is a device."""
-        missing = []
+        missing = {}
         for check in (cls.runtime_compiler, cls.require_device):
             try:
                 check()
             except BackendUnavailableError as error:
-                missing.append((check, str(error)))
-        without = [check for check, _ in missing]
-        can_compile = cls.runtime_compiler not in without
-        reasons = [cls.runtime_compiler().trouble] if can_compile else []
-        return Availability(
-            can_compile=can_compile,
-            can_run=not without,
-            reason="; ".join(filter(None, (*reasons, *(reason for _, reason in missing)))),
-        )
+                missing[check.__name__] = str(error)
+        can_compile = cls.runtime_compiler.__name__ not in missing
+        reasons = (cls.runtime_compiler().trouble if can_compile else "", *missing.values())
+        return Availability(can_compile, not missing, "; ".join(filter(None, reasons)))
 
 
 def axis_limits(block: Sequence[int], grid: Sequence[int]) -> dict[str, int]:
@@ -511,3 +449,121 @@ def axis_limits(block: Sequence[int], grid: Sequence[int]) -> dict[str, int]:
         for what, limits in axes.items()
         for axis, limit in zip("xyz", limits, strict=True)
     }
+
+
+# -- runtime compilers -----------------------------------------------------------------------------
+
+
+def library_files(folders: Sequence[Path], name: str) -> list[str]:
+    """Return the files of a library ("nvrtc") in some folders, newest version first."""
+    return [str(path) for folder in folders for path in sorted(folder.glob(f"lib{name}.so*"), reverse=True)]
+
+
+def system_libraries(name: str) -> list[str]:
+    """Return where the dynamic loader finds a library ("nvrtc").
+
+    ctypes' ``find_library`` asks gcc and the linker where one is not installed, which takes longer than all the rest
+    of ``mptune backends``.
+    """
+    folders = [Path(folder) for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
+    files = [str(path) for folder in folders for path in sorted(folder.glob(f"lib{name}.so*"))]
+    return [*files, *re.findall(rf"^\s*lib{re.escape(name)}\.so.* => (.*)$", _loader_cache(), re.MULTILINE)]
+
+
+@functools.cache
+def _loader_cache() -> str:
+    return output_of([shutil.which("ldconfig") or "/sbin/ldconfig", "-p"])[1]
+
+
+class RuntimeLibrary:
+    """NVRTC, or another library with functions like its, in this very process.
+
+    Args:
+        name: its name in messages.
+        prefix: of its functions' names ("nvrtc").
+        code: the kind of code to ask for ("CUBIN"; hiprtc has only "Code").
+        path: the file.
+        builtins: name of its library of builtins, without which it compiles nothing, with "{version}" in it; empty
+            where it finds them itself. The wheel of NVRTC 13.0 does not.
+
+    Attributes:
+        missing: the library of its builtins if that is not found; else empty.
+
+    Raises:
+        OSError: it does not load.
+        AttributeError: it lacks a function.
+    """
+
+    def __init__(self, name: str, prefix: str, code: str, path: str, builtins: str = "") -> None:
+        self._name, self._prefix, self._code = name, prefix, code
+        self._library = ctypes.CDLL(path)
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        self._check("Version", ctypes.byref(major), ctypes.byref(minor))
+        self.version = f"{major.value}.{minor.value}"
+        self.missing = builtins.format(version=self.version)
+        # Once they are loaded, the library finds them by their name.
+        for file in (str(Path(path).with_name(self.missing)), self.missing) if builtins else ():
+            with contextlib.suppress(OSError):
+                ctypes.CDLL(file)
+                self.missing = ""
+                break
+
+    def compile(self, source: str, function: str, flags: Sequence[str]) -> tuple[bytes, str]:
+        """Return the code of a source and the compiler's output."""
+        program = ctypes.c_void_p()
+        # The file name is of the prelude, as a #line directive names the template.
+        text = (source.encode(), b"prelude.hpp", ctypes.c_int(0), None, None)
+        self._check("CreateProgram", ctypes.byref(program), *text)
+        try:
+            options = (ctypes.c_char_p * len(flags))(*(flag.encode() for flag in flags))
+            status = self._call("CompileProgram", program, ctypes.c_int(len(flags)), options)
+            log = self._fetch("ProgramLog", program).rstrip(b"\0\n").decode(errors="replace")
+            if status != 0:
+                how = f"{self._name} rejected {function} ({self._reason(status)})"
+                raise CompileError(f"{how}\n{excerpt(log)}".rstrip())
+            return self._fetch(self._code, program), log
+        finally:
+            self._call("DestroyProgram", ctypes.byref(program))
+
+    def _fetch(self, what: str, program: ctypes.c_void_p) -> bytes:
+        size = ctypes.c_size_t()
+        self._check(f"Get{what}Size", program, ctypes.byref(size))
+        text = ctypes.create_string_buffer(max(size.value, 1))
+        self._check(f"Get{what}", program, text)
+        return text.raw[: size.value]
+
+    def _call(self, function: str, *arguments: object) -> int:
+        return int(getattr(self._library, self._prefix + function)(*arguments))
+
+    def _check(self, function: str, *arguments: object) -> None:
+        status = self._call(function, *arguments)
+        if status != 0:
+            raise CompileError(f"{self._prefix}{function} failed: {self._reason(status)}")
+
+    def _reason(self, status: int) -> str:
+        text = getattr(self._library, f"{self._prefix}GetErrorString")
+        text.restype = ctypes.c_char_p
+        found = text(status)
+        return found.decode() if found else f"status {status}"
+
+
+class RuntimeCompiler(CompilerProcesses):
+    """A :class:`RuntimeLibrary` in processes of its own: the first of some files that loads.
+
+    Raises:
+        BackendUnavailableError: none does; says what to install.
+    """
+
+    def __init__(self, name: str, prefix: str, code: str, paths: Sequence[str], hint: str, builtins: str = "") -> None:
+        for path in paths:
+            open_library = functools.partial(RuntimeLibrary, name, prefix, code, path, builtins)
+            with contextlib.suppress(OSError, AttributeError):
+                library = open_library()
+                break
+        else:
+            raise BackendUnavailableError(f"{name} is not installed: {hint}")
+        super().__init__(name, open_library)
+        self.code = code
+        self.version = library.version
+        #: What it lacks and how to get it; empty if nothing.
+        self.trouble = f"{name} does not find its {library.missing}: {hint}" if library.missing else ""

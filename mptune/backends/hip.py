@@ -12,35 +12,30 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from mptune.backends.gpu import Driver, GpuBackend
-from mptune.backends.runtime_compiler import RuntimeCompiler, system_libraries
+from mptune.backends.addressed import Copy
+from mptune.backends.gpu import Driver, GpuBackend, RuntimeCompiler, library_files, system_libraries
 from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
 
 if TYPE_CHECKING:
     from mptune.kernel import LaunchShape
 
 _INSTALL_ROCM: Final = 'install ROCm (on Debian: "apt install libamdhip64-dev")'
-_INSTALL_PYTHON: Final = 'pip install "mptune[hip]"'
 _MOST_THREADS: Final = 2**32
 #: Calls whose names are not those of CUDA with another prefix.
 _NAMES: Final = {
     "launchKernel": "hipModuleLaunchKernel",
     "occupancyMaxActiveBlocksPerMultiprocessor": "hipModuleOccupancyMaxActiveBlocksPerMultiprocessor",
 }
-#: Architectures with matrix units for fp64 and bf16, and with those for 16 bits alone.
-_MFMA: Final = re.compile(r"gfx9(?:0a|4[012]|50)")
-_WMMA: Final = re.compile(r"gfx110[0-3]")
 
 
 def _library_paths(name: str) -> list[str]:
-    """Return where a ROCm library may be, first where HIP Python loads it from: two do not mix."""
+    """Return files of a ROCm library, first the one that HIP Python loads: two do not mix."""
     folders = [Path(root) / "lib" for root in (os.environ.get("ROCM_PATH"), "/opt/rocm") if root]
-    files = [str(path) for folder in folders for path in sorted(folder.glob(f"lib{name}.so*"))]
-    return [*_packaged_paths(name), *files, *system_libraries(name)]
+    return [*_packaged_paths(name), *library_files(folders, name), *system_libraries(name)]
 
 
 def _packaged_paths(name: str) -> list[str]:
-    """Return where HIP Python loads a ROCm library from, or where else ROCm's own wheels have it."""
+    """Return the file of a ROCm library that HIP Python loads, or those of ROCm's own wheels."""
     with contextlib.suppress(ImportError):  # not HIP Python 10
         from rocm.bindings.util.paths import get_library_path
 
@@ -81,22 +76,19 @@ class HipBackend(GpuBackend):
     flags: ClassVar[tuple[str, ...]] = ("-std=c++17", "-O3")
     # HIP counts the threads of an axis in 32 bits.
     launch_limits: ClassVar[Mapping[str, int]] = {f"max_threads_{axis}": _MOST_THREADS - 1 for axis in "xyz"}
+    package: ClassVar[tuple[str, str, str]] = ("hip", "HIP Python", 'pip install "mptune[hip]"')
     visibility: ClassVar[tuple[str, ...]] = ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 
     @classmethod
     def facts(cls, architecture: str) -> Mapping[str, Any]:
-        units = "MFMA" if _MFMA.fullmatch(architecture) else "WMMA" if _WMMA.fullmatch(architecture) else ""
-        return {"is_gpu": True, "matrix_units": units}
+        # Those for fp64 and bf16 as well, and those for 16 bits alone.
+        known = {"MFMA": r"gfx9(?:0a|4[012]|50)", "WMMA": r"gfx110[0-3]"}
+        found = (units for units, pattern in known.items() if re.fullmatch(pattern, architecture))
+        return {"is_gpu": True, "matrix_units": next(found, "")}
 
     @staticmethod
     def runtime_compiler() -> RuntimeCompiler:
         return _hiprtc()
-
-    @staticmethod
-    def require_device() -> None:
-        HipBackend.device_count()
-        if importlib.util.find_spec("hip") is None:
-            raise BackendUnavailableError(f"HIP Python is not installed: {_INSTALL_PYTHON}")
 
     @staticmethod
     def device_count() -> int:
@@ -155,8 +147,8 @@ class _HipPythonDriver(Driver):
         attribute = getattr(self._hip.hipFunction_attribute, f"HIP_FUNC_ATTRIBUTE_{name}")
         return int(self.call("funcGetAttribute", attribute, function))
 
-    def copy_kind(self, source: str, target: str) -> Any:
-        return getattr(self._hip.hipMemcpyKind, f"hipMemcpy{source}To{target}")
+    def copy_kind(self, kind: Copy) -> Any:
+        return getattr(self._hip.hipMemcpyKind, f"hipMemcpy{kind}")
 
     def allocate(self, nbytes: int) -> int:
         try:

@@ -15,16 +15,14 @@ import os
 import struct
 import threading
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from mptune.backends.addressed import SLOT, AddressBuffer, no_argument
+from mptune.backends.addressed import SLOT, AddressBuffer, GuardedMemory, no_argument
 from mptune.backends.base import Argument, Availability, Backend, Binary, Device, DeviceInfo, Function, in_words
 from mptune.backends.binary_cache import BinaryCache
-from mptune.backends.guarded_memory import GuardedMemory
 from mptune.backends.host_compiler import HostCompiler, find_compiler, host_architecture
-from mptune.backends.processor import last_level_cache_bytes, processor, second_level_cache_bytes, usable_cores
+from mptune.backends.processor import cache_limits, processor, usable_cores
 from mptune.cpp.build import with_build
 from mptune.errors import LaunchError, MptuneError, OutOfMemoryError
 from mptune.memory import available_memory_bytes, total_memory_bytes
@@ -38,17 +36,10 @@ if TYPE_CHECKING:
 _MAX_THREADS_PER_BLOCK: Final = 1024
 #: More than any GPU's block has (227 KiB on sm_90), and still inside a core's second-level cache.
 _MAX_SHARED_BYTES: Final = 256 * 1024
-#: Indices along an axis of the grid fit an int.
+#: Threads along an axis of the grid: indices are ints.
 _MAX_AXIS: Final = 2**31 - 1
-_MAX_PARAMETERS: Final = 256
-#: Room for an fenv_t; x86-64 takes 4, others fewer.
-_FENV_WORDS: Final = 16
 #: Counts the libraries that were opened.
 _OPENED: Final = itertools.count()
-_POINTER_BYTES: Final = ctypes.sizeof(ctypes.c_void_p)
-#: An argument's slot in a structure.
-_POINTER: Final = f"Q{SLOT - 8}x"
-_SCALAR: Final = f"{SLOT}s"
 _FAILURES: Final = {
     -1: "the worker threads could not be started",
     -2: "there is no memory for the threads' stacks or the shared memory",
@@ -80,23 +71,26 @@ class HostFunction(Function):
         self._lock = threading.Lock()
         library = _open(function, image)
         try:
-            self._codes = _parameter_codes(library)
-            launch = library.mptune_launch
+            #: Bytes of every kernel parameter, negative for a pointer.
+            codes = (ctypes.c_int * 256)()
+            self._codes = codes[: library.mptune_describe(codes)]
+            self._launch = library.mptune_launch
             library.mptune_poison()
         except AttributeError as error:
             _close(library)
             raise LaunchError(f"the library of {function} has no host entry: {error}") from error
-        launch.restype = ctypes.c_longlong
-        launch.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
+        self._launch.restype = ctypes.c_longlong
+        self._launch.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
         self._library: ctypes.CDLL | None = library
-        self._launch = launch
-        #: What every launch needs, made once: an application's time is that of launches, and of what they cost here.
-        self._shaped: _Shaped | None = None
-        self._packing = struct.Struct("=" + "".join(_POINTER if code < 0 else _SCALAR for code in self._codes))
+        # Made once, as an application's time includes the cost of a launch: the room for arguments, pointers to them,
+        # and a valid shape as the library takes it.
+        slots = (f"Q{SLOT - 8}x" if code < 0 else f"{SLOT}s" for code in self._codes)
+        self._packing = struct.Struct("=" + "".join(slots))
         self._values = (ctypes.c_char * self._packing.size)()
         first = ctypes.addressof(self._values)
-        slots = range(first, first + self._packing.size, SLOT)
-        self._pointers = (ctypes.c_void_p * len(self._codes))(*slots)
+        self._pointers = (ctypes.c_void_p * len(self._codes))(*range(first, first + self._packing.size, SLOT))
+        self._shape: LaunchShape | None = None
+        self._shaped: tuple[Any, ...] = ()
         self._finalizer = weakref.finalize(self, _close, library)
         self._finalizer.atexit = False
 
@@ -117,18 +111,18 @@ class HostFunction(Function):
             raise LaunchError(f"{self.function} has no __constant__ array {name!r}") from error
 
     def launch(self, shape: LaunchShape, arguments: Sequence[Argument]) -> float:
-        shaped = self._shaped
-        if shaped is None or (shaped.shape is not shape and shaped.shape != shape):
+        if self._shape is not shape and self._shape != shape:
             self._check_shape(shape)
-            shaped = self._shaped = _Shaped.of(shape, self._workers)
+            extents = ctypes.c_uint * 3
+            workers = min(self._workers, math.prod(shape.grid))
+            self._shaped = (extents(*shape.grid), extents(*shape.block), shape.shared_bytes, workers)
+            self._shape = shape
         values = self._checked(arguments)
         with self._lock:
             if self._library is None:
                 raise LaunchError(f"{self.function} was launched after it was unloaded")
             self._packing.pack_into(self._values, 0, *values)
-            elapsed_ns = int(
-                self._launch(self._pointers, shaped.grid, shaped.block, shaped.shape.shared_bytes, shaped.workers)
-            )
+            elapsed_ns = int(self._launch(self._pointers, *self._shaped))
         if elapsed_ns < 0:
             raise LaunchError(f"{self.function} could not be launched: {_FAILURES.get(elapsed_ns, elapsed_ns)}")
         return elapsed_ns * 1e-6
@@ -141,20 +135,16 @@ class HostFunction(Function):
     def _check_shape(self, shape: LaunchShape) -> None:
         threads = math.prod(shape.block)
         if min(*shape.block, *shape.grid) < 1:
-            raise LaunchError(f"{self.function}: grid {shape.grid} and block {shape.block} need extents of at least 1")
-        if threads > _MAX_THREADS_PER_BLOCK:
-            raise LaunchError(
-                f"{self.function}: block {shape.block} has {threads} threads, the limit is {_MAX_THREADS_PER_BLOCK}"
-            )
-        if any(blocks * extent > _MAX_AXIS for blocks, extent in zip(shape.grid, shape.block, strict=True)):
-            raise LaunchError(
-                f"{self.function}: grid {shape.grid} of blocks {shape.block} "
-                f"has more than {_MAX_AXIS} threads on an axis"
-            )
-        if not 0 <= shape.shared_bytes <= _MAX_SHARED_BYTES:
-            raise LaunchError(
-                f"{self.function}: {shape.shared_bytes} bytes of shared memory, the limit is {_MAX_SHARED_BYTES}"
-            )
+            problem = f"grid {shape.grid} and block {shape.block} need extents of at least 1"
+        elif threads > _MAX_THREADS_PER_BLOCK:
+            problem = f"block {shape.block} has {threads} threads, the limit is {_MAX_THREADS_PER_BLOCK}"
+        elif any(blocks * extent > _MAX_AXIS for blocks, extent in zip(shape.grid, shape.block, strict=True)):
+            problem = f"grid {shape.grid} of blocks {shape.block} has more than {_MAX_AXIS} threads on an axis"
+        elif not 0 <= shape.shared_bytes <= _MAX_SHARED_BYTES:
+            problem = f"{shape.shared_bytes} bytes of shared memory, the limit is {_MAX_SHARED_BYTES}"
+        else:
+            return
+        raise LaunchError(f"{self.function}: {problem}")
 
     def _checked(self, arguments: Sequence[Argument]) -> list[int | bytes]:
         """Return the values of arguments: addresses, and the bytes of scalars."""
@@ -166,7 +156,7 @@ class HostFunction(Function):
         found: int | bytes
         for i, (argument, code) in enumerate(zip(arguments, self._codes, strict=True)):
             if isinstance(argument, HostBuffer):
-                found, given = argument.address, -_POINTER_BYTES
+                found, given = argument.address, -ctypes.sizeof(ctypes.c_void_p)
             elif isinstance(argument, np.generic) and argument.nbytes <= SLOT:
                 found, given = argument.tobytes(), argument.nbytes
             else:
@@ -178,21 +168,6 @@ class HostFunction(Function):
         return values
 
 
-@dataclass(frozen=True, slots=True)
-class _Shaped:
-    """A shape of a launch that was found valid, as the library takes it."""
-
-    shape: LaunchShape
-    grid: ctypes.Array[ctypes.c_uint]
-    block: ctypes.Array[ctypes.c_uint]
-    workers: int
-
-    @classmethod
-    def of(cls, shape: LaunchShape, workers: int) -> _Shaped:
-        extents = ctypes.c_uint * 3
-        return cls(shape, extents(*shape.grid), extents(*shape.block), min(workers, math.prod(shape.grid)))
-
-
 class HostDevice(Device):
     """This machine's processor; grids run on so many of its threads (``workers``)."""
 
@@ -200,7 +175,6 @@ class HostDevice(Device):
         self.workers = workers
 
     def describe(self) -> DeviceInfo:
-        """Describe the processor; its architecture is what ``$MPTUNE_HOST_ARCH`` limits it to."""
         cpu = processor()
         return DeviceInfo(
             backend=HostBackend.name,
@@ -211,8 +185,7 @@ class HostDevice(Device):
                 "max_threads_per_block": _MAX_THREADS_PER_BLOCK,
                 "max_shared_bytes": _MAX_SHARED_BYTES,
                 "workers": self.workers,
-                "cache_bytes": last_level_cache_bytes(),
-                "own_cache_bytes": usable_cores() * second_level_cache_bytes(),
+                **cache_limits(),
             },
             sensors="processor",
         )
@@ -230,7 +203,6 @@ class HostDevice(Device):
         return {**self.describe().limits, **HostBackend.facts("")}
 
     def identity(self) -> tuple[str, ...]:
-        """Return the model of the processor and how many cores are used."""
         return processor().fingerprint, f"workers={self.workers}"
 
 
@@ -264,7 +236,6 @@ class HostBackend(Backend):
 
     @classmethod
     def availability(cls) -> Availability:
-        """Say whether there is a C++ compiler, and it knows what it is asked for."""
         try:
             find_compiler().flags()
         except MptuneError as error:
@@ -272,48 +243,24 @@ class HostBackend(Backend):
         return Availability(can_compile=True, can_run=True)
 
 
-def _parameter_codes(library: ctypes.CDLL) -> list[int]:
-    """Bytes of every kernel parameter, negative for a pointer."""
-    codes = (ctypes.c_int * _MAX_PARAMETERS)()
-    return list(codes[: library.mptune_describe(codes)])
-
-
 def _open(function: str, image: bytes) -> ctypes.CDLL:
-    """Open a library from memory, so that nothing of it is left on disk.
-
-    The loader takes an equal path for the same library, and one of them stays that was closed: that whose code the
-    threads of all run. So none is opened by the path of another.
-    """
+    """Open a library from memory, by a new path: the loader may still have a library of an equal path."""
+    _load_math_library()
     new = format(next(_OPENED), "b").replace("1", "/.").replace("0", "/")
     try:
         with os.fdopen(os.memfd_create("mptune-kernel", os.MFD_CLOEXEC), "wb") as file:
             file.write(image)
             file.flush()
-            with _float_environment_kept():
-                return ctypes.CDLL(f"/proc/self/fd{new}/{file.fileno()}", mode=os.RTLD_NOW | os.RTLD_LOCAL)
+            return ctypes.CDLL(f"/proc/self/fd{new}/{file.fileno()}", mode=os.RTLD_NOW | os.RTLD_LOCAL)
     except OSError as error:
         raise LaunchError(f"the library of {function} cannot be opened: {error}") from error
 
 
 @functools.cache
-def _math_library() -> ctypes.CDLL:
-    """Load the math library for all: not every binary names the one it takes exp from, nor has every Python one."""
-    try:
-        return ctypes.CDLL("libm.so.6", mode=os.RTLD_NOW | os.RTLD_GLOBAL)
-    except OSError:  # musl has it in its C library
-        return ctypes.CDLL(None)
-
-
-@contextlib.contextmanager
-def _float_environment_kept() -> Iterator[None]:
-    """Keep how this thread rounds and treats denormals: loading code compiled with -ffast-math changes it."""
-    environment = (ctypes.c_longlong * _FENV_WORDS)()
-    library = _math_library()
-    library.fegetenv(environment)
-    try:
-        yield
-    finally:
-        library.fesetenv(environment)
+def _load_math_library() -> None:
+    """Load the math library for all binaries, as not every one names it; musl has it in its C library."""
+    with contextlib.suppress(OSError):
+        ctypes.CDLL("libm.so.6", mode=os.RTLD_NOW | os.RTLD_GLOBAL)
 
 
 def _close(library: ctypes.CDLL) -> None:

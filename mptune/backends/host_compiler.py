@@ -1,8 +1,8 @@
-"""The C++ compilers of the host: which there are, their flags, and how a source becomes a shared library."""
+"""The C++ compilers of the host: finding them, their flags, and making a shared library of a source."""
 
 from __future__ import annotations
 
-import contextlib
+import dataclasses
 import functools
 import importlib.metadata
 import importlib.util
@@ -15,7 +15,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,9 +23,8 @@ from typing import Final
 
 from mptune.backends.base import Binary, CompileOptions, Compiler, compile_cached, excerpt
 from mptune.backends.binary_cache import BinaryCache
-from mptune.backends.gcc import ASSEMBLY, LIBRARY, CompilerServers, Precompiled, PrecompiledPrelude
-from mptune.backends.listing import count_arithmetic
-from mptune.backends.processes import ChildGroup
+from mptune.backends.gcc import ASSEMBLY, LIBRARY, LOG, CompilerServers, Precompiled, PrecompiledPrelude
+from mptune.backends.processes import ChildGroup, output_of
 from mptune.backends.processor import processor
 from mptune.cpp.build import build_in
 from mptune.cpp.headers import with_headers
@@ -34,7 +33,7 @@ from mptune.errors import BackendUnavailableError, CompileError, MptuneError, Un
 
 #: In the order they are looked for.
 COMPILERS: Final = ("g++", "clang++", "zig")
-_INSTALL_HINT: Final = 'install one ("apt install g++" or pip install "mptune[zig]") or set $CXX'
+_INSTALL: Final = 'install one ("apt install g++" or pip install "mptune[zig]") or set $CXX'
 #: Contracting a * b + c to one fused operation, as GPUs do, only ever drops a rounding; nothing here may
 #: reorder operations. Kernels set no errno and unmask no floating-point traps.
 _FLAGS: Final = (
@@ -48,65 +47,61 @@ X86_FLAGS: Final = ("-mprefer-vector-width=512",) if platform.machine() in ("x86
 #: numbers, and likewise the narrower types where a processor has such instructions: a value would be rounded less than
 #: its type says. Such vectors are made of statements side by side, not of loops.
 ROUNDS: Final = "-fno-tree-slp-vectorize"
-#: Without the C++ library and the start files of a program linking takes half the time. libgcc has the
-#: conversions of _Float16. Looking through the C library for what every process has takes another third; libm is named
-#: because functions without a version come from the oldest there is, and that exp is slower.
-#: g++ takes a condition that is the same for all threads of a block out of their loop, so that the loop can be
-#: vectorised, but by default only where its body is short; conversions of half are not.
-#: Joining the tests of a guard like "i >= n || j >= m" into one would hide where the loop can be cut instead.
-#: A loop that copies would become a call of memcpy, past which g++ keeps no array in registers.
-_GCC_FLAGS: Final = (
-    *("-nostdlib", "-fno-tree-loop-distribute-patterns", ROUNDS),
-    *("--param=max-unswitch-insns=16000", "--param=logical-op-non-short-circuit=0"),
-)
-_GCC_LIBRARIES: Final = ("-lgcc", "-lm")
-#: The start files of a program would, with -ffast-math, have whoever loads the library take denormals as zero.
-_CLANG_FLAGS: Final = ("-nostdlib++", "-nostartfiles")
-_CLANG_LIBRARIES: Final = ("-lm",)
+#: Flags and libraries of a family.
+#:
+#: g++: without the C++ library and the start files of a program linking takes half the time. libgcc has the conversions
+#: of _Float16. Looking through the C library takes another third; libm is named because functions without a version
+#: come from the oldest there is, and that exp is slower. A loop that copies would become a call of memcpy, past which
+#: g++ keeps no array in registers. g++ takes a condition that is the same for all threads of a block out of their loop,
+#: so that the loop can be vectorised, but by default only where its body is short; conversions of half are not. Joining
+#: the tests of a guard like "i >= n || j >= m" into one would hide where the loop can be cut instead.
+#:
+#: clang++: with -ffast-math the start files of a program would have whoever loads the library flush denormals.
+#:
 #: zig would build the C library first, which takes seconds; the process that loads the binary has one.
-_ZIG_FLAGS: Final = ("-nostdlib", "-fno-sanitize=undefined")
-#: Environment variables that are 0 or 1; whichever is asked for, none may be anything else.
+_OF_FAMILY: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    "gcc": (
+        (
+            *("-nostdlib", "-fno-tree-loop-distribute-patterns", ROUNDS),
+            *("--param=max-unswitch-insns=16000", "--param=logical-op-non-short-circuit=0"),
+        ),
+        ("-lgcc", "-lm"),
+    ),
+    "clang": (("-nostdlib++", "-nostartfiles"), ("-lm",)),
+    "zig": (("-nostdlib", "-fno-sanitize=undefined"), ()),
+}
+#: Environment variables that are 0 or 1.
 _SWITCHES: Final = ("MPTUNE_COMPILER_SERVER", "MPTUNE_FIBER_ASSEMBLY", "MPTUNE_PRECOMPILED_PRELUDE")
-_SOURCE_NAME: Final = "<stdin>"
-_ASSEMBLY_LIMIT_S: Final = 60.0
-#: The note behind a library, of operations on vectors and on single numbers.
+#: Floating-point arithmetic in assembly of x86 (AT&T syntax) and AArch64: on vectors, and on one number.
+_X86: Final = r"v?(?:add|sub|mul|div|sqrt|fn?m(?:add|sub)(?:add|sub)?\d{3})"
+_ARM: Final = r"f(?:add|sub|mul|div|mla|mls|madd|msub|nmadd|nmsub|nmul|sqrt)"
+_ON_VECTORS: Final = re.compile(rf"^\s*(?:{_X86}p[sdh]\s|{_ARM}\s+[vz]\d)", re.MULTILINE)
+_ON_NUMBERS: Final = re.compile(rf"^\s*(?:{_X86}s[sdh]\s|{_ARM}\s+[dsh]\d)", re.MULTILINE)
+#: The counts of both, behind a library, where the loader ignores them.
 _NOTE: Final = re.compile(rb"\nmptune arithmetic: (\d+) (\d+)\n\Z")
-_NOTE_BYTES: Final = 64
 _CRASH: Final = re.compile(r"internal compiler error|Please submit a|PLEASE submit a bug report|Killed signal")
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A C++ compiler.
-
-    Attributes:
-        command: how to call it.
-        version: what it says about itself, one line.
-        family: "gcc", "clang" or "zig".
-    """
+    """A C++ compiler."""
 
     command: tuple[str, ...]
-    version: str
-    family: str
+    version: str  #: the first line of its --version
+    family: str  #: "gcc", "clang" or "zig"
 
     @property
     def label(self) -> str:
-        """What messages call it ("g++", "zig")."""
+        """Its name in messages ("g++", "zig")."""
         return "zig" if self.family == "zig" else Path(self.command[0]).name
 
     def flags(self, architecture: str = "", extra: Sequence[str] = ()) -> tuple[str, ...]:
-        """Return the flags a source is compiled with.
-
-        An empty architecture stands for ``$MPTUNE_HOST_ARCH`` or else this very processor.
+        """Return the flags of a source; an empty architecture is ``$MPTUNE_HOST_ARCH`` or else this very processor.
 
         Raises:
-            UnknownNameError: the compiler does not know the architecture.
+            UnknownNameError: the compiler does not know ``$MPTUNE_HOST_ARCH``.
         """
-        own, libraries = {
-            "gcc": (_GCC_FLAGS, _GCC_LIBRARIES),
-            "clang": (_CLANG_FLAGS, _CLANG_LIBRARIES),
-            "zig": (_ZIG_FLAGS, ()),
-        }[self.family]
+        own, libraries = _OF_FAMILY[self.family]
         if not architecture and (architecture := host_architecture()):
             _check_architecture(self.command, architecture)
         if not switch("MPTUNE_FIBER_ASSEMBLY"):
@@ -117,14 +112,7 @@ class Program:
 
 
 class HostCompiler(Compiler):
-    """One C++ compiler with a set of flags; several can share the processes that are paused together.
-
-    Args:
-        program: which; by default what :func:`find_compiler` finds when it is needed.
-        flags: besides those of every kernel.
-        cache: where binaries are kept; by default the user's cache folder.
-        processes: runs the compilers.
-    """
+    """A C++ compiler, by default the one that :func:`find_compiler` finds; those with a common group pause together."""
 
     def __init__(
         self,
@@ -142,59 +130,32 @@ class HostCompiler(Compiler):
 
     @property
     def program(self) -> Program:
-        """The compiler.
-
-        Raises:
-            BackendUnavailableError: there is none.
-        """
         return self._program or find_compiler()
 
     def compile(self, source: str, function: str, options: CompileOptions) -> Binary:
-        program, flags = self._build(source, options)
-
-        def compile_one() -> tuple[bytes, str]:
-            with self._cache.workspace() as folder:
-                return self._compile(program, source, function, flags, options.timeout_s, folder)
-
-        key = [program.version, *program.command, processor().fingerprint, *flags, with_headers(source, flags)]
-        return compile_cached(self._cache, key, function, compile_one)
-
-    def flags(self, options: CompileOptions) -> tuple[str, ...]:
-        """Return all flags a source is compiled with."""
-        return self.program.flags(options.architecture, (*self._flags, *options.flags))
-
-    def identity(self, options: CompileOptions) -> tuple[str, ...]:
-        """Return all flags, and the command (as ``$CXX`` may have flags) and version of every compiler there may be."""
-        programs = (self.program, *map(find_compiler, options.compilers))
-        known = (word for program in programs for word in (*program.command, program.version))
-        return (*self.flags(options), *known)
+        job = self._job(source, function, options)
+        return self._cached(job, source, lambda job: self._library(job, source))
 
     def listing(self, source: str, function: str, options: CompileOptions) -> str:
         """Return the assembly of a kernel without that of the runtime, which is the same for all."""
-        program, flags = self._build(source, options)
-        flags = ("-S", "-DMPTUNE_RUNTIME_APART=1", *(flag for flag in flags if flag != "-shared"))
-
-        def compile_one() -> tuple[bytes, str]:
-            with self._cache.workspace() as folder:
-                status, log = self._run(program, source, function, flags, _ASSEMBLY_LIMIT_S, folder)
-                return _library(program, function, status, log, folder)
-
-        key = [program.version, *program.command, processor().fingerprint, *flags, with_headers(source, flags)]
-        image: bytes = compile_cached(self._cache, key, function, compile_one).image
+        job = self._job(source, function, options)
+        flags = ("-S", "-DMPTUNE_RUNTIME_APART=1", *(flag for flag in job.flags if flag != "-shared"))
+        job = dataclasses.replace(job, flags=flags, timeout_s=60.0)
+        image: bytes = self._cached(job, source, lambda job: job.made(*job.run(source, flags))).image
         return image.decode()
 
-    def _build(self, source: str, options: CompileOptions) -> tuple[Program, tuple[str, ...]]:
-        """Return what compiles a source, which may say so itself, and all flags."""
-        build = build_in(source)
-        program = find_compiler(build.compiler) if build.compiler else self.program
-        return program, program.flags(options.architecture, (*self._flags, *options.flags, *build.flags))
+    def flags(self, options: CompileOptions) -> tuple[str, ...]:
+        """Return all flags of a source that names none itself."""
+        return self.program.flags(options.architecture, (*self._flags, *options.flags))
+
+    def identity(self, options: CompileOptions) -> tuple[str, ...]:
+        programs = (self.program, *map(find_compiler, options.compilers))
+        # $CXX may have flags.
+        known = (word for program in programs for word in (*program.command, program.version))
+        return (*self.flags(options), *known)
 
     def vector_share(self, binary: Binary) -> float:
-        """Return the share of a library's floating-point arithmetic that is on vectors, NaN if that is not known.
-
-        It is known of what g++ made, whose assembly is at hand.
-        """
-        known = _NOTE.search(binary.image[-_NOTE_BYTES:])
+        known = _NOTE.search(binary.image[-64:])
         vectors, numbers = (int(known[1]), int(known[2])) if known is not None else (0, 0)
         return vectors / (vectors + numbers) if vectors + numbers else math.nan
 
@@ -208,13 +169,28 @@ class HostCompiler(Compiler):
             self._servers = CompilerServers(self._processes)
 
     def paused(self) -> AbstractContextManager[None]:
-        """Hold up the compilers: they would run on the cores that are measured."""
         return self._processes.paused()
 
     def close(self) -> None:
         self._processes.close()
         if self._servers is not None:
             self._servers.close()
+
+    def _job(self, source: str, function: str, options: CompileOptions) -> _Job:
+        build = build_in(source)  # a source may name its compiler
+        program = find_compiler(build.compiler) if build.compiler else self.program
+        flags = program.flags(options.architecture, (*self._flags, *options.flags, *build.flags))
+        return _Job(self._processes, program, function, flags, options.timeout_s)
+
+    def _cached(self, job: _Job, source: str, compile_in: Callable[[_Job], tuple[bytes, str]]) -> Binary:
+        def compile_one() -> tuple[bytes, str]:
+            with self._cache.workspace() as folder:
+                return compile_in(dataclasses.replace(job, folder=folder))
+
+        program = job.program
+        identity = [program.version, *program.command, processor().fingerprint]
+        key = [*identity, *job.flags, with_headers(source, job.flags)]
+        return compile_cached(self._cache, key, job.function, compile_one)
 
     def precompiled(self, program: Program, flags: Sequence[str]) -> Precompiled | None:
         """Return the files that stand for the prelude, made if need be; None if there are none."""
@@ -223,115 +199,97 @@ class HostCompiler(Compiler):
         common = [flag for flag in flags[: flags.index("-x")] if flag not in ("-shared", "-nostdlib")]
         return self._prelude.files([*program.command, *common], program.version)
 
-    def _compile(
-        self, program: Program, source: str, name: str, flags: Sequence[str], timeout_s: float, folder: Path
-    ) -> tuple[bytes, str]:
-        """Return the shared library and what the compiler printed; its files go to an empty folder, absolute.
-
-        Raises:
-            CompileError: the compiler rejected the source, crashed or ran out of time.
-        """
-        made = self.precompiled(program, flags) if source.startswith(prelude()) else None
+    def _library(self, job: _Job, source: str) -> tuple[bytes, str]:
+        """Return the shared library and the compiler's output."""
+        made = self.precompiled(job.program, job.flags) if source.startswith(prelude()) else None
         if made is not None:
             body = source.removeprefix(prelude())
-            if self._servers is not None:
-                try:
-                    served = self._servers.compile(program.command, flags, made, body, folder, timeout_s)
-                except subprocess.TimeoutExpired:
-                    raise _endless(program, name, timeout_s) from None
-                # What fails is compiled once more, for the message.
-                if served is not None:
-                    return served[0] + _note(folder), served[1]
-            header, runtime = ["-include", str(made.header)], [str(made.runtime)]
-            status, log = self._run_gcc(program, body, name, header, flags, runtime, timeout_s, folder)
+            if self._servers is not None and self._serve(self._servers, job, made, body):
+                return job.made(0, (job.folder / LOG).read_text(errors="replace"))
+            # A source that fails in a server is compiled once more, for the message.
+            status, log = job.run_gcc(body, ["-include", str(made.header)], [str(made.runtime)])
             # A runtime that is damaged does not link.
             if status == 0 or str(made.runtime) not in log:
-                return _library(program, name, status, log, folder)
-        if program.family == "gcc":
-            status, log = self._run_gcc(program, source, name, [], flags, [], timeout_s, folder)
-        else:
-            status, log = self._run(program, source, name, flags, timeout_s, folder)
-        return _library(program, name, status, log, folder)
+                return job.made(status, log)
+        return job.made(*(job.run_gcc(source) if job.program.family == "gcc" else job.run(source, job.flags)))
 
-    def _run_gcc(
-        self,
-        program: Program,
-        text: str,
-        name: str,
-        header: Sequence[str],
-        flags: Sequence[str],
-        runtime: Sequence[str],
-        timeout_s: float,
-        folder: Path,
-    ) -> tuple[int, str]:
-        """Compile to assembly, which tells how the arithmetic is done, and make a library of that."""
-        language = flags.index("-x")
-        status, log = self._run(program, text, name, [*header, "-S", *flags], timeout_s, folder, ASSEMBLY)
-        if status != 0:
-            return status, log
-        files = [str(folder / ASSEMBLY), *runtime, *(flag for flag in flags[language:] if flag.startswith("-l"))]
-        status, linked = self._run(program, "", name, [*flags[:language], *files], timeout_s, folder)
-        return status, log + linked
-
-    def _run(
-        self,
-        program: Program,
-        text: str,
-        name: str,
-        flags: Sequence[str],
-        timeout_s: float,
-        folder: Path,
-        output: str = LIBRARY,
-    ) -> tuple[int, str]:
-        environment = {**os.environ, "TMPDIR": str(folder), "LC_ALL": "C"}
-        if program.family == "zig":
-            environment |= {"ZIG_GLOBAL_CACHE_DIR": str(folder), "ZIG_LOCAL_CACHE_DIR": str(folder)}
-        command = [*program.command, *flags, "-o", str(folder / output)]
+    @staticmethod
+    def _serve(servers: CompilerServers, job: _Job, made: Precompiled, body: str) -> bool:
         try:
-            status, log = self._processes.run(
-                command, text=text, environment=environment, folder=str(folder), timeout_s=timeout_s
+            return servers.compile(job.program.command, job.flags, made, body, job.folder, job.timeout_s)
+        except subprocess.TimeoutExpired:
+            raise job.endless() from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A source to compile in a folder of its own, absolute."""
+
+    processes: ChildGroup
+    program: Program
+    function: str
+    flags: tuple[str, ...]
+    timeout_s: float
+    folder: Path = Path()
+
+    def run(self, text: str, flags: Sequence[str], output: str = LIBRARY) -> tuple[int, str]:
+        """Run the compiler on a text; return its exit status and output."""
+        folder = str(self.folder)
+        environment = {**os.environ, "TMPDIR": folder, "LC_ALL": "C"}
+        if self.program.family == "zig":
+            environment |= {"ZIG_GLOBAL_CACHE_DIR": folder, "ZIG_LOCAL_CACHE_DIR": folder}
+        command = [*self.program.command, *flags, "-o", str(self.folder / output)]
+        try:
+            status, log = self.processes.run(
+                command, text=text, environment=environment, folder=folder, timeout_s=self.timeout_s
             )
         except subprocess.TimeoutExpired:
-            raise _endless(program, name, timeout_s) from None
+            raise self.endless() from None
         except OSError as error:
-            raise CompileError(f"{program.label} could not be started: {error}") from error
-        return status, log.replace(_SOURCE_NAME, name)
+            raise CompileError(f"{self.program.label} could not be started: {error}") from error
+        return status, log.replace("<stdin>", self.function)
 
+    def run_gcc(self, text: str, header: Sequence[str] = (), runtime: Sequence[str] = ()) -> tuple[int, str]:
+        """Compile to assembly, in which the arithmetic is counted, and make a library of that."""
+        language = self.flags.index("-x")
+        status, log = self.run(text, [*header, "-S", *self.flags], ASSEMBLY)
+        if status != 0:
+            return status, log
+        libraries = (flag for flag in self.flags[language:] if flag.startswith("-l"))
+        status, linked = self.run("", [*self.flags[:language], str(self.folder / ASSEMBLY), *runtime, *libraries])
+        return status, log + linked
 
-def _note(folder: Path) -> bytes:
-    """Return what follows a library, which the loader passes over: how its arithmetic is done, if there is assembly."""
-    assembly = folder / ASSEMBLY
-    if not assembly.exists():
-        return b""
-    return b"\nmptune arithmetic: %d %d\n" % count_arithmetic(assembly.read_text(errors="replace"))
+    def made(self, status: int, log: str) -> tuple[bytes, str]:
+        """Return the compiler's result, followed by the note of its arithmetic, and its output.
 
+        Raises:
+            CompileError: there is none.
+        """
+        library, assembly = self.folder / LIBRARY, self.folder / ASSEMBLY
+        if status == 0 and library.exists():
+            image = library.read_bytes()
+            if assembly.exists():
+                text = assembly.read_text(errors="replace")
+                counts = len(_ON_VECTORS.findall(text)), len(_ON_NUMBERS.findall(text))
+                image += b"\nmptune arithmetic: %d %d\n" % counts
+            return image, log
+        if status < 0:
+            how = f"crashed on {self.function} ({signal.Signals(-status).name})"
+        elif _CRASH.search(log):
+            how = f"crashed on {self.function} (internal compiler error)"
+        else:
+            how = f"rejected {self.function} (exit status {status})"
+        raise CompileError(f"{self.program.label} {how}\n{excerpt(log)}".rstrip())
 
-def _library(program: Program, name: str, status: int, log: str, folder: Path) -> tuple[bytes, str]:
-    library = folder / LIBRARY
-    if status == 0 and library.exists():
-        return library.read_bytes() + _note(folder), log
-    if status < 0:
-        how = f"crashed on {name} ({signal.Signals(-status).name})"
-    elif _CRASH.search(log):
-        how = f"crashed on {name} (internal compiler error)"
-    else:
-        how = f"rejected {name} (exit status {status})"
-    raise CompileError(f"{program.label} {how}\n{excerpt(log)}".rstrip())
-
-
-def _endless(program: Program, name: str, timeout_s: float) -> CompileError:
-    return CompileError(f"{program.label} did not finish {name} within {timeout_s:g} s")
+    def endless(self) -> CompileError:
+        return CompileError(f"{self.program.label} did not finish {self.function} within {self.timeout_s:g} s")
 
 
 # -- settings --------------------------------------------------------------------------------------
 
 
 def switch(name: str) -> bool:
-    """Whether something of :data:`_SWITCHES` is on, as it is unless the environment variable of that name is 0.
-
-    Raises:
-        MptuneError: one of the variables is neither 0 nor 1.
-    """
+    """Return whether an environment variable of :data:`_SWITCHES` is not 0; refuses other values of any of them."""
     values = {known: os.environ.get(known) or "1" for known in _SWITCHES}
     for known, value in values.items():
         if value not in ("0", "1"):
@@ -342,44 +300,32 @@ def switch(name: str) -> bool:
 @functools.cache
 def _check_architecture(command: tuple[str, ...], architecture: str) -> None:
     """Check that a compiler knows ``$MPTUNE_HOST_ARCH``, so that a run fails once and not in every compilation."""
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        answer = subprocess.run(
-            [*command, f"-march={architecture}", "-E", "-x", "c++", os.devnull],
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
-            env={**os.environ, "LC_ALL": "C"},
-        )
-        known = re.search(r"valid (?:arguments to|target CPU values) .*?are: ([^;\n]+)", answer.stderr)
-        if answer.returncode and known:
-            raise UnknownNameError(
-                "architecture in MPTUNE_HOST_ARCH:", architecture, re.split(r"[ ,]+", known[1].strip())
-            )
+    status, answer = output_of([*command, f"-march={architecture}", "-E", "-x", "c++", os.devnull])
+    known = re.search(r"valid (?:arguments to|target CPU values) .*?are: ([^;\n]+)", answer)
+    if status != 0 and known:
+        raise UnknownNameError("architecture in MPTUNE_HOST_ARCH:", architecture, re.split(r"[ ,]+", known[1].strip()))
 
 
 def host_architecture() -> str:
-    """Return ``$MPTUNE_HOST_ARCH``, what to compile for instead of the very processor; empty if it is not set."""
+    """Return ``$MPTUNE_HOST_ARCH``, the target instead of this very processor; empty if it is not set."""
     return os.environ.get("MPTUNE_HOST_ARCH", "").strip()
 
 
-# -- which there are -------------------------------------------------------------------------------
+# -- finding compilers -----------------------------------------------------------------------------
 
 
 def find_compiler(name: str = "") -> Program:
     """Return the compiler of that name, such as "clang++-19"; without one ``$CXX``, or the first of :data:`COMPILERS`.
 
     Raises:
-        BackendUnavailableError: there is none; says which there are, or what to install.
+        BackendUnavailableError: there is none; lists the available ones, or says what to install.
     """
     if name:
-        found = _program(name)
-        if found is None:
+        if (found := _program(name)) is None:
             there = ", ".join(program.label for program in installed_compilers())
             raise BackendUnavailableError(f"compiler {name!r} is not installed; available: {there or 'none'}")
         return found
-    chosen = os.environ.get("CXX", "").strip()
-    if chosen:
+    if chosen := os.environ.get("CXX", "").strip():
         try:
             command = tuple(shlex.split(chosen))
         except ValueError as error:
@@ -389,10 +335,9 @@ def find_compiler(name: str = "") -> Program:
             raise BackendUnavailableError(f"$CXX is {chosen!r}, but there is no program {command[0]!r}")
         return _identify((str(Path(path).absolute()), *command[1:]))
     for program in COMPILERS:
-        found = _program(program)
-        if found is not None:
+        if (found := _program(program)) is not None:
             return found
-    raise BackendUnavailableError(f"no C++ compiler was found (tried $CXX, g++, clang++, ziglang): {_INSTALL_HINT}")
+    raise BackendUnavailableError(f"no C++ compiler was found (tried $CXX, g++, clang++, ziglang): {_INSTALL}")
 
 
 def installed_compilers() -> tuple[Program, ...]:
@@ -412,13 +357,10 @@ def _program(name: str) -> Program | None:
 
 @functools.cache
 def _identify(command: tuple[str, ...]) -> Program:
-    try:
-        answer = subprocess.run(
-            [*command, "--version"], capture_output=True, text=True, timeout=30, check=False, stdin=subprocess.DEVNULL
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise BackendUnavailableError(f"{shlex.join(command)} --version failed: {error}") from error
-    version = (answer.stdout.strip() or answer.stderr.strip() or "unknown version").splitlines()[0]
+    status, answer = output_of([*command, "--version"])
+    if status == -1:
+        raise BackendUnavailableError(f"{shlex.join(command)} --version failed: {answer}")
+    version = (answer.strip() or "unknown version").splitlines()[0]
     if "zig" in command[0] or "ziglang" in command:
         return Program(command, version, "zig")
-    return Program(command, version, "clang" if "clang" in answer.stdout.lower() else "gcc")
+    return Program(command, version, "clang" if "clang" in answer.lower() else "gcc")

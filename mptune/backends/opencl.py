@@ -1,7 +1,6 @@
 """The OpenCL backend: the driver compiles C++ for OpenCL 2021, or clang does; PyOpenCL loads and launches.
 
-Any device of any installed driver will do. Of Intel's runtime for processors it is enough that its wheels are
-installed: their library is named to the loader of drivers here.
+Any device of any installed driver will do, also of Intel's runtime for processors where only its wheels are installed.
 """
 
 from __future__ import annotations
@@ -11,15 +10,21 @@ import ctypes
 import functools
 import importlib.metadata
 import importlib.util
+import math
 import os
+import re
+import shutil
+import subprocess
+import tempfile
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from mptune.backends.addressed import GuardedMemory, no_argument
 from mptune.backends.base import (
     Argument,
     Availability,
@@ -31,6 +36,7 @@ from mptune.backends.base import (
     Device,
     DeviceInfo,
     Function,
+    check_array,
     check_part,
     compile_cached,
     excerpt,
@@ -38,10 +44,8 @@ from mptune.backends.base import (
 )
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.gpu import axis_limits
-from mptune.backends.guarded_memory import GuardedMemory
-from mptune.backends.opencl_offline import OPTIONAL_FEATURES, TOOLS, Offline, find_offline
-from mptune.backends.processor import last_level_cache_bytes, processor, second_level_cache_bytes, usable_cores
-from mptune.backends.runtime_compiler import CompilerProcesses
+from mptune.backends.processes import CompilerProcesses, output_of
+from mptune.backends.processor import cache_limits, processor
 from mptune.cpp.headers import with_headers
 from mptune.errors import BackendUnavailableError, CompileError, LaunchError, OutOfMemoryError
 from mptune.paths import cache_folder, own_folder, write_whole
@@ -51,42 +55,24 @@ if TYPE_CHECKING:
 
     from mptune.kernel import LaunchShape
 
-#: Which device, by any part of its platform's and its own name.
+#: Selects the device, by any part of its platform's and its own name, and after # by its place among several.
 _CHOICE: Final = "MPTUNE_OPENCL_DEVICE"
-#: Before the place of one among several that are called alike.
-_AT: Final = "#"
 _INSTALL: Final = 'pip install "mptune[opencl]"'
-_LANGUAGE: Final = "C++ for OpenCL 2021"
+#: Where the system's drivers are named.
+_SYSTEM_DRIVERS: Final = Path("/etc/OpenCL/vendors")
 _EXTENSION: Final = "cl_ext_cxx_for_opencl"
-_FLAGS: Final = ("-cl-std=CLC++2021",)
-_ROUNDED: Final = "-cl-fp32-correctly-rounded-divide-sqrt"
-#: Who compiles templates: "driver" or "clang"; by default clang where the driver does not.
+_STANDARD: Final = "-cl-std=CLC++2021"
+#: Selects the compiler of templates: "driver" or "clang"; by default clang where the driver has none.
 _COMPILER: Final = "MPTUNE_OPENCL_COMPILER"
-#: What the prelude calls the rounding functions by (MPTUNE_CALLED).
-_CALLED: Final = "-DMPTUNE_CALLS_ROUNDINGS=1"
-#: Flags by which compilers may compute what is not written, and what the prelude calls them by.
+#: Flags that allow other results than the source's.
 _RELAXING: Final = frozenset(
     f"-cl-{name}"
     for name in ("mad-enable", "no-signed-zeros", "finite-math-only", "unsafe-math-optimizations", "fast-relaxed-math")
 )
-_RELAXED: Final = "-DMPTUNE_RELAXED=1"
-#: Intel's runtime for processors: the wheel, and its library.
-_INTEL: Final = ("intel-opencl-rt", "libintelocl.so")
-#: Where the system's drivers are named.
-_SYSTEM_DRIVERS: Final = Path("/etc/OpenCL/vendors")
-#: What vendors call themselves and their devices whose energy something tells.
-_SENSORS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {"nvml": ("NVIDIA",), "amd-smi": ("ADVANCED MICRO DEVICES", "AMD", "RADEON")}
-)
-#: Kernels are written for blocks as large as CUDA's, whatever a device takes.
+#: Kernels are written for blocks as large as CUDA's; indices have 32 bits.
 _MOST_THREADS: Final = 1024
-#: Indices have 32 bits.
 _MOST_BLOCKS: Final = 2**31 - 1
-_MS_PER_TICK: Final = 1e-6
-#: How long a device that may have idled works before something is timed, and on how much memory.
-_WAKING_S: Final = 0.02
-_WAKING_BYTES: Final = 1 << 24
-#: What wakes the threads of a processor: work for all of them, a few times.
+#: Work that wakes a device, and its seconds on a GPU and on a processor.
 _WAKING_SOURCE: Final = """
 __kernel void mptune_wake(__global uint* found) {
     uint x = get_global_id(0);
@@ -95,6 +81,7 @@ __kernel void mptune_wake(__global uint* found) {
 }
 """
 _WAKING_GROUPS: Final = 1 << 10
+_WAKING_S: Final = 0.02
 _WAKING_THREADS_S: Final = 0.002
 
 
@@ -103,11 +90,7 @@ _WAKING_THREADS_S: Final = 0.002
 
 @functools.cache
 def _pyopencl() -> Any:
-    """Return PyOpenCL, ready to find the drivers that wheels bring.
-
-    Raises:
-        BackendUnavailableError: it is not installed, or does not load.
-    """
+    """Return PyOpenCL, ready to find the drivers that wheels bring; raises BackendUnavailableError."""
     if importlib.util.find_spec("pyopencl") is None:
         raise BackendUnavailableError(f"PyOpenCL is not installed: {_INSTALL}")
     _name_intel_runtime()
@@ -119,13 +102,12 @@ def _pyopencl() -> Any:
 
 
 def _name_intel_runtime() -> None:
-    """Tell the loaders of drivers of Intel's library, if its wheel is installed; nothing they know is lost by that."""
-    wheel, name = _INTEL
+    """Name the library of Intel's runtime for processors to the loaders of drivers, if its wheel is installed."""
     try:
-        files = importlib.metadata.files(wheel) or []
+        files = importlib.metadata.files("intel-opencl-rt") or []
     except importlib.metadata.PackageNotFoundError:
         return
-    library = next((str(Path(str(file.locate())).resolve()) for file in files if file.name == name), None)
+    library = next((str(Path(str(file.locate())).resolve()) for file in files if file.name == "libintelocl.so"), None)
     if library is None:
         return
     os.environ.setdefault("OCL_ICD_FILENAMES", library)  # Khronos' loader has it besides the system's
@@ -134,7 +116,7 @@ def _name_intel_runtime() -> None:
 
 
 def _with_system_drivers(library: str) -> str:
-    """Return what ocl-icd is to read: the library, or a folder that names it and what is installed on the system."""
+    """Return the library, or a folder that names it beside the drivers of the system, for ocl-icd."""
     texts = {path.name: path.read_bytes() for path in sorted(_SYSTEM_DRIVERS.glob("*.icd"))}
     kept = cache_folder("opencl") if texts else None
     if kept is None:
@@ -147,57 +129,54 @@ def _with_system_drivers(library: str) -> str:
     return library
 
 
+def _name_of(device: Any) -> str:
+    return f"{device.platform.name} {device.name}".strip()
+
+
+def _devices() -> list[Any]:
+    return [device for platform in _pyopencl().get_platforms() for device in platform.get_devices()]
+
+
 @functools.cache
 def _find_device() -> Any:
-    """Return the device: the one that is asked for, else a GPU before a processor.
-
-    Raises:
-        BackendUnavailableError: there is none, or none of that name.
-    """
-    cl = _pyopencl()
+    """Return the device of :data:`_CHOICE`, else a GPU before a processor; raises BackendUnavailableError."""
+    cl, problem = _pyopencl(), "no driver finds one"
     try:
-        devices = [device for platform in cl.get_platforms() for device in platform.get_devices()]
+        devices = _devices()
     except cl.Error as error:
-        raise BackendUnavailableError(f"no OpenCL device: {error}; {_INSTALL} brings Intel's for processors") from error
-    names = [f"{device.platform.name} {device.name}".strip() for device in devices]
-    wanted, _, place = os.environ.get(_CHOICE, "").partition(_AT)
-    chosen = [device for device, name in zip(devices, names, strict=True) if wanted.lower() in name.lower()]
+        devices, problem = [], str(error)
     if not devices:
-        raise BackendUnavailableError(
-            f"no OpenCL device: no driver finds one; {_INSTALL} brings Intel's for processors"
-        )
+        raise BackendUnavailableError(f"no OpenCL device: {problem}; {_INSTALL} brings Intel's for processors")
+    wanted, _, place = os.environ.get(_CHOICE, "").partition("#")
+    chosen = [device for device in devices if wanted.lower() in _name_of(device).lower()]
     if not chosen:
+        names = ", ".join(map(_name_of, devices))
+        raise BackendUnavailableError(f"no OpenCL device is called {wanted!r} ({_CHOICE}); there are {names}")
+    if not place:
+        # In the order of the drivers among those of a kind.
+        return min(chosen, key=lambda device: not device.type & cl.device_type.GPU)
+    if not place.isdigit() or int(place) >= len(chosen):
         raise BackendUnavailableError(
-            f"no OpenCL device is called {wanted!r} ({_CHOICE}); there are {', '.join(names)}"
+            f"{_CHOICE}={wanted}#{place}: expected a number below {len(chosen)}, as many devices are called so"
         )
-    if place:
-        if not place.isdigit() or int(place) >= len(chosen):
-            raise BackendUnavailableError(
-                f"{_CHOICE}={wanted}{_AT}{place}: expected a number below {len(chosen)}, as many devices are called so"
-            )
-        return chosen[int(place)]
-    # In the order of the drivers among those of a kind.
-    return min(chosen, key=lambda device: not device.type & cl.device_type.GPU)
+    return chosen[int(place)]
 
 
 def _offline(device: Any) -> Offline | None:
-    """Return what compiles templates for a device; None where its driver does.
-
-    Raises:
-        BackendUnavailableError: nothing does.
-    """
+    """Return the compiler of templates for a device; None where its driver is; raises BackendUnavailableError."""
     asked = os.environ.get(_COMPILER, "")
     if asked not in ("", "driver", "clang"):
         raise BackendUnavailableError(f"{_COMPILER}={asked}: expected driver or clang")
-    # Intel's drivers compile it without saying so.
+    # Intel's drivers compile it without the extension.
     compiles = _EXTENSION in device.extensions.split() or "Intel" in device.platform.vendor
     if compiles and asked != "clang":
         return None
-    lacks = "" if compiles else f"the driver of {device.name.strip()} does not compile {_LANGUAGE} ({_EXTENSION})"
+    driver = f"the driver of {device.name.strip()}"
+    lacks = "" if compiles else f"{driver} does not compile C++ for OpenCL 2021 ({_EXTENSION})"
     if asked == "driver":
         raise BackendUnavailableError(f"{lacks}; {_COMPILER}=clang has clang compile it")
     if not _spirv_versions(device):
-        what = f"{lacks} and" if lacks else f"the driver of {device.name.strip()}"
+        what = f"{lacks} and" if lacks else driver
         raise BackendUnavailableError(f"{what} takes no SPIR-V, so that clang cannot compile for it")
     if (offline := find_offline()) is None:
         raise BackendUnavailableError("; ".join(filter(None, (lacks, f"not installed: {TOOLS}"))))
@@ -213,35 +192,102 @@ def _spirv_versions(device: Any) -> str:
     return " ".join(word for word in words if word.startswith("SPIR-V_"))
 
 
-# -- the compiler --------------------------------------------------------------------------------
+# -- the compilers -------------------------------------------------------------------------------
+
+TOOLS: Final = "clang 14 or newer and llvm-spirv of the same release (apt install clang-14 llvm-spirv-14)"
+#: Optional features that the prelude asks for, by their name in a device, with the compiler's further names.
+_OPTIONAL_FEATURES: Final[Mapping[str, tuple[str, ...]]] = {
+    "cl_khr_fp16": (),
+    "cl_khr_fp64": ("__opencl_c_fp64",),
+    "cl_khr_int64_base_atomics": (),
+    "cl_khr_int64_extended_atomics": (),
+}
+#: The newest version of SPIR-V that the oldest llvm-spirv writes.
+_NEWEST_SPIRV: Final = (1, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Offline:
+    """clang and llvm-spirv, for drivers that take SPIR-V alone."""
+
+    clang: str  #: the path
+    translator: str  #: the path of llvm-spirv
+    version: str  #: the first line of clang's --version
+
+    def compile(self, source: str, function: str, flags: Sequence[str], device: Any) -> tuple[bytes, str]:
+        """Return a source as SPIR-V, and clang's output."""
+        missing = [name for name in _OPTIONAL_FEATURES if name not in device.extensions.split()]
+        lacking = [name for feature in missing for name in (feature, *_OPTIONAL_FEATURES[feature])]
+        without = [word for name in lacking for word in ("-Xclang", f"-cl-ext=-{name}")]
+        words = _spirv_versions(device).split()
+        versions = [tuple(map(int, word.removeprefix("SPIR-V_").split("."))) for word in words]
+        major, minor = max((version for version in versions if version <= _NEWEST_SPIRV), default=(1, 0))
+        with tempfile.TemporaryDirectory(prefix="mptune-") as folder:
+            code, spirv = f"{folder}/kernel.bc", f"{folder}/kernel.spv"
+            command = [self.clang, *flags, "--target=spir64-unknown-unknown", "-Xclang", "-finclude-default-header"]
+            # The driver optimises; this much takes the prelude's small functions apart.
+            command += [*without, "-O1", "-emit-llvm", "-c", "-x", "cl", "-", "-o", code]
+            log = _run(command, source, function)
+            _run([self.translator, code, "-o", spirv, f"--spirv-max-version={major}.{minor}"], "", function)
+            return Path(spirv).read_bytes(), log
+
+
+@functools.cache
+def find_offline() -> Offline | None:
+    """Return clang and llvm-spirv of one release, the newest that is installed; None without them."""
+    for suffix in ("", *(f"-{number}" for number in range(30, 13, -1))):
+        clang, translator = shutil.which(f"clang{suffix}"), shutil.which(f"llvm-spirv{suffix}")
+        if clang and translator:
+            version = _line_with("version", clang)
+            release = _release_of(version)
+            if release >= 14 and release == _release_of(_line_with("LLVM version", translator)):
+                return Offline(clang, translator, version)
+    return None
+
+
+def _line_with(word: str, program: str) -> str:
+    """Return the first line of a program's --version that has a word in it."""
+    return next((line for line in output_of([program, "--version"])[1].splitlines() if word in line), "")
+
+
+def _release_of(line: str) -> int:
+    """Return the number of a release in a line such as "Debian clang version 14.0.6"; 0 without."""
+    found = re.search(r"version (\d+)\b", line)
+    return int(found[1]) if found else 0
+
+
+def _run(command: Sequence[str], text: str, function: str) -> str:
+    name = Path(command[0]).name
+    try:
+        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise CompileError(f"{name} cannot be run: {error}") from None
+    if done.returncode != 0:
+        raise CompileError(f"{name} rejected {function}\n{excerpt(done.stderr)}".rstrip())
+    return done.stderr
 
 
 class _DriverCompiler:
     """The compiler of the driver, in this very process."""
 
     def __init__(self) -> None:
-        # What is compiled is kept by mptune; PyOpenCL would keep it too, and the source of what fails.
+        # PyOpenCL's own cache would also keep sources that fail.
         os.environ["PYOPENCL_NO_CACHE"] = "1"
         self._cl = _pyopencl()
         self._device = _find_device()
         self._context = self._cl.Context([self._device])
         self._offline = _offline(self._device)
-        # The first compilation loads much that the next ones find.
+        # The first compilation loads the compiler.
         with contextlib.suppress(self._cl.Error):
             self._cl.Program(self._context, "__kernel void nothing() {}").build()
 
     def compile(self, source: str, function: str, flags: Sequence[str]) -> tuple[bytes, str]:
-        """Return the driver's binary of a source and what the compiler printed.
-
-        Raises:
-            CompileError: the compiler rejected the source.
-        """
-        cl, device, printed = self._cl, self._device, ""
+        """Return the driver's binary of a source and the compiler's output."""
+        cl, printed = self._cl, ""
         code: str | bytes = source
         if self._offline is not None:
-            missing = [name for name in OPTIONAL_FEATURES if name not in device.extensions.split()]
-            code, printed = self._offline.compile(source, function, flags, missing, _spirv_versions(device))
-            flags = [flag for flag in flags if flag.startswith("-cl-") and flag not in _FLAGS]
+            code, printed = self._offline.compile(source, function, flags, self._device)
+            flags = [flag for flag in flags if flag.startswith("-cl-") and flag != _STANDARD]
         program = cl.Program(self._context, code)
         try:
             with warnings.catch_warnings():
@@ -259,7 +305,7 @@ class _DriverCompiler:
 
 
 def _driver_compiler() -> CompilerProcesses:
-    # Its processes have the settings there were when they started.
+    # Its processes have the settings of their start.
     return _processes(os.environ.get(_COMPILER, ""))
 
 
@@ -275,7 +321,7 @@ class OpenclCompiler(Compiler):
         self._cache = cache
 
     def translated(self, source: str) -> str:
-        # Takes longer to import than everything that tells what is here.
+        # Takes longer to import than all the rest of `mptune backends`.
         from mptune.backends.opencl_dialect import as_opencl
 
         return as_opencl(source)
@@ -288,19 +334,25 @@ class OpenclCompiler(Compiler):
             )
         device = _find_device()
         _offline(device)
-        flags, text = self.identity(options), self.translated(source)
-
-        def compile_one() -> tuple[bytes, str]:
-            return _driver_compiler().compile(text, function, flags, options.timeout_s)
-
+        flags, text, compiler = self.identity(options), self.translated(source), _driver_compiler()
         key = ["opencl", *_identity(device), *self.versions().values(), *flags, text, with_headers(source, flags)]
-        return compile_cached(self._cache, key, function, compile_one)
+        return compile_cached(
+            self._cache, key, function, lambda: compiler.compile(text, function, flags, options.timeout_s)
+        )
 
     def identity(self, options: CompileOptions) -> tuple[str, ...]:
-        rounded = (_ROUNDED,) if _rounds_correctly() else ()
-        called = (_CALLED,) if _calls_roundings() else ()
-        relaxed = () if _RELAXING.isdisjoint(options.flags) else (_RELAXED,)
-        return (*_FLAGS, *rounded, *called, *relaxed, *options.flags)
+        flags = [_STANDARD]
+        with contextlib.suppress(BackendUnavailableError):
+            cl, device = _pyopencl(), _find_device()
+            # Divides in fp32 as the other backends do, where the driver can.
+            if device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT:
+                flags.append("-cl-fp32-correctly-rounded-divide-sqrt")
+            # Intel's driver for processors does not compile a long chain of inlined roundings.
+            if _is_processor(device) and "Intel" in device.platform.vendor:
+                flags.append("-DMPTUNE_CALLS_ROUNDINGS=1")
+        if not _RELAXING.isdisjoint(options.flags):
+            flags.append("-DMPTUNE_RELAXED=1")
+        return (*flags, *options.flags)
 
     def versions(self) -> Mapping[str, str]:
         # The driver's own is the device's.
@@ -313,27 +365,13 @@ class OpenclCompiler(Compiler):
         _driver_compiler().expect(compilers)
 
     def paused(self) -> AbstractContextManager[None]:
-        """Hold up the compilers, if they would run on the cores that are measured."""
         return _driver_compiler().paused() if _is_processor(_find_device()) else contextlib.nullcontext()
 
     def close(self) -> None:
         _driver_compiler().close()
 
 
-def _rounds_correctly() -> bool:
-    """Whether the driver can divide in fp32 as the other backends do."""
-    with contextlib.suppress(BackendUnavailableError):
-        cl, device = _pyopencl(), _find_device()
-        return bool(device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT)
-    return False
-
-
-def _calls_roundings() -> bool:
-    """Whether the driver is Intel's for processors, which compiles no long chain of roundings it can look into."""
-    with contextlib.suppress(BackendUnavailableError):
-        device = _find_device()
-        return _is_processor(device) and "Intel" in device.platform.vendor
-    return False
+# -- the device ----------------------------------------------------------------------------------
 
 
 def _identity(device: Any) -> tuple[str, ...]:
@@ -347,26 +385,27 @@ def _is_processor(device: Any) -> bool:
 
 
 def _sensors(device: Any) -> str:
-    """Return what tells a device's energy and clocks; empty where nothing does that is known here."""
+    """Return the source of a device's energy and clocks; empty without one."""
     if _is_processor(device):
         return "processor"
     vendor = f"{device.vendor} {device.name}".upper()
-    return next((sensors for sensors, marks in _SENSORS.items() if any(mark in vendor for mark in marks)), "")
+    known = {"nvml": ("NVIDIA",), "amd-smi": ("ADVANCED MICRO DEVICES", "AMD", "RADEON")}
+    return next((sensors for sensors, marks in known.items() if any(mark in vendor for mark in marks)), "")
 
 
 def _pci_bus_id(device: Any) -> str:
-    """Return where a GPU sits, as "domain:bus:device.function"; empty where its driver does not tell.
+    """Return a GPU's "domain:bus:device.function" by the queries of NVIDIA's driver and of AMD's; else empty.
 
-    By the queries of NVIDIA's driver and of AMD's: PyOpenCL cannot ask by that of cl_khr_pci_bus_info.
+    PyOpenCL does not have the query of cl_khr_pci_bus_info.
     """
     if _is_processor(device):
         return ""
     cl, extensions = _pyopencl(), device.extensions.split()
-    # Drivers before these queries, and others that only take the extension's name, answer with an error.
+    # Older drivers answer with an error.
     with contextlib.suppress(cl.Error):
         if "cl_nv_device_attribute_query" in extensions:
             domain = 0
-            with contextlib.suppress(cl.Error, AttributeError):  # older ones do not know it
+            with contextlib.suppress(cl.Error, AttributeError):
                 domain = int(device.pci_domain_id_nv)
             slot = int(device.pci_slot_id_nv)  # the function in its last three bits
             return f"{domain:04x}:{int(device.pci_bus_id_nv):02x}:{slot >> 3:02x}.{slot & 7:x}"
@@ -380,9 +419,6 @@ def _pci_bus_id(device: Any) -> str:
 
 def _code(cl: Any, error: Any) -> str:
     return str(cl.status_code.to_string(error.code, "status %d"))
-
-
-# -- the device ----------------------------------------------------------------------------------
 
 
 class _Opened:
@@ -401,12 +437,7 @@ class _Opened:
 
     @contextlib.contextmanager
     def failing(self, what: str) -> Iterator[None]:
-        """Raise OpenCL's errors as the project's.
-
-        Raises:
-            OutOfMemoryError: memory is missing.
-            LaunchError: whatever else.
-        """
+        """Raise OpenCL's errors as :class:`OutOfMemoryError` or :class:`LaunchError`."""
         cl = self.cl
         try:
             yield
@@ -425,10 +456,10 @@ class OpenclBuffer(Buffer):
         self._whole: OpenclBuffer | None = None
         self._offset = 0
         self._memory: Any = None
-        #: What a kernel is given; of a part, made when it is first launched on.
+        #: The argument of kernels; of a part, made for its first launch.
         self._given: Any = None
         cl, flags = opened.cl, opened.cl.mem_flags.READ_WRITE
-        # A processor takes memory as it is: what a kernel does beside it faults, as on the host.
+        # A processor uses the memory itself: a kernel that leaves it faults, as on the host.
         self._guarded = GuardedMemory() if _is_processor(opened.device) else None
         with opened.failing(f"{nbytes} bytes were asked for"):
             if self._guarded is None:
@@ -439,11 +470,11 @@ class OpenclBuffer(Buffer):
                 self._memory = self._given = cl.Buffer(opened.context, flags, hostbuf=memory)
 
     def write(self, data: NDArray[Any]) -> None:
-        self._check_array(data)
+        check_array(self, data)
         self._copy(self._of_whole(), _as_bytes(data), dst_offset=self._offset)
 
     def read(self, data: NDArray[Any]) -> None:
-        self._check_array(data)
+        check_array(self, data)
         self._copy(_as_bytes(data), self._of_whole(), src_offset=self._offset)
 
     def copy_from(self, other: Buffer) -> None:
@@ -475,11 +506,7 @@ class OpenclBuffer(Buffer):
             self._memory = self._given = self._guarded = None
 
     def for_kernel(self) -> Any:
-        """Return what a kernel is given.
-
-        Raises:
-            LaunchError: the buffer was freed, or it is a part that is not aligned.
-        """
+        """Return the argument of a kernel; raises a :class:`LaunchError` for a part that is not aligned."""
         memory = self._of_whole()
         if self._given is None:
             alignment = self._opened.device.mem_base_addr_align // 8
@@ -501,14 +528,9 @@ class OpenclBuffer(Buffer):
             with self._opened.failing("a buffer cannot be copied"):
                 self._opened.cl.enqueue_copy(self._opened.queue, target, source, **where)
 
-    def _check_array(self, data: NDArray[Any]) -> None:
-        if data.nbytes != self.nbytes or not data.flags.c_contiguous:
-            layout = "" if data.flags.c_contiguous else ", not contiguous"
-            raise LaunchError(f"a buffer of {self.nbytes} bytes was given an array of {data.nbytes} bytes{layout}")
-
 
 def _as_bytes(data: NDArray[Any]) -> NDArray[Any]:
-    """Return a contiguous array as its bytes: not every type of NumPy's has a buffer that others understand."""
+    """Return a contiguous array as its bytes, as PyOpenCL does not know every type."""
     import numpy as np
 
     return data.reshape(-1).view(np.uint8)
@@ -538,15 +560,15 @@ class OpenclFunction(Function):
     def launch(self, shape: LaunchShape, arguments: Sequence[Argument]) -> float:
         self._prepare(shape, arguments)
         with self._opened.failing(self.name):
-            event = self._enqueue(self._kernel, shape)
+            event = self._enqueue(shape)
             event.wait()
-            return float(event.profile.end - event.profile.start) * _MS_PER_TICK
+            return float(event.profile.end - event.profile.start) * 1e-6
 
     def enqueue(self, shape: LaunchShape, arguments: Sequence[Argument], count: int = 1) -> None:
         self._prepare(shape, arguments)
         with self._opened.failing(self.name):
             for _ in range(count):
-                self._enqueue(self._kernel, shape)
+                self._enqueue(shape)
 
     def wait(self) -> None:
         with self._opened.failing(self.name):
@@ -556,14 +578,23 @@ class OpenclFunction(Function):
         self._program = self._kernel = None
 
     def _prepare(self, shape: LaunchShape, arguments: Sequence[Argument]) -> None:
+        import numpy as np
+
         if self._program is None:
             raise LaunchError(f"{self.name} was launched after it was unloaded")
-        threads = shape.block[0] * shape.block[1] * shape.block[2]
+        threads = math.prod(shape.block)
         if threads > self._max_threads:
             raise LaunchError(f"{self.name} takes at most {self._max_threads} threads in a block, not {threads}")
         if max(shape.grid) > _MOST_BLOCKS:
             raise LaunchError(f"the grid {shape.grid} of {self.name} has more than {_MOST_BLOCKS} blocks along an axis")
-        values = [self._value(i, argument) for i, argument in enumerate(arguments)]
+        values: list[Any] = []
+        for i, argument in enumerate(arguments):
+            if isinstance(argument, OpenclBuffer):
+                values.append(argument.for_kernel())
+            elif isinstance(argument, np.generic):
+                values.append(argument.tobytes())
+            else:
+                raise no_argument(self.name, i, argument, OpenclBuffer)
         if self._parameters == len(values) + 1:  # dynamic shared memory is the last one
             values.append(self._opened.cl.LocalMemory(max(shape.shared_bytes, 1)))
         if self._parameters != len(values):
@@ -572,19 +603,9 @@ class OpenclFunction(Function):
             with self._opened.failing(f"parameter {i} of {self.name}"):
                 self._kernel.set_arg(i, value)
 
-    def _value(self, i: int, argument: Argument) -> Any:
-        import numpy as np
-
-        if isinstance(argument, OpenclBuffer):
-            return argument.for_kernel()
-        if isinstance(argument, np.generic):
-            return argument.tobytes()
-        wanted = f"an {OpenclBuffer.__name__} or a NumPy scalar"
-        raise LaunchError(f"parameter {i} of {self.name} needs {wanted}, given {in_words(argument)}")
-
-    def _enqueue(self, kernel: Any, shape: LaunchShape) -> Any:
+    def _enqueue(self, shape: LaunchShape) -> Any:
         threads = tuple(blocks * width for blocks, width in zip(shape.grid, shape.block, strict=True))
-        return self._opened.cl.enqueue_nd_range_kernel(self._opened.queue, kernel, threads, shape.block)
+        return self._opened.cl.enqueue_nd_range_kernel(self._opened.queue, self._kernel, threads, shape.block)
 
     def _copy_constant(self, name: str, data: NDArray[Any], *, writes: bool) -> None:
         """Run the kernel that copies an array in constant memory (MPTUNE_CONSTANT)."""
@@ -616,33 +637,24 @@ class OpenclDevice(Device):
 
     def __init__(self) -> None:
         self._opened: _Opened | None = None
-        self._wakes: OpenclBuffer | None = None
-        #: What a processor's threads work on, once they were woken.
-        self._awake: Any = None
+        #: The kernel that wakes the device, and its buffer.
+        self._wakes: Any = None
+        self._woken: OpenclBuffer | None = None
         self._info: DeviceInfo | None = None
 
     def describe(self) -> DeviceInfo:
-        if self._info is None:
-            self._info = self._described()
-        return self._info
-
-    def _described(self) -> DeviceInfo:
+        if self._info is not None:
+            return self._info
         device = _find_device()
         _offline(device)
         if _is_processor(device):
-            caches = {
-                "workers": int(device.max_compute_units),
-                "cache_bytes": last_level_cache_bytes(),
-                "own_cache_bytes": usable_cores() * second_level_cache_bytes(),
-            }
+            caches = {"workers": int(device.max_compute_units), **cache_limits()}
             architecture = processor().architecture
         else:
-            caches = {
-                "multiprocessors": int(device.max_compute_units),
-                "cache_bytes": int(device.global_mem_cache_size),
-            }
+            units, cache_bytes = int(device.max_compute_units), int(device.global_mem_cache_size)
+            caches = {"multiprocessors": units, "cache_bytes": cache_bytes}
             architecture = str(device.name).strip()
-        return DeviceInfo(
+        self._info = DeviceInfo(
             backend=OpenclBackend.name,
             name=f"{str(device.name).strip()} ({str(device.platform.name).strip()})",
             architecture=architecture,
@@ -662,6 +674,7 @@ class OpenclDevice(Device):
             pci_bus_id=_pci_bus_id(device),
             sensors=_sensors(device),
         )
+        return self._info
 
     def load(self, binary: Binary) -> OpenclFunction:
         return OpenclFunction(self._open(), binary)
@@ -683,54 +696,34 @@ class OpenclDevice(Device):
         return _identity(_find_device())
 
     def environments(self) -> Sequence[Mapping[str, str]]:
-        """Return how a process is told to see each of the devices that are like the one this process sees."""
-        chosen = _find_device()
-        called = f"{chosen.platform.name} {chosen.name}".strip()
-        devices = [device for platform in _pyopencl().get_platforms() for device in platform.get_devices()]
-        names = [f"{device.platform.name} {device.name}".strip() for device in devices]
-        # A name may be part of another one: those count when a process looks for its own.
-        matching = [name for name in names if called.lower() in name.lower()]
-        return [{_CHOICE: f"{called}{_AT}{i}"} for i, name in enumerate(matching) if name == called]
+        """Return how a process selects each of the devices with the name of this process's device."""
+        name = _name_of(_find_device())
+        # A name may be part of another one, which then counts in :func:`_find_device`.
+        matching = [found for found in map(_name_of, _devices()) if name.lower() in found.lower()]
+        return [{_CHOICE: f"{name}#{i}"} for i, found in enumerate(matching) if found == name]
 
     def wake(self) -> None:
-        """Fill memory for a moment, as a device that idled has a lower clock; on a processor have all threads work.
-
-        They fall asleep soon after a launch, and to be woken takes them longer than many a kernel does.
-        """
-        opened = self._open()
-        if _is_processor(opened.device):
-            self._wake_threads(opened)
-            return
-        if self._wakes is None:
-            self._wakes = OpenclBuffer(opened, _WAKING_BYTES)
-        until = time.monotonic() + _WAKING_S
-        while time.monotonic() < until:
-            self._wakes.fill(0)
-            with opened.failing("the device does not wake"):
-                opened.queue.finish()
-
-    def _wake_threads(self, opened: _Opened) -> None:
+        """Have all threads work for a moment: an idle GPU's clock is low, and a processor's threads sleep."""
         import numpy as np
 
-        cl = opened.cl
+        opened, cl = self._open(), _pyopencl()
         with opened.failing("the device does not wake"):
-            if self._awake is None:
+            if self._wakes is None:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # that there is a log
                     program = cl.Program(opened.context, _WAKING_SOURCE).build(cache_dir=False)
-                self._awake = cl.Kernel(program, "mptune_wake")
-                self._wakes = OpenclBuffer(opened, np.dtype(np.uint32).itemsize * _WAKING_GROUPS)
-                self._awake.set_args(self._wakes.for_kernel())
-            until = time.monotonic() + _WAKING_THREADS_S
+                self._wakes = cl.Kernel(program, "mptune_wake")
+                self._woken = OpenclBuffer(opened, np.dtype(np.uint32).itemsize * _WAKING_GROUPS)
+                self._wakes.set_args(self._woken.for_kernel())
+            until = time.monotonic() + (_WAKING_THREADS_S if _is_processor(opened.device) else _WAKING_S)
             while time.monotonic() < until:
-                cl.enqueue_nd_range_kernel(opened.queue, self._awake, (_WAKING_GROUPS,), (1,)).wait()
+                cl.enqueue_nd_range_kernel(opened.queue, self._wakes, (_WAKING_GROUPS,), (1,)).wait()
 
     def is_usable(self) -> bool:
-        if self._opened is None:
-            return True
         try:
-            self._opened.queue.finish()
-        except self._opened.cl.Error:
+            if self._opened is not None:
+                self._opened.queue.finish()
+        except _pyopencl().Error:
             return False
         return True
 
@@ -762,7 +755,6 @@ class OpenclBackend(Backend):
 
     @classmethod
     def availability(cls) -> Availability:
-        """Say whether there is a device that C++ for OpenCL is compiled for."""
         try:
             _offline(_find_device())
         except BackendUnavailableError as error:

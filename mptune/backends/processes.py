@@ -1,12 +1,13 @@
-"""Child processes: they end with this one, answer within limits of time, can be paused, and leave nothing behind.
+"""Child processes: they end with this one, answer within time limits, can be paused, and leave nothing behind.
 
 Every child leads a process group of its own. One more process, the keeper, knows these groups; it waits for the end of
 this process on a pipe and then kills them. ``PR_SET_PDEATHSIG`` would not do: it is sent when the thread ends that
-started the child, and it reaches neither what the child started nor a compiler that is paused.
+started the child, and does not reach the child's own children.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib
 import os
@@ -17,9 +18,15 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, Self, TypeVar
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
 
-__all__ = ["Child", "ChildEnded", "ChildGroup", "PythonChild", "in_words", "run_target"]
+from mptune.errors import CompileError, MptuneError
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+__all__ = ["Child", "ChildEnded", "ChildGroup", "CompilerProcesses", "PythonChild", "in_words", "output_of"]
 
 #: Seconds that a child may take to end after it has closed its connection.
 _LEAVING_S: Final = 10.0
@@ -52,20 +59,17 @@ class _Keeper:
         self._pipe = -1
 
     def add(self, group: int) -> None:
-        """Have a process group killed when this process ends."""
         with self._lock:
             self._groups.add(group)
             self._tell()
 
     def discard(self, group: int) -> None:
-        """Forget a process group that has ended."""
         with self._lock:
             if group in self._groups:
                 self._groups.remove(group)
                 self._tell()
 
-    def leave(self) -> None:
-        """Close the pipe: a fork has no children yet, and must not hold up the keeper of its parent."""
+    def close(self) -> None:
         if self._pipe >= 0:
             os.close(self._pipe)
 
@@ -74,12 +78,10 @@ class _Keeper:
         try:
             os.write(self._pipe, line)
         except OSError:  # not started yet, or killed
-            self.leave()
+            self.close()
             theirs, self._pipe = os.pipe()
-            actions = [
-                (os.POSIX_SPAWN_DUP2, theirs, 0),
-                *((os.POSIX_SPAWN_OPEN, output, os.devnull, os.O_WRONLY, 0) for output in (1, 2)),
-            ]
+            outputs = [(os.POSIX_SPAWN_OPEN, output, os.devnull, os.O_WRONLY, 0) for output in (1, 2)]
+            actions = [(os.POSIX_SPAWN_DUP2, theirs, 0), *outputs]
             command = [sys.executable, "-I", "-S", "-c", _KEEP]
             try:
                 os.posix_spawn(sys.executable, command, os.environ, file_actions=actions, setsid=True)
@@ -93,7 +95,7 @@ _keeper = _Keeper()
 
 def _forget_after_fork() -> None:
     global _keeper
-    _keeper.leave()
+    _keeper.close()  # a fork has no children yet, and must not hold up the keeper of its parent
     _keeper = _Keeper()
 
 
@@ -102,8 +104,26 @@ os.register_at_fork(after_in_child=_forget_after_fork)
 # -- one child -------------------------------------------------------------------------------------
 
 
+def output_of(command: Sequence[str], timeout_s: float = 30.0) -> tuple[int, str]:
+    """Return the exit status and the output of a short command in the C locale; -1 and the reason if it did not run."""
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            check=False,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return -1, str(error)
+    return done.returncode, done.stdout + done.stderr
+
+
 def in_words(code: int) -> str:
-    """Say how a process ended: "exited with code 3", "was ended by SIGSEGV (segmentation fault)" for -11."""
+    """Return how a process ended: "exited with code 3", "was ended by SIGSEGV (segmentation fault)" for -11."""
     if code >= 0:
         return f"exited with code {code}"
     name = next((known.name for known in signal.Signals if known == -code), f"signal {-code}")
@@ -113,12 +133,7 @@ def in_words(code: int) -> str:
 class Child(subprocess.Popen[bytes]):
     """A process that leads a process group, ends with this process, and is ended with everything it started.
 
-    Args:
-        command: program and arguments.
-        options: of :class:`subprocess.Popen`; nothing is written to its standard input by default.
-
-    Raises:
-        OSError: it could not be started.
+    Options are those of :class:`subprocess.Popen`; its standard input is empty by default.
     """
 
     def __init__(self, command: Sequence[str], **options: Any) -> None:
@@ -131,12 +146,11 @@ class Child(subprocess.Popen[bytes]):
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the process and everything it started; from any thread."""
-        # A process that was not waited for still has its number; only its group may be gone.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 
     def kill(self) -> None:
-        """End the process and everything it started, and give back what this process holds of it."""
+        """End the process and everything it started."""
         self.signal(signal.SIGKILL)
         self.wait()
         _keeper.discard(self.pid)
@@ -161,7 +175,6 @@ sys.path += [entry for entry in sys.argv[3:] if entry not in sys.path]
 from mptune.backends.processes import run_target
 run_target(sys.argv[1], int(sys.argv[2]))
 """
-_LAST_WORDS: Final = 400
 
 
 class ChildEnded(Exception):
@@ -170,31 +183,25 @@ class ChildEnded(Exception):
     Attributes:
         how: how it ended, in words that follow its name.
         code: as :meth:`Child.poll` returns it; None if it only closed its connection.
-        printed: the last of what it printed, if that was kept.
+        printed: the end of its output, if that was kept.
     """
 
     def __init__(self, how: str, code: int | None, printed: str) -> None:
         super().__init__(how)
-        self.how = how
-        self.code = code
-        self.printed = printed
+        self.how, self.code, self.printed = how, code, printed
 
 
 class PythonChild(Child):
-    """A Python process that runs one function, and a connection to it. Messages are whatever can be pickled.
+    """A Python process that runs one function, and a connection to it for messages that can be pickled.
 
     A new interpreter, rather than a fork or the spawn of ``multiprocessing``, neither inherits the threads of this
-    process nor runs its main module. What the child prints goes to standard error.
+    process nor runs its main module. The child's output goes to standard error.
 
     Args:
-        target: "module:function"; called with the child's :class:`~multiprocessing.connection.Connection`, whose end
-            it may run into.
+        target: "module:function"; called with the child's :class:`~multiprocessing.connection.Connection`.
         environment: variables it has besides those of this process.
-        folder: where it runs; by default where this process does.
-        keeps_output: whether what it prints is kept for :class:`ChildEnded` instead.
-
-    Raises:
-        OSError: it could not be started.
+        folder: its working directory; by default that of this process.
+        keeps_output: whether its output is kept for :class:`ChildEnded` instead.
     """
 
     def __init__(
@@ -221,11 +228,7 @@ class PythonChild(Child):
             )
 
     def send(self, message: object) -> None:
-        """Send a message.
-
-        Raises:
-            ChildEnded: there is nobody to receive it.
-        """
+        """Send a message; raises :class:`ChildEnded`."""
         try:
             self._connection.send(message)
         except OSError:
@@ -262,7 +265,7 @@ class PythonChild(Child):
         self.kill()
 
     def kill(self) -> None:
-        """End the process and everything it started, and give back what this process holds of it."""
+        """End the process and everything it started."""
         self._connection.close()
         super().kill()
         if self._output is not None:
@@ -278,7 +281,7 @@ class PythonChild(Child):
             self._output.seek(0)
             printed = self._output.read()
         how = "closed its connection without ending" if code is None else in_words(code)
-        return ChildEnded(how, code, printed.decode(errors="replace").strip()[-_LAST_WORDS:])
+        return ChildEnded(how, code, printed.decode(errors="replace").strip()[-400:])
 
 
 def run_target(target: str, descriptor: int) -> None:
@@ -312,12 +315,10 @@ class ChildGroup:
     def run(
         self, command: Sequence[str], *, text: str, environment: Mapping[str, str], folder: str, timeout_s: float
     ) -> tuple[int, str]:
-        """Run a process that reads a text; return its exit status, or the negative signal, and what it printed.
-
-        Pauses do not count towards the time it may take.
+        """Run a process that reads a text; return its exit status, or the negative signal, and its output.
 
         Raises:
-            subprocess.TimeoutExpired: it took longer, and was ended.
+            subprocess.TimeoutExpired: it took longer, not counting pauses, and was ended.
             OSError: it could not be started, or the group is closed.
         """
         unsent: bytes | None = text.encode()
@@ -336,10 +337,7 @@ class ChildGroup:
             self.end(child)
 
     def start(self, make: Callable[[], _Member]) -> _Member:
-        """Start a process, not during a pause; :meth:`end` has to be called for it.
-
-        Args:
-            make: starts and returns it.
+        """Start a process by calling ``make``, not during a pause; :meth:`end` has to be called for it.
 
         Raises:
             OSError: it could not be started, or the group is closed.
@@ -359,7 +357,7 @@ class ChildGroup:
             self._running.discard(child)
 
     def within(self, timeout_s: float, attempt: Callable[[float], _Answer]) -> _Answer:
-        """Repeat an attempt, told how long it may take, while it runs out of time; pauses do not count.
+        """Repeat an attempt, given the seconds that are left, until it ends within its time; pauses do not count.
 
         Raises:
             subprocess.TimeoutExpired: time is up.
@@ -405,3 +403,130 @@ class ChildGroup:
     def _signal_all(self, number: signal.Signals) -> None:
         for child in self._running:
             child.signal(number)
+
+
+# -- compilers in children -------------------------------------------------------------------------
+
+#: Seconds that a new process may take to load its compiler.
+_LOADING_S: Final = 60.0
+
+
+class CompilerLibrary(Protocol):
+    """A compiler in this very process."""
+
+    def compile(self, source: str, function: str, flags: Sequence[str]) -> tuple[bytes, str]:
+        """Return the code of a source and the compiler's output; raises a :class:`CompileError`."""
+
+
+def serve(channel: Connection) -> None:
+    """Open a library, answer with its error or None, then compile sources with a lower priority than launches."""
+    os.nice(10)
+    open_library: Any = channel.recv()
+    try:
+        library = open_library()
+    except MptuneError as error:
+        channel.send(error)
+        return
+    channel.send(None)
+    while True:
+        arguments = channel.recv()
+        try:
+            channel.send(library.compile(*arguments))
+        except MptuneError as error:
+            channel.send(error)
+
+
+class CompilerProcesses:
+    """A compiler in processes of its own, as many as there are compilations at a time; can be used from any thread.
+
+    A vendor's compiler is a library of a few hundred megabytes that may abort, hang or, as hiprtc does, race with
+    itself when two threads use it. A process is kept for the next compilation, so that it loads the library once.
+
+    Args:
+        name: its name in messages.
+        open_library: opens it in each of the processes; can be pickled, and may raise a
+            :class:`~mptune.errors.MptuneError`.
+    """
+
+    def __init__(self, name: str, open_library: Callable[[], CompilerLibrary]) -> None:
+        self.name = name
+        self._open_library = open_library
+        self._processes = ChildGroup()
+        self._idle: list[PythonChild] = []
+        self._new: set[PythonChild] = set()  # may still be loading the compiler
+        self._busy: list[PythonChild] = []
+        self._lock = threading.Lock()
+        self._owner = os.getpid()  # a fork has a copy of the lists, but the processes are its parent's
+        atexit.register(self.close)
+
+    def compile(self, source: str, function: str, flags: Sequence[str], timeout_s: float) -> tuple[bytes, str]:
+        """Return the code of a source and the compiler's output.
+
+        Raises:
+            CompileError: the compiler rejected the source, crashed, or was ended for not finishing in time.
+        """
+        with self._borrowed() as child:
+            try:
+                answer: Any = None
+                if child in self._new:
+                    self._new.discard(child)
+                    answer = self._processes.within(_LOADING_S, child.receive)
+                if answer is None:
+                    child.send((source, function, tuple(flags)))
+                    answer = self._processes.within(timeout_s, child.receive)
+            except subprocess.TimeoutExpired:
+                raise CompileError(f"{self.name} did not finish {function} within {timeout_s:g} s") from None
+            except ChildEnded as ended:
+                what = f"{self.name} crashed in {function}: it {ended.how}\n{ended.printed}"
+                raise CompileError(what.rstrip()) from None
+        if isinstance(answer, MptuneError):
+            raise answer
+        code, log = answer
+        return code, log
+
+    def close(self) -> None:
+        """End the processes; a compilation in one of them raises a :class:`CompileError`."""
+        if os.getpid() != self._owner:
+            return
+        with self._lock:
+            ended, self._idle = self._idle, []
+            for child in self._busy:
+                child.signal(signal.SIGKILL)
+        for child in ended:
+            self._processes.end(child)
+
+    def expect(self, compilations: int) -> None:
+        """Start processes for so many compilations at a time, without waiting for them."""
+        with self._lock:
+            self._idle += [self._start() for _ in range(compilations - len(self._idle) - len(self._busy))]
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Hold up all compilations for the length of a block."""
+        return self._processes.paused()
+
+    @contextlib.contextmanager
+    def _borrowed(self) -> Iterator[PythonChild]:
+        """Lend an idle process, or a new one; one that fails is ended."""
+        with self._lock:
+            idle = self._idle if os.getpid() == self._owner else []
+            while idle and idle[-1].poll() is not None:
+                self._processes.end(idle.pop())
+            child = idle.pop() if idle else self._start()
+            self._busy.append(child)
+        try:
+            yield child
+        except BaseException:
+            with self._lock:
+                self._busy.remove(child)
+            self._processes.end(child)
+            raise
+        with self._lock:
+            self._busy.remove(child)
+            self._idle.append(child)
+
+    def _start(self) -> PythonChild:
+        child = self._processes.start(lambda: PythonChild(f"{__name__}:serve", keeps_output=True))
+        self._new.add(child)
+        with contextlib.suppress(ChildEnded):  # its first source is told
+            child.send(self._open_library)
+        return child

@@ -1,4 +1,4 @@
-"""What the host's processor is."""
+"""This machine's processor: its model, its caches, and how busy it is."""
 
 from __future__ import annotations
 
@@ -22,34 +22,31 @@ _X86_LEVELS: Final = (
 )
 #: Features beyond those sets that decide how fast a precision is.
 _PRECISION_FEATURES: Final = ("avx512_fp16", "avx512_bf16", "fphp", "asimdhp", "bf16", "sve", "sve2")
-#: What /proc/cpuinfo calls what binaries and timings depend on (x86, then Arm).
+#: Fields of /proc/cpuinfo on which binaries and timings depend (x86, then Arm).
 _IDENTIFYING: Final = (
     *("vendor_id", "cpu family", "model", "model name", "stepping", "flags"),
     *("CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision", "Features"),
 )
-#: What is worked on to see how fast a core is now: about 0.04 ms.
-_FIXED_WORK: Final = bytes(1 << 16)
 
 
 @dataclass(frozen=True, slots=True)
 class Processor:
-    """One processor model.
+    """One processor model."""
 
-    Attributes:
-        name: marketing name, with family and model where it has no number of its own, as on virtual machines.
-        architecture: instruction set by level, with what matters to precisions ("x86-64-v4+avx512_fp16").
-        fingerprint: differs between processors that may need different binaries.
-    """
-
-    name: str
-    architecture: str
-    fingerprint: str
+    name: str  #: marketing name, with family and model where it has no number of its own, as on virtual machines
+    architecture: str  #: instruction set by level, with the features of precisions ("x86-64-v4+avx512_fp16")
+    fingerprint: str  #: differs between processors that may need different binaries
 
 
 @functools.cache
 def processor() -> Processor:
     """Describe the processor this process runs on."""
-    fields = _cpuinfo()
+    fields: dict[str, str] = {}
+    with contextlib.suppress(OSError):
+        first = Path("/proc/cpuinfo").read_text().split("\n\n", 1)[0]
+        fields = {
+            name.strip(): value.strip() for name, _, value in (line.partition(":") for line in first.splitlines())
+        }
     flags = set((fields.get("flags") or fields.get("Features") or "").split())
     text = "\n".join([platform.machine(), *(f"{name}={fields.get(name, '')}" for name in _IDENTIFYING)])
     return Processor(
@@ -68,9 +65,8 @@ def _name(fields: Mapping[str, str]) -> str:
 
 
 def _level(flags: set[str]) -> str:
-    machine = platform.machine()
-    if machine not in ("x86_64", "AMD64"):
-        return machine
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return platform.machine()
     level = "x86-64"
     for name, needed in _X86_LEVELS:
         if not needed <= flags:
@@ -84,30 +80,8 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-#: Where the system describes the caches of a core.
-_CACHES: Final = Path("/sys/devices/system/cpu/cpu0/cache")
-
-
-def last_level_cache_bytes(caches: Path = _CACHES) -> int:
-    """Return the size of the largest cache a core has, 0 where the system does not say.
-
-    Args:
-        caches: where the system describes them.
-    """
-    return max(_caches(caches).values(), default=0)
-
-
-def second_level_cache_bytes(caches: Path = _CACHES) -> int:
-    """Return the size of a core's second-level cache, 0 where the system does not say.
-
-    Args:
-        caches: where the system describes them.
-    """
-    return _caches(caches).get(2, 0)
-
-
-def _caches(folder: Path) -> dict[int, int]:
-    """Return the size in bytes of the largest cache of each level; 0 is the level of those that do not tell theirs."""
+def cache_limits(folder: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> dict[str, int]:
+    """Return the bytes of the largest cache of a core (``cache_bytes``) and of all second-level ones, 0 if unknown."""
     units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
     found: dict[int, int] = {}
     for file in folder.glob("index*/size"):
@@ -116,31 +90,22 @@ def _caches(folder: Path) -> dict[int, int]:
             size = int(text.rstrip("KMG")) * units.get(text[-1:], 1)
             number = int(level.read_text()) if level.exists() else 0
             found[number] = max(size, found.get(number, 0))
-    return found
-
-
-def _cpuinfo() -> Mapping[str, str]:
-    try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return {}
-    first = text.split("\n\n", 1)[0]
-    pairs = (line.partition(":") for line in first.splitlines())
-    return {name.strip(): value.strip() for name, _, value in pairs}
+    return {"cache_bytes": max(found.values(), default=0), "own_cache_bytes": usable_cores() * found.get(2, 0)}
 
 
 def fixed_work_ms(lasting_ms: float) -> float:
-    """Return how long a fixed piece of work takes now on one core, in milliseconds.
+    """Return the milliseconds that a fixed piece of work takes now on one core, at about 0.04 ms.
 
-    It depends on nothing but the machine: clock frequencies, and time that other machines take from a virtual one.
+    It depends on the machine alone: clock frequencies, and time that other machines take from a virtual one.
 
     Args:
-        lasting_ms: about so long the work is repeated, since what disturbs a launch comes as often as that takes.
+        lasting_ms: the work is repeated for about so long, as disturbances of a launch are as frequent.
     """
-    hashlib.sha256(_FIXED_WORK).digest()  # what a launch left in the caches is none of the machine's doing
+    work = bytes(1 << 16)
+    hashlib.sha256(work).digest()  # fills the caches after a launch
     start, pieces = time.perf_counter(), 0
     while (took_ms := (time.perf_counter() - start) * 1e3) < lasting_ms or not pieces:
-        hashlib.sha256(_FIXED_WORK).digest()
+        hashlib.sha256(work).digest()
         pieces += 1
     return took_ms / pieces
 
@@ -148,7 +113,7 @@ def fixed_work_ms(lasting_ms: float) -> float:
 def other_tasks_per_core() -> float:
     """Return how many tasks besides this one run or wait for a core of the machine now, per core; NaN if unknown.
 
-    Linux says so for all of the machine, whatever part of it a process may use.
+    Linux counts those of the whole machine, whatever part of it a process may use.
     """
     try:
         runnable = Path("/proc/loadavg").read_text().split()[3].partition("/")[0]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json as json_format
-import sys
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -143,7 +142,7 @@ def _observers() -> dict[str, Any]:
     from mptune.observers import ALWAYS_ON, OBSERVERS
 
     known = {name: (metrics, True, description) for name, (metrics, description) in ALWAYS_ON.items()}
-    known |= {n: (kind.metrics, False, _first_line(sys.modules[kind.__module__])) for n, kind in OBSERVERS.items()}
+    known |= {n: (kind.metrics, False, _first_line(kind)) for n, kind in OBSERVERS.items()}
     rows = [
         {"observer": name, "metrics": list(metrics), "always_on": is_always_on, "description": description}
         for name, (metrics, is_always_on, description) in sorted(known.items())

@@ -364,12 +364,12 @@ def conditions(
     types = frozenset(p.name for p in kernel.parameters if isinstance(p, PrecisionParameter))
     for given in kernel.constraints:
         constraint = compile_constraint(given, (*kernel.parameter_names, *sizes))
-        predicate = with_canonical_precisions(constraint, types).predicate
+        tree = with_canonical_precisions(constraint, types).tree
         names = constraint.names & free.keys()
         try:
-            if not isinstance(predicate, Expression):
+            if constraint.functions:
                 raise NotTranslatableError(f"{constraint.text} is a function of Python")
-            cpp = _truth(predicate.tree, {**configuration, **sizes}, free) if names else ""
+            cpp = _truth(tree, {**configuration, **sizes}, free) if names else ""
             if cpp not in ("", "1LL"):
                 found.append(Condition(constraint.text, cpp))
         except (NotTranslatableError, ExpressionError):

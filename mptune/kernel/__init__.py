@@ -1,7 +1,7 @@
 """What a kernel is: a template, its parameters, its arguments, a reference and an error metric."""
 
-from mptune.kernel.application import Application, Buffer
-from mptune.kernel.declarations import Argument, Constant, In, InOut, Out, Role, Scalar, Scratch, Sizes
+from mptune.kernel.application import Application
+from mptune.kernel.declarations import Argument, Buffer, Constant, In, InOut, Out, Role, Scalar, Scratch, Sizes
 from mptune.kernel.definition import Kernel, LaunchShape
 from mptune.kernel.tunable import Tunable
 from mptune.kernel.work import Work

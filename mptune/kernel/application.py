@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import reprlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,31 +10,18 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
 from mptune.errors import ConstraintError, KernelError, UnknownNameError
-from mptune.kernel.declarations import Argument, Role, Sizes, check_expression
+from mptune.kernel.declarations import Argument, Role, Sizes, check_expression, check_precision
 from mptune.kernel.definition import Kernel
 from mptune.kernel.regions import Over, Reduce
-from mptune.kernel.tunable import Constraint, Inputs, Metric, Tunable, listed
-from mptune.precision import PRECISIONS
+from mptune.kernel.tunable import Constraint, Inputs, Metric, Tunable
 from mptune.space.configuration import Configuration, NamedValues, Value
 from mptune.space.constraints import Constraint as Compiled
 from mptune.space.constraints import compile_constraint
-from mptune.space.parameters import Parameter, PrecisionParameter
+from mptune.space.parameters import Parameter, PrecisionParameter, listed
 from mptune.space.search_space import SearchSpace
 
 #: What a run of the steps offers by these names.
 TAKEN: Final = ("read", "write", "copy", "swap", "fill")
-
-
-def Buffer(  # noqa: N802 - reads as a declaration
-    name: str, shape: str | int | Sequence[str | int], *, precision: str | None = None, dtype: str | None = None
-) -> Argument:
-    """Declare a buffer of an application: one of its outputs, if it is named there, or else an input no kernel writes.
-
-    One that has initial values and is written is an :func:`~mptune.InOut`; one for intermediate results a
-    :func:`~mptune.Scratch`.
-    """
-    axes = (shape,) if isinstance(shape, str | int) else tuple(shape)
-    return Argument(name, Role.IN, tuple(str(axis) for axis in axes), precision, dtype)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True, init=False)
@@ -184,7 +170,7 @@ class Application(Tunable):
         Tunable._check(self)
         if not self.sizes:
             raise KernelError(f"{self.called}: sizes need a preset named 'default'")
-        self._check_steps()
+        self._check_call(self.steps, "steps(run, size)")
         things = [*self.kernels, *(a.name for a in self.arguments), *(p.name for p in self.shared)]
         for name in things:
             if things.count(name) > 1 or name in TAKEN:
@@ -198,22 +184,6 @@ class Application(Tunable):
                 raise KernelError(f"{self.called}: {argument.name!r} cannot be in constant memory")
             for axis in argument.shape:
                 check_expression(axis, names, f"shape of buffer {argument.name!r}", self.name)
-
-    def _check_steps(self) -> None:
-        code = getattr(self.steps, "__code__", None)
-        where = f" ({Path(code.co_filename).name}:{code.co_firstlineno})" if code else ""
-        if not callable(self.steps):
-            raise KernelError(f"{self.called}: steps= is a function steps(run, size), not {self.steps!r}")
-        if inspect.isgeneratorfunction(self.steps):
-            raise KernelError(f"{self.called}: its steps{where} yield, so that nothing of them would run; do without")
-        if inspect.iscoroutinefunction(self.steps) or inspect.isasyncgenfunction(self.steps):
-            raise KernelError(f"{self.called}: its steps{where} are async, and nothing awaits them; use a plain def")
-        try:
-            inspect.signature(self.steps).bind(None, None)
-        except ValueError:
-            return  # a callable that does not tell what it takes
-        except TypeError as error:
-            raise KernelError(f"{self.called}: steps is called as steps(run, size){where}, but: {error}") from error
 
 
 def _located(kernel: Kernel, path: Path) -> Kernel:
@@ -258,15 +228,8 @@ def _types_of(
     for buffer in buffers:
         if buffer.precision in offered:
             found[buffer.precision] = offered[buffer.precision]
-        elif buffer.precision is not None and buffer.precision not in PRECISIONS:
-            aliases = [alias for entry in PRECISIONS.values() for alias in entry.aliases]
-            if buffer.precision not in aliases:
-                raise UnknownNameError(
-                    f"precision of buffer {buffer.name!r} of application {name}:",
-                    buffer.precision,
-                    [*offered, *PRECISIONS],
-                    aliases=aliases,
-                )
+        elif buffer.precision is not None:
+            check_precision(buffer.precision, offered, f"buffer {buffer.name!r} of application {name}")
     return list(found.values())
 
 

@@ -1,3 +1,4 @@
+# ruff: noqa: N802 - declarations read like types
 """What a kernel declares: its arguments and its sizes; and checks of the names these may use."""
 
 from __future__ import annotations
@@ -65,58 +66,58 @@ class Argument:
         return self.is_compared and self.role in (Role.OUT, Role.INOUT)
 
 
-def _shape(shape: str | int | Sequence[str | int]) -> tuple[str, ...]:
+#: The extents of a buffer: for each axis a number, or an expression over the sizes.
+Shape = str | int | Sequence[str | int]
+
+
+def _buffer(name: str, role: Role, shape: Shape, precision: str | None, dtype: str | None, **further: bool) -> Argument:
     axes = (shape,) if isinstance(shape, str | int) else tuple(shape)
-    return tuple(str(axis) for axis in axes)
+    return Argument(name, role, tuple(map(str, axes)), precision, dtype, **further)
 
 
-def In(  # noqa: N802 - reads as a declaration
-    name: str, shape: str | int | Sequence[str | int], *, precision: str | None = None, dtype: str | None = None
-) -> Argument:
+def In(name: str, shape: Shape, *, precision: str | None = None, dtype: str | None = None) -> Argument:
     """Declare a buffer the kernel only reads."""
-    return Argument(name, Role.IN, _shape(shape), precision, dtype)
+    return _buffer(name, Role.IN, shape, precision, dtype)
 
 
-def Constant(  # noqa: N802
-    name: str, shape: str | int | Sequence[str | int], *, precision: str | None = None, dtype: str | None = None
-) -> Argument:
+def Constant(name: str, shape: Shape, *, precision: str | None = None, dtype: str | None = None) -> Argument:
     """Declare an input in constant memory: the template has ``__constant__ TYPE name[...];``, no parameter for it.
 
     A GPU has 64 KiB of it; threads that read the same element at a time read it at once.
     """
-    return Argument(name, Role.IN, _shape(shape), precision, dtype, is_constant=True)
+    return _buffer(name, Role.IN, shape, precision, dtype, is_constant=True)
 
 
-def Out(  # noqa: N802
-    name: str, shape: str | int | Sequence[str | int], *, precision: str | None = None, dtype: str | None = None
-) -> Argument:
+def Out(name: str, shape: Shape, *, precision: str | None = None, dtype: str | None = None) -> Argument:
     """Declare a buffer the kernel only writes; it is poisoned before a launch."""
-    return Argument(name, Role.OUT, _shape(shape), precision, dtype)
+    return _buffer(name, Role.OUT, shape, precision, dtype)
 
 
-def InOut(  # noqa: N802
-    name: str,
-    shape: str | int | Sequence[str | int],
-    *,
-    precision: str | None = None,
-    dtype: str | None = None,
-    compared: bool = True,
+def InOut(
+    name: str, shape: Shape, *, precision: str | None = None, dtype: str | None = None, compared: bool = True
 ) -> Argument:
     """Declare a buffer the kernel reads and writes; it is restored before every timed launch.
 
-    One that is not ``compared`` needs no reference: what is left in it is of no interest.
+    One that is not ``compared`` needs no reference.
     """
-    return Argument(name, Role.INOUT, _shape(shape), precision, dtype, is_compared=compared)
+    return _buffer(name, Role.INOUT, shape, precision, dtype, is_compared=compared)
 
 
-def Scratch(  # noqa: N802
-    name: str, shape: str | int | Sequence[str | int], *, precision: str | None = None, dtype: str | None = None
-) -> Argument:
+def Scratch(name: str, shape: Shape, *, precision: str | None = None, dtype: str | None = None) -> Argument:
     """Declare a buffer for the kernel's own use, without initial values and without a reference; it is poisoned."""
-    return Argument(name, Role.OUT, _shape(shape), precision, dtype, is_compared=False)
+    return _buffer(name, Role.OUT, shape, precision, dtype, is_compared=False)
 
 
-def Scalar(name: str, *, precision: str | None = None, dtype: str | None = None) -> Argument:  # noqa: N802
+def Buffer(name: str, shape: Shape, *, precision: str | None = None, dtype: str | None = None) -> Argument:
+    """Declare a buffer of an application: one of its outputs, if it is named there, or else an input no kernel writes.
+
+    A buffer that has initial values and is written is an :func:`~mptune.InOut`; one for intermediate results is a
+    :func:`~mptune.Scratch`.
+    """
+    return _buffer(name, Role.IN, shape, precision, dtype)
+
+
+def Scalar(name: str, *, precision: str | None = None, dtype: str | None = None) -> Argument:
     """Declare an argument passed by value; one named like a size takes its value from there."""
     return Argument(name, Role.SCALAR, (), precision, dtype)
 
@@ -155,11 +156,7 @@ def check_expression(text: str, known: Sequence[str], what: str, kernel: str) ->
 
 
 def check_precision(name: str, parameters: Iterable[str], what: str) -> None:
-    """Check that a name is one of the precision parameters or a fixed precision.
-
-    Raises:
-        UnknownNameError: it is neither.
-    """
+    """Raise UnknownNameError unless a name is one of the precision parameters or a fixed precision."""
     parameters = tuple(parameters)
     if name in parameters:
         return

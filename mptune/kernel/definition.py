@@ -14,11 +14,11 @@ from mptune.cpp.reserved import why_reserved
 from mptune.errors import KernelError, UnknownNameError
 from mptune.kernel.declarations import Argument, Role, Sizes, check_expression
 from mptune.kernel.regions import Over, Reduce
-from mptune.kernel.tunable import Constraint, Inputs, Tunable, listed, parsed
+from mptune.kernel.tunable import Constraint, Inputs, Tunable, parsed
 from mptune.kernel.work import Flops, Work, check_flops, count_flops
 from mptune.space.configuration import Configuration, NamedValues
 from mptune.space.expressions import Expression
-from mptune.space.parameters import PrecisionParameter
+from mptune.space.parameters import PrecisionParameter, listed
 from mptune.space.search_space import SearchSpace
 
 #: An expression for each axis, or a function of a configuration and the sizes that returns the extents.

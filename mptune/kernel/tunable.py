@@ -8,7 +8,7 @@ import operator
 import reprlib
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
@@ -31,6 +31,7 @@ from mptune.space.parameters import (
     baseline_values,
     full_names,
     is_identifier,
+    listed,
 )
 from mptune.space.search_space import SearchSpace
 
@@ -44,11 +45,6 @@ Inputs = Mapping[str, Any]
 Constraint = str | Callable[..., bool] | Compiled
 #: Name of an error metric, one of regions, or a callable ``metric(output, reference) -> float``.
 Metric = str | Callable[..., float] | RegionalMetric
-
-
-def listed(given: Any) -> tuple[Any, ...]:
-    """Return the entries of a list; a text, or anything else that is not one, is a list of one."""
-    return tuple(given) if isinstance(given, Iterable) and not isinstance(given, str | bytes) else (given,)
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True, kw_only=True)
@@ -94,9 +90,13 @@ class Tunable(ABC):
             raise KernelError(f"{self.called}: its reference is a function, not {self.reference!r}")
         if self.sizes:
             self._check_sizes()
-        self._check_metric()
-        self._check_inputs()
-        self._check_types()
+        if isinstance(self.metric, Mapping):
+            self._check_metrics(self.metric)
+        self._check_call(self.inputs, "inputs(rng, size)")
+        precisions = [p.name for p in self.parameters if isinstance(p, PrecisionParameter)]
+        for argument in self.arguments:
+            if argument.precision is not None:
+                check_precision(argument.precision, precisions, f"argument {argument.name!r}")
 
     def _freeze(self, **values: Any) -> None:
         for name, value in values.items():
@@ -318,27 +318,25 @@ class Tunable(ABC):
         if clash:
             raise KernelError(f"{self.called}: {', '.join(sorted(clash))} is both a size and a parameter")
 
-    def _check_metric(self) -> None:
-        if not isinstance(self.metric, Mapping):
-            return
+    def _check_metrics(self, metrics: Mapping[str, Any]) -> None:
         outputs = [output.name for output in self.outputs]
-        for name in self.metric:
+        for name in metrics:
             if name not in outputs:
                 raise UnknownNameError(f"output with an error metric of {self.called}:", name, outputs)
         for name in outputs:
-            if name not in self.metric:
+            if name not in metrics:
                 raise KernelError(f"{self.called}: output {name!r} has no error metric; the others have one")
 
-    def _check_inputs(self) -> None:
+    def _check_call(self, function: Any, call: str) -> None:
+        """Raise KernelError unless a function can be called with two arguments, as ``steps(run, size)``."""
+        name = call.partition("(")[0]
+        if not callable(function):
+            raise KernelError(f"{self.called}: {name}= is a function {call}, not {function!r}")
+        code = getattr(function, "__code__", None)
+        where = f" ({Path(code.co_filename).name}:{code.co_firstlineno})" if code else ""
         try:
-            inspect.signature(self.inputs).bind(None, None)
+            inspect.signature(function).bind(None, None)
         except ValueError:
             return  # a callable that does not tell what it takes
         except TypeError as error:
-            raise KernelError(f"{self.called}: inputs is called as inputs(rng, size), but: {error}") from error
-
-    def _check_types(self) -> None:
-        precisions = [p.name for p in self.parameters if isinstance(p, PrecisionParameter)]
-        for argument in self.arguments:
-            if argument.precision is not None:
-                check_precision(argument.precision, precisions, f"argument {argument.name!r}")
+            raise KernelError(f"{self.called}: {name} is called as {call}{where}, but: {error}") from error

@@ -25,7 +25,7 @@ from mptune.measure.program import Launched, Program
 from mptune.measure.timing import CacheFlush, TimingPlan, repeat_launches, wants_flush
 from mptune.observers import ALWAYS_ON, OBSERVERS
 from mptune.observers.base import LaunchContext, Target
-from mptune.observers.time import time_metrics
+from mptune.observers.launches import time_metrics
 from mptune.results.kernel_times import LAUNCHES
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.results.unseen import with_draws

@@ -17,8 +17,7 @@ from mptune.data import Draw
 from mptune.measure.bench import Bench, Request
 from mptune.measure.policy import Plan, errors_of
 from mptune.measure.timing import TimingPlan
-from mptune.observers.throughput import ThroughputObserver
-from mptune.observers.time import time_metrics
+from mptune.observers.launches import ThroughputObserver, time_metrics
 from mptune.results.kernel_times import by_kernel
 from mptune.results.trial import Trial
 from mptune.space.configuration import Configuration

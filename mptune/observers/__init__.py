@@ -1,7 +1,7 @@
 """Observers by name: sensors of the device, and metrics computed from the launch times.
 
-An observer is one module in this folder; its file name is its name. Third parties add theirs by an entry point of
-the group ``mptune.observers`` that gives an :class:`~mptune.observers.base.Observer` subclass.
+Third parties add theirs by an entry point of the group ``mptune.observers`` that gives an
+:class:`~mptune.observers.base.Observer` subclass.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from mptune.observers.base import Observer
-from mptune.observers.time import TIME_METRICS
+from mptune.observers.launches import TIME_METRICS
 from mptune.plugins import Registry
 
 __all__ = ["ALWAYS_ON", "OBSERVERS"]
@@ -25,5 +25,6 @@ ALWAYS_ON: Final[Mapping[str, tuple[tuple[str, ...], str]]] = MappingProxyType(
     }
 )
 
+_MODULES: Final = {"clocks": "sensors", "energy": "sensors", "resources": "launches", "throughput": "launches"}
 #: Every observer class that is switched on by its name: the bundled ones and those of installed third parties.
-OBSERVERS: Final[Mapping[str, type[Observer]]] = Registry("observer", __name__, Observer)
+OBSERVERS: Final[Mapping[str, type[Observer]]] = Registry("observer", __name__, Observer, modules=_MODULES)

@@ -1,4 +1,4 @@
-"""The base class of observers: sensors that are read around the launches of one configuration."""
+"""The base class of observers, which measure something around the launches of one configuration."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["LaunchContext", "Observer", "Target"]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is going to be observed."""
+    """A kernel and the device that launches it."""
 
     kernel: Tunable
-    sizes: Sizes  #: its problem sizes
-    backend: str  #: name of the backend
-    architecture: str = ""  #: of the device
-    pci_bus_id: str = ""  #: of the device; empty for the processor, and where its driver does not tell
-    sensors: str = ""  #: what tells energy and clocks of the device, as the backend describes it
+    sizes: Sizes
+    backend: str
+    architecture: str = ""
+    pci_bus_id: str = ""  #: empty for the processor, and where the device's driver does not tell
+    sensors: str = ""  #: the source of energy and clocks, as the backend describes it
     tells_resources: bool = False  #: whether the driver reports registers and occupancy
 
 

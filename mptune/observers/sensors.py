@@ -1,304 +1,72 @@
-"""What tells a device's energy, clocks and temperature: a vendor's library, or for a processor the Linux kernel."""
+"""Energy, clocks and temperature of a device: its sensors, and the observers that read them while launches repeat."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, ClassVar, NamedTuple, Self
 
 from mptune.errors import ObserverUnavailableError
+from mptune.observers.base import LaunchContext, Observer, Target
 
-__all__ = ["AmdSmi", "EnergySource", "Nvml", "Processor", "Reader", "Sensors", "clock_readers", "energy_source"]
+__all__ = ["ClocksObserver", "EnergyObserver", "EnergySource", "clock_readers", "energy_source"]
 
 #: Returns what a sensor says now.
 Reader = Callable[[], float]
 
-#: A counter is exact at once; the launches only have to be under way.
-_COUNTER_LEAD_S: Final = 0.1
-#: The gauge of Ampere and later shows the mean of the last second (NVML API, nvmlDeviceGetPowerUsage).
-_GAUGE_LEAD_S: Final = 1.1
-_RAPL_LEAD_S: Final = 0.05
-#: AMD's gauges in the order of preference; MI300 has only the current power, MI200 only the average.
-_AMD_POWERS: Final = ("current_socket_power", "average_socket_power", "socket_power")
-#: Energy counters whose names begin so are added up; cores and graphics are parts of their package, and "psys" is the
-#: whole machine once more.
-_COUNTED: Final = ("package", "dram")
-#: What :meth:`Sensors.clocks` reads.
-_CLOCKS: Final = ("clock_mhz", "memory_clock_mhz", "temperature_c")
-#: Drivers of processors' thermometers: Intel's, AMD's, and AMD's by its other driver.
-_THERMOMETERS: Final = ("coretemp", "k10temp", "zenpower")
+# -- sensors ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class EnergySource:
     """A counter of energy or a gauge of power."""
 
-    name: str  #: what it is, for people
     read: Reader  #: returns joules since some moment, or watts
     is_counter: bool  #: whether it counts joules
-    #: how long launches have to go on before a reading is about nothing else: a gauge may show the mean over the time
-    #: before
-    lead_s: float
+    lead_s: float  #: seconds of launches before the first reading: a gauge may show the mean over the time before
 
 
-class Sensors(ABC):
-    """The sensors of one device."""
-
-    @abstractmethod
-    def energy(self) -> EnergySource:
-        """Return the best source of energy readings.
-
-        Raises:
-            ObserverUnavailableError: the device has none, or it may not be read.
-        """
-
-    @abstractmethod
-    def clocks(self) -> Mapping[str, Reader]:
-        """Return what reads clocks in MHz and the temperature in degrees Celsius, by metric.
-
-        Raises:
-            ObserverUnavailableError: nothing can be read.
-        """
-
-
-class _Library(Sensors):
-    """A vendor's library, opened for the device of a PCI bus id.
-
-    Raises:
-        ObserverUnavailableError: the library or its Python binding is missing, or it does not know the device.
-    """
-
-    name: str
-    counter_name: str
-    #: What the library's calls raise.
-    _failure: type[Exception]
-    #: What gives joules, watts, and each metric of :meth:`clocks`.
-    _queries: Mapping[str, Callable[[], Any]]
-
-    def energy(self) -> EnergySource:
-        """Return the counter of energy, which newer devices have, else the gauge of power."""
-        counter, gauge = self._reader("joules"), self._reader("watts")
-        try:
-            counter()
-        except ObserverUnavailableError:
-            gauge()
-            return EnergySource(f"{self.name} power", gauge, is_counter=False, lead_s=_GAUGE_LEAD_S)
-        return EnergySource(f"{self.name} {self.counter_name}", counter, is_counter=True, lead_s=_COUNTER_LEAD_S)
-
-    def clocks(self) -> Mapping[str, Reader]:
-        """Return what reads the clocks of multiprocessors and memory, and the temperature."""
-        return _readable({metric: self._reader(metric) for metric in _CLOCKS})
-
-    def _reader(self, what: str) -> Reader:
-        query, name = self._queries[what], self.name
-
-        def read() -> float:
-            try:
-                return float(query())
-            except self._failure as error:
-                raise ObserverUnavailableError(f"the device does not report this through {name}: {error}") from error
-            except (KeyError, TypeError, ValueError, StopIteration):  # "N/A" stands for what a device does not have
-                raise ObserverUnavailableError(f"the device does not report this through {name}") from None
-
-        return read
-
-
-class Nvml(_Library):
-    """NVIDIA's, through the NVIDIA Management Library.
+def energy_source(sensors: str, pci_bus_id: str = "") -> EnergySource:
+    """Return the best source of energy readings of a device: a counter, or else a gauge of power.
 
     Args:
-        pci_bus_id: of the device, "domain:bus:device.function" in hexadecimal.
+        sensors: "nvml", "amd-smi" or "processor", as the backend describes the device.
+        pci_bus_id: of a GPU, "domain:bus:device.function" in hexadecimal.
 
     Raises:
-        ObserverUnavailableError: the library or its Python binding is missing, or it does not know the device.
+        ObserverUnavailableError: there is none; says what to install or to permit.
     """
-
-    name = "NVML"
-    counter_name = "energy counter"
-
-    def __init__(self, pci_bus_id: str) -> None:
-        try:
-            import pynvml as nvml
-        except ImportError:
-            raise ObserverUnavailableError(
-                'the Python binding of NVML is not installed: pip install "mptune[cuda]"'
-            ) from None
-        try:
-            nvml.nvmlInit()
-            device = nvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
-        except nvml.NVMLError as error:
-            raise ObserverUnavailableError(
-                f"NVML (libnvidia-ml.so.1, a part of the NVIDIA driver) cannot be used: {error}"
-            ) from error
-        self._failure = nvml.NVMLError
-        self._queries = {
-            "joules": lambda: nvml.nvmlDeviceGetTotalEnergyConsumption(device) * 1e-3,
-            "watts": lambda: nvml.nvmlDeviceGetPowerUsage(device) * 1e-3,
-            "clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(device, nvml.NVML_CLOCK_SM),
-            "memory_clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(device, nvml.NVML_CLOCK_MEM),
-            "temperature_c": lambda: nvml.nvmlDeviceGetTemperature(device, nvml.NVML_TEMPERATURE_GPU),
-        }
-
-
-class AmdSmi(_Library):
-    """AMD's, through the AMD System Management Interface.
-
-    Args:
-        pci_bus_id: of the device, "domain:bus:device.function" in hexadecimal.
-
-    Raises:
-        ObserverUnavailableError: the library or its Python binding is missing, or it does not know the device.
-    """
-
-    name = "AMD SMI"
-    counter_name = "energy accumulator"
-
-    def __init__(self, pci_bus_id: str) -> None:
-        try:
-            import amdsmi as smi
-        except Exception as error:  # without libamd_smi.so it fails with an exception that depends on the version
-            raise ObserverUnavailableError(
-                'AMD SMI is not installed: pip install "mptune[hip]", and install ROCm, which has libamd_smi.so '
-                f"({error})"
-            ) from error
-        try:
-            smi.amdsmi_init()
-            device = smi.amdsmi_get_processor_handle_from_bdf(pci_bus_id)
-        except smi.AmdSmiException as error:
-            raise ObserverUnavailableError(f"AMD SMI cannot be used: {error}") from error
-
-        def joules() -> float:
-            found = smi.amdsmi_get_energy_count(device)
-            # Before ROCm 6.0 the accumulator was called power; the resolution is in microjoules.
-            counted = found.get("energy_accumulator", found.get("power"))
-            return float(counted) * float(found["counter_resolution"]) * 1e-6
-
-        def watts() -> float:
-            found = smi.amdsmi_get_power_info(device)
-            return next(float(found[name]) for name in _AMD_POWERS if isinstance(found.get(name), int | float))
-
-        def clock(kind: Any) -> Any:
-            found = smi.amdsmi_get_clock_info(device, kind)
-            return found.get("clk", found.get("cur_clk"))
-
-        def temperature() -> Any:
-            hotspot, current = smi.AmdSmiTemperatureType.HOTSPOT, smi.AmdSmiTemperatureMetric.CURRENT
-            return smi.amdsmi_get_temp_metric(device, hotspot, current)
-
-        self._failure = smi.AmdSmiException
-        self._queries = {
-            "joules": joules,
-            "watts": watts,
-            "clock_mhz": lambda: clock(smi.AmdSmiClkType.GFX),
-            "memory_clock_mhz": lambda: clock(smi.AmdSmiClkType.MEM),
-            "temperature_c": temperature,
-        }
-
-
-class Processor(Sensors):
-    """The processor's, as Linux shows them under ``/sys``.
-
-    Energy is that of Running Average Power Limit (RAPL): of whole packages, and of the memory where that has a counter.
-    It includes whatever else the machine does, and what it draws at rest.
-
-    Args:
-        root: where Linux shows devices.
-    """
-
-    def __init__(self, root: Path = Path("/sys")) -> None:
-        self._root = root
-
-    def energy(self) -> EnergySource:
-        """Return the energy of all packages and their memory together.
-
-        Raises:
-            ObserverUnavailableError: the machine shows none, or it may not be read or cannot be.
-        """
-        powercap = self._root / "class/powercap"
-        folders = [folder for folder in sorted(powercap.glob("*-rapl:*")) if _name(folder).startswith(_COUNTED)]
-        if not folders:
-            raise ObserverUnavailableError(
-                f"this machine shows no energy counter of its processor ({powercap}/intel-rapl:0): the Linux module "
-                "intel_rapl_msr provides it, and virtual machines and containers often have none"
-            )
-        try:
-            domains = [_Domain(folder) for folder in folders]
-        except PermissionError as error:
-            raise ObserverUnavailableError(
-                f"the processor's energy counter may not be read: sudo chmod a+r {powercap}/*/energy_uj ({error})"
-            ) from error
-        except (OSError, ValueError) as error:
-            raise ObserverUnavailableError(f"the processor's energy counter cannot be read: {error}") from error
-
-        def read() -> float:
-            try:
-                return sum(domain.joules() for domain in domains)
-            except (OSError, ValueError) as error:
-                raise ObserverUnavailableError(f"the processor's energy counter cannot be read: {error}") from error
-
-        return EnergySource("RAPL", read, is_counter=True, lead_s=_RAPL_LEAD_S)
-
-    def clocks(self) -> Mapping[str, Reader]:
-        """Return what reads the fastest core's clock and the temperature."""
-
-        def clock() -> float:
-            files = sorted((self._root / "devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_cur_freq"))
-            return max(_numbers(files, "clock")) * 1e-3
-
-        def temperature() -> float:
-            folders = sorted((self._root / "class/hwmon").glob("hwmon*"))
-            files = [folder / "temp1_input" for folder in folders if _name(folder) in _THERMOMETERS]
-            return max(_numbers(files, "temperature")) * 1e-3
-
-        return _readable({"clock_mhz": clock, "temperature_c": temperature})
-
-
-class _Domain:
-    """One energy counter; it restarts at 0 beyond its range, so it has to be read before it has restarted twice."""
-
-    def __init__(self, folder: Path) -> None:
-        self._file = folder / "energy_uj"
-        self._range_uj = int((folder / "max_energy_range_uj").read_text())
-        self._last_uj = int(self._file.read_text())
-        self._total_uj = 0
-
-    def joules(self) -> float:
-        """Return the energy since the first reading."""
-        now_uj = int(self._file.read_text())
-        grown_uj = now_uj - self._last_uj
-        self._total_uj += grown_uj if grown_uj >= 0 else grown_uj + self._range_uj
-        self._last_uj = now_uj
-        return self._total_uj * 1e-6
-
-
-def _name(folder: Path) -> str:
+    if sensors == "processor":
+        return processor_energy()
+    read = _gpu_readers(sensors, pci_bus_id, "energy")
     try:
-        return (folder / "name").read_text().strip()
-    except OSError:
-        return ""
+        read["joules"]()
+    except ObserverUnavailableError:
+        read["watts"]()
+        # The gauge of Ampere and later shows the mean of the last second (NVML API, nvmlDeviceGetPowerUsage).
+        return EnergySource(read["watts"], is_counter=False, lead_s=1.1)
+    return EnergySource(read["joules"], is_counter=True, lead_s=0.1)
 
 
-def _numbers(files: Sequence[Path], what: str) -> list[float]:
-    try:
-        found = [float(file.read_text()) for file in files]
-    except (OSError, ValueError) as error:
-        raise ObserverUnavailableError(f"the processor's {what} cannot be read: {error}") from error
-    if not found:
-        raise ObserverUnavailableError(
-            f"this machine does not show its processor's {what}; virtual machines and containers often do not"
-        )
-    return found
+def clock_readers(sensors: str, pci_bus_id: str = "") -> Mapping[str, Reader]:
+    """Return readers of clocks in MHz and of the temperature in °C, by metric, as far as the device reports them.
+
+    Raises:
+        ObserverUnavailableError: it reports none; says what to install or to permit.
+    """
+    if sensors == "processor":
+        return processor_clocks()
+    read = _gpu_readers(sensors, pci_bus_id, "clocks")
+    return _readable({metric: read[metric] for metric in ClocksObserver.metrics})
 
 
 def _readable(readers: Mapping[str, Reader]) -> Mapping[str, Reader]:
-    """Return those that can be read.
-
-    Raises:
-        ObserverUnavailableError: none can; says why of the first.
-    """
     found, reasons = {}, []
     for metric, read in readers.items():
         try:
@@ -311,37 +79,320 @@ def _readable(readers: Mapping[str, Reader]) -> Mapping[str, Reader]:
     return found
 
 
-#: Vendors' libraries by the name that a backend gives; each finds the device by its PCI bus id.
-_LIBRARIES: Final[Mapping[str, type[Nvml | AmdSmi]]] = MappingProxyType({"nvml": Nvml, "amd-smi": AmdSmi})
-
-
-def energy_source(sensors: str, pci_bus_id: str = "") -> EnergySource:
-    """Return what tells the energy of a device, the processor if no bus id is given.
-
-    Raises:
-        ObserverUnavailableError: there is none; says what to install or to permit.
-    """
-    return _of(sensors, pci_bus_id, "energy").energy()
-
-
-def clock_readers(sensors: str, pci_bus_id: str = "") -> Mapping[str, Reader]:
-    """Return what reads clocks and temperature now, by metric; those the device does not report are missing.
-
-    Raises:
-        ObserverUnavailableError: it reports none; says what to install or to permit.
-    """
-    return _of(sensors, pci_bus_id, "clocks").clocks()
-
-
-def _of(sensors: str, pci_bus_id: str, what: str) -> Sensors:
-    if sensors == "processor":
-        return Processor()
-    if sensors not in _LIBRARIES:
-        known = ", ".join(["processors", *(f"GPUs through {library.name}" for library in _LIBRARIES.values())])
+def _gpu_readers(sensors: str, pci_bus_id: str, what: str) -> Mapping[str, Reader]:
+    """Return readers of joules, watts, clocks and temperature through the vendor's library."""
+    name = {"nvml": "NVML", "amd-smi": "AMD SMI"}.get(sensors, "")
+    if not name:
+        known = "processors, GPUs through NVML, GPUs through AMD SMI"
         raise ObserverUnavailableError(f"nothing tells the {what} of this device, only of {known}")
-    library = _LIBRARIES[sensors]
     if not pci_bus_id:
+        problem = "the device's driver does not tell its PCI bus id"
+        raise ObserverUnavailableError(f"{problem}, by which {name} would find it")
+    failure, queries = (_nvml if sensors == "nvml" else _amd_smi)(pci_bus_id)
+
+    def reader(query: Callable[[], Any]) -> Reader:
+        def read() -> float:
+            try:
+                return float(query())
+            except failure as error:
+                raise ObserverUnavailableError(f"the device does not report this through {name}: {error}") from error
+            except (KeyError, TypeError, ValueError, StopIteration):  # "N/A" stands for what a device does not have
+                raise ObserverUnavailableError(f"the device does not report this through {name}") from None
+
+        return read
+
+    return {metric: reader(query) for metric, query in queries.items()}
+
+
+#: What a library's calls raise, and the calls by metric.
+_Queries = tuple[type[Exception], Mapping[str, Callable[[], Any]]]
+
+
+def _nvml(pci_bus_id: str) -> _Queries:
+    try:
+        import pynvml as nvml
+    except ImportError:
+        missing = 'the Python binding of NVML is not installed: pip install "mptune[cuda]"'
+        raise ObserverUnavailableError(missing) from None
+    try:
+        nvml.nvmlInit()
+        device = nvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
+    except nvml.NVMLError as error:
+        library = "NVML (libnvidia-ml.so.1, a part of the NVIDIA driver)"
+        raise ObserverUnavailableError(f"{library} cannot be used: {error}") from error
+    return nvml.NVMLError, {
+        "joules": lambda: nvml.nvmlDeviceGetTotalEnergyConsumption(device) * 1e-3,
+        "watts": lambda: nvml.nvmlDeviceGetPowerUsage(device) * 1e-3,
+        "clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(device, nvml.NVML_CLOCK_SM),
+        "memory_clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(device, nvml.NVML_CLOCK_MEM),
+        "temperature_c": lambda: nvml.nvmlDeviceGetTemperature(device, nvml.NVML_TEMPERATURE_GPU),
+    }
+
+
+def _amd_smi(pci_bus_id: str) -> _Queries:
+    try:
+        import amdsmi as smi
+    except Exception as error:  # without libamd_smi.so it fails with an exception that depends on the version
         raise ObserverUnavailableError(
-            f"the device's driver does not tell its PCI bus id, by which {library.name} would find it"
+            f'AMD SMI is not installed: pip install "mptune[hip]", and install ROCm, which has libamd_smi.so ({error})'
+        ) from error
+    try:
+        smi.amdsmi_init()
+        device = smi.amdsmi_get_processor_handle_from_bdf(pci_bus_id)
+    except smi.AmdSmiException as error:
+        raise ObserverUnavailableError(f"AMD SMI cannot be used: {error}") from error
+
+    def joules() -> float:
+        found = smi.amdsmi_get_energy_count(device)
+        # Before ROCm 6.0 the accumulator was called power; the resolution is in microjoules.
+        return float(found.get("energy_accumulator", found.get("power"))) * float(found["counter_resolution"]) * 1e-6
+
+    def watts() -> float:
+        found = smi.amdsmi_get_power_info(device)
+        # MI300 has only the current power, MI200 only the average.
+        names = ("current_socket_power", "average_socket_power", "socket_power")
+        return next(float(found[name]) for name in names if isinstance(found.get(name), int | float))
+
+    def clock(kind: Any) -> Any:
+        found = smi.amdsmi_get_clock_info(device, kind)
+        return found.get("clk", found.get("cur_clk"))
+
+    return smi.AmdSmiException, {
+        "joules": joules,
+        "watts": watts,
+        "clock_mhz": lambda: clock(smi.AmdSmiClkType.GFX),
+        "memory_clock_mhz": lambda: clock(smi.AmdSmiClkType.MEM),
+        "temperature_c": lambda: smi.amdsmi_get_temp_metric(
+            device, smi.AmdSmiTemperatureType.HOTSPOT, smi.AmdSmiTemperatureMetric.CURRENT
+        ),
+    }
+
+
+def processor_energy(root: Path = Path("/sys")) -> EnergySource:
+    """Return the energy of the processor's packages and memory by Running Average Power Limit (RAPL).
+
+    It includes everything else that the machine does, and its power at rest.
+    """
+    powercap = root / "class/powercap"
+    # Cores and graphics are parts of their package, and "psys" is the whole machine once more.
+    folders = [folder for folder in sorted(powercap.glob("*-rapl:*")) if _name(folder).startswith(("package", "dram"))]
+    if not folders:
+        raise ObserverUnavailableError(
+            f"this machine shows no energy counter of its processor ({powercap}/intel-rapl:0): the Linux module "
+            "intel_rapl_msr provides it, and virtual machines and containers often have none"
         )
-    return library(pci_bus_id)
+
+    domains: list[_Domain] = []
+
+    def read() -> float:
+        try:
+            domains.extend(_Domain(folder) for folder in folders[len(domains) :])
+            return sum(domain.joules() for domain in domains)
+        except PermissionError as error:
+            raise ObserverUnavailableError(
+                f"the processor's energy counter may not be read: sudo chmod a+r {powercap}/*/energy_uj ({error})"
+            ) from error
+        except (OSError, ValueError) as error:
+            raise ObserverUnavailableError(f"the processor's energy counter cannot be read: {error}") from error
+
+    read()
+    return EnergySource(read, is_counter=True, lead_s=0.05)
+
+
+class _Domain:
+    """One RAPL counter; it restarts at 0 beyond its range, so it has to be read before it has restarted twice."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "energy_uj"
+        self._range_uj = int((folder / "max_energy_range_uj").read_text())
+        self._last_uj = int(self._file.read_text())
+        self._total_uj = 0
+
+    def joules(self) -> float:
+        """Return the energy since the first reading."""
+        now_uj = int(self._file.read_text())
+        self._total_uj += now_uj - self._last_uj + (self._range_uj if now_uj < self._last_uj else 0)
+        self._last_uj = now_uj
+        return self._total_uj * 1e-6
+
+
+def processor_clocks(root: Path = Path("/sys")) -> Mapping[str, Reader]:
+    """Return readers of the fastest core's clock and of the processor's temperature."""
+
+    def clock() -> float:
+        return _highest((root / "devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_cur_freq"), "clock")
+
+    def temperature() -> float:
+        drivers = ("coretemp", "k10temp", "zenpower")  # Intel's, AMD's, and another one of AMD's
+        folders = [folder for folder in (root / "class/hwmon").glob("hwmon*") if _name(folder) in drivers]
+        return _highest((folder / "temp1_input" for folder in folders), "temperature")
+
+    return _readable({"clock_mhz": clock, "temperature_c": temperature})
+
+
+def _name(folder: Path) -> str:
+    try:
+        return (folder / "name").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _highest(files: Iterable[Path], what: str) -> float:
+    """Return the largest number in some files, divided by a thousand."""
+    try:
+        found = [float(file.read_text()) * 1e-3 for file in files]
+    except (OSError, ValueError) as error:
+        raise ObserverUnavailableError(f"the processor's {what} cannot be read: {error}") from error
+    if not found:
+        raise ObserverUnavailableError(
+            f"this machine does not show its processor's {what}; virtual machines and containers often do not"
+        )
+    return max(found)
+
+
+# -- readings --------------------------------------------------------------------------------------
+
+
+class Sample(NamedTuple):
+    """One reading and when it was taken, in seconds."""
+
+    time_s: float
+    value: float
+
+
+class Sampler:
+    """Reads a sensor every ``interval_s`` in a thread of its own; ``samples`` are the readings, in order."""
+
+    def __init__(self, read: Reader, interval_s: float, clock: Reader = time.perf_counter) -> None:
+        self._read, self._interval_s, self._clock = read, interval_s, clock
+        self._end = threading.Event()
+        self._failure: Exception | None = None
+        self.samples: list[Sample] = []
+        self.take()
+        self._thread = threading.Thread(target=self._work, name="sampler", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> Sequence[Sample]:
+        """Take a last reading, end, and return all readings.
+
+        Raises:
+            ObserverUnavailableError: the sensor could not be read all the time.
+        """
+        self._end.set()
+        self._thread.join()
+        if self._failure is not None:
+            raise ObserverUnavailableError(f"a sensor failed while it was read: {self._failure}") from self._failure
+        self.take()
+        return self.samples
+
+    def _work(self) -> None:
+        while not self._end.wait(self._interval_s):
+            try:
+                self.take()
+            except Exception as failure:  # of whatever library is behind it; told when the sampling ends
+                self._failure = failure
+                return
+
+    def take(self) -> None:
+        value = self._read()
+        self.samples.append(Sample(self._clock(), value))
+
+
+def mean_rate(samples: Sequence[Sample]) -> float:
+    """Return by how much a counter grew a second, from the first step seen to the last, as it moves in steps.
+
+    Raises:
+        ObserverUnavailableError: it did not move twice.
+    """
+    steps = [after for before, after in pairwise(samples) if after.value != before.value]
+    if len(steps) < 2:
+        span_s = samples[-1].time_s - samples[0].time_s
+        raise ObserverUnavailableError(f"the energy counter did not move twice in {span_s:.2g} s")
+    first, last = steps[0], steps[-1]
+    return (last.value - first.value) / (last.time_s - first.time_s)
+
+
+def mean_value(samples: Sequence[Sample]) -> float:
+    """Return the mean of a gauge over time, from readings in order, at least one, by the trapezoidal rule."""
+    span_s = samples[-1].time_s - samples[0].time_s
+    if span_s <= 0:
+        return math.fsum(sample.value for sample in samples) / len(samples)
+    areas = ((b.time_s - a.time_s) * (a.value + b.value) / 2 for a, b in pairwise(samples))
+    return math.fsum(areas) / span_s
+
+
+# -- observers -------------------------------------------------------------------------------------
+
+
+class EnergyObserver(Observer):
+    """Observes the energy of a launch and the power the device draws meanwhile.
+
+    The mean power while launches follow on one another, times their duration, is their energy: that of the whole
+    device, with its power at rest, and on a processor with that of launching. The energy and the time of restoring
+    buffers between launches are subtracted. Caches are as the launch before left them.
+    """
+
+    name: ClassVar[str] = "energy"
+    metrics: ClassVar[tuple[str, ...]] = ("energy_j", "power_w")
+    # Ten steps or more of a counter keep the error of the first and the last at a few per cent.
+    steady_s = 1.0
+    discounts = True
+
+    def __init__(self, source: EnergySource, interval_s: float = 0.005, clock: Reader = time.perf_counter) -> None:
+        self.lead_s = source.lead_s
+        self._source, self._interval_s, self._clock = source, interval_s, clock
+        self._launches, self._energy_j, self._elapsed_s = 0, 0.0, 0.0
+
+    @classmethod
+    def open(cls, target: Target) -> Self:
+        return cls(energy_source(target.sensors, target.pci_bus_id))
+
+    def start(self) -> None:
+        self._sampler = Sampler(self._source.read, self._interval_s, self._clock)
+
+    def stop(self, context: LaunchContext) -> Mapping[str, float]:
+        """Return energy and power; nothing where restoring hid them."""
+        samples = self._sampler.stop()
+        elapsed_s = samples[-1].time_s - samples[0].time_s
+        energy_j = elapsed_s * (mean_rate(samples) if self._source.is_counter else mean_value(samples))
+        if context.steady_restorations:
+            # Each launch came after a restoration.
+            share = self._launches / context.steady_restorations
+            self._energy_j -= energy_j * share
+            self._elapsed_s -= elapsed_s * share
+        else:
+            self._energy_j, self._elapsed_s, self._launches = energy_j, elapsed_s, context.steady_launches
+        if not self._launches or self._energy_j <= 0 or self._elapsed_s <= 0:
+            return {}
+        return {"energy_j": self._energy_j / self._launches, "power_w": self._energy_j / self._elapsed_s}
+
+
+class ClocksObserver(Observer):
+    """Observes clocks and temperature of the device while launches follow on one another.
+
+    ``clock_mhz`` and ``memory_clock_mhz`` are means over time; ``temperature_c`` is the highest.
+    """
+
+    name: ClassVar[str] = "clocks"
+    metrics: ClassVar[tuple[str, ...]] = ("clock_mhz", "memory_clock_mhz", "temperature_c")
+    steady_s = 0.2
+    lead_s = 0.2  # long enough for the clocks to leave their state at rest
+
+    def __init__(self, readers: Mapping[str, Reader], interval_s: float = 0.02) -> None:
+        missing = [metric for metric in self.metrics if metric not in readers]
+        self.missing = MappingProxyType(dict.fromkeys(missing, "the device does not tell it"))
+        self._readers, self._interval_s = readers, interval_s
+
+    @classmethod
+    def open(cls, target: Target) -> Self:
+        return cls(clock_readers(target.sensors, target.pci_bus_id))
+
+    def start(self) -> None:
+        self._samplers = {metric: Sampler(read, self._interval_s) for metric, read in self._readers.items()}
+
+    def stop(self, context: LaunchContext) -> Mapping[str, float]:  # noqa: ARG002
+        readings = {metric: sampler.stop() for metric, sampler in self._samplers.items()}
+        return {
+            metric: max(s.value for s in samples) if metric == "temperature_c" else mean_value(samples)
+            for metric, samples in readings.items()
+        }

@@ -132,7 +132,7 @@ class MetricExpression:
         if not self.text:
             raise ExpressionError(f"the {what} is empty; give a metric's name or an expression over metrics")
         if _METRIC_NAME.fullmatch(self.text):  # also one that is a keyword of Python
-            self._expression = Expression.from_tree(self.text, ast.Name(self.text, ast.Load()))
+            self._expression = Expression(self.text, ast.Name(self.text, ast.Load()))
         else:
             try:
                 self._expression = Expression(self.text)

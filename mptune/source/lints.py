@@ -15,9 +15,9 @@ from mptune.kernel import Kernel, Sizes
 from mptune.source.dialect import cite, parameter_names
 from mptune.source.render import render_body, template_lines
 from mptune.space.configuration import Configuration
-from mptune.space.covering import covering
 from mptune.space.expressions import Expression
 from mptune.space.parameters import Parameter, uniform_types
+from mptune.space.sampling import covering
 from mptune.space.search_space import SearchSpace
 
 #: How many lines of a template, and how many literals, one warning names.

@@ -35,7 +35,7 @@ from mptune.source.dialect import (
     parameters_at,
     portable,
 )
-from mptune.space.configuration import Configuration, Value
+from mptune.space.configuration import Configuration
 from mptune.space.parameters import PolicyParameter, PrecisionParameter
 
 #: What a template has and the path of its file has not.
@@ -100,13 +100,7 @@ class _PolicyName(str):
         return self.cpp
 
 
-def render(
-    kernel: Kernel,
-    configuration: Configuration,
-    sizes: Mapping[str, int],
-    *,
-    is_traced: bool = False,
-) -> str:
+def render(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int], *, is_traced: bool = False) -> str:
     """Return the source of a configuration that every backend compiles; a traced one only the host does.
 
     Args:
@@ -134,11 +128,7 @@ def render(
 
 
 def render_body(
-    kernel: Kernel,
-    configuration: Configuration,
-    sizes: Mapping[str, int],
-    *,
-    is_traced: bool = False,
+    kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int], *, is_traced: bool = False
 ) -> str:
     """Return the instantiated template alone, without the prelude.
 
@@ -177,16 +167,13 @@ def heading(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, in
 
 
 def _context(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int]) -> dict[str, Any]:
+    """Return what names of a template print: a boolean as 0 or 1, a precision as its type in C++."""
     types = {p.name for p in kernel.parameters if isinstance(p, PrecisionParameter)}
-    values = {name: _printable(value, name in types) for name, value in configuration.items()}
+    values = {
+        name: TypeName(precision(str(value))) if name in types else int(value) if isinstance(value, bool) else value
+        for name, value in configuration.items()
+    }
     return {**sizes, **values}
-
-
-def _printable(value: Value, is_type: bool) -> Any:
-    """Return what ``{{ value }}`` should print as C++: a boolean as 0 or 1, a precision as its type."""
-    if is_type:
-        return TypeName(precision(str(value)))
-    return int(value) if isinstance(value, bool) else value
 
 
 def _traced(kernel: Kernel, context: Mapping[str, Any]) -> dict[str, Any]:
@@ -274,29 +261,27 @@ def _candidates(kernel: Kernel) -> tuple[Path, ...]:
 
 
 def template_hash(kernel: Tunable) -> str:
-    """Return the SHA-256 of a kernel's template and of the templates it includes, as hexadecimal digits.
-
-    That of an application is of all its kernels' templates.
+    """Return the SHA-256 of the templates of a kernel, or of an application's kernels, as hexadecimal digits.
 
     Raises:
         TemplateError: a template is missing or cannot be parsed.
     """
-    if isinstance(kernel, Application):
-        hashes = [template_hash(each) for each in kernel.kernels.values()]
-        return hashlib.sha256(repr(hashes).encode()).hexdigest()
-    assert isinstance(kernel, Kernel)
-    return hashlib.sha256(repr(sorted(_texts(kernel).items())).encode()).hexdigest()
+    return hashlib.sha256(repr([sorted(texts.items()) for texts in _all_texts(kernel)]).encode()).hexdigest()
 
 
 def included_headers(kernel: Tunable) -> str:
-    """Return the lines of a kernel's templates that include a header; of an application, of all its kernels'.
+    """Return the lines of the templates of a kernel, or of an application's kernels, that include a header.
 
     Raises:
         TemplateError: a template is missing or cannot be parsed.
     """
-    kernels = kernel.kernels.values() if isinstance(kernel, Application) else [kernel]
-    lines = [include_lines(text) for each in kernels if isinstance(each, Kernel) for text in _texts(each).values()]
+    lines = [include_lines(text) for texts in _all_texts(kernel) for text in texts.values()]
     return "".join(f"\n{line}" for line in lines if line)
+
+
+def _all_texts(tunable: Tunable) -> list[dict[str, str]]:
+    kernels = tunable.kernels.values() if isinstance(tunable, Application) else [tunable]
+    return [_texts(kernel) for kernel in kernels if isinstance(kernel, Kernel)]
 
 
 def _texts(kernel: Kernel) -> dict[str, str]:

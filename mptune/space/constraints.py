@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,20 +21,17 @@ from mptune.space.expressions import (
     known,
     map_children,
     rewrite_names,
-    truth,
     unknown_name,
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Constraint:
-    """One predicate, compiled."""
+class Constraint(Expression):
+    """A predicate over parameters, with the constants put in; a callable is a call of that function.
 
-    text: str  #: how it is shown: the text it was given as, or a callable's name and arguments
-    names: frozenset[str]  #: the parameters it depends on
-    predicate: Expression | Callable[..., Any]  #: an expression with the constants put in, or the callable
-    constants: Mapping[str, Any]  #: the constants a callable is called with
-    why: str = ""  #: what it comes from, for messages
+    ``text`` is how it is shown: the text it was given as, or the callable's name and arguments.
+    """
+
+    __slots__ = ()
 
     def holds(self, values: Mapping[str, Any]) -> bool:
         """Return whether the configuration with these values satisfies it.
@@ -42,17 +39,10 @@ class Constraint:
         Raises:
             ConstraintError: it cannot be evaluated there; names it and the values.
         """
-        if isinstance(self.predicate, Expression):
-            try:
-                return bool(self.predicate.evaluate(values))
-            except ExpressionError as error:
-                raise ConstraintError(f"constraint: {error}") from error
-        given = {name: values[name] for name in sorted(self.names)}
         try:
-            return bool(self.predicate(**self.constants, **given))
-        except Exception as error:
-            at = ", ".join(f"{name}={value!r}" for name, value in given.items())
-            raise ConstraintError(f"constraint {self.text} fails at {at}: {type(error).__name__}: {error}") from error
+            return bool(self.evaluate(values))
+        except ExpressionError as error:
+            raise ConstraintError(f"constraint: {error}") from error
 
     def mask(self, columns: Mapping[str, NDArray[Any]], n: int) -> NDArray[np.bool_]:
         """Return whether each of ``n`` rows satisfies it, (n,).
@@ -62,50 +52,30 @@ class Constraint:
         Raises:
             ConstraintError: it cannot be evaluated in some row; names it and the values.
         """
-        if isinstance(self.predicate, Expression):
-            try:
-                return truth(self.predicate.evaluate_columns(columns, n))
-            except ExpressionError as error:
-                raise ConstraintError(f"constraint: {error}") from error
-        names = sorted(self.names)
-        rows = zip(*(columns[name].tolist() for name in names), strict=True) if names else iter([()] * n)
-        return np.fromiter((self.holds(dict(zip(names, row, strict=True))) for row in rows), np.bool_, n)
-
-    def bind(self, values: Mapping[str, Any]) -> Constraint:
-        """Return the constraint with some parameters fixed to one value."""
-        fixed = {name: value for name, value in values.items() if name in self.names}
-        if not fixed:
-            return self
-        if isinstance(self.predicate, Expression):
-            return self.with_tree(fold(self.predicate.tree, fixed))
-        return replace(self, names=self.names - set(fixed), constants={**self.constants, **fixed})
-
-    def renamed(self, names: Mapping[str, str]) -> Constraint:
-        """Return it over parameters of other names, which may have dots."""
-        if isinstance(self.predicate, Expression):
-            tree = rewrite_names(self.predicate.tree, lambda name: ast.Name(names.get(name.id, name.id), ast.Load()))
-            return replace(self.with_tree(tree), text=ast.unparse(tree))
-        call, olds = self.predicate, {new: old for old, new in names.items()}
-
-        def renamed(**given: Any) -> Any:
-            return call(**{olds.get(name, name): value for name, value in given.items()})
-
-        found = frozenset(names.get(name, name) for name in self.names)
-        return replace(self, names=found, predicate=renamed)
+        try:
+            return self.evaluate_columns(columns, n).astype(object).astype(np.bool_)
+        except ExpressionError as error:
+            raise ConstraintError(f"constraint: {error}") from error
 
     def with_tree(self, tree: ast.expr) -> Constraint:
         """Return the constraint with another predicate under the same text."""
-        expression = Expression.from_tree(self.text, tree)
-        return replace(self, names=expression.names, predicate=expression)
+        return Constraint(self.text, tree, self.functions)
+
+    def bind(self, values: Mapping[str, Any]) -> Constraint:
+        """Return the constraint with some parameters fixed to one value."""
+        return self if self.names.isdisjoint(values) else self.with_tree(fold(self.tree, values))
+
+    def renamed(self, names: Mapping[str, str]) -> Constraint:
+        """Return it over parameters of other names, which may have dots."""
+        tree = rewrite_names(self.tree, lambda name: ast.Name(names.get(name.id, name.id), ast.Load()))
+        return Constraint(self.text if self.functions else ast.unparse(tree), tree, self.functions)
 
     def split(self, facts: Mapping[str, Known]) -> list[Constraint]:
         """Return constraints that together say the same, one for each part of a top-level ``and``.
 
         A part that can fail keeps the parts before it, which may protect it (``a != 0 and b % a == 0``).
         """
-        if not isinstance(self.predicate, Expression):
-            return [self]
-        parts = conjuncts(self.predicate.tree)
+        parts = conjuncts(self.tree)
         pieces: list[Constraint] = []
         for position, part in enumerate(parts):
             safe = position == 0 or known(part, facts).is_total
@@ -114,7 +84,7 @@ class Constraint:
 
     def is_total(self, facts: Mapping[str, Known]) -> bool:
         """Return whether it can be evaluated whatever the values of its parameters."""
-        return isinstance(self.predicate, Expression) and known(self.predicate.tree, facts).is_total
+        return known(self.tree, facts).is_total
 
 
 def compile_constraint(
@@ -137,8 +107,7 @@ def compile_constraint(
         except ExpressionError as error:
             raise ConstraintError(f"constraint: {error} (names that may be used: {', '.join(usable)})") from error
         _check_names(expression.names, constraint, usable)
-        folded = Expression.from_tree(constraint, fold(expression.tree, constant))
-        return Constraint(constraint, folded.names, folded, {})
+        return Constraint(constraint, fold(expression.tree, constant))
     if not callable(constraint):
         raise ConstraintError(f"a constraint is text or a callable, not {constraint!r}")
     try:
@@ -147,10 +116,18 @@ def compile_constraint(
         raise ConstraintError(f"constraint {constraint!r}: its arguments cannot be determined") from error
     name = getattr(constraint, "__qualname__", type(constraint).__name__).rpartition("<locals>.")[2]
     text = f"{name}({', '.join(signature)})"
-    used = _arguments(text, signature, usable)
+    used = sorted(_arguments(text, signature, usable))
     _check_names(used, text, usable)
-    held = {name: value for name, value in constant.items() if name in used}
-    return Constraint(text, frozenset(used) & frozenset(parameters), constraint, held)
+    call = ast.Call(ast.Name("given", ast.Load()), [ast.Name(name, ast.Load()) for name in used], [])
+    given = functools.partial(_by_name, constraint, used)
+    return Constraint(text, fold(call, constant), {"given": given})
+
+
+def _by_name(function: Callable[..., Any], names: Sequence[str], *values: Any) -> Any:
+    try:
+        return function(**dict(zip(names, values, strict=True)))
+    except Exception as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
 def _check_names(used: Iterable[str], text: str, usable: tuple[str, ...]) -> None:
@@ -180,10 +157,9 @@ def with_canonical_precisions(constraint: Constraint, parameters: frozenset[str]
     Raises:
         ConstraintError: a precision parameter is compared with text that names no precision, or by order.
     """
-    predicate = constraint.predicate
-    if not isinstance(predicate, Expression) or not parameters & predicate.names:
+    if constraint.names.isdisjoint(parameters):
         return constraint
-    return constraint.with_tree(_canonical(predicate.tree, parameters, constraint.text))
+    return constraint.with_tree(_canonical(constraint.tree, parameters, constraint.text))
 
 
 def _canonical(node: ast.expr, parameters: frozenset[str], text: str) -> ast.expr:

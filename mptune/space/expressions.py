@@ -1,18 +1,17 @@
 """Expressions over named values in Python's syntax, read from text.
 
-The tree of an expression may only have the nodes and functions listed here; then it is compiled. For columns of values
-the same tree is evaluated by NumPy, where NumPy gives exactly what Python gives, and row by row elsewhere.
+The tree of an expression may only have the nodes and functions listed here; then it is compiled to a Python function.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import copy
 import functools
+import itertools
 import math
-import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
@@ -24,13 +23,21 @@ from mptune.precision import precision
 
 _MAX_LENGTH: Final = 100_000  # characters of a text
 _MAX_BITS: Final = 4096  # bits of a power's or shift's result
-_MAX_ITEMS: Final = 1_000_000  # items of a list or text that is repeated
-_MAX_MEMBERS: Final = 1_000  # items of a constant sequence that a column is compared with
-_EXACT: Final = 2**53  # up to here float64 has every integer
 
+_Functions = Mapping[str, Callable[..., Any]]
 _Node = TypeVar("_Node", bound=ast.AST)
 
-_FAILURES: Final = (MptuneError, ArithmeticError, TypeError, ValueError, LookupError, RecursionError, MemoryError)
+_LOOPS: Final = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
+_FAILURES: Final = (
+    MptuneError,
+    ArithmeticError,
+    TypeError,
+    ValueError,
+    LookupError,
+    NameError,
+    RecursionError,
+    MemoryError,
+)
 
 
 class Expression:
@@ -43,34 +50,32 @@ class Expression:
     Attributes:
         names: the names it uses, without functions and loop variables.
         tree: its syntax tree.
+        functions: what it may call besides, by name.
 
     Raises:
         ExpressionError: it does not parse or uses a construct that is not allowed; names the offending token.
     """
 
-    __slots__ = ("_compiled", "names", "text", "tree")
+    __slots__ = ("_function", "_ordered", "functions", "names", "text", "tree")
 
-    def __init__(self, text: str) -> None:
-        self._set(text, _parse(text))
-
-    @classmethod
-    def from_tree(cls, text: str, tree: ast.expr) -> Expression:
-        """Return the expression of a tree of allowed nodes, shown as ``text``."""
-        expression = cls.__new__(cls)
-        expression._set(text, tree)
-        return expression
-
-    def _set(self, text: str, tree: ast.expr) -> None:
+    def __init__(self, text: str, tree: ast.expr | None = None, functions: _Functions | None = None) -> None:
         self.text = text
-        self.tree = tree
-        self.names = free_names(tree)
-        self._compiled: Callable[[Mapping[str, Any]], Any] | None = None
+        self.functions = functions or {}
+        self.tree = _parse(text) if tree is None else tree
+        self.names = free_names(self.tree)
+        self._ordered = sorted(self.names)
+        self._function: Callable[..., Any] | None = None
 
     def __repr__(self) -> str:
         return f"Expression({self.text!r})"
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
-        return (Expression.from_tree, (self.text, self.tree))
+        return (type(self), (self.text, self.tree, self.functions))
+
+    def _compiled(self) -> Callable[..., Any]:
+        if self._function is None:
+            self._function = _compiled(self.tree, self._ordered, self.functions)
+        return self._function
 
     def evaluate(self, values: Mapping[str, Any]) -> Any:
         """Return the expression's value.
@@ -80,14 +85,10 @@ class Expression:
                 the message holds the values it fails at.
         """
         try:
-            if self._compiled is None:
-                self._compiled = _compiled(self.tree)
-            return self._compiled(values)
+            return self._compiled()(*[values[name] for name in self._ordered])
         except _FAILURES as error:
-            for name in sorted(self.names):
-                if name not in values:
-                    raise ExpressionError(unknown_name(name, self.text, values)) from None
-            at = ", ".join(f"{name}={values[name]!r}" for name in sorted(self.names))
+            self._check_given(values)
+            at = ", ".join(f"{name}={values[name]!r}" for name in self._ordered)
             raise ExpressionError(f"expression {self.text!r} fails{f' at {at}' if at else ''}: {error}") from error
 
     def evaluate_columns(self, columns: Mapping[str, NDArray[Any]], n: int) -> NDArray[Any]:
@@ -98,19 +99,22 @@ class Expression:
         Raises:
             ExpressionError: a name is missing, or the operation fails in some row; holds that row's values.
         """
-        missing = sorted(self.names - set(columns))
-        if missing:
-            raise ExpressionError(unknown_name(missing[0], self.text, columns))
+        self._check_given(columns)
+        given = [columns[name] for name in self._ordered]
+        if n and given and _is_exact(self.tree, dict(zip(self._ordered, given, strict=True))):
+            with contextlib.suppress(ArithmeticError), np.errstate(all="raise"):
+                return np.array(self._compiled()(*given))
+        lists = [column.tolist() for column in given]
+        rows = list(zip(*lists, strict=True)) if lists else [()] * n
         try:
-            with np.errstate(all="ignore"):
-                return np.broadcast_to(_column(self.tree, _Rows(columns, n)), n).copy()
-        except (_NotVectorisableError, ArithmeticError, TypeError, ValueError):
-            return self._row_by_row(columns, n)
+            return column_of(list(itertools.starmap(self._compiled(), rows)))
+        except _FAILURES:  # once more, for the values at which it fails
+            return column_of([self.evaluate(dict(zip(self._ordered, row, strict=True))) for row in rows])
 
-    def _row_by_row(self, columns: Mapping[str, NDArray[Any]], n: int) -> NDArray[Any]:
-        names = sorted(self.names)
-        rows = zip(*(columns[name].tolist() for name in names), strict=True) if names else iter([()] * n)
-        return column_of([self.evaluate(dict(zip(names, row, strict=True))) for row in rows])
+    def _check_given(self, values: Mapping[str, Any]) -> None:
+        for name in self._ordered:
+            if name not in values:
+                raise ExpressionError(unknown_name(name, self.text, values))
 
 
 def unknown_name(name: str, text: str, valid: Iterable[str]) -> str:
@@ -216,68 +220,40 @@ def _with_dotted_names(node: ast.expr) -> ast.expr:
 
 def operands(node: ast.AST) -> Iterator[ast.AST]:
     """Yield the operands of a node in order; the name of a called function is none."""
-    for field in node._fields:
-        value = getattr(node, field, None)
-        if isinstance(value, ast.expr | ast.comprehension):
-            if not (field == "func" and isinstance(node, ast.Call)):
-                yield value
-        elif isinstance(value, list):
-            yield from (item for item in value if isinstance(item, ast.expr | ast.comprehension))
+    for field, value in ast.iter_fields(node):
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, ast.expr | ast.comprehension) and field != "func":
+                yield item
 
 
-def free_names(tree: ast.expr) -> frozenset[str]:
+@functools.lru_cache(maxsize=4096)  # trees are never modified, and share parts
+def free_names(node: ast.AST) -> frozenset[str]:
     """Return the names a tree takes from outside: no functions, no loop variables."""
-    found: set[str] = set()
-    waiting: list[ast.AST] = [tree]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.Name):
-            found.add(node.id)
-        elif isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp):
-            found |= _free_in_comprehension(node)
-        else:
-            waiting.extend(operands(node))
-    return frozenset(found)
-
-
-def _free_in_comprehension(node: ast.ListComp | ast.SetComp | ast.GeneratorExp) -> set[str]:
-    found: set[str] = set()
-    bound: set[str] = set()
-    for loop in node.generators:
-        found |= free_names(loop.iter) - bound
-        bound |= free_names(loop.target)
-        found |= set().union(*map(free_names, loop.ifs)) - bound
-    return found | (free_names(node.elt) - bound)
+    if isinstance(node, ast.Name):
+        return frozenset((node.id,))
+    if not isinstance(node, _LOOPS):
+        return frozenset().union(*map(free_names, operands(node)))
+    found = free_names(node.elt)
+    for loop in reversed(node.generators):
+        found = (found.union(*map(free_names, loop.ifs)) - free_names(loop.target)) | free_names(loop.iter)
+    return found
 
 
 def map_children(node: _Node, change: Callable[[ast.expr], ast.expr]) -> _Node:
-    """Return a node with its operands changed: the node itself if none changes, else a copy.
+    """Return a node with its operands changed: the node itself if none changes, else a copy."""
 
-    Trees are never modified, so they may share parts.
-    """
-    changed: dict[str, Any] = {}
-    for field in node._fields:
-        value = getattr(node, field, None)
-        if isinstance(value, ast.expr) and not (field == "func" and isinstance(node, ast.Call)):
-            new = change(value)
-            if new is not value:
-                changed[field] = new
-        elif isinstance(value, list):
-            items = [
-                change(item)
-                if isinstance(item, ast.expr)
-                else map_children(item, change)
-                if isinstance(item, ast.comprehension)
-                else item
-                for item in value
-            ]
-            if any(new is not old for new, old in zip(items, value, strict=True)):
-                changed[field] = items
-    if not changed:
-        return node
-    clone = copy.copy(node)
-    for field, value in changed.items():
-        setattr(clone, field, value)
+    def changed(item: Any) -> Any:
+        if isinstance(item, ast.comprehension):
+            return map_children(item, change)
+        return change(item) if isinstance(item, ast.expr) else item
+
+    clone = node
+    for field, value in ast.iter_fields(node):
+        if field != "func":
+            new = list(map(changed, value)) if isinstance(value, list) else changed(value)
+            if new != value:
+                clone = copy.copy(node) if clone is node else clone
+                setattr(clone, field, new)
     return clone
 
 
@@ -287,7 +263,7 @@ def rewrite_names(
     """Return a tree with each name that is not ``bound`` by a loop replaced by what ``replace`` returns for it."""
     if isinstance(tree, ast.Name):
         return tree if tree.id in bound else replace(tree)
-    if not isinstance(tree, ast.ListComp | ast.SetComp | ast.GeneratorExp):
+    if not isinstance(tree, _LOOPS):
         return map_children(tree, lambda child: rewrite_names(child, replace, bound))
     loops: list[ast.comprehension] = []
     for loop in tree.generators:
@@ -322,7 +298,7 @@ def _fold(node: ast.expr) -> ast.expr:
             return body if decided else orelse
         case ast.BinOp() | ast.UnaryOp() | ast.Call() | ast.Compare() if not free_names(node):
             try:
-                value = _compiled(node)({})
+                value = _compiled(node, (), {})()
             except _FAILURES:
                 return node
             return ast.copy_location(ast.Constant(value), node) if isinstance(value, int | float | str) else node
@@ -345,47 +321,54 @@ def _fold_boolean(node: ast.BoolOp) -> ast.expr:
     return kept[0] if len(kept) == 1 else ast.BoolOp(node.op, kept)
 
 
-# -- over Python values ---------------------------------------------------------------------------------
-
-_VALUES: Final = "<values>"  # the argument of the compiled function: no name of an expression
-_POWER, _SHIFT, _REPEAT = "<power>", "<shift>", "<repeat>"
+# -- evaluating -----------------------------------------------------------------------------------------
 
 
-def _compiled(tree: ast.expr) -> Callable[[Mapping[str, Any]], Any]:
-    def lookup(name: ast.Name) -> ast.expr:
-        return ast.Subscript(ast.Name(_VALUES, ast.Load()), ast.Constant(name.id), ast.Load())
-
-    arguments = ast.arguments([], [ast.arg(_VALUES)], None, [], [], None, [])
-    function = ast.Expression(ast.Lambda(arguments, _bounded(rewrite_names(tree, lookup))))
-    compiled: Callable[[Mapping[str, Any]], Any] = eval(
-        compile(ast.fix_missing_locations(function), "<expression>", "eval"), dict(_GLOBALS)
-    )
+def _compiled(tree: ast.expr, names: Iterable[str], functions: _Functions) -> Callable[..., Any]:
+    """Return a tree as a function of the values of names, in their order."""
+    called = {f"{name}()": function for name, function in functions.items()}
+    arguments = ast.arguments([], list(map(ast.arg, names)), None, [], [], None, [])
+    function = ast.fix_missing_locations(ast.Expression(ast.Lambda(arguments, _runnable(tree))))
+    compiled: Callable[..., Any] = eval(compile(function, "<expression>", "eval"), {**_GLOBALS, **called})
     return compiled
 
 
-def _bounded(node: ast.expr) -> ast.expr:
-    """Return a tree whose powers, shifts and repetitions are calls of functions that refuse huge results."""
-    node = map_children(node, _bounded)
+def _runnable(node: ast.expr) -> ast.expr:
+    """Return a tree whose functions are those of :data:`FUNCTIONS`; powers and shifts refuse huge results."""
+    node = map_children(node, _runnable)
     match node:
-        case ast.BinOp(left, ast.Mult(), right) if not (_is_number(left) and _is_number(right)):
-            return ast.Call(ast.Name(_REPEAT, ast.Load()), [left, right], [])
+        case ast.Call(func=ast.Name(id=name)):
+            return ast.Call(ast.Name(f"{name}()", ast.Load()), node.args, [])
         case ast.BinOp(left=left, op=ast.Pow() | ast.LShift() as op, right=right):
-            name = ast.Name(_POWER if isinstance(op, ast.Pow) else _SHIFT, ast.Load())
-            return ast.Call(name, [left, right], [])
+            name = "pow()" if isinstance(op, ast.Pow) else "shift()"
+            return ast.Call(ast.Name(name, ast.Load()), [left, right], [])
     return node
 
 
-def _is_number(node: ast.expr) -> bool:
-    return not isinstance(node, ast.List | ast.Tuple | ast.ListComp) and not (
-        isinstance(node, ast.Constant) and isinstance(node.value, str)
-    )
+def _is_exact(tree: ast.expr, columns: Mapping[str, NDArray[Any]]) -> bool:
+    """Return whether a tree is integer arithmetic, or one comparison of it, that int64 columns do as Python does."""
+    if not all(column.dtype == np.int64 for column in columns.values()):
+        return False
+    largest = {name: max(-int(column.min()), int(column.max())) for name, column in columns.items()}
+    match tree:
+        case ast.Compare(ops=[ast.Eq() | ast.NotEq() | ast.Lt() | ast.LtE() | ast.Gt() | ast.GtE()]):
+            sides = (tree.left, *tree.comparators)
+        case _:
+            sides = (tree,)
+    return all(_largest(side, largest) < 2**62 for side in sides)
 
 
-def _repeat(a: Any, b: Any) -> Any:
-    for sequence, count in ((a, b), (b, a)):
-        if isinstance(sequence, list | tuple | str) and isinstance(count, int) and len(sequence) * count > _MAX_ITEMS:
-            raise OverflowError(f"it needs a sequence of more than {_MAX_ITEMS} items")
-    return a * b
+def _largest(node: ast.expr, names: Mapping[str, int]) -> float:
+    """Return a bound on the absolute values within integer arithmetic, infinity for other expressions."""
+    match node:
+        case ast.Constant(value=int(value)) if not isinstance(value, bool):
+            return abs(value)
+        case ast.Name(id=name):
+            return names[name]
+        case ast.BinOp(left, ast.Add() | ast.Sub() | ast.Mult() | ast.Mod() | ast.FloorDiv() as op, right):
+            a, b = _largest(left, names), _largest(right, names)
+            return max(a, b, a * b if isinstance(op, ast.Mult) else a + b)
+    return math.inf
 
 
 def _power(base: Any, exponent: Any) -> Any:
@@ -404,247 +387,25 @@ def _shift(value: Any, by: Any) -> Any:
     return value << by
 
 
-# -- over columns ---------------------------------------------------------------------------------------
-
-
-class _NotVectorisableError(Exception):
-    """NumPy would not give what Python gives."""
-
-
-def _require(condition: Any) -> None:
-    if not condition:
-        raise _NotVectorisableError
-
-
 def column_of(values: list[Any]) -> NDArray[Any]:
     """Return values as one column: bool, int64, float64 or text if all agree, else objects, (n,)."""
-    kinds = {type(value) for value in values}
+    kinds = {*map(type, values)}
     kind = kinds.pop() if len(kinds) == 1 else None
-    if kind in (bool, int, float, str) and (kind is not int or all(-(2**63) <= value < 2**63 for value in values)):
+    if kind in (bool, float, str) or (kind is int and min(values) >= -(2**63) and max(values) < 2**63):
         return np.array(values, dtype=kind)
     column = np.empty(len(values), dtype=object)
     column[:] = values
     return column
 
 
-def truth(column: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return the truth of each value as Python sees it."""
-    if column.dtype.kind == "U":
-        return np.asarray(column != "")
-    return column.astype(np.bool_)
-
-
-class _Rows:
-    """Columns of values, or a selection of their rows."""
-
-    __slots__ = ("_columns", "_selected", "n")
-
-    def __init__(self, columns: Mapping[str, NDArray[Any]], n: int, selected: NDArray[np.intp] | None = None) -> None:
-        self._columns = columns
-        self._selected = selected
-        self.n = n
-
-    def column(self, name: str) -> NDArray[Any]:
-        values = self._columns[name]
-        _require(values.dtype.kind in "biufU")
-        return values if self._selected is None else values[self._selected]
-
-    def where(self, mask: NDArray[np.bool_]) -> _Rows:
-        chosen = np.flatnonzero(mask)
-        return _Rows(self._columns, len(chosen), chosen if self._selected is None else self._selected[chosen])
-
-
-def _column(node: ast.AST, rows: _Rows) -> NDArray[Any]:
-    """Return a tree's value for each row, (n,) or () if it is the same for all."""
-    match node:
-        case ast.Constant(value=constant):
-            _require(not (isinstance(constant, str) and constant.endswith("\0")))  # NumPy drops it
-            return np.asarray(constant)
-        case ast.Name(id=name):
-            return rows.column(name)
-        case ast.BinOp(left=left, op=op, right=right):
-            return _BINARY[type(op)](_column(left, rows), _column(right, rows))
-        case ast.UnaryOp(op=op, operand=operand):
-            return _UNARY[type(op)](_column(operand, rows))
-        case ast.BoolOp(op=op, values=[first, *rest]):
-            return _boolean_column(isinstance(op, ast.And), first, rest, rows)
-        case ast.Compare(left=left, ops=ops, comparators=comparators) if len(ops) > 1:
-            pairs = zip([left, *comparators[:-1]], ops, comparators, strict=True)
-            compared = [ast.Compare(a, [op], [b]) for a, op, b in pairs]
-            return _boolean_column(True, compared[0], compared[1:], rows)
-        case ast.Compare(left=left, ops=[ast.In() | ast.NotIn() as op], comparators=[container]):
-            member = _column(left, rows)
-            equal = [_compare(ast.Eq, member, _column(item, rows)) for item in _members(container)]
-            is_in = functools.reduce(operator.or_, equal, np.zeros((), np.bool_))
-            return is_in if isinstance(op, ast.In) else ~is_in
-        case ast.Compare(left=left, ops=[op], comparators=[right]):
-            return _compare(type(op), _column(left, rows), _column(right, rows))
-        case ast.IfExp(test=test, body=body, orelse=orelse):
-            condition = np.broadcast_to(truth(_column(test, rows)), rows.n)
-            yes, no = _column(body, rows.where(condition)), _column(orelse, rows.where(~condition))
-            return _merged(condition, yes, no)
-        case ast.Call(func=ast.Name(id=name), args=arguments):
-            function = FUNCTIONS[name]
-            is_list = len(arguments) == 1 and isinstance(arguments[0], ast.List | ast.Tuple)
-            _require(function.columns is not None and is_list >= function.is_of_list)
-            found: NDArray[Any] = function.columns(  # type: ignore[misc]
-                *(_column(part, rows) for part in (operands(arguments[0]) if is_list else arguments))
-            )
-            return found
-    raise _NotVectorisableError
-
-
-def _boolean_column(conjunction: bool, first: ast.expr, rest: Iterable[ast.expr], rows: _Rows) -> NDArray[Any]:
-    result = _column(first, rows)
-    for part in rest:
-        # Later operands are evaluated only in the rows that reach them: elsewhere they may fail.
-        undecided = np.broadcast_to(truth(result) == conjunction, rows.n)
-        if undecided.any():
-            kept = np.broadcast_to(result, rows.n)[~undecided]
-            result = _merged(undecided, _column(part, rows.where(undecided)), kept)
-    return result
-
-
-def _merged(mask: NDArray[np.bool_], chosen: NDArray[Any], others: NDArray[Any]) -> NDArray[Any]:
-    """Return ``chosen`` in the rows of the mask and ``others`` elsewhere, (n,)."""
-    if not mask.any() or mask.all():
-        return np.broadcast_to(others if not mask.any() else chosen, len(mask))
-    if "b" in (chosen.dtype.kind, others.dtype.kind) and chosen.dtype.kind != others.dtype.kind:
-        chosen, others = _number(chosen), _number(others)
-    # Where some rows are integers and others are not, what follows could be inexact.
-    _require(chosen.dtype.kind == others.dtype.kind)
-    merged = np.empty(len(mask), np.result_type(chosen, others))
-    merged[mask], merged[~mask] = chosen, others
-    return merged
-
-
-def _members(node: ast.expr) -> Iterable[ast.AST]:
-    """Return what a container holds: the parts of a list, or the items of a constant sequence."""
-    if isinstance(node, ast.List | ast.Tuple | ast.Set):
-        return node.elts
-    _require(not free_names(node))
-    items = _compiled(node)({})
-    _require(isinstance(items, list | tuple | set | range) and len(items) <= _MAX_MEMBERS)
-    return [ast.Constant(item) for item in items]
-
-
-def _number(column: NDArray[Any]) -> NDArray[Any]:
-    """Return a column as float64 or as int64 that float64 holds exactly; truth values are integers."""
-    if column.dtype.kind == "f" and column.dtype.itemsize <= 8:
-        return column.astype(np.float64, copy=False)
-    _require(column.dtype.kind in "biu")
-    if column.size and column.dtype.kind != "b":
-        _require(column.max() <= _EXACT and column.min() >= -_EXACT)
-    return column.astype(np.int64, copy=False)
-
-
-def _compare(op: type[ast.cmpop], a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.bool_]:
-    if (a.dtype.kind == "U") != (b.dtype.kind == "U"):
-        _require(op in (ast.Eq, ast.NotEq))
-        return np.asarray(op is ast.NotEq)
-    if a.dtype.kind != "U":
-        a, b = _number(a), _number(b)
-    return np.asarray(_COMPARISONS[op](a, b))
-
-
-def _product(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
-    a, b = _number(a), _number(b)
-    if a.dtype.kind == b.dtype.kind == "i":
-        _require(np.all(np.abs(np.multiply(a, b, dtype=np.float64)) <= _EXACT))
-    return np.asarray(a * b)
-
-
-def _quotient(function: Callable[..., Any]) -> Callable[..., NDArray[Any]]:
-    def apply(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
-        _require(np.all(b != 0))
-        return np.asarray(function(_number(a), _number(b)))
-
-    return apply
-
-
-def _of_numbers(function: Callable[..., Any]) -> Callable[..., NDArray[Any]]:
-    return lambda *columns: np.asarray(function(*map(_number, columns)))
-
-
-def _of_distinct(function: Callable[..., Any]) -> Callable[..., NDArray[Any]]:
-    """Return a function of columns that calls Python's once for each distinct combination of values."""
-
-    def apply(*columns: NDArray[Any]) -> NDArray[Any]:
-        shape = np.broadcast_shapes(*(column.shape for column in columns))
-        codes = np.zeros(shape, dtype=np.int64)
-        values: list[list[Any]] = []
-        for column in columns:
-            distinct, inverse = np.unique(column, return_inverse=True)
-            codes = codes * len(distinct) + inverse.reshape(column.shape)
-            values.append(distinct.tolist())
-        combinations, inverse = np.unique(codes, return_inverse=True)
-        positions = np.unravel_index(combinations, [len(distinct) for distinct in values])
-        picked = [[held[i] for i in chosen] for held, chosen in zip(values, positions, strict=True)]
-        try:
-            results = column_of([function(*row) for row in zip(*picked, strict=True)])
-        except Exception as error:
-            raise _NotVectorisableError from error
-        _require(results.dtype.kind != "O")
-        return results[inverse].reshape(shape)
-
-    return apply
-
-
-def _extreme(better: Callable[[Any, Any], Any]) -> Callable[..., NDArray[Any]]:
-    def apply(*columns: NDArray[Any]) -> NDArray[Any]:
-        _require(len(columns) > 1)
-        numbers = [_number(column) for column in columns]
-        _require(len({number.dtype.kind for number in numbers}) == 1)
-        return functools.reduce(lambda a, b: np.where(better(b, a), b, a), numbers)
-
-    return apply
-
-
-_BINARY: Final[Mapping[type[ast.operator], Callable[..., NDArray[Any]]]] = {
-    ast.Add: _of_numbers(operator.add),
-    ast.Sub: _of_numbers(operator.sub),
-    ast.Mult: _product,
-    ast.Div: _quotient(operator.truediv),
-    ast.FloorDiv: _quotient(operator.floordiv),
-    ast.Mod: _quotient(operator.mod),
-    ast.Pow: _of_distinct(_power),
-    ast.LShift: _of_distinct(_shift),
-    ast.RShift: _of_distinct(operator.rshift),
-    ast.BitAnd: _of_distinct(operator.and_),
-    ast.BitOr: _of_distinct(operator.or_),
-    ast.BitXor: _of_distinct(operator.xor),
-}
-_UNARY: Final[Mapping[type[ast.unaryop], Callable[..., NDArray[Any]]]] = {
-    ast.USub: _of_numbers(operator.neg),
-    ast.UAdd: _of_numbers(operator.pos),
-    ast.Not: lambda column: ~truth(column),
-    ast.Invert: _of_distinct(operator.invert),
-}
-_COMPARISONS: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-}
-
-
 # -- functions ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Function:
-    scalar: Callable[..., Any]  #: of Python values
-    columns: Callable[..., NDArray[Any]] | None = None  #: of columns; None: rows are evaluated one by one
-    is_of_list: bool = False  #: whether it takes one list, whose items are given as columns if it is written out
+class _Function(NamedTuple):
+    call: Callable[..., Any]
     total: range = range(0)  #: for which numbers of arguments it cannot fail, if all of them are numbers
     #: "number": its value is one if its arguments are; "integer": the same, and also an integer if they are integers
     gives: Literal["anything", "number", "integer"] = "anything"
-
-
-def _size_bytes(name: str) -> int:
-    return precision(name).size_bytes
 
 
 _SEVERAL: Final = range(2, 1 << 30)
@@ -652,35 +413,25 @@ _SEVERAL: Final = range(2, 1 << 30)
 #: The functions an expression may call. To add one, add a row.
 FUNCTIONS: Final[Mapping[str, _Function]] = MappingProxyType(
     {
-        "min": _Function(min, _extreme(operator.lt), total=_SEVERAL, gives="integer"),
-        "max": _Function(max, _extreme(operator.gt), total=_SEVERAL, gives="integer"),
-        "abs": _Function(abs, lambda column: np.abs(_number(column)), total=range(1, 2), gives="integer"),
-        "ceildiv": _Function(lambda a, b: -(-a // b), _of_distinct(lambda a, b: -(-a // b)), gives="number"),
-        "round": _Function(round, _of_distinct(round), gives="number"),
-        "int": _Function(int, _of_distinct(int), gives="number"),
-        "float": _Function(float, _of_distinct(float), gives="number"),
-        "bool": _Function(bool, lambda column: truth(column), gives="number"),
-        "pow": _Function(_power, _of_distinct(_power), gives="number"),
-        "sqrt": _Function(math.sqrt, _of_distinct(math.sqrt), gives="number"),
-        "log2": _Function(math.log2, _of_distinct(math.log2), gives="number"),
-        "sizeof": _Function(_size_bytes, _of_distinct(_size_bytes)),
-        "all": _Function(all, lambda *parts: functools.reduce(operator.and_, map(truth, parts)), is_of_list=True),
-        "any": _Function(any, lambda *parts: functools.reduce(operator.or_, map(truth, parts)), is_of_list=True),
-        "sum": _Function(sum, lambda *parts: functools.reduce(_BINARY[ast.Add], parts, np.asarray(0)), is_of_list=True),
-        "len": _Function(len),
-        "range": _Function(range),
-        "list": _Function(list),
-        "tuple": _Function(tuple),
-        "set": _Function(set),
-        "sorted": _Function(sorted),
+        "min": _Function(min, _SEVERAL, "integer"),
+        "max": _Function(max, _SEVERAL, "integer"),
+        "abs": _Function(abs, range(1, 2), "integer"),
+        "ceildiv": _Function(lambda a, b: -(-a // b), gives="number"),
+        "round": _Function(round, gives="number"),
+        "int": _Function(int, gives="number"),
+        "float": _Function(float, gives="number"),
+        "bool": _Function(bool, gives="number"),
+        "pow": _Function(_power, gives="number"),
+        "sqrt": _Function(math.sqrt, gives="number"),
+        "log2": _Function(math.log2, gives="number"),
+        "sizeof": _Function(lambda name: precision(name).size_bytes),
+        **{f.__name__: _Function(f) for f in (all, any, sum, len, range, list, tuple, set, sorted)},
     }
 )
 _GLOBALS: Final[Mapping[str, Any]] = {
     "__builtins__": {},
-    _POWER: _power,
-    _SHIFT: _shift,
-    _REPEAT: _repeat,
-    **{name: function.scalar for name, function in FUNCTIONS.items()},
+    "shift()": _shift,
+    **{f"{name}()": function.call for name, function in FUNCTIONS.items()},
 }
 
 
@@ -761,7 +512,7 @@ def known(node: ast.AST, names: Mapping[str, Known]) -> Known:
             return Known(is_total=total)
         case ast.Call(func=ast.Name(id="sizeof")):
             return Known(True, True, True, is_total=len(parts) == 1 and parts[0].is_precision)
-        case ast.Call(func=ast.Name(id=name)):
+        case ast.Call(func=ast.Name(id=name)) if name in FUNCTIONS:
             function = FUNCTIONS[name]
             is_number = function.gives != "anything" and bool(parts) and numbers
             is_total = total and numbers and len(parts) in function.total
@@ -812,6 +563,6 @@ def early_parts(node: ast.AST, available: frozenset[str], names: Mapping[str, Kn
             of_node = known(node, names)
             if of_node.is_number and of_node.is_total:
                 return [node]
-    if isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp):
+    if isinstance(node, _LOOPS):
         return []
     return [part for child in operands(node) for part in early_parts(child, available, names)]

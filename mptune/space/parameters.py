@@ -21,7 +21,6 @@ from mptune.precision import COMPOUND, EVERY_PRECISION, POLICIES, PRECISIONS, Pr
 from mptune.space.configuration import Value
 from mptune.space.expressions import FUNCTIONS, Expression
 
-#: What is given by the name of a parameter.
 Given = TypeVar("Given")
 
 #: A search space has at most so many parameters, and a parameter so many values.
@@ -64,19 +63,19 @@ class Parameter(ABC):
             raise MptuneError(f"parameter {self.name} has no values")
         if len(values) > _MAX_VALUES:
             raise MptuneError(f"parameter {self.name} has {len(values)} values; at most {_MAX_VALUES} are supported")
-        seen: set[Value] = set()
-        for value in values:
-            if value in seen:
-                raise MptuneError(f"parameter {self.name} has the value {value!r} twice")
-            seen.add(value)
+        _check_distinct(self.name, values)
         if self.log_scale and not (self.is_numeric and all(float(v) > 0 for v in values)):  # type: ignore[arg-type]
             raise MptuneError(f"parameter {self.name}: a log scale needs positive numbers")
 
+    def _with(self, **changes: Any) -> Self:
+        other = copy.copy(self)
+        for name, value in changes.items():
+            object.__setattr__(other, name, value)
+        return other
+
     def renamed(self, name: str) -> Self:
         """Return it under another name, which may have dots: ``KERNEL.PARAMETER`` in an application."""
-        other = copy.copy(self)
-        object.__setattr__(other, "name", name)
-        return other
+        return self._with(name=name)
 
     @property
     def is_numeric(self) -> bool:
@@ -105,6 +104,18 @@ class Parameter(ABC):
             f"value of parameter {self.name}:", raw, [str(v) for v in known], aliases=self._aliases()
         )
 
+    def encoded(self) -> NDArray[np.float64]:
+        """Return what a model sees of each value: columns of numbers in [0, 1], (n_values, n_columns).
+
+        Numbers are encoded by value (by log2 if the scale is logarithmic), categories one-hot, a precision by log2 of
+        its unit roundoff, of its bytes and of its operations, other ordered values by rank, a permutation by the
+        position of each of its elements. A column that is the same for all values is left out.
+        """
+        columns = np.array(self._columns(), dtype=np.float64)
+        columns = columns[np.ptp(columns, axis=1) > 0]
+        low, high = columns.min(axis=1, keepdims=True), columns.max(axis=1, keepdims=True)
+        return np.asarray(((columns - low) / (high - low)).T)
+
     def other_codes(self, code: int) -> NDArray[np.int64]:
         """Return the positions among the values of all values but one, ascending."""
         return np.delete(np.arange(len(self.values), dtype=np.int64), code)
@@ -122,13 +133,17 @@ class Parameter(ABC):
             UnknownNameError: a value it does not have.
             MptuneError: no values are left.
         """
-        wanted = {self.parse(value) for value in _listed(values)}
+        wanted = {self.parse(value) for value in listed(values)}
         kept = tuple(value for value in self.every_value if value in wanted)
         if not kept:
             raise MptuneError(f"parameter {self.name} is restricted to no values")
-        clone = copy.copy(self)
-        object.__setattr__(clone, "values", kept)
-        return clone
+        return self._with(values=kept)
+
+    def _columns(self) -> Any:
+        """Return the unscaled columns of :meth:`encoded`, (n_columns, n_values)."""
+        if self.is_numeric:
+            return [np.log2(self.values) if self.log_scale else self.values]
+        return [range(len(self.values))]
 
     def _aliases(self) -> tuple[str, ...]:
         return ()
@@ -144,6 +159,14 @@ class Parameter(ABC):
                     return value
             return _number(raw) if self.is_numeric else None
         return self._canonical(raw)
+
+
+def _check_distinct(name: str, values: Iterable[Value]) -> None:
+    seen: set[Value] = set()
+    for value in values:
+        if value in seen:
+            raise MptuneError(f"parameter {name} has the value {value!r} twice")
+        seen.add(value)
 
 
 def _plain(name: str, value: Any) -> Value:
@@ -162,15 +185,15 @@ def _plain(name: str, value: Any) -> Value:
     raise MptuneError(f"parameter {name}: {value!r} is not a number, text, truth value or permutation")
 
 
-def _listed(values: Any) -> tuple[Any, ...]:
-    """Return the values of a list; a text or a number is a list of one."""
-    return tuple(values) if isinstance(values, Iterable) and not isinstance(values, str) else (values,)
+def listed(values: Any) -> tuple[Any, ...]:
+    """Return the entries of a list; a text, or anything else that is no list, is a list of one."""
+    return tuple(values) if isinstance(values, Iterable) and not isinstance(values, str | bytes) else (values,)
 
 
 def _require_numbers(name: str, kind: Any, **given: Any) -> None:
+    wanted = "an integer" if kind is numbers.Integral else "a number"
     for what, number in given.items():
         if isinstance(number, bool) or not isinstance(number, kind) or not math.isfinite(float(number)):
-            wanted = "an integer" if kind is numbers.Integral else "a number"
             raise MptuneError(f"parameter {name}: {what} needs {wanted}, not {number!r}")
 
 
@@ -194,7 +217,6 @@ def _is_exponential(values: Sequence[float]) -> bool:
     return unevenness(np.log2(ordered)) < unevenness(ordered) - 1e-9
 
 
-@dataclass(frozen=True, slots=True, init=False)
 class OrdinalParameter(Parameter):
     """Values with an order, usually numbers.
 
@@ -207,20 +229,14 @@ class OrdinalParameter(Parameter):
     kind: ClassVar[str] = "ordinal"
 
     def __init__(self, name: str, values: Iterable[Value], log: bool | None = None) -> None:
-        Parameter.__init__(self, name, _listed(values), bool(log))
+        Parameter.__init__(self, name, listed(values), bool(log))
         if log is None and self.is_numeric:
             numeric = [float(v) for v in self.values if isinstance(v, int | float)]
             object.__setattr__(self, "log_scale", _is_exponential(numeric))
 
 
-@dataclass(frozen=True, slots=True, init=False)
 class IntegerParameter(Parameter):
-    """Every ``step``-th integer from ``low`` to ``high``, both included if the step allows.
-
-    Raises:
-        MptuneError: the name is not an identifier, a limit or the step is no integer, there are none or too many
-            values, or a log scale is asked of numbers that are not positive.
-    """
+    """Every ``step``-th integer from ``low`` to ``high``, both included if the step allows."""
 
     kind: ClassVar[str] = "integer"
 
@@ -233,14 +249,8 @@ class IntegerParameter(Parameter):
         Parameter.__init__(self, name, tuple(range(low, high + 1, step)), log)
 
 
-@dataclass(frozen=True, slots=True, init=False)
 class RealParameter(Parameter):
-    """``steps`` numbers from ``low`` to ``high``, both included, evenly spaced (in the logarithm with ``log``).
-
-    Raises:
-        MptuneError: the name is not an identifier, a limit is no number or the limits are in the wrong order, there are
-            fewer than two or too many steps, or a log scale is asked of numbers that are not positive.
-    """
+    """``steps`` numbers from ``low`` to ``high``, both included, evenly spaced (in the logarithm with ``log``)."""
 
     kind: ClassVar[str] = "real"
 
@@ -260,7 +270,6 @@ class RealParameter(Parameter):
         return nearest if math.isclose(float(nearest), number, rel_tol=1e-6, abs_tol=1e-12) else None  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True, slots=True, init=False)
 class CategoricalParameter(Parameter):
     """Values without an order."""
 
@@ -268,22 +277,23 @@ class CategoricalParameter(Parameter):
     is_ordered: ClassVar[bool] = False
 
     def __init__(self, name: str, values: Iterable[Value]) -> None:
-        Parameter.__init__(self, name, _listed(values))
+        Parameter.__init__(self, name, listed(values))
 
     @property
     def is_numeric(self) -> bool:
         """False: a category is not a quantity, even when it is written as a number."""
         return False
 
+    def _columns(self) -> Any:
+        return np.eye(len(self.values))
 
-@dataclass(frozen=True, slots=True, init=False)
+
 class BuildParameter(CategoricalParameter):
     """Not the template's, but what a source is compiled with (:mod:`mptune.cpp.build`)."""
 
     kind: ClassVar[str] = "build"
 
 
-@dataclass(frozen=True, slots=True, init=False)
 class BooleanParameter(Parameter):
     """False or true; numbers 0 and 1 and the usual words are accepted."""
 
@@ -296,13 +306,8 @@ class BooleanParameter(Parameter):
         return _TRUTHS.get(str(raw).strip().lower())
 
 
-@dataclass(frozen=True, slots=True, init=False)
 class PermutationParameter(Parameter):
-    """All orders of 0, ..., n - 1, as tuples; n is at most 8.
-
-    Raises:
-        MptuneError: the name is not an identifier, or n is no integer from 1 to 8.
-    """
+    """All orders of 0, ..., n - 1, as tuples; n is at most 8."""
 
     kind: ClassVar[str] = "permutation"
     is_ordered: ClassVar[bool] = False
@@ -320,6 +325,9 @@ class PermutationParameter(Parameter):
         swapped = [(*order[:k], order[k + 1], order[k], *order[k + 2 :]) for k in range(len(order) - 1)]
         return np.array(sorted(self.values.index(other) for other in swapped), dtype=np.int64)
 
+    def _columns(self) -> Any:
+        return np.argsort(self.values, axis=1).T
+
     def _read(self, raw: Any) -> Value | None:
         return tuple(int(entry) for entry in (re.findall(r"\d+", raw) if isinstance(raw, str) else raw))
 
@@ -334,28 +342,22 @@ class PrecisionParameter(Parameter):
         on_request: further ones, which it chooses from only if it is restricted to them (``-p``): some or all of
             :data:`mptune.COMPOUND`, for a parameter whose template sums in ``local<T>`` and multiplies in
             ``mp::factor<T>``.
-
-    Raises:
-        MptuneError: the name is not an identifier, there are no values, one is no precision or there twice, or one that
-            is not on request is compound.
     """
 
     kind: ClassVar[str] = "precision"
     on_request: tuple[Value, ...] = ()
 
     def __init__(self, name: str, values: Iterable[Any], *, on_request: Iterable[Any] = ()) -> None:
-        Parameter.__init__(self, name, _listed(values))
-        asked = tuple(self._canonical(value) for value in _listed(on_request))
-        for value in asked:
-            if value in self.values or asked.count(value) > 1:
-                raise MptuneError(f"parameter {name} has the value {value!r} twice")
-        for value in self.values:
-            if value in COMPOUND:
-                asked_for = ", ".join(repr(each) for each in dict.fromkeys((*self.values, *asked)) if each in COMPOUND)
-                raise MptuneError(
-                    f"parameter {name}: {value} is compound, which no search tries unless it is asked for: declare it "
-                    f"by on_request=[{asked_for}]"
-                )
+        Parameter.__init__(self, name, listed(values))
+        asked = tuple(self._canonical(value) for value in listed(on_request))
+        _check_distinct(name, (*self.values, *asked))
+        compound = [value for value in self.values if value in COMPOUND]
+        if compound:
+            on_request = ", ".join(repr(each) for each in (*self.values, *asked) if each in COMPOUND)
+            raise MptuneError(
+                f"parameter {name}: {compound[0]} is compound, which no search tries unless it is asked for: declare "
+                f"it by on_request=[{on_request}]"
+            )
         object.__setattr__(self, "on_request", asked)
 
     @classmethod
@@ -363,9 +365,8 @@ class PrecisionParameter(Parameter):
         """Return one as a search has had it: what is compound among its values was asked for."""
         names = tuple(precision(value).name for value in values)
         asked = [each for each in names if each in COMPOUND]
-        found = cls(name, [each for each in names if each not in COMPOUND] or ["fp64"], on_request=asked)
-        object.__setattr__(found, "values", names)
-        return found
+        plain = [each for each in names if each not in COMPOUND]
+        return cls(name, plain or ["fp64"], on_request=asked)._with(values=names)
 
     @property
     def every_value(self) -> tuple[Value, ...]:
@@ -376,6 +377,10 @@ class PrecisionParameter(Parameter):
     def _aliases(self) -> tuple[str, ...]:
         return tuple(alias for value in self.every_value for alias in precision(str(value)).aliases)
 
+    def _columns(self) -> Any:
+        entries = [precision(str(value)) for value in self.values]
+        return np.log2([(p.unit_roundoff, p.size_bytes, p.flops_of_fma) for p in entries]).T
+
     def _canonical(self, value: Any) -> Value:
         return precision(value).name
 
@@ -383,14 +388,13 @@ class PrecisionParameter(Parameter):
         return precision(raw).name
 
 
-@dataclass(frozen=True, slots=True, init=False)
 class PolicyParameter(Parameter):
     """Policies of transcendental functions, most to least accurate."""
 
     kind: ClassVar[str] = "policy"
 
     def __init__(self, name: str, values: Iterable[str] = POLICIES) -> None:
-        Parameter.__init__(self, name, _listed(values))
+        Parameter.__init__(self, name, listed(values))
 
     def _canonical(self, value: Any) -> Value:
         if value not in POLICIES:
@@ -420,12 +424,7 @@ def parse_values(text: str) -> list[Value]:
 
 
 def full_name(name: str, known: Collection[str], owner: str) -> str:
-    """Return the name of a parameter; that of an application's kernel may go without the kernel's name.
-
-    Args:
-        name: as it was given (``h_type`` for ``drift.h_type``).
-        known: the full names.
-        owner: whose parameters they are, for messages.
+    """Return the full name of a parameter of ``owner``, given as ``h_type`` or ``drift.h_type``.
 
     Raises:
         UnknownNameError: there is none.

@@ -1,14 +1,30 @@
-"""Samples of indices: uniform without replacement, and stratified."""
+"""Samples of a space: uniform, stratified, and small sets that contain every value or every combination of some."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+import contextlib
+import math
+from collections.abc import Callable, Sequence, Set
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mptune.errors import ConstraintError, EmptySpaceError, MptuneError
+from mptune.space.configuration import Configuration, Value
+from mptune.space.expressions import column_of
+from mptune.space.parameters import Parameter
+
+if TYPE_CHECKING:
+    from mptune.space.search_space import SearchSpace
+
 Indices = NDArray[np.int64]
-_DESIGNS = 10
+_DESIGNS: Final = 10
+#: How many configurations the greedy choice is among.
+_POOL: Final = 4096
+#: Spaces up to this size are listed, larger ones sampled this often.
+_LISTED: Final = 2**18
+_MOST_COMBINATIONS: Final = 2**16
 
 
 def uniform(n: int, size: int, rng: np.random.Generator, exclude: Set[int] | None = None) -> Indices:
@@ -65,3 +81,116 @@ def _spread(points: NDArray[np.float64]) -> float:
     squares = np.einsum("ij,ij->i", points, points)
     distances = squares[:, None] + squares[None, :] - 2.0 * (points @ points.T)
     return float(distances[np.triu_indices(len(points), 1)].min())
+
+
+def covering(space: SearchSpace, rng: np.random.Generator) -> Indices:
+    """Return few configurations that together contain every value of every parameter, (n,).
+
+    The greedy cover (Chvatal 1979) from a uniform sample: always the configuration with the most values that are
+    still missing. Values too rare for the sample are drawn from the space restricted to them; values that no valid
+    configuration has are skipped. The space may be of any size; equal states of the generator give equal sets.
+    """
+    pool = space.sample(_POOL, rng)
+    pool = np.concatenate([pool, _with_absent_values(space, pool, rng)])
+    radices = [len(p.values) for p in space.parameters]
+    # A slot for every value of every parameter; a row of slots for every configuration.
+    slots = space.codes(pool) + np.cumsum([0, *radices[:-1]])
+    missing = np.zeros(sum(radices), dtype=np.bool_)
+    missing[slots] = True
+    chosen = []
+    while missing.any():
+        best = int(np.argmax(missing[slots].sum(axis=1)))
+        missing[slots[best]] = False
+        chosen.append(pool[best])
+    return np.array(chosen, dtype=np.int64)
+
+
+def _with_absent_values(space: SearchSpace, pool: Indices, rng: np.random.Generator) -> Indices:
+    """Return configurations with the valid values that none of the pool has."""
+    found: list[int] = []
+    if len(pool) < space.size:
+        for parameter, column in zip(space.parameters, space.codes(pool).T, strict=True):
+            present = set(column.tolist())
+            # What a constraint on this parameter alone rules out need not be looked for, which takes long.
+            own = [constraint for constraint in space.constraints if constraint.names == {parameter.name}]
+            absent = [
+                value
+                for code, value in enumerate(parameter.values)
+                if code not in present and all(constraint.holds({parameter.name: value}) for constraint in own)
+            ]
+            found.extend(_having(space, parameter, absent, rng))
+    return np.array(found, dtype=np.int64)
+
+
+def _having(space: SearchSpace, parameter: Parameter, values: Sequence[Value], rng: np.random.Generator) -> list[int]:
+    """Return a random configuration for each of a parameter's values that is valid."""
+    found: list[int] = []
+    left = list(values)
+    while left:
+        try:
+            having = space.restrict({parameter.name: left}, explains=False)
+        except EmptySpaceError:
+            break
+        drawn = having.configurations(having.sample(_POOL, rng))
+        by_value = {configuration[parameter.name]: configuration for configuration in drawn}
+        found.extend(_index(space, configuration) for configuration in by_value.values())
+        left = [value for value in left if value not in by_value]
+    return found
+
+
+def representatives(space: SearchSpace, names: Sequence[str], rng: np.random.Generator) -> Indices:
+    """Return one random configuration for each valid combination of the values of some parameters, (n,).
+
+    In ascending order of the combinations' value codes; the values of all other parameters are drawn.
+
+    Raises:
+        UnknownNameError: no such parameter.
+        MptuneError: the space is too large to list, and so are the combinations.
+    """
+    positions = [space.parameters.index(space.parameter(name)) for name in names]
+    if not positions:
+        return space.sample(1, rng)
+    pool = space.sample(min(space.size, _LISTED), rng)
+    combinations, first = np.unique(space.codes(pool)[:, positions], axis=0, return_index=True)
+    chosen = pool[first]
+    if len(pool) == space.size:
+        return chosen
+    found = []
+    for values in _absent(space, positions, combinations):
+        with contextlib.suppress(EmptySpaceError):
+            only = {name: (value,) for name, value in zip(names, values, strict=True)}
+            having = space.restrict(only, explains=False)
+            found.append(_index(space, having.configuration(int(having.sample(1, rng)[0]))))
+    chosen = np.concatenate([chosen, np.array(found, dtype=np.int64)])
+    # lexsort takes the last key as the first to sort by
+    return chosen[np.lexsort(space.codes(chosen)[:, positions[::-1]].T)]
+
+
+def _absent(space: SearchSpace, positions: Sequence[int], seen: NDArray[np.int32]) -> list[tuple[Value, ...]]:
+    """Return the combinations of values whose codes were not seen and that no constraint over only them forbids."""
+    parameters = [space.parameters[position] for position in positions]
+    radices = [len(p.values) for p in parameters]
+    n = math.prod(radices)
+    if n > _MOST_COMBINATIONS:
+        names = ", ".join(p.name for p in parameters)
+        raise MptuneError(f"{n:,} combinations of {names} are more than can be listed ({_MOST_COMBINATIONS:,})")
+    possible = np.ones(n, dtype=np.bool_)
+    possible[np.ravel_multi_index(tuple(seen.T), radices)] = False
+    codes = np.unravel_index(np.arange(n), radices)
+    columns = {p.name: column_of(list(p.values))[column] for p, column in zip(parameters, codes, strict=True)}
+    for constraint in space.constraints:
+        if constraint.names <= columns.keys():
+            # It may fail for combinations that other constraints forbid; then it decides nothing.
+            with contextlib.suppress(ConstraintError):
+                possible &= constraint.mask(columns, n)
+    return [
+        tuple(p.values[code] for p, code in zip(parameters, row, strict=True))
+        for row in np.stack(codes, axis=1)[possible].tolist()
+    ]
+
+
+def _index(space: SearchSpace, configuration: Configuration) -> int:
+    """Return the index of a configuration that comes from a part of the space."""
+    index = space.index(configuration)
+    assert index is not None
+    return index

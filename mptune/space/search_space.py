@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cached_property
 from typing import Any, Final, Literal
 
@@ -11,13 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mptune.errors import ConstraintError, EmptySpaceError, MptuneError, UnknownNameError
-from mptune.space.building import build_factors, count
 from mptune.space.configuration import Configuration, Value
 from mptune.space.constraints import Constraint, compile_constraint, with_canonical_precisions
-from mptune.space.encoding import Encoding
 from mptune.space.parameters import MAX_PARAMETERS, Parameter, PrecisionParameter
 from mptune.space.sampling import best_spread, stratified, uniform
-from mptune.space.tree import Factor, tree_of_rows
+from mptune.space.tree import Factor, build_factors, count, tree_of_rows
 
 Indices = NDArray[np.int64]
 #: Kinds of neighbours.
@@ -132,10 +130,9 @@ class SearchSpace:
         except ConstraintError:
             return f"the search space is empty: {fallback}"
         last = self.constraints[low]
-        why = f" ({last.why})" if last.why else ""
         shown = ", ".join(f"{name}={value}" for name, value in self.constants.items())
         return (
-            f"the search space is empty: no configuration is left after constraint {last.text!r}{why}; all {before:,} "
+            f"the search space is empty: no configuration is left after constraint {last.text!r}; all {before:,} "
             f"before it violate it{f' (with {shown})' if shown else ''}"
         )
 
@@ -166,17 +163,7 @@ class SearchSpace:
         Raises:
             IndexError: the index is negative or not below ``size``.
         """
-        index = self._checked(index)
-        codes = [0] * len(self.parameters)
-        for factor, stride in self._factors:
-            for position, code in zip(factor.positions, factor.decode_one(index // stride % factor.size), strict=True):
-                codes[position] = code
-        return Configuration({p.name: p.values[code] for p, code in zip(self.parameters, codes, strict=True)})
-
-    def _checked(self, index: int) -> int:
-        if not 0 <= index < self.size:
-            raise IndexError(f"index {index} is not in 0, ..., {self.size - 1}")
-        return int(index)
+        return self.configurations([index])[0]
 
     def configurations(self, indices: ArrayLike) -> list[Configuration]:
         """Return the configurations of indices, in order."""
@@ -194,13 +181,8 @@ class SearchSpace:
             codes = [codes[configuration[name]] for name, codes in zip(self.names, self._codes_of, strict=True)]
         except (KeyError, TypeError):
             return None
-        index = 0
-        for factor, stride in self._factors:
-            leaf = factor.encode_one([codes[position] for position in factor.positions])
-            if leaf < 0:
-                return None
-            index += leaf * stride
-        return index
+        index = int(self.indices_of(np.array([codes]))[0])
+        return None if index < 0 else index
 
     def codes(self, indices: ArrayLike) -> NDArray[np.int32]:
         """Return the position of each value among its parameter's values, (n, n_parameters) for indices (n,).
@@ -235,17 +217,6 @@ class SearchSpace:
             valid &= leaf >= 0
             index += leaf * stride
         return np.where(valid, index, -1)
-
-    def iter_batches(self, size: int) -> Iterator[Indices]:
-        """Yield all indices in ascending batches of at most ``size``.
-
-        Raises:
-            ValueError: size is below 1.
-        """
-        if size < 1:
-            raise ValueError(f"a batch needs at least one index, got {size}")
-        for start in range(0, self.size, size):
-            yield np.arange(start, min(start + size, self.size), dtype=np.int64)
 
     # -- samples and neighbours ---------------------------------------------------------------------
 
@@ -301,33 +272,26 @@ class SearchSpace:
         """
         if kind not in KINDS:
             raise UnknownNameError("kind of neighbours", kind, KINDS)
-        index = self._checked(index)
-        found = []
-        for factor, stride in self._factors:
-            leaf = index // stride % factor.size
-            found.append(index + (self._neighbours_in(factor, leaf, kind) - leaf) * stride)
-        return np.sort(np.concatenate(found))
-
-    def _neighbours_in(self, factor: Factor, leaf: int, kind: Kind) -> Indices:
-        """Return the valid combinations of a factor that one move of one parameter leads to from ``leaf``."""
-        codes = factor.decode_one(leaf)
-        moved = [self.parameters[position] for position in factor.positions]
-        others = [p.other_codes(c) if kind == "hamming" else p.steps(c) for p, c in zip(moved, codes, strict=True)]
+        (codes,) = self.codes([index])
+        moves = (
+            p.other_codes(c) if kind == "hamming" else p.steps(c) for p, c in zip(self.parameters, codes, strict=True)
+        )
+        others = list(moves)
         changed = np.repeat(np.arange(len(codes)), [len(options) for options in others])
-        candidates = np.tile(np.array(codes, dtype=np.int64), (len(changed), 1))
+        candidates = np.tile(codes, (len(changed), 1))
         candidates[np.arange(len(changed)), changed] = np.concatenate(others)
-        found = factor.encode(candidates)
-        return found[found >= 0]
+        found = self.indices_of(candidates)
+        return np.sort(found[found >= 0])
 
     # -- numbers -------------------------------------------------------------------------------------
 
     @cached_property
-    def _encoding(self) -> Encoding:
-        return Encoding.of(self.parameters)
+    def _tables(self) -> list[NDArray[np.float64]]:
+        return [parameter.encoded() for parameter in self.parameters]
 
     def features(self, indices: ArrayLike) -> NDArray[np.float64]:
-        """Return what a model sees, in [0, 1], (n, n_features); see :class:`mptune.space.encoding.Encoding`."""
-        return self._encoding.encode(self.codes(indices))
+        """Return what a model sees, in [0, 1], (n, n_features); see :meth:`Parameter.encoded`."""
+        return np.hstack([table[code] for table, code in zip(self._tables, self.codes(indices).T, strict=True)])
 
     # -- other spaces ---------------------------------------------------------------------------------
 

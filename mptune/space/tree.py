@@ -1,85 +1,95 @@
-"""The independent parts of a search space: a single parameter, or a tree for a group of co-dependent ones.
+"""The valid configurations as a product of independent factors, each indexed without listing what is in it.
 
-Each level of a tree belongs to one parameter, each edge to one of its values, each path from the root to a leaf to one
-valid combination (the trees of Rasch 2021 and Hellsten 2023, Sec. 4.2). Subtrees that are equal are stored once, and
-every edge knows how many leaves lie before it, so that the n-th leaf is found without listing any.
+Constraints split the parameters into groups that no constraint ties together. A parameter alone is a :class:`Choice`; a
+group is a :class:`Tree`, in which each level belongs to one parameter, each edge to one of its values, and each path
+from the root to a leaf to one valid combination (Rasch 2021; Hellsten 2023, Sec. 4.2). Equal subtrees are stored once,
+and every edge knows how many leaves lie before it.
+
+A tree is grown one parameter at a time. A constraint filters as soon as its last parameter has a value. Of the
+parameters before, only what the constraints still pending depend on matters: parameters themselves, or parts of
+expressions that can be evaluated already (of ``a * b * c <= n`` the product ``a * b``). Two partial configurations that
+agree on all of it have the same completions and share one node of the tree.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import ast
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mptune.errors import ConstraintError, EmptySpaceError
+from mptune.space.configuration import Value
+from mptune.space.constraints import Constraint
+from mptune.space.expressions import (
+    Expression,
+    Known,
+    column_of,
+    early_parts,
+    free_names,
+    known,
+    known_of,
+    regroup,
+    replace_parts,
+)
+from mptune.space.parameters import Parameter
 
 Integers = NDArray[np.int64]
 _MOST_LEAVES: Final = 4.0e18  # well below 2**63, so that it also shows in sums rounded to doubles
+#: The most partial configurations held at once.
+MAX_EDGES: Final = 20_000_000
+_MAX_CANDIDATES: Final = 100 * MAX_EDGES
+_BLOCK: Final = 2**16  # rows evaluated together
+_SMALL: Final = 4_096  # a table this small is worth it for any number of rows
+_LARGEST_TABLE: Final = 2**26
+_LARGE: Final = 50_000  # combinations of a group from which on remembering parts of expressions pays
+_SAMPLED: Final = 20_000  # combinations up to which the share a constraint lets through is counted
+_STARTS: Final = 12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """One parameter that depends on no other, and the codes it may have, ascending, (size,)."""
+    """One parameter that depends on no other: the methods are those of a :class:`Tree` of one level."""
 
-    position: int
-    codes: NDArray[np.int32]
+    positions: tuple[int]
+    codes: NDArray[np.int32]  #: the codes it may have, ascending, (size,)
     ordered: bool
-
-    @property
-    def positions(self) -> tuple[int, ...]:
-        """The position of the one parameter."""
-        return (self.position,)
 
     @property
     def size(self) -> int:
         """The number of values it may have."""
         return len(self.codes)
 
-    def decode(self, leaves: NDArray[np.int64]) -> NDArray[np.int32]:
-        """Return the codes of choices, (n, 1)."""
+    def decode(self, leaves: Integers) -> NDArray[np.int32]:
+        """Return the codes of leaves, (n, 1)."""
         return self.codes[leaves][:, None]
 
-    def encode(self, codes: NDArray[Any]) -> NDArray[np.int64]:
-        """Return the numbers of choices, -1 for a code that is not allowed, (n,) from (n, 1)."""
+    def encode(self, codes: NDArray[Any]) -> Integers:
+        """Return the leaves with these codes, -1 if there is none, (n,) from (n, 1)."""
         wanted = codes[:, 0]
         found = np.minimum(np.searchsorted(self.codes, wanted), self.size - 1)
         return np.where(self.codes[found] == wanted, found, -1).astype(np.int64)
 
-    def decode_one(self, leaf: int) -> list[int]:
-        """Return the code of one choice."""
-        return [int(self.codes[leaf])]
-
-    def encode_one(self, codes: list[int]) -> int:
-        """Return the number of a choice, -1 if its code is not allowed."""
-        found = int(self.codes.searchsorted(codes[0]))
-        return found if found < self.size and int(self.codes[found]) == codes[0] else -1
-
-    def descend(self, quantiles: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Return the choices at quantiles in [0, 1), (n,) from (n, 1)."""
+    def descend(self, quantiles: NDArray[np.float64]) -> Integers:
+        """Return the leaves at quantiles in [0, 1), (n,) from (n, 1)."""
         return np.minimum((quantiles[:, 0] * self.size).astype(np.int64), self.size - 1)
 
-    def walk(self, quantiles: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Return the choices at quantiles, as :meth:`descend`: a parameter alone has a leaf on every branch."""
-        return self.descend(quantiles)
+    walk = descend
 
-    def nearest(self, codes: NDArray[Any], rng: np.random.Generator) -> NDArray[np.int64]:
-        """Return the choices nearest to codes; any if the values have no order and the code is not allowed."""
-        exact = self.encode(codes)
+    def nearest(self, codes: NDArray[Any], rng: np.random.Generator) -> Integers:
+        """Return the leaves nearest to codes, (n,) from (n, 1); any for an invalid code without an order."""
         if not self.ordered:
+            exact = self.encode(codes)
             return np.where(exact >= 0, exact, rng.integers(0, self.size, len(codes)))
         above = np.clip(np.searchsorted(self.codes, codes[:, 0]), 0, self.size - 1)
         below = np.maximum(above - 1, 0)
         up, down = np.abs(self.codes[above] - codes[:, 0]), np.abs(self.codes[below] - codes[:, 0])
-        tie = rng.random(len(codes)) < 0.5
-        return np.where((down < up) | ((down == up) & tie), below, above).astype(np.int64)
-
-
-def compact(values: NDArray[Any], largest: int) -> NDArray[Any]:
-    """Return non-negative integers in the smallest unsigned type that holds ``largest``."""
-    return values.astype(np.min_scalar_type(max(largest, 0)), copy=False)
+        return np.where((down < up) | ((down == up) & (rng.random(len(codes)) < 0.5)), below, above).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,9 +102,9 @@ class Level:
     children: NDArray[Any]  #: the node of the next level each edge leads to, (n_edges,)
     before: Integers  #: the leaves below all earlier edges of the level, and below all edges, (n_edges + 1,)
 
-    def key(self, nodes: NDArray[Any], codes: NDArray[Any]) -> NDArray[Any]:
+    def key(self, nodes: Integers, codes: NDArray[Any]) -> NDArray[Any]:
         """Return the keys of nodes and codes in the type the keys are stored in, (n,)."""
-        return (nodes.astype(np.int64) * self.radix + codes).astype(self.keys.dtype)  # type: ignore[no-any-return]
+        return (nodes * self.radix + np.clip(codes, 0, self.radix - 1)).astype(self.keys.dtype)  # type: ignore[no-any-return]
 
     @classmethod
     def of(
@@ -104,13 +114,16 @@ class Level:
         first = np.concatenate(([0], np.cumsum(np.bincount(parents, minlength=n))))
         keys = parents.astype(np.int64) * radix + codes
         before = np.concatenate(([0], np.cumsum(leaves))).astype(np.int64)
-        return cls(
-            radix,
-            compact(first, len(keys)),
-            compact(keys, n * radix),
-            compact(children, int(children.max(initial=0))),
-            before,
-        )
+
+        def compact(values: NDArray[Any], largest: int) -> NDArray[Any]:
+            return values.astype(np.min_scalar_type(largest), copy=False)
+
+        largest_child = int(children.max(initial=0))
+        return cls(radix, compact(first, len(keys)), compact(keys, n * radix), compact(children, largest_child), before)
+
+
+#: Returns the edges that rows take on a level: for their column, their nodes, and the first and last edge of each.
+_Pick = Callable[[Level, NDArray[Any], Integers, Integers, Integers], NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -141,40 +154,15 @@ class Tree:
 
     def encode(self, codes: NDArray[Any]) -> Integers:
         """Return the numbers of the leaves with these codes (n, n_levels), -1 if there is none, (n,)."""
-        leaf = np.zeros(len(codes), dtype=np.int64)
         valid = np.ones(len(codes), dtype=np.bool_)
-        node: NDArray[Any] = np.zeros(len(codes), dtype=np.int64)
-        for level, code in zip(self.levels, codes.T, strict=True):
-            valid &= (code >= 0) & (code < level.radix)
-            key = level.key(node, np.clip(code, 0, level.radix - 1))
+
+        def pick(level: Level, code: NDArray[Any], node: Integers, *_: Integers) -> NDArray[Any]:
+            key = level.key(node, code)
             edge = np.minimum(np.searchsorted(level.keys, key), len(level.keys) - 1)
-            valid &= level.keys[edge] == key
-            leaf += level.before[edge] - level.before[level.first[node]]
-            node = level.children[edge]
-        return np.where(valid, leaf, -1)
+            np.logical_and.reduce((valid, code >= 0, code < level.radix, level.keys[edge] == key), out=valid)
+            return edge
 
-    def decode_one(self, leaf: int) -> list[int]:
-        """Return the codes of one leaf."""
-        codes, node = [], 0
-        for level in self.levels:
-            leaf += int(level.before[level.first[node]])
-            edge = int(level.before.searchsorted(leaf, side="right")) - 1
-            codes.append(int(level.keys[edge]) % level.radix)
-            leaf -= int(level.before[edge])
-            node = int(level.children[edge])
-        return codes
-
-    def encode_one(self, codes: list[int]) -> int:
-        """Return the number of the leaf with these codes, -1 if there is none."""
-        leaf, node = 0, 0
-        for level, code in zip(self.levels, codes, strict=True):
-            key = node * level.radix + code
-            edge = int(level.keys.searchsorted(level.keys.dtype.type(key)))
-            if edge == len(level.keys) or int(level.keys[edge]) != key:
-                return -1
-            leaf += int(level.before[edge]) - int(level.before[level.first[node]])
-            node = int(level.children[edge])
-        return leaf
+        return np.where(valid, self._follow(codes, pick), -1)
 
     def descend(self, quantiles: NDArray[np.float64]) -> Integers:
         """Return the leaves at quantiles in [0, 1), one for each level, (n,) from (n, n_levels).
@@ -182,15 +170,13 @@ class Tree:
         On each level the quantile picks among the leaves below the node, so that independent uniform quantiles give
         independent uniform leaves, and stratified quantiles give stratified values (the Rosenblatt transform).
         """
-        leaf = np.zeros(len(quantiles), dtype=np.int64)
-        node: NDArray[Any] = np.zeros(len(quantiles), dtype=np.intp)
-        for level, quantile in zip(self.levels, quantiles.T, strict=True):
-            low, high = level.before[level.first[node]], level.before[level.first[node.astype(np.int64) + 1]]
-            target = np.minimum(low + (quantile * (high - low)).astype(np.int64), high - 1)
-            edge = np.searchsorted(level.before, target, side="right") - 1
-            leaf += level.before[edge] - low
-            node = level.children[edge]
-        return leaf
+
+        def pick(level: Level, at: NDArray[Any], _: Integers, first: Integers, last: Integers) -> NDArray[Any]:
+            low, high = level.before[first], level.before[last + 1]
+            target = np.minimum(low + (at * (high - low)).astype(np.int64), high - 1)
+            return np.asarray(np.searchsorted(level.before, target, side="right") - 1)
+
+        return self._follow(quantiles, pick)
 
     def walk(self, quantiles: NDArray[np.float64]) -> Integers:
         """Return the leaves that quantiles in [0, 1) lead to, one for each level, (n,) from (n, n_levels).
@@ -198,15 +184,10 @@ class Tree:
         On each level the quantile picks among the branches of the node, however many leaves they have: independent
         uniform quantiles prefer leaves in the sparse parts of the tree (Hellsten 2023, Sec. 4.2, calls it biased).
         """
-        leaf = np.zeros(len(quantiles), dtype=np.int64)
-        node: NDArray[Any] = np.zeros(len(quantiles), dtype=np.intp)
-        for level, quantile in zip(self.levels, quantiles.T, strict=True):
-            node = node.astype(np.int64)
-            first, last = level.first[node].astype(np.int64), level.first[node + 1].astype(np.int64) - 1
-            edge = np.minimum(first + (quantile * (last + 1 - first)).astype(np.int64), last)
-            leaf += level.before[edge] - level.before[first]
-            node = level.children[edge]
-        return leaf
+        return self._follow(
+            quantiles,
+            lambda _level, at, _node, first, last: np.minimum(first + (at * (last + 1 - first)).astype(np.int64), last),
+        )
 
     def nearest(self, codes: NDArray[Any], rng: np.random.Generator) -> Integers:
         """Return leaves near codes that need not be valid, (n,) from (n, n_levels).
@@ -214,27 +195,435 @@ class Tree:
         Level by level the code is kept if it is valid, else the nearest in the parameter's order is taken (any
         for a parameter without one). Every node has leaves, so there is always a next value.
         """
-        leaf = np.zeros(len(codes), dtype=np.int64)
-        node: NDArray[Any] = np.zeros(len(codes), dtype=np.int64)
-        for level, wanted, ordered in zip(self.levels, codes.T, self.ordered, strict=True):
-            node = node.astype(np.int64)
-            low, high = level.first[node].astype(np.int64), level.first[node + 1].astype(np.int64)
-            key = level.key(node, np.clip(wanted, 0, level.radix - 1))
-            above = np.clip(np.searchsorted(level.keys, key), low, high - 1)
-            below = np.clip(above - 1, low, high - 1)
+        ordered = iter(self.ordered)
+
+        def pick(level: Level, wanted: NDArray[Any], node: Integers, first: Integers, last: Integers) -> NDArray[Any]:
+            key = level.key(node, wanted)
+            above = np.clip(np.searchsorted(level.keys, key), first, last)
+            below = np.clip(above - 1, first, last)
             up = np.abs(level.keys[above].astype(np.int64) - key.astype(np.int64))
             down = np.abs(level.keys[below].astype(np.int64) - key.astype(np.int64))
             edge = np.where((down < up) | ((down == up) & (rng.random(len(codes)) < 0.5)), below, above)
-            if not ordered:
-                anywhere = low + rng.integers(0, high - low)
-                edge = np.where(up == 0, above, anywhere)
-            leaf += level.before[edge] - level.before[low]
-            node = level.children[edge]
+            if next(ordered):
+                return edge
+            return np.where(up == 0, above, first + rng.integers(0, last + 1 - first))
+
+        return self._follow(codes, pick)
+
+    def _follow(self, columns: NDArray[Any], pick: _Pick) -> Integers:
+        """Return the numbers of the leaves that rows lead to, with a column for each level."""
+        leaf, node = np.zeros(len(columns), dtype=np.int64), np.zeros(len(columns), dtype=np.int64)
+        for level, column in zip(self.levels, columns.T, strict=True):
+            first, last = level.first[node].astype(np.int64), level.first[node + 1].astype(np.int64) - 1
+            edge = pick(level, column, node, first, last)
+            leaf += level.before[edge] - level.before[first]
+            node = level.children[edge].astype(np.int64)
         return leaf
 
 
 #: Independent parameters, or a group of co-dependent ones; ``size`` valid combinations numbered from 0.
 Factor = Choice | Tree
+
+
+# -- factors of a space ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Domain:
+    """One parameter while the tree is built: its values (radix,), and the codes of those allowed, ascending, (m,)."""
+
+    position: int
+    values: NDArray[Any]
+    codes: NDArray[np.int32]
+    ordered: bool
+
+    @property
+    def allowed(self) -> NDArray[Any]:
+        return self.values[self.codes]
+
+
+def build_factors(parameters: Sequence[Parameter], constraints: Sequence[Constraint]) -> list[Factor]:
+    """Return the factors whose product are the valid configurations, in the order of their first parameters.
+
+    Raises:
+        EmptySpaceError: no configuration is valid.
+        ConstraintError: a constraint cannot be evaluated or couples too many parameters.
+    """
+    domains = {
+        p.name: _Domain(i, column_of(list(p.values)), np.arange(len(p.values), dtype=np.int32), p.is_ordered)
+        for i, p in enumerate(parameters)
+    }
+    allowed, pending = _settle(domains, constraints)
+    factors: list[Factor] = []
+    for group in _connected(list(allowed), pending):
+        if len(group) == 1:
+            domain = allowed[group[0]]
+            factors.append(Choice((domain.position,), domain.codes, domain.ordered))
+        else:
+            factors.append(_tree(group, allowed, [c for c in pending if c.names <= set(group)]))
+    return sorted(factors, key=lambda factor: min(factor.positions))
+
+
+def count(parameters: Sequence[Parameter], constraints: Sequence[Constraint]) -> int:
+    """Return the number of valid configurations; raises ConstraintError as :func:`build_factors` does."""
+    try:
+        return math.prod(factor.size for factor in build_factors(parameters, constraints))
+    except EmptySpaceError:
+        return 0
+
+
+def _settle(
+    domains: Mapping[str, _Domain], constraints: Sequence[Constraint]
+) -> tuple[dict[str, _Domain], list[Constraint]]:
+    """Apply the constraints on a single parameter, and replace parameters of one value by that value.
+
+    Returns what each parameter may still be, and the constraints that tie several parameters together.
+    """
+    allowed = dict(domains)
+    while True:
+        values: dict[str, list[Value]] = {name: domain.allowed.tolist() for name, domain in allowed.items()}
+        fixed = {name: found[0] for name, found in values.items() if len(found) == 1}
+        facts = {name: known_of(found) for name, found in values.items()}
+        pieces = [piece for constraint in constraints for piece in constraint.bind(fixed).split(facts)]
+        for piece in pieces:
+            if not piece.names and not piece.holds({}):
+                raise EmptySpaceError(f"constraint {piece.text!r} never holds")
+        alone = [piece for piece in pieces if len(piece.names) == 1]
+        before = dict(allowed)
+        for piece in sorted(alone, key=lambda piece: not piece.is_total(facts)):
+            (name,) = piece.names
+            domain = allowed[name]
+            mask = piece.mask({name: domain.allowed}, len(domain.codes))
+            if not mask.any():
+                raise EmptySpaceError(f"constraint {piece.text!r} leaves no value of {name}")
+            if not mask.all():
+                allowed[name] = replace(domain, codes=domain.codes[mask])
+        # A part that can fail repeats the parts before it, so there may be parts on a single parameter in every round.
+        if allowed == before:
+            return allowed, [piece for piece in pieces if len(piece.names) > 1]
+
+
+def _connected(names: Sequence[str], constraints: Sequence[Constraint]) -> list[list[str]]:
+    """Return the groups of names that constraints tie together, each in the order of ``names``."""
+    group_of = {name: {name} for name in names}
+    for constraint in constraints:
+        merged: set[str] = set().union(*(group_of[name] for name in constraint.names))
+        for name in merged:
+            group_of[name] = merged
+    groups = {id(group): group for group in group_of.values()}
+    return [[name for name in names if name in group] for group in groups.values()]
+
+
+def _tree(group: Sequence[str], allowed: Mapping[str, _Domain], constraints: Sequence[Constraint]) -> Factor:
+    values = {name: allowed[name].allowed for name in group}
+    facts = {name: known_of(column.tolist()) for name, column in values.items()}
+    is_large = math.prod(len(column) for column in values.values()) >= _LARGE
+    plan = _make_plan(_order_parameters(values, constraints), constraints, facts, derive=is_large)
+    try:
+        return _grow(plan, allowed)
+    except MemoryError as error:
+        raise ConstraintError(f"not enough memory for the combinations of {', '.join(group)}") from error
+
+
+# -- the order of a group's parameters, and what is remembered ------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What happens when one parameter gets its values."""
+
+    parameter: str  #: the parameter's name
+    filters: tuple[Constraint, ...]  #: the constraints that can be decided now; those that can fail come last
+    derived: Mapping[str, Expression]  #: parts of expressions evaluated now, by the name they are remembered under
+    live: tuple[str, ...]  #: names to remember after the step: earlier parameters, this one, derived parts
+    coupling: tuple[Constraint, ...]  #: the constraints this parameter appears in
+
+
+def _make_plan(
+    order: Sequence[str], constraints: Sequence[Constraint], facts: Mapping[str, Known], derive: bool = True
+) -> list[_Step]:
+    """Return the steps that give the parameters of a group their values, in this order.
+
+    To ``derive`` is to remember parts of expressions in place of the parameters in them; it keeps large groups small,
+    and for a small group takes longer than it saves.
+    """
+    pending = list(constraints)
+    available: frozenset[str] = frozenset()
+    steps: list[_Step] = []
+    facts = dict(facts)
+
+    @functools.cache  # most steps give a value to none of a constraint's names
+    def early(tree: ast.expr, known_names: frozenset[str]) -> _Early:
+        regrouped = regroup(tree, known_names, facts)
+        parts = early_parts(regrouped, known_names, facts)
+        return regrouped, parts, free_names(replace_parts(regrouped, dict.fromkeys(map(id, parts), "")))
+
+    for parameter in order:
+        available = available | {parameter}
+        decided = [constraint for constraint in pending if constraint.names <= available]
+        pending = [constraint for constraint in pending if not constraint.names <= available]
+        filters = sorted(decided, key=lambda constraint: not constraint.is_total(facts))
+        derived: dict[str, ast.expr] = {}
+        if derive:
+            derived, pending = _derive(pending, available, f"{len(steps)}.", early)
+            facts |= {name: known(part, facts) for name, part in derived.items()}
+        needed = frozenset(name for constraint in pending for name in constraint.names)
+        live = sorted((available | frozenset(derived)) & needed)
+        coupling = tuple(constraint for constraint in constraints if parameter in constraint.names)
+        expressions = {name: Expression(ast.unparse(part), part) for name, part in derived.items()}
+        steps.append(_Step(parameter, tuple(filters), expressions, tuple(live), coupling))
+        available = frozenset(live)
+    return steps
+
+
+#: A tree regrouped to have large parts that can be evaluated early, these parts, and the names outside of them.
+_Early = tuple[ast.expr, list[ast.expr], frozenset[str]]
+
+
+def _derive(
+    pending: Sequence[Constraint],
+    available: frozenset[str],
+    prefix: str,
+    early: Callable[[ast.expr, frozenset[str]], _Early],
+) -> tuple[dict[str, ast.expr], list[Constraint]]:
+    """Return the parts of pending constraints that can be evaluated now, by new names, and the constraints over these.
+
+    A part is not worth it if all its names have to be remembered anyway.
+    """
+    found: dict[Constraint, _Early] = {
+        constraint: early(constraint.tree, available & constraint.names) for constraint in pending
+    }
+    kept = frozenset().union(*(outside for _, _, outside in found.values())) & available
+    named: dict[str, tuple[str, ast.expr]] = {}
+    rewritten: list[Constraint] = []
+    for constraint in pending:
+        tree, parts, _ = found[constraint]
+        names: dict[int, str] = {}
+        for part in parts:
+            if not free_names(part) <= kept:
+                names[id(part)], _ = named.setdefault(ast.dump(part), (f"{prefix}{len(named)}", part))
+        rewritten.append(constraint.with_tree(replace_parts(tree, names)) if names else constraint)
+    return dict(named.values()), rewritten
+
+
+def _order_parameters(values: Mapping[str, NDArray[Any]], constraints: Sequence[Constraint]) -> list[str]:
+    """Return an order that keeps the number of partial configurations low.
+
+    Greedy from several starting parameters: next comes the parameter that leaves the fewest different states to
+    remember, as estimated from the number of values and the share of combinations each constraint lets through.
+    """
+    shares = [(constraint.names, _share(constraint, values)) for constraint in constraints]
+    logs = {name: math.log(len(column)) for name, column in values.items()}
+    starts = sorted(values, key=lambda name: logs[name])[:_STARTS]
+    return min((_greedy(start, logs, shares) for start in starts), key=lambda found: found[0])[1]
+
+
+def _share(constraint: Constraint, values: Mapping[str, NDArray[Any]]) -> float:
+    """Return the logarithm of the share of combinations a constraint lets through, a guess when they are many."""
+    names = sorted(constraint.names)
+    shape = [len(values[name]) for name in names]
+    total = math.prod(shape)
+    if total > _SAMPLED or constraint.functions:
+        return math.log(0.5)
+    grids = np.unravel_index(np.arange(total), shape)
+    try:
+        mask = constraint.mask({name: values[name][grid] for name, grid in zip(names, grids, strict=True)}, total)
+    except ConstraintError:
+        return math.log(0.5)
+    return math.log(max(float(mask.mean()), 1e-9))
+
+
+def _greedy(
+    start: str, logs: Mapping[str, float], shares: Sequence[tuple[frozenset[str], float]]
+) -> tuple[float, list[str]]:
+    order, left = [start], [name for name in logs if name != start]
+    live, work = logs[start], math.exp(logs[start])
+    while left:
+        scored = [(_after(live, order, name, logs, shares), logs[name], name) for name in left]
+        estimate, _, name = min(scored)
+        work += math.exp(min(live + logs[name], 700.0))
+        live = estimate
+        order.append(name)
+        left.remove(name)
+    return work, order
+
+
+def _after(
+    live: float,
+    order: Sequence[str],
+    name: str,
+    logs: Mapping[str, float],
+    shares: Sequence[tuple[frozenset[str], float]],
+) -> float:
+    """Return the logarithm of the estimated number of states once ``name`` has its values."""
+    known = {*order, name}
+    passed = sum(share for names, share in shares if name in names and names <= known)
+    needed = {other for names, _ in shares if not names <= known for other in names & known}
+    return min(live + logs[name] + passed, sum(logs[other] for other in needed))
+
+
+# -- growing the tree -----------------------------------------------------------------------------------
+
+#: Something evaluated for rows: columns by name, each (n,), and n.
+Function = Callable[[Mapping[str, NDArray[Any]], int], NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Known:
+    """One remembered quantity: its distinct values and, for each row, which one it has."""
+
+    codes: NDArray[np.int32]
+    values: NDArray[Any]
+
+    def take(self, rows: NDArray[Any]) -> _Known:
+        return _Known(self.codes[rows], self.values)
+
+
+def _grow(steps: Sequence[_Step], domains: Mapping[str, _Domain]) -> Tree:
+    n, known = 1, dict[str, _Known]()
+    grown: list[Edges] = []
+    for step in steps:
+        domain = domains[step.parameter]
+        parents, chosen = _expand(step, domain, known, n)
+        if not len(parents):
+            raise EmptySpaceError(f"no combination of {', '.join(s.parameter for s in steps)} is valid")
+        row = {name: quantity.take(parents) for name, quantity in known.items()}
+        row[step.parameter] = _Known(chosen, domain.allowed)
+        for name, expression in step.derived.items():
+            row[name] = _evaluate(expression, row, len(parents))
+        children, n_next, known = _merge_states({name: row[name] for name in step.live}, len(parents))
+        grown.append(Edges(len(domain.values), parents, domain.codes[chosen], children, n))
+        n = n_next
+    used = [domains[step.parameter] for step in steps]
+    return reduce(grown, tuple(domain.position for domain in used), tuple(domain.ordered for domain in used))
+
+
+# -- one parameter more ----------------------------------------------------------------------------
+
+
+def _expand(
+    step: _Step, domain: _Domain, known: Mapping[str, _Known], n: int
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Return the valid pairs of a node and an allowed value, sorted by node and value: two arrays, (n_edges,)."""
+    values = domain.allowed
+    if n * len(values) > _MAX_CANDIDATES:
+        raise _too_large(step)
+    filters = [(constraint, _table(constraint, step.parameter, values, known, n)) for constraint in step.filters]
+    block = max(_BLOCK // len(values), 1)
+    found: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []
+    total = 0
+    for start in range(0, n, block):
+        stop = min(start + block, n)
+        part = {name: _Known(q.codes[start:stop], q.values) for name, q in known.items()}
+        mask = np.ones((stop - start, len(values)), dtype=np.bool_)
+        for constraint, table in filters:
+            names = sorted(constraint.names - {step.parameter})
+            if table is not None:
+                mask &= table[_keys([part[name] for name in names], stop - start)]
+                continue
+            rows, chosen = np.nonzero(mask)
+            columns = {name: part[name].values[part[name].codes[rows]] for name in names}
+            columns[step.parameter] = values[chosen]
+            mask[rows, chosen] = constraint.mask(columns, len(rows))
+        parents, chosen = np.nonzero(mask)
+        found.append(((parents + start).astype(np.int32), chosen.astype(np.int32)))
+        total += len(parents)
+        if total > MAX_EDGES:
+            raise _too_large(step)
+    return np.concatenate([parents for parents, _ in found]), np.concatenate([chosen for _, chosen in found])
+
+
+def _too_large(step: _Step) -> ConstraintError:
+    coupling = ", ".join(sorted({repr(constraint.text) for constraint in step.coupling}))
+    return ConstraintError(
+        f"more than {MAX_EDGES:,} partial configurations are needed at parameter {step.parameter}, "
+        f"which {coupling} couples to others; split the constraint or shorten the lists of values"
+    )
+
+
+def _table(
+    constraint: Constraint, parameter: str, values: NDArray[Any], known: Mapping[str, _Known], n: int
+) -> NDArray[np.bool_] | None:
+    """Return a constraint's truth for each combination of what it depends on, (n_combinations, m).
+
+    None if there are more combinations than nodes, or if the constraint fails for one of them: that combination may
+    not occur, so the constraint must be evaluated only for those that do.
+    """
+    names = sorted(constraint.names - {parameter})
+    combinations = math.prod(len(known[name].values) for name in names)
+    if combinations > max(n, _SMALL // len(values)) or combinations * len(values) > _LARGEST_TABLE:
+        return None
+    try:
+        table = _tabulate(constraint.mask, [*names, parameter], [*(known[name].values for name in names), values])
+    except ConstraintError:
+        return None
+    return table.reshape(combinations, len(values))
+
+
+def _tabulate(function: Function, names: Sequence[str], values: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Return a function's result for each combination of values, the last varying fastest."""
+    shape = [len(column) for column in values]
+
+    def columns(start: int, stop: int) -> dict[str, NDArray[Any]]:
+        codes = np.unravel_index(np.arange(start, stop), shape)
+        return {name: column[code] for name, column, code in zip(names, values, codes, strict=True)}
+
+    return _in_blocks(function, columns, math.prod(shape))
+
+
+def _in_blocks(function: Function, columns: Callable[[int, int], dict[str, NDArray[Any]]], n: int) -> NDArray[Any]:
+    """Return a function's result for ``n`` rows, evaluated a block of rows at a time."""
+    return np.concatenate(
+        [function(columns(start, min(start + _BLOCK, n)), min(_BLOCK, n - start)) for start in range(0, n, _BLOCK)]
+    )
+
+
+def _keys(quantities: Sequence[_Known], n: int) -> NDArray[np.int64]:
+    """Return one number for each row's combination of quantities, row-major, (n,)."""
+    key = np.zeros(n, dtype=np.int64)
+    for quantity in quantities:
+        key = key * len(quantity.values) + quantity.codes
+    return key
+
+
+def _evaluate(expression: Expression, row: Mapping[str, _Known], n: int) -> _Known:
+    """Return a quantity derived from others, for each of ``n`` rows."""
+    used = sorted(expression.names)
+    if math.prod(len(row[name].values) for name in used) <= max(n, _SMALL):
+        results = _tabulate(expression.evaluate_columns, used, [row[name].values for name in used])
+        distinct, inverse = np.unique(results, return_inverse=True)
+        return _Known(inverse.astype(np.int32)[_keys([row[name] for name in used], n)], distinct)
+
+    def columns(start: int, stop: int) -> dict[str, NDArray[Any]]:
+        return {name: row[name].values[row[name].codes[start:stop]] for name in used}
+
+    distinct, inverse = np.unique(_in_blocks(expression.evaluate_columns, columns, n), return_inverse=True)
+    return _Known(inverse.astype(np.int32), distinct)
+
+
+def _merge_states(state: Mapping[str, _Known], n: int) -> tuple[NDArray[np.int32], int, dict[str, _Known]]:
+    """Give rows that agree on everything remembered one node: nodes of rows (n,), their number, their quantities."""
+    keys, radix = np.zeros(n, dtype=np.int64), 1
+    for quantity in state.values():
+        if radix * len(quantity.values) >= 2**62:
+            keys, radix = _dense(keys, radix)
+        keys = keys * len(quantity.values) + quantity.codes
+        radix *= len(quantity.values)
+    nodes, n_nodes = _dense(keys, radix)
+    representative = np.empty(n_nodes, dtype=np.intp)
+    representative[nodes] = np.arange(n)
+    return nodes.astype(np.int32), n_nodes, {name: quantity.take(representative) for name, quantity in state.items()}
+
+
+def _dense(keys: NDArray[np.int64], radix: int) -> tuple[NDArray[np.int64], int]:
+    """Renumber keys below ``radix`` as 0, 1, ... in their order; return them and their number."""
+    if radix <= 4 * len(keys) + 1_000_000:
+        occurs = np.zeros(radix, dtype=np.bool_)
+        occurs[keys] = True
+        numbers = np.cumsum(occurs) - 1
+        return numbers[keys], int(numbers[-1]) + 1
+    distinct, inverse = np.unique(keys, return_inverse=True)
+    return inverse.astype(np.int64), len(distinct)
 
 
 # -- building a tree ------------------------------------------------------------------------------------

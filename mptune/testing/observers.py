@@ -17,7 +17,7 @@ from abc import abstractmethod
 from typing import Final
 
 from mptune.observers.base import LaunchContext, Observer
-from mptune.observers.resources import ResourcesObserver
+from mptune.observers.launches import ResourcesObserver
 from mptune.space.configuration import Configuration
 
 __all__ = ["ObserverConformance", "context", "observe"]

@@ -27,7 +27,7 @@ from mptune.run import in_short
 from mptune.source.lints import examples, lints
 from mptune.source.render import cited, render
 from mptune.space.configuration import Configuration, Value
-from mptune.space.covering import covering, representatives
+from mptune.space.sampling import covering, representatives
 from mptune.space.search_space import SearchSpace
 
 __all__ = ["CheckResult", "Compilation", "Selection", "check", "check_application", "select"]
@@ -201,7 +201,7 @@ def select(
     """
     rng = np.random.default_rng(seed)
     if sample == "all":
-        return [c for indices in space.iter_batches(4096) for c in space.configurations(indices)]
+        return space.configurations(np.arange(space.size))
     if sample == "values":
         return space.configurations(covering(space, rng))
     if sample == "signatures":

@@ -11,12 +11,12 @@ from typing import Any, Final
 from mptune.accuracy.evaluate import Metrics
 from mptune.errors import MptuneError
 from mptune.kernel.regions import Over, Reduce
-from mptune.kernel.tunable import listed
 from mptune.measure.device import Limits
 from mptune.results.metric_expressions import chosen_objectives
 from mptune.results.trial import Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration, Value
+from mptune.space.parameters import listed
 
 __all__ = ["Progress", "TuneSettings"]
 

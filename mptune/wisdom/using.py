@@ -256,7 +256,7 @@ def sizes_of_arrays(
     form = kernel.form_of({**otherwise, **found})
     axes = [
         # Which axis has which size depends on the form.
-        (Expression.from_tree(text, fold(Expression(text).tree, form)), extent, name)
+        (Expression(text, fold(Expression(text).tree, form)), extent, name)
         for name, shape in shapes.items()
         for text, extent in zip(_shape_of(kernel, name), shape, strict=True)
     ]

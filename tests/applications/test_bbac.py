@@ -16,7 +16,7 @@ from sklearn.metrics import normalized_mutual_info_score
 
 from mptune.kernel import Application, Role, Sizes
 from mptune.source.loading import load_tunable, loaded_modules
-from mptune.space.covering import covering
+from mptune.space.sampling import covering
 from tests.tiers import few
 
 SMALL = {"years": 9, "cells": 331, "year_clusters": 3, "cell_clusters": 5, "parts": 4}

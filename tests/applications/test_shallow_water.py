@@ -15,7 +15,7 @@ from mptune.accuracy import evaluate_outputs
 from mptune.errors import KernelError
 from mptune.results.trial import Status
 from mptune.source.loading import load_tunable
-from mptune.space.covering import covering
+from mptune.space.sampling import covering
 from tests.tiers import few
 
 pytestmark = pytest.mark.usefixtures("charts")

@@ -22,7 +22,7 @@ from mptune.measure.timing import TimingPlan
 from mptune.results.trial import Status
 from mptune.source.render import render
 from mptune.space.parameters import CategoricalParameter, OrdinalParameter, PrecisionParameter
-from mptune.testing.simulator.device import Limits
+from tests.support.simulator.device import Limits
 
 N = 3000
 CACHE = 1 << 20

@@ -12,8 +12,8 @@ from mptune.backends.cuda import CudaBackend
 from mptune.errors import OutOfMemoryError
 from mptune.kernel import LaunchShape
 from mptune.testing.backends import source_of
-from mptune.testing.simulator.cupy import SimulatedCupy
-from mptune.testing.simulator.device import Limits, SimulatedDevice
+from tests.support.simulator.cupy import SimulatedCupy
+from tests.support.simulator.device import Limits, SimulatedDevice
 
 BODY = 'extern "C" __global__ void nothing(double* x) { }'
 

@@ -46,15 +46,14 @@ class RecordingDriver:
     def attribute(self, function, name):
         return 256
 
-    def load(self, image):
-        self.loaded[len(self.loaded)] = image
-        return len(self.loaded) - 1
-
-    def unload(self, module):
-        del self.loaded[module]
-
-    def function(self, module, name):
-        return module, name
+    def call(self, name, *arguments):
+        if name == "moduleLoadData":
+            (self.loaded[len(self.loaded)],) = arguments
+            return len(self.loaded) - 1
+        if name == "moduleUnload":
+            return self.loaded.pop(arguments[0])
+        assert name == "moduleGetFunction"
+        return arguments
 
     def launch(self, function, shape, arguments):
         self.launches.append((function, shape, arguments and self.values(arguments)))

@@ -15,8 +15,8 @@ from mptune.kernel import LaunchShape
 from mptune.kernel.limits import device_constraints
 from mptune.source.loading import load_kernel
 from mptune.testing.backends import source_of
-from mptune.testing.simulator import compiler_version
-from mptune.testing.simulator.hip import SimulatedHip
+from tests.support.simulator import compiler_version
+from tests.support.simulator.hip import SimulatedHip
 
 SHAPE = LaunchShape((5, 2, 1), (32, 4, 1), 60_000)
 
@@ -116,16 +116,16 @@ class TestRealHipPython:
         [
             ("allocate", (64,)),
             ("free", (4096,)),
-            ("copy_in", (4096, 8192, 64)),
-            ("copy_out", (4096, 8192, 64)),
+            ("copy", (4096, 8192, 64, "HostToDevice")),
+            ("copy", (4096, 8192, 64, "DeviceToHost")),
             ("copy", (4096, 8192, 64)),
             ("fill", (4096, 0xA5, 64)),
-            ("load", (b"\x7fELF",)),
-            ("unload", (None,)),
-            ("function", (None, "axpy")),
+            ("call", ("moduleLoadData", b"\x7fELF")),
+            ("call", ("moduleUnload", None)),
+            ("call", ("moduleGetFunction", None, "axpy")),
             ("attribute", (None, "MAX_THREADS_PER_BLOCK")),
-            ("blocks", (None, 256, 1024)),
-            ("symbol", (None, "weights")),
+            ("call", ("occupancyMaxActiveBlocksPerMultiprocessor", None, 256, 1024)),
+            ("call", ("moduleGetGlobal", None, "weights")),
             ("launch", (None, SHAPE, 4096)),
             ("enqueue", (None, SHAPE, 4096)),
             ("synchronize", ()),

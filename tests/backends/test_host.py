@@ -20,7 +20,7 @@ from mptune.backends.base import CompileOptions
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.host import HostBackend
 from mptune.backends.host_compiler import HostCompiler, find_compiler, installed_compilers
-from mptune.backends.processor import last_level_cache_bytes, second_level_cache_bytes
+from mptune.backends.processor import cache_limits, usable_cores
 from mptune.errors import BackendUnavailableError, CompileError, LaunchError
 from mptune.kernel import LaunchShape
 from mptune.testing.backends import launch_on_arrays
@@ -398,9 +398,9 @@ def test_the_last_level_cache_is_the_largest_there_is(tmp_path):
     for index, size in enumerate(("48K", "32K", "1024K", "384M", "nonsense")):
         (tmp_path / f"index{index}").mkdir()
         (tmp_path / f"index{index}" / "size").write_text(f"{size}\n")
-    assert last_level_cache_bytes(tmp_path) == 384 << 20
-    assert last_level_cache_bytes(tmp_path / "nowhere") == second_level_cache_bytes(tmp_path) == 0
+    assert cache_limits(tmp_path) == {"cache_bytes": 384 << 20, "own_cache_bytes": 0}
+    assert set(cache_limits(tmp_path / "nowhere").values()) == {0}
     for index, level in enumerate((1, 1, 2, 3)):
         (tmp_path / f"index{index}" / "level").write_text(f"{level}\n")
-    assert (last_level_cache_bytes(tmp_path), second_level_cache_bytes(tmp_path)) == (384 << 20, 1 << 20)
-    assert HostBackend().describe().limits["cache_bytes"] == last_level_cache_bytes()
+    assert cache_limits(tmp_path) == {"cache_bytes": 384 << 20, "own_cache_bytes": usable_cores() << 20}
+    assert HostBackend().describe().limits.items() >= cache_limits().items()

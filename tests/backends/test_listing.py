@@ -7,9 +7,9 @@ import pytest
 from mptune.backends import BACKENDS
 from mptune.backends.base import CompileOptions
 from mptune.backends.host_compiler import HostCompiler, installed_compilers
-from mptune.backends.listing import Instructions, count_instructions
 from mptune.source.loading import load_kernel
 from mptune.source.render import render
+from tests.support.listing import Instructions, count_instructions
 
 X86 = """
 kernel:

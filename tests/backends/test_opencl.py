@@ -21,9 +21,8 @@ from command_line import caller
 from mptune.backends import opencl
 from mptune.backends.base import CompileOptions
 from mptune.backends.binary_cache import BinaryCache
-from mptune.backends.opencl import OpenclBackend
+from mptune.backends.opencl import TOOLS, Offline, OpenclBackend, find_offline
 from mptune.backends.opencl_dialect import as_opencl
-from mptune.backends.opencl_offline import TOOLS, Offline, find_offline
 from mptune.cpp.prelude import prelude
 from mptune.errors import BackendUnavailableError, CompileError, LaunchError, OutOfMemoryError
 from mptune.kernel import LaunchShape

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from mptune.backends.runtime_compiler import RuntimeCompiler
+from mptune.backends.gpu import RuntimeCompiler
 from mptune.errors import BackendUnavailableError, CompileError
 
 LIBRARY = r"""
@@ -160,7 +160,7 @@ def test_close_ends_the_processes(compiler):
 def test_process_ends_with_a_parent_that_is_killed(library, source):
     script = f"""
         import os, threading, time
-        from mptune.backends.runtime_compiler import RuntimeCompiler
+        from mptune.backends.gpu import RuntimeCompiler
         compiler = RuntimeCompiler("Fake", "fake", "Code", [{library!r}], "")
         pid = compiler.compile("a", "f", [], 30)[0].decode().rpartition(" ")[2]
         threading.Thread(target=compiler.compile, args=({source!r}, "f", [], 600), daemon=True).start()

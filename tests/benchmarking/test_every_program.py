@@ -19,7 +19,7 @@ from benchmarks import compound, transfer
 from mptune.interop import write_run
 from mptune.interop.recorded import Record, assemble
 from mptune.results.trial import Measurement, Status
-from mptune.testing.simulator import environment
+from tests.support.simulator import environment
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
 

@@ -9,7 +9,7 @@ import pytest
 
 from mptune.errors import MptuneError, UnknownNameError
 from mptune.measure.timing import TimingPlan, is_worth_flushing, repeat_launches
-from mptune.observers.time import time_metrics
+from mptune.observers.launches import time_metrics
 from mptune.results.intervals import is_tight
 
 

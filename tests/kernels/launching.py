@@ -20,8 +20,8 @@ from mptune.errors import EmptySpaceError
 from mptune.kernel import Argument, Kernel, Role, Sizes
 from mptune.source.render import render
 from mptune.space.configuration import Configuration, Value
-from mptune.space.covering import covering
 from mptune.space.parameters import PrecisionParameter
+from mptune.space.sampling import covering
 from mptune.space.search_space import SearchSpace
 
 

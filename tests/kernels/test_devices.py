@@ -21,8 +21,8 @@ from mptune.kernel.limits import space_on
 from mptune.precision import PRECISIONS
 from mptune.source.loading import bundled_kernels, load_kernel
 from mptune.space.configuration import Configuration
-from mptune.space.covering import covering
 from mptune.space.parameters import PolicyParameter, PrecisionParameter
+from mptune.space.sampling import covering
 from tests.tiers import few
 
 #: Units of roundoff that the worst kernel may be off; the host needs at most 25. With far fewer than one, a narrow type

@@ -34,8 +34,8 @@ from mptune.precision import PRECISIONS
 from mptune.source.loading import load_kernel
 from mptune.source.render import render, render_body
 from mptune.space.configuration import Configuration
-from mptune.space.covering import covering
 from mptune.space.expressions import Expression
+from mptune.space.sampling import covering
 from mptune.space.search_space import SearchSpace
 from tests.tiers import few
 

@@ -22,7 +22,7 @@ from mptune.precision import PRECISIONS
 from mptune.source.loading import load_kernel
 from mptune.source.render import render
 from mptune.space.configuration import Configuration
-from mptune.testing.simulator.compiler import static_shared_bytes
+from tests.support.simulator.compiler import static_shared_bytes
 from tests.tiers import few
 
 WAYS = [

@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 
 from mptune.errors import ObserverUnavailableError
 from mptune.observers.base import LaunchContext
-from mptune.observers.energy import EnergyObserver
-from mptune.observers.sampling import Sample, Sampler, mean_rate, mean_value
-from mptune.observers.sensors import EnergySource
+from mptune.observers.sensors import EnergyObserver, EnergySource, Sample, Sampler, mean_rate, mean_value
 from mptune.space.configuration import Configuration
 
 
@@ -66,7 +64,6 @@ class TestSampler:
     def test_reads_at_the_start_the_end_and_between(self):
         readings = iter(range(10**6))
         sampler = Sampler(lambda: float(next(readings)), interval_s=1e-4)
-        sampler.start()
         while len(sampler.samples) < 5:
             pass
         sampler.stop()
@@ -80,7 +77,6 @@ class TestSampler:
     def test_a_sensor_that_fails_on_the_way(self):
         answers = iter([1.0, 2.0])
         sampler = Sampler(lambda: next(answers), interval_s=1e-4)
-        sampler.start()
         sampler._thread.join(10)
         with pytest.raises(ObserverUnavailableError, match="failed while it was read"):
             sampler.stop()
@@ -106,17 +102,17 @@ class Device:
         self.power_w = power_w
 
     def counter(self):
-        return EnergySource("test", lambda: self.energy_j, is_counter=True, lead_s=0.1)
+        return EnergySource(lambda: self.energy_j, is_counter=True, lead_s=0.1)
 
     def gauge(self):
-        return EnergySource("test", lambda: self.power_w, is_counter=False, lead_s=1.0)
+        return EnergySource(lambda: self.power_w, is_counter=False, lead_s=1.0)
 
 
 class Stepwise(EnergyObserver):
     """Reads the sensor when told to instead of in the background, so that time is the device's alone."""
 
     def read(self):
-        self._sampler._take()
+        self._sampler.take()
 
 
 def stepwise(device, source):

@@ -12,11 +12,8 @@ from mptune.errors import MptuneError, UnknownNameError
 from mptune.kernel import In, Kernel, Out
 from mptune.observers import OBSERVERS
 from mptune.observers.base import Observer
-from mptune.observers.clocks import ClocksObserver
-from mptune.observers.energy import EnergyObserver
-from mptune.observers.resources import ResourcesObserver
-from mptune.observers.sensors import EnergySource
-from mptune.observers.throughput import ThroughputObserver
+from mptune.observers.launches import ResourcesObserver, ThroughputObserver
+from mptune.observers.sensors import ClocksObserver, EnergyObserver, EnergySource
 from mptune.space.parameters import OrdinalParameter
 from mptune.testing.observers import ObserverConformance
 
@@ -35,7 +32,7 @@ KERNEL = Kernel(
 
 
 def energy():
-    gauge = EnergySource("test", lambda: 100.0, is_counter=False, lead_s=0.0)
+    gauge = EnergySource(lambda: 100.0, is_counter=False, lead_s=0.0)
     return EnergyObserver(gauge, interval_s=3600.0, clock=Ticking(0.5))
 
 

@@ -13,7 +13,7 @@ from mptune.observers.sensors import energy_source
 from mptune.results.trial import Status
 from mptune.source.loading import load_kernel
 from mptune.source.render import render
-from mptune.testing.simulator import MADE_UP
+from tests.support.simulator import MADE_UP
 
 
 def reason_not(backend):

@@ -8,9 +8,8 @@ from mptune.backends import BACKENDS
 from mptune.errors import ObserverUnavailableError
 from mptune.kernel import In, Kernel, Out
 from mptune.observers.base import LaunchContext, Target
-from mptune.observers.clocks import ClocksObserver
-from mptune.observers.resources import ResourcesObserver
-from mptune.observers.throughput import ThroughputObserver
+from mptune.observers.launches import ResourcesObserver, ThroughputObserver
+from mptune.observers.sensors import ClocksObserver
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import PrecisionParameter
 

@@ -10,7 +10,7 @@ import fake_devices
 import pytest
 
 from mptune.errors import ObserverUnavailableError
-from mptune.observers.sensors import Processor, clock_readers, energy_source
+from mptune.observers.sensors import clock_readers, energy_source, processor_clocks, processor_energy
 
 BUS = "0000:65:00.0"
 
@@ -128,7 +128,7 @@ class TestEnergyOfTheProcessor:
                 "intel-rapl-mmio:0": ("package-0", 5, 10**9),
             },
         )
-        source = Processor(tmp_path).energy()
+        source = processor_energy(tmp_path)
         assert source.is_counter
         assert source.read() == 0.0
         for folder, energy_uj in {
@@ -144,7 +144,7 @@ class TestEnergyOfTheProcessor:
 
     def test_a_counter_that_starts_over(self, tmp_path):
         root = fake_devices.powercap(tmp_path, {"intel-rapl:0": ("package-0", 999_000, 1_000_000)})
-        read = Processor(tmp_path).energy().read
+        read = processor_energy(tmp_path).read
         total = 0
         for energy_uj, grown_uj in ((4_000, 5_000), (900_000, 896_000), (100_000, 200_000), (100_000, 0)):
             (root / "intel-rapl:0" / "energy_uj").write_text(f"{energy_uj}\n")
@@ -155,7 +155,7 @@ class TestEnergyOfTheProcessor:
     def test_none(self, tmp_path, domains):
         fake_devices.powercap(tmp_path, domains)
         with pytest.raises(ObserverUnavailableError, match=r"shows no energy counter .* intel_rapl_msr"):
-            Processor(tmp_path).energy()
+            processor_energy(tmp_path)
 
     def test_not_permitted(self, tmp_path, monkeypatch):
         root = fake_devices.powercap(tmp_path, {"intel-rapl:0": ("package-0", 1, 2)})
@@ -171,7 +171,7 @@ class TestEnergyOfTheProcessor:
 
             monkeypatch.setattr(Path, "read_text", refuse)
         with pytest.raises(ObserverUnavailableError, match=r"sudo chmod a\+r .*energy_uj.*Permission denied"):
-            Processor(tmp_path).energy()
+            processor_energy(tmp_path)
 
 
 class TestClocksOfTheProcessor:
@@ -187,14 +187,14 @@ class TestClocksOfTheProcessor:
             folder.mkdir(parents=True)
             (folder / "name").write_text(f"{name}\n")
             (folder / "temp1_input").write_text(f"{millidegrees}\n")
-        found = {metric: read() for metric, read in Processor(tmp_path).clocks().items()}
+        found = {metric: read() for metric, read in processor_clocks(tmp_path).items()}
         assert found == {"clock_mhz": pytest.approx(3400), "temperature_c": pytest.approx(54.5)}
         (tmp_path / "class/hwmon/hwmon1/temp1_input").write_text("unknown")
-        assert list(Processor(tmp_path).clocks()) == ["clock_mhz"]
+        assert list(processor_clocks(tmp_path)) == ["clock_mhz"]
 
     def test_a_machine_that_shows_nothing(self, tmp_path):
         with pytest.raises(ObserverUnavailableError, match="does not show its processor's clock"):
-            Processor(tmp_path).clocks()
+            processor_clocks(tmp_path)
 
 
 def test_a_device_nothing_is_known_of():

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mptune.errors import MptuneError
-from mptune.observers.time import time_metrics
+from mptune.observers.launches import time_metrics
 from mptune.results.intervals import is_tight, median_interval
 
 

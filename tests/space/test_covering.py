@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mptune.errors import EmptySpaceError, MptuneError, UnknownNameError
-from mptune.space import covering as covering_module
-from mptune.space.covering import covering, representatives
+from mptune.space import sampling as covering_module
 from mptune.space.parameters import BooleanParameter, CategoricalParameter, IntegerParameter, PrecisionParameter
+from mptune.space.sampling import covering, representatives
 from mptune.space.search_space import SearchSpace
 
 CONSTRAINTS = (

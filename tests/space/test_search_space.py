@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from mptune.errors import ConstraintError, EmptySpaceError, MptuneError, UnknownNameError
 from mptune.precision import precision
-from mptune.space import building
+from mptune.space import tree as building
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import (
     BooleanParameter,
@@ -263,13 +263,6 @@ def test_an_index_out_of_range_is_refused(index: int) -> None:
     for call in (space.configuration, space.neighbours, lambda i: space.codes([0, i])):
         with pytest.raises(IndexError, match=r"not in 0, \.\.\., 8"):
             call(index)
-
-
-def test_batches_cover_every_index_once() -> None:
-    space = SearchSpace([IntegerParameter("a", 1, 10)])
-    assert [batch.tolist() for batch in space.iter_batches(4)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
-    with pytest.raises(ValueError, match="a batch needs at least one index, got 0"):
-        next(space.iter_batches(0))
 
 
 def test_parameters_by_name() -> None:

@@ -23,8 +23,8 @@ from mptune.data import DataManager
 from mptune.emit import emit, winner_of
 from mptune.measure.device import Limits
 from mptune.testing.backends import BackendConformance
-from mptune.testing.simulator import environment
 from mptune.tuning import tune
+from tests.support.simulator import environment
 
 TESTS = Path(__file__).resolve().parents[1]
 #: The second device needs all that the first does.

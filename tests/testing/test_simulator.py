@@ -18,11 +18,11 @@ from mptune.backends.hip import HipBackend
 from mptune.errors import CompileError, LaunchError
 from mptune.kernel import LaunchShape
 from mptune.testing.backends import source_of
-from mptune.testing.simulator import Misuse
-from mptune.testing.simulator.compiler import compile_source, static_shared_bytes
-from mptune.testing.simulator.cuda import Driver, Runtime
-from mptune.testing.simulator.cupy import SimulatedCupy
-from mptune.testing.simulator.hip import SimulatedHip
+from tests.support.simulator import Misuse
+from tests.support.simulator.compiler import compile_source, static_shared_bytes
+from tests.support.simulator.cuda import Driver, Runtime
+from tests.support.simulator.cupy import SimulatedCupy
+from tests.support.simulator.hip import SimulatedHip
 from tests.tiers import few
 
 SHAPE = LaunchShape((1, 1, 1), (64, 1, 1))
@@ -98,10 +98,10 @@ class TestBrokenCalls:
     def test_a_copy_of_a_wrong_size(self, backend, driver, more, past):
         data = np.zeros(1 << 12)
         buffer = buffer_of(backend, data)
-        for copy in (driver.copy_in, driver.copy_out, driver.copy):
-            addresses = [data.ctypes.data, buffer.address] if copy == driver.copy_out else [buffer.address] * 2
+        for kind in ("HostToDevice", "DeviceToHost", "DeviceToDevice"):
+            addresses = [data.ctypes.data, buffer.address] if kind == "DeviceToHost" else [buffer.address] * 2
             with pytest.raises(Misuse, match=f"ends {past} bytes past the 32768 bytes"):
-                copy(*addresses, data.nbytes + more)
+                driver.copy(*addresses, data.nbytes + more, kind)
         with pytest.raises(Misuse, match="a fill of"):
             driver.fill(buffer.address, 0, data.nbytes + more)
 
@@ -109,9 +109,9 @@ class TestBrokenCalls:
         data = np.zeros(8)
         buffer = buffer_of(backend, data)
         with pytest.raises(Misuse, match="no memory of the device"):
-            driver.copy_in(data.ctypes.data, buffer.address, 64)
+            driver.copy(data.ctypes.data, buffer.address, 64, "HostToDevice")
         with pytest.raises(Misuse, match="copies to the host was given an address of the device"):
-            driver.copy_out(buffer.address, buffer.address, 64)
+            driver.copy(buffer.address, buffer.address, 64, "DeviceToHost")
 
     def test_memory_that_was_freed(self, backend, driver, function):
         buffer = buffer_of(backend, np.zeros(8))
@@ -140,11 +140,11 @@ class TestBrokenCalls:
 
     def test_handles_of_something_else_or_of_nothing_any_more(self, backend, driver, function, image):
         with pytest.raises(Misuse, match=r"is no module but a function"):
-            driver.symbol(function._function, "factors")
+            driver.call("moduleGetGlobal", function._function, "factors")
         handle = function._function
-        driver.unload(function._module)
+        driver.call("moduleUnload", function._module)
         with pytest.raises(Misuse, match="was used after it was given back"):
-            driver.unload(function._module)
+            driver.call("moduleUnload", function._module)
         pointers, values = pack_arguments("axpy", [], GpuBuffer)
         with pytest.raises(Misuse, match=r"function .* was used after it was given back"):
             driver.enqueue(handle, SHAPE, ctypes.addressof(pointers))

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.errors import MptuneError, UnknownNameError
-from mptune.space.encoding import Encoding
 from mptune.space.parameters import CategoricalParameter, Parameter, PermutationParameter, PrecisionParameter
 from mptune.space.search_space import SearchSpace
 
@@ -58,7 +57,7 @@ def features(space: SearchSpace) -> Coordinates:
     """
     probes = space.codes(space.sample(min(space.size, _PROBES), np.random.default_rng(0)))
     tables: list[tuple[int, Array]] = []
-    for column, table in enumerate(Encoding.of(space.parameters).tables):
+    for column, table in enumerate(parameter.encoded() for parameter in space.parameters):
         varying = np.ptp(table[probes[:, column]], axis=0) > 0
         tables.append((column, table[:, varying]))
     aligned = ((column, alignment(parameter)) for column, parameter in enumerate(space.parameters))
@@ -97,8 +96,7 @@ def normalised(parameters: Sequence[Parameter]) -> Coordinates:
             return table / math.sqrt(table.shape[1])
         return np.linspace(0.0, 1.0, len(parameter.values))[:, None]
 
-    encoded = enumerate(zip(parameters, Encoding.of(parameters).tables, strict=True))
-    return Coordinates((column, spaced(p, table)) for column, (p, table) in encoded if len(p.values) > 1)
+    return Coordinates((column, spaced(p, p.encoded())) for column, p in enumerate(parameters) if len(p.values) > 1)
 
 
 def distances(parameters: Sequence[Parameter], permutation: str = "spearman", *, log: bool = True) -> Coordinates:
@@ -140,7 +138,7 @@ def _scaled(parameter: Parameter, permutation: str, log: bool) -> Array:
     if parameter.is_numeric and not log:
         values = np.array(parameter.values, dtype=np.float64)
         return np.asarray(((values - values.min()) / np.ptp(values))[:, None])
-    table = Encoding.of((parameter,)).tables[0]
+    table = parameter.encoded()
     if isinstance(parameter, CategoricalParameter):
         return np.asarray(table / math.sqrt(2.0))
     if table.shape[1] == 1:

@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mptune.testing.simulator.compiler import compile_source
-from mptune.testing.simulator.cuda import MAX_DYNAMIC_SHARED_SIZE_BYTES, Driver, Runtime
-from mptune.testing.simulator.device import Misuse, SimulatedDevice, Stream
+from tests.support.simulator.compiler import compile_source
+from tests.support.simulator.cuda import MAX_DYNAMIC_SHARED_SIZE_BYTES, Driver, Runtime
+from tests.support.simulator.device import Misuse, SimulatedDevice, Stream
 
 __all__ = ["SimulatedCupy"]
 

@@ -18,7 +18,7 @@ from mptune.backends.base import CompileOptions
 from mptune.backends.host_compiler import HostCompiler
 from mptune.cpp.prelude import prelude
 from mptune.errors import CompileError, MptuneError
-from mptune.testing.simulator.process import SHARED_GUARD_BYTES
+from tests.support.simulator.process import SHARED_GUARD_BYTES
 
 __all__ = ["SHARED_BYTES", "Gap", "compile_source", "shared_gaps", "static_shared_bytes"]
 

@@ -15,8 +15,8 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from mptune.backends.processes import ChildEnded, PythonChild
 from mptune.errors import MptuneError
-from mptune.testing.simulator.compiler import SHARED_BYTES, Gap, shared_gaps, static_shared_bytes
-from mptune.testing.simulator.process import ARENA, GUARD_BYTES, changed, slack
+from tests.support.simulator.compiler import SHARED_BYTES, Gap, shared_gaps, static_shared_bytes
+from tests.support.simulator.process import ARENA, GUARD_BYTES, changed, slack
 
 __all__ = ["MADE_UP", "Event", "Failure", "Function", "Limits", "Misuse", "Module", "SimulatedDevice", "Stream"]
 
@@ -662,7 +662,7 @@ class SimulatedDevice:
     def _ask(self, *request: Any) -> Any:
         """Return the answer of the device's process."""
         if self._process is None:
-            self._process = PythonChild("mptune.testing.simulator.process:serve")
+            self._process = PythonChild("tests.support.simulator.process:serve")
             weakref.finalize(self, self._process.kill)
         try:
             self._process.send(request)

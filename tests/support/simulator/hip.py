@@ -14,9 +14,9 @@ import types
 from collections.abc import Callable
 from typing import Any, Final
 
-from mptune.testing.simulator.compiler import SHARED_BYTES
-from mptune.testing.simulator.cuda import function_attribute
-from mptune.testing.simulator.device import MADE_UP, Event, Failure, Limits, Misuse, SimulatedDevice, Stream
+from tests.support.simulator.compiler import SHARED_BYTES
+from tests.support.simulator.cuda import function_attribute
+from tests.support.simulator.device import MADE_UP, Event, Failure, Limits, Misuse, SimulatedDevice, Stream
 
 __all__ = ["SimulatedHip", "hipError_t", "hipMemcpyKind"]
 

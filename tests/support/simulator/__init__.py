@@ -1,14 +1,14 @@
 """A CUDA and a HIP device for tests, on a machine that has none: strict, and it runs kernels.
 
-    python -m mptune.testing.simulator mptune tune axpy --backend cuda --max-error 1e-4
+    python -m tests.support.simulator mptune tune axpy --backend cuda --max-error 1e-4
 
 runs a command whose processes find both devices, by nothing but their environment (:func:`environment`): libraries with
 the few functions of the driver and of NVRTC and hiprtc that mptune calls, and modules in place of CuPy and HIP Python.
 What mptune does is what it does on a device: its compiler processes, its workers, its calls.
 
-- Sources are compiled for the processor (:mod:`mptune.testing.simulator.compiler`). So what the host backend cannot
+- Sources are compiled for the processor (:mod:`tests.support.simulator.compiler`). So what the host backend cannot
   run, as functions of warps, is a compile error here.
-- The device is a process of its own (:mod:`mptune.testing.simulator.process`), with memory that no other address leads
+- The device is a process of its own (:mod:`tests.support.simulator.process`), with memory that no other address leads
   to, and addresses without memory around each allocation. A fault there is sticky, as on a GPU.
 - Calls take what those of the real packages take, and nothing happens before something waits for it.
 - What a real device would not notice, or not at once, is a :class:`Misuse`: memory, modules and handles that were given
@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from mptune.testing.simulator.device import MADE_UP, Failure, Misuse, SimulatedDevice
+    from tests.support.simulator.device import MADE_UP, Failure, Misuse, SimulatedDevice
 
 __all__ = ["MADE_UP", "Failure", "Misuse", "SimulatedDevice", "compiler_version", "environment"]
 
@@ -46,15 +46,15 @@ _LIBRARIES: Final = (
 )
 #: What importing CuPy and HIP Python does.
 _MODULES: Final = {
-    "cupy": "from mptune.testing.simulator.cupy import SimulatedCupy as simulated",
-    "hip": "from mptune.testing.simulator.hip import SimulatedHip as simulated",
+    "cupy": "from tests.support.simulator.cupy import SimulatedCupy as simulated",
+    "hip": "from tests.support.simulator.hip import SimulatedHip as simulated",
 }
 
 
 def __getattr__(name: str) -> Any:
     # The process of a device imports this package too, and needs none of these names.
     if name in __all__:
-        return getattr(importlib.import_module("mptune.testing.simulator.device"), name)
+        return getattr(importlib.import_module("tests.support.simulator.device"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -80,7 +80,7 @@ def environment(folder: Path) -> Mapping[str, str]:
     """
     from mptune.backends.host_compiler import find_compiler
 
-    command = f"{shlex.quote(sys.executable)} -m mptune.testing.simulator.compiler"
+    command = f"{shlex.quote(sys.executable)} -m tests.support.simulator.compiler"
     # Binaries are kept by the compiler's version.
     version = compiler_version().removeprefix("0.")
     defines = (f'-DCOMPILE="{command}"', f"-DVERSION={version}")
@@ -94,7 +94,7 @@ def environment(folder: Path) -> Mapping[str, str]:
     for name, text in _MODULES.items():
         (folder / f"{name}.py").write_text(f"import sys\n{text}\nsys.modules.update(simulated().modules)\n")
     return {
-        "PYTHONPATH": ":".join([str(folder), *filter(None, sys.path)]),
+        "PYTHONPATH": ":".join([str(folder), str(Path(__file__).parents[3]), *filter(None, sys.path)]),
         "LD_LIBRARY_PATH": ":".join(filter(None, [str(folder / "lib"), os.environ.get("LD_LIBRARY_PATH")])),
         "ROCM_PATH": str(folder),
     }

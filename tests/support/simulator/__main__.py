@@ -1,4 +1,4 @@
-"""Runs a command on the simulated devices: ``python -m mptune.testing.simulator COMMAND...``."""
+"""Runs a command on the simulated devices: ``python -m tests.support.simulator COMMAND...``."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from mptune.testing.simulator import environment
+from tests.support.simulator import environment
 
-_USAGE: Final = """usage: python -m mptune.testing.simulator COMMAND...
+_USAGE: Final = """usage: python -m tests.support.simulator COMMAND...
 
 Runs a command whose processes find a simulated CUDA and a simulated HIP device, such as
 
-    python -m mptune.testing.simulator mptune tune axpy --backend cuda --max-error 1e-4"""
+    python -m tests.support.simulator mptune tune axpy --backend cuda --max-error 1e-4"""
 
 command = sys.argv[1:]
 if not command:

@@ -13,7 +13,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
-from mptune.testing.simulator.device import MADE_UP, Event, Failure, Misuse, SimulatedDevice
+from tests.support.simulator.device import MADE_UP, Event, Failure, Misuse, SimulatedDevice
 
 __all__ = [
     "MAX_DYNAMIC_SHARED_SIZE_BYTES",

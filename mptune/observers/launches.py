@@ -1,0 +1,83 @@
+"""Observers that compute metrics from launches that are timed anyway."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import ClassVar, Final, Self
+
+from mptune.errors import ObserverUnavailableError
+from mptune.kernel import Application, Sizes, Tunable
+from mptune.observers.base import LaunchContext, Observer, Target
+
+__all__ = ["TIME_METRICS", "ResourcesObserver", "ThroughputObserver", "time_metrics"]
+
+TIME_METRICS: Final = ("time_ms", "time_min_ms", "time_spread_ms")
+
+
+def time_metrics(times_ms: Sequence[float]) -> dict[str, float]:
+    """Return median, minimum and interquartile range by the names of the metrics; nothing without times."""
+    if not times_ms:
+        return {}
+    lower, _, upper = statistics.quantiles(times_ms, n=4, method="inclusive") if len(times_ms) > 1 else [*times_ms] * 3
+    return dict(zip(TIME_METRICS, (statistics.median(times_ms), min(times_ms), upper - lower), strict=True))
+
+
+class ThroughputObserver(Observer):
+    """Observes how many bytes and operations a second a kernel gets done, of those it cannot do without.
+
+    The declared work (:class:`~mptune.kernel.Work`) over the median launch time, in 10**9 bytes or operations.
+    """
+
+    name: ClassVar[str] = "throughput"
+    metrics: ClassVar[tuple[str, ...]] = ("bandwidth_gb_s", "flop_rate_gflop_s")
+
+    def __init__(self, kernel: Tunable, sizes: Sizes) -> None:
+        if getattr(kernel, "flops", None) is None:
+            reason = f"{kernel.called} does not declare its operations (flops=...)"
+            self.missing = MappingProxyType({"flop_rate_gflop_s": reason})
+        self._kernel = kernel
+        self._sizes = sizes
+
+    @classmethod
+    def open(cls, target: Target) -> Self:
+        return cls(target.kernel, target.sizes)
+
+    def stop(self, context: LaunchContext) -> Mapping[str, float]:
+        time_s = statistics.median(context.times_ms or [0.0]) * 1e-3
+        if time_s <= 0:
+            return {}
+        work = self._kernel.work(context.configuration, self._sizes)
+        rates = {"bandwidth_gb_s": work.traffic_bytes / time_s * 1e-9}
+        if work.flops is not None:
+            rates["flop_rate_gflop_s"] = work.flops / time_s * 1e-9
+        return rates
+
+
+class ResourcesObserver(Observer):
+    """Observes what a kernel takes of a multiprocessor: registers, local and shared memory, occupancy.
+
+    - ``registers`` of a thread;
+    - ``local_bytes`` of a thread: spilled registers, arrays and stack in memory;
+    - ``static_shared_bytes`` and ``dynamic_shared_bytes`` of a block, and both together, ``shared_bytes``;
+    - ``occupancy``, the share of a multiprocessor's threads that its blocks can fill.
+    """
+
+    name: ClassVar[str] = "resources"
+    metrics: ClassVar[tuple[str, ...]] = (
+        *("registers", "local_bytes", "shared_bytes", "static_shared_bytes", "dynamic_shared_bytes", "occupancy"),
+    )
+
+    @classmethod
+    def open(cls, target: Target) -> Self:
+        if isinstance(target.kernel, Application):
+            raise ObserverUnavailableError("an application is of several kernels, each with resources of its own")
+        if not target.tells_resources:
+            raise ObserverUnavailableError(
+                f"backend {target.backend!r} has no registers and shared memory to share out among threads"
+            )
+        return cls()
+
+    def stop(self, context: LaunchContext) -> Mapping[str, float]:
+        return context.resources
