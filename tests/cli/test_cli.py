@@ -81,7 +81,13 @@ def test_export_replaces_no_run_file_and_names_a_place_it_cannot_write(mptune: C
 def test_export_for_replaying(mptune: Call, run_file: Path, name: str) -> None:
     done = mptune("export", run_file, "--format", name, "-o", f"{name}.json.gz")
     assert done.code == 0
-    assert read_run(f"{name}.json.gz").space.size == 8
+    run = read_run(f"{name}.json.gz")
+    assert run.space.size == 8
+    assert [run.space.index(trial.configuration) for trial in run.indexed] == list(range(8))
+    assert json.loads(mptune("show", f"{name}.json.gz", "--json").out)["evaluations"] == 8
+    for command in (("pareto",), ("report",), ("export", "--format", "csv"), ("simulate", "--budget", 2)):
+        done = mptune(command[0], f"{name}.json.gz", *command[1:])
+        assert (done.code, done.err.startswith("error")) == (0, False)
 
 
 @pytest.mark.full
