@@ -78,6 +78,14 @@ _OF_HEADERS: Final = dict.fromkeys(
     ("cuda_fp16.h", "cuda_bf16.h", "hip/hip_fp16.h", "hip/hip_bf16.h"),
     "typedef __half half;\ntypedef __half2 half2;\n",
 )
+#: zig has no OpenMP.
+_OMP: Final = """#pragma GCC system_header
+#if __has_include_next(<omp.h>)
+#include_next <omp.h>
+#else
+#include "{}"
+#endif
+"""
 
 
 class ProgramError(MptuneError):
@@ -729,6 +737,7 @@ def parse(
     stub = _files() / "include"
     texts = texts or {}
     unsaved: list[tuple[str, Any]] = [(str(stub / name), _OF_HEADERS.get(name, "")) for name in RUNTIME_HEADERS]
+    unsaved.append((str(stub / "omp.h"), _OMP.format(_files() / "layer" / "omp.h")))
     unsaved += ((str(path), text.encode("utf-8", "surrogateescape")) for path, text in texts.items())
     arguments = [
         *(

@@ -60,14 +60,23 @@ _GCC_FLAGS: Final = (
     *("--param=max-unswitch-insns=16000", "--param=logical-op-non-short-circuit=0"),
 )
 _GCC_LIBRARIES: Final = ("-lgcc", "-lm")
+#: Looking for loops that compute a checksum never ends in LLVM 22 where fp16 is converted by shifts. As with g++, no loop
+#: becomes a call of memcpy either.
+LLVM_FLAGS: Final = ("-mllvm", "-disable-loop-idiom-all")
 #: The start files of a program would, with -ffast-math, have whoever loads the library take denormals as zero.
-_CLANG_FLAGS: Final = ("-nostdlib++", "-nostartfiles")
+_CLANG_FLAGS: Final = ("-nostdlib++", "-nostartfiles", *LLVM_FLAGS)
 _CLANG_LIBRARIES: Final = ("-lm",)
-#: zig would build the C library first, which takes seconds; the process that loads the binary has one.
-_ZIG_FLAGS: Final = ("-nostdlib", "-fno-sanitize=undefined")
+#: zig describes every line to debuggers, also in a listing.
+ZIG_FLAGS: Final = ("-fno-sanitize=undefined", "-g0", *LLVM_FLAGS)
+#: zig would build the C and C++ libraries first, which takes a minute; the process that loads the binary has them. Only
+#: its linker is told so: without these libraries its compiler does not find their headers either.
+_ZIG_LIBRARIES: Final = ("-nostdlib",)
 #: Environment variables that are 0 or 1; whichever is asked for, none may be anything else.
 _SWITCHES: Final = ("MPTUNE_COMPILER_SERVER", "MPTUNE_FIBER_ASSEMBLY", "MPTUNE_PRECOMPILED_PRELUDE")
-_SOURCE_NAME: Final = "<stdin>"
+#: The source comes from standard input.
+_SOURCE: Final = ("-x", "c++", "-")
+#: What compilers call it; zig copies it to a file.
+_SOURCE_NAME: Final = re.compile(r"<stdin>|[^\s:]*/[0-9a-f]{32}-stdin\.cpp")
 _ASSEMBLY_LIMIT_S: Final = 60.0
 #: The note behind a library, of operations on vectors and on single numbers.
 _NOTE: Final = re.compile(rb"\nmptune arithmetic: (\d+) (\d+)\n\Z")
@@ -105,7 +114,7 @@ class Program:
         own, libraries = {
             "gcc": (_GCC_FLAGS, _GCC_LIBRARIES),
             "clang": (_CLANG_FLAGS, _CLANG_LIBRARIES),
-            "zig": (_ZIG_FLAGS, ()),
+            "zig": (ZIG_FLAGS, _ZIG_LIBRARIES),
         }[self.family]
         if not architecture and (architecture := host_architecture()):
             _check_architecture(self.command, architecture)
@@ -113,7 +122,7 @@ class Program:
             extra = ("-DMPTUNE_UCONTEXT=1", *extra)
         # zig spells architectures with underscores ("x86_64_v3").
         target = architecture.replace("-", "_") if self.family == "zig" else architecture
-        return (*_FLAGS, *X86_FLAGS, *own, f"-march={target or 'native'}", *extra, "-x", "c++", "-", *libraries)
+        return (*_FLAGS, *X86_FLAGS, *own, f"-march={target or 'native'}", *extra, *_SOURCE, *libraries)
 
 
 class HostCompiler(Compiler):
@@ -172,14 +181,15 @@ class HostCompiler(Compiler):
     def listing(self, source: str, function: str, options: CompileOptions) -> str:
         """Return the assembly of a kernel without that of the runtime, which is the same for all."""
         program, flags = self._build(source, options)
-        flags = ("-S", "-DMPTUNE_RUNTIME_APART=1", *(flag for flag in flags if flag != "-shared"))
+        flags = ("-DMPTUNE_RUNTIME_APART=1", *flags)
 
         def compile_one() -> tuple[bytes, str]:
             with self._cache.workspace() as folder:
-                status, log = self._run(program, source, function, flags, _ASSEMBLY_LIMIT_S, folder)
-                return _library(program, function, status, log, folder)
+                status, log = self._to_assembly(program, source, function, flags, _ASSEMBLY_LIMIT_S, folder)
+                return _made(program, function, status, log, folder / ASSEMBLY)
 
-        key = [program.version, *program.command, processor().fingerprint, *flags, with_headers(source, flags)]
+        key = ["listing", program.version, *program.command, processor().fingerprint, *flags]
+        key.append(with_headers(source, flags))
         image: bytes = compile_cached(self._cache, key, function, compile_one).image
         return image.decode()
 
@@ -190,10 +200,7 @@ class HostCompiler(Compiler):
         return program, program.flags(options.architecture, (*self._flags, *options.flags, *build.flags))
 
     def vector_share(self, binary: Binary) -> float:
-        """Return the share of a library's floating-point arithmetic that is on vectors, NaN if that is not known.
-
-        It is known of what g++ made, whose assembly is at hand.
-        """
+        """Return the share of a library's floating-point arithmetic that is on vectors, NaN if it has none."""
         known = _NOTE.search(binary.image[-_NOTE_BYTES:])
         vectors, numbers = (int(known[1]), int(known[2])) if known is not None else (0, 0)
         return vectors / (vectors + numbers) if vectors + numbers else math.nan
@@ -243,17 +250,14 @@ class HostCompiler(Compiler):
                 if served is not None:
                     return served[0] + _note(folder), served[1]
             header, runtime = ["-include", str(made.header)], [str(made.runtime)]
-            status, log = self._run_gcc(program, body, name, header, flags, runtime, timeout_s, folder)
+            status, log = self._to_library(program, body, name, header, flags, runtime, timeout_s, folder)
             # A runtime that is damaged does not link.
             if status == 0 or str(made.runtime) not in log:
                 return _library(program, name, status, log, folder)
-        if program.family == "gcc":
-            status, log = self._run_gcc(program, source, name, [], flags, [], timeout_s, folder)
-        else:
-            status, log = self._run(program, source, name, flags, timeout_s, folder)
+        status, log = self._to_library(program, source, name, [], flags, [], timeout_s, folder)
         return _library(program, name, status, log, folder)
 
-    def _run_gcc(
+    def _to_library(
         self,
         program: Program,
         text: str,
@@ -265,13 +269,20 @@ class HostCompiler(Compiler):
         folder: Path,
     ) -> tuple[int, str]:
         """Compile to assembly, which tells how the arithmetic is done, and make a library of that."""
-        language = flags.index("-x")
-        status, log = self._run(program, text, name, [*header, "-S", *flags], timeout_s, folder, ASSEMBLY)
+        status, log = self._to_assembly(program, text, name, [*header, *flags], timeout_s, folder)
         if status != 0:
             return status, log
-        files = [str(folder / ASSEMBLY), *runtime, *(flag for flag in flags[language:] if flag.startswith("-l"))]
-        status, linked = self._run(program, "", name, [*flags[:language], *files], timeout_s, folder)
+        common, libraries = _without_source(flags)
+        files = [str(folder / ASSEMBLY), *runtime, *libraries]
+        status, linked = self._run(program, "", name, [*common, *files], timeout_s, folder, LIBRARY)
         return status, log + linked
+
+    def _to_assembly(
+        self, program: Program, text: str, name: str, flags: Sequence[str], timeout_s: float, folder: Path
+    ) -> tuple[int, str]:
+        common, _ = _without_source(flags)
+        words = ["-S", *(flag for flag in common if flag != "-shared"), *_SOURCE]
+        return self._run(program, text, name, words, timeout_s, folder, ASSEMBLY)
 
     def _run(
         self,
@@ -281,7 +292,7 @@ class HostCompiler(Compiler):
         flags: Sequence[str],
         timeout_s: float,
         folder: Path,
-        output: str = LIBRARY,
+        output: str,
     ) -> tuple[int, str]:
         environment = {**os.environ, "TMPDIR": str(folder), "LC_ALL": "C"}
         if program.family == "zig":
@@ -295,7 +306,7 @@ class HostCompiler(Compiler):
             raise _endless(program, name, timeout_s) from None
         except OSError as error:
             raise CompileError(f"{program.label} could not be started: {error}") from error
-        return status, log.replace(_SOURCE_NAME, name)
+        return status, _SOURCE_NAME.sub(name, log)
 
 
 def _note(folder: Path) -> bytes:
@@ -306,10 +317,25 @@ def _note(folder: Path) -> bytes:
     return b"\nmptune arithmetic: %d %d\n" % count_arithmetic(assembly.read_text(errors="replace"))
 
 
+def _without_source(flags: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Return what stands before the source among the flags, and behind it: the libraries."""
+    source = flags.index(_SOURCE[0])
+    return flags[:source], flags[source + len(_SOURCE) :]
+
+
 def _library(program: Program, name: str, status: int, log: str, folder: Path) -> tuple[bytes, str]:
-    library = folder / LIBRARY
-    if status == 0 and library.exists():
-        return library.read_bytes() + _note(folder), log
+    image, log = _made(program, name, status, log, folder / LIBRARY)
+    return image + _note(folder), log
+
+
+def _made(program: Program, name: str, status: int, log: str, file: Path) -> tuple[bytes, str]:
+    """Return what a compiler wrote to a file, and what it printed.
+
+    Raises:
+        CompileError: it wrote nothing, or says that it failed.
+    """
+    if status == 0 and file.exists():
+        return file.read_bytes(), log
     if status < 0:
         how = f"crashed on {name} ({signal.Signals(-status).name})"
     elif _CRASH.search(log):
@@ -419,6 +445,6 @@ def _identify(command: tuple[str, ...]) -> Program:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise BackendUnavailableError(f"{shlex.join(command)} --version failed: {error}") from error
     version = (answer.stdout.strip() or answer.stderr.strip() or "unknown version").splitlines()[0]
-    if "zig" in command[0] or "ziglang" in command:
+    if "zig" in command[0] or re.search(r"\bzig(lang)?\b", answer.stdout):
         return Program(command, version, "zig")
     return Program(command, version, "clang" if "clang" in answer.stdout.lower() else "gcc")
