@@ -10,8 +10,12 @@ from __future__ import annotations
 import bisect
 import ctypes
 import functools
+import itertools
+import os
 import re
+import shlex
 import subprocess
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -753,7 +757,7 @@ def parse(
             "-ferror-limit=0",
         ),
         *(f"-I{stub}", *shared_intrinsics()),
-        *(f"-isystem{folder}" for folder in _compiler_headers()),
+        *_compiler_headers(),
     ]
     options = cindex.TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD | 0x200  # keep going after a missing header
     header = _files() / "reading.hpp"
@@ -860,16 +864,19 @@ def _libclang() -> Any:
 
 @functools.cache
 def _compiler_headers() -> tuple[str, ...]:
-    """Return where a compiler's own headers (``stddef.h``) are: the package of libclang has none."""
+    """Return flags with the folders of a compiler's own headers (``stddef.h``): the package of libclang has none."""
     try:
-        found = subprocess.run(
-            ["g++", "-print-file-name=include"], capture_output=True, text=True, check=True
-        ).stdout.strip()
+        found = subprocess.run(["g++", "-print-file-name=include"], capture_output=True, text=True, check=True)
+        return (f"-isystem{found.stdout.strip()}",)
     except (OSError, subprocess.CalledProcessError):
-        found = (
-            str(Path(spec.origin).parent / "lib" / "include") if (spec := find_spec("ziglang")) and spec.origin else ""
-        )
-    return (found,) if found and Path(found).is_dir() else ()
+        if find_spec("ziglang") is None:
+            return ()
+    # zig brings the headers of the C and C++ libraries, too, and says with which flags they are read.
+    command = [sys.executable, "-m", "ziglang", "c++", "-c", "-x", "c++", os.devnull, "-###"]
+    said = subprocess.run(command, capture_output=True, text=True, check=False).stderr
+    words = shlex.split(said.strip().rpartition("\n")[2])
+    pairs = itertools.pairwise(words)
+    return ("-nostdinc", "-nostdinc++", *(flag + value for flag, value in pairs if flag in ("-isystem", "-D")))
 
 
 def _is_system(unit: Any, name: str) -> bool:

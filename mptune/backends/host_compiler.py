@@ -60,8 +60,8 @@ _GCC_FLAGS: Final = (
     *("--param=max-unswitch-insns=16000", "--param=logical-op-non-short-circuit=0"),
 )
 _GCC_LIBRARIES: Final = ("-lgcc", "-lm")
-#: Looking for loops that compute a checksum never ends in LLVM 22 where fp16 is converted by shifts. As with g++, no loop
-#: becomes a call of memcpy either.
+#: Looking for loops that compute a checksum never ends in LLVM 22 where fp16 is converted by shifts. As with g++, no
+#: loop becomes a call of memcpy either.
 LLVM_FLAGS: Final = ("-mllvm", "-disable-loop-idiom-all")
 #: The start files of a program would, with -ffast-math, have whoever loads the library take denormals as zero.
 _CLANG_FLAGS: Final = ("-nostdlib++", "-nostartfiles", *LLVM_FLAGS)
