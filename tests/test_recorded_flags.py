@@ -145,7 +145,7 @@ def test_what_is_emitted_is_compiled_as_its_lines_say(run_file: Path, tmp_path: 
     emit(winner, tmp_path / "out")
     texts = {path.name: path.read_text() for path in (tmp_path / "out").iterdir()}
     lines = {
-        "tuned_scaled_host.cpp": "g++",
+        "tuned_scaled_host.cpp": "-std=c++17",
         "tuned_scaled_cuda.cu": "nvcc",
         "tuned_scaled_hip.hip": "hipcc",
         "tuned_scaled_cupy.py": "options=('--std=c++17', ",
@@ -154,8 +154,9 @@ def test_what_is_emitted_is_compiled_as_its_lines_say(run_file: Path, tmp_path: 
     }
     for name, start in lines.items():
         assert any(start in line and FLAG in line for line in texts[name].splitlines()), name
-    command = next(line for line in texts["tuned_scaled_host.cpp"].splitlines() if "g++" in line).removeprefix("//")
-    subprocess.run(command.split(), cwd=tmp_path / "out", check=True)
+    command = next(line for line in texts["tuned_scaled_host.cpp"].splitlines() if FLAG in line).removeprefix("//")
+    words = [sys.executable if word == "python3" else word for word in command.split()]
+    subprocess.run(words, cwd=tmp_path / "out", check=True)
     x = np.linspace(0, 1, 256)
     (tmp_path / "in").mkdir()
     x.tofile(tmp_path / "in/x.f64")

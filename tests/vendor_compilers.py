@@ -1,6 +1,8 @@
-"""The vendors' runtime compilers, which need no device: what to skip where they are not installed, and PTX."""
+"""The vendors' compilers, which need no device, and g++: what to skip where they are not installed, and PTX."""
 
 from __future__ import annotations
+
+import shutil
 
 import pytest
 
@@ -10,6 +12,8 @@ from mptune.backends.gpu import RuntimeCompiler
 
 #: The marks of tests that need a vendor's runtime compiler, and no device, by backend.
 _MARKS = {"cuda": pytest.mark.nvrtc, "hip": pytest.mark.hiprtc}
+#: The programs that tests with other marks call.
+_PROGRAMS = {"gxx": ("g++",), "nvcc": ("nvcc", "g++")}
 
 
 def needs(backend: str) -> list[pytest.MarkDecorator]:
@@ -27,7 +31,10 @@ def missing(backend: str) -> str:
 
 
 def skip_where_missing(item: pytest.Item) -> None:
-    """Skip a test that is marked for a vendor's compiler that is not installed."""
+    """Skip a test that is marked for a compiler that is not installed."""
+    for mark, programs in _PROGRAMS.items():
+        if item.get_closest_marker(mark) and (lacking := [name for name in programs if shutil.which(name) is None]):
+            pytest.skip(f"{' and '.join(lacking)} is not installed")
     for backend, mark in _MARKS.items():
         if item.get_closest_marker(mark.name) and (reason := missing(backend)):
             pytest.skip(reason)

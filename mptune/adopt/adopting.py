@@ -208,7 +208,7 @@ def _adopted(
         document |= {"unvaried": list(made.found.unvaried), "zeros": list(made.found.zeros)}
         document["notes"] += [*_notes_of_parts(whole, captured, refused), *_notes_of_templates(made)]
         document["notes"] += [f"trials fail: {check.not_narrower}"] if check.not_narrower else []
-        document["notes"] += [compiled.note] if compiled.note else []
+        document["notes"] += [*built.notes, *([compiled.note] if compiled.note else [])]
         (made.folder / RECORD).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
         if folder.exists():
             folder.rename(scratch / "before")

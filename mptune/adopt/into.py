@@ -165,6 +165,7 @@ def into(
         patched, built, compilers, notes = _compiled(
             program, classes, wanted, {} if found.info.backend == "host" else _blocks(record, program, trial)
         )
+        notes += original.notes
         notes += _widest_of_kernels(record, program, classes, trial)
         notes += _not_carried_over(record, program, trial, patched, found.info.backend)
         if found.info.flags:

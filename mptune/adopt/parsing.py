@@ -10,8 +10,12 @@ from __future__ import annotations
 import bisect
 import ctypes
 import functools
+import itertools
+import os
 import re
+import shlex
 import subprocess
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -78,6 +82,14 @@ _OF_HEADERS: Final = dict.fromkeys(
     ("cuda_fp16.h", "cuda_bf16.h", "hip/hip_fp16.h", "hip/hip_bf16.h"),
     "typedef __half half;\ntypedef __half2 half2;\n",
 )
+#: zig has no OpenMP.
+_OMP: Final = """#pragma GCC system_header
+#if __has_include_next(<omp.h>)
+#include_next <omp.h>
+#else
+#include "{}"
+#endif
+"""
 
 
 class ProgramError(MptuneError):
@@ -729,6 +741,7 @@ def parse(
     stub = _files() / "include"
     texts = texts or {}
     unsaved: list[tuple[str, Any]] = [(str(stub / name), _OF_HEADERS.get(name, "")) for name in RUNTIME_HEADERS]
+    unsaved.append((str(stub / "omp.h"), _OMP.format(_files() / "layer" / "omp.h")))
     unsaved += ((str(path), text.encode("utf-8", "surrogateescape")) for path, text in texts.items())
     arguments = [
         *(
@@ -744,7 +757,7 @@ def parse(
             "-ferror-limit=0",
         ),
         *(f"-I{stub}", *shared_intrinsics()),
-        *(f"-isystem{folder}" for folder in _compiler_headers()),
+        *_compiler_headers(),
     ]
     options = cindex.TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD | 0x200  # keep going after a missing header
     header = _files() / "reading.hpp"
@@ -851,16 +864,19 @@ def _libclang() -> Any:
 
 @functools.cache
 def _compiler_headers() -> tuple[str, ...]:
-    """Return where a compiler's own headers (``stddef.h``) are: the package of libclang has none."""
+    """Return flags with the folders of a compiler's own headers (``stddef.h``): the package of libclang has none."""
     try:
-        found = subprocess.run(
-            ["g++", "-print-file-name=include"], capture_output=True, text=True, check=True
-        ).stdout.strip()
+        found = subprocess.run(["g++", "-print-file-name=include"], capture_output=True, text=True, check=True)
+        return (f"-isystem{found.stdout.strip()}",)
     except (OSError, subprocess.CalledProcessError):
-        found = (
-            str(Path(spec.origin).parent / "lib" / "include") if (spec := find_spec("ziglang")) and spec.origin else ""
-        )
-    return (found,) if found and Path(found).is_dir() else ()
+        if find_spec("ziglang") is None:
+            return ()
+    # zig brings the headers of the C and C++ libraries, too, and says with which flags they are read.
+    command = [sys.executable, "-m", "ziglang", "c++", "-c", "-x", "c++", os.devnull, "-###"]
+    said = subprocess.run(command, capture_output=True, text=True, check=False).stderr
+    words = shlex.split(said.strip().rpartition("\n")[2])
+    pairs = itertools.pairwise(words)
+    return ("-nostdinc", "-nostdinc++", *(flag + value for flag, value in pairs if flag in ("-isystem", "-D")))
 
 
 def _is_system(unit: Any, name: str) -> bool:

@@ -30,7 +30,7 @@ from mptune.adopt.rewriting import (
     without_definitions,
 )
 from mptune.backends.binary_cache import BinaryCache
-from mptune.backends.host_compiler import ROUNDS, find_compiler, host_architecture
+from mptune.backends.host_compiler import ROUNDS, ZIG_FLAGS, find_compiler, host_architecture
 from mptune.backends.processes import Child
 from mptune.backends.processes import in_words as how_it_ended
 from mptune.cpp.prelude import prelude_folder, shared_intrinsics
@@ -58,6 +58,7 @@ _RECORDED: Final = re.compile(r"\bMPTUNE_RECORDED\((\w+)\)\(")
 _OF_PRELUDE: Final = ("host_fiber.hpp", "host_pool.hpp", "intrinsics.hpp", "short_intrinsics.hpp")
 _FOR_PROCESSOR: Final = "this machine's processor"
 _FOR_GPU: Final = "this machine's GPU"
+_NO_OPENMP: Final = "zig has no OpenMP: parallel regions ran on one thread (g++ or clang++ with libomp has it)"
 _COMPILE_LIMIT_S: Final = 300.0
 _WATCHING_S: Final = 0.02
 #: How long it may take to say where its time went.
@@ -99,11 +100,13 @@ class Built:
         image: the executable.
         name: what to call it in messages.
         seconds: what compiling it took; 0 if it was at hand.
+        notes: what the compiler left out.
     """
 
     image: bytes = field(repr=False)
     name: str
     seconds: float
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +175,7 @@ def build(
         includes: folders of headers (``-I``).
         gives_host_memory: whether kernels are given memory of the host, as those that were loops are: all of OpenMP
             besides them is left to one thread then.
-        has_openmp: whether OpenMP's directives count, also where its header is not included.
+        has_openmp: whether OpenMP's directives count, also where its header is not included; not with zig.
         optimisation: the compiler's level.
         cache: where executables are kept; by default the user's cache folder.
 
@@ -189,11 +192,14 @@ def build(
     is_hip = is_of_hip(texts.values())
     target = f"-march={host_architecture() or 'native'}"
     has_openmp |= any("omp.h" in text for text in texts.values()) and not gives_host_memory
+    notes = (_NO_OPENMP,) if has_openmp and compiler.family == "zig" else ()
+    has_openmp &= not notes
     common = (
         *(optimisation, target, *_FLAGS),
         *(f"-D{name}={value}" if value else f"-D{name}" for name, value in (defines or {}).items()),
         *(("-DMPTUNE_SEVERAL_FILES",) if len(device) > 1 else ()),
         *(("-fopenmp",) if has_openmp else ()),
+        *(ZIG_FLAGS if compiler.family == "zig" else ()),
     )
     layer = _layer()
     own = [path.read_text(encoding="utf-8") for path in sorted(layer.rglob("*")) if path.is_file()]
@@ -203,7 +209,7 @@ def build(
     name = sources[0].name
     image = cache.get(key)
     if image is not None:
-        return Built(image, name, 0.0)
+        return Built(image, name, 0.0, notes)
     began = time.monotonic()
     with cache.workspace() as work:
         root, places = _mirrored(portable, work)
@@ -232,7 +238,7 @@ def build(
         _compiled([*link, *(("-fopenmp",) if has_openmp else ())], name, work)
         image = program.read_bytes()
     cache.put(key, image)
-    return Built(image, name, time.monotonic() - began)
+    return Built(image, name, time.monotonic() - began, notes)
 
 
 def build_for_gpu(

@@ -47,6 +47,11 @@ X86_FLAGS: Final = ("-mprefer-vector-width=512",) if platform.machine() in ("x86
 #: numbers, and likewise the narrower types where a processor has such instructions: a value would be rounded less than
 #: its type says. Such vectors are made of statements side by side, not of loops.
 ROUNDS: Final = "-fno-tree-slp-vectorize"
+#: Looking for loops that compute a checksum never ends in LLVM 22 where fp16 is converted by shifts. As with g++, no
+#: loop becomes a call of memcpy either.
+LLVM_FLAGS: Final = ("-mllvm", "-disable-loop-idiom-all")
+#: zig describes every line to debuggers, also in a listing.
+ZIG_FLAGS: Final = ("-fno-sanitize=undefined", "-g0", *LLVM_FLAGS)
 #: Flags and libraries of a family.
 #:
 #: g++: without the C++ library and the start files of a program linking takes half the time. libgcc has the conversions
@@ -58,7 +63,8 @@ ROUNDS: Final = "-fno-tree-slp-vectorize"
 #:
 #: clang++: with -ffast-math the start files of a program would have whoever loads the library flush denormals.
 #:
-#: zig would build the C library first, which takes seconds; the process that loads the binary has one.
+#: zig would build the C and C++ libraries first, which takes a minute; the process that loads the binary has them. Only
+#: its linker is told so: without these libraries its compiler does not find their headers either.
 _OF_FAMILY: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "gcc": (
         (
@@ -67,9 +73,13 @@ _OF_FAMILY: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ),
         ("-lgcc", "-lm"),
     ),
-    "clang": (("-nostdlib++", "-nostartfiles"), ("-lm",)),
-    "zig": (("-nostdlib", "-fno-sanitize=undefined"), ()),
+    "clang": (("-nostdlib++", "-nostartfiles", *LLVM_FLAGS), ("-lm",)),
+    "zig": (ZIG_FLAGS, ("-nostdlib",)),
 }
+#: The source comes from standard input.
+_SOURCE: Final = ("-x", "c++", "-")
+#: What compilers call it; zig copies it to a file.
+_SOURCE_NAME: Final = re.compile(r"<stdin>|[^\s:]*/[0-9a-f]{32}-stdin\.cpp")
 #: Environment variables that are 0 or 1.
 _SWITCHES: Final = ("MPTUNE_COMPILER_SERVER", "MPTUNE_FIBER_ASSEMBLY", "MPTUNE_PRECOMPILED_PRELUDE")
 #: Floating-point arithmetic in assembly of x86 (AT&T syntax) and AArch64: on vectors, and on one number.
@@ -108,7 +118,7 @@ class Program:
             extra = ("-DMPTUNE_UCONTEXT=1", *extra)
         # zig spells architectures with underscores ("x86_64_v3").
         target = architecture.replace("-", "_") if self.family == "zig" else architecture
-        return (*_FLAGS, *X86_FLAGS, *own, f"-march={target or 'native'}", *extra, "-x", "c++", "-", *libraries)
+        return (*_FLAGS, *X86_FLAGS, *own, f"-march={target or 'native'}", *extra, *_SOURCE, *libraries)
 
 
 class HostCompiler(Compiler):
@@ -139,9 +149,9 @@ class HostCompiler(Compiler):
     def listing(self, source: str, function: str, options: CompileOptions) -> str:
         """Return the assembly of a kernel without that of the runtime, which is the same for all."""
         job = self._job(source, function, options)
-        flags = ("-S", "-DMPTUNE_RUNTIME_APART=1", *(flag for flag in job.flags if flag != "-shared"))
+        flags = ("-DMPTUNE_RUNTIME_APART=1", *job.flags)
         job = dataclasses.replace(job, flags=flags, timeout_s=60.0)
-        image: bytes = self._cached(job, source, lambda job: job.made(*job.run(source, flags))).image
+        image: bytes = self._cached(job, source, lambda job: job.made(*job.assemble(source), ASSEMBLY)).image
         return image.decode()
 
     def flags(self, options: CompileOptions) -> tuple[str, ...]:
@@ -207,11 +217,11 @@ class HostCompiler(Compiler):
             if self._servers is not None and self._serve(self._servers, job, made, body):
                 return job.made(0, (job.folder / LOG).read_text(errors="replace"))
             # A source that fails in a server is compiled once more, for the message.
-            status, log = job.run_gcc(body, ["-include", str(made.header)], [str(made.runtime)])
+            status, log = job.run(body, ["-include", str(made.header)], [str(made.runtime)])
             # A runtime that is damaged does not link.
             if status == 0 or str(made.runtime) not in log:
                 return job.made(status, log)
-        return job.made(*(job.run_gcc(source) if job.program.family == "gcc" else job.run(source, job.flags)))
+        return job.made(*job.run(source))
 
     @staticmethod
     def _serve(servers: CompilerServers, job: _Job, made: Precompiled, body: str) -> bool:
@@ -232,8 +242,27 @@ class _Job:
     timeout_s: float
     folder: Path = Path()
 
-    def run(self, text: str, flags: Sequence[str], output: str = LIBRARY) -> tuple[int, str]:
-        """Run the compiler on a text; return its exit status and output."""
+    def run(self, text: str, header: Sequence[str] = (), runtime: Sequence[str] = ()) -> tuple[int, str]:
+        """Compile to assembly, in which the arithmetic is counted, and make a library of that."""
+        status, log = self.assemble(text, header)
+        if status != 0:
+            return status, log
+        before, libraries = self._around_source()
+        status, linked = self._compile("", [*before, str(self.folder / ASSEMBLY), *runtime, *libraries], LIBRARY)
+        return status, log + linked
+
+    def assemble(self, text: str, header: Sequence[str] = ()) -> tuple[int, str]:
+        """Compile a text to assembly; return the compiler's exit status and output."""
+        before, _ = self._around_source()
+        flags = (flag for flag in before if flag != "-shared")
+        return self._compile(text, [*header, "-S", *flags, *_SOURCE], ASSEMBLY)
+
+    def _around_source(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the flags before the source, and the libraries behind it."""
+        source = self.flags.index(_SOURCE[0])
+        return self.flags[:source], self.flags[source + len(_SOURCE) :]
+
+    def _compile(self, text: str, flags: Sequence[str], output: str) -> tuple[int, str]:
         folder = str(self.folder)
         environment = {**os.environ, "TMPDIR": folder, "LC_ALL": "C"}
         if self.program.family == "zig":
@@ -247,28 +276,18 @@ class _Job:
             raise self.endless() from None
         except OSError as error:
             raise CompileError(f"{self.program.label} could not be started: {error}") from error
-        return status, log.replace("<stdin>", self.function)
+        return status, _SOURCE_NAME.sub(self.function, log)
 
-    def run_gcc(self, text: str, header: Sequence[str] = (), runtime: Sequence[str] = ()) -> tuple[int, str]:
-        """Compile to assembly, in which the arithmetic is counted, and make a library of that."""
-        language = self.flags.index("-x")
-        status, log = self.run(text, [*header, "-S", *self.flags], ASSEMBLY)
-        if status != 0:
-            return status, log
-        libraries = (flag for flag in self.flags[language:] if flag.startswith("-l"))
-        status, linked = self.run("", [*self.flags[:language], str(self.folder / ASSEMBLY), *runtime, *libraries])
-        return status, log + linked
-
-    def made(self, status: int, log: str) -> tuple[bytes, str]:
-        """Return the compiler's result, followed by the note of its arithmetic, and its output.
+    def made(self, status: int, log: str, output: str = LIBRARY) -> tuple[bytes, str]:
+        """Return the compiler's result, a library followed by the note of its arithmetic, and its output.
 
         Raises:
             CompileError: there is none.
         """
-        library, assembly = self.folder / LIBRARY, self.folder / ASSEMBLY
-        if status == 0 and library.exists():
-            image = library.read_bytes()
-            if assembly.exists():
+        result, assembly = self.folder / output, self.folder / ASSEMBLY
+        if status == 0 and result.exists():
+            image = result.read_bytes()
+            if output == LIBRARY and assembly.exists():
                 text = assembly.read_text(errors="replace")
                 counts = len(_ON_VECTORS.findall(text)), len(_ON_NUMBERS.findall(text))
                 image += b"\nmptune arithmetic: %d %d\n" % counts
@@ -361,6 +380,6 @@ def _identify(command: tuple[str, ...]) -> Program:
     if status == -1:
         raise BackendUnavailableError(f"{shlex.join(command)} --version failed: {answer}")
     version = (answer.strip() or "unknown version").splitlines()[0]
-    if "zig" in command[0] or "ziglang" in command:
+    if "zig" in command[0] or re.search(r"\bzig(lang)?\b", answer):
         return Program(command, version, "zig")
     return Program(command, version, "clang" if "clang" in answer.lower() else "gcc")

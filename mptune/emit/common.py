@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from mptune.backends import BACKENDS, get_backend
 from mptune.backends.base import Recorded, options_of
-from mptune.backends.host_compiler import ROUNDS, X86_FLAGS
+from mptune.backends.host_compiler import LLVM_FLAGS, ROUNDS, X86_FLAGS
 from mptune.cpp.build import Build, build_of, compilers_of
 from mptune.emit.winner import Winner
 from mptune.errors import MptuneError
@@ -187,11 +187,12 @@ def host_command(build: Build, identity: str, given: Sequence[str]) -> str:
         identity: the run's compiler as text, which has the architecture it compiled for.
         given: flags of the user's.
     """
-    compiler = build.compiler or "g++"
+    compiler = build.compiler or ("zig" if "|ziglang|" in identity else "g++")
     target = re.search(r"(?:^|\|)-march=([\w.+-]+)", identity)
     flags = f"-std=c++17 -O3 -march={target[1] if target else 'native'} {_HOST_FLAGS}"
     command = "python3 -m ziglang c++" if compiler == "zig" else compiler
-    parts = (command, flags, _GCC_FLAGS if compiler.startswith("g++") else "", *given, *build.flags)
+    own = _GCC_FLAGS if compiler.startswith("g++") else " ".join(LLVM_FLAGS)
+    parts = (command, flags, own, *given, *build.flags)
     # On one line: a backslash at the end of a comment would draw the next line in.
     return " ".join(part for part in parts if part)
 

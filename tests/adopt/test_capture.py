@@ -355,7 +355,7 @@ def test_data_beyond_a_limit_are_left_out_and_said(misbehaving: Built, tmp_path:
 def test_a_source_that_does_not_compile_names_its_line(tmp_path: Path) -> None:
     source = tmp_path / "odd.cu"
     source.write_text("__global__ void k(int* x) { x[0] = nowhere; }\nint main() { k<<<1, 1>>>(nullptr); }\n")
-    with pytest.raises(ProgramError, match=r"odd\.cu:1:\d+: error: .nowhere. was not declared"):
+    with pytest.raises(ProgramError, match=r"odd\.cu:1:\d+: error: .*nowhere"):
         build([source], [SourceFile.read(source)])
 
 
@@ -363,11 +363,11 @@ def test_what_the_linker_rejects_is_named(tmp_path: Path) -> None:
     files = []
     for name, text in (
         ("a.cpp", "int counted;\n"),
-        ("b.cpp", "extern __thread int counted;\nint main() { return counted; }\n"),
+        ("b.cpp", "int counted;\nint main() { return counted; }\n"),
     ):
         (tmp_path / name).write_text(text)
         files.append(SourceFile.read(tmp_path / name))
-    with pytest.raises(ProgramError, match=r"counted: TLS \w+ in .* mismatches non-TLS \w+ in"):
+    with pytest.raises(ProgramError, match=r"(multiple definition of .|duplicate symbol: )counted"):
         build([file.path for file in files], files)
 
 

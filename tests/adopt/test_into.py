@@ -199,7 +199,7 @@ def test_any_types_compile_and_give_about_the_answer(known: tuple[str, Capture],
 
 
 @pytest.mark.nightly
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
+@pytest.mark.nvcc
 @pytest.mark.parametrize(
     "known", [each for each in ANY if each[0] in FOR_GPUS], indirect=True, ids=lambda given: given[0]
 )

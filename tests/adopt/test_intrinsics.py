@@ -22,6 +22,7 @@ from mptune.adopt.number_types import math_function
 from mptune.adopt.template import _SCOPED
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
+from mptune.backends.host_compiler import find_compiler
 from mptune.cpp.prelude import prelude, shared_intrinsics, short_intrinsics
 from mptune.source.loading import load_tunable
 from mptune.tuning.check import check_application
@@ -33,7 +34,7 @@ OURS = ("bits_as", "directed", "mptune_rectified", "mptune_saturated", "to_integ
 #: Calls of the runtime, which are no functions of kernels.
 RUNTIME = re.compile(r"(?:cuda|hip|make_cuda|__cuda)[A-Z]\w*")
 #: How a file is compiled that the layer runs.
-LAYER = ("g++", "-std=gnu++17", "-w", f"-I{running._layer()}", *shared_intrinsics())
+LAYER = (*find_compiler().command, "-std=gnu++17", "-w", f"-I{running._layer()}", *shared_intrinsics())
 
 
 @functools.cache
@@ -68,7 +69,10 @@ def test_programs_that_run_as_they_are_have_them(tmp_path: Path) -> None:
     source = tmp_path / "all.cpp"
     source.write_text(f"#include <cuda_fp16.h>\n#include <cuda_runtime.h>\nnamespace all {{\n{text}}}\n")
     done = subprocess.run(
-        [*LAYER, "-D__CUDACC__", "-fsyntax-only", str(source)], capture_output=True, text=True, check=False
+        [*LAYER, "-D__CUDACC__", "-c", str(source), "-o", str(tmp_path / "all.o")],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert re.findall(r"error: (.*)", done.stderr) == []
 

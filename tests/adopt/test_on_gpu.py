@@ -1,6 +1,5 @@
 """Programs that are recorded on a GPU: compiled by nvcc, and run with what stands in for CUDA's runtime."""
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -17,18 +16,15 @@ from mptune.errors import BackendUnavailableError, UnknownNameError
 
 GPU = Path(__file__).parent / "gpu"
 PROGRAMS = Path(__file__).parent / "programs"
-NVCC = shutil.which("nvcc")
-needs_nvcc = pytest.mark.skipif(NVCC is None, reason="nvcc is not installed")
 
 
 def on_stand_in(folder: Path) -> Built:
     """Compile the program with nvcc; in place of CUDA's runtime comes the stand-in."""
-    assert NVCC is not None
     stand_in = folder / "stand_in.o"
-    subprocess.run([NVCC, "-O1", "-std=c++17", "-c", str(GPU / "stand_in.cpp"), "-o", str(stand_in)], check=True)
+    subprocess.run(["nvcc", "-O1", "-std=c++17", "-c", str(GPU / "stand_in.cpp"), "-o", str(stand_in)], check=True)
     source = GPU / "recorded.cu"
     flags = ("-arch=sm_90", "-cudart", "none", "-Xlinker", str(stand_in))
-    return build_for_gpu(NVCC, [source], [SourceFile.read(source)], flags=flags)
+    return build_for_gpu("nvcc", [source], [SourceFile.read(source)], flags=flags)
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +42,11 @@ def on_processor(tmp_path_factory: pytest.TempPathFactory) -> Capture:
 @pytest.fixture
 def gpu_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CudaBackend, "device_count", lambda: 1)
-    monkeypatch.setattr(on_a_gpu, "find_nvcc", lambda: NVCC or "nvcc")
+    monkeypatch.setattr(on_a_gpu, "find_nvcc", lambda: "nvcc")
 
 
 @pytest.mark.full
-@needs_nvcc
+@pytest.mark.nvcc
 def test_the_record_is_the_same_on_a_gpu(on_gpu: Capture, on_processor: Capture) -> None:
     # The stand-in's memory is out of the host's reach, and not zero at first.
     assert on_gpu.check == on_processor.check == "passed"
@@ -67,14 +63,14 @@ def test_the_record_is_the_same_on_a_gpu(on_gpu: Capture, on_processor: Capture)
 
 
 @pytest.mark.full
-@needs_nvcc
+@pytest.mark.nvcc
 def test_a_record_says_what_it_was_made_on(on_gpu: Capture, on_processor: Capture) -> None:
     assert on_gpu.device == "a stand-in"
     assert on_processor.device == "this machine's processor"
 
 
 @pytest.mark.nightly
-@needs_nvcc
+@pytest.mark.nvcc
 def test_files_find_each_others_device_functions_and_headers_of_samples(tmp_path: Path) -> None:
     main = tmp_path / "main.cu"
     main.write_text(
@@ -85,17 +81,16 @@ def test_files_find_each_others_device_functions_and_headers_of_samples(tmp_path
     helper = tmp_path / "helper.cu"
     helper.write_text("__device__ double twice(double x) { return x + x; }\n")
     files = [main, helper]
-    assert NVCC is not None
-    assert build_for_gpu(NVCC, files, [SourceFile.read(file) for file in files], flags=("-arch=sm_90",)).image
+    assert build_for_gpu("nvcc", files, [SourceFile.read(file) for file in files], flags=("-arch=sm_90",)).image
     helper.write_text("__device__ double twice(double x) { return x + y; }\n")
     with pytest.raises(
         ProgramError, match=r"helper.cu does not compile for this machine's GPU:\n.*helper.cu\(1\): error"
     ):
-        build_for_gpu(NVCC, files, [SourceFile.read(file) for file in files], flags=("-arch=sm_90",))
+        build_for_gpu("nvcc", files, [SourceFile.read(file) for file in files], flags=("-arch=sm_90",))
 
 
 @pytest.mark.nightly
-@needs_nvcc
+@pytest.mark.nvcc
 def test_programs_are_recorded_on_the_gpu_that_is_here(
     gpu_here: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -142,6 +142,7 @@ def test_it_compiles_for_a_gpu(application, architecture):
 
 
 @pytest.mark.full
+@pytest.mark.gxx
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="looks for instructions of x86")
 def test_whether_a_tile_is_whole_is_asked_for_many_threads_at_once(application):
     """One by one it takes as long as the work of a light kernel."""

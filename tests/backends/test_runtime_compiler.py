@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from mptune.backends.gpu import RuntimeCompiler
+from mptune.backends.host_compiler import find_compiler
 from mptune.errors import BackendUnavailableError, CompileError
 
 LIBRARY = r"""
@@ -63,8 +64,8 @@ int fakeGetProgramLog(Program* p, char* to) { std::memcpy(to, p->log.data(), p->
 def library(tmp_path_factory):
     folder = tmp_path_factory.mktemp("library")
     (folder / "fake.cpp").write_text(LIBRARY)
-    command = ["g++", "-shared", "-fPIC", "-O1", "-pthread", "-o", folder / "libfake.so", folder / "fake.cpp"]
-    subprocess.run(command, check=True)
+    command = [*find_compiler().command, "-shared", "-fPIC", "-O1", "-pthread", "-o", "libfake.so", "fake.cpp"]
+    subprocess.run(command, cwd=folder, check=True)
     return str(folder / "libfake.so")
 
 
@@ -197,7 +198,7 @@ def test_builtins_beside_the_library_are_found_by_their_name(library, tmp_path):
     with pytest.raises(CompileError, match=r"libfake-builtins\.so\.1\.2: cannot open"):
         compile_with_builtins()
     name = "libfake-builtins.so.1.2"
-    command = ["g++", "-shared", "-fPIC", f"-Wl,-soname,{name}", "-x", "c++", "/dev/null", "-o", tmp_path / name]
-    subprocess.run(command, check=True)
+    command = [*find_compiler().command, "-shared", "-fPIC", f"-Wl,-soname,{name}", "-x", "c++"]
+    subprocess.run([*command, "/dev/null", "-o", name], cwd=tmp_path, check=True)
     assert compile_with_builtins().startswith(b"code of builtins")
     assert troubles == ["Fake does not find its libfake-builtins.so.1.2: install it", ""]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib.util
 import shutil
 import subprocess
+import sys
 import tempfile
 from fractions import Fraction
 from pathlib import Path
@@ -17,8 +19,11 @@ from numpy.typing import NDArray
 from mptune.cpp.prelude import prelude
 from mptune.precision import PRECISIONS, Precision
 
-#: g++ and the first clang++ there is: they hold a half differently.
-COMPILERS = tuple(filter(None, (shutil.which("g++"), shutil.which("clang++") or shutil.which("clang++-19"))))
+_ZIG = f"{sys.executable} -m ziglang c++" if importlib.util.find_spec("ziglang") else ""
+#: g++ and the first clang++ there is, as commands: they hold a half differently. Without either, zig.
+COMPILERS = tuple(filter(None, (shutil.which("g++"), shutil.which("clang++") or shutil.which("clang++-19")))) or tuple(
+    filter(None, (_ZIG,))
+)
 _HERE = Path(__file__).parent
 
 
@@ -41,7 +46,7 @@ def assembly(compiler: str, source: str, *flags: str) -> str:
 
 
 def _compile(compiler: str, source: str, target: Path, *flags: str) -> None:
-    command = [compiler, "-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math"]
+    command = [*compiler.split(), "-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math"]
     command += ["-Wno-unused-function", "-Wno-unused-const-variable", "-fPIC", *flags]
     command += ["-x", "c++", "-", "-o", str(target)]
     body = source if ";" in source else (_HERE / source).read_text(encoding="utf-8")

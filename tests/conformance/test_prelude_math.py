@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import math
 import re
-import shutil
 
 import mpmath
 import numpy as np
@@ -398,7 +397,7 @@ def test_extrema_and_classification(cpp, cpp_type):
     assert np.array_equal(out[10], np.fmin(np.fmax(x, 0), 2))
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+@pytest.mark.gxx
 @pytest.mark.parametrize(("cpp_type", "letter"), [("double", "d"), ("float", "s")])
 def test_numbers_are_preferred_to_nan_in_vectors(cpp_type, letter):
     body = f"""extern "C" void f(const {cpp_type}* __restrict__ x, {cpp_type}* __restrict__ y, long n) {{

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import re
-import shutil
 import subprocess
 from fractions import Fraction
 from pathlib import Path
@@ -177,7 +176,7 @@ def test_comparisons_are_those_of_numbers(where, cpp):
     assert np.array_equal(found, wanted)
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+@pytest.mark.gxx
 def test_kernels_keep_their_names_where_half_is_a_macro():
     """As it is for hiprtc."""
     command = ["g++", "-E", "-P", "-x", "c++", "-Dhalf=mptune_half", "-"]
@@ -187,7 +186,7 @@ def test_kernels_keep_their_names_where_half_is_a_macro():
     assert not [name for name in names if "mptune" in name]
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+@pytest.mark.gxx
 @pytest.mark.full
 @pytest.mark.parametrize("width", [256, 512])
 def test_gcc_writes_what_its_assembler_knows(width, tmp_path):

@@ -7,7 +7,6 @@ first words of each line have to come, in that order; the numbers are those of a
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
 import shutil
 import subprocess
@@ -20,6 +19,7 @@ import pytest
 from pages import DOCS, PAGES, Block, Command, blocks
 
 from mptune import cli
+from mptune.backends.host_compiler import find_compiler
 from mptune.backends.processor import processor
 
 CONTRIBUTING = DOCS.parent / "CONTRIBUTING.md"
@@ -96,11 +96,8 @@ def run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
     if words[0] == "python":
         words = [sys.executable, *words[1:]]
     elif words[0] == "g++":
-        compiler = shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")
-        if compiler is None:
-            pytest.skip("no C++ compiler outside Python")
         # Unoptimised code is compiled in a fraction of the time, and computes the same.
-        words = [compiler, *(word for word in words[1:] if word != "-O3")]
+        words = [*find_compiler().command, *(word for word in words[1:] if word != "-O3")]
     return subprocess.run(words, check=False, timeout=280).returncode
 
 

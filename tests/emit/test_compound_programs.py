@@ -14,7 +14,7 @@ from awkward_kernel import data_folder, measured, run_of
 from test_opencl_program import MISSING as NO_OPENCL
 from test_opencl_program import program_of as opencl_program_of
 from test_opencl_program import run_program as run_opencl
-from test_programs import CLANG, HIP_HEADERS, NVCC, build, error_of, needs_gxx, run_program
+from test_programs import CLANG, HIP_HEADERS, build, error_of, run_program
 from vendor_compilers import needs
 
 from mptune.backends import get_backend
@@ -69,7 +69,6 @@ def emitted(tmp_path_factory: pytest.TempPathFactory) -> Emitted:
 
 
 @pytest.mark.nightly
-@needs_gxx
 @NAMES
 @EVERY
 def test_the_host_program_has_the_measured_error(name: str, sums: str, emitted: Emitted, tmp_path: Path) -> None:
@@ -122,7 +121,7 @@ def test_runtime_compilers_take_the_source_and_what_the_cupy_example_adds(
 
 
 @pytest.mark.nightly
-@pytest.mark.skipif(NVCC is None, reason="nvcc is not installed")
+@pytest.mark.nvcc
 @pytest.mark.parametrize(("name", "sums"), [("kmeans", "fp32x2"), ("gemm", "fp64_neumaier")])
 def test_nvcc_compiles_the_cuda_example(name: str, sums: str, emitted: Emitted, tmp_path: Path) -> None:
     folder, _ = emitted(name, sums)

@@ -14,7 +14,7 @@ import pytest
 from awkward_kernel import AWKWARD, NASTY, run_of
 from command_line import caller
 from runs_by_size import POLY, at_size, trial, undecided
-from test_programs import CLANG, HIP_HEADERS, NVCC, _missing, build, needs_gxx, run_program
+from test_programs import CLANG, HIP_HEADERS, _missing, build, run_program
 
 from mptune.backends.base import CompileOptions
 from mptune.backends.cuda import CudaBackend
@@ -107,7 +107,6 @@ def expected(chooser: Chooser, sizes: Sequence[Mapping[str, int]], *, widest: bo
 
 
 @pytest.mark.full
-@needs_gxx
 def test_the_header_chooses_as_python_does_at_a_thousand_sizes(tmp_path: Path) -> None:
     runs = [at_size(n, threshold=2e-4) for n in (1000, 4000, 30_000)]
     there = [at_size(n, 0.9, 2e-4, backend="cuda", device="H100", architecture="sm_90") for n in (2000, 9000)]
@@ -142,7 +141,6 @@ def test_wisdom_of_which_nothing_is_valid_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-@needs_gxx
 def test_there_is_no_variant_for_sizes_that_an_argument_cannot_hold(tmp_path: Path) -> None:
     wisdom = wisdom_of(at_size(1000), at_size(10**9))
     emit_dispatch(wisdom, tmp_path, kernel=POLY)
@@ -153,7 +151,6 @@ def test_there_is_no_variant_for_sizes_that_an_argument_cannot_hold(tmp_path: Pa
 
 
 @pytest.mark.full
-@needs_gxx
 def test_so_it_does_where_errors_are_zero_at_some_sizes_and_beside_them(tmp_path: Path) -> None:
     exact = {1024: ["fp16"], 4096: ["fp16", "fp32"], 65_536: ["fp16"], 10**6: ["fp16", "fp32"]}
     exact[2_000_000_011] = ["fp16", "fp32"]
@@ -168,7 +165,6 @@ def test_so_it_does_where_errors_are_zero_at_some_sizes_and_beside_them(tmp_path
 
 
 @pytest.mark.full
-@needs_gxx
 def test_so_it_does_for_several_sizes_several_limits_and_constraints(tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
     runs = [plane_at(w, h, rng) for w, h in ((40, 100), (300, 100), (40, 900), (2000, 5000), (600, 600))]
@@ -190,7 +186,6 @@ def test_so_it_does_for_several_sizes_several_limits_and_constraints(tmp_path: P
 
 
 @pytest.mark.full
-@needs_gxx
 def test_what_is_chosen_is_launched_and_gives_its_answer(tmp_path: Path) -> None:
     written = emit_dispatch(wisdom_of(at_size(1000), at_size(4000)), tmp_path, kernel=POLY, max_error=1.5e-4)
     (tmp_path / "main.cpp").write_text(
@@ -246,7 +241,6 @@ def awkward(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.full
-@needs_gxx
 def test_sizes_that_are_written_into_sources_have_variants_of_their_own(awkward: Path, tmp_path: Path) -> None:
     data = DataManager(AWKWARD, Sizes({"n": 700, "taps": 5}))
     for name in ("y", "x", "weights"):
@@ -333,7 +327,7 @@ def test_hiprtc_compiles_the_variants(awkward: Path) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.skipif(NVCC is None, reason="nvcc is not installed")
+@pytest.mark.nvcc
 def test_nvcc_compiles_the_variants_and_the_header(awkward: Path, tmp_path: Path) -> None:
     (awkward / "use.cu").write_text(
         '#include "tuned_awkward.hpp"\nint main() {\n'

@@ -14,22 +14,29 @@ from awkward_kernel import AWKWARD, NASTY, data_folder, file_name, measured, run
 from stepper_kernel import STEPPER, stepped
 
 from mptune.accuracy.evaluate import evaluate_outputs
+from mptune.backends.host_compiler import find_compiler
 from mptune.backends.opencl import OpenclBackend
 from mptune.data import DataManager
 from mptune.emit import emit, winner_of
 from mptune.kernel import Kernel, Sizes
-
-GXX = shutil.which("g++")
 
 
 def _missing() -> str:
     found = OpenclBackend.availability()
     if not found.can_run:
         return found.reason
-    if GXX is None:
-        return "g++ is not installed"
     text = "#include <CL/opencl.hpp>\nint main() { return cl::Platform().getInfo<CL_PLATFORM_NAME>().empty(); }"
-    command = [GXX, "-std=c++17", "-DCL_HPP_TARGET_OPENCL_VERSION=300", "-x", "c++", "-", "-o", "/dev/null", "-lOpenCL"]
+    command = [
+        *find_compiler().command,
+        "-std=c++17",
+        "-DCL_HPP_TARGET_OPENCL_VERSION=300",
+        "-x",
+        "c++",
+        "-",
+        "-o",
+        "/dev/null",
+        "-lOpenCL",
+    ]
     built = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     return "OpenCL's headers or its loader are not installed" if built.returncode else ""
 
@@ -50,7 +57,7 @@ def program_of(
     name = f"tuned_{kernel.name}_opencl"
     assert f"`{name}.cpp`" in (folder / "README.md").read_text()
     flags = (folder / f"{name}.cpp").read_text().partition("//     g++ ")[2].partition(name)[0].split()
-    command = [str(GXX), *flags, "-Wall", "-Wextra", f"{name}.cpp", "-o", name, "-lOpenCL"]
+    command = [*find_compiler().command, *flags, "-Wall", "-Wextra", f"{name}.cpp", "-o", name, "-lOpenCL"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return folder / name, trial.error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import runpy
 import shutil
 import subprocess
@@ -21,6 +22,7 @@ from mptune.accuracy.evaluate import evaluate_outputs
 from mptune.backends.base import Backend, CompileOptions
 from mptune.backends.cuda import CudaBackend
 from mptune.backends.hip import HipBackend
+from mptune.backends.host_compiler import find_compiler
 from mptune.data import DataManager
 from mptune.emit import emit, emit_all_devices, winner_of
 from mptune.errors import BackendUnavailableError
@@ -30,11 +32,8 @@ from mptune.space.parameters import PrecisionParameter
 from tests.tiers import few
 
 POLY = own_kernel.kernel
-GXX = shutil.which("g++")
-NVCC = shutil.which("nvcc")
 CLANG = shutil.which("clang++") or next(map(str, sorted(Path("/usr/lib").glob("llvm-*/bin/clang++"))), None)
 HIP_HEADERS = next((p for p in (Path("/usr/include"), Path("/opt/rocm/include")) if (p / "hip").is_dir()), None)
-needs_gxx = pytest.mark.skipif(GXX is None, reason="g++ is not installed")
 
 #: Narrow types of every kind, the nasty text among the values.
 NARROW = {"register": NASTY, "order": (2, 0, 1), "x_type": "bf16", "a_type": "fp16", "w_type": "fp8_e4m3"}
@@ -75,17 +74,20 @@ def poly(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path]:
     return run, folder
 
 
-def emitted_flags(source: Path) -> str:
-    """Return the flags the comment of an emitted program says to compile it with."""
-    command = source.read_text().partition("//     g++ ")[2].partition(source.name)[0]
-    assert "-march=" in command
-    return command
+def emitted_command(source: Path) -> list[str]:
+    """Return the command, up to the files, that the comment of an emitted program says to compile it with."""
+    command = re.search(rf"^//     ((?:g\+\+|python3 -m ziglang c\+\+) .*?){source.name}", source.read_text(), re.M)
+    assert command is not None
+    assert "-march=" in command[1]
+    return [sys.executable if word == "python3" else word for word in command[1].split()]
 
 
-def build(folder: Path, *sources: str, flags: str | None = None, compiler: str = "g++") -> Path:
+def build(folder: Path, *sources: str, flags: str | None = None, compiler: str = "") -> Path:
+    """Compile emitted files as they say, or with flags and a compiler, by default that of this machine."""
     program = folder / "program"
-    flags = emitted_flags(folder / sources[-1]) if flags is None else flags
-    command = [compiler, *flags.split(), "-Wall", "-Wextra", "-Werror", *sources, "-o", str(program), "-pthread"]
+    compilers = [compiler] if compiler else find_compiler().command
+    command = emitted_command(folder / sources[-1]) if flags is None else [*compilers, *flags.split()]
+    command += ["-Wall", "-Wextra", "-Werror", *sources, "-o", str(program), "-pthread"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return program
@@ -103,12 +105,11 @@ def error_of(kernel: Kernel, data: DataManager, folder: Path) -> float:
     return evaluate_outputs(outputs, data.references, kernel.metric).error
 
 
-@needs_gxx
 def test_a_source_leaves_half_to_what_includes_it(awkward: Path) -> None:
     """For HIP its own half has another name, by a macro."""
     text = "".join(f'#include "{path}"\n' for path in (awkward / "tuned_awkward.cu", awkward / "tuned_awkward.hpp"))
     text += "half of_the_program;\n"
-    command = ["g++", "-E", "-P", "-D__HIP__", "-x", "c++", "-"]
+    command = [*find_compiler().command, "-E", "-P", "-D__HIP__", "-x", "c++", "-"]
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
     assert "struct mptune_half" in done.stdout
     assert "= ::mptune_half;" in done.stdout
@@ -125,7 +126,8 @@ UNROLLED = POLY.changed(
 
 
 @pytest.mark.full
-@pytest.mark.skipif(GXX is None or CLANG is None, reason="g++ or clang++ is not installed")
+@pytest.mark.gxx
+@pytest.mark.skipif(CLANG is None, reason="clang++ is not installed")
 def test_nothing_that_is_emitted_makes_a_compiler_warn_and_constraints_are_kept(tmp_path: Path) -> None:
     run = run_of(UNROLLED, measured(UNROLLED, {"unroll": 2}), threshold=1.0)
     winner = winner_of(run, configuration="1", kernel=UNROLLED)
@@ -147,7 +149,7 @@ int main(int, char** words) {
 """
     )
     checked = ("-std=c++17", "-Wall", "-Wextra", "-Werror")
-    for compiler in (GXX, CLANG):
+    for compiler in ("g++", CLANG):
         for source in ("tuned_unrolled_host.cpp", "tuned_unrolled.cu"):
             command = [str(compiler), *checked, "-march=native", "-c", "-x", "c++", source, "-o", "object"]
             done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -167,7 +169,6 @@ def poly_program(poly: tuple[Run, Path]) -> Path:
     return build(poly[1], "tuned_poly_host.cpp")
 
 
-@needs_gxx
 @pytest.mark.parametrize("which", few(["poly", "awkward"]))
 def test_host_program_gets_the_reported_error(which: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     if which == "poly":
@@ -195,7 +196,6 @@ def stepper_folder(folder: Path) -> Path:
 
 
 @pytest.mark.full
-@needs_gxx
 def test_host_program_restores_inputs_before_each_launch_and_writes_only_outputs(tmp_path: Path) -> None:
     program = build(stepper_folder(tmp_path), "tuned_stepper_host.cpp")
     u = np.random.default_rng(3).uniform(0.5, 1, 103)
@@ -240,7 +240,6 @@ def test_the_cupy_example_launches_the_kernel(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.full
-@needs_gxx
 def test_host_program_keeps_denormals_as_they_were_when_measured(tmp_path: Path) -> None:
     halved = Kernel(
         name="halved",
@@ -263,7 +262,6 @@ def test_host_program_keeps_denormals_as_they_were_when_measured(tmp_path: Path)
     np.testing.assert_allclose(np.fromfile(tmp_path / "y.f64"), 0.5e-310, rtol=1e-9)
 
 
-@needs_gxx
 def test_host_program_refuses_arrays_of_another_size(poly_program: Path, tmp_path: Path) -> None:
     program = poly_program
     np.ones(5002).tofile(tmp_path / "x.f64")
@@ -275,7 +273,6 @@ def test_host_program_refuses_arrays_of_another_size(poly_program: Path, tmp_pat
     assert run_program(program).returncode == 2
 
 
-@needs_gxx
 def test_header_computes_the_grid_of_free_sizes_and_throws_for_fixed_ones(awkward: Path, tmp_path: Path) -> None:
     sizes = [1, 31, 32, 33, 64, 1003, 65537]
     (tmp_path / "check.cpp").write_text(
@@ -283,6 +280,7 @@ def test_header_computes_the_grid_of_free_sizes_and_throws_for_fixed_ones(awkwar
         #include "tuned_awkward.hpp"
         #include <cstdio>
         #include <cstring>
+        #include <initializer_list>
         static_assert(tuned_awkward::grid().x == 32 && tuned_awkward::block.x == 32);
         static_assert(tuned_awkward::shared_bytes == 256);
         static_assert(tuned_awkward::elements::weights() == 3 && tuned_awkward::parameters::order[0] == 2);
@@ -344,7 +342,7 @@ def test_hiprtc_compiles_the_source(awkward: Path) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.skipif(NVCC is None, reason="nvcc is not installed")
+@pytest.mark.nvcc
 def test_nvcc_compiles_the_cuda_example(awkward: Path, tmp_path: Path) -> None:
     command = ["nvcc", "-std=c++17", "-O0", "-arch=sm_80", "-c", "tuned_awkward_cuda.cu", "-o", tmp_path / "awkward.o"]
     done = subprocess.run(command, cwd=awkward, capture_output=True, text=True, check=False)
@@ -373,7 +371,7 @@ def test_clang_accepts_the_hip_example(side: str, awkward: Path, tmp_path: Path)
     "compiler",
     few(
         [
-            pytest.param("g++", marks=[needs_gxx]),
+            pytest.param("", id="default"),
             pytest.param(
                 CLANG, marks=[pytest.mark.skipif(CLANG is None, reason="clang++ is not installed")], id="clang++"
             ),
@@ -436,7 +434,6 @@ def test_header_of_all_devices_selects_and_both_link_into_one_program(tmp_path: 
 
 
 @pytest.mark.full
-@needs_gxx
 def test_threads_that_launch_at_once_take_turns(tmp_path: Path) -> None:
     winner = winner_of(run_of(POLY, measured(POLY, {}, {"block": 64})), kernel=POLY)
     assert winner is not None

@@ -11,7 +11,7 @@ import pytest
 from awkward_kernel import run_of
 from runs_by_size import trial
 from test_dispatching import FLAGS, wisdom_of
-from test_programs import build, needs_gxx, run_program
+from test_programs import build, run_program
 from vendor_compilers import needs
 
 from mptune.backends import get_backend
@@ -164,7 +164,6 @@ def launched(
     return done.stdout.strip(), outputs
 
 
-@needs_gxx
 @pytest.mark.parametrize("name", few(sorted(CASES, key=lambda name: name not in ("gemm", "coulombic")), 0, 2))
 def test_dispatch_computes_at_sizes_that_were_never_tuned(name: str, tmp_path: Path) -> None:
     kernel = emitted(name, tmp_path)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from awkward_kernel import data_folder, measured, run_of
-from test_programs import build, error_of, needs_gxx, run_program
+from test_programs import build, error_of, run_program
 
 from mptune.data import DataManager
 from mptune.emit import emit, winner_of
@@ -15,7 +15,6 @@ from tests.tiers import few
 
 
 @pytest.mark.full
-@needs_gxx
 @pytest.mark.parametrize(("a", "b"), few([(1, 0), (0, 1), (1, 1)], 1, 1))
 def test_the_program_takes_transposed_matrices(a: int, b: int, tmp_path: Path) -> None:
     gemm = load_kernel("gemm")

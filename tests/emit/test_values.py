@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from described import described_run
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mptune.backends.host_compiler import find_compiler
 from mptune.emit.common import _baseline_types
 from mptune.emit.sizes import NotTranslatableError, conditions, fixed_sizes, formula
 from mptune.emit.text import code_span, comment, fenced, identifier, literal, quoted, table_cell
@@ -23,12 +23,10 @@ from mptune.source.loading import load_kernel
 from mptune.space.expressions import Expression
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
 
-needs_gxx = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
-
 
 def _printed(folder: Path, body: str) -> bytes:
     (folder / "main.cpp").write_text(f"#include <cstdio>\n{body}")
-    command = ["g++", "-std=c++17", "-Wall", "-Werror", "-trigraphs", "main.cpp", "-o", "main"]
+    command = [*find_compiler().command, "-std=c++17", "-Wall", "-Werror", "-trigraphs", "main.cpp", "-o", "main"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return subprocess.run([folder / "main"], capture_output=True, check=True).stdout
@@ -45,14 +43,12 @@ def test_the_types_of_a_baseline_are_said_as_they_are(second: str, text: str) ->
     assert _baseline_types(run) == text
 
 
-@needs_gxx
 def test_string_literals_of_cpp_are_the_text(tmp_path: Path) -> None:
     texts = [NASTY, "??/", "a\nb\tc\0d", "\u202eabc\u2028", "\x1b[31m", "\\", "9\x019", "%s", "😀"]
     calls = "".join(f"std::fwrite({quoted(t)}, 1, sizeof({quoted(t)}), stdout);" for t in texts)
     assert _printed(tmp_path, f"int main() {{ {calls} }}") == b"".join(t.encode() + b"\0" for t in texts)
 
 
-@needs_gxx
 def test_comments_end_where_they_should(tmp_path: Path) -> None:
     texts = [
         NASTY,
@@ -116,7 +112,6 @@ FORMULAS = [
 ]
 
 
-@needs_gxx
 def test_formulas_of_cpp_give_what_the_expressions_do(tmp_path: Path) -> None:
     header = Path(__file__).parents[2] / "mptune" / "emit" / "files" / "header.hpp.j2"
     functions = re.findall(r"^constexpr long long \w+\(long long.*", header.read_text(), re.MULTILINE)

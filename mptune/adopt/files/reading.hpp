@@ -1,6 +1,13 @@
 // What a CUDA or HIP program means, for the eyes of libclang alone: nothing here is ever compiled to code.
 // Included before every file of a program that is read; the headers of CUDA and HIP themselves are empty then.
 #pragma once
+#include <cstddef>
+#ifdef _LIBCPP_VERSION  // most of its headers have some of the mathematical functions
+#pragma clang force_cuda_host_device begin
+#include <cmath>
+#include <cstdlib>
+#pragma clang force_cuda_host_device end
+#endif
 #include <exception>
 
 // Device code may call the functions of C that CUDA offers it; constexpr ones it may call anyhow.

@@ -74,10 +74,19 @@ _ENTRIES: Final = """
 #: Tells where the calling thread has its shared memory, and fills it before the next launch. Emitted sources have other
 #: names for the entries of the host.
 _PLACES: Final = f"""
-static thread_local __attribute__((aligned(64), used)) unsigned char {_ANCHOR}[{SHARED_GUARD_BYTES}];
+#define MPTUNE_GUARD static thread_local __attribute__((aligned(64), used)) unsigned char
+MPTUNE_GUARD {_ANCHOR}[{SHARED_GUARD_BYTES}];
 extern "C" __attribute__((visibility("default"))) void* simulated_anchor() {{ return {_ANCHOR}; }}
 extern "C" __attribute__((visibility("default"))) void* simulated_shared() {{ return mptune_host::dynamic_shared; }}
-extern "C" __attribute__((visibility("default"))) void simulated_poison() {{ mptune_host::poison_shared(); }}
+// clang lays out variables of inline functions, as those of kernels are, behind all others.
+inline void* simulated_last() {{
+    MPTUNE_GUARD {_GUARD}_last[{SHARED_GUARD_BYTES}];
+    return {_GUARD}_last;
+}}
+extern "C" __attribute__((visibility("default"))) void simulated_poison() {{
+    simulated_last();
+    mptune_host::poison_shared();
+}}
 """
 
 
@@ -125,8 +134,10 @@ def compile_source(source: str, options: Sequence[str]) -> bytes:
     entry = "" if entered or not kernels else f"MPTUNE_HOST_ENTRY({kernels[0]})\n"
     launched = "".join(f"SIMULATED({name}, {bounds.get(name, _THREADS)})\n" for name in kernels)
     text = f"{_guarded(source)}\n{entry}{_ENTRIES}{launched}{_PLACES if kernels else ''}"
+    # zig's linker would leave out what nobody names, as bytes beside variables.
+    given = ("-O1", "-Wl,--no-gc-sections", *flags)
     compiled = HostCompiler().compile(
-        text, kernels[0] if kernels else "a source", CompileOptions(flags=("-O1", *flags), timeout_s=_TIMEOUT_S)
+        text, kernels[0] if kernels else "a source", CompileOptions(flags=given, timeout_s=_TIMEOUT_S)
     )
     image: bytes = compiled.image
     most = SHARED_BYTES["hip" if amd else "cuda"]

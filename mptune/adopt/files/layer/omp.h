@@ -1,4 +1,4 @@
-// A program whose parallel loops are kernels has one thread besides them.
+// A program whose parallel loops are kernels has one thread besides them, and so has one that zig compiles.
 #pragma once
 
 #ifdef _OPENMP

@@ -14,6 +14,7 @@
 // are kept. $MPTUNE_CAPTURE_BYTES bounds contents.bin. $MPTUNE_WRITES is the folder that files go to which the program
 // writes.
 
+#include <ctype.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -161,11 +162,19 @@ std::string quoted(const char* s) {
     return out + '"';
 }
 
-// The type or number in what a compiler calls a function: "const char* spelled() [with T = double]".
+// The type or number in what a compiler calls a function: "const char* spelled() [with T = double]". g++ writes
+// "double* const*" where clang++ writes "double *const *".
 std::string after_equals(const char* function) {
     const std::string whole = function;
     const size_t start = whole.find("= ") + 2, end = whole.find(';', start);
-    return whole.substr(start, (end == std::string::npos ? whole.rfind(']') : end) - start);
+    std::string found;
+    for (const char c : whole.substr(start, (end == std::string::npos ? whole.rfind(']') : end) - start)) {
+        const char last = found.empty() ? '\0' : found.back();
+        if (last == ' ' && (c == '*' || c == '&')) found.pop_back();
+        if (last == '*' && isalpha(static_cast<unsigned char>(c))) found += ' ';
+        found += c;
+    }
+    return found;
 }
 
 // What the launches of a kernel took so far. For a signal as well: in memory that stays where it is.
