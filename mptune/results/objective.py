@@ -203,7 +203,7 @@ class Objective:
         return min(max(ratio, _TINIEST), _LARGEST)
 
     def log10_excess(self, trial: Trial) -> float:
-        """Return the larger one of :meth:`error_excess` and :meth:`constraint_excess`; at most 0 exactly when feasible."""
+        """Return the larger of :meth:`error_excess` and :meth:`constraint_excess`; at most 0 exactly when feasible."""
         return max(self.error_excess(trial), self.constraint_excess(trial))
 
     def error_excess(self, trial: Trial) -> float:
