@@ -21,6 +21,9 @@ from tests.vendor_compilers import skip_where_missing
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
+# Workers of pytest-xdist have it; tests choose the width themselves.
+os.environ.pop("COLUMNS", None)
+
 # How long examples take to draw says how busy the machine is.
 settings.register_profile(
     "mptune",

@@ -98,7 +98,7 @@ def test_where_the_baseline_wins_the_verdict_says_what_narrower_types_did():
     said = described_run(SETTINGS, [*TRIALS[:2], slow, TRIALS[7], TRIALS[8], TRIALS[9]]).describe().verdict
     assert said.startswith("no narrower types were faster within NRMSE <= 0.001: fp64 everywhere: 6 ms, speedup 1")
     assert "the fastest of them: fp32 everywhere, 7 ms, speedup 0.857" in said
-    assert said.endswith("faster but too inaccurate: fp16 everywhere, 2 ms, speedup 3, error 0.004")
+    assert said.endswith("faster but over the limit: fp16 everywhere, 2 ms, speedup 3, error 0.004")
     assert described_run(SETTINGS, TRIALS[:2]).describe().verdict.endswith("; none was tried")
     failed = described_run(SETTINGS, [TRIALS[0], TRIALS[9]]).describe().verdict
     assert failed.endswith("none of the 1 configurations with narrower types ran")

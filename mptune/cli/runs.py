@@ -27,6 +27,7 @@ from mptune.markup import number, pairs, plain
 
 if TYPE_CHECKING:
     from mptune.emit import Winner
+    from mptune.results.trial import Trial
     from mptune.run import Run
     from mptune.tuning.explain import Explanation
     from mptune.tuning.verify import Case, Verification
@@ -260,7 +261,8 @@ def emit(
         run = Run.load(path)
         winner = winner_of(run, max_error=max_error, configuration=configuration, kernel=kernel)
         if winner is None:
-            _print_why_none(path, run, max_error, configuration)
+            asked = winner_of(run, configuration=configuration, kernel=kernel) if configuration else None
+            _print_why_none(path, run, max_error, None if asked is None else asked.trial)
             return 1
         if not run.objective.is_feasible(winner.trial) and max_error is None:
             print_note(
@@ -333,7 +335,8 @@ def _emit_into(
     run = Run.load(path)
     trial = select(run, max_error=max_error, configuration=configuration, kernel=None)
     if trial is None:
-        _print_why_none(path, run, max_error, configuration)
+        asked = select(run, configuration=configuration, kernel=None) if configuration else None
+        _print_why_none(path, run, max_error, asked)
         return 1
     objective = run.objective if max_error is None else run.objective_within(max_error)
     document = adopting.patched(run, trial, objective, given)
@@ -346,11 +349,8 @@ def _emit_into(
     return 0 if document["within"] else 1
 
 
-def _print_why_none(path: Path, run: Run, max_error: float | Mapping[str, float] | None, configuration: str) -> None:
+def _print_why_none(path: Path, run: Run, max_error: float | Mapping[str, float] | None, asked: Trial | None) -> None:
     """Say why a run has no winner, or why the configuration that was asked for is not within the limit given."""
-    from mptune.emit import select
-
-    asked = select(run, configuration=configuration, kernel=None) if configuration else None
     objective = run.objective if max_error is None else run.objective_within(max_error)
     if asked is not None and max_error is not None:
         limits = ", ".join(f"{name} <= {limit:g}" for name, limit in objective.limits.items())

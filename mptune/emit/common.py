@@ -62,8 +62,8 @@ _BUT_FOR_GXX: Final = r"#if !defined(TUNED_GXX)\n\g<0>\n#endif"
 class Emission:
     """What was written: the names of the files in a folder, and the trial they are of.
 
-    The threshold is the one the trial satisfies, None where it was asked for by name or the run has none; the speedup
-    is over the run's baseline, NaN if that is not known, its interval None.
+    The threshold is the run's or the one given, None if there is none; the speedup is over the run's baseline, NaN if
+    that is not known, its interval None.
     """
 
     kernel: str
@@ -127,7 +127,7 @@ def measured(winner: Winner[Any]) -> dict[str, Any]:
         "seed": info.seed,
         "versions": _versions(winner),
         "threshold": info.limits_text(objective_of(winner)) or "none",
-        "is_feasible": winner.threshold is not None or run.objective.is_feasible(trial),
+        "is_feasible": objective_of(winner).is_feasible(trial),
         "verified": _verified(winner),
         "unverified": run.state.unverified,
         "doubts": run.doubts_about(trial),
@@ -175,8 +175,7 @@ def _without_files(command: str) -> str:
 
 def objective_of(winner: Winner[Any]) -> Objective:
     """Return the objective of the run, with the threshold the winner was chosen by."""
-    objective = winner.run.info.objective
-    return objective if winner.threshold is None else dataclasses.replace(objective, threshold=winner.threshold)
+    return dataclasses.replace(winner.run.info.objective, threshold=winner.threshold)
 
 
 def host_command(build: Build, identity: str, given: Sequence[str]) -> str:

@@ -31,7 +31,7 @@ Tuned = TypeVar("Tuned", bound=Tunable)
 class Winner(Generic[Tuned]):
     """A trial of a run with what it takes to launch it: the definition, and the sizes the run was made at.
 
-    The threshold is the one the trial satisfies, None for a configuration that was asked for by name alone.
+    The threshold is the run's or the one given; a trial that was asked for by name may exceed the run's.
     """
 
     run: Run

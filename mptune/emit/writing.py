@@ -136,9 +136,8 @@ def winner_of(
     trial = select(run, max_error=max_error, configuration=configuration, kernel=definition)
     if trial is None:
         return None
-    own = run.objective if max_error is None else run.objective_within(max_error)
-    threshold = None if configuration and max_error is None else own.threshold
-    return Winner(run, definition, sizes, trial, threshold)
+    objective = run.objective if max_error is None else run.objective_within(max_error)
+    return Winner(run, definition, sizes, trial, objective.threshold)
 
 
 def emit(winner: Winner[Any], folder: str | Path, *, name: str = "") -> Emission:

@@ -31,6 +31,8 @@ def describe(run: Run) -> Description:
     info = run.info
     second = {"best": run.best} if run.best is not None else {"closest, not feasible": run.closest}
     trials = {name: trial for name, trial in {"baseline": run.baseline, **second}.items() if trial is not None}
+    if run.best is not None and run.best is run.baseline:
+        trials = {"best, baseline" if info.baseline_values else "best": run.best}
     tables = (
         comparison(run, trials),
         _times(run, trials),
@@ -98,15 +100,17 @@ def _no_narrower(run: Run, best: Trial) -> str:
     fixed, objective = run.info.baseline_values or {}, run.objective
     if not fixed or not best.configuration.is_among(fixed):
         return ""
-    better = "faster" if objective.is_time else "better"
+    better, most = ("faster", "fastest") if objective.is_time else ("better", "best")
     limits = run.info.limits_text()
     text = f"no narrower types were {better}{f' within {limits}' if limits else ''}: {_won(run, best)}"
     narrower = [trial for trial in run.trials if trial.is_valid and not trial.configuration.is_among(fixed)]
     if (second := objective.best(narrower)) is not None:
-        text += f"; the {better.removesuffix('er')}est of them: {types_text(run, second)}, {result_text(run, second)}"
-    fast = [trial for trial in narrower if not objective.is_feasible(trial) and run.speedup(trial) > 1]
-    if (closest := objective.closest(fast)) is not None:
-        text += f"; faster but too inaccurate: {types_text(run, closest)}, {result_text(run, closest)}"
+        text += f"; the {most} of them: {types_text(run, second)}, {result_text(run, second)}"
+    others = [trial for trial in narrower if not objective.is_feasible(trial)]
+    faster = [trial for trial in others if run.speedup(trial) > 1]
+    if (closest := objective.closest(faster or others)) is not None:
+        what = f"{better} but over the limit" if faster else "the closest to the limit"
+        text += f"; {what}: {types_text(run, closest)}, {result_text(run, closest)}"
     if not narrower:
         count = sum(not trial.configuration.is_among(fixed) for trial in run.trials)
         text += f"; none of the {count} configurations with narrower types ran" if count else "; none was tried"

@@ -236,8 +236,9 @@ class Finals:
         tasks = "" if self.tasks_per_core is None else f"{self.tasks_per_core:.1f} other tasks wanted each core, "
         if self.drift < _NO_DRIFT:
             return f"{tasks}though the same code took as long in all rounds"
-        longer = "who knows how much" if math.isnan(self.drift) else f"up to {self.drift:.0%}"
-        return f"{tasks}the same code took {longer} longer in some rounds than in others"
+        if math.isnan(self.drift):
+            return f"{tasks}round times varied by an unknown amount"
+        return f"{tasks}the same code took up to {self.drift:.0%} longer in some rounds than in others"
 
 
 def _ratios(met: Iterable[tuple[float | None, float | None]]) -> list[float]:
