@@ -108,10 +108,7 @@ def bad_definitions() -> Mapping[str, tuple[dict[str, Any], str]]:
             "'loop' means something else in a template or an expression",
         ),
         "word of Python": ({"sizes": {"default": {"rows": 1, "cols": 1, "in": 1}}}, "'in' means something else"),
-        "arrays": (
-            {"inputs": {"x": [1.0]}},
-            r"inputs is a function inputs\(rng, size\) that returns arrays .* not dict",
-        ),
+        "arrays": ({"inputs": {"x": [1.0]}}, r"inputs= is a function inputs\(rng, size\) -> .*, not {'x': "),
         "no parameter": ({"parameters": "block"}, "parameters has 'block', expected a Parameter"),
         "no presets": ({"sizes": {"rows": 1}}, "expected presets of sizes by name"),
         "syntax": ({"grid": ["ceildiv(rows,"]}, "grid"),

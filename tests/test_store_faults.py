@@ -46,7 +46,8 @@ def test_create_makes_folders_and_takes_an_empty_file(tmp_path):
     create(path, {}).close()
     (tmp_path / "empty.db").touch()
     create(tmp_path / "empty.db", {"seed": 1}).close()
-    assert RunFile.open(tmp_path / "empty.db").info.seed == 1
+    with RunFile.open(tmp_path / "empty.db") as file:
+        assert file.info.seed == 1
 
 
 def test_missing_files_suggest_a_near_one(path):

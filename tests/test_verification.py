@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import shutil
 
 import numpy as np
 import pytest
@@ -301,8 +302,9 @@ def test_a_real_run_verifies_what_it_reports(tuned):
 
 
 @pytest.mark.full
-def test_a_run_that_is_resumed_verifies_what_is_missing_and_no_more(tuned):
-    path, run = tuned
+def test_a_run_that_is_resumed_verifies_what_is_missing_and_no_more(tuned, tmp_path):
+    first, run = tuned
+    path = shutil.copy(first, tmp_path)
     again = tune(kernel, output=path, resume=True, verify=20, **OPTIONS)
     assert {trial.metric("unseen_inputs") for trial in again.reported} == {20}
     more = tune(kernel, output=path, resume=True, verify=21, **OPTIONS)

@@ -109,7 +109,7 @@ class Tunable(ABC):
             self._check_sizes()
         if isinstance(self.metric, Mapping):
             self._check_metrics(self.metric)
-        self._check_call(self.inputs, "inputs(rng, size)")
+        self._check_call(self.inputs, "inputs(rng, size) -> {name: array}")
         precisions = [p.name for p in self.parameters if isinstance(p, PrecisionParameter)]
         for argument in self.arguments:
             if argument.precision is not None:
@@ -353,7 +353,7 @@ class Tunable(ABC):
         """Raise KernelError unless a function can be called with two arguments, as ``steps(run, size)``."""
         name = call.partition("(")[0]
         if not callable(function):
-            raise KernelError(f"{self.called}: {name} is a function {call}, not {reprlib.repr(function)}")
+            raise KernelError(f"{self.called}: {name}= is a function {call}, not {reprlib.repr(function)}")
         code = getattr(function, "__code__", None)
         where = f" ({Path(code.co_filename).name}:{code.co_firstlineno})" if code else ""
         try:
@@ -361,4 +361,4 @@ class Tunable(ABC):
         except ValueError:
             return  # a callable that does not tell what it takes
         except TypeError as error:
-            raise KernelError(f"{self.called}: {name} is called as {call}{where}, but: {error}") from error
+            raise KernelError(f"{self.called}: {name} is called as {call.partition(" ->")[0]}{where}, but: {error}") from error

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import queue
 import time
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from mptune.backends import get_backend
@@ -46,7 +46,7 @@ class Pool:
         self._backend = get_backend(job.backend)
         self._compilers = 0 if job.function is None else compilers
         self._workers = [Worker(job, limits, environment) for environment in _environments(job, workers)]
-        self._free: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+        self._free: queue.SimpleQueue[Worker | None] = queue.SimpleQueue()  # None: the pool is closed
         for worker in self._workers:
             self._free.put(worker)
         self._evaluating = ThreadPoolExecutor(workers, thread_name_prefix="evaluation")
@@ -96,14 +96,15 @@ class Pool:
         return self._evaluating.submit(self._evaluate, request, self._prepared.pop(request.source, None))
 
     def ask(self, method: str, *arguments: Any) -> Any:
-        """Return what a method of :class:`~mptune.measure.worker.WorkerBench` returns; while nothing is under way.
+        """Return what a method of :class:`~mptune.measure.worker.WorkerBench` returns, once a worker is free.
 
         Raises:
             MptuneError: the method raised it.
             WorkerDied: the worker crashed or ran out of time.
         """
         self.start()
-        return self._workers[0].call(method, *arguments)
+        with self._borrowed() as worker:
+            return worker.call(method, *arguments)
 
     def close(self) -> None:
         """End everything, evaluations under way included; may be called twice."""
@@ -112,13 +113,26 @@ class Pool:
             self._backend.compiler.close()
             self._compiling.shutdown()
             self._compiling = None
+        self._evaluating.shutdown(wait=False, cancel_futures=True)
         idle = {self._free.get() for _ in range(self._free.qsize())}
         for worker in self._workers:
+            # An evaluation that has no worker yet gets none.
+            self._free.put(None)
             if worker not in idle:
                 worker.abort()
-        self._evaluating.shutdown(cancel_futures=True)
+        self._evaluating.shutdown()
         for worker in self._workers:
             worker.close()
+
+    @contextmanager
+    def _borrowed(self) -> Iterator[Worker]:
+        worker = self._free.get()
+        if worker is None:
+            raise CancelledError
+        try:
+            yield worker
+        finally:
+            self._free.put(worker)
 
     def _compile(self, source: str) -> None:
         assert self._ready is not None
@@ -127,22 +141,20 @@ class Pool:
 
     def _evaluate(self, request: Request, compiled: Future[None] | None) -> Trial:
         """Wait for the compiler, which is part of the trial's phases, and have a worker evaluate."""
-        worker = self._free.get()
-        start = time.perf_counter()
-        waited_s = 0.0
-        try:
-            if compiled is not None:
-                wait([compiled])
-                waited_s = time.perf_counter() - start
-                compiled.result()
-            quiet = nullcontext if compiled is None else self._backend.compiler.paused
-            trial: Trial = worker.call("evaluate", request, quiet=quiet, plan=request.plan)
-        except CompileError as error:
-            trial = Trial(request.configuration, Status.COMPILE_ERROR, str(error))
-        except WorkerDied as death:
-            trial = death.trial_of(request.configuration)
-        finally:
-            self._free.put(worker)
+        with self._borrowed() as worker:
+            start = time.perf_counter()
+            waited_s = 0.0
+            try:
+                if compiled is not None:
+                    wait([compiled])
+                    waited_s = time.perf_counter() - start
+                    compiled.result()
+                quiet = nullcontext if compiled is None else self._backend.compiler.paused
+                trial: Trial = worker.call("evaluate", request, quiet=quiet, plan=request.plan)
+            except CompileError as error:
+                trial = Trial(request.configuration, Status.COMPILE_ERROR, str(error))
+            except WorkerDied as death:
+                trial = death.trial_of(request.configuration)
         if compiled is None:
             return trial
         durations_s = trial.measurement.durations_s

@@ -357,7 +357,7 @@ class TestSignatures:
             ours = ", ".join(f"{p.annotation.replace('_int', ' int')} {p.name}" for p in parameters)
             assert getattr(real, name).__doc__.splitlines()[0].partition(" -> ")[0] == f"{name}({ours})"
         for name, value in vars(stand_in).items():
-            if isinstance(value, int):
+            if isinstance(value, int) and name[0] != "_":
                 assert getattr(real, name) == value
 
     def test_those_of_hip_python(self):
