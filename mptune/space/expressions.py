@@ -243,13 +243,14 @@ def map_children(node: _Node, change: Callable[[ast.expr], ast.expr]) -> _Node:
     """Return a node with its operands changed: the node itself if none changes, else a copy."""
 
     def changed(item: Any) -> Any:
-        if isinstance(item, ast.comprehension):
-            return map_children(item, change)
-        return change(item) if isinstance(item, ast.expr) else item
+        if isinstance(item, ast.expr):
+            return change(item)
+        return map_children(item, change) if isinstance(item, ast.comprehension) else item
 
     clone = node
-    for field, value in ast.iter_fields(node):
-        if field != "func":
+    for field in node._fields:
+        value = getattr(node, field, None)
+        if field not in ("func", "id", "ctx", "op"):
             new = list(map(changed, value)) if isinstance(value, list) else changed(value)
             if new != value:
                 clone = copy.copy(node) if clone is node else clone
@@ -424,7 +425,7 @@ FUNCTIONS: Final[Mapping[str, _Function]] = MappingProxyType(
         "pow": _Function(_power, gives="number"),
         "sqrt": _Function(math.sqrt, gives="number"),
         "log2": _Function(math.log2, gives="number"),
-        "sizeof": _Function(lambda name: precision(name).size_bytes),
+        "sizeof": _Function(functools.cache(lambda name: precision(name).size_bytes)),
         **{f.__name__: _Function(f) for f in (all, any, sum, len, range, list, tuple, set, sorted)},
     }
 )
