@@ -191,13 +191,13 @@ def test_applications_have_a_range_of_sizes_and_wisdom_of_it(mptune: Call, tmp_p
     with TunedApplication(path, power) as tuned:
         for n, run in ((20, runs[0]), (40, runs[1])):
             sizes = power.resolve_sizes("default", {"n": n})
-            found = tuned(size=sizes, **inputs(np.random.default_rng(3), sizes))
+            found = tuned(**sizes, **inputs(np.random.default_rng(3), sizes))
             assert found["x"].shape == (n,)
             assert tuned.configuration == power.own(run.best.configuration)
             assert tuned.choose(sizes).configuration == tuned.configuration
         # Between them it is what keeps the limit there.
         sizes = power.resolve_sizes("default", {"n": 30})
-        assert np.isfinite(tuned(size=sizes, **inputs(np.random.default_rng(3), sizes))["x"]).all()
+        assert np.isfinite(tuned(**sizes, **inputs(np.random.default_rng(3), sizes))["x"]).all()
     with pytest.raises(KernelError, match=r"the wisdom is of the application power: mptune\.TunedApplication runs it"):
         TunedKernel(path, kernel=power)
     with pytest.raises(KernelError, match="application power cannot be emitted of wisdom, which only a single kernel"):

@@ -115,6 +115,18 @@ def test_the_front_names_metrics_threshold_baseline_and_winner() -> None:
     assert "threshold 1e-06" in json.dumps(plot(run, max_error=1e-6).to_dict())
 
 
+def test_where_nothing_is_feasible_the_closest_is_marked() -> None:
+    nothing = ranked_run()
+    chart = plot(nothing, max_error=1e-12)
+    assert [row["what"] for row in rows_of(chart) if row.get("what") in ("winner", "closest", "tied")] == ["closest"]
+
+
+def test_values_stand_in_the_order_of_the_parameter() -> None:
+    rows = [row for row in rows_of(plot(ranked_run(), "parameters")) if "q50" in row and row["parameter"] == "block"]
+    in_order = sorted(rows, key=lambda row: row["place"])
+    assert [row["value"] for row in in_order] == ["32", "64", "128", "256", "512", "1024", "2048"]
+
+
 def test_other_metrics_have_units() -> None:
     assert {"memory (MB)", "time (ms)"} <= titles(plot(small_run(), metrics=("time_ms", "memory_bytes")))
 
@@ -145,6 +157,7 @@ def test_too_few_trials_are_not_ranked() -> None:
     chart = plot(small_run(), "parameters")
     assert not any("loss" in row for row in rows_of(chart))
     assert "too few trials" in " ".join(chart.to_dict()["title"])
+    assert [part["title"]["text"][0][:3] for part in chart.to_dict()["vconcat"]] == ["(a)", "(b)"]
 
 
 def test_time_adds_up() -> None:
