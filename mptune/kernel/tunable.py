@@ -361,4 +361,6 @@ class Tunable(ABC):
         except ValueError:
             return  # a callable that does not tell what it takes
         except TypeError as error:
-            raise KernelError(f"{self.called}: {name} is called as {call.partition(" ->")[0]}{where}, but: {error}") from error
+            raise KernelError(
+                f"{self.called}: {name} is called as {call.partition(' ->')[0]}{where}, but: {error}"
+            ) from error

@@ -45,7 +45,7 @@ def test_a_recording_whose_end_is_missing_is_named(mptune: Call, tmp_path: Path)
     for command in ("simulate", "compare"):
         done = mptune(command, "cut.json", "--budget", 3, "--repeats", 1, *_FEW[command])
         assert done.code == 0, done.err
-        assert "cut.json: the end of the file is missing; its 7 complete entries are used" in done.err
+        assert "the end of cut.json is missing: its 7 complete entries are used" in done.err
 
 
 _FEW = {"simulate": ("--strategy", "random"), "compare": ("--strategies", "random", "--processes", 1)}
