@@ -330,7 +330,7 @@ def _macros_in_makefiles(folders: Iterable[Path], message: str) -> Iterator[str]
 
 
 def _files_not_given(folders: Iterable[Path], files: Sequence[Path], message: str) -> Iterator[str]:
-    names = re.findall(r"undefined reference to [`'](\w+)", message)
+    names = re.findall(r"undefined (?:reference to [`']|symbol: )(\w+)", message)
     others = (path for folder in folders for path in sorted(folder.rglob("*")) if path.suffix in (*SOURCES, ".c"))
     for path in others if names else ():
         text = path.read_text(encoding="utf-8", errors="replace") if path.resolve() not in files else ""

@@ -82,6 +82,15 @@ _OF_HEADERS: Final = dict.fromkeys(
     ("cuda_fp16.h", "cuda_bf16.h", "hip/hip_fp16.h", "hip/hip_bf16.h"),
     "typedef __half half;\ntypedef __half2 half2;\n",
 )
+#: What the C++ library of zig takes of a compiler that is newer than libclang's.
+_LATER_BUILTINS: Final = (
+    *("-D__builtin_clzg(x,...)=__builtin_clzll(x)", "-D__builtin_ctzg(x,...)=__builtin_ctzll(x)"),
+    *(
+        "-D__builtin_popcountg(x)=__builtin_popcountll(x)",
+        "-D__GCC_DESTRUCTIVE_SIZE=64",
+        "-D__GCC_CONSTRUCTIVE_SIZE=64",
+    ),
+)
 #: zig has no OpenMP.
 _OMP: Final = """#pragma GCC system_header
 #if __has_include_next(<omp.h>)
@@ -869,14 +878,17 @@ def _compiler_headers() -> tuple[str, ...]:
         found = subprocess.run(["g++", "-print-file-name=include"], capture_output=True, text=True, check=True)
         return (f"-isystem{found.stdout.strip()}",)
     except (OSError, subprocess.CalledProcessError):
-        if find_spec("ziglang") is None:
-            return ()
+        zig = find_spec("ziglang")
+    if zig is None or zig.origin is None:
+        return ()
+    if Path("/usr/include/c++").is_dir():  # libclang finds these
+        return (f"-isystem{Path(zig.origin).parent / 'lib' / 'include'}",)
     # zig brings the headers of the C and C++ libraries, too, and says with which flags they are read.
     command = [sys.executable, "-m", "ziglang", "c++", "-c", "-x", "c++", os.devnull, "-###"]
     said = subprocess.run(command, capture_output=True, text=True, check=False).stderr
     words = shlex.split(said.strip().rpartition("\n")[2])
-    pairs = itertools.pairwise(words)
-    return ("-nostdinc", "-nostdinc++", *(flag + value for flag, value in pairs if flag in ("-isystem", "-D")))
+    flags = (flag + value for flag, value in itertools.pairwise(words) if flag in ("-isystem", "-D"))
+    return ("-nostdinc", "-nostdinc++", *_LATER_BUILTINS, *flags)
 
 
 def _is_system(unit: Any, name: str) -> bool:
