@@ -60,7 +60,8 @@ class BinaryCache:
                 content = file.read()
             binary = content[_DIGEST_BYTES:]
             if _digest(key, binary) == content[:_DIGEST_BYTES]:
-                os.utime(path)
+                with contextlib.suppress(OSError):  # where nothing can be written, nothing is pruned
+                    os.utime(path)
                 return binary
             path.unlink()
         except OSError:
@@ -88,7 +89,7 @@ class BinaryCache:
     def workspace(self) -> Iterator[Path]:
         """Give an empty folder to compile in, removed afterwards; beside the entries, or a temporary one."""
         try:
-            folder = tempfile.mkdtemp(dir=own_folder(self.directory / "work"))
+            folder = tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=own_folder(self.directory / "work"))
         except OSError:
             folder = tempfile.mkdtemp(prefix="mptune-")
         try:
@@ -105,7 +106,7 @@ class BinaryCache:
                 if not path.name.startswith(".") and path.parent.name != "work":
                     entries.append((status.st_mtime, status.st_size, path))
                     total += status.st_size
-                elif time.time() - status.st_mtime > _STALE_S:
+                elif time.time() - status.st_mtime > _STALE_S and not _is_running(path.name.partition("-")[0]):
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
         wanted = total if total <= self.limit_bytes else 0.9 * self.limit_bytes
         for _, size, path in sorted(entries):
@@ -122,6 +123,17 @@ class BinaryCache:
                 return _NOWHERE
             self._folders[name] = own_folder(self.directory / name)
         return self._folders[name] / key[2:]
+
+
+def _is_running(process_id: str) -> bool:
+    """Whether there is a process of that number: a clock that is set forward makes its files look old."""
+    try:
+        os.kill(int(process_id), 0)
+    except PermissionError:
+        return True
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _digest(key: str, binary: bytes) -> bytes:

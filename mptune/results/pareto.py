@@ -37,7 +37,8 @@ def front(values: NDArray[Any], minimise: Sequence[bool]) -> NDArray[np.intp]:
 
     A row dominates another when it is nowhere worse and somewhere better. Equal rows do not dominate each
     other, so every copy of a point on the front is returned. A row with a NaN is never on the front and
-    dominates nothing; infinities compare like numbers. Takes O(n log n + n * size of the front) time.
+    dominates nothing; infinities compare like numbers. Two objectives take O(n log n) time, more take
+    O(n log n + n * size of the front).
 
     Args:
         values: metrics, shape ``(n_trials, n_objectives)``.
@@ -60,7 +61,18 @@ def front(values: NDArray[Any], minimise: Sequence[bool]) -> NDArray[np.intp]:
     is_first = np.ones(len(ordered), dtype=np.bool_)
     is_first[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
     distinct = ordered[is_first]
-    return np.sort(numbered[order[_cull(distinct)[np.cumsum(is_first) - 1]]])
+    keep = _staircase(distinct) if distinct.shape[1] <= 2 else _cull(distinct)
+    return np.sort(numbered[order[keep[np.cumsum(is_first) - 1]]])
+
+
+def _staircase(costs: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Mark the front of distinct rows in lexicographic order with one or two columns."""
+    last = costs[:, -1]
+    improves = np.ones(len(costs), dtype=np.bool_)
+    improves[1:] = last[1:] < np.minimum.accumulate(last)[:-1]
+    if costs.shape[1] == 1:
+        improves[1:] = False
+    return improves
 
 
 def _cull(costs: NDArray[np.float64]) -> NDArray[np.bool_]:
