@@ -197,8 +197,8 @@ class TunedKernel:
             needs_baseline, outputs = bool(self.reason), dict[str, Any]()
             if not needs_baseline:
                 outputs = self._run(self.configuration, arrays)
-                masked = () if isinstance(self._source, BySize) else self._source.info.masked
-                trouble = _doubts(arrays, outputs, masked)
+                source = self._source if isinstance(self._source, BySize) else self._source.info
+                trouble = _doubts(arrays, outputs, source.masked)
                 if trouble and self._chosen is None:
                     needs_baseline = True
                     _warn(f"{self.kernel.name} uses the baseline for this call: {trouble}")

@@ -24,6 +24,7 @@ from mptune.source.render import render
 from mptune.space.configuration import Configuration
 from mptune.tuning import tune
 from mptune.tuning.check import check, check_application
+from mptune.wisdom import gather, read_sources
 
 PATH = Path(__file__).with_name("ocean_kernel.py")
 OCEAN = load_kernel(PATH)
@@ -69,8 +70,9 @@ def test_what_follows_a_run_takes_nan_as_a_mask(mptune: Call, tmp_path: Path) ->
     given = OCEAN.inputs(np.random.default_rng(7), sizes)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a call with NaN on land is no reason to fall back on the baseline
-        answer = TunedKernel(path, kernel=OCEAN)(x=given["x"], land=given["land"])
-    assert np.isfinite(answer[given["land"] == 0]).all()
+        for source in (path, gather(read_sources([path]))):
+            answer = TunedKernel(source, kernel=OCEAN)(x=given["x"], land=given["land"])
+            assert np.isfinite(answer[given["land"] == 0]).all()
     said = mptune("verify", path, "--kernel", PATH, "--inputs", 2)
     assert said.code == 0, said.err
     assert f"the run warned: {REMARK}" in " ".join(said.err.split())

@@ -136,10 +136,11 @@ def test_ctrl_c_keeps_the_inputs_that_have_ended(path, devices):
     assert any("20 inputs are kept" in message for message in said)
 
 
+@pytest.mark.full
 def test_where_some_inputs_cannot_be_made_none_is_counted_twice(tmp_path):
     path, other = tmp_path / "run.db", tmp_path / "other.db"
     torn = dataclasses.replace(kernel, inputs=holey)
-    tune(torn, output=path, max_error=1e-3, **OPTIONS)
+    tune(torn, output=path, max_error=1e-3, **OPTIONS | {"verify": 0})
     shutil.copy(path, other)
     name = chosen(path)
     before = trial_of(path, name).measurement.metrics

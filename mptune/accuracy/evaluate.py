@@ -106,7 +106,7 @@ def evaluate_outputs(
         wanted = {name: metric for name, (of, metric) in named.items() if of in (output, "")}
         found: dict[str, float] = {}
         try:
-            pairs = values if isinstance(values, Pairs) else Pairs.of(values, references[output])
+            pairs = values if isinstance(values, Pairs) else Pairs.of(values, _with_nan(references[output]))
             for name, metric in wanted.items():
                 same = next((other for other in found if wanted[other] == metric), None)
                 found[name] = metric.measure(pairs, inputs) if same is None else found[same]
@@ -196,6 +196,11 @@ def _explained(output: str, found: Mapping[str, tuple[ErrorMetric, float]]) -> I
         if not math.isfinite(error):
             reason = f": {metric.undefined}" if metric.undefined and math.isinf(error) else ""
             yield f"the {metric.name} of output {output!r} is {error:g} though the output is finite{reason}"
+
+
+def _with_nan(reference: Any) -> Any:
+    """Return a reference with NaN in place of the elements that NumPy has masked."""
+    return reference.astype(np.float64).filled(np.nan) if np.ma.is_masked(reference) else reference
 
 
 def _check_names(outputs: Mapping[str, Any], references: Mapping[str, Any]) -> None:

@@ -120,6 +120,11 @@ def _inexact(kernel: Tunable, inputs: Mapping[str, Any]) -> dict[tuple[str, str,
 
 def _input(kernel: Tunable, argument: Argument, given: Mapping[str, Any], sizes: Sizes) -> Any:
     name = argument.name
+    if np.ma.is_masked(given.get(name)):
+        raise KernelError(
+            f"input {name!r} of {kernel.called} has masked elements, which kernels know nothing of; give it without "
+            "(.filled(...) of a masked array)"
+        )
     if name in given:
         value = np.asarray(given[name])
     elif argument.role is Role.SCALAR and name in sizes:
@@ -249,8 +254,12 @@ def _differ(first: Any, second: Any, share: float = _ROUNDED) -> bool:
 
 
 def _reference(kernel: Tunable, argument: Argument, given: Any, sizes: Sizes) -> NDArray[Any]:
-    value = np.asarray(given)
     what = f"the reference of output {argument.name!r} of {kernel.called}"
+    if np.ma.is_masked(given):
+        if argument.dtype is not None:
+            raise ReferenceDataError(f"{what} has masked elements, and integers have no NaN to stand for them")
+        given = given.filled(np.nan) if given.dtype.kind == "f" else given
+    value = np.asarray(given)
     if argument.dtype is None and (value.dtype.kind != "f" or value.dtype.itemsize < 8):
         raise ReferenceDataError(f"{what} has type {value.dtype}; expected float64: it must be exact beside fp64")
     reference = _as_declared(kernel, argument, value, sizes, what, ReferenceDataError, takes_nan=True)
@@ -286,7 +295,8 @@ def _as_declared(
             if bad.size:
                 kinds = "infinite" if takes_nan else "NaN or infinite"
                 where = f", the first at {tuple(map(int, np.unravel_index(bad[0], shape)))}" if shape else ""
-                raise refusal(f"{what} has {bad.size} values that are {kinds}{where}")
+                remedy = "" if takes_nan else "; give missing data a number, and the kernel a mask"
+                raise refusal(f"{what} has {bad.size} values that are {kinds}{where}{remedy}")
     else:
         if array.dtype.kind not in "iub":
             raise refusal(f"{what} has type {array.dtype}; expected integers for {argument.dtype}")

@@ -78,9 +78,16 @@ def save(chart: Any, path: str | Path) -> Path:
     return path
 
 
-def _drawn(specification: dict[str, Any], suffix: str) -> bytes:
-    import vl_convert
+def _converter() -> Any:
+    try:
+        import vl_convert
+    except ImportError:
+        raise PlotError('charts need vl-convert-python: pip install "mptune[plots]"') from None
+    return vl_convert
 
+
+def _drawn(specification: dict[str, Any], suffix: str) -> bytes:
+    vl_convert = _converter()
     if suffix == ".svg":
         return str(vl_convert.vegalite_to_svg(specification)).encode()
     convert = vl_convert.vegalite_to_pdf if suffix == ".pdf" else vl_convert.vegalite_to_png
@@ -98,8 +105,7 @@ def vega() -> str:
 
     Putting it together takes seconds, so it is kept in mptune's cache.
     """
-    import vl_convert
-
+    vl_convert = _converter()
     cache, key = BinaryCache(), BinaryCache.key(("vega", vl_convert.__version__))
     kept = cache.get(key)
     if kept is not None:

@@ -141,13 +141,15 @@ def check(
 
 def _masks(kernel: Kernel, sizes: Sizes, seed: int) -> tuple[str, ...]:
     """Say which elements are NaN in the reference, at the smallest sizes."""
+    least: Sizes | None = None
     try:
         least = least_sizes(kernel, sizes)
         if kernel.reference is not None and least is not None:
             data = DataManager(kernel, least, seed=seed, caches=False)
             return tuple(f"at {least}, {remark}" for remark in masked_remarks(kernel, data.references))
-    except (MptuneError, MemoryError):
-        pass  # a kernel without usable inputs is checked as well
+    except (MptuneError, MemoryError) as error:
+        where = "" if least is None else f"at {least}: "
+        return (f"{where}{error}",)  # its templates are checked all the same
     return ()
 
 

@@ -178,6 +178,7 @@ def _kept(name: str, run: Run) -> AtSize:
         tuple(found),
         {},
         form={size: value for size, value in sizes.items() if size in forms},
+        masked=run.info.masked,
     )
 
 

@@ -127,6 +127,7 @@ class AtSize:
         made: when the run began and with which seed, which tells it from others; empty where that is not known.
         draws: on how many inputs its trials were measured by then, all together: the more, the later.
         form: which form of the problem it is of, by name; what is known of one says nothing of another.
+        masked: outputs whose reference has NaN, which may have it as well.
     """
 
     sizes: Mapping[str, int]
@@ -137,6 +138,7 @@ class AtSize:
     made: str = ""
     draws: int = 0
     form: Mapping[str, int] = field(default_factory=dict)
+    masked: tuple[str, ...] = ()
 
     @property
     def place(self) -> dict[str, int]:
@@ -199,6 +201,7 @@ class AtSize:
         return {
             "sizes": dict(sorted(self.sizes.items())),
             **({"form": dict(sorted(self.form.items()))} if self.form else {}),
+            **({"masked": list(self.masked)} if self.masked else {}),
             "threshold": dict(sorted(self.threshold.items())),
             "mptune": self.mptune_version,
             **({"made": self.made, "draws": self.draws} if self.made else {}),
@@ -446,6 +449,7 @@ class _Reader:
         form = self._by_name(entry, "form", where, "whole numbers", is_whole) if "form" in entry else {}
         if len(form) > _MOST_SIZES or sizes.keys() & form.keys():
             self._fail(f"{where}.form", f"at most {_MOST_SIZES} names that are no sizes", len(form))
+        masked = tuple(self._member(entry, "masked", where, "a list of names", _are_texts, []))
         signatures: dict[tuple[Value, ...], Errors] = {}
 
         def signature(each: Any, at: str) -> None:
@@ -467,7 +471,7 @@ class _Reader:
         for number, timed in enumerate(configurations):
             if timed.is_best:
                 self._check_winner(timed, f"{where}.configurations[{number}]", threshold, kernel, signatures)
-        return AtSize(sizes, threshold, version, tuple(configurations), signatures, made, draws, form)
+        return AtSize(sizes, threshold, version, tuple(configurations), signatures, made, draws, form, masked)
 
     def _check_winner(
         self,

@@ -164,6 +164,11 @@ class BySize:
         return max(tuned, key=lambda sizes: [sizes[name] for name in sorted(sizes)])
 
     @property
+    def masked(self) -> frozenset[str]:
+        """The outputs whose reference had NaN somewhere, which may have it as well."""
+        return frozenset().union(*(record.masked for record in self._known.tuned))
+
+    @property
     def common_sizes(self) -> dict[str, int]:
         """The sizes that were the same wherever it was tuned."""
         tuned = [record.place for record in self._known.tuned]

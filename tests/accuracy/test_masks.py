@@ -244,3 +244,9 @@ def test_several_outputs_and_metrics_have_masks_of_their_own():
         found = evaluate_outputs({n: outputs[n] for n in names}, {n: references[n] for n in names}, ["MAE", "MRE"])
         assert found.errors == {"a": 0.5, "b": 1.0}
         assert found.further == {"MRE": 0.5}
+
+
+def test_what_numpy_has_masked_is_not_compared():
+    reference = np.ma.masked_array([[1.0, 2.0, 3.0]], mask=[[False, True, False]])
+    found = evaluate_outputs({"y": np.array([[1.0, 99.0, 3.5]])}, {"y": reference}, "MaxAE")
+    assert found.error == 0.5
