@@ -49,6 +49,7 @@ def assemble(
     *,
     parameters: Sequence[Parameter] | None = None,
     objective: str = "time_ms",
+    minimise: bool = True,
     problem_size: Any = None,
     signature: Sequence[str] | None = None,
     warnings: tuple[str, ...] = (),
@@ -64,8 +65,9 @@ def assemble(
         declared: values the file declares for a parameter; those that occur are added.
         records: the entries.
         parameters: the parameters themselves where they are known, instead of ``declared``.
-        objective: metric that the recording was made for, less of it being better. The time takes the place of one
-            with a name that an expression cannot hold.
+        objective: metric that the recording was made for. The time takes the place of one with a name that an
+            expression cannot hold.
+        minimise: whether less of it is better.
         problem_size: sizes by name, a list of sizes, or a size.
         signature: names of the parameters that can change the numbers, None if the recording does not say.
         warnings: remarks about the recording.
@@ -94,7 +96,7 @@ def assemble(
         ]
         _check_numbers(name, trials)
         info = RunInfo(
-            objective=Objective(objective if objective.isidentifier() else "time_ms"),
+            objective=Objective(objective, minimise=minimise) if objective.isidentifier() else Objective("time_ms"),
             sizes=_sizes(problem_size),
             baseline_values=baseline_values(parameters),
             parameters=tuple(ParameterInfo(p.name, p.kind, p.values) for p in parameters),

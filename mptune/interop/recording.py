@@ -6,6 +6,7 @@ One JSON object, gzipped if the name ends in ``.gz``:
 - ``kernel``, ``device``, ``metric``, ``measured_by``, ``problem_size``, ``objective``, ``units`` and ``signature`` are
   fields of :class:`~mptune.store.RunInfo` (``measured_by`` is ``metrics``, ``problem_size`` is ``sizes``); ``notes``
   maps names to text: how, where and when it was recorded, and with which ``metric`` if that has no place of its own;
+- ``maximise`` is true if more of the objective is better, else missing;
 - ``parameters`` is a list of ``name``, ``kind`` and ``values``;
 - ``codes`` maps each parameter to a column of positions in its ``values``, one per recorded configuration;
 - ``statuses`` and ``messages`` hold the distinct ones under ``values`` and a column of positions under ``codes``;
@@ -79,6 +80,7 @@ def _read(path: Path, document: Any) -> Run | None:
         records,
         parameters=parameters,
         objective=str(document.get("objective") or "time_ms"),
+        minimise=document.get("maximise") is not True,
         kernel=str(document.get("kernel", "")),
         device=str(document.get("device", "")),
         metric=str(document.get("metric") or (document.get("notes") or {}).get("metric", "")),
@@ -136,6 +138,7 @@ def recording_text(run: Run, notes: Mapping[str, str] | None = None) -> str:
         "measured_by": dict(info.metrics),
         "problem_size": dict(info.sizes),
         "objective": info.objective.metric,
+        **({} if info.objective.minimise else {"maximise": True}),
         "units": dict(info.units),
         "signature": list(info.signature),
         "notes": {name: text for name, text in made.items() if text} if notes is None else dict(notes),

@@ -102,14 +102,20 @@ def _no_narrower(run: Run, best: Trial) -> str:
         return ""
     better, most = ("faster", "fastest") if objective.is_time else ("better", "best")
     limits = run.info.limits_text()
-    text = f"no narrower types were {better}{f' within {limits}' if limits else ''}: {_won(run, best)}"
     narrower = [trial for trial in run.trials if trial.is_valid and not trial.configuration.is_among(fixed)]
-    if (second := objective.best(narrower)) is not None:
+    second = objective.best(narrower)
+    surely = "surely " if objective.is_time and second is not None and run.speedup(second) > 1 else ""
+    text = f"no narrower types were {surely}{better}{f' within {limits}' if limits else ''}: {_won(run, best)}"
+    if second is not None:
         text += f"; the {most} of them: {types_text(run, second)}, {result_text(run, second)}"
     others = [trial for trial in narrower if not objective.is_feasible(trial)]
-    faster = [trial for trial in others if run.speedup(trial) > 1]
+    sign, least = (1, objective.value(best)) if objective.minimise else (-1, -objective.value(best))
+    is_better = (lambda t: run.speedup(t) > 1) if objective.is_time else (lambda t: sign * objective.value(t) < least)
+    faster = list(filter(is_better, others))
     if (closest := objective.closest(faster or others)) is not None:
-        what = f"{better} but over the limit" if faster else "the closest to the limit"
+        is_inaccurate = objective.error_excess(closest) > 0
+        over = "over the limit" if is_inaccurate else f"against a constraint ({closest.message})"
+        what = f"{better} but {over}" if faster else f"the closest to the {'limit' if is_inaccurate else 'constraints'}"
         text += f"; {what}: {types_text(run, closest)}, {result_text(run, closest)}"
     if not narrower:
         count = sum(not trial.configuration.is_among(fixed) for trial in run.trials)

@@ -317,7 +317,7 @@ class Objective:
         return np.array([self.score(trial) for trial in trials], dtype=np.float64)
 
     def best(self, trials: Sequence[Trial]) -> Trial | None:
-        """Return the feasible trial of the best value; of equals the most accurate, then the earliest.
+        """Return the feasible trial of the best value; of equals the most accurate, the fastest, then the earliest.
 
         None when no valid trial is feasible.
         """
@@ -325,7 +325,7 @@ class Objective:
         known = [(rank, trial) for rank, trial in ranked if math.isfinite(rank)]
         if not known:
             return None
-        return min(known, key=lambda pair: (pair[0], _known(pair[1].error)))[1]
+        return min(known, key=lambda pair: (pair[0], _known(pair[1].error), _known(pair[1].time_ms)))[1]
 
     def worst(self, trials: Sequence[Trial]) -> Trial | None:
         """Return the feasible trial of the worst value that is known; None when no valid trial is feasible."""

@@ -379,7 +379,7 @@ def _run_file(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except MptuneError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         line = next(
             (f.lineno for f in reversed(traceback.extract_tb(error.__traceback__)) if f.filename == str(path)), None
         )

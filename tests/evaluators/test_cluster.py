@@ -54,6 +54,12 @@ def pool(*answers: Any) -> ClusterPool:
     return Cluster(MadeUp((ready(), ready()), *answers)).pool(job, Limits())
 
 
+def test_ctrl_c_in_a_worker_leaves_the_executor_running() -> None:
+    asked = pool(KeyboardInterrupt()).submit(ASKED)
+    with pytest.raises(KeyboardInterrupt):
+        asked.result()
+
+
 def test_a_trial_comes_from_whoever_is_like_the_first() -> None:
     trial = Trial(ASKED.configuration, Status.OK)
     found = pool((ready(), trial))

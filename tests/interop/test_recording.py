@@ -18,6 +18,7 @@ from mptune.errors import SpaceFileError
 from mptune.interop import read_run, write_run
 from mptune.interop.recorded import Record
 from mptune.interop.recording import recording_text
+from mptune.results.objective import Objective
 from mptune.results.trial import Measurement, Status
 from mptune.source.loading import load_kernel
 from tests.tiers import few
@@ -50,6 +51,13 @@ def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, made:
                 assert read.metric(name) == pytest.approx(number, rel=1e-5)
             if trial.error > 0:
                 assert read.metric("log10_error") == math.log10(read.error)
+
+
+def test_more_of_the_objective_may_be_better(tmp_path: Path) -> None:
+    made = recorded([Record((32, False, 7, (1, 0), "fast", "fp16"), Status.OK, "", Measurement({"time_ms": 1 / 3}))])
+    most = made.derive(objective=Objective("gflops", minimise=False), trials=made.trials)
+    write_run(most, tmp_path / "a.json", "space")
+    assert read_run(tmp_path / "a.json").info.objective == most.info.objective
 
 
 def test_written_twice_it_is_the_same_file(tmp_path: Path) -> None:

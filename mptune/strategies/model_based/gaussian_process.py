@@ -253,7 +253,8 @@ KERNELS: Final[Mapping[str, Kernel]] = MappingProxyType(
 
 def _squared_distances(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
     """Return squared Euclidean distances, shape ``(len(a), len(b))``."""
-    squared = a @ (-2.0 * b.T)
+    with np.errstate(invalid="ignore"):  # OpenBLAS may set the flag for lanes of a vector behind the data
+        squared = a @ (-2.0 * b.T)
     squared += np.einsum("ij,ij->i", a, a)[:, None]
     squared += np.einsum("ij,ij->i", b, b)[None, :]
     return np.asarray(np.maximum(squared, 0.0, out=squared))
