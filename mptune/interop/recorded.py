@@ -109,7 +109,7 @@ def assemble(
         assert run.space.size
     except SpaceFileError:
         raise
-    except MptuneError as error:
+    except (MptuneError, OverflowError) as error:
         raise SpaceFileError(f"{name}: {error}") from error
     return run
 
@@ -151,6 +151,8 @@ def _signature(
     write off configurations that are accurate.
     """
     if given is not None:
+        if not isinstance(given, list | tuple):
+            raise MptuneError(f"its signature should be a list of names, and is {given!r}")
         return tuple(p.name for p in parameters if p.name in given)
     names = tuple(p.name for p in parameters if isinstance(p, PrecisionParameter | PolicyParameter))
     ranges: dict[tuple[Value, ...], tuple[float, float]] = {}

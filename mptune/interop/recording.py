@@ -60,7 +60,7 @@ def _read(path: Path, document: Any) -> Run | None:
         units = dict(document.get("units") or {})
     except UnknownNameError as error:
         raise SpaceFileError(f"{path}: {error}") from error
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise SpaceFileError(f"{path}: the recorded space is incomplete ({error!r})") from error
     count = len(columns[0]) if columns else 0
     described = [("statuses", statuses), ("messages", messages)]

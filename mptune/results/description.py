@@ -387,7 +387,7 @@ def _remarks(run: Run, trials: Mapping[str, Trial]) -> Iterator[str]:
     if run.baseline is None and run.why_no_baseline:
         yield f"no speedup is known: {run.why_no_baseline}"
     for trial in trials.values():
-        if run.baseline is not None and run.speedup_interval(trial) is not None:
+        if run.baseline is not None and trial.time_ms > 0 and run.speedup_interval(trial) is not None:
             of_times, speedup = run.baseline.time_ms / trial.time_ms, run.speedup(trial)
             if not 1 / (1 + TIE) <= of_times / speedup <= 1 + TIE:
                 yield (

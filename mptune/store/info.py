@@ -196,7 +196,11 @@ class RunInfo:
         except MptuneError as error:
             raise RunFileError(f"{where}: its objective is wrong: {error}") from error
         own = {name: kind for name, kind in types_of(RunInfo).items() if name != "objective"}
-        return cls(**read_fields(own, document, where), objective=objective)
+        info = cls(**read_fields(own, document, where), objective=objective)
+        for name, values in (info.baseline_values or {}).items():
+            if not values:
+                raise RunFileError(f"{where}: its field 'baseline_values' has no value of {name!r}")
+        return info
 
     def require_same_run(self, other: RunInfo, where: str) -> None:
         """Check that another run's trials can join this one's.

@@ -26,6 +26,8 @@ Row = tuple[Any, ...]
 _STATUSES: Final = {str(status): status for status in Status}
 #: A compiler can write a book about one template; this much of a message is kept.
 _LONGEST_MESSAGE: Final = 1 << 18
+#: Metrics that count inputs.
+_COUNTS: Final = ("unseen_inputs", "unseen_violations")
 _DAMAGE: Final = (ValueError, TypeError, KeyError, OverflowError, RecursionError, struct.error)
 
 
@@ -144,6 +146,12 @@ def _numbers(texts: Sequence[str], *, finite: bool) -> list[dict[str, float]]:
     return found
 
 
+def _metrics(texts: Sequence[str]) -> list[dict[str, float]]:
+    found = _numbers(texts, finite=False)
+    _require(all(math.isfinite(values.get(name, 0.0)) for values in found for name in _COUNTS))
+    return found
+
+
 def _warnings(texts: Sequence[str]) -> list[tuple[str, ...]]:
     found = _parse(texts, list)
     _texts(list(chain.from_iterable(found)))
@@ -156,7 +164,7 @@ _CELLS: Final[Mapping[str, tuple[str, Callable[[Sequence[Any]], Sequence[Any]]]]
     "configuration": ("values by name", _configurations),
     "status": ("a status of this mptune", lambda cells: [_STATUSES[cell] for cell in cells]),
     "message": ("a text", _texts),
-    "metrics": ("numbers a double can hold, by name", lambda cells: _numbers(cells, finite=False)),
+    "metrics": ("numbers a double can hold, by name", _metrics),
     "times_ms": ("doubles", lambda cells: [struct.unpack(f"<{len(cell) // 8}d", cell) for cell in cells]),
     "durations_s": ("finite numbers a double can hold, by name", lambda cells: _numbers(cells, finite=True)),
     "warnings": ("a list of texts", _warnings),
