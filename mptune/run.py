@@ -254,7 +254,7 @@ class Run:
 
     @cached_property
     def objective(self) -> Objective:
-        """What was optimised; the performance of the first metric is relative to the baseline if types were tuned."""
+        """The objective; performance in its first metric is relative to the baseline if types were tuned."""
         objective = self.info.objective
         if self.baseline is None or not self.info.baseline_values:
             return objective

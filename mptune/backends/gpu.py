@@ -365,7 +365,7 @@ class GpuBackend(Backend):
         self.device = self.device_class(type(self))
         self.compiler = self.compiler_class(self, cache if cache is not None else BinaryCache())
 
-    # What is not installed, and a device that is not there, is a BackendUnavailableError with what to install.
+    # Missing packages and missing devices raise BackendUnavailableError; its message says what to install.
 
     @staticmethod
     @abstractmethod

@@ -47,10 +47,10 @@ X86_FLAGS: Final = ("-mprefer-vector-width=512",) if platform.machine() in ("x86
 #: numbers, and likewise the narrower types where a processor has such instructions: a value would be rounded less than
 #: its type says. Such vectors are made of statements side by side, not of loops.
 ROUNDS: Final = "-fno-tree-slp-vectorize"
-#: Looking for loops that compute a checksum never ends in LLVM 22 where fp16 is converted by shifts. As with g++, no
-#: loop becomes a call of memcpy either.
+#: LLVM 22 never finishes its search for checksum loops where shifts convert fp16. The flag also keeps loops from
+#: becoming calls of memcpy, as the flags of g++ do.
 LLVM_FLAGS: Final = ("-mllvm", "-disable-loop-idiom-all")
-#: zig describes every line to debuggers, also in a listing.
+#: By default zig adds debug information, also to listings.
 ZIG_FLAGS: Final = ("-fno-sanitize=undefined", "-g0", *LLVM_FLAGS)
 #: Flags and libraries of a family.
 #:
@@ -63,8 +63,8 @@ ZIG_FLAGS: Final = ("-fno-sanitize=undefined", "-g0", *LLVM_FLAGS)
 #:
 #: clang++: with -ffast-math the start files of a program would have whoever loads the library flush denormals.
 #:
-#: zig would build the C and C++ libraries first, which takes a minute; the process that loads the binary has them. Only
-#: its linker is told so: without these libraries its compiler does not find their headers either.
+#: zig: linking would build the C and C++ libraries first, which takes a minute. The process that loads the binary has
+#: them, so the linker gets -nostdlib. The compiler does not get it: it would not find the headers of these libraries.
 _OF_FAMILY: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "gcc": (
         (
@@ -78,7 +78,7 @@ _OF_FAMILY: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
 }
 #: The source comes from standard input.
 _SOURCE: Final = ("-x", "c++", "-")
-#: What compilers call it; zig copies it to a file.
+#: The source's name in messages of compilers: zig copies standard input to a file.
 _SOURCE_NAME: Final = re.compile(r"<stdin>|[^\s:]*/[0-9a-f]{32}-stdin\.cpp")
 #: Environment variables that are 0 or 1.
 _SWITCHES: Final = ("MPTUNE_COMPILER_SERVER", "MPTUNE_FIBER_ASSEMBLY", "MPTUNE_PRECOMPILED_PRELUDE")

@@ -20,7 +20,8 @@ from mptune.precision import holds_real_numbers, precision
 from mptune.space.parameters import PrecisionParameter
 
 __all__ = [
-    "checked_references", "compute_references", "least_sizes", "make_inputs", "require_repeatable", "rounded_inputs"
+    "checked_references", "compute_references", "least_sizes", "make_inputs", "require_repeatable", "require_unmasked",
+    "rounded_inputs",
 ]  # fmt: skip
 
 #: Data of more elements are not made again only to be compared.
@@ -120,22 +121,24 @@ def _inexact(kernel: Tunable, inputs: Mapping[str, Any]) -> dict[tuple[str, str,
 
 def _input(kernel: Tunable, argument: Argument, given: Mapping[str, Any], sizes: Sizes) -> Any:
     name = argument.name
-    if np.ma.is_masked(given.get(name)):
-        raise KernelError(
-            f"input {name!r} of {kernel.called} has masked elements, which kernels know nothing of; give it without "
-            "(.filled(...) of a masked array)"
-        )
+    what = f"input {name!r} of {kernel.called}"
     if name in given:
+        require_unmasked(given[name], what)
         value = np.asarray(given[name])
     elif argument.role is Role.SCALAR and name in sizes:
         value = np.asarray(sizes[name])
     else:
         raise KernelError(f"inputs of {kernel.called} lacks {name!r}")
-    what = f"input {name!r} of {kernel.called}"
     if argument.dtype is None and not holds_real_numbers(value.dtype):
         raise KernelError(f"{what} has type {value.dtype}; expected real numbers (they are held in fp64)")
     array = _as_declared(kernel, argument, value, sizes, what, KernelError)
     return array.item() if argument.role is Role.SCALAR else array
+
+
+def require_unmasked(array: Any, what: str) -> None:
+    """Raise KernelError for a masked array of NumPy, whose mask a kernel would not see."""
+    if np.ma.is_masked(array):
+        raise KernelError(f"{what} has masked elements, and a kernel sees no mask; give it as .filled(...)")
 
 
 def compute_references(kernel: Tunable, inputs: Mapping[str, Any], sizes: Sizes) -> Mapping[str, NDArray[Any]]:

@@ -1,7 +1,7 @@
 """Files: run files, recorded spaces, and other tools' formats: Kernel Tuner cache files, T1 inputs, T4 results, tables.
 
-A module of this folder that declares a :class:`~mptune.interop.files.Format` adds a format. Formats are told apart by
-content and not by name.
+A format is a module of this folder that declares a :class:`~mptune.interop.files.Format`. A file's content decides
+its format, not its name.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a file format is, and reading and writing the text of a file, gzipped or not."""
+"""File formats, and reading and writing text files, gzipped or not."""
 
 from __future__ import annotations
 

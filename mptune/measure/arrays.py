@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from mptune.backends.base import Backend, Buffer
 from mptune.data import DataManager
 from mptune.data.conversion import Loss
+from mptune.data.data import require_unmasked
 from mptune.errors import KernelError, MptuneError, UnknownNameError
 from mptune.kernel import Argument, Role, Sizes, Tunable
 from mptune.precision import Precision, holds_real_numbers
@@ -54,11 +55,7 @@ def arrays_of(tunable: Tunable, sizes: Sizes, backend: Backend, given: Mapping[s
 
 def _checked(tunable: Tunable, argument: Argument, value: Any, sizes: Sizes) -> Any:
     what = f"input {argument.name!r} of {tunable.called}"
-    if np.ma.is_masked(value):
-        raise KernelError(
-            f"{what} has masked elements, which kernels know nothing of; give it without (.filled(...) of a masked "
-            "array)"
-        )
+    require_unmasked(value, what)
     array = value if _is_on_device(value) else np.asarray(value)
     shape = tunable.shape_of(argument, sizes)
     if tuple(array.shape) != shape:

@@ -209,9 +209,8 @@ class ClusterPool:
             except Exception as error:
                 lost = f"lost with the worker of the cluster: {type(error).__name__}: {error}"
                 ended.set_result(Trial(request.configuration, Status.CRASH, lost))
-            except (
-                BaseException
-            ) as error:  # Ctrl-C reaches workers, too: raised here it would end the executor's thread
+            except BaseException as error:
+                # A KeyboardInterrupt of a worker, raised in this callback, would end the executor's thread.
                 ended.set_exception(error)
 
         self._send("submit", request).add_done_callback(end)

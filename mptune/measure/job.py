@@ -24,7 +24,7 @@ __all__ = ["Job"]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a worker needs to know to start."""
+    """The kernel, data and options that a worker starts with."""
 
     kernel: str | bytes  #: path of the definition file; or the kernel, pickled, where no file holds it as it is
     version: tuple[int, ...] | None  #: of the file at that path

@@ -116,7 +116,7 @@ class Pool:
         self._evaluating.shutdown(wait=False, cancel_futures=True)
         idle = {self._free.get() for _ in range(self._free.qsize())}
         for worker in self._workers:
-            # An evaluation that has no worker yet gets none.
+            # Evaluations that still wait for a worker end.
             self._free.put(None)
             if worker not in idle:
                 worker.abort()

@@ -171,7 +171,7 @@ def _tell_of_faults(tell: Callable[[int], None]) -> None:
     library = ctypes.CDLL(None)
 
     def handle(number: int, information: int, _: int) -> None:
-        # What was not allowed is tried again after this, and not handled any more.
+        # The faulting instruction runs again after this handler, and then ends the process.
         library.signal(number, signal.SIG_DFL)
         with contextlib.suppress(Exception):
             tell(ctypes.c_size_t.from_address(information + _ADDRESS_OFFSET).value)

@@ -239,7 +239,7 @@ def _extended(
     finals: Finals, turns: Turns, more: Sequence[Mapping[Configuration, float]], *, is_of_race: bool
 ) -> Finals:
     """Return finals with further rounds of ``turns``, which measured those of the race, too, or none of them."""
-    # Of finals at two times the busier one counts.
+    # The load of the finals is that of the busier measurement.
     tasks = [turns.tasks_per_core, None if is_of_race else finals.tasks_per_core]
     work_ms = (*(() if is_of_race else finals.calibration_ms), *turns.calibration_ms)
     rounds = [*finals.rounds, *more]

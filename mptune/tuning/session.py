@@ -139,7 +139,10 @@ class Session:
         """Submit configurations while the evaluator has room and the budget allows."""
         evaluator = self.evaluator
         while asked and evaluator.under_way < min(evaluator.capacity, self.left(budget)):
-            evaluator.submit(asked.popleft())
+            self._submit(asked.popleft())
+
+    def _submit(self, configuration: Configuration) -> None:
+        self.evaluator.submit(configuration)
 
     def keep(self, trial: Trial) -> Trial:
         """Judge a trial, and return it as judged."""
@@ -216,7 +219,7 @@ class RunSession(Session):
         """Make the stored trials that stand the session's, and set the others aside.
 
         Returns:
-            How many were measured under other conditions.
+            The number of stored trials that were measured under other conditions.
         """
         retired, stored = self._file.trials(stale=True), self._file.trials()
         current: dict[Configuration, Trial] = {}
@@ -255,14 +258,11 @@ class RunSession(Session):
         """Return how many further trials there may be if the run is to have that many; 0 once the time is up."""
         return super().left(budget) if self.is_in_time else 0
 
-    def _begin(self, asked: deque[Configuration], budget: int) -> None:
-        evaluator = self.evaluator
-        while asked and evaluator.under_way < min(evaluator.capacity, self.left(budget)):
-            configuration = asked.popleft()
-            in_baseline = phase_of(self._file.info, configuration) == "baseline"
-            self.measured_here = True
-            best_ms = evaluator.policy.time_to_beat(self.best, in_baseline=in_baseline)
-            evaluator.submit(configuration, best_ms, self._baseline_ms)
+    def _submit(self, configuration: Configuration) -> None:
+        self.measured_here = True
+        in_baseline = phase_of(self._file.info, configuration) == "baseline"
+        best_ms = self.evaluator.policy.time_to_beat(self.best, in_baseline=in_baseline)
+        self.evaluator.submit(configuration, best_ms, self._baseline_ms)
 
     def report(self, trials: Sequence[Trial], *, replayed: bool = False) -> None:
         """Report trials to the user."""

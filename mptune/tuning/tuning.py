@@ -136,7 +136,7 @@ def tune(
 
 
 def require_one_of(resume: bool, overwrite: bool) -> None:
-    """Refuse to go on with a run and to begin anew at the same time."""
+    """Raise MptuneError if a run is asked to resume and to be overwritten."""
     if resume and overwrite:
         raise MptuneError("resume=True goes on with a run, overwrite=True begins anew: give one of them")
 
@@ -268,7 +268,7 @@ def _open_run(output: str | Path | None, resume: bool, info: RunInfo, workers: i
 
 #: Trials whose source is kept.
 _SOURCES: Final = 1000
-#: Kinds of failure of which the first source is kept.
+#: Number of kinds of failure that the run keeps a source of.
 _KINDS: Final = 20
 
 

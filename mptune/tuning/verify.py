@@ -207,9 +207,9 @@ def run_on(
     on_input: Callable[[], None] = lambda: None,
     found: _Found | None = None,
 ) -> _Found:
-    """Run configurations on draws of the inputs, until one ends the worker or has the same status on every input.
+    """Run configurations on draws of the inputs, up to the first status of :data:`_ENDING`.
 
-    A ``found`` that is given has what ran so far when this is interrupted.
+    Results are added to ``found``, so that they are not lost by Ctrl-C.
     """
     found = found or _Found({}, {}, [])
     for first in range(0, len(draws), _BATCH):
@@ -359,9 +359,7 @@ def verify(
         make_ready(definition, place, on_progress=on_warning)
         configured = definition.own(trial.configuration)
         with evaluator_of(info, definition, place) as evaluator:
-            for remark in evaluator.start().remarks:
-                if remark not in run.warnings:
-                    on_warning(remark)
+            said = evaluator.start().remarks
             why_not = ["other sizes"]
             if place == own:
                 why_not = _why_not_kept(run_file, run, definition, trial, evaluator)
@@ -382,7 +380,7 @@ def verify(
                 if not why_not and ran:
                     with RunFile.open(run_file) as file:
                         file.add(info.objective.judge(after_draws(trial, ran, info.objective)))
-        for warning in dict.fromkeys(warning for one in ran.values() for warning in one.warnings):
+        for warning in dict.fromkeys((*said, *(warning for one in ran.values() for warning in one.warnings))):
             if warning not in run.warnings:
                 on_warning(warning)
         cases.append(_case(run, place, ran, found.unmade, None if why_not else Verified.of(trial, info.objective)))

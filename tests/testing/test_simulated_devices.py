@@ -159,6 +159,10 @@ def conformance_device(request):
 class TestCuda(BackendConformance):
     backend_class = CudaBackend
 
+    @pytest.mark.full  # compiles once for each type
+    def test_scalars_and_buffers_of_every_arithmetic_type(self) -> None:
+        super().test_scalars_and_buffers_of_every_arithmetic_type()
+
 
 @pytest.mark.full
 @pytest.mark.usefixtures("conformance_device")
