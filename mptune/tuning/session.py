@@ -139,10 +139,7 @@ class Session:
         """Submit configurations while the evaluator has room and the budget allows."""
         evaluator = self.evaluator
         while asked and evaluator.under_way < min(evaluator.capacity, self.left(budget)):
-            self._submit(asked.popleft())
-
-    def _submit(self, configuration: Configuration) -> None:
-        self.evaluator.submit(configuration)
+            evaluator.submit(asked.popleft())
 
     def keep(self, trial: Trial) -> Trial:
         """Judge a trial, and return it as judged."""
@@ -258,11 +255,14 @@ class RunSession(Session):
         """Return how many further trials there may be if the run is to have that many; 0 once the time is up."""
         return super().left(budget) if self.is_in_time else 0
 
-    def _submit(self, configuration: Configuration) -> None:
-        self.measured_here = True
-        in_baseline = phase_of(self._file.info, configuration) == "baseline"
-        best_ms = self.evaluator.policy.time_to_beat(self.best, in_baseline=in_baseline)
-        self.evaluator.submit(configuration, best_ms, self._baseline_ms)
+    def _begin(self, asked: deque[Configuration], budget: int) -> None:
+        evaluator = self.evaluator
+        while asked and evaluator.under_way < min(evaluator.capacity, self.left(budget)):
+            configuration = asked.popleft()
+            in_baseline = phase_of(self._file.info, configuration) == "baseline"
+            self.measured_here = True
+            best_ms = evaluator.policy.time_to_beat(self.best, in_baseline=in_baseline)
+            evaluator.submit(configuration, best_ms, self._baseline_ms)
 
     def report(self, trials: Sequence[Trial], *, replayed: bool = False) -> None:
         """Report trials to the user."""
