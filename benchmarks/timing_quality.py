@@ -7,8 +7,9 @@ Parts, each of less than a quarter of an hour on two cores; by default all of th
 - statistics: which statistic of launch times and which interval hold on synthetic noise (half a minute).
 - aa-quiet, aa-busy: identical machine code twice, measured as finalists are. How often does the 95% interval of
   their ratio hold 1?
-- demo-quiet, demo-busy: the demo (``make demo``) with ten seeds. How far apart are the speedups it prints; are the
-  types of its winner the same beside a load, or does it refuse to name one?
+- demo-quiet: the demo (``make demo``) with ten seeds. How far apart are the speedups it prints?
+- runs-busy: the demo with ten seeds, and two runs that are hard to time with five each, beside a load on every core.
+  Does each name a winner, not slower than the baseline printed with it, whose error is below the threshold?
 
 What a part finds is kept beside the page, in JSON, and the page shows all parts that have been run. The quiet parts are
 to be run on a machine that does nothing else.
@@ -20,6 +21,7 @@ import argparse
 import contextlib
 import dataclasses
 import json
+import math
 import os
 import shlex
 import statistics
@@ -50,7 +52,12 @@ from mptune.space.parameters import OrdinalParameter  # noqa: E402
 from mptune.tuning.finals import rounds_for_interval  # noqa: E402
 
 PAGE: Final = ROOT / "benchmarks" / "results" / "timing_quality.md"
-DEMO: Final = ("tune", "convolution2d", "--backend", "host", "--max-error", "1e-4", "--budget", "60")
+#: Runs by name: the arguments of ``tune``, and how many seeds of ten are run beside a load.
+RUNS: Final = {
+    "demo": (("convolution2d", "--max-error", "1e-4", "--budget", "60"), 10),
+    "axpy": (("axpy", "--budget", "20"), 5),
+    "bbac": (("bbac", "--size", "smoke", "--max-error", "0.05", "--budget", "40"), 5),
+}
 #: Kernels and sizes of the A/A pairs: bound by arithmetic, by memory, and by the time a launch takes to start.
 KERNELS: Final = (("convolution2d", "default"), ("axpy", "default"), ("gemm", "smoke"), ("axpy", "smoke"))
 #: So many configurations are drawn, and the fastest of them measured: finalists are fast.
@@ -150,40 +157,45 @@ def aa_part(given: argparse.Namespace) -> dict[str, Any]:
     return found
 
 
-# -- the demo --------------------------------------------------------------------------------------
+# -- runs ------------------------------------------------------------------------------------------
+
+
+def _run(name: str, seed: int, folder: str) -> dict[str, Any]:
+    """Return what a run of :data:`RUNS` prints of its baseline and its winner."""
+    command = [sys.executable, "-m", "mptune", "tune", *RUNS[name][0], "--backend", "host", "--seed", str(seed)]
+    command += ["--json", "-o", f"{folder}/{name}{seed}.db"]
+    start = time.monotonic()
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ended.returncode not in (0, 1):
+        raise MptuneError(f"{name} failed with seed {seed}: {ended.stderr[-2000:]}")
+    run = json.loads(ended.stdout)
+    wall_s, baseline = time.monotonic() - start, run["baseline"]
+    best = None
+    if run["best"] is not None:
+        best = {key: run["best"][key] for key in ("time_ms", "speedup", "speedup_interval", "settled", "error")}
+        types = [value for key, value in run["best"]["configuration"].items() if key.endswith("_type")]
+        best["types"] = ", ".join(f"{types.count(each)} {each}" for each in dict.fromkeys(types))
+        best["accurate"] = run["threshold"] is None or best["error"] <= run["threshold"]
+    found = {"run": name, "seed": seed, "exit_code": ended.returncode, "wall_s": wall_s, "best": best}
+    found["baseline_ms"] = baseline["time_ms"] if baseline else math.nan
+    print(f"{name}, seed {seed}: {found}", file=sys.stderr, flush=True)
+    return found
 
 
 def demo_part(given: argparse.Namespace) -> list[dict[str, Any]]:
     """Return what the demo prints, by seed."""
-    found = []
     with tempfile.TemporaryDirectory() as folder:
-        for seed in range(given.seeds):
-            command = [
-                sys.executable,
-                "-m",
-                "mptune",
-                *DEMO,
-                "--seed",
-                str(seed),
-                "--json",
-                "-o",
-                f"{folder}/{seed}.db",
-            ]
-            start = time.monotonic()
-            ended = subprocess.run(command, capture_output=True, text=True, check=False)
-            if ended.returncode not in (0, 1):
-                raise MptuneError(f"the demo failed with seed {seed}: {ended.stderr[-2000:]}")
-            run = json.loads(ended.stdout)
-            entry = {"seed": seed, "wall_s": time.monotonic() - start, "baseline_ms": run["baseline"]["time_ms"]}
-            entry |= {"best_ms": None, "speedup": None, "speedup_interval": None, "types": None}
-            if run["best"] is not None:
-                best = run["best"]
-                types = {n: v for n, v in best["configuration"].items() if n.endswith("_type")}
-                entry |= {"best_ms": best["time_ms"], "speedup": best["speedup"], "types": " ".join(types.values())}
-                entry |= {"speedup_interval": best["speedup_interval"], "settled": best["settled"]}
-            found.append(entry)
-            print(f"seed {seed}: {entry}", file=sys.stderr, flush=True)
-    return found
+        return [_run("demo", seed, folder) for seed in range(given.seeds)]
+
+
+def runs_part(given: argparse.Namespace) -> list[dict[str, Any]]:
+    """Return what the runs print, by seed."""
+    with tempfile.TemporaryDirectory() as folder:
+        return [
+            _run(name, seed, folder)
+            for name, (_, share) in RUNS.items()
+            for seed in range(-(-share * given.seeds // 10))
+        ]
 
 
 # -- the report ------------------------------------------------------------------------------------
@@ -202,7 +214,7 @@ PARTS: Final[Mapping[str, Callable[[argparse.Namespace], Any]]] = {
     "aa-quiet": aa_part,
     "aa-busy": _busily(aa_part),
     "demo-quiet": demo_part,
-    "demo-busy": _busily(demo_part),
+    "runs-busy": _busily(runs_part),
 }
 
 
@@ -250,39 +262,41 @@ def _aa_lines(part: str, found: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _demo_lines(part: str, found: Sequence[Mapping[str, Any]], quiet: Sequence[Mapping[str, Any]]) -> list[str]:
+def _run_lines(part: str, found: Sequence[Mapping[str, Any]]) -> list[str]:
+    title = "The demo, quiet" if part == "demo-quiet" else "Runs beside a load on every core"
     lines = [
-        "",
-        f"## The demo, {'beside a load on every core' if part == 'demo-busy' else 'quiet'}",
-        "",
-        "| seed | baseline ms | best ms | speedup | 95% interval | types of the best | wall s |",
-        "|---|---|---|---|---|---|---|",
+        *("", f"## {title}", ""),
+        "| run | seed | baseline ms | best ms | speedup | 95% interval | settled | types of the best | wall s |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for each in found:
-        if each["speedup"] is None:
-            what = "- | - | - | no winner is named"
-        else:
-            low, high = each["speedup_interval"] or (float("nan"),) * 2
-            what = f"{each['best_ms']:.3g} | {each['speedup']:.3g} | {low:.3g} to {high:.3g} | {each['types']}"
-        lines.append(f"| {each['seed']} | {each['baseline_ms']:.3g} | {what} | {each['wall_s']:.0f} |")
-    speedups = [each["speedup"] for each in found if each["speedup"] is not None]
+        best = each["best"]
+        what = "- | - | no winner | - | -"
+        if best is not None:
+            low, high = best["speedup_interval"] or (float("nan"),) * 2
+            interval = f"{low:.3g} to {high:.3g} | {'yes' if best['settled'] else 'no'}"
+            what = f"{best['time_ms']:.3g} | {best['speedup']:.3g} | {interval} | {best['types']}"
+        lines.append(f"| {each['run']} | {each['seed']} | {each['baseline_ms']:.3g} | {what} | {each['wall_s']:.0f} |")
+    winners = [each["best"] for each in found if each["best"] is not None]
     lines.append("")
-    if speedups:
-        middle = statistics.median(speedups)
-        farthest = max(abs(speedup / middle - 1) for speedup in speedups)
-        target = (
-            f" (target {MOST_DEVIATION:.0%}: {_verdict(farthest <= MOST_DEVIATION)})" if part == "demo-quiet" else ""
-        )
-        lines.append(f"- speedups are within {farthest:.1%} of their median, {middle:.3g}{target}")
-    if part == "demo-busy" and quiet:
-        types = {each["seed"]: each["types"] for each in quiet}
-        both = [each for each in found if each["seed"] in types]
-        same = sum(each["types"] == types[each["seed"]] for each in both)
-        refused = sum(each["types"] is None for each in both)
+    if part == "demo-quiet":
+        middle = statistics.median(best["speedup"] for best in winners)
+        farthest = max(abs(best["speedup"] / middle - 1) for best in winners)
+        is_met = len(winners) == len(found) and farthest <= MOST_DEVIATION
         lines.append(
-            f"- of {len(both)} seeds {same} have a winner of the same types as without load, {refused} refuse to name "
-            f"one (target: all do either: {_verdict(same + refused == len(both))})"
+            f"- speedups are within {farthest:.1%} of their median, {middle:.3g} (target {MOST_DEVIATION:.0%}: "
+            f"{_verdict(is_met)})"
         )
+        return lines
+    slower = sum(best["speedup"] < 1 for best in winners)
+    inaccurate = sum(not best["accurate"] for best in winners)
+    failed = sum(each["exit_code"] != 0 for each in found)
+    is_met = len(winners) == len(found) and not slower and not inaccurate and not failed
+    lines.append(
+        f"- {len(winners)} of {len(found)} runs name a winner, {slower} of the winners are slower than the baseline, "
+        f"{inaccurate} have an error above the threshold, {failed} runs end with another exit code than 0 (target: "
+        f"all, 0, 0, 0: {_verdict(is_met)})"
+    )
     return lines
 
 
@@ -299,7 +313,7 @@ def markdown(document: Mapping[str, Any]) -> str:
         elif name.startswith("aa"):
             lines += _aa_lines(name, part["found"])
         else:
-            lines += _demo_lines(name, part["found"], parts.get("demo-quiet", {"found": ()})["found"])
+            lines += _run_lines(name, part["found"])
         lines += [
             "",
             f"Machine: {part['machine']}. Command: `{part['command']}`; it took {part['wall_s'] / 60:.1f} min.",
@@ -312,7 +326,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="How far a printed speedup can be trusted.")
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; by default all")
     parser.add_argument("--pairs", type=int, default=200, help="pairs of identical code")
-    parser.add_argument("--seeds", type=int, default=10, help="seeds of the demo")
+    parser.add_argument("--seeds", type=int, default=10, help="seeds of the demo; of the other runs half as many")
     parser.add_argument("--output", type=Path, default=PAGE, help="write the page to this file, the figures beside it")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     given = parser.parse_args(arguments)
