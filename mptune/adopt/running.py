@@ -39,10 +39,11 @@ from mptune.memory import available_memory_bytes, in_words
 __all__ = ["Built", "Ran", "TooLongError", "build", "build_for_gpu", "is_of_hip", "run", "stopwatch"]
 
 #: No contraction: what a program computes on the host to check its kernels is then computed alike. Programs read
-#: numbers as others (aliasing) and count over the end of an int.
+#: numbers as others (aliasing) and count over the end of an int. The heap of a position-independent program is above
+#: 4 GiB: the recorder tells pointers from other fields by that.
 _FLAGS: Final = (
     *("-w", "-pipe", "-Wno-narrowing", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"),
-    *("-fno-strict-aliasing", "-fwrapv", "-fpermissive", ROUNDS),
+    *("-fno-strict-aliasing", "-fwrapv", "-fpermissive", "-fPIE", ROUNDS),
 )
 #: A program that has the headers of both is one of CUDA.
 _CUDA: Final = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]cuda(?:_runtime(?:_api)?)?\.h', re.MULTILINE)
@@ -234,7 +235,7 @@ def build(
             compilation.result()
         objects += [made for _, made, _ in children]
         program = work / "program"
-        link = [*compiler.command, *map(str, objects), "-o", str(program), "-lpthread", "-ldl", "-lm"]
+        link = [*compiler.command, "-pie", *map(str, objects), "-o", str(program), "-lpthread", "-ldl", "-lm"]
         _compiled([*link, *(("-fopenmp",) if has_openmp else ())], name, work)
         image = program.read_bytes()
     cache.put(key, image)
@@ -338,8 +339,9 @@ def _layer_object(
     image = cache.get(key)
     if image is None:
         source = _layer() / "mptune_layer" / f"{part}.cpp"
-        flags = ["-std=gnu++17", "-O2", target, "-w", "-Wno-narrowing", f"-I{_layer()}", f"-I{prelude_folder()}"]
-        _compiled([*command, *flags, "-c", str(source), "-o", str(path)], source.name, work)
+        flags = ["-std=gnu++17", "-O2", target, "-fPIE", "-w", "-Wno-narrowing"]
+        folders = [f"-I{_layer()}", f"-I{prelude_folder()}"]
+        _compiled([*command, *flags, *folders, "-c", str(source), "-o", str(path)], source.name, work)
         cache.put(key, path.read_bytes())
     else:
         path.write_bytes(image)

@@ -71,13 +71,22 @@ MPTUNE_INLINE T minus(T a, T b) {
 template <class T>
 constexpr bool fits_float = kind_of<T> == kind::fp32 || is_own<T> || (is_integer<T> && sizeof(T) <= 2);
 
+// Bits of which no compiler knows that they are a number's: with -ffinite-math-only that would be a finite one.
+template <class T>
+MPTUNE_INLINE T any_bits(T bits) {
+#if defined(__clang__) && __clang_major__ >= 15 && __FINITE_MATH_ONLY__ && defined(MPTUNE_HOST)
+    asm("" : "+r"(bits));
+#endif
+    return bits;
+}
+
 template <class T>
 MPTUNE_INLINE T finite_or_zero(T x) {
     if constexpr (sizeof(T) == 4) {
-        const int bits = bits_as<int>(x);
+        const int bits = any_bits(bits_as<int>(x));
         return bits_as<T>(bits & -static_cast<int>((bits & 0x7f800000) != 0x7f800000));
     } else {
-        const long long bits = bits_as<long long>(x), exponent = 0x7ffll << 52;
+        const long long bits = any_bits(bits_as<long long>(x)), exponent = 0x7ffll << 52;
         return bits_as<T>(bits & -static_cast<long long>((bits & exponent) != exponent));
     }
 }
@@ -315,7 +324,7 @@ MPTUNE_INLINE float multiply_split(float x, float y) {
     small = fused(a.high, b.low, small);
     small = fused(a.middle, b.high, small);
     small = fused(a.high, b.middle, small);
-    const int product = bits_as<int>(fused(a.high, b.high, small));
+    const int product = any_bits(bits_as<int>(fused(a.high, b.high, small)));
     return bits_as<float>(select((product & 0x7f800000) != 0x7f800000, product, bits_as<int>(times(x, y))));
 }
 MPTUNE_INLINE split_float add(split_float a, float b) {

@@ -41,7 +41,7 @@ def assembly(compiler: str, source: str, *flags: str) -> str:
     """Return the assembly of a C++ file in this folder, or of a text, behind the prelude."""
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "test.s"
-        _compile(compiler, source, target, "-S", *flags)
+        _compile(compiler, source, target, "-S", "-g0", *flags)  # zig adds debug information otherwise
         return target.read_text(encoding="utf-8")
 
 
