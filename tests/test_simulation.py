@@ -281,7 +281,7 @@ def test_a_replay_starts_from_sources_and_says_what_it_made_of_them(tmp_path: Pa
     assert [run.best for run in warm.runs] == [run.best for run in again.runs]
     document = warm.to_json()
     (use,) = document["runs"][0]["sources"]
-    assert (use["source"], use["trials"], use["parameters"]) == (str(path), 60, ("block", "tile", "type"))
+    assert (use["source"], use["trials"], use["parameters"]) == (str(path), 60, ["block", "tile", "type"])
     assert use["weight"] >= 0
     assert "sources" not in simulate(recording(), budget=2, repeats=1).to_json()["runs"][0]
 

@@ -25,21 +25,19 @@ from mptune.results.metric_expressions import chosen_objectives, is_error, unkno
 from mptune.results.objective import Objective
 from mptune.results.pareto import FrontScale, front
 from mptune.results.trial import SourceUse, Status, Trial
-from mptune.run import Run
+from mptune.run import Run, json_document
 from mptune.space.configuration import Configuration
 from mptune.strategies import chosen_name, make
-from mptune.strategies.base import Known, Strategy
+from mptune.strategies.base import Known
 from mptune.tuning.session import Session
 from mptune.tuning.starting import Searched, read_source
 
-__all__ = ["Simulation", "SimulationRun", "finite", "quartiles", "simulate"]
+__all__ = ["Simulation", "SimulationRun", "quartiles", "simulate"]
 
 _FOOTPRINT: Final = "memory_bytes"
 #: Where the distance to the optimum is read off: from the 40th evaluation on, at every 20th.
 _FIRST_CHECKPOINT: Final = 40
 _CHECKPOINT_STEP: Final = 20
-#: Evaluations of a run, and runs: more would be a slip, and not fit into memory.
-_MOST: Final = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,24 +162,21 @@ class Simulation:
 
     def to_json(self) -> dict[str, Any]:
         """Return the document ``mptune simulate --json`` prints."""
-        runs: list[dict[str, Any]] = [{"seed": run.seed, "best": list(run.best)} for run in self.runs]
-        document: dict[str, Any] = {
-            **{name: getattr(self, name) for name in ("space", "strategy", "budget", "optimum", "unit")},
-            "configurations": self.configurations,
-            "runs": runs,
-            "overhead_ms_per_evaluation": self.overhead_ms_per_evaluation,
-            "worst": self.worst,
-            "distances": [{name: finite(value) for name, value in row.items()} for row in self.summary()],
-        }
+        names = ("space", "strategy", "budget", "optimum", "worst", "unit", "configurations")
+        runs = [
+            {"seed": run.seed, "best": run.best}
+            | ({"hypervolume": run.hypervolume} if self.objective.also else {})
+            | ({"sources": list(map(dataclasses.asdict, run.sources))} if run.sources else {})
+            for run in self.runs
+        ]
+        document = {name: getattr(self, name) for name in names}
+        document |= {"runs": runs, "distances": self.summary()}
+        document |= {"overhead_ms_per_evaluation": self.overhead_ms_per_evaluation}
         if self.objective.also:
-            document["objectives"] = list(self.objective.metrics)
+            document["objectives"] = self.objective.metrics
             for name in ("ideal", "nadir"):
-                point = getattr(self.scale, name, None)
-                document[name] = None if point is None else [10.0**level for level in point]
-        for entry, run in zip(runs, self.runs, strict=True):
-            entry |= {"hypervolume": list(run.hypervolume)} if self.objective.also else {}
-            entry |= {"sources": list(map(dataclasses.asdict, run.sources))} if run.sources else {}
-        return document
+                document[name] = None if self.scale is None else [10.0**level for level in getattr(self.scale, name)]
+        return json_document(document)
 
 
 def quartiles(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -196,11 +191,6 @@ def quartiles(values: NDArray[np.float64]) -> NDArray[np.float64]:
     with np.errstate(invalid="ignore"):
         between = below + share * (above - below)
     return np.asarray(np.where((below == above) | (share == 0), below, between))
-
-
-def finite(value: float) -> float | None:
-    """Return a number as JSON can hold it: None for one that is not finite."""
-    return value if math.isfinite(value) else None
 
 
 def simulate(
@@ -248,7 +238,9 @@ def simulate(
             in it ran, objectives that are not two or three different ones or that the strategy cannot search for, or a
             source that does not fit.
     """
-    _require_counts(budget, repeats, seed)
+    for name, count, least in (("budget", budget, 1), ("repeats", repeats, 1), ("seed", seed, 0)):
+        if count < least:
+            raise MptuneError(f"{name} must be at least {least}, got {count}")
     run = space if isinstance(space, Run) else read_run(space)
     metric, *also = (name.strip() for name in chosen_objectives(objective, objectives, maximise))
     aliases = _aliases(run)
@@ -265,7 +257,11 @@ def simulate(
     judged = run.derive(objective=goal, trials=_judged(run, goal, aliases))
     goal = judged.objective
     optimum, worst = goal.best(judged.trials), goal.worst(judged.trials)
-    scale = _scale(goal, judged.trials) if goal.also else None
+    scale = None
+    if goal.also:
+        levels = np.array([goal.levels(trial) for trial in judged.trials if goal.is_feasible(trial)])
+        known_levels = levels[~np.isnan(levels).any(axis=1)] if len(levels) else levels
+        scale = FrontScale.of(known_levels) if len(known_levels) else None
     strategy = chosen_name(strategy, goal)
     searched = Searched(
         kernel=run.info.kernel,
@@ -293,7 +289,11 @@ def simulate(
             sources=read,
             budget=budget,
         )
-        return _replay(made, Replay(judged), budget, seed, scale)
+        session = _Replay(Replay(judged), made.objective, scale)
+        session.evaluate(budget, made.ask, made.tell)
+        found = session.best.configuration if session.best else None
+        seconds = session.searching.seconds
+        return SimulationRun(seed, tuple(session.values), found, seconds, tuple(session.shares), made.sources)
 
     return Simulation(
         space=run.name,
@@ -308,24 +308,6 @@ def simulate(
         scale=scale,
         worst=None if worst is None else goal.value(worst),
     )
-
-
-def _require_counts(budget: int, repeats: int, seed: int) -> None:
-    for name, count in (("budget", budget), ("repeats", repeats)):
-        if count < 1:
-            raise MptuneError(f"{name} must be at least 1, got {count}")
-        if count > _MOST:
-            raise MptuneError(f"{name} must be at most {_MOST:,}, got {count:,}")
-    if seed < 0:
-        raise MptuneError(f"seed {seed}: expected a whole number from 0 on")
-
-
-def _replay(strategy: Strategy, evaluator: Replay, budget: int, seed: int, scale: FrontScale | None) -> SimulationRun:
-    session = _Replay(evaluator, strategy.objective, scale)
-    session.evaluate(budget, strategy.ask, strategy.tell)
-    found = session.best.configuration if session.best else None
-    seconds = session.searching.seconds
-    return SimulationRun(seed, tuple(session.values), found, seconds, tuple(session.shares), strategy.sources)
 
 
 class _Replay(Session):
@@ -349,13 +331,6 @@ class _Replay(Session):
         levels = np.vstack([self._levels, np.array(new)])
         self._levels = levels[front(levels, [True] * levels.shape[1])]
         self.shares.append(self._scale.share(self._levels))
-
-
-def _scale(objective: Objective, trials: Sequence[Trial]) -> FrontScale | None:
-    """Return the scale of the feasible trials that have all objectives; None if there are none."""
-    levels = np.array([objective.levels(trial) for trial in trials if objective.is_feasible(trial)])
-    known = levels[~np.isnan(levels).any(axis=1)] if len(levels) else levels
-    return FrontScale.of(known) if len(known) else None
 
 
 def _aliases(run: Run) -> dict[str, str]:
