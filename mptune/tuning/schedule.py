@@ -56,7 +56,7 @@ class Schedule:
         self._session = session
         settings = plan.settings
         self._finals = FinalRounds(session)
-        self._verification = Verifier(session, settings.inputs, settings.verify, finalists=self._finals.finalists)
+        self._verification = Verifier(session, settings.verify, finalists=self._finals.finalists)
         self._budget, self._share = settings.budget, settings.baseline_share
         self._middle: list[Configuration] = []
         try:

@@ -28,7 +28,7 @@ from mptune.measure.pool import runnable_backend
 from mptune.measure.timing import SEARCHING
 from mptune.observers import OBSERVERS
 from mptune.results.trial import Status, Trial
-from mptune.results.unseen import Verified, after_draws, count_of, draws_of, limit_of, next_unseen
+from mptune.results.unseen import Verified, after_draws, count_of, limit_of, next_unseen
 from mptune.run import Run, json_document
 from mptune.source.loading import edited, make_ready, remarks, sizes_of, tunable_of_run
 from mptune.space.configuration import Configuration, Value
@@ -61,7 +61,6 @@ class Verifier:
 
     Args:
         session: has the trials and keeps them.
-        searched: draws of the search; a trial that has run on fewer runs on the others if there is time.
         wanted: unseen inputs for each trial; fewer if they take longer than :data:`SHARE` of the run.
         least: unseen inputs for each trial however long they take.
         finalists: returns the trials that may be reported after others have fallen.
@@ -70,14 +69,12 @@ class Verifier:
     def __init__(
         self,
         session: RunSession,
-        searched: int,
         wanted: int,
         *,
         least: int = LEAST_INPUTS,
         finalists: Callable[[], Sequence[Trial]] = tuple,
     ) -> None:
         self._session = session
-        self._searched = searched
         self._wanted = wanted
         self._least = min(least, wanted)
         self._finalists = finalists
@@ -122,8 +119,6 @@ class Verifier:
         reported = [trial for trial in self._session.result().reported if self._is_open(trial)]
         short = [trial for trial in reported if count_of(trial, "unseen_inputs") < self._least]
         if not short and self._has_time:
-            if behind := [trial for trial in reported if self._is_behind(trial)]:
-                return [trial for trial in behind if _search_draws(trial) == _search_draws(behind[0])]
             short = [trial for trial in reported if count_of(trial, "unseen_inputs") < self._wanted]
         first = min(map(next_unseen, short), default=0)
         return [trial for trial in short if next_unseen(trial) == first]
@@ -131,12 +126,7 @@ class Verifier:
     def _is_open(self, trial: Trial) -> bool:
         return self._session.objective.is_feasible(trial) and trial.configuration not in self._lost
 
-    def _is_behind(self, trial: Trial) -> bool:
-        return 0 < self._least <= count_of(trial, "unseen_inputs") and _search_draws(trial) < self._searched
-
     def _next_draws(self, trial: Trial) -> list[Draw]:
-        if self._is_behind(trial):
-            return [Draw(Stream.SEARCH, number) for number in range(_search_draws(trial), self._searched)]
         done = count_of(trial, "unseen_inputs")
         number = self._least - done
         if number <= 0:
@@ -161,12 +151,8 @@ class Verifier:
         objective, before_s = self._session.objective, self._session.verifying.seconds
         with self._session.verifying:
             found = run_on(self._session.evaluator, [trial.configuration for trial in trials], draws)
-        is_unseen = draws[0].stream is Stream.UNSEEN
-        if is_unseen:  # those of the search were made before and take less time
-            self._has_run |= bool(found.trials)
-            self._draw_s = (self._session.verifying.seconds - before_s) / len(draws)
-        elif found.unmade:
-            self._searched = 0
+        self._has_run |= bool(found.trials)
+        self._draw_s = (self._session.verifying.seconds - before_s) / len(draws)
         for draw, reason in found.unmade.items():
             if reason not in self._unmade.values():
                 self._session.warn(f"{draw} is left out of the verification, as it cannot be made: {reason}")
@@ -182,13 +168,8 @@ class Verifier:
             broken = [draw for draw, one in ran.items() if objective.error_excess(one) > 0]
             fallen.update(dict.fromkeys(broken))
             if ran and (broken or not keeps_fallen_alone):
-                after = after_draws(trial, ran, objective if is_unseen else None)
-                self._session.report_verified(self._session.keep(after))
+                self._session.report_verified(self._session.keep(after_draws(trial, ran, objective)))
         return list(fallen)
-
-
-def _search_draws(trial: Trial) -> int:
-    return draws_of(trial) - count_of(trial, "unseen_inputs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,8 +332,6 @@ def verify(
     cases: list[Case] = []
     is_kept = False
     for place in (place for number, place in enumerate(asked) if place not in asked[:number]):
-        if (times := asked.count(place)) > 1:
-            on_warning(f"the sizes {place}, given {times} times: the same inputs are run and counted once")
         # Values of a file are rendered only if the kernel declares them.
         if trial.configuration not in whole_space(definition, place):
             raise MptuneError(f"{trial.configuration} is no valid configuration of {definition.called} at {place}")
