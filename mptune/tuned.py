@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import threading
-import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from mptune.backends import BACKENDS, get_backend
@@ -23,6 +20,7 @@ from mptune.results.unseen import CONFIDENCE
 from mptune.run import Run
 from mptune.source.loading import remarks, sizes_of, tunable_of_run
 from mptune.space.configuration import Configuration
+from mptune.tuning.session import warn_caller
 from mptune.wisdom import BySize, Choice, Wisdom, gather, read_sources, sizes_of_arrays
 
 __all__ = ["TunedApplication", "TunedKernel"]
@@ -121,7 +119,7 @@ class TunedKernel:
         self._chosen = None if configuration is None else self._named(configuration)
         self._choose_at(self.kernel.resolve_sizes("default", {**own, **self._given}))
         for remark in notes if isinstance(self._source, BySize) or not self.reason else ():
-            _warn(f"{self.kernel.name}: {remark}")
+            warn_caller(f"{self.kernel.name}: {remark}")
 
     def _named(self, configuration: int | str | Mapping[str, Any]) -> Configuration:
         if isinstance(configuration, Mapping):
@@ -148,9 +146,7 @@ class TunedKernel:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def choose(self, sizes: Mapping[str, int]) -> Choice:
@@ -201,7 +197,7 @@ class TunedKernel:
                 trouble = _doubts(arrays, outputs, source.masked)
                 if trouble and self._chosen is None:
                     needs_baseline = True
-                    _warn(f"{self.kernel.name} uses the baseline for this call: {trouble}")
+                    warn_caller(f"{self.kernel.name} uses the baseline for this call: {trouble}")
             if needs_baseline:
                 _, outputs = first_that_runs(self._baselines(sizes), lambda each: self._run(each, arrays))
             found = {name: arrays.returned(array, converted) for name, array in outputs.items()}
@@ -215,7 +211,7 @@ class TunedKernel:
         if key not in self._at:
             self._at[key] = (self._chosen, "") if self._chosen is not None else self._choice(sizes)
             if reason := self._at[key][1]:
-                _warn(f"{self.kernel.name} uses the baseline: {reason}")
+                warn_caller(f"{self.kernel.name} uses the baseline: {reason}")
         self.sizes, (self.configuration, self.reason) = sizes, self._at[key]
 
     def _choice(self, sizes: Sizes) -> tuple[Configuration, str]:
@@ -295,27 +291,19 @@ def _doubts(arrays: Arrays, outputs: Mapping[str, Any], masked: Collection[str])
     return "; ".join((*lost, *infinite))
 
 
-def _warn(text: str) -> None:
-    """Warn at the line of the user's that led here."""
-    level, frame = 1, sys._getframe()
-    while frame.f_globals.get("__name__") == __name__ and frame.f_back is not None:
-        level, frame = level + 1, frame.f_back
-    warnings.warn(text, stacklevel=level)
-
-
 def _matched(runs: list[Run], backend: str | Backend) -> tuple[Backend, Run, bool]:
     """Return the backend to use, the run to go by, and whether the run is of the backend's device."""
-    if isinstance(backend, Backend) or backend != "auto":
-        chosen = backend if isinstance(backend, Backend) else get_backend(backend)
-        matching = next((run for run in runs if _is_of(run, chosen)), None)
-        return chosen, matching or runs[0], matching is not None
-    for run in runs:
-        name = run.info.backend
-        if name in BACKENDS and BACKENDS[name].availability().can_run:
-            chosen = BACKENDS[name]()
+    is_auto = backend == "auto"
+    if is_auto:
+        names = dict.fromkeys(run.info.backend for run in runs if run.info.backend in BACKENDS)
+        usable = [BACKENDS[name]() for name in names if BACKENDS[name].availability().can_run]
+    else:
+        usable = [backend if isinstance(backend, Backend) else get_backend(backend)]
+    for chosen in usable:
+        for run in runs:
             if _is_of(run, chosen):
                 return chosen, run, True
-    return get_backend("auto"), runs[0], False
+    return get_backend("auto") if is_auto else usable[0], runs[0], False
 
 
 def _is_of(run: Run, backend: Backend) -> bool:

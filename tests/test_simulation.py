@@ -155,8 +155,8 @@ def test_any_metric_or_expression_can_be_optimised() -> None:
 @pytest.mark.parametrize(
     ("request_", "error", "message"),
     [
-        ({"budget": 0}, MptuneError, "budget must be at least 1, got 0"),
-        ({"repeats": 0}, MptuneError, "repeats must be at least 1, got 0"),
+        ({"budget": 0}, MptuneError, "budget 0: expected at least 1"),
+        ({"repeats": 0}, MptuneError, "repeats 0: expected at least 1"),
         ({"strategy": "genetics"}, UnknownNameError, "unknown strategy 'genetics'; did you mean 'genetic'"),
         ({"options": {"populaton": 3}, "strategy": "genetic"}, UnknownNameError, "did you mean 'population'"),
         ({"objective": "tiem"}, UnknownNameError, "unknown metric of recording toy: 'tiem'; did you mean 'time'"),

@@ -17,7 +17,7 @@ import joblib
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.errors import MptuneError, UnknownNameError
+from mptune.errors import MptuneError
 from mptune.interop import read_run
 from mptune.run import Run, json_document
 from mptune.strategies import STRATEGIES
@@ -42,22 +42,10 @@ class Comparison:
     of the optimum and loses to every run that has found something.
 
     Spaces without a feasible configuration are in :attr:`simulations` and in no figure. Arrays have spaces (those
-    of :attr:`spaces`) along their first axis and strategies along their second.
-
-    Attributes:
-        simulations: one per space and strategy.
+    of :attr:`spaces`) along their first axis and strategies along their second: shape ``(n_spaces, n_strategies)``.
     """
 
-    simulations: tuple[Simulation, ...]
-
-    def __post_init__(self) -> None:
-        cells = [(simulation.space, simulation.strategy) for simulation in self.simulations]
-        if len(set(cells)) != len(cells):
-            raise MptuneError("a comparison holds one simulation per space and strategy")
-        if set(cells) != set(itertools.product(dict(cells), self.strategies)):
-            raise MptuneError("a comparison needs every strategy on every space")
-        if len({s.budget for s in self.simulations}) > 1 or not all(s.runs for s in self.simulations):
-            raise MptuneError("a comparison needs the same budget everywhere and at least one run")
+    simulations: tuple[Simulation, ...]  #: one per space and strategy
 
     @property
     def strategies(self) -> tuple[str, ...]:
@@ -85,30 +73,15 @@ class Comparison:
         return self.simulations[0].checkpoints() if self.simulations else ()
 
     def simulation(self, space: str, strategy: str) -> Simulation:
-        """Return the replays of one strategy on one space.
-
-        Raises:
-            UnknownNameError: no such space or strategy.
-        """
-        for simulation in self.simulations:
-            if (simulation.space, simulation.strategy) == (space, strategy):
-                return simulation
-        if strategy not in self.strategies:
-            raise UnknownNameError("strategy in the comparison:", strategy, self.strategies)
-        raise UnknownNameError("space in the comparison:", space, (*self.spaces, *self.infeasible))
+        """Return the replays of one strategy on one space; raises KeyError if there are none."""
+        return {(each.space, each.strategy): each for each in self.simulations}[space, strategy]
 
     def mean_distances(self) -> Floats:
-        """Return the mean relative distance from the optimum over runs and checkpoints.
-
-        Shape ``(n_spaces, n_strategies)``.
-        """
+        """Return the mean relative distance from the optimum over runs and checkpoints."""
         return self._over_cells(lambda s: float(_run_distances(s).mean()))
 
     def without_feasible(self) -> Floats:
-        """Return the share of runs that had found nothing feasible at the first checkpoint.
-
-        Shape ``(n_spaces, n_strategies)``.
-        """
+        """Return the share of runs that had found nothing feasible at the first checkpoint."""
         return self._over_cells(lambda s: s.summary()[0]["nothing_feasible"])
 
     def run_distances(self, space: str, strategy: str) -> Floats:
@@ -126,8 +99,8 @@ class Comparison:
     def deviation_factors(self) -> Floats:
         """Return each strategy's mean distance as a share of the mean over strategies (Willemsen 2021, Sec. IV-A).
 
-        Shape ``(n_spaces, n_strategies)``. The mean over spaces is the mean deviation factor. A strategy without
-        a finite distance has an infinite factor and is left out of the mean over strategies.
+        The mean over spaces is the mean deviation factor. A strategy without a finite distance has an infinite factor
+        and is left out of the mean over strategies.
         """
         distances = self.mean_distances()
         finite = np.isfinite(distances)
@@ -137,32 +110,25 @@ class Comparison:
         return np.asarray(np.divide(distances, means, out=equal, where=(means > 0.0) & finite), dtype=np.float64)
 
     def evaluations_within(self, distance: float) -> Floats:
-        """Return the median over runs of the evaluations it took to come within a relative distance.
-
-        Shape ``(n_spaces, n_strategies)``; infinite where half of the runs never came so near.
-        """
+        """Return the median over runs of the evaluations it took to come within a distance; infinite for never."""
         return self._over_cells(lambda s: _median_arrival(s, distance))
 
     def best_at_end(self) -> Floats:
         """Return the mean over runs of the last best as a share of the optimum, 1 where it was found and 0 for nothing.
 
         Of several objectives it is the share of the recorded front's hypervolume.
-
-        Shape ``(n_spaces, n_strategies)``.
         """
         return self._over_cells(_mean_share_of_optimum)
 
     def overheads_ms(self) -> Floats:
-        """Return the milliseconds per evaluation spent in the strategy, shape ``(n_spaces, n_strategies)``."""
+        """Return the milliseconds per evaluation spent in the strategy."""
         return self._over_cells(lambda s: s.overhead_ms_per_evaluation)
 
     def win_probabilities(self, evaluations: int | None = None) -> Floats:
         """Return the probability that one run of A is better than one of B after so many evaluations (default: all).
 
-        Ties count half (Heldens 2026, Sec. V-E).
-
-        Returns:
-            Shape ``(n_spaces, n_strategies, n_strategies)``; [s, a, b] is the probability that a beats b.
+        Ties count half (Heldens 2026, Sec. V-E). Shape ``(n_spaces, n_strategies, n_strategies)``; [s, a, b] is the
+        probability that a beats b.
         """
         column = min(evaluations or self.budget, self.budget) - 1
         n = len(self.strategies)

@@ -59,18 +59,16 @@ class Outcome:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields by name."""
+        trial = self.trial
         return {
-            "configuration": self.trial.configuration,
-            "status": self.trial.status.value,
-            "message": in_short(self.trial.message),
-            "error": self.trial.error,
-            "error_text": self.error_text,
-            "exact": self.trial.error == 0,
-            "time_ms": self.trial.time_ms,
-            "digits": self.digits,
-            "speed": self.speed,
+            "configuration": trial.configuration,
+            "status": trial.status.value,
+            "message": in_short(trial.message),
+            "error": trial.error,
+            "exact": trial.error == 0,
+            "time_ms": trial.time_ms,
             "speed_interval": self.interval,
-            "cost": self.cost,
+            **{name: getattr(self, name) for name in ("error_text", "digits", "speed", "cost")},
         }
 
 
@@ -406,22 +404,14 @@ def _unsettled(found: Explanation) -> list[Configuration]:
 
 
 def _space_of(found: Explanation, kernel: Tunable, sizes: Sizes, evaluator: DeviceEvaluator) -> SearchSpace:
-    """Return the search space of a run's kernel, if trials measured here can stand beside those of the run.
-
-    Raises:
-        MptuneError: device or conditions are others than the run's, or the kernel does not allow the winner.
-    """
-    info, winner = found.run.info, found.trial
+    """Return the search space of a run's kernel; raise MptuneError if conditions are others than the run's."""
+    winner = found.trial
     assert winner is not None
-    ready = evaluator.start()
-    if (info.device, info.architecture) != (ready.device.name, ready.device.architecture):
-        here = f"{ready.device.name} ({ready.device.architecture})"
-        raise MptuneError(f"the run is of {info.device} ({info.architecture}), this is {here}")
-    space = whole_space(kernel, sizes, ready.facts)
+    space = whole_space(kernel, sizes, evaluator.start().facts)
     # Values of a file are rendered only if the kernel declares them.
     if winner.configuration not in space:
         raise MptuneError(f"{winner.configuration} is no valid configuration of {kernel.called}")
-    if changes := changed_conditions(info, kernel, evaluator, winner):
+    if changes := changed_conditions(found.run.info, kernel, evaluator, winner):
         raise MptuneError(f"{'; '.join(changes)}: mptune tune --resume measures the run again")
     return space
 
@@ -429,8 +419,7 @@ def _space_of(found: Explanation, kernel: Tunable, sizes: Sizes, evaluator: Devi
 def _measure(found: Explanation, session: RunSession, space: SearchSpace) -> str:
     """Evaluate the missing neighbours, time them in turn with the winner, and verify what is reported then.
 
-    Returns:
-        Why neighbours are missing still; empty if none is.
+    Return why neighbours are missing still; empty if none is.
     """
     assert found.trial is not None
     winner, finals = session.trials[found.trial.configuration], FinalRounds(session)

@@ -126,8 +126,7 @@ class FinalRounds:
     def hold(self) -> bool:
         """Race the finalists, unless all that is reported was in the last race; then time what is reported.
 
-        Returns:
-            Whether anything could be measured.
+        Return whether anything could be measured.
         """
         session, began = self._session, time.monotonic()
         share_s = _SHARE * (session.elapsed_s - self._spent_s)
@@ -165,11 +164,7 @@ class FinalRounds:
         self._keep(turns, _extended(finals, turns, more, is_of_race=is_of_race))
 
     def add(self, winner: Trial, trials: Sequence[Trial]) -> None:
-        """Time further trials in turn with a winner and the baseline, in rounds that follow those of the finals.
-
-        Raises:
-            MptuneError: the winner fails.
-        """
+        """Time further trials in turn with a winner and the baseline, in rounds that follow those of the finals."""
         session = self._session
         baseline, finals = session.result().baseline, session.state.finals
         beside = (winner, *([] if baseline is None else [baseline]), *trials)
@@ -195,12 +190,10 @@ class FinalRounds:
 
     def _keep(self, turns: Turns, finals: Finals) -> None:
         """Record the finals, and the times of the finalists beside the baseline's."""
-        typical_ms: Mapping[Configuration, float] = {}
-        if finals.configurations:
-            baseline = self._session.result().baseline
-            is_there = baseline is not None and baseline.configuration in finals.configurations
-            typical_ms = finals.typical_ms(baseline.configuration if baseline is not None and is_there else None)
-        self._keep_times(turns.trials(), typical_ms)
+        baseline = self._session.result().baseline
+        is_there = baseline is not None and baseline.configuration in finals.configurations
+        anchor = baseline.configuration if baseline is not None and is_there else None
+        self._keep_times(turns.trials(), finals.typical_ms(anchor) if finals.configurations else {})
         self._failed = (self._failed - set(turns.measured)) | {c for c in turns.measured if not turns.runs(c)}
         self._timed.update(turns.measured)
         self._session.update(finals=finals)
@@ -218,16 +211,13 @@ class FinalRounds:
         """Warn of times that other work disturbed, and of speedups without an interval."""
         run = self._session.result()
         reported = [t for t in (run.best, *run.trade_offs) if t is not None and not math.isnan(run.speedup(t))]
-        if noise := run.state.finals.noise:
-            self._session.warn(
-                f"the machine was busy while the finalists were timed ({noise}): a speedup is as sure as its interval; "
-                "the same command with --resume times them again"
+        noise = run.state.finals.noise
+        if noise or (run.best in reported and run.speedup_interval(run.best) and not run.is_settled(run.best)):
+            busy = (
+                f"the machine was busy while the finalists were timed ({noise}): a speedup is as sure as its interval"
             )
-        elif run.best in reported and run.speedup_interval(run.best) and not run.is_settled(run.best):
-            self._session.warn(
-                "the speedup is unsettled: its interval holds 1, or is too wide to say much; the same command with "
-                "--resume times the finalists again"
-            )
+            unsettled = "the speedup is unsettled: its interval holds 1, or is too wide to say much"
+            self._session.warn(f"{busy if noise else unsettled}; the same command with --resume times them again")
         if "time_ms" in run.objective.names and any(run.speedup_interval(trial) is None for trial in reported):
             self._session.warn(
                 "what is reported could not be timed side by side with the baseline in rounds enough for an interval: "
@@ -251,12 +241,7 @@ def _extended(
 def finalists(run: Run, objective: Objective, baseline: Mapping[str, Sequence[Value]]) -> list[Trial]:
     """Return the trials that can be the best or the baseline, fastest first, none twice.
 
-    Empty if time is not optimised, or nothing is feasible.
-
-    Args:
-        run: every trial so far.
-        objective: ranks them.
-        baseline: values by parameter that make a configuration one of the baseline's.
+    Empty if time is not optimised, or nothing is feasible. ``baseline`` has the values of the baseline's types.
     """
     if "time_ms" not in objective.names:
         return []
@@ -288,12 +273,7 @@ def race(
     """Measure finalists in rounds until the fastest of each group is known; return the rounds.
 
     A finalist that is surely slower than the fastest of its group leaves. A group rests as soon as those left are
-    surely as good as each other.
-
-    Args:
-        measure: measures in turn.
-        groups: finalists among which the fastest is looked for.
-        is_up: whether the time is up; not asked before there are enough rounds for an interval.
+    surely as good as each other. Whether the time is up is not asked before there are enough rounds for an interval.
     """
     rounds: list[Mapping[Configuration, float]] = []
     open_groups = [list(dict.fromkeys(group)) for group in groups]

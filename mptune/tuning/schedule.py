@@ -5,14 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from mptune.backends import get_backend
 from mptune.errors import EmptySpaceError, KernelError, MptuneError, UnknownNameError
-from mptune.kernel import Application, Tunable
+from mptune.kernel import Application
 from mptune.kernel.limits import spread
-from mptune.measure.device import DeviceEvaluator
 from mptune.measure.program import Launched
 from mptune.measure.timing import is_bound_by_arithmetic
 from mptune.results.trial import Status, Trial
@@ -42,13 +41,7 @@ _PRIOR_DOUBT: Final = 0.3
 
 
 class Schedule:
-    """One run from its first trial to its verified winner.
-
-    Args:
-        plan: what is tuned, and how.
-        space: the valid configurations.
-        session: evaluates and commits.
-    """
+    """One run from its first trial to its verified winner."""
 
     def __init__(self, plan: TuningPlan, space: SearchSpace, session: RunSession) -> None:
         self._plan = plan
@@ -85,11 +78,10 @@ class Schedule:
         if not self._finals.are_settled:
             self._settle_and_verify()
         self._say_what_is_untried()
-        session.end_verification(self._verification.why_not, self._verification.cut_short)
-        if remark := _of_cache(session.result(), self._session.evaluator.start().device.limits, self._is_cached):
-            self._session.warn(remark)
+        self._verification.finish()
+        self._warn_of_caches()
         for found in findings(session.result(), self._plan.kernel, self._plan.metric):
-            self._session.warn(found)
+            session.warn(found)
         return session.finish()
 
     # -- search --------------------------------------------------------------------------------
@@ -101,9 +93,7 @@ class Schedule:
         self._waiting += wanted_first
         session.evaluate(budget, self._ask_waiting, self._tell)
         if session.left(budget):
-            self._prior = _instrumented_prior(
-                self._plan.kernel, self._space, self._session.evaluator, self._session.warn
-            )
+            self._prior = self._instrumented_prior()
         if self._share:
             self._baselines = self._plan.baseline_strategy(self._space, session.objective)
             self._add(self._baselines)
@@ -235,6 +225,27 @@ class Schedule:
         """The values that make any configuration one of the baseline's."""
         return {name: values[0] for name, values in self._session.fixed.items()}
 
+    def _instrumented_prior(self) -> list[Trial]:
+        """Return trials with the errors of an instrumented build; empty unless the kernel asks for it.
+
+        Each uniform type is run, and each parameter alone in each narrower type with all others in the widest.
+        """
+        kernel, space = self._plan.kernel, self._space
+        if not kernel.instrumented or not self._session.objective.limits:
+            return []
+        try:
+            widest = spread(space.restrict(baseline_values(space.parameters)))[0]
+        except EmptySpaceError:
+            return []
+        types = [p for p in map(space.parameter, kernel.signature_names) if isinstance(p, PrecisionParameter)]
+        changes = [*uniform_types(space.parameters).values(), *({p.name: value} for p in types for value in p.values)]
+        asked = dict.fromkeys(Configuration({**widest, **change}) for change in changes)
+        try:
+            return self._session.evaluator.instrumented([c for c in asked if c in space])
+        except MptuneError as error:
+            self._session.warn(f"the search begins without a prior of errors, as the instrumented run failed: {error}")
+            return []
+
     # -- applications --------------------------------------------------------------------------
 
     def _look_at_launches(self, trials: Sequence[Trial]) -> None:
@@ -259,11 +270,7 @@ class Schedule:
                     strategy.relate(_seen(self._session.state.launches))
 
     def _refuse_broken_steps(self) -> None:
-        """Raise what the steps of an application do wrong in every configuration.
-
-        Raises:
-            KernelError: all trials ended with an error.
-        """
+        """Raise KernelError if all trials of an application ended with an error: its steps are wrong."""
         trials = list(self._session.trials.values())
         if isinstance(self._plan.kernel, Application) and trials and all(t.status is Status.ERROR for t in trials):
             raise KernelError(trials[0].message)
@@ -271,20 +278,19 @@ class Schedule:
     # -- finals and verification ---------------------------------------------------------------
 
     def _settle_and_verify(self) -> None:
-        """Time the finalists and verify what is reported, until the verification takes none of them away."""
-        self._settle()
-        while self._verification():
-            self._settle()
+        """Time the finalists and verify what is reported, until the verification takes none of them away.
 
-    def _settle(self) -> None:
-        """Settle what is going to be reported, unless an earlier session of the run has, undisturbed."""
-        session = self._session
-        is_new = bool(session.measured_here or self._finals.were_disturbed)
-        if not is_new:
-            self._finals.take_over()
-        session.measured_here = is_new
-        if is_new or not self._finals.are_settled:
-            self._finals.settle()
+        Finals of an earlier session stand if no other work disturbed them and nothing was measured since.
+        """
+        session, is_open = self._session, True
+        while is_open:
+            is_new = bool(session.measured_here or self._finals.were_disturbed)
+            if not is_new:
+                self._finals.take_over()
+            session.measured_here = is_new
+            if is_new or not self._finals.are_settled:
+                self._finals.settle()
+            is_open = self._verification()
 
     def _spend_reserve(self) -> None:
         """Give the winner the baseline's types, as the finals may have chosen another one than the search.
@@ -356,28 +362,25 @@ class Schedule:
             return f"the time limit was reached before any narrower type was tried; {more}"
         return "the time limit was reached"
 
-    def _is_cached(self, trial: Trial) -> bool:
-        """Whether a trial's launches find their data in caches, and take longer where they do not."""
-        flush, backend = self._plan.settings.flush_cache, self._session.result().info.backend
-        is_warm = flush == "off" or (flush == "auto" and get_backend(backend).shares_memory)
-        work = self._plan.kernel.work(trial.configuration, self._plan.sizes)
-        return is_warm and not is_bound_by_arithmetic(work.intensity)
-
-
-def _of_cache(run: Run, limits: Mapping[str, int], is_cached: Callable[[Trial], bool]) -> str:
-    """Return a remark if a cache holds the winner's data and not the baseline's, or an empty text."""
-    best, baseline = run.best, run.baseline
-    if best is None or baseline is None or not is_cached(best):
-        return ""
-    small, large = best.metric("memory_bytes"), baseline.metric("memory_bytes")
-    for key, cache in (("own_cache_bytes", "the cores' own caches"), ("cache_bytes", "the last-level cache")):
-        if small <= limits.get(key, 0) < large:
-            return (
-                f"the data of the best ({small / 1e6:.3g} MB) fit {cache} ({limits[key] / 1e6:.3g} MB), those of the "
-                f"baseline ({large / 1e6:.3g} MB) do not: at other sizes the speedup differs; tune at the size you "
-                "will run (--size), or with --flush-cache on"
-            )
-    return ""
+    def _warn_of_caches(self) -> None:
+        """Warn if a cache holds the winner's data and not the baseline's, and launches find their data in it."""
+        run, kernel = self._session.result(), self._plan.kernel
+        flush, best, baseline = run.info.flush_cache, run.best, run.baseline
+        is_warm = flush == "off" or (flush == "auto" and get_backend(run.info.backend).shares_memory)
+        if best is None or baseline is None or not is_warm:
+            return
+        if is_bound_by_arithmetic(kernel.work(best.configuration, self._plan.sizes).intensity):
+            return
+        limits = self._session.evaluator.start().device.limits
+        small, large = best.metric("memory_bytes"), baseline.metric("memory_bytes")
+        for key, cache in (("own_cache_bytes", "the cores' own caches"), ("cache_bytes", "the last-level cache")):
+            if small <= limits.get(key, 0) < large:
+                self._session.warn(
+                    f"the data of the best ({small / 1e6:.3g} MB) fit {cache} ({limits[key] / 1e6:.3g} MB), those of "
+                    f"the baseline ({large / 1e6:.3g} MB) do not: at other sizes the speedup differs; tune at the size "
+                    "you will run (--size), or with --flush-cache on"
+                )
+                return
 
 
 def _launch_info(application: Application, launched: Launched) -> LaunchInfo:
@@ -398,26 +401,3 @@ def _seen(launches: Sequence[LaunchInfo]) -> dict[str, set[str]]:
     for launch in launches:
         found.setdefault(launch.kernel, set()).update(name for names in launch.types.values() for name in names)
     return found
-
-
-def _instrumented_prior(
-    kernel: Tunable, space: SearchSpace, evaluator: DeviceEvaluator, warn: Callable[[str], None]
-) -> list[Trial]:
-    """Return trials with the errors of an instrumented build; empty unless the kernel asks for it.
-
-    Each uniform type is run, and each parameter alone in each narrower type with all others in the widest.
-    """
-    if not kernel.instrumented or not evaluator.policy.objective.limits:
-        return []
-    try:
-        widest = spread(space.restrict(baseline_values(space.parameters)))[0]
-    except EmptySpaceError:
-        return []
-    types = [p for p in map(space.parameter, kernel.signature_names) if isinstance(p, PrecisionParameter)]
-    changes = [*uniform_types(space.parameters).values(), *({p.name: value} for p in types for value in p.values)]
-    asked = dict.fromkeys(Configuration({**widest, **change}) for change in changes)
-    try:
-        return evaluator.instrumented([configuration for configuration in asked if configuration in space])
-    except MptuneError as error:
-        warn(f"the search begins without a prior of errors, as the instrumented run failed: {error}")
-        return []

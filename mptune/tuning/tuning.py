@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
+import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from mptune.backends import get_backend
 from mptune.cpp.build import recorded_flags
-from mptune.errors import MptuneError, UnknownNameError
+from mptune.errors import MptuneError
 from mptune.kernel import Application, Kernel, Sizes, Tunable
 from mptune.measure.cluster import Cluster, ClusterPool
 from mptune.measure.device import DeviceEvaluator
@@ -34,7 +34,7 @@ from mptune.tuning.schedule import Schedule
 from mptune.tuning.session import RunSession, Warnings, warn_caller
 from mptune.tuning.settings import Progress, TuneSettings
 
-__all__ = ["changed", "rendered_sources", "require_one_of", "tune"]
+__all__ = ["rendered_sources", "require_one_of", "tune"]
 
 
 def tune(
@@ -74,7 +74,7 @@ def tune(
     start = time.monotonic()
     warn = Warnings(on_warning)
     require_one_of(resume, overwrite)
-    settings = changed(settings or TuneSettings(), overrides)
+    settings = (settings or TuneSettings()).changed(overrides)
     if output is not None and resume and Path(output).exists():
         settings = _with_its_sources(settings, Path(output), warn)
     plan = TuningPlan.of(kernel, settings, None if output is None else Path(output))
@@ -149,16 +149,13 @@ def _keep_sources(run: Run, plan: TuningPlan, file: RunFile) -> Run:
 
 
 def _check_cache(on_warning: Callable[[str], None]) -> None:
-    """Say so where others could change the compiled code that is kept between runs, which is not used then."""
-    folder = cache_folder("binaries")
+    """Warn if the cache of binaries is writable by others; it is then not used."""
     try:
-        if folder is not None:
+        if (folder := cache_folder("binaries")) is not None:
             own_folder(folder)
-    except PermissionError as error:
-        if error.errno is None:
+    except OSError as error:
+        if isinstance(error, PermissionError) and error.errno is None:
             on_warning(f"compiled code is not kept for later runs: {error} (MPTUNE_CACHE_DIR names another folder)")
-    except OSError:
-        pass
 
 
 def _why_set_aside(count: int, changes: Sequence[str], unversioned: Sequence[str], output: str | Path | None) -> str:
@@ -169,19 +166,6 @@ def _why_set_aside(count: int, changes: Sequence[str], unversioned: Sequence[str
         )
     why = "; ".join(changes) or "the conditions of the measurement have changed"
     return f"{why}: the run file's {count} trials of before are not used, their configurations are evaluated again"
-
-
-def changed(settings: TuneSettings, changes: dict[str, Any]) -> TuneSettings:
-    """Return settings with some fields replaced.
-
-    Raises:
-        UnknownNameError: there is no such field.
-    """
-    known = [field.name for field in dataclasses.fields(TuneSettings)]
-    for name in changes:
-        if name not in known:
-            raise UnknownNameError("setting", name, known)
-    return dataclasses.replace(settings, **changes)
 
 
 def _with_its_sources(settings: TuneSettings, output: Path, on_warning: Callable[[str], None]) -> TuneSettings:
@@ -199,17 +183,14 @@ def _with_its_sources(settings: TuneSettings, output: Path, on_warning: Callable
 def _with_compilers(plan: TuningPlan) -> TuningPlan:
     """Return a plan whose kernel has the parameters that its backend adds: what compiles it, where that is chosen."""
     settings = plan.settings
-    if settings.scheduler is not None:
+    if settings.scheduler is not None or not isinstance(plan.kernel, Kernel):
         if settings.compiler or settings.compiler_flag_sets:
-            raise MptuneError("--compiler and --compiler-flag-set are for this machine, not for a scheduler's workers")
+            raise MptuneError("--compiler and --compiler-flag-set are for a single kernel on this machine")
         return plan
     backend = get_backend(runnable_backend(settings.backend))
-    if not isinstance(plan.kernel, Kernel):
-        if settings.compiler or settings.compiler_flag_sets:
-            raise MptuneError("--compiler and --compiler-flag-set are for a single kernel")
-        return plan
-    kernel = backend.prepared(plan.kernel, settings.compiler, settings.compiler_flag_sets)
-    return dataclasses.replace(plan, kernel=kernel)
+    return dataclasses.replace(
+        plan, kernel=backend.prepared(plan.kernel, settings.compiler, settings.compiler_flag_sets)
+    )
 
 
 def _evaluator(plan: TuningPlan, stack: contextlib.ExitStack) -> DeviceEvaluator:
@@ -252,44 +233,33 @@ def _open_run(output: str | Path | None, resume: bool, info: RunInfo, workers: i
         return RunFile.in_memory(info, state), info
     if not (resume and Path(output).exists()):
         return RunFile.create(output, info, state), info
-    file = RunFile.open(output)
-    before = file.info
-    try:
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(RunFile.open(output))
+        before = file.info
         before.require_same_run(info, str(output))
         info = dataclasses.replace(info, created_at=before.created_at)
         file.update(dataclasses.replace(file.state, workers=workers), info)
-    except BaseException:
-        file.close()
-        raise
+        stack.pop_all()  # it stays open
     return file, before
 
 
 # -- the sources that a run file keeps ----------------------------------------------------------------------
 
-#: Trials whose source is kept.
-_SOURCES: Final = 1000
-#: Number of kinds of failure that the run keeps a source of.
-_KINDS: Final = 20
 
-
-def rendered_sources(run: Run, kernel: Tunable, sizes: Sizes, count: int = _SOURCES) -> dict[str, str]:
+def rendered_sources(run: Run, kernel: Tunable, sizes: Sizes, count: int = 1000) -> dict[str, str]:
     """Render a run's most interesting trials without the prelude, at most ``count``, by their configuration as JSON.
 
     Of an application that are the kernels it is known to launch, one after the other, each under a heading.
     """
-    if isinstance(kernel, Application) and not run.state.launches:
-        return {}
     found: dict[str, str] = {}
-    for trial in _by_interest(run):
-        name = trial.configuration.to_json()
-        if name in found:
-            continue
-        if len(found) == count:
-            break
+    if isinstance(kernel, Application) and not run.state.launches:
+        return found
+    chosen = {trial.configuration: trial for trial in _by_interest(run)}
+    for configuration, trial in itertools.islice(chosen.items(), count):
         try:
-            found[name] = _rendered(run, kernel, trial, sizes)
+            found[configuration.to_json()] = _rendered(run, kernel, trial, sizes)
         except MptuneError as error:
-            found[name] = f"This configuration cannot be rendered: {error}\n"
+            found[configuration.to_json()] = f"This configuration cannot be rendered: {error}\n"
     return found
 
 
@@ -313,14 +283,8 @@ def _rendered(run: Run, kernel: Tunable, trial: Trial, sizes: Sizes) -> str:
 def _by_interest(run: Run) -> Iterator[Trial]:
     """Give the trials a reader looks at first, some of them twice."""
     yield from (trial for trial in (run.best, run.baseline, run.closest) if trial is not None)
-    yield from (group.first for group in run.failure_groups[:_KINDS])
+    yield from (group.first for group in run.failure_groups[:20])
     yield from run.trade_offs
     if {"time_ms", "error"} <= set(run.metric_names):
         yield from run.pareto(("time_ms", "error"))
-    objective = run.objective
-    sign = 1.0 if objective.minimise else -1.0
-    values = [sign * objective.value(trial) for trial in run.trials]
-    known = [i for i, value in enumerate(values) if math.isfinite(value)]
-    ranked = sorted(known, key=lambda i: (not objective.is_feasible(run.trials[i]), values[i]))
-    yield from (run.trials[i] for i in ranked)
-    yield from run.trials
+    yield from sorted(run.trials, key=run.objective.score, reverse=True)
