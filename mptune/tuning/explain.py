@@ -16,12 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from mptune.backends import get_backend
 from mptune.backends.processor import usable_cores
 from mptune.errors import KernelError, MptuneError, RunFileError
 from mptune.interop import read_run
 from mptune.kernel import Sizes, Tunable
 from mptune.kernel.limits import whole_space
 from mptune.measure.device import DeviceEvaluator
+from mptune.measure.pool import runnable_backend
 from mptune.precision import EVERY_PRECISION, POLICIES
 from mptune.results.metric_expressions import is_error
 from mptune.results.speedup import LEAST_ROUNDS, TIE
@@ -110,19 +112,12 @@ class Tradeoff:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a run's winner has its types.
+    """Why a run's winner has its types."""
 
-    Attributes:
-        run: the run, with the trials that were measured for the explanation.
-        trial: the winner, or the closest trial if none is feasible; None if no trial has numbers.
-        changes: each change of one parameter, the widest value first.
-        unmeasured: why changes were not measured; empty if none is missing.
-    """
-
-    run: Run
-    trial: Trial | None
-    changes: tuple[Change, ...] = ()
-    unmeasured: str = ""
+    run: Run  #: with the trials that were measured for the explanation
+    trial: Trial | None  #: the winner, or the closest trial if none is feasible; None if no trial has numbers
+    changes: tuple[Change, ...] = ()  #: each change of one parameter, the widest value first
+    unmeasured: str = ""  #: why changes were not measured; empty if none is missing
 
     def __str__(self) -> str:
         return "\n".join(self.sentences)
@@ -317,7 +312,6 @@ def explain(
     run: Run | str | Path,
     kernel: Tunable | str | Path | None = None,
     *,
-    measure: bool = True,
     time_limit_s: float | None = None,
     on_trial: Callable[[], None] = lambda: None,
     on_warning: Callable[[str], None] = warn_caller,
@@ -333,7 +327,6 @@ def explain(
         run: a run file, a recorded space, or a run, whose new trials are then not kept.
         kernel: the kernel or application, unless it is a bundled one: that itself, a definition file or the folder that
             holds it.
-        measure: False to explain the stored trials alone.
         time_limit_s: begin no further measurement after so many seconds.
         on_trial: called after each configuration that was evaluated.
         on_warning: called with each reason why the kernel may not be the run's; by default a warning.
@@ -350,9 +343,8 @@ def explain(
     found = explanation_of(loaded)
     if found.trial is None:
         return found
-    if not measure or loaded.info.recorded:
-        why = "a recording has no kernel to measure" if measure else "only the stored trials were asked for"
-        return explanation_of(loaded, unmeasured=why)
+    if loaded.info.recorded:
+        return explanation_of(loaded, unmeasured="a recording has no kernel to measure")
     try:
         definition = tunable_of_run(loaded.info, kernel, on_warning=on_warning)
         sizes = sizes_of(loaded.info, definition)
@@ -363,6 +355,10 @@ def explain(
     measured, why = loaded, ""
     try:
         if _unsettled(found):
+            device = get_backend(runnable_backend(loaded.info.backend)).describe()
+            if (loaded.info.device, loaded.info.architecture) != (device.name, device.architecture):
+                here = f"{device.name} ({device.architecture})"
+                raise MptuneError(f"the run is of {loaded.info.device} ({loaded.info.architecture}), this is {here}")
             make_ready(definition, sizes, on_progress=on_warning)
             searched = draws_of(found.trial) - count_of(found.trial, "unseen_inputs")
             with (

@@ -63,22 +63,18 @@ class FinalRounds:
     def __init__(self, session: RunSession) -> None:
         self._session = session
         self._spent_s = 0.0
-        #: Configurations timed in turn by this session, and those of them that did not run then.
-        self._timed: set[Configuration] = set()
+        #: Configurations that this session was to time in turn, and that did not run.
         self._failed: set[Configuration] = set()
         #: Configurations evaluated since the last finals that may turn out to be the baseline.
         self._rivals: set[Configuration] = set()
 
-    def take_over(self) -> None:
-        """Let the finals of an earlier session stand."""
-        finals = self._session.state.finals
-        self._timed.update(filter(finals.is_chosen, finals.configurations))
-
-    @property
-    def were_disturbed(self) -> bool:
-        """Whether the last finals were on a busy machine or left the best's speedup unsettled."""
-        run = self._session.result()
-        return bool(run.state.finals.noise) or (run.best is not None and not run.is_settled(run.best))
+    def begin(self) -> None:
+        """Forget the finals of an earlier session, unless they settled the best undisturbed and nothing is new."""
+        session, run = self._session, self._session.result()
+        is_settled = run.best is None or run.is_settled(run.best)
+        if session.measured_here or run.state.finals.noise or not is_settled:
+            session.measured_here = True
+            session.update(finals=Finals())
 
     def consider(self, configurations: Sequence[Configuration]) -> None:
         """Have those of some configurations in the next finals that may be as fast as the baseline."""
@@ -103,7 +99,7 @@ class FinalRounds:
     def _untimed(self) -> list[Configuration]:
         """What is going to be reported, or may be the baseline, and took no part in the last finals."""
         run, last = self._session.result(), {trial.configuration for trial in self.finalists()}
-        timed = self._timed & (self._failed | set(run.state.finals.configurations))
+        timed = self._failed | set(run.state.finals.configurations)
         wanted = (*(trial.configuration for trial in run.reported), *(self._rivals & last))
         return [configuration for configuration in wanted if configuration not in timed]
 
@@ -195,7 +191,6 @@ class FinalRounds:
         anchor = baseline.configuration if baseline is not None and is_there else None
         self._keep_times(turns.trials(), finals.typical_ms(anchor) if finals.configurations else {})
         self._failed = (self._failed - set(turns.measured)) | {c for c in turns.measured if not turns.runs(c)}
-        self._timed.update(turns.measured)
         self._session.update(finals=finals)
 
     def _keep_times(self, trials: Sequence[Trial], times_ms: Mapping[Configuration, float]) -> None:

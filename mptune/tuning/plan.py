@@ -176,13 +176,16 @@ class TuningPlan:
     def describe(self, space: SearchSpace, ready: Ready, command: str) -> RunInfo:
         """Return what a run file keeps beside its trials."""
         settings, limits, scheduler = self.settings, self.settings.trial_limits, self.settings.scheduler
+        settled = ("size", "flags", "strategy", "budget", "baseline_share", "seed", "flush_cache")
+        found = ("observers", "data_key", "rounded", "masked")
         outputs = [output.name for output in self.kernel.outputs]
         is_of_application = isinstance(self.kernel, Application)
         buffers = [a for a in self.kernel.arguments if is_of_application and a.role is not Role.SCALAR]
         return RunInfo(
+            **{name: getattr(settings, name) for name in settled},
+            **{name: getattr(ready, name) for name in found},
             kernel=self.kernel.name,
             kernel_path=str(self.kernel.path) if self.kernel.path else None,
-            size=settings.size,
             sizes=dict(self.sizes),
             forms=tuple(self.kernel.forms),
             backend=ready.device.backend,
@@ -190,18 +193,11 @@ class TuningPlan:
             architecture=ready.device.architecture,
             versions=self._versions(ready),
             compiler=ready.identity,
-            flags=settings.flags,
             objective=self.objective,
             metric=metric_text(outputs, self.metric),
             metrics=metric_names_by_error(outputs, self.metric),
             baseline_values=self.kernel.baseline_values(),
-            observers=ready.observers,
-            strategy=settings.strategy,
             strategy_options={name: str(value) for name, value in settings.strategy_options.items()},
-            budget=settings.budget,
-            baseline_share=settings.baseline_share,
-            seed=settings.seed,
-            flush_cache=settings.flush_cache,
             limit_s=limits.run_s,
             limit_factor=limits.launch_factor if math.isfinite(limits.launch_factor) else None,
             started_from=tuple(source.name for source in self.sources),
@@ -214,9 +210,6 @@ class TuningPlan:
             signature=self.kernel.signature_names,
             template_hash=template_hash(self.kernel),
             definition_hash=definition_hash(self.kernel),
-            data_key=ready.data_key,
-            rounded=ready.rounded,
-            masked=ready.masked,
             adopted=adopted_record(self.kernel.path.parent) if self.kernel.path else {},
             mptune_version=__version__,
             command=command,

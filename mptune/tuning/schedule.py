@@ -73,11 +73,16 @@ class Schedule:
         session.report(list(session.trials.values()), replayed=True)
         self._search()
         session.update(ended=self._out_of_time())
+        self._finals.begin()
         self._settle_and_verify()
         self._spend_reserve()
-        if not self._finals.are_settled:
-            self._settle_and_verify()
-        self._say_what_is_untried()
+        self._settle_and_verify()
+        if self._own_baselines():
+            session.warn(
+                "the winner's own tuning was not tried in the baseline's types, as budget or time was spent before: "
+                "the baseline may be tuned less well, and the true speedup be less; go on with --resume and a larger "
+                "--budget"
+            )
         self._verification.finish()
         self._warn_of_caches()
         for found in findings(session.result(), self._plan.kernel, self._plan.metric):
@@ -102,7 +107,11 @@ class Schedule:
             # Configurations of --first do not count as trials of the baseline.
             others = sum(c in session.trials and not c.is_among(session.fixed) for c in {*wanted_first})
             first = max(1, math.ceil(self._share * budget / 2))
-            session.evaluate(min(others + first, budget), self._ask_baselines, self._tell)
+            session.evaluate(
+                min(others + first, budget),
+                lambda n: self._ask_waiting(n) or self._ask_all(n, [self._baselines]),
+                self._tell,
+            )
             self._refuse_broken_steps()
             self._warn_of_the_widest()
             if (baseline := session.result().baseline) is not None:
@@ -143,9 +152,6 @@ class Schedule:
         if self._wants_baseline:
             return self._ask_all(1, [self._baselines, search])
         return self._ask_all(n, [search, self._baselines])
-
-    def _ask_baselines(self, n: int) -> list[Configuration]:
-        return self._ask_waiting(n) or self._ask_all(n, [self._baselines])
 
     @property
     def _wants_baseline(self) -> bool:
@@ -278,19 +284,10 @@ class Schedule:
     # -- finals and verification ---------------------------------------------------------------
 
     def _settle_and_verify(self) -> None:
-        """Time the finalists and verify what is reported, until the verification takes none of them away.
-
-        Finals of an earlier session stand if no other work disturbed them and nothing was measured since.
-        """
-        session, is_open = self._session, True
-        while is_open:
-            is_new = bool(session.measured_here or self._finals.were_disturbed)
-            if not is_new:
-                self._finals.take_over()
-            session.measured_here = is_new
-            if is_new or not self._finals.are_settled:
-                self._finals.settle()
-            is_open = self._verification()
+        """Time the finalists and verify what is reported, until the verification takes none of them away."""
+        self._finals.settle()
+        while self._verification():
+            self._finals.settle()
 
     def _spend_reserve(self) -> None:
         """Give the winner the baseline's types, as the finals may have chosen another one than the search.
@@ -323,11 +320,11 @@ class Schedule:
             return
         best = min(widest, key=objective.error_excess)
         broken = objective.binding(best)
-        on_request = {
-            p.name: [v for v in p.every_value if beyond_baseline({p.name: v}, fixed)]
+        asking = [
+            f"-p {p.name}={','.join(map(str, (*fixed[p.name], *more)))}"
             for p in self._plan.kernel.parameters
-        }
-        asking = [f"-p {name}={','.join(map(str, (*fixed[name], *more)))}" for name, more in on_request.items() if more]
+            if (more := [value for value in p.every_value if beyond_baseline({p.name: value}, fixed)])
+        ]
         what_helps = (
             f"a compound type may meet it, which is searched on request alone: {' '.join(asking)}"
             if asking
@@ -339,14 +336,6 @@ class Schedule:
             f"{self._session.result().info.measured_by(broken)} is {best.metric(broken):.3g}, above "
             f"{objective.limits[broken]:g}; {what_helps}"
         )
-
-    def _say_what_is_untried(self) -> None:
-        if self._own_baselines():
-            self._session.warn(
-                "the winner's own tuning was not tried in the baseline's types, as budget or time was spent before: "
-                "the baseline may be tuned less well, and the true speedup be less; go on with --resume and a larger "
-                "--budget"
-            )
 
     def _out_of_time(self) -> str:
         """Return why the search ended with evaluations left, "" if it did not."""

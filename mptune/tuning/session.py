@@ -11,6 +11,7 @@ import traceback
 import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -23,9 +24,8 @@ from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
 from mptune.store import RunFile, RunState
-from mptune.tuning.settings import Progress
 
-__all__ = ["RunSession", "Session", "Stopwatch", "Warnings", "warn_caller"]
+__all__ = ["Progress", "RunSession", "Session", "Stopwatch", "Warnings", "warn_caller"]
 
 #: Finals and verification may exceed the time limit by this share of it.
 _CLOSING_SHARE: Final = 0.25
@@ -52,6 +52,19 @@ def warn_caller(message: str) -> None:
         lambda entry: entry[0].f_code.co_filename.startswith(package), traceback.walk_stack(sys._getframe())
     )
     warnings.warn(message, stacklevel=len(list(own)) + 1)  # where tune was called
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a tuning run stands, reported after every trial."""
+
+    phase: str  #: "baseline", "search" or, of a trial told before, "verification"
+    trial: Trial  #: the latest
+    run: Callable[[], Run]  #: returns everything so far
+    budget: int  #: the most evaluations the run will make
+    elapsed_s: float  #: wall time since the start
+    replayed: bool  #: whether the trial comes from the run file
+    ahead: tuple[Configuration, ...] = ()  #: are compiled, or being compiled, for the next evaluations
 
 
 class Stopwatch:

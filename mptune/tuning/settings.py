@@ -1,8 +1,8 @@
-"""How to tune, and what is reported while a run goes on."""
+"""How to tune."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -16,12 +16,10 @@ from mptune.kernel.regions import Over, Reduce
 from mptune.measure.device import Limits
 from mptune.results.metric_expressions import chosen_objectives
 from mptune.results.objective import Objective
-from mptune.results.trial import Trial
-from mptune.run import Run
-from mptune.space.configuration import Configuration, Value
+from mptune.space.configuration import Value
 from mptune.space.parameters import listed
 
-__all__ = ["Progress", "TuneSettings"]
+__all__ = ["TuneSettings"]
 
 _LONGEST_TRIAL_S: Final = 1_000_000  #: the system cannot wait for a process longer than 24 days
 _LEAST: Final = {"budget": 1, "seed": 0, "inputs": 1, "verify": 0, "compilers": 0, "workers": 1}
@@ -165,16 +163,3 @@ class TuneSettings:
     def trial_limits(self) -> Limits:
         """The wall-clock limits, whichever way they are given."""
         return self.limits if isinstance(self.limits, Limits) else Limits.of(self.limits)
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Where a tuning run stands, reported after every trial."""
-
-    phase: str  #: "baseline", "search" or, of a trial told before, "verification"
-    trial: Trial  #: the latest
-    run: Callable[[], Run]  #: returns everything so far
-    budget: int  #: the most evaluations the run will make
-    elapsed_s: float  #: wall time since the start
-    replayed: bool  #: whether the trial comes from the run file
-    ahead: tuple[Configuration, ...] = ()  #: are compiled, or being compiled, for the next evaluations

@@ -27,8 +27,8 @@ from mptune.source.loading import load_tunable, make_ready
 from mptune.space.configuration import Configuration
 from mptune.store import RunFile
 from mptune.tuning.plan import TuningPlan
-from mptune.tuning.session import Warnings, warn_caller
-from mptune.tuning.settings import Progress, TuneSettings
+from mptune.tuning.session import Progress, Warnings, warn_caller
+from mptune.tuning.settings import TuneSettings
 from mptune.tuning.tuning import require_one_of, tune
 
 __all__ = ["files_of_sizes", "label_of", "sizes_together", "tune_sizes"]

@@ -31,8 +31,8 @@ from mptune.source.render import heading, render_body
 from mptune.store import RunFile, RunInfo, RunState
 from mptune.tuning.plan import TuningPlan
 from mptune.tuning.schedule import Schedule
-from mptune.tuning.session import RunSession, Warnings, warn_caller
-from mptune.tuning.settings import Progress, TuneSettings
+from mptune.tuning.session import Progress, RunSession, Warnings, warn_caller
+from mptune.tuning.settings import TuneSettings
 
 __all__ = ["rendered_sources", "require_one_of", "tune"]
 

@@ -79,7 +79,6 @@ class Verifier:
         #: Configurations that cannot be verified any further.
         self._lost: set[Configuration] = set()
         self._draw_s = 0.0
-        self._has_run = False
 
     def __call__(self) -> bool:
         """Verify the reported trials; return True as soon as one of them is not feasible any more.
@@ -97,7 +96,7 @@ class Verifier:
         why = "the worker was lost" if self._lost else ""
         if not self._wanted:
             why = "none was asked for (--verify 0)"
-        elif self._unmade and not self._has_run:
+        elif self._unmade:
             why = f"none could be made: {next(iter(self._unmade.values()))}"
         feasible = filter(self._session.objective.is_feasible, self._session.result().reported)
         is_missing = not all(trial.metric("unseen_inputs") > 0 for trial in feasible)
@@ -145,7 +144,6 @@ class Verifier:
         objective, before_s, found = self._session.objective, self._session.verifying.seconds, _Found()
         with self._session.verifying:
             run_on(found, self._session.evaluator, [trial.configuration for trial in trials], draws)
-        self._has_run |= bool(found.trials)
         self._draw_s = (self._session.verifying.seconds - before_s) / len(draws)
         for draw, reason in found.unmade.items():
             if reason not in self._unmade.values():
