@@ -7,10 +7,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from mptune.backends import BACKENDS, get_backend
 from mptune.backends.base import Backend, options_of
 from mptune.emit import select
-from mptune.errors import BackendUnavailableError, EmptySpaceError, KernelError, MptuneError
+from mptune.errors import EmptySpaceError, KernelError, MptuneError
 from mptune.kernel import Application, Kernel, Sizes, Tunable
 from mptune.kernel.limits import space_on, widest
 from mptune.measure.arrays import Arrays, arrays_of
@@ -21,7 +20,7 @@ from mptune.run import Run
 from mptune.source.loading import remarks, sizes_of, tunable_of_run
 from mptune.space.configuration import Configuration
 from mptune.tuning.session import warn_caller
-from mptune.wisdom import BySize, Choice, Wisdom, gather, read_sources, sizes_of_arrays
+from mptune.wisdom import BySize, Choice, Wisdom, gather, on_device, read_sources, sizes_of_arrays
 
 __all__ = ["TunedApplication", "TunedKernel"]
 
@@ -97,8 +96,9 @@ class TunedKernel:
         if is_of_one_size and len(loaded) == len(sources) and max_error is None:
             assert isinstance(kernel, Tunable)
             self.kernel = kernel
-            self._backend, self._source, self._matches = _matched(loaded, backend)
-            info = self._source.info
+            self._backend, own_info = on_device([run.info for run in loaded], backend)
+            self._source = next((run for run in loaded if run.info is own_info), loaded[0])
+            self._matches, info = own_info is not None, self._source.info
             self._options, notes = options_of(info, self._backend.name), remarks(info, kernel)
             own: Mapping[str, int] = sizes_of(info, kernel)
             self._run_sizes = own
@@ -289,27 +289,3 @@ def _doubts(arrays: Arrays, outputs: Mapping[str, Any], masked: Collection[str])
         if not arrays.all_finite(array, or_nan=name in masked)
     ]
     return "; ".join((*lost, *infinite))
-
-
-def _matched(runs: list[Run], backend: str | Backend) -> tuple[Backend, Run, bool]:
-    """Return the backend to use, the run to go by, and whether the run is of the backend's device."""
-    is_auto = backend == "auto"
-    if is_auto:
-        names = dict.fromkeys(run.info.backend for run in runs if run.info.backend in BACKENDS)
-        usable = [BACKENDS[name]() for name in names if BACKENDS[name].availability().can_run]
-    else:
-        usable = [backend if isinstance(backend, Backend) else get_backend(backend)]
-    for chosen in usable:
-        for run in runs:
-            if _is_of(run, chosen):
-                return chosen, run, True
-    return get_backend("auto") if is_auto else usable[0], runs[0], False
-
-
-def _is_of(run: Run, backend: Backend) -> bool:
-    try:
-        device = backend.describe()
-    except BackendUnavailableError:
-        return False
-    recorded = (run.info.backend, run.info.device, run.info.architecture)
-    return recorded == (device.backend, device.name, device.architecture)

@@ -26,7 +26,7 @@ from mptune.run import Run
 from mptune.space.configuration import Configuration, Value
 from mptune.tuning.session import RunSession
 
-__all__ = ["FinalRounds", "Measure", "finalists", "race", "rounds_for_interval"]
+__all__ = ["FinalRounds", "Measure", "finalists", "race", "ranked", "rounds_for_interval"]
 
 #: Measures configurations in rounds, and returns the shortest launch of each in each round. A configuration that
 #: fails is missing from then on; the answer is empty where nothing can be measured any more.
@@ -233,6 +233,12 @@ def _extended(
     return Finals.of(rounds, finals.chosen_after, busiest, work_ms if len(work_ms) == len(rounds) else ())
 
 
+def ranked(run: Run, objective: Objective) -> list[Trial]:
+    """Return the trials whose performance is known, the feasible first, the best of them first."""
+    known = [trial for trial in run.trials if not math.isnan(objective.performance(trial))]
+    return sorted(known, key=lambda t: (objective.is_feasible(t), objective.performance(t)), reverse=True)
+
+
 def finalists(run: Run, objective: Objective, baseline: Mapping[str, Sequence[Value]]) -> list[Trial]:
     """Return the trials that can be the best or the baseline, fastest first, none twice.
 
@@ -240,17 +246,12 @@ def finalists(run: Run, objective: Objective, baseline: Mapping[str, Sequence[Va
     """
     if "time_ms" not in objective.names:
         return []
-    ranked = sorted(
-        (trial for trial in run.trials if not math.isnan(objective.performance(trial))),
-        key=objective.performance,
-        reverse=True,
-    )
-    feasible = [trial for trial in ranked if objective.is_feasible(trial)]
+    order = ranked(run, objective)
+    feasible = [trial for trial in order if objective.is_feasible(trial)]
     if not feasible:
         return []
     # What exceeds the threshold is no baseline, however fast it is; what breaks another constraint may be one.
-    right = [t for t in ranked if t.configuration.is_among(baseline) and objective.error_excess(t) <= 0]
-    baselines = sorted(right, key=objective.is_feasible, reverse=True)[:_BASELINES]
+    right = [t for t in order if t.configuration.is_among(baseline) and objective.error_excess(t) <= 0]
     # Where times are disturbed the shortest launch says more than the median, which ranks.
     limit_ms = _MAY_BE_AS_FAST * min(trial.metric("time_min_ms") for trial in feasible[: 2 * _WINNERS])
     near = [trial for trial in feasible[_WINNERS:] if trial.metric("time_min_ms") <= limit_ms]
@@ -258,7 +259,7 @@ def finalists(run: Run, objective: Objective, baseline: Mapping[str, Sequence[Va
     for trial in feasible[:_WINNERS]:
         combinations.pop(run.types_of(trial), None)
     others = sorted(combinations.values(), key=objective.performance, reverse=True)[:_COMBINATIONS]
-    chosen = (*feasible[:_WINNERS], *others, *run.trade_offs, *baselines)
+    chosen = (*feasible[:_WINNERS], *others, *run.trade_offs, *right[:_BASELINES])
     return list({trial.configuration: trial for trial in chosen}.values())
 
 

@@ -13,7 +13,7 @@ from mptune.results.evidence import culprit, values_text
 from mptune.results.kernel_times import FEWEST, MOST, kernel_times
 from mptune.results.trial import Status, Trial
 from mptune.run import Run
-from mptune.space.configuration import Configuration, Value
+from mptune.space.configuration import Value
 from mptune.space.parameters import PrecisionParameter, beyond_baseline
 
 __all__ = ["fall_short", "findings"]
@@ -85,9 +85,12 @@ def _unlike_rounding(run: Run, kernel: Tunable, metric: Metrics) -> Iterator[str
     baseline = run.baseline
     if baseline is None or (isinstance(kernel, Application) and kernel.reference is None):
         return
-    widest, _ = _roundoffs(kernel, baseline.configuration)
-    valid = [(trial, _roundoffs(kernel, trial.configuration)[1]) for trial in run.trials if trial.is_valid]
-    narrow = [(trial, finest) for trial, finest in valid if finest > _NARROWER * widest]
+    widest = kernel.roundoff_of(baseline.configuration)
+    # Types of fixed arguments are the same in every configuration.
+    names = [p.name for p in kernel.parameters if isinstance(p, PrecisionParameter)]
+    valid = [trial for trial in run.trials if trial.is_valid and names]
+    finest_of = [min(precision(str(t.configuration[n])).unit_roundoff for n in names) for t in valid]
+    narrow = [(t, finest) for t, finest in zip(valid, finest_of, strict=True) if finest > _NARROWER * widest]
     sizes = Sizes(run.info.sizes)
     roundings = max(_ROUNDINGS, *(math.prod(kernel.shape_of(argument, sizes)) for argument in kernel.arguments))
     outputs = [output.name for output in kernel.outputs]
@@ -111,20 +114,6 @@ def _first_error(trial: Trial, output: str, outputs: Sequence[str]) -> float:
     """Return an output's error: of a single output on the first draw of the inputs, on which all trials ran."""
     first = trial.metric("error_first_draw") if len(outputs) == 1 else math.nan
     return trial.metric(f"error.{output}") if math.isnan(first) else first
-
-
-def _roundoffs(kernel: Tunable, configuration: Configuration) -> tuple[float, float]:
-    """Return the largest unit roundoff of a configuration's types, those of fixed arguments included, and the least.
-
-    The least is that of the precision parameters: what is fixed is the same in every configuration.
-    """
-    chosen = [
-        precision(str(configuration[p.name])).unit_roundoff
-        for p in kernel.parameters
-        if isinstance(p, PrecisionParameter)
-    ]
-    fixed = [found.unit_roundoff for a in kernel.arguments if (found := kernel.precision_of(a, configuration))]
-    return max((*chosen, *fixed), default=math.inf), min(chosen, default=0.0)
 
 
 def _type_of(roundoff: float) -> str:

@@ -39,7 +39,7 @@ from mptune.strategies.base import Known, Source, Strategy
 from mptune.strategies.bayesian import BayesianStrategy
 from mptune.strategies.model_based.application import ApplicationStrategy
 from mptune.tuning.settings import TuneSettings
-from mptune.tuning.starting import Searched, first_values, knowledge_base, read_source
+from mptune.tuning.starting import Searched, first_values, sources_of
 
 __all__ = ["TuningPlan", "footprints"]
 
@@ -88,14 +88,8 @@ class TuningPlan:
         if settings.sources or settings.knowledge is not None:
             if isinstance(kernel, Application):
                 raise MptuneError(f"{kernel.called} cannot start from earlier runs, which only a single kernel can")
-            searched = Searched(
-                kernel=kernel.name,
-                space=space,
-                objective=objective,
-                metric=metric_text(outputs, metric),
-                sizes=sizes,
-            )
-            sources, unreadable = _sources(settings, searched, run_file)
+            searched = Searched(kernel.name, space, objective, metric_text(outputs, metric), sizes)
+            sources, unreadable = sources_of(settings.sources, settings.knowledge, searched, run_file)
         make(settings.strategy, space, objective, options=dict(settings.strategy_options), sources=sources)
         tried_first = tuple(itertools.chain.from_iterable(first_values(each, kernel) for each in settings.first))
         return cls(kernel, settings, sizes, objective, metric, observers, sources, unreadable, first=tried_first)
@@ -223,23 +217,6 @@ class TuningPlan:
             found.pop("compiler", None)  # the default one, which compiles nothing here
             found |= {name: find_compiler(name).version for name in compilers}
         return found | {f"metric {each.name}": each.version for each in all_metrics(self.metric) if each.version}
-
-
-def _sources(
-    settings: TuneSettings, searched: Searched, run_file: Path | None
-) -> tuple[tuple[Source, ...], tuple[str, ...]]:
-    """Return what a search starts from, and what is wrong with the runs of the folder that cannot be read."""
-    paths = [Path(path).resolve() for path in settings.sources]
-    if run_file is not None and run_file.resolve() in paths:
-        raise MptuneError(
-            f"source {run_file.resolve()} is the run file itself: a run goes on with its own trials anyway"
-        )
-    found = [read_source(path, searched) for path in dict.fromkeys(paths)]
-    unreadable: tuple[str, ...] = ()
-    if settings.knowledge is not None:
-        known, unreadable = knowledge_base(Path(settings.knowledge).resolve(), searched, run_file)
-        found += known
-    return tuple({source.name: source for source in found}.values()), unreadable
 
 
 def _observers(kernel: Tunable, metric: Metrics, settings: TuneSettings, objective: Objective) -> tuple[str, ...]:

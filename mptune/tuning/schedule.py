@@ -22,7 +22,7 @@ from mptune.space.search_space import SearchSpace
 from mptune.store import LaunchInfo
 from mptune.strategies.base import Strategy
 from mptune.strategies.model_based.application import ApplicationStrategy
-from mptune.tuning.finals import FinalRounds
+from mptune.tuning.finals import FinalRounds, ranked
 from mptune.tuning.findings import fall_short, findings
 from mptune.tuning.plan import TuningPlan
 from mptune.tuning.session import RunSession
@@ -124,8 +124,7 @@ class Schedule:
         if self._share and (best := session.result().best) is not None:
             self._waiting += self._uniform(best)
         session.evaluate(budget - reserve - closing, self._ask, self._tell)
-        # Which trials are the fastest changes with every trial, so nothing is asked for ahead.
-        session.evaluate(budget - reserve, self._ask_crossed, self._tell, ahead=False)
+        self._waiting += self._crossings()
         session.evaluate(budget - reserve, self._ask, self._tell)
         session.update(sources=search.sources)
 
@@ -182,23 +181,15 @@ class Schedule:
                     return new
         return []
 
-    def _ask_crossed(self, n: int) -> list[Configuration]:
-        """Return the fastest configurations in the baseline's types, and the baseline in the types of the fastest."""
-        self._waiting += self._crossings()
-        return self._ask_waiting(n)
-
     def _crossings(self) -> Iterator[Configuration]:
+        """Yield the fastest configurations in the baseline's types, and the baseline in the types of the fastest."""
         run, objective, widest = self._session.result(), self._session.objective, self._widest
         if not self._share or fall_short(run):
             return
-        ranked = sorted(
-            (trial for trial in run.trials if not math.isnan(objective.performance(trial))),
-            key=lambda trial: (objective.is_feasible(trial), objective.performance(trial)),
-            reverse=True,
-        )
-        pairs = [(trial.configuration, widest) for trial in ranked[:_CROSSED]]
+        fastest = ranked(run, objective)[:_CROSSED]
+        pairs = [(trial.configuration, widest) for trial in fastest]
         if run.baseline is not None:
-            pairs += [(run.baseline.configuration, {n: t.configuration[n] for n in widest}) for t in ranked[:1]]
+            pairs += [(run.baseline.configuration, {n: t.configuration[n] for n in widest}) for t in fastest[:1]]
         for configuration, types in pairs:
             crossed = Configuration({**configuration, **types})
             if crossed in self._space:

@@ -100,17 +100,15 @@ class Session:
         budget: int,
         ask: Callable[[int], Sequence[Configuration]],
         tell: Callable[[Sequence[Trial]], None] = lambda _: None,
-        *,
-        ahead: bool = True,
     ) -> None:
         """Evaluate what is asked for until there are that many trials, none may begin, or nothing is asked for.
 
         Trials that end while the strategy computes are told together, so a strategy that is slower than the devices
-        is asked for several configurations at a time; where compilers may run ahead, for more than devices can take.
+        is asked for several configurations at a time.
         """
         evaluator, asked = self.evaluator, deque[Configuration]()
         while True:
-            wanted = min(evaluator.lead if ahead else evaluator.capacity, self.left(budget))
+            wanted = min(evaluator.lead, self.left(budget))
             if (missing := wanted - len(asked) - evaluator.under_way) > 0:
                 with self.searching:
                     proposed = ask(missing)

@@ -29,7 +29,7 @@ from mptune.store import RunFile
 from mptune.tuning.plan import TuningPlan
 from mptune.tuning.session import Progress, Warnings, warn_caller
 from mptune.tuning.settings import TuneSettings
-from mptune.tuning.tuning import require_one_of, tune
+from mptune.tuning.tuning import tune
 
 __all__ = ["files_of_sizes", "label_of", "sizes_together", "tune_sizes"]
 
@@ -125,7 +125,6 @@ def tune_sizes(
         MptuneError: something the user gave is wrong; the message names it.
     """
     start = time.monotonic()
-    require_one_of(resume, overwrite)
     settings = (settings or TuneSettings()).changed(overrides)
     kernel = kernel if isinstance(kernel, Tunable) else load_tunable(kernel)
     together = sizes_together(kernel, sizes, settings.size, settings.sizes)

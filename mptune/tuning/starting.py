@@ -22,7 +22,7 @@ from mptune.store import RunInfo, unit_of
 from mptune.strategies.base import Source
 from mptune.strategies.model_based.transfer import shared
 
-__all__ = ["Searched", "first_values", "knowledge_base", "read_source"]
+__all__ = ["Searched", "first_values", "read_source", "sources_of"]
 
 #: How far the errors of another run may be from those of a search, in decades: at the same sizes, for each decade that
 #: sizes are apart (most errors grow with the root of a size), and at sizes that are far away or not known.
@@ -105,16 +105,22 @@ def _decades(ours: Mapping[str, int], theirs: Mapping[str, int]) -> float:
     return sum(abs(math.log10(size / other)) for size, other in pairs if size != other)
 
 
-def knowledge_base(
-    folder: str | Path, searched: Searched, besides: Path | None = None
+def sources_of(
+    given: Sequence[str | Path], folder: str | Path | None, searched: Searched, run_file: Path | None
 ) -> tuple[tuple[Source, ...], tuple[str, ...]]:
-    """Return the runs of a folder that fit a search, and what is wrong with those that cannot be read.
+    """Return what a search starts from, and what is wrong with the runs of the folder that cannot be read.
 
-    Those of most usable trials come first. The run file that is being written (``besides``) is none of them.
+    These are the files given, then those of the folder that fit, those of most usable trials first. The run file that
+    is being written is none of them.
     """
+    own = None if run_file is None else run_file.resolve()
+    paths = [Path(path).resolve() for path in given]
+    if own in paths:
+        raise MptuneError(f"source {own} is the run file itself: a run goes on with its own trials anyway")
+    sources = [read_source(path, searched) for path in dict.fromkeys(paths)]
     found, unreadable = [], []
-    for path in sorted(Path(folder).glob("*.db")):
-        if besides is not None and path.resolve() == besides.resolve():
+    for path in sorted(Path(folder).resolve().glob("*.db")) if folder is not None else ():
+        if path.resolve() == own:
             continue
         try:
             run = read_run(path)
@@ -124,8 +130,8 @@ def knowledge_base(
         with contextlib.suppress(MptuneError):
             source = searched.source(run, str(path))
             found.append((-len(shared(source, searched.space)[1]), path, source))
-    fitting = sorted(found, key=lambda entry: entry[:2])[:_MOST]
-    return tuple(source for _, _, source in fitting), tuple(unreadable)
+    sources += [source for _, _, source in sorted(found, key=lambda entry: entry[:2])[:_MOST]]
+    return tuple({source.name: source for source in sources}.values()), tuple(unreadable)
 
 
 def read_source(source: str | Path | Run, searched: Searched) -> Source:

@@ -34,7 +34,7 @@ from mptune.tuning.schedule import Schedule
 from mptune.tuning.session import Progress, RunSession, Warnings, warn_caller
 from mptune.tuning.settings import TuneSettings
 
-__all__ = ["rendered_sources", "require_one_of", "tune"]
+__all__ = ["rendered_sources", "tune"]
 
 
 def tune(
@@ -73,7 +73,6 @@ def tune(
     """
     start = time.monotonic()
     warn = Warnings(on_warning)
-    require_one_of(resume, overwrite)
     settings = (settings or TuneSettings()).changed(overrides)
     if output is not None and resume and Path(output).exists():
         settings = _with_its_sources(settings, Path(output), warn)
@@ -133,12 +132,6 @@ def tune(
             _keep_sources(session.result(), plan, file)
             raise
         return _keep_sources(run, plan, file)
-
-
-def require_one_of(resume: bool, overwrite: bool) -> None:
-    """Raise MptuneError if a run is asked to resume and to be overwritten."""
-    if resume and overwrite:
-        raise MptuneError("resume=True goes on with a run, overwrite=True begins anew: give one of them")
 
 
 def _keep_sources(run: Run, plan: TuningPlan, file: RunFile) -> Run:
