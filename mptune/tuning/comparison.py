@@ -93,8 +93,7 @@ class Comparison:
 
         Distances below 0.01% count as 0.01%.
         """
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.exp(np.log(np.maximum(self.mean_distances(), SMALLEST_DISTANCE)).mean(axis=0)))
+        return np.asarray(np.exp(np.log(np.maximum(self.mean_distances(), SMALLEST_DISTANCE)).mean(axis=0)))
 
     def deviation_factors(self) -> Floats:
         """Return each strategy's mean distance as a share of the mean over strategies (Willemsen 2021, Sec. IV-A).

@@ -134,8 +134,12 @@ class FinalRounds:
         if self._untimed:
             last = self.finalists()
             self._rivals = set()
-            turns = Turns(self._session.evaluator, last)
-            rounds = race(turns.measure, self._groups(last), lambda: left_s() <= 0)
+            turns = Turns(session.evaluator, last)
+            feasible = [t.configuration for t in last if session.objective.is_feasible(t) and session.objective.is_time]
+            baselines = [t.configuration for t in last if t.configuration.is_among(session.fixed)]
+            # Every finalist is in a group, so that all are timed in the first rounds.
+            groups = [feasible, baselines, *([t.configuration] for t in last)]
+            rounds = race(turns.measure, groups, lambda: left_s() <= 0)
             self._keep(turns, Finals.of(rounds, len(rounds), turns.tasks_per_core, turns.calibration_ms))
         elif unconfirmed := self._unconfirmed:
             turns = Turns(self._session.evaluator, [session.trials[configuration] for configuration in unconfirmed])
@@ -173,16 +177,6 @@ class FinalRounds:
         times_ms = {c: winner.time_ms * ratio.value for c, ratio in ratios.items() if ratio is not None}
         self._keep_times([t for t in turns.trials() if t.configuration in ratios], times_ms)
         session.update(finals=_extended(finals, turns, rounds, is_of_race=False))
-
-    def _groups(self, last: Sequence[Trial]) -> list[list[Configuration]]:
-        """Return groups of which each has a fastest to be found: the feasible, and those of the baseline's types.
-
-        Every finalist is in a group, so that all are timed in the first rounds.
-        """
-        objective = self._session.objective
-        baselines = [t.configuration for t in last if t.configuration.is_among(self._session.fixed)]
-        feasible = [t.configuration for t in last if objective.is_feasible(t)] if objective.is_time else []
-        return [feasible, baselines, *([t.configuration] for t in last)]
 
     def _keep(self, turns: Turns, finals: Finals) -> None:
         """Record the finals, and the times of the finalists beside the baseline's."""

@@ -174,7 +174,7 @@ class RunSession(Session):
         self._has_other_types = any({*p.values} - {*self.fixed[p.name]} for p in parameters if p.name in self.fixed)
         self._file = file
         self._start = start
-        self._time_limit_s = time_limit_s
+        self._time_limit_s = math.inf if time_limit_s is None else time_limit_s
         self._on_progress = on_progress
         self._on_verification = on_verification
         self.warn = warn
@@ -268,13 +268,12 @@ class RunSession(Session):
     @property
     def is_in_time(self) -> bool:
         """Whether evaluations may still begin."""
-        return self._time_limit_s is None or self.elapsed_s < self._time_limit_s
+        return self.elapsed_s < self._time_limit_s
 
     @property
     def closing_s(self) -> float:
         """How much longer finals and verification may take, beyond their least; infinite without a time limit."""
-        limit_s = self._time_limit_s
-        return math.inf if limit_s is None else (1 + _CLOSING_SHARE) * limit_s - self.elapsed_s
+        return (1 + _CLOSING_SHARE) * self._time_limit_s - self.elapsed_s
 
     def left_s(self, share: float) -> float:
         """Return how much longer the verification may take if it is to have this share of the run.

@@ -98,22 +98,17 @@ def tune(
         evaluator = _evaluator(plan, stack)
         ready = evaluator.start()
         plan.check_observers(ready, warn)
-        for remark in ready.remarks:
-            warn(remark)
-        space = plan.space_on(ready)
+        space, remarks = plan.space_on(ready), list(ready.remarks)
         if isinstance(plan.kernel, Kernel):
-            read = examples(plan.kernel, space)
-            for found in lints(plan.kernel, plan.sizes, space, read):
-                warn(found)
+            remarks += lints(plan.kernel, plan.sizes, space, examples(plan.kernel, space))
         space = space.restrict(plan.settings.restrict)
         plan.require_launch(space)
         info = plan.describe(space, ready, command)
-        for unsure in info.caveats:
-            warn(unsure)
+        for remark in (*remarks, *info.caveats):
+            warn(remark)
         if output is not None and overwrite:  # nothing is lost with a call that is refused before
             RunFile.delete(output)
-        file, before = _open_run(output, resume, info, evaluator.capacity)
-        stack.enter_context(file)
+        file, before = _open_run(stack, output, resume, info, evaluator.capacity)
         session = RunSession(
             evaluator,
             file,
@@ -206,12 +201,7 @@ def _evaluator(plan: TuningPlan, stack: contextlib.ExitStack) -> DeviceEvaluator
         plan=dataclasses.replace(SEARCHING, flush_cache=settings.flush_cache),
         limits=limits,
         compilers=compilers_ahead(backend) if settings.compilers is None else settings.compilers,
-        policy=MeasurementPolicy(
-            plan.objective,
-            limits.run_s,
-            draws=settings.inputs,
-            launch_factor=limits.launch_factor,
-        ),
+        policy=MeasurementPolicy(plan.objective, limits.run_s, settings.inputs, limits.launch_factor),
         observers=plan.observers,
         workers=settings.workers,
         pool=pool,
@@ -219,20 +209,20 @@ def _evaluator(plan: TuningPlan, stack: contextlib.ExitStack) -> DeviceEvaluator
     return stack.enter_context(evaluator)
 
 
-def _open_run(output: str | Path | None, resume: bool, info: RunInfo, workers: int) -> tuple[RunFile, RunInfo]:
+def _open_run(
+    stack: contextlib.ExitStack, output: str | Path | None, resume: bool, info: RunInfo, workers: int
+) -> tuple[RunFile, RunInfo]:
     """Return where the trials go (a new run file, one to go on with, or memory), and what it said of its run."""
     state = RunState(workers=workers)
     if output is None:
-        return RunFile.in_memory(info, state), info
+        return stack.enter_context(RunFile.in_memory(info, state)), info
     if not (resume and Path(output).exists()):
-        return RunFile.create(output, info, state), info
-    with contextlib.ExitStack() as stack:
-        file = stack.enter_context(RunFile.open(output))
-        before = file.info
-        before.require_same_run(info, str(output))
-        info = dataclasses.replace(info, created_at=before.created_at)
-        file.update(dataclasses.replace(file.state, workers=workers), info)
-        stack.pop_all()  # it stays open
+        return stack.enter_context(RunFile.create(output, info, state)), info
+    file = stack.enter_context(RunFile.open(output))
+    before = file.info
+    before.require_same_run(info, str(output))
+    info = dataclasses.replace(info, created_at=before.created_at)
+    file.update(dataclasses.replace(file.state, workers=workers), info)
     return file, before
 
 
