@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -11,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mptune.accuracy.thresholds import recorded_threshold
 from mptune.errors import MptuneError, SpaceFileError, UnknownNameError
@@ -40,6 +40,8 @@ __all__ = ["FailureGroup", "Run", "in_short", "json_document"]
 _ERROR: Final = re.compile(r"\berror\b(?!: ld returned)|\bundefined\b|isn't defined", re.IGNORECASE)
 _DIGITS: Final = re.compile(r"\d+")
 _SPEEDUP: Final = "speedup"
+#: The baseline beside itself.
+_SAME: Final = Ratio(1.0, 1.0, 1.0, LEAST_ROUNDS, 1.0)
 #: What warnings that say how far a result can be trusted have in common, among those about times and search spaces.
 _OF_TRUST: Final = re.compile(r"\b(errors?|trust|NaN)\b")
 
@@ -193,10 +195,8 @@ class Run:
     @property
     def statuses(self) -> dict[str, int]:
         """How many trials ended in each status that occurred."""
-        counts = dict.fromkeys(Status, 0)
-        for trial in self.trials:
-            counts[trial.status] += 1
-        return {status.value: count for status, count in counts.items() if count}
+        counts = Counter(trial.status for trial in self.trials)
+        return {status.value: counts[status] for status in Status if counts[status]}
 
     @property
     def failures(self) -> tuple[Trial, ...]:
@@ -223,18 +223,12 @@ class Run:
         reported run on unseen inputs, ``lost`` what trials took that ended the worker, ``other`` the rest of the wall
         time. What so many devices spent at the same time counts once.
         """
-        devices = max(1, self.state.workers)
-        spent = {
-            "prepare": self.state.prepare_s,
-            "search": self.state.search_s,
-            "verification": self.state.verify_s,
-        }
+        state, devices = self.state, max(1, self.state.workers)
+        spent = Counter({"prepare": state.prepare_s, "search": state.search_s, "verification": state.verify_s})
         for trial in self.trials:
-            for phase, seconds in trial.measurement.durations_s.items():
-                spent[phase] = spent.get(phase, 0.0) + seconds / devices
-        rest_s = self.state.wall_s - math.fsum(spent.values())
-        ordered = sorted(spent.items(), key=lambda item: -item[1])
-        return {**{name: seconds for name, seconds in ordered if seconds > 0}, "other": max(0.0, rest_s)}
+            spent.update({phase: seconds / devices for phase, seconds in trial.measurement.durations_s.items()})
+        rest_s = state.wall_s - math.fsum(spent.values())
+        return {**{name: seconds for name, seconds in spent.most_common() if seconds > 0}, "other": max(0.0, rest_s)}
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -242,13 +236,9 @@ class Run:
         of_trials = (warning for trial in self.trials for warning in trial.warnings)
         return tuple(dict.fromkeys((*self.state.warnings, *of_trials)))
 
-    def warnings_about(self, trial: Trial) -> tuple[str, ...]:
-        """Return the warnings of the run as a whole, then those of one trial, each once."""
-        return tuple(dict.fromkeys((*self.state.warnings, *trial.warnings)))
-
     def doubts_about(self, trial: Trial) -> tuple[str, ...]:
-        """Return those of these warnings that say how far its error, or what is reported at all, can be trusted."""
-        return tuple(warning for warning in self.warnings_about(trial) if _OF_TRUST.search(warning))
+        """Return the warnings of the run and of a trial that say how far its error, or the result, can be trusted."""
+        return tuple(filter(_OF_TRUST.search, dict.fromkeys((*self.state.warnings, *trial.warnings))))
 
     # -- what was found ------------------------------------------------------------------------
 
@@ -269,23 +259,22 @@ class Run:
         is not of the work. So one whose error is above the threshold, on whatever input, is the baseline only where
         nothing meets the threshold.
         """
-        objective = self.info.objective
-        fixed = self.info.baseline_values or {}
+        objective, finals, fixed = self.info.objective, self.state.finals, self.info.baseline_values or {}
         sign = 1.0 if objective.minimise else -1.0
-        candidates = [
-            (not objective.is_feasible(trial), sign * value, _or_inf(trial.time_ms), trial)
-            for trial in self.trials
-            if trial.is_valid and trial.configuration.is_among(fixed) and math.isfinite(value := objective.value(trial))
-        ]
-        first = min(candidates, key=lambda entry: entry[:3])[3] if candidates else None
+
+        def rank(trial: Trial) -> tuple[bool, float, float]:
+            return not objective.is_feasible(trial), sign * objective.value(trial), _or_inf(trial.time_ms)
+
+        valid = (trial for trial in self.trials if trial.is_valid and trial.configuration.is_among(fixed))
+        candidates = [trial for trial in valid if math.isfinite(objective.value(trial))]
+        first = min(candidates, key=rank, default=None)
         if first is not None and objective.error_excess(first) > 0 and any(map(objective.is_feasible, self.trials)):
             return None
         if first is None or not objective.is_time:
             return first
-        tied = self.state.finals.tied_with(first.configuration)
-        is_feasible = objective.is_feasible(first)
-        rivals = [t for *_, t in candidates if t.configuration in tied and objective.is_feasible(t) is is_feasible]
-        return min([first, *rivals], key=lambda t: not self.state.finals.is_chosen(t.configuration))
+        tied, is_infeasible = finals.tied_with(first.configuration), rank(first)[0]
+        rivals = [t for t in candidates if t.configuration in tied and rank(t)[0] is is_infeasible]
+        return min([first, *rivals], key=lambda t: not finals.is_chosen(t.configuration))
 
     @cached_property
     def best(self) -> Trial | None:
@@ -373,29 +362,24 @@ class Run:
 
     def speedup_interval(self, trial: Trial) -> tuple[float, float] | None:
         """Return the 95% interval of a trial's speedup; None if it and the baseline were not timed side by side."""
-        if self.baseline is None or not trial.is_valid:
-            return None
-        if trial.configuration == self.baseline.configuration:
-            return 1.0, 1.0
         ratio = self._ratio(trial)
         return None if ratio is None else (ratio.low, ratio.high)
 
     def _ratio(self, trial: Trial) -> Ratio | None:
-        """Return how many times longer the baseline takes than another trial, if enough rounds timed both."""
-        if self.baseline is None or trial.configuration == self.baseline.configuration:
+        """Return how many times longer the baseline takes than a trial, if enough rounds timed both."""
+        if self.baseline is None or not trial.is_valid:
             return None
+        if trial.configuration == self.baseline.configuration:
+            return _SAME
         ratio = self.state.finals.ratio(self.baseline.configuration, trial.configuration)
         return None if ratio is None or ratio.rounds < LEAST_ROUNDS else ratio
 
     def is_settled(self, trial: Trial) -> bool:
         """Whether the rounds agree on a trial's speedup and its interval excludes 1; true of the baseline."""
-        if self.baseline is None or not trial.is_valid:
+        ratio, baseline = self._ratio(trial), self.baseline
+        if ratio is None or baseline is None:
             return False
-        if trial.configuration == self.baseline.configuration:
-            return True
-        return self._ratio(trial) is not None and self.state.finals.settles(
-            self.baseline.configuration, trial.configuration
-        )
+        return ratio is _SAME or self.state.finals.settles(baseline.configuration, trial.configuration)
 
     def speedup_text(self, trial: Trial, *, short: bool = False) -> str:
         """Return the speedup in words: with its interval if that is known, a dash if it is not known itself.
@@ -459,13 +443,9 @@ class Run:
         directions = self._directions(metrics, maximise)
         return self._front([trial for trial in self.trials if trial.is_valid], metrics, directions)
 
-    def _values(self, valid: Sequence[Trial], metrics: Sequence[str]) -> NDArray[np.float64]:
-        """Return metrics of trials, NaN where one is unknown or infinite, shape ``(n_trials, n_metrics)``."""
-        values = np.array([[self.metric_of(t, m) for m in metrics] for t in valid], dtype=np.float64)
-        return np.where(np.isfinite(values), values, np.nan).reshape(len(valid), len(metrics))
-
     def _front(self, valid: Sequence[Trial], metrics: Sequence[str], directions: Sequence[bool]) -> tuple[Trial, ...]:
-        values = self._values(valid, metrics)
+        values = np.array([[self.metric_of(t, m) for m in metrics] for t in valid], dtype=np.float64)
+        values = np.where(np.isfinite(values), values, np.nan).reshape(len(valid), len(metrics))
         chosen = front(values, directions)
         signs = np.where(directions, 1.0, -1.0)
         return tuple(valid[i] for i in sorted(chosen, key=lambda i: (*(values[i] * signs), i)))
@@ -491,22 +471,19 @@ class Run:
         """
         import pandas as pd  # takes longer to import than everything else here
 
-        def feasible(trial: Trial) -> bool | None:
-            is_unknown = trial.status is Status.OK and math.isnan(trial.error)
-            return self.info.objective.is_feasible(trial) or (None if is_unknown else False)
-
-        within = list(map(feasible, self.trials))
-
-        parameters = self.parameter_names
-        columns: dict[str, list[Any]] = {n: [t.configuration.get(n) for t in self.trials] for n in parameters}
+        parameters, objective = self.parameter_names, self.info.objective
+        is_known = [trial.status is not Status.OK or not math.isnan(trial.error) for trial in self.trials]
+        feasible = list(map(objective.is_feasible, self.trials))
+        within = [is_in if is_in or known else None for is_in, known in zip(feasible, is_known, strict=True)]
+        columns: dict[str, Any] = {n: [t.configuration.get(n) for t in self.trials] for n in parameters}
         results: dict[str, Any] = {
             "status": [trial.status.value for trial in self.trials],
             "message": [trial.message for trial in self.trials],
-            "feasible": within if None not in within else pd.array(within, dtype="boolean"),
+            "feasible": pd.array(within, dtype="boolean") if None in within else feasible,
             **{name: [trial.metric(name) for trial in self.trials] for name in self.metric_names},
             _SPEEDUP: [self.speedup(trial) for trial in self.trials],
         }
-        columns.update((f"trial.{name}" if name in parameters else name, cells) for name, cells in results.items())
+        columns |= {f"trial.{name}" if name in parameters else name: cells for name, cells in results.items()}
         return pd.DataFrame(columns, pd.RangeIndex(1, self.evaluations + 1, name="trial"))
 
     def summary(self) -> dict[str, Any]:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 import threading
-import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, ClassVar, Self
 
-from mptune.backends import BACKENDS, get_backend
 from mptune.backends.base import Backend, options_of
 from mptune.emit import select
-from mptune.errors import BackendUnavailableError, EmptySpaceError, KernelError, MptuneError
+from mptune.errors import EmptySpaceError, KernelError, MptuneError
 from mptune.kernel import Application, Kernel, Sizes, Tunable
 from mptune.kernel.limits import space_on, widest
 from mptune.measure.arrays import Arrays, arrays_of
@@ -23,7 +19,8 @@ from mptune.results.unseen import CONFIDENCE
 from mptune.run import Run
 from mptune.source.loading import remarks, sizes_of, tunable_of_run
 from mptune.space.configuration import Configuration
-from mptune.wisdom import BySize, Choice, Wisdom, gather, read_sources, sizes_of_arrays
+from mptune.tuning.session import warn_caller
+from mptune.wisdom import BySize, Choice, Wisdom, gather, on_device, read_sources, sizes_of_arrays
 
 __all__ = ["TunedApplication", "TunedKernel"]
 
@@ -99,8 +96,9 @@ class TunedKernel:
         if is_of_one_size and len(loaded) == len(sources) and max_error is None:
             assert isinstance(kernel, Tunable)
             self.kernel = kernel
-            self._backend, self._source, self._matches = _matched(loaded, backend)
-            info = self._source.info
+            self._backend, own_info = on_device([run.info for run in loaded], backend)
+            self._source = next((run for run in loaded if run.info is own_info), loaded[0])
+            self._matches, info = own_info is not None, self._source.info
             self._options, notes = options_of(info, self._backend.name), remarks(info, kernel)
             own: Mapping[str, int] = sizes_of(info, kernel)
             self._run_sizes = own
@@ -121,7 +119,7 @@ class TunedKernel:
         self._chosen = None if configuration is None else self._named(configuration)
         self._choose_at(self.kernel.resolve_sizes("default", {**own, **self._given}))
         for remark in notes if isinstance(self._source, BySize) or not self.reason else ():
-            _warn(f"{self.kernel.name}: {remark}")
+            warn_caller(f"{self.kernel.name}: {remark}")
 
     def _named(self, configuration: int | str | Mapping[str, Any]) -> Configuration:
         if isinstance(configuration, Mapping):
@@ -148,9 +146,7 @@ class TunedKernel:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def choose(self, sizes: Mapping[str, int]) -> Choice:
@@ -201,7 +197,7 @@ class TunedKernel:
                 trouble = _doubts(arrays, outputs, source.masked)
                 if trouble and self._chosen is None:
                     needs_baseline = True
-                    _warn(f"{self.kernel.name} uses the baseline for this call: {trouble}")
+                    warn_caller(f"{self.kernel.name} uses the baseline for this call: {trouble}")
             if needs_baseline:
                 _, outputs = first_that_runs(self._baselines(sizes), lambda each: self._run(each, arrays))
             found = {name: arrays.returned(array, converted) for name, array in outputs.items()}
@@ -215,7 +211,7 @@ class TunedKernel:
         if key not in self._at:
             self._at[key] = (self._chosen, "") if self._chosen is not None else self._choice(sizes)
             if reason := self._at[key][1]:
-                _warn(f"{self.kernel.name} uses the baseline: {reason}")
+                warn_caller(f"{self.kernel.name} uses the baseline: {reason}")
         self.sizes, (self.configuration, self.reason) = sizes, self._at[key]
 
     def _choice(self, sizes: Sizes) -> tuple[Configuration, str]:
@@ -293,35 +289,3 @@ def _doubts(arrays: Arrays, outputs: Mapping[str, Any], masked: Collection[str])
         if not arrays.all_finite(array, or_nan=name in masked)
     ]
     return "; ".join((*lost, *infinite))
-
-
-def _warn(text: str) -> None:
-    """Warn at the line of the user's that led here."""
-    level, frame = 1, sys._getframe()
-    while frame.f_globals.get("__name__") == __name__ and frame.f_back is not None:
-        level, frame = level + 1, frame.f_back
-    warnings.warn(text, stacklevel=level)
-
-
-def _matched(runs: list[Run], backend: str | Backend) -> tuple[Backend, Run, bool]:
-    """Return the backend to use, the run to go by, and whether the run is of the backend's device."""
-    if isinstance(backend, Backend) or backend != "auto":
-        chosen = backend if isinstance(backend, Backend) else get_backend(backend)
-        matching = next((run for run in runs if _is_of(run, chosen)), None)
-        return chosen, matching or runs[0], matching is not None
-    for run in runs:
-        name = run.info.backend
-        if name in BACKENDS and BACKENDS[name].availability().can_run:
-            chosen = BACKENDS[name]()
-            if _is_of(run, chosen):
-                return chosen, run, True
-    return get_backend("auto"), runs[0], False
-
-
-def _is_of(run: Run, backend: Backend) -> bool:
-    try:
-        device = backend.describe()
-    except BackendUnavailableError:
-        return False
-    recorded = (run.info.backend, run.info.device, run.info.architecture)
-    return recorded == (device.backend, device.name, device.architecture)

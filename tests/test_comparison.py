@@ -212,15 +212,13 @@ def test_wrong_requests_name_what_is_wrong() -> None:
         compare([space], ("genetc",), processes=processes)
     with pytest.raises(UnknownNameError, match="did you mean 'population'"):
         compare([space], ("genetic",), options={"genetic": {"populaton": 3}}, processes=processes)
-    with pytest.raises(MptuneError, match="'genetc', which is not compared; did you mean 'genetic'"):
-        compare([space], ("genetic",), options={"genetc": {}}, processes=processes)
     with pytest.raises(MptuneError, match="given twice"):
         compare([space], ("random", "random"), processes=processes)
-    with pytest.raises(MptuneError, match="called 'x'"):
+    with pytest.raises(MptuneError, match="space 'x' is given twice"):
         compare([space, space], ("random",), processes=processes)
     with pytest.raises(MptuneError, match="nothing to compare"):
         compare([], ("random",), processes=processes)
-    with pytest.raises(MptuneError, match="budget must be at least 1"):
+    with pytest.raises(MptuneError, match="budget 0: expected at least 1"):
         compare([space], ("random",), budget=0, processes=processes)
     with pytest.raises(UnknownNameError, match="metric of recording x"):
         compare([space], ("random", "genetic"), objective="tme_ms", budget=5, repeats=1, processes=processes)

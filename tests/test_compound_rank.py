@@ -24,7 +24,6 @@ from mptune.store import RunState
 from mptune.strategies.model_based.coordinates import distances
 from mptune.strategies.model_based.error_model import Signatures
 from mptune.tuning.explain import explanation_of
-from mptune.tuning.findings import findings
 from mptune.wisdom import Chooser, gather, read_sources
 
 BEST_FIRST = (
@@ -169,21 +168,6 @@ def test_only_what_is_more_accurate_restores_digits() -> None:
     found = explanation_of(run)
     changes = {str(c.after): c.is_restored for c in found.changes if c.parameter == "y_type"}
     assert changes == {"fp32_neumaier": True, "bf16x3": False}
-
-
-def found_of(run: Run) -> list[str]:
-    return [line for line in findings(run, OWN) if "mistake of" in line]
-
-
-def test_a_less_accurate_compound_type_that_is_right_blames_the_widest_and_a_more_accurate_one_does_not() -> None:
-    wrong = [trial(1.0, 0.5, Status.INACCURATE, block=64, unroll=unroll) for unroll in (1, 2)]
-    right = {
-        name: [trial(1.0, 1e-7, block=block, y_type=name) for block in (32, 128)]
-        for name in ("fp32x2", "fp64_neumaier")
-    }
-    (line,) = found_of(run_of(OWN, [*wrong, *right["fp32x2"]], threshold=1e-5))
-    assert line.startswith("2 of 2 configurations of the widest types are wrong, though 2 others meet the threshold")
-    assert found_of(run_of(OWN, [*wrong, *right["fp64_neumaier"]], threshold=1e-5)) == []
 
 
 @pytest.mark.parametrize(("name", "is_last_word"), [("fp32x2", True), ("fp64_neumaier", False)])

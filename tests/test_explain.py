@@ -273,7 +273,7 @@ def test_an_interrupted_explanation_goes_on(path: Path) -> None:
 def test_what_cannot_be_measured_is_explained_from_the_trials(path: Path) -> None:
     run = Run.load(path)
     assert "give its definition with --kernel" in explain(path).unmeasured
-    assert explain(run, own_kernel.kernel, measure=False).missing > 0
+    assert explanation_of(run).missing > 0
     with RunFile.open(path):
         assert "is being written" in explain(path, own_kernel.kernel).unmeasured
     assert "time limit" in explain(path, own_kernel.kernel, time_limit_s=1e-9).unmeasured

@@ -219,10 +219,3 @@ def test_wrong_configurations_of_the_widest_types_are_a_mistake_too() -> None:
     right = [trial(U, block=block, unroll=unroll) for block in (32, 128) for unroll in (1, 2, 4)]
     (warning,) = said(*wrong, *right)
     assert warning.startswith("all 3 configurations of the widest types whose error is too large have block=64")
-
-
-def test_an_error_just_above_the_threshold_is_no_mistake() -> None:
-    assert said(trial(2 * U, Status.INACCURATE, block=64), trial(U, block=128), typed("fp32", 2.0**-24)) == []
-    # Nothing meets the threshold.
-    found = said(trial(0.5, Status.INACCURATE, block=64), typed("fp32", 0.6, status=Status.INACCURATE))
-    assert not any("mistake" in warning for warning in found)

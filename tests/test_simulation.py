@@ -155,8 +155,8 @@ def test_any_metric_or_expression_can_be_optimised() -> None:
 @pytest.mark.parametrize(
     ("request_", "error", "message"),
     [
-        ({"budget": 0}, MptuneError, "budget must be at least 1, got 0"),
-        ({"repeats": 0}, MptuneError, "repeats must be at least 1, got 0"),
+        ({"budget": 0}, MptuneError, "budget 0: expected at least 1"),
+        ({"repeats": 0}, MptuneError, "repeats 0: expected at least 1"),
         ({"strategy": "genetics"}, UnknownNameError, "unknown strategy 'genetics'; did you mean 'genetic'"),
         ({"options": {"populaton": 3}, "strategy": "genetic"}, UnknownNameError, "did you mean 'population'"),
         ({"objective": "tiem"}, UnknownNameError, "unknown metric of recording toy: 'tiem'; did you mean 'time'"),
@@ -281,7 +281,7 @@ def test_a_replay_starts_from_sources_and_says_what_it_made_of_them(tmp_path: Pa
     assert [run.best for run in warm.runs] == [run.best for run in again.runs]
     document = warm.to_json()
     (use,) = document["runs"][0]["sources"]
-    assert (use["source"], use["trials"], use["parameters"]) == (str(path), 60, ("block", "tile", "type"))
+    assert (use["source"], use["trials"], use["parameters"]) == (str(path), 60, ["block", "tile", "type"])
     assert use["weight"] >= 0
     assert "sources" not in simulate(recording(), budget=2, repeats=1).to_json()["runs"][0]
 

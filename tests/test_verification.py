@@ -91,11 +91,11 @@ class Runs:
             RunInfo(kernel="k", objective=self.objective, baseline_values={"name": ("base",)}), [*self.trials.values()]
         )
 
-    def verification(self, wanted=20, searched=1):
+    def verification(self, wanted=20):
         self.told = []
         self.warned = []
         self.warn, self.evaluator, self.report_verified = Warnings(self.warned.append), self, self.told.append
-        self.steps = Verifier(self, searched, wanted, finalists=self.finalists)
+        self.steps = Verifier(self, wanted, finalists=self.finalists)
         return self.steps
 
     def finalists(self):
@@ -132,17 +132,9 @@ def test_what_is_reported_is_verified_on_as_many_inputs_as_are_wanted_and_nothin
     assert len(runs.asked) == count
 
 
-def test_draws_of_the_search_that_a_trial_lacks_are_run():
-    runs = Runs({"fast": good, "base": good}, searched=1)
-    assert runs.verification(20, searched=3)() is False
-    for name in ("fast", "base"):
-        assert runs.of(name)[0].metric("error_draws") == 23
-        assert runs.of(name)[1].inputs == 20
-
-
 def test_nothing_is_run_where_no_unseen_input_is_wanted():
-    runs = Runs({"fast": good, "base": good}, searched=1)
-    assert runs.verification(0, searched=3)() is False
+    runs = Runs({"fast": good, "base": good})
+    assert runs.verification(0)() is False
     assert not runs.asked
 
 

@@ -154,12 +154,10 @@ def test_where_some_inputs_cannot_be_made_none_is_counted_twice(tmp_path):
 
 
 def test_what_is_given_twice_is_run_and_counted_once(path):
-    warned, name = [], chosen(path)
+    name = chosen(path)
     before = trial_of(path, name).measurement.metrics.get("unseen_inputs", 0)
-    options = {"configuration": name, "inputs": 5, "on_warning": warned.append}
-    found = verify(path, kernel, sizes=["default", {}, {"n": 509}], **options)
+    found = verify(path, kernel, configuration=name, inputs=5, sizes=["default", {}, {"n": 509}])
     assert [case.verified.inputs for case in found.cases] == [before + 5]
-    assert [message.partition(":")[0] for message in warned] == ["the sizes n=509, given 3 times"]
 
 
 def test_other_sizes_are_not_kept(path):

@@ -135,7 +135,11 @@ def measured(winner: Winner[Any]) -> dict[str, Any]:
         "comparison": comparison(run, {"this configuration": trial} | baseline),
         "baseline": None if run.baseline is None else str(run.baseline.configuration),
         "baseline_types": _baseline_types(run),
-        "warnings": [warning for warning in run.warnings_about(trial) if warning not in run.doubts_about(trial)],
+        "warnings": [
+            warning
+            for warning in dict.fromkeys((*run.state.warnings, *trial.warnings))
+            if warning not in run.doubts_about(trial)
+        ],
         "remarks": remarks(run.info, winner.kernel),
         "changed": " and the ".join(edited(run.info, winner.kernel)),
     }

@@ -99,6 +99,8 @@ class RunFile:
         Raises:
             RunFileError: as those do; no file is made, and nothing in one is changed.
         """
+        if resume and overwrite:
+            raise RunFileError("resume=True goes on with a run, overwrite=True begins anew: give one of them")
         path = Path(path)
         if resume and path.exists():
             cls.open(path).close()

@@ -1,7 +1,8 @@
 """Tuning a kernel: ask, evaluate, tell, under a budget."""
 
 from mptune.kernel.limits import device_constraints
-from mptune.tuning.settings import Progress, TuneSettings
+from mptune.tuning.session import Progress
+from mptune.tuning.settings import TuneSettings
 from mptune.tuning.sizes import tune_sizes
 from mptune.tuning.tuning import tune
 

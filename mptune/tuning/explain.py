@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import math
 import time
 from collections import deque
@@ -23,6 +22,7 @@ from mptune.errors import KernelError, MptuneError, RunFileError
 from mptune.interop import read_run
 from mptune.kernel import Sizes, Tunable
 from mptune.kernel.limits import whole_space
+from mptune.measure.device import DeviceEvaluator
 from mptune.measure.pool import runnable_backend
 from mptune.precision import EVERY_PRECISION, POLICIES
 from mptune.results.metric_expressions import is_error
@@ -34,15 +34,13 @@ from mptune.source.loading import make_ready, sizes_of, tunable_of_run
 from mptune.space.configuration import Configuration, Value
 from mptune.space.constraints import compile_constraint
 from mptune.space.search_space import SearchSpace
-from mptune.store import ParameterInfo, RunFile
+from mptune.store import RunFile
 from mptune.tuning.finals import FinalRounds
 from mptune.tuning.session import RunSession, Warnings, warn_caller
 from mptune.tuning.verify import LEAST_INPUTS, Verifier, changed_conditions, evaluator_of
 
 __all__ = ["Change", "Explanation", "Outcome", "Tradeoff", "digits_text", "explain", "explanation_of", "percent"]
 
-#: Neighbours that share their rounds. They are kept after each such group.
-_GROUP: Final = 4
 #: Digits below which a change of the error is noise.
 _LEAST_DIGITS: Final = 0.3
 #: Types and policies, the widest or most accurate first.
@@ -63,18 +61,16 @@ class Outcome:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields by name."""
+        trial = self.trial
         return {
-            "configuration": self.trial.configuration,
-            "status": self.trial.status.value,
-            "message": in_short(self.trial.message),
-            "error": self.trial.error,
-            "error_text": self.error_text,
-            "exact": self.trial.error == 0,
-            "time_ms": self.trial.time_ms,
-            "digits": self.digits,
-            "speed": self.speed,
+            "configuration": trial.configuration,
+            "status": trial.status.value,
+            "message": in_short(trial.message),
+            "error": trial.error,
+            "exact": trial.error == 0,
+            "time_ms": trial.time_ms,
             "speed_interval": self.interval,
-            "cost": self.cost,
+            **{name: getattr(self, name) for name in ("error_text", "digits", "speed", "cost")},
         }
 
 
@@ -83,6 +79,7 @@ class Change:
     """One parameter of the winner changed by one step, alone."""
 
     parameter: str
+    configuration: Configuration  #: the winner's with the change
     before: Value
     after: Value
     is_restored: bool  #: whether it is wider or more accurate; of other choices than types, whether it gains digits
@@ -99,15 +96,9 @@ class Change:
     @property
     def is_known(self) -> bool:
         """Whether it was measured, failed, or is not allowed."""
-        trial = None if self.outcome is None else self.outcome.trial
-        is_timed = trial is not None and not (trial.is_valid and math.isnan(trial.time_ms))
-        return bool(self.broken) or is_timed
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether it is known, and its speed is from rounds together with the winner."""
-        outcome = self.outcome
-        return self.is_known and (outcome is None or not outcome.trial.is_valid or outcome.interval is not None)
+        if self.outcome is None:
+            return bool(self.broken)
+        return not self.outcome.trial.is_valid or not math.isnan(self.outcome.trial.time_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,19 +112,12 @@ class Tradeoff:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a run's winner has its types.
+    """Why a run's winner has its types."""
 
-    Attributes:
-        run: the run, with the trials that were measured for the explanation.
-        trial: the winner, or the closest trial if none is feasible; None if no trial has numbers.
-        changes: each change of one parameter, the widest value first.
-        unmeasured: why changes were not measured; empty if none is missing.
-    """
-
-    run: Run
-    trial: Trial | None
-    changes: tuple[Change, ...] = ()
-    unmeasured: str = ""
+    run: Run  #: with the trials that were measured for the explanation
+    trial: Trial | None  #: the winner, or the closest trial if none is feasible; None if no trial has numbers
+    changes: tuple[Change, ...] = ()  #: each change of one parameter, the widest value first
+    unmeasured: str = ""  #: why changes were not measured; empty if none is missing
 
     def __str__(self) -> str:
         return "\n".join(self.sentences)
@@ -168,7 +152,23 @@ class Explanation:
     @property
     def tradeoffs(self) -> tuple[Tradeoff, ...]:
         """One digit more, and one less where there is a limit."""
-        return () if self.trial is None else tuple(_tradeoffs(self.run, self.trial))
+        if self.trial is None:
+            return ()
+        objective = self.run.info.objective
+        limits = objective.threshold
+        by_name = limits if isinstance(limits, Mapping) else {"error": self.trial.error if limits is None else limits}
+        if all(map(is_error, objective.names)) or not all(0 < tau < math.inf for tau in by_name.values()):
+            return ()
+        found = []
+        for digits in (1,) if limits is None else (1, -1):
+            scaled = {name: tau * 10.0**-digits for name, tau in by_name.items()}
+            within = dataclasses.replace(
+                objective, threshold=scaled if isinstance(limits, Mapping) else scaled["error"]
+            )
+            best = within.best(self.run.trials)
+            text = ", ".join(f"{name} <= {tau:.3g}" for name, tau in scaled.items())
+            found.append(Tradeoff(digits, text, None if best is None else _beside(self.run, self.trial, best)))
+        return tuple(found)
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -178,6 +178,7 @@ class Explanation:
     def to_json(self) -> dict[str, Any]:
         """Return the document ``mptune explain --json`` prints."""
         trial, limiting, run = self.trial, self.limiting, self.run
+        same = ("parameter", "buffers", "kernels", "before", "after", "broken")
         return json_document(
             {
                 "kernel": run.kernel,
@@ -191,15 +192,10 @@ class Explanation:
                 "digits_spare": self.digits_spare,
                 "limiting": None if limiting is None else limiting.parameter,
                 "changes": [
-                    {
-                        "parameter": change.parameter,
-                        "buffers": change.buffers,
-                        "kernels": change.kernels,
-                        "before": change.before,
-                        "after": change.after,
+                    {name: getattr(change, name) for name in same}
+                    | {
                         "direction": "restored" if change.is_restored else "narrowed",
                         "feasible": None if change.outcome is None else change.outcome.is_feasible,
-                        "broken": change.broken,
                         "outcome": None if change.outcome is None else change.outcome.to_json(),
                     }
                     for change in self.changes
@@ -225,37 +221,32 @@ def explanation_of(run: Run, winner: Configuration | None = None, *, unmeasured:
     return Explanation(run, trial, changes, "" if all(change.is_known for change in changes) else unmeasured)
 
 
-def _neighbours(run: Run, winner: Configuration) -> Iterator[tuple[ParameterInfo, Configuration]]:
-    """Yield each parameter that can change the numbers with the winner changed in it by one step, the widest first."""
+def _changes(run: Run, winner: Trial) -> Iterator[Change]:
+    """Yield each change of a parameter that can change the numbers, by one step, the widest first."""
+    trials = {trial.configuration: trial for trial in run.trials}
     for parameter in run.info.parameters:
-        if parameter.name in winner and (_is_ordered(parameter) or parameter.name in run.info.signature):
-            values = sorted(parameter.values, key=_place) if _is_ordered(parameter) else list(parameter.values)
-            before = winner[parameter.name]
-            place = values.index(before) if before in values else 0
-            for value in values[max(0, place - 1) : place + 2]:
-                if value != before:
-                    yield parameter, Configuration({**winner, parameter.name: value})
-
-
-def _is_ordered(parameter: ParameterInfo) -> bool:
-    return parameter.kind in ("precision", "policy")
+        name, is_ordered = parameter.name, parameter.kind in ("precision", "policy")
+        if name not in winner.configuration or not (is_ordered or name in run.info.signature):
+            continue
+        values = sorted(parameter.values, key=_place) if is_ordered else list(parameter.values)
+        before = winner.configuration[name]
+        place = values.index(before) if before in values else 0
+        buffers = run.info.buffers_of(name)
+        kernels = tuple(k for k, given in run.state.launched.items() if not set(given).isdisjoint(buffers))
+        for after in values[max(0, place - 1) : place + 2]:
+            if after == before:
+                continue
+            configuration = Configuration({**winner.configuration, name: after})
+            trial = trials.get(configuration)
+            outcome = None if trial is None else _beside(run, winner, trial)
+            gains_digits = outcome is not None and outcome.digits > 0
+            is_restored = _place(after) < _place(before) if is_ordered else gains_digits
+            broken = _broken(run, configuration)
+            yield Change(name, configuration, before, after, is_restored, outcome, broken, buffers, kernels)
 
 
 def _place(value: Value) -> int:
     return _ORDER.get(str(value), len(_ORDER))
-
-
-def _changes(run: Run, winner: Trial) -> Iterator[Change]:
-    trials = {trial.configuration: trial for trial in run.trials}
-    for parameter, configuration in _neighbours(run, winner.configuration):
-        name, trial = parameter.name, trials.get(configuration)
-        before, after = winner.configuration[name], configuration[name]
-        outcome = None if trial is None else _beside(run, winner, trial)
-        gains_digits = outcome is not None and outcome.digits > 0
-        is_restored = _place(after) < _place(before) if _is_ordered(parameter) else gains_digits
-        buffers = run.info.buffers_of(name)
-        kernels = tuple(k for k, given in run.state.launched.items() if not set(given).isdisjoint(buffers))
-        yield Change(name, before, after, is_restored, outcome, _broken(run, configuration), buffers, kernels)
 
 
 def _broken(run: Run, configuration: Configuration) -> str:
@@ -304,20 +295,6 @@ def _excess(run: Run, trial: Trial) -> float:
     return math.nan if math.isnan(trial.error) else run.info.objective.error_excess(trial)
 
 
-def _tradeoffs(run: Run, winner: Trial) -> Iterator[Tradeoff]:
-    objective = run.info.objective
-    limits = objective.threshold
-    by_name = limits if isinstance(limits, Mapping) else {"error": winner.error if limits is None else limits}
-    if all(map(is_error, objective.names)) or not all(0 < tau < math.inf for tau in by_name.values()):
-        return
-    for digits in (1,) if limits is None else (1, -1):
-        scaled = {name: tau * 10.0**-digits for name, tau in by_name.items()}
-        within = dataclasses.replace(objective, threshold=scaled if isinstance(limits, Mapping) else scaled["error"])
-        best = within.best(run.trials)
-        text = ", ".join(f"{name} <= {tau:.3g}" for name, tau in scaled.items())
-        yield Tradeoff(digits, text, None if best is None else _beside(run, winner, best))
-
-
 def _quotient(above: float, below: float) -> float:
     return above / below if below > 0 else math.nan
 
@@ -335,7 +312,6 @@ def explain(
     run: Run | str | Path,
     kernel: Tunable | str | Path | None = None,
     *,
-    measure: bool = True,
     time_limit_s: float | None = None,
     on_trial: Callable[[], None] = lambda: None,
     on_warning: Callable[[str], None] = warn_caller,
@@ -351,7 +327,6 @@ def explain(
         run: a run file, a recorded space, or a run, whose new trials are then not kept.
         kernel: the kernel or application, unless it is a bundled one: that itself, a definition file or the folder that
             holds it.
-        measure: False to explain the stored trials alone.
         time_limit_s: begin no further measurement after so many seconds.
         on_trial: called after each configuration that was evaluated.
         on_warning: called with each reason why the kernel may not be the run's; by default a warning.
@@ -368,9 +343,8 @@ def explain(
     found = explanation_of(loaded)
     if found.trial is None:
         return found
-    if not measure or loaded.info.recorded:
-        why = "a recording has no kernel to measure" if measure else "only the stored trials were asked for"
-        return explanation_of(loaded, unmeasured=why)
+    if loaded.info.recorded:
+        return explanation_of(loaded, unmeasured="a recording has no kernel to measure")
     try:
         definition = tunable_of_run(loaded.info, kernel, on_warning=on_warning)
         sizes = sizes_of(loaded.info, definition)
@@ -378,133 +352,97 @@ def explain(
         if kernel is not None:
             raise
         return explanation_of(loaded, unmeasured=str(error))
-    missing, why = _Missing(loaded, found.trial), ""
+    measured, why = loaded, ""
     try:
-        if missing.changes(loaded) or missing.is_unverified(loaded):
+        if _unsettled(found):
+            device = get_backend(runnable_backend(loaded.info.backend)).describe()
+            if (loaded.info.device, loaded.info.architecture) != (device.name, device.architecture):
+                here = f"{device.name} ({device.architecture})"
+                raise MptuneError(f"the run is of {loaded.info.device} ({loaded.info.architecture}), this is {here}")
             make_ready(definition, sizes, on_progress=on_warning)
-            with RunFile.in_memory(loaded.info, loaded.state) if isinstance(run, Run) else RunFile.open(run) as file:
-                missing.measure(definition, sizes, file, start, time_limit_s, on_trial, on_warning)
+            searched = draws_of(found.trial) - count_of(found.trial, "unseen_inputs")
+            with (
+                RunFile.in_memory(loaded.info, loaded.state) if isinstance(run, Run) else RunFile.open(run) as file,
+                evaluator_of(loaded.info, definition, sizes, draws=searched, compilers=usable_cores()) as evaluator,
+            ):
+                space = _space_of(found, definition, sizes, evaluator)
+                session = RunSession(
+                    evaluator,
+                    file,
+                    loaded.info.objective,
+                    start=start,
+                    time_limit_s=time_limit_s,
+                    warn=Warnings(on_warning),
+                    on_progress=lambda _: on_trial(),
+                )
+                for trial in loaded.trials:
+                    session.keep(dataclasses.replace(trial, configuration=definition.own(trial.configuration)), trial)
+                try:
+                    why = _measure(found, session, space)
+                finally:
+                    measured = Run(loaded.info, list(session.trials.values()), session.state, loaded.sources)
     except MptuneError as error:
         why = in_short(str(error))
     except KeyboardInterrupt:
         if not isinstance(run, Run):
             on_warning(f"what was measured is kept in {run}: the same command goes on with the rest")
         raise
-    return explanation_of(missing.run, found.trial.configuration, unmeasured=why)
+    return explanation_of(measured, found.trial.configuration, unmeasured=why)
 
 
-class _Missing:
-    """Evaluates the missing neighbours of a winner, and times and verifies them as finals do.
+def _unsettled(found: Explanation) -> list[Configuration]:
+    """Return the neighbours that were not timed in rounds together with the winner."""
+    return [
+        c.configuration
+        for c in found.changes
+        if not c.is_known or (c.outcome is not None and c.outcome.trial.is_valid and c.outcome.interval is None)
+    ]
 
-    Attributes:
-        run: with all trials so far.
+
+def _space_of(found: Explanation, kernel: Tunable, sizes: Sizes, evaluator: DeviceEvaluator) -> SearchSpace:
+    """Return the search space of a run's kernel; raise MptuneError if conditions are others than the run's."""
+    winner = found.trial
+    assert winner is not None
+    space = whole_space(kernel, sizes, evaluator.start().facts)
+    # Values of a file are rendered only if the kernel declares them.
+    if winner.configuration not in space:
+        raise MptuneError(f"{winner.configuration} is no valid configuration of {kernel.called}")
+    if changes := changed_conditions(found.run.info, kernel, evaluator, winner):
+        raise MptuneError(f"{'; '.join(changes)}: mptune tune --resume measures the run again")
+    return space
+
+
+def _measure(found: Explanation, session: RunSession, space: SearchSpace) -> str:
+    """Evaluate the missing neighbours, time them in turn with the winner, and verify what is reported then.
+
+    Return why neighbours are missing still; empty if none is.
     """
-
-    def __init__(self, run: Run, winner: Trial) -> None:
-        self.run = run
-        self._winner = winner
-        #: Unseen inputs for the best. A winner that an interrupted call found lacks some that the baseline has.
-        self._inputs = LEAST_INPUTS
-        if run.info.objective.is_feasible(winner):
-            reported = (winner, *([] if run.baseline is None else [run.baseline]))
-            self._inputs = max(count_of(trial, "unseen_inputs") for trial in reported)
-
-    def changes(self, run: Run) -> dict[Configuration, Change]:
-        """Return the neighbours that were not timed together with the winner."""
-        neighbours = (configuration for _, configuration in _neighbours(run, self._winner.configuration))
-        changes = zip(neighbours, _changes(run, self._winner), strict=True)
-        return {configuration: change for configuration, change in changes if not change.is_settled}
-
-    def is_unverified(self, run: Run) -> bool:
-        """Whether a reported trial lacks unseen inputs."""
-        reported = filter(run.info.objective.is_feasible, run.reported)
-        return any(count_of(trial, "unseen_inputs") < self._inputs for trial in reported)
-
-    def measure(
-        self,
-        kernel: Tunable,
-        sizes: Sizes,
-        file: RunFile,
-        start: float,
-        time_limit_s: float | None,
-        on_trial: Callable[[], None],
-        on_warning: Callable[[str], None],
-    ) -> None:
-        """Evaluate, time and verify, a few neighbours at a time.
-
-        Raises:
-            MptuneError: something else than the run's is here, the time is up, or the kernel allows no such neighbour.
-        """
-        info = self.run.info
-        device = get_backend(runnable_backend(info.backend)).describe()
-        if (info.device, info.architecture) != (device.name, device.architecture):
-            raise MptuneError(
-                f"the run is of {info.device} ({info.architecture}), this is {device.name} ({device.architecture})"
-            )
-        searched = draws_of(self._winner) - count_of(self._winner, "unseen_inputs")
-        with evaluator_of(info, kernel, sizes, draws=searched, compilers=usable_cores()) as evaluator:
-            space = whole_space(kernel, sizes, evaluator.start().facts)
-            # Values of a file are rendered only if the kernel declares them.
-            if self._winner.configuration not in space:
-                raise MptuneError(f"{self._winner.configuration} is no valid configuration of {kernel.called}")
-            if changes := changed_conditions(info, kernel, evaluator, self._winner):
-                raise MptuneError(f"{'; '.join(changes)}: mptune tune --resume measures the run again")
-            session = RunSession(
-                evaluator,
-                file,
-                info.objective,
-                start=start,
-                time_limit_s=time_limit_s,
-                warn=Warnings(on_warning),
-                on_progress=lambda _: on_trial(),
-            )
-            for trial in self.run.trials:
-                session.keep(dataclasses.replace(trial, configuration=kernel.own(trial.configuration)), trial)
-            try:
-                self._measure(session, space, searched)
-            finally:
-                self.run = Run(info, list(session.trials.values()), session.state, self.run.sources)
-
-    def _measure(self, session: RunSession, space: SearchSpace, searched: int) -> None:
-        winner = session.trials[self._winner.configuration]
-        finals = FinalRounds(session)
-        verify = Verifier(session, searched, self._inputs, least=self._inputs)
-        #: Neighbours timed in no other rounds than those that may make them the fastest.
-        flattered: set[Configuration] = set()
-
-        def confirm() -> None:
-            """Time the fastest in further rounds until it is one that was, and verify what is reported."""
-            is_changed = True
-            while is_changed:
-                while (best := session.result().best) is not None and best.configuration in flattered:
-                    flattered.remove(best.configuration)
-                    if session.objective.is_time:
-                        finals.add(winner, [best])
-                is_changed = verify()
-
-        wanted = self.changes(session.result())
-        valid = [configuration for configuration in wanted if configuration in space]
-        for first in range(0, len(valid), _GROUP):
-            group = valid[first : first + _GROUP]
-            waiting = deque(c for c in group if not wanted[c].is_known)
-            if session.is_in_time:
-                ask = functools.partial(_taken, waiting)
-                session.evaluate(len(session.trials) + len(waiting), ask)
-                timed = [session.trials[c] for c in group if c in session.trials and session.trials[c].is_valid]
-                if timed:
-                    finals.add(winner, timed)
-                    flattered.update(trial.configuration for trial in timed)
-                confirm()
-        confirm()
-        left = self.changes(session.result())
-        if any(configuration in space for configuration in left) and not session.is_in_time:
-            raise MptuneError("the time limit was over; the same command goes on with the rest")
-        if len(valid) < len(wanted):
-            raise MptuneError(f"{self.run.kernel} does not allow them")
-
-
-def _taken(waiting: deque[Configuration], n: int) -> list[Configuration]:
-    return [waiting.popleft() for _ in range(min(n, len(waiting)))]
+    assert found.trial is not None
+    winner, finals = session.trials[found.trial.configuration], FinalRounds(session)
+    inputs = LEAST_INPUTS
+    if session.objective.is_feasible(winner):  # a neighbour that becomes the best runs on as many
+        inputs = max(count_of(trial, "unseen_inputs") for trial in session.result().reported)
+    verify = Verifier(session, inputs, least=inputs)
+    waiting = deque(c.configuration for c in found.changes if not c.is_known and c.configuration in space)
+    session.evaluate(
+        len(session.trials) + len(waiting), lambda n: [waiting.popleft() for _ in range(min(n, len(waiting)))]
+    )
+    timed = [trial for c in _unsettled(found) if (trial := session.trials.get(c)) is not None and trial.is_valid]
+    if timed:
+        finals.add(winner, timed)
+    # The rounds that make a neighbour the fastest flatter it, so that it is timed in further ones.
+    flattered = {trial.configuration for trial in timed} if session.objective.is_time else set()
+    while True:
+        best = session.result().best
+        if best is not None and best.configuration in flattered:
+            flattered.remove(best.configuration)
+            finals.add(winner, [best])
+        elif not verify():
+            break
+    left = [c.configuration for c in explanation_of(session.result(), winner.configuration).changes if not c.is_known]
+    if not session.is_in_time and any(configuration in space for configuration in left):
+        return "the time limit was over; the same command goes on with the rest"
+    return "" if all(configuration in space for configuration in left) else f"{found.run.kernel} does not allow them"
 
 
 # -- words -----------------------------------------------------------------------------------------
@@ -549,7 +487,7 @@ def _sentences(e: Explanation) -> Iterator[str]:
 
 
 def _limit_sentence(e: Explanation) -> str:
-    restored, limiting = [c for c in e.changes if c.is_restored], e.limiting
+    limiting, restored = e.limiting, [c for c in e.changes if c.is_restored]
     if limiting is not None and limiting.outcome is not None:
         kernels = f" of {', '.join(limiting.kernels)}" if limiting.kernels else ""
         buffers = f" ({', '.join(limiting.buffers)}{kernels})" if limiting.buffers else ""
@@ -560,11 +498,9 @@ def _limit_sentence(e: Explanation) -> str:
         )
     if not restored:
         return "Every type is the widest there is: none limits the accuracy."
-    most = max((c for c in restored if not math.isnan(c.digits)), key=lambda c: c.digits, default=None)
-    if most is None:
+    if all(math.isnan(c.digits) for c in restored):
         return "Which type limits the accuracy is not known: no wider type was measured."
-    gain = f"{max(most.digits, 0.0):.1f} digits ({most.parameter} {most.after})"
-    return f"No single type limits the accuracy: one step wider gains at most {gain}."
+    return "No single type limits the accuracy."
 
 
 def _tradeoff_sentence(tradeoff: Tradeoff, winner: Configuration, run: Run) -> str:

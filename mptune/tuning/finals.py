@@ -26,7 +26,7 @@ from mptune.run import Run
 from mptune.space.configuration import Configuration, Value
 from mptune.tuning.session import RunSession
 
-__all__ = ["FinalRounds", "Measure", "finalists", "race", "rounds_for_interval"]
+__all__ = ["FinalRounds", "Measure", "finalists", "race", "ranked", "rounds_for_interval"]
 
 #: Measures configurations in rounds, and returns the shortest launch of each in each round. A configuration that
 #: fails is missing from then on; the answer is empty where nothing can be measured any more.
@@ -63,22 +63,18 @@ class FinalRounds:
     def __init__(self, session: RunSession) -> None:
         self._session = session
         self._spent_s = 0.0
-        #: Configurations timed in turn by this session, and those of them that did not run then.
-        self._timed: set[Configuration] = set()
+        #: Configurations that this session was to time in turn, and that did not run.
         self._failed: set[Configuration] = set()
         #: Configurations evaluated since the last finals that may turn out to be the baseline.
         self._rivals: set[Configuration] = set()
 
-    def take_over(self) -> None:
-        """Let the finals of an earlier session stand."""
-        finals = self._session.state.finals
-        self._timed.update(filter(finals.is_chosen, finals.configurations))
-
-    @property
-    def were_disturbed(self) -> bool:
-        """Whether the last finals were on a busy machine or left the best's speedup unsettled."""
-        run = self._session.result()
-        return bool(run.state.finals.noise) or (run.best is not None and not run.is_settled(run.best))
+    def begin(self) -> None:
+        """Forget the finals of an earlier session, unless they settled the best undisturbed and nothing is new."""
+        session, run = self._session, self._session.result()
+        is_settled = run.best is None or run.is_settled(run.best)
+        if session.measured_here or run.state.finals.noise or not is_settled:
+            session.measured_here = True
+            session.update(finals=Finals())
 
     def consider(self, configurations: Sequence[Configuration]) -> None:
         """Have those of some configurations in the next finals that may be as fast as the baseline."""
@@ -103,7 +99,7 @@ class FinalRounds:
     def _untimed(self) -> list[Configuration]:
         """What is going to be reported, or may be the baseline, and took no part in the last finals."""
         run, last = self._session.result(), {trial.configuration for trial in self.finalists()}
-        timed = self._timed & (self._failed | set(run.state.finals.configurations))
+        timed = self._failed | set(run.state.finals.configurations)
         wanted = (*(trial.configuration for trial in run.reported), *(self._rivals & last))
         return [configuration for configuration in wanted if configuration not in timed]
 
@@ -126,8 +122,7 @@ class FinalRounds:
     def hold(self) -> bool:
         """Race the finalists, unless all that is reported was in the last race; then time what is reported.
 
-        Returns:
-            Whether anything could be measured.
+        Return whether anything could be measured.
         """
         session, began = self._session, time.monotonic()
         share_s = _SHARE * (session.elapsed_s - self._spent_s)
@@ -139,8 +134,12 @@ class FinalRounds:
         if self._untimed:
             last = self.finalists()
             self._rivals = set()
-            turns = Turns(self._session.evaluator, last)
-            rounds = race(turns.measure, self._groups(last), lambda: left_s() <= 0)
+            turns = Turns(session.evaluator, last)
+            feasible = [t.configuration for t in last if session.objective.is_feasible(t) and session.objective.is_time]
+            baselines = [t.configuration for t in last if t.configuration.is_among(session.fixed)]
+            # Every finalist is in a group, so that all are timed in the first rounds.
+            groups = [feasible, baselines, *([t.configuration] for t in last)]
+            rounds = race(turns.measure, groups, lambda: left_s() <= 0)
             self._keep(turns, Finals.of(rounds, len(rounds), turns.tasks_per_core, turns.calibration_ms))
         elif unconfirmed := self._unconfirmed:
             turns = Turns(self._session.evaluator, [session.trials[configuration] for configuration in unconfirmed])
@@ -165,11 +164,7 @@ class FinalRounds:
         self._keep(turns, _extended(finals, turns, more, is_of_race=is_of_race))
 
     def add(self, winner: Trial, trials: Sequence[Trial]) -> None:
-        """Time further trials in turn with a winner and the baseline, in rounds that follow those of the finals.
-
-        Raises:
-            MptuneError: the winner fails.
-        """
+        """Time further trials in turn with a winner and the baseline, in rounds that follow those of the finals."""
         session = self._session
         baseline, finals = session.result().baseline, session.state.finals
         beside = (winner, *([] if baseline is None else [baseline]), *trials)
@@ -183,26 +178,13 @@ class FinalRounds:
         self._keep_times([t for t in turns.trials() if t.configuration in ratios], times_ms)
         session.update(finals=_extended(finals, turns, rounds, is_of_race=False))
 
-    def _groups(self, last: Sequence[Trial]) -> list[list[Configuration]]:
-        """Return groups of which each has a fastest to be found: the feasible, and those of the baseline's types.
-
-        Every finalist is in a group, so that all are timed in the first rounds.
-        """
-        objective = self._session.objective
-        baselines = [t.configuration for t in last if t.configuration.is_among(self._session.fixed)]
-        feasible = [t.configuration for t in last if objective.is_feasible(t)] if objective.is_time else []
-        return [feasible, baselines, *([t.configuration] for t in last)]
-
     def _keep(self, turns: Turns, finals: Finals) -> None:
         """Record the finals, and the times of the finalists beside the baseline's."""
-        typical_ms: Mapping[Configuration, float] = {}
-        if finals.configurations:
-            baseline = self._session.result().baseline
-            is_there = baseline is not None and baseline.configuration in finals.configurations
-            typical_ms = finals.typical_ms(baseline.configuration if baseline is not None and is_there else None)
-        self._keep_times(turns.trials(), typical_ms)
+        baseline = self._session.result().baseline
+        is_there = baseline is not None and baseline.configuration in finals.configurations
+        anchor = baseline.configuration if baseline is not None and is_there else None
+        self._keep_times(turns.trials(), finals.typical_ms(anchor) if finals.configurations else {})
         self._failed = (self._failed - set(turns.measured)) | {c for c in turns.measured if not turns.runs(c)}
-        self._timed.update(turns.measured)
         self._session.update(finals=finals)
 
     def _keep_times(self, trials: Sequence[Trial], times_ms: Mapping[Configuration, float]) -> None:
@@ -218,16 +200,13 @@ class FinalRounds:
         """Warn of times that other work disturbed, and of speedups without an interval."""
         run = self._session.result()
         reported = [t for t in (run.best, *run.trade_offs) if t is not None and not math.isnan(run.speedup(t))]
-        if noise := run.state.finals.noise:
-            self._session.warn(
-                f"the machine was busy while the finalists were timed ({noise}): a speedup is as sure as its interval; "
-                "the same command with --resume times them again"
+        noise = run.state.finals.noise
+        if noise or (run.best in reported and run.speedup_interval(run.best) and not run.is_settled(run.best)):
+            busy = (
+                f"the machine was busy while the finalists were timed ({noise}): a speedup is as sure as its interval"
             )
-        elif run.best in reported and run.speedup_interval(run.best) and not run.is_settled(run.best):
-            self._session.warn(
-                "the speedup is unsettled: its interval holds 1, or is too wide to say much; the same command with "
-                "--resume times the finalists again"
-            )
+            unsettled = "the speedup is unsettled: its interval holds 1, or is too wide to say much"
+            self._session.warn(f"{busy if noise else unsettled}; the same command with --resume times them again")
         if "time_ms" in run.objective.names and any(run.speedup_interval(trial) is None for trial in reported):
             self._session.warn(
                 "what is reported could not be timed side by side with the baseline in rounds enough for an interval: "
@@ -248,29 +227,25 @@ def _extended(
     return Finals.of(rounds, finals.chosen_after, busiest, work_ms if len(work_ms) == len(rounds) else ())
 
 
+def ranked(run: Run, objective: Objective) -> list[Trial]:
+    """Return the trials whose performance is known, the feasible first, the best of them first."""
+    known = [trial for trial in run.trials if not math.isnan(objective.performance(trial))]
+    return sorted(known, key=lambda t: (objective.is_feasible(t), objective.performance(t)), reverse=True)
+
+
 def finalists(run: Run, objective: Objective, baseline: Mapping[str, Sequence[Value]]) -> list[Trial]:
     """Return the trials that can be the best or the baseline, fastest first, none twice.
 
-    Empty if time is not optimised, or nothing is feasible.
-
-    Args:
-        run: every trial so far.
-        objective: ranks them.
-        baseline: values by parameter that make a configuration one of the baseline's.
+    Empty if time is not optimised, or nothing is feasible. ``baseline`` has the values of the baseline's types.
     """
     if "time_ms" not in objective.names:
         return []
-    ranked = sorted(
-        (trial for trial in run.trials if not math.isnan(objective.performance(trial))),
-        key=objective.performance,
-        reverse=True,
-    )
-    feasible = [trial for trial in ranked if objective.is_feasible(trial)]
+    order = ranked(run, objective)
+    feasible = [trial for trial in order if objective.is_feasible(trial)]
     if not feasible:
         return []
     # What exceeds the threshold is no baseline, however fast it is; what breaks another constraint may be one.
-    right = [t for t in ranked if t.configuration.is_among(baseline) and objective.error_excess(t) <= 0]
-    baselines = sorted(right, key=objective.is_feasible, reverse=True)[:_BASELINES]
+    right = [t for t in order if t.configuration.is_among(baseline) and objective.error_excess(t) <= 0]
     # Where times are disturbed the shortest launch says more than the median, which ranks.
     limit_ms = _MAY_BE_AS_FAST * min(trial.metric("time_min_ms") for trial in feasible[: 2 * _WINNERS])
     near = [trial for trial in feasible[_WINNERS:] if trial.metric("time_min_ms") <= limit_ms]
@@ -278,7 +253,7 @@ def finalists(run: Run, objective: Objective, baseline: Mapping[str, Sequence[Va
     for trial in feasible[:_WINNERS]:
         combinations.pop(run.types_of(trial), None)
     others = sorted(combinations.values(), key=objective.performance, reverse=True)[:_COMBINATIONS]
-    chosen = (*feasible[:_WINNERS], *others, *run.trade_offs, *baselines)
+    chosen = (*feasible[:_WINNERS], *others, *run.trade_offs, *right[:_BASELINES])
     return list({trial.configuration: trial for trial in chosen}.values())
 
 
@@ -288,12 +263,7 @@ def race(
     """Measure finalists in rounds until the fastest of each group is known; return the rounds.
 
     A finalist that is surely slower than the fastest of its group leaves. A group rests as soon as those left are
-    surely as good as each other.
-
-    Args:
-        measure: measures in turn.
-        groups: finalists among which the fastest is looked for.
-        is_up: whether the time is up; not asked before there are enough rounds for an interval.
+    surely as good as each other. Whether the time is up is not asked before there are enough rounds for an interval.
     """
     rounds: list[Mapping[Configuration, float]] = []
     open_groups = [list(dict.fromkeys(group)) for group in groups]

@@ -9,12 +9,11 @@ from typing import Final
 from mptune.accuracy.evaluate import Metrics, judged
 from mptune.kernel import Application, Sizes, Tunable
 from mptune.precision import COMPOUND, PRECISIONS, precision
-from mptune.results.evidence import culprit, disagree, shared_values, values_text
+from mptune.results.evidence import culprit, values_text
 from mptune.results.kernel_times import FEWEST, MOST, kernel_times
 from mptune.results.trial import Status, Trial
-from mptune.results.unseen import count_of
 from mptune.run import Run
-from mptune.space.configuration import Configuration, Value
+from mptune.space.configuration import Value
 from mptune.space.parameters import PrecisionParameter, beyond_baseline
 
 __all__ = ["fall_short", "findings"]
@@ -26,22 +25,11 @@ _NARROWER: Final = 2.0**8
 _ROUNDINGS: Final = 16
 #: So many configurations of the widest types have to miss a threshold before it is the types that are said to miss it.
 _TUNINGS: Final = 2
-_FIRST: Final = "error_first_draw"
 _FAILURES: Final = tuple(status for status in Status if not (status.is_valid or status is Status.CONSTRAINT))
 
 
-def findings(
-    run: Run,
-    kernel: Tunable,
-    metric: Metrics | None = None,
-) -> Iterator[str]:
-    """Give what there is to say of a run of a kernel.
-
-    Args:
-        run: everything that was measured.
-        kernel: what was tuned.
-        metric: what errors were measured by; by default the kernel's own.
-    """
+def findings(run: Run, kernel: Tunable, metric: Metrics | None = None) -> Iterator[str]:
+    """Give what there is to say of a run of a kernel; errors were measured by its own metric if none is given."""
     yield from _without_baseline(run)
     yield from _unlike_rounding(run, kernel, kernel.metric if metric is None else metric)
     yield from _one_at_a_time(run)
@@ -92,61 +80,40 @@ def _unlike_rounding(run: Run, kernel: Tunable, metric: Metrics) -> Iterator[str
     Rounding errors go with the unit roundoff, whatever the kernel, its condition and the metric: in fp32 they are some
     2^29 times those in fp64. An error that hardly differs between the two has another cause, such as a reference that
     computes something else. An application that is its own reference has none that could; and a metric that sees the
-    inputs, such as a residual, has an error by design. Errors are compared on as many draws of the inputs.
+    inputs, such as a residual, has an error by design.
     """
     baseline = run.baseline
-    right = [trial for trial in run.trials if trial.status is Status.OK]
-    is_own = isinstance(kernel, Application) and kernel.reference is None
-    if baseline is None or is_own or _is_mistaken(baseline, right, kernel):
+    if baseline is None or (isinstance(kernel, Application) and kernel.reference is None):
         return
-    widest, _ = _roundoffs(kernel, baseline.configuration)
-    narrow = [
-        (trial, finest)
-        for trial in run.trials
-        if trial.is_valid
-        for _, finest in [_roundoffs(kernel, trial.configuration)]
-        if finest > _NARROWER * widest
-    ]
+    widest = kernel.roundoff_of(baseline.configuration)
+    # Types of fixed arguments are the same in every configuration.
+    names = [p.name for p in kernel.parameters if isinstance(p, PrecisionParameter)]
+    valid = [trial for trial in run.trials if trial.is_valid and names]
+    finest_of = [min(precision(str(t.configuration[n])).unit_roundoff for n in names) for t in valid]
+    narrow = [(t, finest) for t, finest in zip(valid, finest_of, strict=True) if finest > _NARROWER * widest]
     sizes = Sizes(run.info.sizes)
     roundings = max(_ROUNDINGS, *(math.prod(kernel.shape_of(argument, sizes)) for argument in kernel.arguments))
     outputs = [output.name for output in kernel.outputs]
     by_design = {name for name, (_, each) in judged(outputs, metric).items() if each.sees_inputs}
-    draws = count_of(baseline, "error_draws", 1)
-    for name in [f"error.{output}" for output in outputs if output not in by_design]:
-        # On the first draw all have run; of several outputs only the worst is known there.
-        first = {one.configuration: one.metric(_FIRST) for one in (baseline, *(trial for trial, _ in narrow))}
-        of_first = {c: error for c, error in first.items() if len(outputs) == 1 and math.isfinite(error)}
-        error = of_first.get(baseline.configuration, baseline.metric(name))
-        known = [
-            (finest, of_first.get(trial.configuration, trial.metric(name)))
-            for trial, finest in narrow
-            if len(outputs) == 1 or count_of(trial, "error_draws", 1) >= draws
-        ]
-        known = [(finest, each) for finest, each in known if math.isfinite(each)]
-        finest, least = min(known, default=(math.nan, math.nan))
+    for output in [output for output in outputs if output not in by_design]:
+        error = _first_error(baseline, output, outputs)
+        known = [(finest, _first_error(trial, output, outputs)) for trial, finest in narrow]
+        finest, least = min(((f, each) for f, each in known if math.isfinite(each)), default=(math.nan, math.nan))
         # Half of the digits between the two types are left for the order of operations, the condition and the metric.
         if error > max(least * math.sqrt(widest / finest), roundings * widest):
             wide, narrower = _type_of(widest), _type_of(finest)
-            of = f" of {name.removeprefix('error.')!r}" if len(kernel.outputs) > 1 else ""
             yield (
-                f"the baseline's error{of}, {error:.3g}, is more than rounding in {wide} explains: in {narrower} it is "
-                f"{least:.3g}; template and reference compute different things, or the method is that "
-                "inexact: compare the two on a small size before you trust any error of this run"
+                f"the baseline's error{f' of {output!r}' if len(outputs) > 1 else ''}, {error:.3g}, is more than "
+                f"rounding in {wide} explains: in {narrower} it is {least:.3g}; template and reference compute "
+                "different things, or the method is that inexact: compare the two on a small size before you trust "
+                "any error of this run"
             )
 
 
-def _roundoffs(kernel: Tunable, configuration: Configuration) -> tuple[float, float]:
-    """Return the largest unit roundoff of a configuration's types, those of fixed arguments included, and the least.
-
-    The least is that of the precision parameters: what is fixed is the same in every configuration.
-    """
-    chosen = [
-        precision(str(configuration[p.name])).unit_roundoff
-        for p in kernel.parameters
-        if isinstance(p, PrecisionParameter)
-    ]
-    fixed = [found.unit_roundoff for a in kernel.arguments if (found := kernel.precision_of(a, configuration))]
-    return max((*chosen, *fixed), default=math.inf), min(chosen, default=0.0)
+def _first_error(trial: Trial, output: str, outputs: Sequence[str]) -> float:
+    """Return an output's error: of a single output on the first draw of the inputs, on which all trials ran."""
+    first = trial.metric("error_first_draw") if len(outputs) == 1 else math.nan
+    return trial.metric(f"error.{output}") if math.isnan(first) else first
 
 
 def _type_of(roundoff: float) -> str:
@@ -189,10 +156,9 @@ def _launched_unequally(run: Run, kernel: Tunable) -> Iterator[str]:
     """Say which kernels an application launched differently often in runs of one configuration on the same inputs."""
     varying = []
     for name in kernel.kernels if isinstance(kernel, Application) else ():
-        found = [(trial.metric(FEWEST + name), trial.metric(MOST + name)) for trial in run.trials]
-        differing = [(fewest, most) for fewest, most in found if fewest < most]
-        if differing:
-            fewest, most = max(differing, key=lambda each: each[1] - each[0])
+        counts = [(trial.metric(FEWEST + name), trial.metric(MOST + name)) for trial in run.trials]
+        if differing := [(most - fewest, fewest, most) for fewest, most in counts if fewest < most]:
+            _, fewest, most = max(differing)
             varying.append(f"{name} {fewest:.0f} to {most:.0f} times")
     if varying:
         yield (
@@ -214,45 +180,14 @@ def _failing_together(run: Run, kernel: Tunable) -> Iterator[str]:
         # A narrow type that overflows is no mistake.
         if shared and not (status is Status.NON_FINITE and set(shared) <= set(types)):
             yield _blamed(f"configurations that ended as {status}", len(failed), shared, len(others))
-    yield from _wrong_in_the_widest_types(run, kernel)
-
-
-def _wrong_in_the_widest_types(run: Run, kernel: Tunable) -> Iterator[str]:
-    """Say which configurations of the widest types are wrong: no type is to blame, so they are."""
+    # Of the widest types no type is to blame for a large error.
     widest = run.info.baseline_values
-    wide = [trial for trial in run.trials if widest and trial.configuration.is_among(widest)]
-    failed = [trial for trial in wide if trial.status in (Status.INACCURATE, Status.NON_FINITE)]
-    others = [trial for trial in wide if trial.is_valid and trial not in failed]
-    if shared := _culprit([trial for trial in failed if trial.is_valid], others):
+    wide = [trial for trial in run.trials if widest and trial.is_valid and trial.configuration.is_among(widest)]
+    failed = [trial for trial in wide if trial.status is Status.INACCURATE]
+    others = [trial for trial in wide if trial.status is not Status.INACCURATE]
+    if shared := _culprit(failed, others):
         what = "configurations of the widest types whose error is too large"
-        yield _blamed(what, sum(trial.is_valid for trial in failed), shared, len(others))
-        return
-    right = [
-        trial
-        for trial in run.trials
-        if trial.status is Status.OK and not beyond_baseline(trial.configuration, widest or {})
-    ]
-    # Where others of the same types are right, the errors are said to depend on more than types.
-    wrong = [trial for trial in failed if not (trial.is_valid and others) and _is_mistaken(trial, right, kernel)]
-    if wrong:
-        free = [p.name for p in kernel.parameters if p.name not in kernel.signature_names and len(p.values) > 1]
-        common = shared_values([trial.configuration for trial in wrong], free)
-        common = {n: v for n, v in common.items() if all(other.configuration[n] != v for other in others)}
-        where = f"all of them have {values_text(common)}" if common else f"one of them is {wrong[0].configuration}"
-        are, their = ("are", "their") if len(wrong) > 1 else ("is", "its")
-        if len(wrong) == 1:
-            where = f"{wrong[0].configuration}{f', the only one with {values_text(common)}' if common else ''}"
-        yield (
-            f"{len(wrong)} of {len(wide)} configurations of the widest types {are} wrong, though {len(right)} others "
-            f"meet the threshold: a mistake of {their} own, not of a type; {where}"
-        )
-
-
-def _is_mistaken(trial: Trial, right: Sequence[Trial], kernel: Tunable) -> bool:
-    """Whether the error of a configuration of the widest types cannot be rounding: narrower ones have a smaller one."""
-    roundoff = kernel.roundoff_of(trial.configuration)
-    smaller = [other for other in right if not trial.is_valid or other.error < trial.error]
-    return any(not trial.is_valid or disagree(trial, other, roundoff) for other in smaller)
+        yield _blamed(what, len(failed), shared, len(others))
 
 
 def _culprit(failed: Sequence[Trial], others: Sequence[Trial]) -> dict[str, Value]:

@@ -27,7 +27,7 @@ from mptune.kernel.regions import over_regions
 from mptune.measure.bench import Ready, metric_names
 from mptune.measure.observing import observers_for
 from mptune.observers import ALWAYS_ON, OBSERVERS
-from mptune.results.metric_expressions import chosen_objectives, unknown_metric
+from mptune.results.metric_expressions import unknown_metric
 from mptune.results.objective import Objective
 from mptune.source.loading import adopted_record, definition_hash, load_tunable
 from mptune.source.render import render_body, template_hash
@@ -39,48 +39,30 @@ from mptune.strategies.base import Known, Source, Strategy
 from mptune.strategies.bayesian import BayesianStrategy
 from mptune.strategies.model_based.application import ApplicationStrategy
 from mptune.tuning.settings import TuneSettings
-from mptune.tuning.starting import Searched, first_values, knowledge_base, read_source
+from mptune.tuning.starting import Searched, first_values, sources_of
 
 __all__ = ["TuningPlan", "footprints"]
 
 
 @dataclass(frozen=True, slots=True)
 class TuningPlan:
-    """Settings applied to a kernel, every name and value of them checked.
-
-    Attributes:
-        kernel: the kernel.
-        settings: how to tune; their strategy is one that suits the objective.
-        sizes: the problem sizes.
-        objective: what is optimised.
-        metric: what errors are measured by.
-        observers: names of the observers asked for, and of those that objective and constraints need.
-        sources: what the search starts from.
-        unreadable: what is wrong with runs that it would have looked at.
-        first: values of the configurations that are evaluated before any other.
-    """
+    """Settings applied to a kernel, every name and value of them checked."""
 
     kernel: Tunable
-    settings: TuneSettings
+    settings: TuneSettings  #: their strategy is one that suits the objective
     sizes: Sizes
     objective: Objective
-    metric: Metrics
-    observers: tuple[str, ...]
-    sources: tuple[Source, ...] = ()
-    unreadable: tuple[str, ...] = ()
-    first: tuple[Mapping[str, Value], ...] = ()
+    metric: Metrics  #: what errors are measured by
+    observers: tuple[str, ...]  #: those asked for, and those that objective and constraints need
+    sources: tuple[Source, ...] = ()  #: what the search starts from
+    unreadable: tuple[str, ...] = ()  #: what is wrong with runs that it would have looked at
+    first: tuple[Mapping[str, Value], ...] = ()  #: values of the configurations that are evaluated before any other
 
     @classmethod
     def of(cls, kernel: Tunable | str | Path, settings: TuneSettings, run_file: Path | None = None) -> TuningPlan:
-        """Check settings against a kernel.
+        """Check settings against a kernel, the name of a bundled one, or the path of a definition file.
 
-        Args:
-            kernel: a kernel, the name of a bundled one, or the path of a definition file.
-            settings: how to tune.
-            run_file: the run's own, which is no source of it.
-
-        Raises:
-            MptuneError: something the user gave is wrong; the message names it.
+        The run's own file is no source of it. Raises MptuneError if something the user gave is wrong.
         """
         if not isinstance(kernel, Tunable):
             kernel = load_tunable(kernel)
@@ -92,17 +74,7 @@ class TuningPlan:
         for output in kernel.outputs:
             for each in judging(outputs, metric)[output.name]:
                 each.require_regions(output.name, kernel.shape_of(output, sizes))
-        first, *also = chosen_objectives(settings.objective, settings.objectives, settings.maximise)
-        objective = Objective(
-            metric=first,
-            minimise=not settings.maximise,
-            threshold=threshold,
-            penalty=settings.penalty,
-            alpha=settings.alpha,
-            beta=settings.beta,
-            constraints=tuple(settings.constraints),
-            also=tuple(also),
-        )
+        objective = settings.goal(threshold)
         settings = dataclasses.replace(
             settings,
             strategy=chosen_name(settings.strategy, objective),
@@ -116,24 +88,14 @@ class TuningPlan:
         if settings.sources or settings.knowledge is not None:
             if isinstance(kernel, Application):
                 raise MptuneError(f"{kernel.called} cannot start from earlier runs, which only a single kernel can")
-            searched = Searched(
-                kernel=kernel.name,
-                space=space,
-                objective=objective,
-                metric=metric_text(outputs, metric),
-                sizes=sizes,
-            )
-            sources, unreadable = _sources(settings, searched, run_file)
+            searched = Searched(kernel.name, space, objective, metric_text(outputs, metric), sizes)
+            sources, unreadable = sources_of(settings.sources, settings.knowledge, searched, run_file)
         make(settings.strategy, space, objective, options=dict(settings.strategy_options), sources=sources)
         tried_first = tuple(itertools.chain.from_iterable(first_values(each, kernel) for each in settings.first))
         return cls(kernel, settings, sizes, objective, metric, observers, sources, unreadable, first=tried_first)
 
     def space_on(self, ready: Ready) -> SearchSpace:
-        """Return the configurations that are valid on a device.
-
-        Raises:
-            MptuneError: none is, or the template cannot be rendered.
-        """
+        """Return the configurations that are valid on a device; raises MptuneError if the template does not render."""
         space = space_on(self.kernel, self.sizes, ready.facts)
         if isinstance(self.kernel, Kernel):
             # A template that fails everywhere is a mistake of the definition, not the status of every trial.
@@ -141,32 +103,24 @@ class TuningPlan:
         return space
 
     def require_launch(self, space: SearchSpace) -> None:
-        """Refuse a kernel whose functions of the launch fail for every baseline that is tried.
-
-        Raises:
-            KernelError: they do.
-        """
+        """Raise KernelError if the functions of a kernel's launch fail for every baseline that is tried."""
         kernel = self.kernel
         if not isinstance(kernel, Kernel) or not kernel.launch_functions:
             return
         with contextlib.suppress(EmptySpaceError, UnknownNameError):
             space = space.restrict(kernel.baseline_values())
-        failed: KernelError | None = None
+        failed: list[KernelError] = []
         for configuration in spread(space):
             try:
                 kernel.launch_shape(configuration, self.sizes)
-            except KernelError as error:
-                failed = failed or error
-            else:
                 return
-        if failed is not None:
-            raise failed
+            except KernelError as error:
+                failed.append(error)
+        raise failed[0]
 
     def strategy(self, space: SearchSpace, objective: Objective) -> Strategy:
         """Return a new strategy for a space, to which memory footprints are known beforehand."""
-        if self._is_by_kernel(objective):
-            return self._of_application(space, objective)
-        return make(
+        return self._of_application(space, objective) or make(
             self.settings.strategy,
             space,
             objective,
@@ -181,23 +135,17 @@ class TuningPlan:
     def baseline_strategy(self, space: SearchSpace, objective: Objective) -> Strategy:
         """Return a new strategy that proposes baselines alone, and learns about time from trials of any types."""
         objective = dataclasses.replace(objective, also=())
-        strategy: BayesianStrategy | ApplicationStrategy
-        if self._is_by_kernel(objective):
-            strategy = self._of_application(space, objective)
-        else:
-            strategy = BayesianStrategy(
-                space, objective, signature=self.kernel.signature_names, seed=self.settings.seed
-            )
+        strategy = self._of_application(space, objective) or BayesianStrategy(
+            space, objective, signature=self.kernel.signature_names, seed=self.settings.seed
+        )
         strategy.focus(self.kernel.baseline_values())
         return strategy
 
-    def _is_by_kernel(self, objective: Objective) -> bool:
-        """Whether the search models the time of each of an application's kernels."""
+    def _of_application(self, space: SearchSpace, objective: Objective) -> ApplicationStrategy | None:
+        """Return a strategy that models the time of each of an application's kernels, None where that does not fit."""
         is_default = self.settings.strategy == TuneSettings().strategy
-        return isinstance(self.kernel, Application) and is_default and objective.is_time and not objective.also
-
-    def _of_application(self, space: SearchSpace, objective: Objective) -> ApplicationStrategy:
-        assert isinstance(self.kernel, Application)
+        if not (isinstance(self.kernel, Application) and is_default and objective.is_time and not objective.also):
+            return None
         return ApplicationStrategy(
             space,
             objective,
@@ -208,11 +156,7 @@ class TuningPlan:
         )
 
     def check_observers(self, ready: Ready, on_warning: Callable[[str], None]) -> None:
-        """Warn of observers that cannot measure on a device.
-
-        Raises:
-            ObserverUnavailableError: objective or constraints need what cannot be measured.
-        """
+        """Warn of observers that cannot measure on a device; raise if objective or constraints need one."""
         objective = self.objective
         for name in sorted(objective.names | objective.constraint_names):
             if name in ready.unavailable:
@@ -225,12 +169,17 @@ class TuningPlan:
 
     def describe(self, space: SearchSpace, ready: Ready, command: str) -> RunInfo:
         """Return what a run file keeps beside its trials."""
-        settings, limits = self.settings, self.settings.trial_limits
+        settings, limits, scheduler = self.settings, self.settings.trial_limits, self.settings.scheduler
+        settled = ("size", "flags", "strategy", "budget", "baseline_share", "seed", "flush_cache")
+        found = ("observers", "data_key", "rounded", "masked")
         outputs = [output.name for output in self.kernel.outputs]
+        is_of_application = isinstance(self.kernel, Application)
+        buffers = [a for a in self.kernel.arguments if is_of_application and a.role is not Role.SCALAR]
         return RunInfo(
+            **{name: getattr(settings, name) for name in settled},
+            **{name: getattr(ready, name) for name in found},
             kernel=self.kernel.name,
             kernel_path=str(self.kernel.path) if self.kernel.path else None,
-            size=settings.size,
             sizes=dict(self.sizes),
             forms=tuple(self.kernel.forms),
             backend=ready.device.backend,
@@ -238,25 +187,16 @@ class TuningPlan:
             architecture=ready.device.architecture,
             versions=self._versions(ready),
             compiler=ready.identity,
-            flags=settings.flags,
             objective=self.objective,
             metric=metric_text(outputs, self.metric),
             metrics=metric_names_by_error(outputs, self.metric),
             baseline_values=self.kernel.baseline_values(),
-            observers=ready.observers,
-            strategy=settings.strategy,
             strategy_options={name: str(value) for name, value in settings.strategy_options.items()},
-            budget=settings.budget,
-            baseline_share=settings.baseline_share,
-            seed=settings.seed,
-            flush_cache=settings.flush_cache,
             limit_s=limits.run_s,
             limit_factor=limits.launch_factor if math.isfinite(limits.launch_factor) else None,
             started_from=tuple(source.name for source in self.sources),
-            scheduler=settings.scheduler
-            if settings.scheduler is None or isinstance(settings.scheduler, str)
-            else type(settings.scheduler).__name__,
-            buffers=self._buffers(),
+            scheduler=scheduler if scheduler is None or isinstance(scheduler, str) else type(scheduler).__name__,
+            buffers={a.name: a.precision or str(a.dtype) for a in buffers},
             parameters=tuple(ParameterInfo(p.name, p.kind, p.values) for p in space.parameters),
             constraints=tuple(constraint.text for constraint in space.constraints),
             constants=space.constants,
@@ -264,21 +204,11 @@ class TuningPlan:
             signature=self.kernel.signature_names,
             template_hash=template_hash(self.kernel),
             definition_hash=definition_hash(self.kernel),
-            data_key=ready.data_key,
-            rounded=ready.rounded,
-            masked=ready.masked,
             adopted=adopted_record(self.kernel.path.parent) if self.kernel.path else {},
             mptune_version=__version__,
             command=command,
             created_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         )
-
-    def _buffers(self) -> dict[str, str]:
-        """Return what the type of each buffer of an application is."""
-        if not isinstance(self.kernel, Application):
-            return {}
-        buffers = (a for a in self.kernel.arguments if a.role is not Role.SCALAR)
-        return {a.name: a.precision or str(a.dtype) for a in buffers}
 
     def _versions(self, ready: Ready) -> dict[str, str]:
         """Return the versions of the device's libraries, of the compilers that are searched, and of custom metrics."""
@@ -289,33 +219,8 @@ class TuningPlan:
         return found | {f"metric {each.name}": each.version for each in all_metrics(self.metric) if each.version}
 
 
-def _sources(
-    settings: TuneSettings, searched: Searched, run_file: Path | None
-) -> tuple[tuple[Source, ...], tuple[str, ...]]:
-    """Return what a search starts from: the files given, then those of the folder that are none of these.
-
-    And what is wrong with the runs of the folder that cannot be read.
-
-    Raises:
-        MptuneError: a file cannot be read or does not fit; the folder does not exist.
-    """
-    paths = [Path(path).resolve() for path in settings.sources]
-    for path in paths:
-        if run_file is not None and path == run_file.resolve():
-            raise MptuneError(f"source {path} is the run file itself: a run goes on with its own trials anyway")
-    given = [read_source(path, searched) for path in dict.fromkeys(paths)]
-    if settings.knowledge is None:
-        return tuple(given), ()
-    found, unreadable = knowledge_base(Path(settings.knowledge).resolve(), searched, run_file)
-    return tuple({source.name: source for source in (*given, *found)}.values()), unreadable
-
-
 def _observers(kernel: Tunable, metric: Metrics, settings: TuneSettings, objective: Objective) -> tuple[str, ...]:
-    """Return the observers to switch on: those asked for, and those that objective and constraints need.
-
-    Raises:
-        UnknownNameError: no observer has a name asked for, or none gives a metric that is needed.
-    """
+    """Return the observers to switch on: those asked for, and those that objective and constraints need."""
     known = metric_names(kernel, metric)
     for name in sorted(objective.names):
         if name not in known:

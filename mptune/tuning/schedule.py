@@ -5,14 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from mptune.backends import get_backend
 from mptune.errors import EmptySpaceError, KernelError, MptuneError, UnknownNameError
-from mptune.kernel import Application, Tunable
+from mptune.kernel import Application
 from mptune.kernel.limits import spread
-from mptune.measure.device import DeviceEvaluator
 from mptune.measure.program import Launched
 from mptune.measure.timing import is_bound_by_arithmetic
 from mptune.results.trial import Status, Trial
@@ -23,7 +22,7 @@ from mptune.space.search_space import SearchSpace
 from mptune.store import LaunchInfo
 from mptune.strategies.base import Strategy
 from mptune.strategies.model_based.application import ApplicationStrategy
-from mptune.tuning.finals import FinalRounds
+from mptune.tuning.finals import FinalRounds, ranked
 from mptune.tuning.findings import fall_short, findings
 from mptune.tuning.plan import TuningPlan
 from mptune.tuning.session import RunSession
@@ -42,13 +41,7 @@ _PRIOR_DOUBT: Final = 0.3
 
 
 class Schedule:
-    """One run from its first trial to its verified winner.
-
-    Args:
-        plan: what is tuned, and how.
-        space: the valid configurations.
-        session: evaluates and commits.
-    """
+    """One run from its first trial to its verified winner."""
 
     def __init__(self, plan: TuningPlan, space: SearchSpace, session: RunSession) -> None:
         self._plan = plan
@@ -56,7 +49,7 @@ class Schedule:
         self._session = session
         settings = plan.settings
         self._finals = FinalRounds(session)
-        self._verification = Verifier(session, settings.inputs, settings.verify, finalists=self._finals.finalists)
+        self._verification = Verifier(session, settings.verify, finalists=self._finals.finalists)
         self._budget, self._share = settings.budget, settings.baseline_share
         self._middle: list[Configuration] = []
         try:
@@ -80,16 +73,20 @@ class Schedule:
         session.report(list(session.trials.values()), replayed=True)
         self._search()
         session.update(ended=self._out_of_time())
+        self._finals.begin()
         self._settle_and_verify()
         self._spend_reserve()
-        if not self._finals.are_settled:
-            self._settle_and_verify()
-        self._say_what_is_untried()
-        session.end_verification(self._verification.why_not, self._verification.cut_short)
-        if remark := _of_cache(session.result(), self._session.evaluator.start().device.limits, self._is_cached):
-            self._session.warn(remark)
+        self._settle_and_verify()
+        if self._own_baselines():
+            session.warn(
+                "the winner's own tuning was not tried in the baseline's types, as budget or time was spent before: "
+                "the baseline may be tuned less well, and the true speedup be less; go on with --resume and a larger "
+                "--budget"
+            )
+        self._verification.finish()
+        self._warn_of_caches()
         for found in findings(session.result(), self._plan.kernel, self._plan.metric):
-            self._session.warn(found)
+            session.warn(found)
         return session.finish()
 
     # -- search --------------------------------------------------------------------------------
@@ -101,9 +98,7 @@ class Schedule:
         self._waiting += wanted_first
         session.evaluate(budget, self._ask_waiting, self._tell)
         if session.left(budget):
-            self._prior = _instrumented_prior(
-                self._plan.kernel, self._space, self._session.evaluator, self._session.warn
-            )
+            self._prior = self._instrumented_prior()
         if self._share:
             self._baselines = self._plan.baseline_strategy(self._space, session.objective)
             self._add(self._baselines)
@@ -112,7 +107,11 @@ class Schedule:
             # Configurations of --first do not count as trials of the baseline.
             others = sum(c in session.trials and not c.is_among(session.fixed) for c in {*wanted_first})
             first = max(1, math.ceil(self._share * budget / 2))
-            session.evaluate(min(others + first, budget), self._ask_baselines, self._tell)
+            session.evaluate(
+                min(others + first, budget),
+                lambda n: self._ask_waiting(n) or self._ask_all(n, [self._baselines]),
+                self._tell,
+            )
             self._refuse_broken_steps()
             self._warn_of_the_widest()
             if (baseline := session.result().baseline) is not None:
@@ -125,8 +124,7 @@ class Schedule:
         if self._share and (best := session.result().best) is not None:
             self._waiting += self._uniform(best)
         session.evaluate(budget - reserve - closing, self._ask, self._tell)
-        # Which trials are the fastest changes with every trial, so nothing is asked for ahead.
-        session.evaluate(budget - reserve, self._ask_crossed, self._tell, ahead=False)
+        self._waiting += self._crossings()
         session.evaluate(budget - reserve, self._ask, self._tell)
         session.update(sources=search.sources)
 
@@ -153,9 +151,6 @@ class Schedule:
         if self._wants_baseline:
             return self._ask_all(1, [self._baselines, search])
         return self._ask_all(n, [search, self._baselines])
-
-    def _ask_baselines(self, n: int) -> list[Configuration]:
-        return self._ask_waiting(n) or self._ask_all(n, [self._baselines])
 
     @property
     def _wants_baseline(self) -> bool:
@@ -186,23 +181,15 @@ class Schedule:
                     return new
         return []
 
-    def _ask_crossed(self, n: int) -> list[Configuration]:
-        """Return the fastest configurations in the baseline's types, and the baseline in the types of the fastest."""
-        self._waiting += self._crossings()
-        return self._ask_waiting(n)
-
     def _crossings(self) -> Iterator[Configuration]:
+        """Yield the fastest configurations in the baseline's types, and the baseline in the types of the fastest."""
         run, objective, widest = self._session.result(), self._session.objective, self._widest
         if not self._share or fall_short(run):
             return
-        ranked = sorted(
-            (trial for trial in run.trials if not math.isnan(objective.performance(trial))),
-            key=lambda trial: (objective.is_feasible(trial), objective.performance(trial)),
-            reverse=True,
-        )
-        pairs = [(trial.configuration, widest) for trial in ranked[:_CROSSED]]
+        fastest = ranked(run, objective)[:_CROSSED]
+        pairs = [(trial.configuration, widest) for trial in fastest]
         if run.baseline is not None:
-            pairs += [(run.baseline.configuration, {n: t.configuration[n] for n in widest}) for t in ranked[:1]]
+            pairs += [(run.baseline.configuration, {n: t.configuration[n] for n in widest}) for t in fastest[:1]]
         for configuration, types in pairs:
             crossed = Configuration({**configuration, **types})
             if crossed in self._space:
@@ -235,6 +222,27 @@ class Schedule:
         """The values that make any configuration one of the baseline's."""
         return {name: values[0] for name, values in self._session.fixed.items()}
 
+    def _instrumented_prior(self) -> list[Trial]:
+        """Return trials with the errors of an instrumented build; empty unless the kernel asks for it.
+
+        Each uniform type is run, and each parameter alone in each narrower type with all others in the widest.
+        """
+        kernel, space = self._plan.kernel, self._space
+        if not kernel.instrumented or not self._session.objective.limits:
+            return []
+        try:
+            widest = spread(space.restrict(baseline_values(space.parameters)))[0]
+        except EmptySpaceError:
+            return []
+        types = [p for p in map(space.parameter, kernel.signature_names) if isinstance(p, PrecisionParameter)]
+        changes = [*uniform_types(space.parameters).values(), *({p.name: value} for p in types for value in p.values)]
+        asked = dict.fromkeys(Configuration({**widest, **change}) for change in changes)
+        try:
+            return self._session.evaluator.instrumented([c for c in asked if c in space])
+        except MptuneError as error:
+            self._session.warn(f"the search begins without a prior of errors, as the instrumented run failed: {error}")
+            return []
+
     # -- applications --------------------------------------------------------------------------
 
     def _look_at_launches(self, trials: Sequence[Trial]) -> None:
@@ -259,11 +267,7 @@ class Schedule:
                     strategy.relate(_seen(self._session.state.launches))
 
     def _refuse_broken_steps(self) -> None:
-        """Raise what the steps of an application do wrong in every configuration.
-
-        Raises:
-            KernelError: all trials ended with an error.
-        """
+        """Raise KernelError if all trials of an application ended with an error: its steps are wrong."""
         trials = list(self._session.trials.values())
         if isinstance(self._plan.kernel, Application) and trials and all(t.status is Status.ERROR for t in trials):
             raise KernelError(trials[0].message)
@@ -272,18 +276,8 @@ class Schedule:
 
     def _settle_and_verify(self) -> None:
         """Time the finalists and verify what is reported, until the verification takes none of them away."""
-        self._settle()
+        self._finals.settle()
         while self._verification():
-            self._settle()
-
-    def _settle(self) -> None:
-        """Settle what is going to be reported, unless an earlier session of the run has, undisturbed."""
-        session = self._session
-        is_new = bool(session.measured_here or self._finals.were_disturbed)
-        if not is_new:
-            self._finals.take_over()
-        session.measured_here = is_new
-        if is_new or not self._finals.are_settled:
             self._finals.settle()
 
     def _spend_reserve(self) -> None:
@@ -317,11 +311,11 @@ class Schedule:
             return
         best = min(widest, key=objective.error_excess)
         broken = objective.binding(best)
-        on_request = {
-            p.name: [v for v in p.every_value if beyond_baseline({p.name: v}, fixed)]
+        asking = [
+            f"-p {p.name}={','.join(map(str, (*fixed[p.name], *more)))}"
             for p in self._plan.kernel.parameters
-        }
-        asking = [f"-p {name}={','.join(map(str, (*fixed[name], *more)))}" for name, more in on_request.items() if more]
+            if (more := [value for value in p.every_value if beyond_baseline({p.name: value}, fixed)])
+        ]
         what_helps = (
             f"a compound type may meet it, which is searched on request alone: {' '.join(asking)}"
             if asking
@@ -333,14 +327,6 @@ class Schedule:
             f"{self._session.result().info.measured_by(broken)} is {best.metric(broken):.3g}, above "
             f"{objective.limits[broken]:g}; {what_helps}"
         )
-
-    def _say_what_is_untried(self) -> None:
-        if self._own_baselines():
-            self._session.warn(
-                "the winner's own tuning was not tried in the baseline's types, as budget or time was spent before: "
-                "the baseline may be tuned less well, and the true speedup be less; go on with --resume and a larger "
-                "--budget"
-            )
 
     def _out_of_time(self) -> str:
         """Return why the search ended with evaluations left, "" if it did not."""
@@ -356,28 +342,25 @@ class Schedule:
             return f"the time limit was reached before any narrower type was tried; {more}"
         return "the time limit was reached"
 
-    def _is_cached(self, trial: Trial) -> bool:
-        """Whether a trial's launches find their data in caches, and take longer where they do not."""
-        flush, backend = self._plan.settings.flush_cache, self._session.result().info.backend
-        is_warm = flush == "off" or (flush == "auto" and get_backend(backend).shares_memory)
-        work = self._plan.kernel.work(trial.configuration, self._plan.sizes)
-        return is_warm and not is_bound_by_arithmetic(work.intensity)
-
-
-def _of_cache(run: Run, limits: Mapping[str, int], is_cached: Callable[[Trial], bool]) -> str:
-    """Return a remark if a cache holds the winner's data and not the baseline's, or an empty text."""
-    best, baseline = run.best, run.baseline
-    if best is None or baseline is None or not is_cached(best):
-        return ""
-    small, large = best.metric("memory_bytes"), baseline.metric("memory_bytes")
-    for key, cache in (("own_cache_bytes", "the cores' own caches"), ("cache_bytes", "the last-level cache")):
-        if small <= limits.get(key, 0) < large:
-            return (
-                f"the data of the best ({small / 1e6:.3g} MB) fit {cache} ({limits[key] / 1e6:.3g} MB), those of the "
-                f"baseline ({large / 1e6:.3g} MB) do not: at other sizes the speedup differs; tune at the size you "
-                "will run (--size), or with --flush-cache on"
-            )
-    return ""
+    def _warn_of_caches(self) -> None:
+        """Warn if a cache holds the winner's data and not the baseline's, and launches find their data in it."""
+        run, kernel = self._session.result(), self._plan.kernel
+        flush, best, baseline = run.info.flush_cache, run.best, run.baseline
+        is_warm = flush == "off" or (flush == "auto" and get_backend(run.info.backend).shares_memory)
+        if best is None or baseline is None or not is_warm:
+            return
+        if is_bound_by_arithmetic(kernel.work(best.configuration, self._plan.sizes).intensity):
+            return
+        limits = self._session.evaluator.start().device.limits
+        small, large = best.metric("memory_bytes"), baseline.metric("memory_bytes")
+        for key, cache in (("own_cache_bytes", "the cores' own caches"), ("cache_bytes", "the last-level cache")):
+            if small <= limits.get(key, 0) < large:
+                self._session.warn(
+                    f"the data of the best ({small / 1e6:.3g} MB) fit {cache} ({limits[key] / 1e6:.3g} MB), those of "
+                    f"the baseline ({large / 1e6:.3g} MB) do not: at other sizes the speedup differs; tune at the size "
+                    "you will run (--size), or with --flush-cache on"
+                )
+                return
 
 
 def _launch_info(application: Application, launched: Launched) -> LaunchInfo:
@@ -398,26 +381,3 @@ def _seen(launches: Sequence[LaunchInfo]) -> dict[str, set[str]]:
     for launch in launches:
         found.setdefault(launch.kernel, set()).update(name for names in launch.types.values() for name in names)
     return found
-
-
-def _instrumented_prior(
-    kernel: Tunable, space: SearchSpace, evaluator: DeviceEvaluator, warn: Callable[[str], None]
-) -> list[Trial]:
-    """Return trials with the errors of an instrumented build; empty unless the kernel asks for it.
-
-    Each uniform type is run, and each parameter alone in each narrower type with all others in the widest.
-    """
-    if not kernel.instrumented or not evaluator.policy.objective.limits:
-        return []
-    try:
-        widest = spread(space.restrict(baseline_values(space.parameters)))[0]
-    except EmptySpaceError:
-        return []
-    types = [p for p in map(space.parameter, kernel.signature_names) if isinstance(p, PrecisionParameter)]
-    changes = [*uniform_types(space.parameters).values(), *({p.name: value} for p in types for value in p.values)]
-    asked = dict.fromkeys(Configuration({**widest, **change}) for change in changes)
-    try:
-        return evaluator.instrumented([configuration for configuration in asked if configuration in space])
-    except MptuneError as error:
-        warn(f"the search begins without a prior of errors, as the instrumented run failed: {error}")
-        return []

@@ -11,6 +11,7 @@ import traceback
 import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -22,10 +23,9 @@ from mptune.results.trial import Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
-from mptune.store import RunFile, RunInfo, RunState
-from mptune.tuning.settings import Progress
+from mptune.store import RunFile, RunState
 
-__all__ = ["RunSession", "Session", "Stopwatch", "Warnings", "phase_of", "warn_caller"]
+__all__ = ["Progress", "RunSession", "Session", "Stopwatch", "Warnings", "warn_caller"]
 
 #: Finals and verification may exceed the time limit by this share of it.
 _CLOSING_SHARE: Final = 0.25
@@ -36,18 +36,13 @@ class Warnings:
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
-        self._said: dict[str, None] = {}
+        self.said: tuple[str, ...] = ()  #: in their order
 
     def __call__(self, message: str) -> None:
         """Tell a warning, unless this session has told it."""
-        if message not in self._said:
-            self._said[message] = None
+        if message not in self.said:
+            self.said += (message,)
             self._tell(message)
-
-    @property
-    def said(self) -> tuple[str, ...]:
-        """All warnings of this session, in their order."""
-        return tuple(self._said)
 
 
 def warn_caller(message: str) -> None:
@@ -57,6 +52,19 @@ def warn_caller(message: str) -> None:
         lambda entry: entry[0].f_code.co_filename.startswith(package), traceback.walk_stack(sys._getframe())
     )
     warnings.warn(message, stacklevel=len(list(own)) + 1)  # where tune was called
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a tuning run stands, reported after every trial."""
+
+    phase: str  #: "baseline", "search" or, of a trial told before, "verification"
+    trial: Trial  #: the latest
+    run: Callable[[], Run]  #: returns everything so far
+    budget: int  #: the most evaluations the run will make
+    elapsed_s: float  #: wall time since the start
+    replayed: bool  #: whether the trial comes from the run file
+    ahead: tuple[Configuration, ...] = ()  #: are compiled, or being compiled, for the next evaluations
 
 
 class Stopwatch:
@@ -74,22 +82,14 @@ class Stopwatch:
 
 
 class Session:
-    """Evaluates configurations and judges their trials.
-
-    Attributes:
-        evaluator: turns configurations into trials.
-        objective: judges trials.
-        trials: by configuration, in the order in which they ended.
-        best: the best of them; None if none is feasible.
-        searching: the time that the strategy takes.
-    """
+    """Evaluates configurations and judges their trials, which it has in the order in which they ended."""
 
     def __init__(self, evaluator: Evaluator, objective: Objective, searching: Stopwatch | None = None) -> None:
         self.evaluator = evaluator
         self.objective = objective
         self.trials: dict[Configuration, Trial] = {}
-        self.best: Trial | None = None
-        self.searching = searching or Stopwatch()
+        self.best: Trial | None = None  #: None if none is feasible
+        self.searching = searching or Stopwatch()  #: the time that the strategy takes
 
     def left(self, budget: int) -> int:
         """Return how many further trials there may be if the session is to have that many in all."""
@@ -100,23 +100,15 @@ class Session:
         budget: int,
         ask: Callable[[int], Sequence[Configuration]],
         tell: Callable[[Sequence[Trial]], None] = lambda _: None,
-        *,
-        ahead: bool = True,
     ) -> None:
         """Evaluate what is asked for until there are that many trials, none may begin, or nothing is asked for.
 
         Trials that end while the strategy computes are told together, so a strategy that is slower than the devices
         is asked for several configurations at a time.
-
-        Args:
-            budget: trials of the session at the end, at most.
-            ask: returns up to so many configurations.
-            tell: takes in trials.
-            ahead: whether to ask for more than devices can take, so that compilers run ahead.
         """
         evaluator, asked = self.evaluator, deque[Configuration]()
         while True:
-            wanted = min(evaluator.lead if ahead else evaluator.capacity, self.left(budget))
+            wanted = min(evaluator.lead, self.left(budget))
             if (missing := wanted - len(asked) - evaluator.under_way) > 0:
                 with self.searching:
                     proposed = ask(missing)
@@ -155,30 +147,11 @@ class Session:
         """Report trials that have been told; nobody listens here."""
 
 
-def phase_of(info: RunInfo, configuration: Configuration) -> str:
-    """Return "baseline" for configurations in the baseline's types, if there are other types, and else "search"."""
-    fixed = info.baseline_values or {}
-    has_others = any({*p.values} - {*fixed[p.name]} for p in info.parameters if p.name in fixed)
-    return "baseline" if has_others and configuration.is_among(fixed) else "search"
-
-
 class RunSession(Session):
     """A session whose trials are committed to a run file, each before the next is asked for, and which keeps its time.
 
-    Args:
-        evaluator: measures.
-        file: has the stored trials, and takes new ones.
-        objective: judges trials; replaced by one with a baseline once there is one.
-        start: when the session began, by ``time.monotonic``.
-        time_limit_s: no evaluation begins after so many seconds; None for no limit.
-        warn: told what the user should know.
-        on_progress: called with every trial.
-        on_verification: called with every trial that has run on further unseen inputs.
-
-    Attributes:
-        fixed: the values of the baseline's types.
-        verifying: time of the verification on unseen inputs.
-        measured_here: whether anything was measured in this session.
+    It began at ``start`` by ``time.monotonic``; no evaluation begins ``time_limit_s`` later. ``on_progress`` is called
+    with every trial, ``on_verification`` with every trial that has run on further unseen inputs.
     """
 
     evaluator: DeviceEvaluator
@@ -196,28 +169,26 @@ class RunSession(Session):
         on_verification: Callable[[Progress], None] = lambda _: None,
     ) -> None:
         super().__init__(evaluator, objective, Stopwatch(file.state.search_s))
-        self.fixed = file.info.baseline_values or {}
+        self.fixed = file.info.baseline_values or {}  #: values of the baseline's types
+        parameters = file.info.parameters
+        self._has_other_types = any({*p.values} - {*self.fixed[p.name]} for p in parameters if p.name in self.fixed)
         self._file = file
         self._start = start
-        self._time_limit_s = time_limit_s
+        self._time_limit_s = math.inf if time_limit_s is None else time_limit_s
         self._on_progress = on_progress
         self._on_verification = on_verification
         self.warn = warn
         self._before = file.state
         self._prepare_s = file.state.prepare_s + time.monotonic() - start
-        self.verifying = Stopwatch(file.state.verify_s)
-        self.measured_here = False
+        self.verifying = Stopwatch(file.state.verify_s)  #: on unseen inputs
+        self.measured_here = False  #: whether this session measured anything
         #: A launch of the fastest feasible trial in the baseline's types, in milliseconds.
         self._baseline_ms = math.inf
 
     # -- trials --------------------------------------------------------------------------------
 
     def take_over(self, space: SearchSpace) -> int:
-        """Make the stored trials that stand the session's, and set the others aside.
-
-        Returns:
-            The number of stored trials that were measured under other conditions.
-        """
+        """Take over the stored trials that stand; return how many were measured under other conditions."""
         retired, stored = self._file.trials(stale=True), self._file.trials()
         current: dict[Configuration, Trial] = {}
         stale: list[Trial] = []
@@ -259,15 +230,16 @@ class RunSession(Session):
         evaluator = self.evaluator
         while asked and evaluator.under_way < min(evaluator.capacity, self.left(budget)):
             configuration = asked.popleft()
-            in_baseline = phase_of(self._file.info, configuration) == "baseline"
             self.measured_here = True
+            in_baseline = self._has_other_types and configuration.is_among(self.fixed)
             best_ms = evaluator.policy.time_to_beat(self.best, in_baseline=in_baseline)
             evaluator.submit(configuration, best_ms, self._baseline_ms)
 
     def report(self, trials: Sequence[Trial], *, replayed: bool = False) -> None:
         """Report trials to the user."""
         for trial in trials:
-            self._on_progress(self._progress(phase_of(self._file.info, trial.configuration), trial, replayed=replayed))
+            in_baseline = self._has_other_types and trial.configuration.is_among(self.fixed)
+            self._on_progress(self._progress("baseline" if in_baseline else "search", trial, replayed=replayed))
 
     def report_verified(self, trial: Trial) -> None:
         """Report a trial that has run on further unseen inputs."""
@@ -296,13 +268,12 @@ class RunSession(Session):
     @property
     def is_in_time(self) -> bool:
         """Whether evaluations may still begin."""
-        return self._time_limit_s is None or self.elapsed_s < self._time_limit_s
+        return self.elapsed_s < self._time_limit_s
 
     @property
     def closing_s(self) -> float:
         """How much longer finals and verification may take, beyond their least; infinite without a time limit."""
-        limit_s = self._time_limit_s
-        return math.inf if limit_s is None else (1 + _CLOSING_SHARE) * limit_s - self.elapsed_s
+        return (1 + _CLOSING_SHARE) * self._time_limit_s - self.elapsed_s
 
     def left_s(self, share: float) -> float:
         """Return how much longer the verification may take if it is to have this share of the run.
@@ -323,17 +294,6 @@ class RunSession(Session):
             verify_s=self.verifying.seconds,
             warnings=tuple(dict.fromkeys((*self._before.warnings, *self.warn.said))),
         )
-
-    def end_verification(self, why_not: str, wanted: int) -> None:
-        """Record why a reported trial was verified on fewer unseen inputs than requested.
-
-        Args:
-            why_not: why a trial ran on none.
-            wanted: the number requested, where time is why some trial ran on fewer; else 0.
-        """
-        feasible = [trial for trial in self.result().reported if self.objective.is_feasible(trial)]
-        is_missing = not all(trial.metric("unseen_inputs") > 0 for trial in feasible)
-        self.update(unverified=why_not if is_missing else "", verify_wanted=wanted)
 
     def finish(self) -> Run:
         """Record the end of the run, and return everything.

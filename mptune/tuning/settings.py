@@ -1,28 +1,28 @@
-"""How to tune, and what is reported while a run goes on."""
+"""How to tune."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from mptune.accuracy.evaluate import Metrics
-from mptune.errors import MptuneError
+from mptune.accuracy.thresholds import Threshold
+from mptune.errors import MptuneError, UnknownNameError
 from mptune.kernel.regions import Over, Reduce
 from mptune.measure.device import Limits
 from mptune.results.metric_expressions import chosen_objectives
-from mptune.results.trial import Trial
-from mptune.run import Run
-from mptune.space.configuration import Configuration, Value
+from mptune.results.objective import Objective
+from mptune.space.configuration import Value
 from mptune.space.parameters import listed
 
-__all__ = ["Progress", "TuneSettings"]
+__all__ = ["TuneSettings"]
 
 _LONGEST_TRIAL_S: Final = 1_000_000  #: the system cannot wait for a process longer than 24 days
-#: Draws of the inputs beyond which a search is not one.
-_MOST_INPUTS: Final = 10_000
+_LEAST: Final = {"budget": 1, "seed": 0, "inputs": 1, "verify": 0, "compilers": 0, "workers": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +119,9 @@ class TuneSettings:
             object.__setattr__(self, name, listed(getattr(self, name)))
         object.__setattr__(self, "first", (self.first,) if isinstance(self.first, Mapping) else listed(self.first))
         chosen_objectives(self.objective, self.objectives, self.maximise)
-        if self.budget < 1:
-            raise MptuneError(f"budget {self.budget}: expected at least 1 evaluation")
+        for name, least in _LEAST.items():
+            if (value := getattr(self, name)) is not None and value < least:
+                raise MptuneError(f"{name} {value}: expected at least {least}")
         if not 0.0 <= self.baseline_share <= 1.0:
             raise MptuneError(f"baseline share {self.baseline_share:g}: expected a number from 0 to 1")
         if self.time_limit_s is not None and not self.time_limit_s > 0:
@@ -128,45 +129,37 @@ class TuneSettings:
         if not 0 < self.trial_limits.run_s <= _LONGEST_TRIAL_S:
             limit = f"trial limit {self.trial_limits.run_s:g} s"
             raise MptuneError(f"{limit}: expected more than 0 and at most {_LONGEST_TRIAL_S:,} (11 days)")
-        if self.seed < 0:
-            raise MptuneError(f"seed {self.seed}: expected a whole number from 0 on")
-        if not 1 <= self.inputs <= _MOST_INPUTS:
-            raise MptuneError(
-                f"inputs {self.inputs}: expected at least 1 draw of the inputs, and at most {_MOST_INPUTS:,}"
-            )
-        if self.verify < 0:
-            raise MptuneError(f"verify {self.verify}: expected a number of unseen inputs, 0 for none")
-        if self.compilers is not None and self.compilers < 0:
-            raise MptuneError(f"compilers {self.compilers}: expected 0 or more")
-        if self.workers < 1:
-            raise MptuneError(f"workers {self.workers}: expected at least 1")
         if self.scheduler is not None and self.workers != 1:
             raise MptuneError(f"workers {self.workers}: are those of this machine; with a scheduler, its own are used")
+
+    def changed(self, changes: Mapping[str, Any]) -> TuneSettings:
+        """Return the settings with some fields replaced; raises UnknownNameError if there is no such field."""
+        known = [each.name for each in fields(self)]
+        for name in changes:
+            if name not in known:
+                raise UnknownNameError("setting", name, known)
+        return replace(self, **changes)
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics or expressions that are optimised, the first one first."""
+        return tuple(map(str.strip, chosen_objectives(self.objective, self.objectives, self.maximise)))
+
+    def goal(self, threshold: Threshold, aliases: Mapping[str, str] = MappingProxyType({})) -> Objective:
+        """Return what is optimised, under a threshold; some metrics may have other names there."""
+        first, *also = (aliases.get(name, name) for name in self.metrics)
+        return Objective(
+            metric=first,
+            minimise=not self.maximise,
+            threshold=threshold,
+            penalty=self.penalty,
+            alpha=self.alpha,
+            beta=self.beta,
+            constraints=self.constraints,
+            also=tuple(also),
+        )
 
     @property
     def trial_limits(self) -> Limits:
         """The wall-clock limits, whichever way they are given."""
         return self.limits if isinstance(self.limits, Limits) else Limits.of(self.limits)
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Where a tuning run stands, reported after every trial.
-
-    Attributes:
-        phase: "baseline", "search" or, of a trial told before, "verification".
-        trial: the latest trial.
-        run: returns everything so far.
-        budget: the most evaluations the run will make.
-        elapsed_s: wall time since the start.
-        replayed: whether the trial comes from the run file.
-        ahead: the configurations that are compiled, or being compiled, for the next evaluations.
-    """
-
-    phase: str
-    trial: Trial
-    run: Callable[[], Run]
-    budget: int
-    elapsed_s: float
-    replayed: bool
-    ahead: tuple[Configuration, ...] = ()

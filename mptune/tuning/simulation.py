@@ -7,7 +7,6 @@ unique configuration in both, so what a simulation promises a live run keeps.
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,25 +20,24 @@ from mptune.accuracy.thresholds import recorded_threshold
 from mptune.errors import MptuneError
 from mptune.interop import read_run
 from mptune.measure.replay import Replay
-from mptune.results.metric_expressions import chosen_objectives, is_error, unknown_metric
+from mptune.results.metric_expressions import is_error, unknown_metric
 from mptune.results.objective import Objective
 from mptune.results.pareto import FrontScale, front
 from mptune.results.trial import SourceUse, Status, Trial
-from mptune.run import Run
+from mptune.run import Run, json_document
 from mptune.space.configuration import Configuration
 from mptune.strategies import chosen_name, make
-from mptune.strategies.base import Known, Strategy
+from mptune.strategies.base import Known
 from mptune.tuning.session import Session
+from mptune.tuning.settings import TuneSettings
 from mptune.tuning.starting import Searched, read_source
 
-__all__ = ["Simulation", "SimulationRun", "finite", "quartiles", "simulate"]
+__all__ = ["Simulation", "SimulationRun", "quartiles", "simulate"]
 
 _FOOTPRINT: Final = "memory_bytes"
 #: Where the distance to the optimum is read off: from the 40th evaluation on, at every 20th.
 _FIRST_CHECKPOINT: Final = 40
 _CHECKPOINT_STEP: Final = 20
-#: Evaluations of a run, and runs: more would be a slip, and not fit into memory.
-_MOST: Final = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,15 +113,14 @@ class Simulation:
         return np.isnan(self._best())
 
     def _best(self) -> NDArray[np.float64]:
-        return self._curves([[math.nan if value is None else value for value in run.best] for run in self.runs])
+        return self._curves([run.best for run in self.runs])
 
-    def _curves(self, values: Sequence[Sequence[float]]) -> NDArray[np.float64]:
-        """Return a row per run; one that ended early keeps its last value, and is NaN if it has none."""
+    def _curves(self, values: Sequence[Sequence[float | None]]) -> NDArray[np.float64]:
+        """Return a row per run, NaN for None; one that ended early keeps its last value, and is NaN if it has none."""
         rows = np.full((len(values), self.budget), np.nan)
         for row, known in zip(rows, values, strict=True):
-            shown = known[: self.budget]
-            row[: len(shown)] = shown
-            row[len(shown) :] = shown[-1] if shown else np.nan
+            shown = np.array(known[: self.budget] or [None], dtype=np.float64)
+            row[:] = np.pad(shown, (0, self.budget - len(shown)), mode="edge")
         return rows
 
     def _distance(self, values: NDArray[np.float64] | np.float64) -> NDArray[np.float64]:
@@ -164,31 +161,25 @@ class Simulation:
 
     def to_json(self) -> dict[str, Any]:
         """Return the document ``mptune simulate --json`` prints."""
-        runs: list[dict[str, Any]] = [{"seed": run.seed, "best": list(run.best)} for run in self.runs]
-        document: dict[str, Any] = {
-            **{name: getattr(self, name) for name in ("space", "strategy", "budget", "optimum", "unit")},
-            "configurations": self.configurations,
-            "runs": runs,
-            "overhead_ms_per_evaluation": self.overhead_ms_per_evaluation,
-            "worst": self.worst,
-            "distances": [{name: finite(value) for name, value in row.items()} for row in self.summary()],
-        }
+        names = ("space", "strategy", "budget", "optimum", "worst", "unit", "configurations")
+        runs = [
+            {"seed": run.seed, "best": run.best}
+            | ({"hypervolume": run.hypervolume} if self.objective.also else {})
+            | ({"sources": list(map(dataclasses.asdict, run.sources))} if run.sources else {})
+            for run in self.runs
+        ]
+        document = {name: getattr(self, name) for name in names}
+        document |= {"runs": runs, "distances": self.summary()}
+        document |= {"overhead_ms_per_evaluation": self.overhead_ms_per_evaluation}
         if self.objective.also:
-            document["objectives"] = list(self.objective.metrics)
+            document["objectives"] = self.objective.metrics
             for name in ("ideal", "nadir"):
-                point = getattr(self.scale, name, None)
-                document[name] = None if point is None else [10.0**level for level in point]
-        for entry, run in zip(runs, self.runs, strict=True):
-            entry |= {"hypervolume": list(run.hypervolume)} if self.objective.also else {}
-            entry |= {"sources": list(map(dataclasses.asdict, run.sources))} if run.sources else {}
-        return document
+                document[name] = None if self.scale is None else [10.0**level for level in getattr(self.scale, name)]
+        return json_document(document)
 
 
 def quartiles(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return lower quartile, median and upper quartile along the first axis, which is their new length: 3.
-
-    Between two values they are interpolated; between a finite and an infinite one they are infinite.
-    """
+    """Return quartiles along the first axis, interpolated; infinite between a finite and an infinite value."""
     ordered = np.sort(values, axis=0)
     places = np.array([0.25, 0.5, 0.75]) * (len(ordered) - 1)
     below, above = ordered[np.floor(places).astype(int)], ordered[np.ceil(places).astype(int)]
@@ -198,28 +189,14 @@ def quartiles(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.where((below == above) | (share == 0), below, between))
 
 
-def finite(value: float) -> float | None:
-    """Return a number as JSON can hold it: None for one that is not finite."""
-    return value if math.isfinite(value) else None
-
-
 def simulate(
     space: str | Path | Run,
     strategy: str = "bayesian",
     *,
     budget: int = 220,
     repeats: int = 10,
-    seed: int = 0,
-    objective: str = "time_ms",
-    objectives: Sequence[str] = (),
-    maximise: bool = False,
-    max_error: float | Mapping[str, float] | None = None,
-    penalty: str = "decay",
-    alpha: float = 1.0,
-    beta: float = 1.0,
-    constraints: Sequence[str] = (),
     options: Mapping[str, Any] | None = None,
-    sources: Sequence[str | Path | Run] = (),
+    **settings: Any,
 ) -> Simulation:
     """Replay a strategy on the trials of a run, once per seed ``seed, seed + 1, ...``.
 
@@ -228,44 +205,33 @@ def simulate(
         strategy: name of the strategy.
         budget: unique configurations each run may evaluate; it ends sooner if the recording has fewer.
         repeats: number of runs.
-        seed: seed of the first run.
-        objective: "time", "memory", "energy", "edp", "error", a recorded metric or an expression over metrics.
-        objectives: two or three of these instead: the search is for their front.
-        maximise: whether more of the objective is better.
-        max_error: the largest recorded error allowed: of all outputs, or by name as ``--max-error`` takes it.
-        penalty: what an inaccurate trial scores.
-        alpha: slope of the linear penalty.
-        beta: rate of the decay penalty.
-        constraints: limits on recorded metrics, such as ``energy_j <= 1.5``.
         options: hyperparameters of the strategy by name.
-        sources: runs and recordings, of other devices or sizes, that every replay starts from.
+        settings: fields of :class:`~mptune.TuneSettings`: ``seed``, ``max_error``, ``constraints``,
+            ``objective``, ``objectives``, ``maximise``, ``penalty``, ``alpha``, ``beta``, ``sources``.
 
     Raises:
         SpaceFileError: a file cannot be read.
-        UnknownNameError: no such strategy, option or metric.
+        UnknownNameError: no such strategy, option, setting or metric.
         ExpressionError: a constraint is no comparison of metrics.
         MptuneError: budget or repeats below 1, a negative seed, a threshold for a recording without errors, nothing
             in it ran, objectives that are not two or three different ones or that the strategy cannot search for, or a
             source that does not fit.
     """
-    _require_counts(budget, repeats, seed)
+    if repeats < 1:
+        raise MptuneError(f"repeats {repeats}: expected at least 1")
+    given = TuneSettings(strategy=strategy, budget=budget).changed(settings)
     run = space if isinstance(space, Run) else read_run(space)
-    metric, *also = (name.strip() for name in chosen_objectives(objective, objectives, maximise))
-    aliases = _aliases(run)
-    goal = Objective(
-        aliases.get(metric, metric),
-        minimise=not maximise,
-        threshold=recorded_threshold(max_error, run.metric_names, run.info.metric),
-        penalty=penalty,
-        alpha=alpha,
-        beta=beta,
-        constraints=tuple(constraints),
-        also=tuple(aliases.get(name, name) for name in also),
-    )
+    aliases, seed = _aliases(run), given.seed
+    goal = given.goal(recorded_threshold(given.max_error, run.metric_names, run.info.metric), aliases)
+    metric = given.metrics[0]
     judged = run.derive(objective=goal, trials=_judged(run, goal, aliases))
     goal = judged.objective
     optimum, worst = goal.best(judged.trials), goal.worst(judged.trials)
-    scale = _scale(goal, judged.trials) if goal.also else None
+    scale = None
+    if goal.also:
+        levels = np.array([goal.levels(trial) for trial in judged.trials if goal.is_feasible(trial)])
+        known_levels = levels[~np.isnan(levels).any(axis=1)] if len(levels) else levels
+        scale = FrontScale.of(known_levels) if len(known_levels) else None
     strategy = chosen_name(strategy, goal)
     searched = Searched(
         kernel=run.info.kernel,
@@ -276,7 +242,7 @@ def simulate(
         units={name: run.info.unit_of(name) for name in run.metric_names},
         rename=lambda source: [_renamed(trial, _aliases(source)) for trial in source.trials],
     )
-    read = [read_source(source, searched) for source in sources]
+    read = [read_source(source, searched) for source in given.sources]
     footprints = np.array([trial.metric(_FOOTPRINT) for trial in run.indexed])
     # A live run knows the footprints of all configurations before any is evaluated.
     known: dict[str, Known] = {} if np.isnan(footprints).any() else {_FOOTPRINT: lambda indices: footprints[indices]}
@@ -293,7 +259,11 @@ def simulate(
             sources=read,
             budget=budget,
         )
-        return _replay(made, Replay(judged), budget, seed, scale)
+        session = _Replay(Replay(judged), made.objective, scale)
+        session.evaluate(budget, made.ask, made.tell)
+        found = session.best.configuration if session.best else None
+        seconds = session.searching.seconds
+        return SimulationRun(seed, tuple(session.values), found, seconds, tuple(session.shares), made.sources)
 
     return Simulation(
         space=run.name,
@@ -308,24 +278,6 @@ def simulate(
         scale=scale,
         worst=None if worst is None else goal.value(worst),
     )
-
-
-def _require_counts(budget: int, repeats: int, seed: int) -> None:
-    for name, count in (("budget", budget), ("repeats", repeats)):
-        if count < 1:
-            raise MptuneError(f"{name} must be at least 1, got {count}")
-        if count > _MOST:
-            raise MptuneError(f"{name} must be at most {_MOST:,}, got {count:,}")
-    if seed < 0:
-        raise MptuneError(f"seed {seed}: expected a whole number from 0 on")
-
-
-def _replay(strategy: Strategy, evaluator: Replay, budget: int, seed: int, scale: FrontScale | None) -> SimulationRun:
-    session = _Replay(evaluator, strategy.objective, scale)
-    session.evaluate(budget, strategy.ask, strategy.tell)
-    found = session.best.configuration if session.best else None
-    seconds = session.searching.seconds
-    return SimulationRun(seed, tuple(session.values), found, seconds, tuple(session.shares), strategy.sources)
 
 
 class _Replay(Session):
@@ -349,13 +301,6 @@ class _Replay(Session):
         levels = np.vstack([self._levels, np.array(new)])
         self._levels = levels[front(levels, [True] * levels.shape[1])]
         self.shares.append(self._scale.share(self._levels))
-
-
-def _scale(objective: Objective, trials: Sequence[Trial]) -> FrontScale | None:
-    """Return the scale of the feasible trials that have all objectives; None if there are none."""
-    levels = np.array([objective.levels(trial) for trial in trials if objective.is_feasible(trial)])
-    known = levels[~np.isnan(levels).any(axis=1)] if len(levels) else levels
-    return FrontScale.of(known) if len(known) else None
 
 
 def _aliases(run: Run) -> dict[str, str]:

@@ -27,9 +27,9 @@ from mptune.source.loading import load_tunable, make_ready
 from mptune.space.configuration import Configuration
 from mptune.store import RunFile
 from mptune.tuning.plan import TuningPlan
-from mptune.tuning.session import warn_caller
-from mptune.tuning.settings import Progress, TuneSettings
-from mptune.tuning.tuning import changed, require_one_of, tune
+from mptune.tuning.session import Progress, Warnings, warn_caller
+from mptune.tuning.settings import TuneSettings
+from mptune.tuning.tuning import tune
 
 __all__ = ["files_of_sizes", "label_of", "sizes_together", "tune_sizes"]
 
@@ -48,18 +48,9 @@ def sizes_together(
     preset: str = "default",
     others: Mapping[str, int] = MappingProxyType({}),
 ) -> list[dict[str, int]]:
-    """Return sizes by name, smallest first: the n-th of each are taken together.
+    """Return sizes by name, smallest first: the n-th of each are taken together, beside those of a preset and others.
 
-    Args:
-        kernel: the kernel that has them.
-        given: by name of a size, its values.
-        preset: has the other sizes.
-        others: replace those of the preset.
-
-    Raises:
-        MptuneError: the kernel has no such sizes, or cannot be tuned for several; lists of different lengths, or that
-            say something twice; too many.
-        OutOfMemoryError: one of them does not fit.
+    Raises MptuneError if the kernel has no such sizes, if their numbers differ, or if one of them does not fit.
     """
     for name in given:
         if name in others:
@@ -83,7 +74,7 @@ def sizes_together(
             raise MptuneError(f"sizes {label_of(sizes)} are given twice")
         # Before hours go into those that fit.
         DataManager(kernel, kernel.resolve_sizes(preset, {**others, **sizes})).require(available_memory_bytes())
-    return sorted(found, key=lambda sizes: (_extent(sizes), *sizes.values()))
+    return sorted(found, key=lambda sizes: (math.prod(sizes.values()), *sizes.values()))
 
 
 def label_of(sizes: Mapping[str, int]) -> str:
@@ -134,8 +125,7 @@ def tune_sizes(
         MptuneError: something the user gave is wrong; the message names it.
     """
     start = time.monotonic()
-    require_one_of(resume, overwrite)
-    settings = changed(settings or TuneSettings(), overrides)
+    settings = (settings or TuneSettings()).changed(overrides)
     kernel = kernel if isinstance(kernel, Tunable) else load_tunable(kernel)
     together = sizes_together(kernel, sizes, settings.size, settings.sizes)
     count, budget = len(together), settings.budget
@@ -150,29 +140,34 @@ def tune_sizes(
             RunFile.check(path, resume=resume, overwrite=overwrite)
             make_ready(kernel, kernel.resolve_sizes(settings.size, {**settings.sizes, **each}))
         runs = {index: Run.load(path) for index, path in enumerate(files) if path.exists() and not overwrite}
-        said: set[str] = set()
-
-        def go_on(index: int, wanted: int, limit_s: float) -> None:
-            """Tune one of the sizes until it has had so many evaluations."""
-
-            def warn(message: str) -> None:
-                if message not in said:
-                    said.add(message)
-                    on_warning(f"{label_of(together[index])}: {message}")
-
+        # The same warning of several sizes is told once, of the first of them.
+        warn = Warnings(lambda message: on_warning(f"{label_of(together[index])}: {message}"))
+        share = max(_LEAST, int(_FIRST_LAP * budget / count))
+        for visit, index in enumerate(_most_telling_first(count) * 2):
+            had = {i: run.evaluations for i, run in runs.items()}
+            left_s = math.inf if settings.time_limit_s is None else settings.time_limit_s - time.monotonic() + start
+            if is_first := visit < count:
+                # A run of an earlier session is continued to the budget it had.
+                begun = (runs[index].info.budget or 0) if index in runs else 0
+                wanted, visits = max(share, begun), (count - visit) / _FIRST_LAP
+            else:
+                visits = 2 * count - visit
+                wanted = had.get(index, 0) + (budget - sum(had.values())) // (2 * count - visit)
+            if left_s <= 0 or not (is_first or wanted > had.get(index, 0)):
+                continue
+            at = {**settings.sizes, **together[index]}
+            space = kernel.search_space(kernel.resolve_sizes(settings.size, at))
             on_size(together[index], wanted)
-            space = kernel.search_space(kernel.resolve_sizes(settings.size, {**settings.sizes, **together[index]}))
-            at = dataclasses.replace(
-                settings,
-                sizes={**settings.sizes, **together[index]},
-                budget=wanted,
-                time_limit_s=limit_s if math.isfinite(limit_s) else None,
-                first=(*settings.first, *(c for c in _found_by_others(runs, index, count) if c in space)),
-                sources=(*settings.sources, *_sources(settings, kernel, runs, index, files)),
-            )
             runs[index] = tune(
                 kernel,
-                at,
+                dataclasses.replace(
+                    settings,
+                    sizes=at,
+                    budget=wanted,
+                    time_limit_s=left_s / visits if math.isfinite(left_s) else None,
+                    first=(*settings.first, *(c for c in _found_by_neighbours(runs, index) if c in space)),
+                    sources=(*settings.sources, *_sources(settings, kernel, runs, index, files)),
+                ),
                 output=files[index],
                 resume=index in runs,
                 overwrite=overwrite and index not in runs,
@@ -181,27 +176,7 @@ def tune_sizes(
                 on_warning=warn,
                 command=command,
             )
-
-        order = _most_telling_first(count)
-        share = max(_LEAST, int(_FIRST_LAP * budget / count))
-        for lap in range(2):
-            for place, index in enumerate(order):
-                had = {i: run.evaluations for i, run in runs.items()}
-                left_s = math.inf if settings.time_limit_s is None else settings.time_limit_s - time.monotonic() + start
-                if lap == 0:
-                    # A run of an earlier session is continued to the budget it had.
-                    begun = (runs[index].info.budget or 0) if index in runs else 0
-                    wanted, visits = max(share, begun), (count - place) / _FIRST_LAP
-                else:
-                    left = budget - sum(had.values())
-                    wanted, visits = had.get(index, 0) + left // (count - place), count - place
-                if left_s > 0 and (wanted > had.get(index, 0) or lap == 0):
-                    go_on(index, wanted, left_s / visits)
         return [runs[index] for index in sorted(runs)]
-
-
-def _extent(sizes: Mapping[str, int]) -> float:
-    return sum(math.log(value) for value in sizes.values())
 
 
 def _sources(
@@ -214,22 +189,12 @@ def _sources(
     return [files[i] for i in sorted(others, key=lambda i: abs(i - index))[:_SOURCES]]
 
 
-def _found_by_others(runs: Mapping[int, Run], index: int, count: int) -> list[Configuration]:
-    """Return what other sizes found and this one has not tried: winners and baselines of its neighbours.
-
-    At the ends of the range it is a winner of each combination of types as well: errors in between are known from those
-    at the ends.
-    """
+def _found_by_neighbours(runs: Mapping[int, Run], index: int) -> list[Configuration]:
+    """Return winners and baselines of the next sizes on both sides that this one has not tried."""
     tried = {trial.configuration for trial in runs[index].trials} if index in runs else set()
     near = [*sorted(i for i in runs if i < index)[-1:], *sorted(i for i in runs if i > index)[:1]]
     reported = [trial for i in near for trial in (runs[i].best, runs[i].baseline) if trial is not None]
-    found = [trial.configuration for trial in reported]
-    if index in (0, count - 1) and index in runs:
-        names = runs[index].info.signature
-        types = {configuration.subset(names) for configuration in tried}
-        winners = [run.best.configuration for run in runs.values() if run.best is not None]
-        found += {c.subset(names): c for c in winners if c.subset(names) not in types}.values()
-    return [configuration for configuration in dict.fromkeys(found) if configuration not in tried]
+    return [c for c in dict.fromkeys(trial.configuration for trial in reported) if c not in tried]
 
 
 def _most_telling_first(count: int) -> list[int]:

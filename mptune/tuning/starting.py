@@ -22,7 +22,7 @@ from mptune.store import RunInfo, unit_of
 from mptune.strategies.base import Source
 from mptune.strategies.model_based.transfer import shared
 
-__all__ = ["Searched", "first_values", "knowledge_base", "read_source"]
+__all__ = ["Searched", "first_values", "read_source", "sources_of"]
 
 #: How far the errors of another run may be from those of a search, in decades: at the same sizes, for each decade that
 #: sizes are apart (most errors grow with the root of a size), and at sizes that are far away or not known.
@@ -35,36 +35,24 @@ _MOST: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """What a source has to fit.
+    """What a source has to fit."""
 
-    Attributes:
-        kernel: name of the kernel; empty if it is not known.
-        space: the configurations.
-        objective: of the search.
-        metric: what ``error`` is measured by; empty if it is not known.
-        sizes: the problem sizes.
-        units: of metrics whose names do not state them.
-        rename: gives the trials of a source metrics under the names of this search.
-    """
-
-    kernel: str
+    kernel: str  #: empty if it is not known
     space: SearchSpace
     objective: Objective
-    metric: str = ""
+    metric: str = ""  #: of ``error``; empty if it is not known
     sizes: Mapping[str, int] = field(default_factory=dict)
-    units: Mapping[str, str] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)  #: of metrics whose names do not state them
+    #: Gives the trials of a source metrics under the names of this search.
     rename: Callable[[Run], Sequence[Trial]] = field(default=lambda run: run.trials)
 
     def source(self, run: Run, name: str) -> Source:
-        """Return a run as a source.
-
-        Raises:
-            MptuneError: it is of another kernel, nothing in it ran, or it has no parameter, value, metric or unit in
-                common with the search.
-        """
+        """Return a run as a source; raises MptuneError if it does not fit."""
         names = self.space.names
         theirs, kernel = run.space.names, run.info.kernel
         common = [n for n in names if n in theirs]
+        trials = self.rename(run)
+        valid = [t for t in trials if t.is_valid]
         if kernel and self.kernel and kernel != self.kernel and set(theirs) != set(names):
             raise MptuneError(
                 f"source {name} is of kernel {kernel!r}, not {self.kernel!r}: expected the same kernel, or "
@@ -75,13 +63,12 @@ class Searched:
                 f"source {name} has no parameter in common with the search space: it has {', '.join(theirs)}, the "
                 f"space {', '.join(names)}"
             )
-        trials = self.rename(run)
-        if not any(t.is_valid for t in trials):
+        if not valid:
             raise MptuneError(
                 f"source {name}: none of its {len(trials):,} trials ran, so that it says nothing of times"
             )
         read = self.objective.names | self.objective.constraint_names
-        metrics = tuple(dict.fromkeys(m for t in trials if t.is_valid for m in t.measurement.metrics))
+        metrics = tuple(dict.fromkeys(m for t in valid for m in t.measurement.metrics))
         for metric in sorted(read):
             if metric not in metrics:
                 raise UnknownNameError(f"metric of source {name}:", metric, metrics)
@@ -90,7 +77,8 @@ class Searched:
                 raise MptuneError(f"source {name} has {metric} in {its}, the search has it in {ours}")
         complete = tuple(t for t in trials if not t.is_valid or read <= t.measurement.metrics.keys())
         remark = self._no_errors(run.info)
-        found = Source(name, complete, math.inf if remark else self._error_doubt(run.info), remark)
+        doubt = min(_OTHER_SIZES, _SAME_SIZES + _BY_DECADE * _decades(self.sizes, run.info.sizes))
+        found = Source(name, complete, math.inf if remark else doubt, remark)
         if not shared(found, self.space)[1]:
             raise MptuneError(
                 f"source {name}: none of its {len(trials):,} trials has values that the search space has for "
@@ -108,38 +96,31 @@ class Searched:
             return f"its errors are not used: they are measured by {info.metric}, not by {self.metric}"
         return ""
 
-    def _error_doubt(self, info: RunInfo) -> float:
-        """Return how far its errors may be from those of the search, in decades."""
-        decades = _decades([*self.sizes.values()], [*info.sizes.values()])
-        return min(_OTHER_SIZES, _SAME_SIZES + _BY_DECADE * decades)
 
-
-def _decades(ours: Sequence[int], theirs: Sequence[int]) -> float:
+def _decades(ours: Mapping[str, int], theirs: Mapping[str, int]) -> float:
     """Return how far apart problem sizes are, all their numbers together; infinite where they cannot be compared."""
-    if not ours or len(ours) != len(theirs):
+    pairs = list(zip(ours.values(), theirs.values(), strict=False))
+    if not ours or len(ours) != len(theirs) or any(min(pair) <= 0 < max(pair) for pair in pairs):
         return math.inf
-    if ours == theirs:
-        return 0.0
-    if min(*ours, *theirs) <= 0:
-        return math.inf
-    return sum(abs(math.log10(size) - math.log10(other)) for size, other in zip(ours, theirs, strict=True))
+    return sum(abs(math.log10(size / other)) for size, other in pairs if size != other)
 
 
-def knowledge_base(
-    folder: str | Path, searched: Searched, besides: Path | None = None
+def sources_of(
+    given: Sequence[str | Path], folder: str | Path | None, searched: Searched, run_file: Path | None
 ) -> tuple[tuple[Source, ...], tuple[str, ...]]:
-    """Return the runs of a folder that fit a search, and what is wrong with those that cannot be read.
+    """Return what a search starts from, and what is wrong with the runs of the folder that cannot be read.
 
-    Those of most usable trials come first; there are at most so many as are used.
-
-    Args:
-        folder: has the run files.
-        searched: what they have to fit.
-        besides: a run file that is none of them: the one that is being written.
+    These are the files given, then those of the folder that fit, those of most usable trials first. The run file that
+    is being written is none of them.
     """
+    own = None if run_file is None else run_file.resolve()
+    paths = [Path(path).resolve() for path in given]
+    if own in paths:
+        raise MptuneError(f"source {own} is the run file itself: a run goes on with its own trials anyway")
+    sources = [read_source(path, searched) for path in dict.fromkeys(paths)]
     found, unreadable = [], []
-    for path in sorted(Path(folder).glob("*.db")):
-        if besides is not None and path.resolve() == besides.resolve():
+    for path in sorted(Path(folder).resolve().glob("*.db")) if folder is not None else ():
+        if path.resolve() == own:
             continue
         try:
             run = read_run(path)
@@ -149,18 +130,12 @@ def knowledge_base(
         with contextlib.suppress(MptuneError):
             source = searched.source(run, str(path))
             found.append((-len(shared(source, searched.space)[1]), path, source))
-    fitting = sorted(found, key=lambda entry: entry[:2])[:_MOST]
-    return tuple(source for _, _, source in fitting), tuple(unreadable)
+    sources += [source for _, _, source in sorted(found, key=lambda entry: entry[:2])[:_MOST]]
+    return tuple({source.name: source for source in sources}.values()), tuple(unreadable)
 
 
 def read_source(source: str | Path | Run, searched: Searched) -> Source:
-    """Return a run, a run file or a recorded space as a source of a search.
-
-    Raises:
-        SpaceFileError: the file is missing, a folder, damaged, of no known format, or records nothing.
-        RunFileError: it is a run file that cannot be read.
-        MptuneError: it does not fit the search.
-    """
+    """Return a run, a run file or a recorded space as a source of a search; raises MptuneError if it is none."""
     if isinstance(source, Run):
         return searched.source(source, source.name)
     if Path(source).is_dir():
@@ -212,7 +187,7 @@ def _configurations_in(document: Any) -> list[Mapping[str, Any]]:
         return [found for entry in document for found in _configurations_in(entry)]
     if not isinstance(document, dict):
         raise ValueError("a configuration is an object of values by name")
-    if "best" in document:
-        return _configurations_in(document["best"]) if document["best"] else []
-    inner = document.get("configuration", document)
-    return [inner] if isinstance(inner, dict) else _configurations_in(inner)
+    for name in ("best", "configuration"):
+        if name in document:
+            return _configurations_in(document[name] or [])
+    return [document]

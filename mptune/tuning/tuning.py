@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
+import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from mptune.backends import get_backend
 from mptune.cpp.build import recorded_flags
-from mptune.errors import MptuneError, UnknownNameError
+from mptune.errors import MptuneError
 from mptune.kernel import Application, Kernel, Sizes, Tunable
 from mptune.measure.cluster import Cluster, ClusterPool
 from mptune.measure.device import DeviceEvaluator
@@ -31,10 +31,10 @@ from mptune.source.render import heading, render_body
 from mptune.store import RunFile, RunInfo, RunState
 from mptune.tuning.plan import TuningPlan
 from mptune.tuning.schedule import Schedule
-from mptune.tuning.session import RunSession, Warnings, warn_caller
-from mptune.tuning.settings import Progress, TuneSettings
+from mptune.tuning.session import Progress, RunSession, Warnings, warn_caller
+from mptune.tuning.settings import TuneSettings
 
-__all__ = ["changed", "rendered_sources", "require_one_of", "tune"]
+__all__ = ["rendered_sources", "tune"]
 
 
 def tune(
@@ -73,8 +73,7 @@ def tune(
     """
     start = time.monotonic()
     warn = Warnings(on_warning)
-    require_one_of(resume, overwrite)
-    settings = changed(settings or TuneSettings(), overrides)
+    settings = (settings or TuneSettings()).changed(overrides)
     if output is not None and resume and Path(output).exists():
         settings = _with_its_sources(settings, Path(output), warn)
     plan = TuningPlan.of(kernel, settings, None if output is None else Path(output))
@@ -99,22 +98,17 @@ def tune(
         evaluator = _evaluator(plan, stack)
         ready = evaluator.start()
         plan.check_observers(ready, warn)
-        for remark in ready.remarks:
-            warn(remark)
-        space = plan.space_on(ready)
+        space, remarks = plan.space_on(ready), list(ready.remarks)
         if isinstance(plan.kernel, Kernel):
-            read = examples(plan.kernel, space)
-            for found in lints(plan.kernel, plan.sizes, space, read):
-                warn(found)
+            remarks += lints(plan.kernel, plan.sizes, space, examples(plan.kernel, space))
         space = space.restrict(plan.settings.restrict)
         plan.require_launch(space)
         info = plan.describe(space, ready, command)
-        for unsure in info.caveats:
-            warn(unsure)
+        for remark in (*remarks, *info.caveats):
+            warn(remark)
         if output is not None and overwrite:  # nothing is lost with a call that is refused before
             RunFile.delete(output)
-        file, before = _open_run(output, resume, info, evaluator.capacity)
-        stack.enter_context(file)
+        file, before = _open_run(stack, output, resume, info, evaluator.capacity)
         session = RunSession(
             evaluator,
             file,
@@ -135,12 +129,6 @@ def tune(
         return _keep_sources(run, plan, file)
 
 
-def require_one_of(resume: bool, overwrite: bool) -> None:
-    """Raise MptuneError if a run is asked to resume and to be overwritten."""
-    if resume and overwrite:
-        raise MptuneError("resume=True goes on with a run, overwrite=True begins anew: give one of them")
-
-
 def _keep_sources(run: Run, plan: TuningPlan, file: RunFile) -> Run:
     """Return a run with the sources of its most interesting trials, which its file keeps too."""
     sources = rendered_sources(run, plan.kernel, plan.sizes)
@@ -149,16 +137,13 @@ def _keep_sources(run: Run, plan: TuningPlan, file: RunFile) -> Run:
 
 
 def _check_cache(on_warning: Callable[[str], None]) -> None:
-    """Say so where others could change the compiled code that is kept between runs, which is not used then."""
-    folder = cache_folder("binaries")
+    """Warn if the cache of binaries is writable by others; it is then not used."""
     try:
-        if folder is not None:
+        if (folder := cache_folder("binaries")) is not None:
             own_folder(folder)
-    except PermissionError as error:
-        if error.errno is None:
+    except OSError as error:
+        if isinstance(error, PermissionError) and error.errno is None:
             on_warning(f"compiled code is not kept for later runs: {error} (MPTUNE_CACHE_DIR names another folder)")
-    except OSError:
-        pass
 
 
 def _why_set_aside(count: int, changes: Sequence[str], unversioned: Sequence[str], output: str | Path | None) -> str:
@@ -169,19 +154,6 @@ def _why_set_aside(count: int, changes: Sequence[str], unversioned: Sequence[str
         )
     why = "; ".join(changes) or "the conditions of the measurement have changed"
     return f"{why}: the run file's {count} trials of before are not used, their configurations are evaluated again"
-
-
-def changed(settings: TuneSettings, changes: dict[str, Any]) -> TuneSettings:
-    """Return settings with some fields replaced.
-
-    Raises:
-        UnknownNameError: there is no such field.
-    """
-    known = [field.name for field in dataclasses.fields(TuneSettings)]
-    for name in changes:
-        if name not in known:
-            raise UnknownNameError("setting", name, known)
-    return dataclasses.replace(settings, **changes)
 
 
 def _with_its_sources(settings: TuneSettings, output: Path, on_warning: Callable[[str], None]) -> TuneSettings:
@@ -199,17 +171,14 @@ def _with_its_sources(settings: TuneSettings, output: Path, on_warning: Callable
 def _with_compilers(plan: TuningPlan) -> TuningPlan:
     """Return a plan whose kernel has the parameters that its backend adds: what compiles it, where that is chosen."""
     settings = plan.settings
-    if settings.scheduler is not None:
+    if settings.scheduler is not None or not isinstance(plan.kernel, Kernel):
         if settings.compiler or settings.compiler_flag_sets:
-            raise MptuneError("--compiler and --compiler-flag-set are for this machine, not for a scheduler's workers")
+            raise MptuneError("--compiler and --compiler-flag-set are for a single kernel on this machine")
         return plan
     backend = get_backend(runnable_backend(settings.backend))
-    if not isinstance(plan.kernel, Kernel):
-        if settings.compiler or settings.compiler_flag_sets:
-            raise MptuneError("--compiler and --compiler-flag-set are for a single kernel")
-        return plan
-    kernel = backend.prepared(plan.kernel, settings.compiler, settings.compiler_flag_sets)
-    return dataclasses.replace(plan, kernel=kernel)
+    return dataclasses.replace(
+        plan, kernel=backend.prepared(plan.kernel, settings.compiler, settings.compiler_flag_sets)
+    )
 
 
 def _evaluator(plan: TuningPlan, stack: contextlib.ExitStack) -> DeviceEvaluator:
@@ -232,12 +201,7 @@ def _evaluator(plan: TuningPlan, stack: contextlib.ExitStack) -> DeviceEvaluator
         plan=dataclasses.replace(SEARCHING, flush_cache=settings.flush_cache),
         limits=limits,
         compilers=compilers_ahead(backend) if settings.compilers is None else settings.compilers,
-        policy=MeasurementPolicy(
-            plan.objective,
-            limits.run_s,
-            draws=settings.inputs,
-            launch_factor=limits.launch_factor,
-        ),
+        policy=MeasurementPolicy(plan.objective, limits.run_s, settings.inputs, limits.launch_factor),
         observers=plan.observers,
         workers=settings.workers,
         pool=pool,
@@ -245,51 +209,40 @@ def _evaluator(plan: TuningPlan, stack: contextlib.ExitStack) -> DeviceEvaluator
     return stack.enter_context(evaluator)
 
 
-def _open_run(output: str | Path | None, resume: bool, info: RunInfo, workers: int) -> tuple[RunFile, RunInfo]:
+def _open_run(
+    stack: contextlib.ExitStack, output: str | Path | None, resume: bool, info: RunInfo, workers: int
+) -> tuple[RunFile, RunInfo]:
     """Return where the trials go (a new run file, one to go on with, or memory), and what it said of its run."""
     state = RunState(workers=workers)
     if output is None:
-        return RunFile.in_memory(info, state), info
+        return stack.enter_context(RunFile.in_memory(info, state)), info
     if not (resume and Path(output).exists()):
-        return RunFile.create(output, info, state), info
-    file = RunFile.open(output)
+        return stack.enter_context(RunFile.create(output, info, state)), info
+    file = stack.enter_context(RunFile.open(output))
     before = file.info
-    try:
-        before.require_same_run(info, str(output))
-        info = dataclasses.replace(info, created_at=before.created_at)
-        file.update(dataclasses.replace(file.state, workers=workers), info)
-    except BaseException:
-        file.close()
-        raise
+    before.require_same_run(info, str(output))
+    info = dataclasses.replace(info, created_at=before.created_at)
+    file.update(dataclasses.replace(file.state, workers=workers), info)
     return file, before
 
 
 # -- the sources that a run file keeps ----------------------------------------------------------------------
 
-#: Trials whose source is kept.
-_SOURCES: Final = 1000
-#: Number of kinds of failure that the run keeps a source of.
-_KINDS: Final = 20
 
-
-def rendered_sources(run: Run, kernel: Tunable, sizes: Sizes, count: int = _SOURCES) -> dict[str, str]:
+def rendered_sources(run: Run, kernel: Tunable, sizes: Sizes, count: int = 1000) -> dict[str, str]:
     """Render a run's most interesting trials without the prelude, at most ``count``, by their configuration as JSON.
 
     Of an application that are the kernels it is known to launch, one after the other, each under a heading.
     """
-    if isinstance(kernel, Application) and not run.state.launches:
-        return {}
     found: dict[str, str] = {}
-    for trial in _by_interest(run):
-        name = trial.configuration.to_json()
-        if name in found:
-            continue
-        if len(found) == count:
-            break
+    if isinstance(kernel, Application) and not run.state.launches:
+        return found
+    chosen = {trial.configuration: trial for trial in _by_interest(run)}
+    for configuration, trial in itertools.islice(chosen.items(), count):
         try:
-            found[name] = _rendered(run, kernel, trial, sizes)
+            found[configuration.to_json()] = _rendered(run, kernel, trial, sizes)
         except MptuneError as error:
-            found[name] = f"This configuration cannot be rendered: {error}\n"
+            found[configuration.to_json()] = f"This configuration cannot be rendered: {error}\n"
     return found
 
 
@@ -313,14 +266,8 @@ def _rendered(run: Run, kernel: Tunable, trial: Trial, sizes: Sizes) -> str:
 def _by_interest(run: Run) -> Iterator[Trial]:
     """Give the trials a reader looks at first, some of them twice."""
     yield from (trial for trial in (run.best, run.baseline, run.closest) if trial is not None)
-    yield from (group.first for group in run.failure_groups[:_KINDS])
+    yield from (group.first for group in run.failure_groups[:20])
     yield from run.trade_offs
     if {"time_ms", "error"} <= set(run.metric_names):
         yield from run.pareto(("time_ms", "error"))
-    objective = run.objective
-    sign = 1.0 if objective.minimise else -1.0
-    values = [sign * objective.value(trial) for trial in run.trials]
-    known = [i for i, value in enumerate(values) if math.isfinite(value)]
-    ranked = sorted(known, key=lambda i: (not objective.is_feasible(run.trials[i]), values[i]))
-    yield from (run.trials[i] for i in ranked)
-    yield from run.trials
+    yield from sorted(run.trials, key=run.objective.score, reverse=True)

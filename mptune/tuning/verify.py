@@ -11,7 +11,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count, islice
 from pathlib import Path
 from typing import Any, Final
@@ -28,7 +28,7 @@ from mptune.measure.pool import runnable_backend
 from mptune.measure.timing import SEARCHING
 from mptune.observers import OBSERVERS
 from mptune.results.trial import Status, Trial
-from mptune.results.unseen import Verified, after_draws, count_of, draws_of, limit_of, next_unseen
+from mptune.results.unseen import Verified, after_draws, count_of, limit_of, next_unseen
 from mptune.run import Run, json_document
 from mptune.source.loading import edited, make_ready, remarks, sizes_of, tunable_of_run
 from mptune.space.configuration import Configuration, Value
@@ -57,27 +57,20 @@ _ByDraw = dict[Draw, Trial]
 class Verifier:
     """Runs reported trials on unseen inputs: on the least number first, then on as many as time allows.
 
-    All trials run on the same inputs, in the same order, in every session of a run.
-
-    Args:
-        session: has the trials and keeps them.
-        searched: draws of the search; a trial that has run on fewer runs on the others if there is time.
-        wanted: unseen inputs for each trial; fewer if they take longer than :data:`SHARE` of the run.
-        least: unseen inputs for each trial however long they take.
-        finalists: returns the trials that may be reported after others have fallen.
+    All trials run on the same inputs, in the same order, in every session of a run: on ``wanted`` ones each, or fewer
+    if they take longer than :data:`SHARE` of the run, but at least on ``least``. ``finalists`` returns the trials that
+    may be reported after others have fallen.
     """
 
     def __init__(
         self,
         session: RunSession,
-        searched: int,
         wanted: int,
         *,
         least: int = LEAST_INPUTS,
         finalists: Callable[[], Sequence[Trial]] = tuple,
     ) -> None:
         self._session = session
-        self._searched = searched
         self._wanted = wanted
         self._least = min(least, wanted)
         self._finalists = finalists
@@ -86,7 +79,6 @@ class Verifier:
         #: Configurations that cannot be verified any further.
         self._lost: set[Configuration] = set()
         self._draw_s = 0.0
-        self._has_run = False
 
     def __call__(self) -> bool:
         """Verify the reported trials; return True as soon as one of them is not feasible any more.
@@ -99,19 +91,17 @@ class Verifier:
                 return True
         return False
 
-    @property
-    def why_not(self) -> str:
-        """Why a trial was run on no unseen input; empty if nothing prevented it."""
+    def finish(self) -> None:
+        """Record why a reported trial was verified on fewer unseen inputs than requested."""
+        why = "the worker was lost" if self._lost else ""
         if not self._wanted:
-            return "none was asked for (--verify 0)"
-        if self._unmade and not self._has_run:
-            return f"none could be made: {next(iter(self._unmade.values()))}"
-        return "the worker was lost" if self._lost else ""
-
-    @property
-    def cut_short(self) -> int:
-        """The number of inputs asked for, if time may be the reason for fewer; 0 if workers were lost."""
-        return 0 if self._lost else self._wanted
+            why = "none was asked for (--verify 0)"
+        elif self._unmade:
+            why = f"none could be made: {next(iter(self._unmade.values()))}"
+        feasible = filter(self._session.objective.is_feasible, self._session.result().reported)
+        is_missing = not all(trial.metric("unseen_inputs") > 0 for trial in feasible)
+        wanted = 0 if self._lost else self._wanted  # time is why a trial ran on fewer
+        self._session.update(unverified=why if is_missing else "", verify_wanted=wanted)
 
     @property
     def _has_time(self) -> bool:
@@ -122,8 +112,6 @@ class Verifier:
         reported = [trial for trial in self._session.result().reported if self._is_open(trial)]
         short = [trial for trial in reported if count_of(trial, "unseen_inputs") < self._least]
         if not short and self._has_time:
-            if behind := [trial for trial in reported if self._is_behind(trial)]:
-                return [trial for trial in behind if _search_draws(trial) == _search_draws(behind[0])]
             short = [trial for trial in reported if count_of(trial, "unseen_inputs") < self._wanted]
         first = min(map(next_unseen, short), default=0)
         return [trial for trial in short if next_unseen(trial) == first]
@@ -131,12 +119,7 @@ class Verifier:
     def _is_open(self, trial: Trial) -> bool:
         return self._session.objective.is_feasible(trial) and trial.configuration not in self._lost
 
-    def _is_behind(self, trial: Trial) -> bool:
-        return 0 < self._least <= count_of(trial, "unseen_inputs") and _search_draws(trial) < self._searched
-
     def _next_draws(self, trial: Trial) -> list[Draw]:
-        if self._is_behind(trial):
-            return [Draw(Stream.SEARCH, number) for number in range(_search_draws(trial), self._searched)]
         done = count_of(trial, "unseen_inputs")
         number = self._least - done
         if number <= 0:
@@ -158,15 +141,10 @@ class Verifier:
 
     def _run(self, trials: Sequence[Trial], draws: Sequence[Draw], *, keeps_fallen_alone: bool = False) -> list[Draw]:
         """Run trials on draws and keep what they become; return the draws on which one of them fell."""
-        objective, before_s = self._session.objective, self._session.verifying.seconds
+        objective, before_s, found = self._session.objective, self._session.verifying.seconds, _Found()
         with self._session.verifying:
-            found = run_on(self._session.evaluator, [trial.configuration for trial in trials], draws)
-        is_unseen = draws[0].stream is Stream.UNSEEN
-        if is_unseen:  # those of the search were made before and take less time
-            self._has_run |= bool(found.trials)
-            self._draw_s = (self._session.verifying.seconds - before_s) / len(draws)
-        elif found.unmade:
-            self._searched = 0
+            run_on(found, self._session.evaluator, [trial.configuration for trial in trials], draws)
+        self._draw_s = (self._session.verifying.seconds - before_s) / len(draws)
         for draw, reason in found.unmade.items():
             if reason not in self._unmade.values():
                 self._session.warn(f"{draw} is left out of the verification, as it cannot be made: {reason}")
@@ -182,36 +160,27 @@ class Verifier:
             broken = [draw for draw, one in ran.items() if objective.error_excess(one) > 0]
             fallen.update(dict.fromkeys(broken))
             if ran and (broken or not keeps_fallen_alone):
-                after = after_draws(trial, ran, objective if is_unseen else None)
-                self._session.report_verified(self._session.keep(after))
+                self._session.report_verified(self._session.keep(after_draws(trial, ran, objective)))
         return list(fallen)
-
-
-def _search_draws(trial: Trial) -> int:
-    return draws_of(trial) - count_of(trial, "unseen_inputs")
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
     """Trials by configuration and draw, draws that cannot be made and why, and configurations that did not run."""
 
-    trials: dict[Configuration, _ByDraw]
-    unmade: dict[Draw, str]
-    lost: list[Configuration]
+    trials: dict[Configuration, _ByDraw] = field(default_factory=dict)
+    unmade: dict[Draw, str] = field(default_factory=dict)
+    lost: list[Configuration] = field(default_factory=list)
 
 
 def run_on(
+    found: _Found,
     evaluator: DeviceEvaluator,
     configurations: Sequence[Configuration],
     draws: Sequence[Draw],
     on_input: Callable[[], None] = lambda: None,
-    found: _Found | None = None,
-) -> _Found:
-    """Run configurations on draws of the inputs, up to the first status of :data:`_ENDING`.
-
-    Results are added to ``found``, so that they are not lost by Ctrl-C.
-    """
-    found = found or _Found({}, {}, [])
+) -> None:
+    """Run configurations on draws of the inputs, up to the first status of :data:`_ENDING`, and add what is found."""
     for first in range(0, len(draws), _BATCH):
         batch = draws[first : first + _BATCH]
         answer = evaluator.run_on_draws(configurations, batch)
@@ -226,7 +195,6 @@ def run_on(
         # The others have their turn in the next request.
         if found.lost or any(trial.status in _ENDING for trial in answer.trials):
             break
-    return found
 
 
 # -- of a run file ---------------------------------------------------------------------------------
@@ -246,12 +214,9 @@ class Case:
     def to_json(self) -> dict[str, Any]:
         """Return the fields by name."""
         worst = self.worst
-        return {
-            "sizes": self.sizes,
+        return {name: getattr(self, name) for name in ("sizes", "failures", "unmade")} | {
             "verified": self.verified.to_json() if self.verified.inputs else None,
             "worst_input": None if worst is None else {"number": worst.number + 1, "spawn_key": worst.spawn_key},
-            "failures": self.failures,
-            "unmade": self.unmade,
             "closest": self.closest or None,
         }
 
@@ -283,14 +248,10 @@ class Verification:
         """Return the document ``mptune verify --json`` prints."""
         info = self.run.info
         return json_document(
-            {
-                "kernel": info.kernel,
-                "backend": info.backend,
-                "device": info.device,
+            {name: getattr(info, name) for name in ("kernel", "backend", "device", "metric", "seed")}
+            | {
                 "configuration": self.trial.configuration,
                 "threshold": info.objective.threshold,
-                "metric": info.metric,
-                "seed": info.seed,
                 "holds": self.holds,
                 "kept": self.is_kept,
                 "another_definition": self.is_of_another,
@@ -350,9 +311,7 @@ def verify(
     asked = [definition.resolve_sizes(preset, numbers) for preset, numbers in given]
     cases: list[Case] = []
     is_kept = False
-    for place in (place for number, place in enumerate(asked) if place not in asked[:number]):
-        if (times := asked.count(place)) > 1:
-            on_warning(f"the sizes {place}, given {times} times: the same inputs are run and counted once")
+    for place in {tuple(sizes.items()): sizes for sizes in asked}.values():
         # Values of a file are rendered only if the kernel declares them.
         if trial.configuration not in whole_space(definition, place):
             raise MptuneError(f"{trial.configuration} is no valid configuration of {definition.called} at {place}")
@@ -362,15 +321,20 @@ def verify(
             said = evaluator.start().remarks
             why_not = ["other sizes"]
             if place == own:
-                why_not = _why_not_kept(run_file, run, definition, trial, evaluator)
+                why_not = [*remarks(info, definition), *changed_conditions(info, definition, evaluator, trial)]
+                why_not += [] if info.objective.is_feasible(trial) else ["the configuration is not feasible"]
+                try:
+                    RunFile.open(run_file).close()
+                except RunFileError as error:
+                    why_not.append(str(error))
                 if why_not:
                     on_warning(f"the result is not kept in {run_file}: {'; '.join(why_not)}")
             # Inputs of the same number are others at other sizes.
             first = next_unseen(trial) if place == own else 0
             draws = [Draw(Stream.UNSEEN, number) for number in range(first, first + inputs)]
-            found = _Found({}, {}, [])
+            found = _Found()  # is not lost by Ctrl-C
             try:
-                run_on(evaluator, [configured], draws, on_input, found)
+                run_on(found, evaluator, [configured], draws, on_input)
             except KeyboardInterrupt:
                 if not why_not and found.trials:
                     on_warning(f"{len(found.trials[configured])} inputs are kept in {run_file}")
@@ -412,28 +376,13 @@ def _case(run: Run, sizes: Sizes, ran: _ByDraw, unmade: Mapping[Draw, str], befo
     )
 
 
-def _why_not_kept(path: str | Path, run: Run, kernel: Tunable, trial: Trial, evaluator: DeviceEvaluator) -> list[str]:
-    reasons = [*remarks(run.info, kernel), *changed_conditions(run.info, kernel, evaluator, trial)]
-    if not run.info.objective.is_feasible(trial):
-        reasons.append("the configuration is not feasible")
-    try:
-        RunFile.open(path).close()
-    except RunFileError as error:
-        reasons.append(str(error))
-    return reasons
-
-
 # -- measuring as a run did ------------------------------------------------------------------------
 
 
 def evaluator_of(
     info: RunInfo, kernel: Tunable, sizes: Sizes, *, draws: int = 1, compilers: int = 0
 ) -> DeviceEvaluator:
-    """Return an evaluator that measures as a run did, on this machine; with errors on so many draws of the inputs.
-
-    Raises:
-        MptuneError: the run's backend, flags or metric cannot be used here.
-    """
+    """Return an evaluator that measures as a run did, on this machine; with errors on so many draws of the inputs."""
     outputs = [output.name for output in kernel.outputs]
     backend = runnable_backend(info.backend)
     return DeviceEvaluator(
@@ -453,7 +402,7 @@ def evaluator_of(
 def changed_conditions(info: RunInfo, kernel: Tunable, evaluator: DeviceEvaluator, trial: Trial) -> tuple[str, ...]:
     """Return what differs now from the conditions a trial of a run was measured under, each thing in a few words."""
     ready = evaluator.start()
-    now = dataclasses.replace(info, compiler=ready.identity, data_key=ready.data_key)
+    now = dataclasses.replace(info, device=ready.device.name, compiler=ready.identity, data_key=ready.data_key)
     if changes := now.changes_since(info):
         return changes
     is_same = evaluator.unversioned_metrics or evaluator.key_of(kernel.own(trial.configuration)) == trial.key

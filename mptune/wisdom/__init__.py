@@ -3,7 +3,7 @@
 from mptune.wisdom.choosing import LOSS_BY_DISTANCE, Candidate, Choice, Chooser, budget_of
 from mptune.wisdom.gathering import gather, read_sources
 from mptune.wisdom.records import AtSize, Errors, KernelWisdom, Timed, Wisdom, is_wisdom
-from mptune.wisdom.using import BySize, kernel_of, remarks_on, sizes_of_arrays
+from mptune.wisdom.using import BySize, kernel_of, on_device, remarks_on, sizes_of_arrays
 
 __all__ = [
     "LOSS_BY_DISTANCE",
@@ -20,6 +20,7 @@ __all__ = [
     "gather",
     "is_wisdom",
     "kernel_of",
+    "on_device",
     "read_sources",
     "remarks_on",
     "sizes_of_arrays",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -21,7 +21,9 @@ from mptune.store import RunInfo
 from mptune.wisdom.choosing import Choice, Chooser, budget_of, forms_in
 from mptune.wisdom.records import KernelWisdom, Wisdom
 
-__all__ = ["BySize", "kernel_of", "remarks_on", "sizes_of_arrays"]
+__all__ = ["BySize", "kernel_of", "on_device", "remarks_on", "sizes_of_arrays"]
+
+_Known = TypeVar("_Known", KernelWisdom, RunInfo)
 
 _LARGEST_SIZE: Final = 2**40
 
@@ -134,7 +136,7 @@ class BySize:
         metric: str | None = None,
     ) -> None:
         self.kernel, known = kernel_of(wisdom, kernel, metric)
-        self.backend, own = _on_device(known, backend)
+        self.backend, own = on_device(known, backend)
         device = self.backend.describe()
         kin = next((e for e in known if (e.backend, e.architecture) == (device.backend, device.architecture)), None)
         chosen = own or kin or known[0]
@@ -203,7 +205,7 @@ class BySize:
         return next((each for each in self._choosers if each.form == form), self._choosers[0])
 
 
-def _on_device(known: Sequence[KernelWisdom], backend: str | Backend) -> tuple[Backend, KernelWisdom | None]:
+def on_device(known: Sequence[_Known], backend: str | Backend) -> tuple[Backend, _Known | None]:
     """Return the backend to use, and what is known of its device."""
     if isinstance(backend, Backend) or backend != "auto":
         chosen = backend if isinstance(backend, Backend) else get_backend(backend)
@@ -216,7 +218,7 @@ def _on_device(known: Sequence[KernelWisdom], backend: str | Backend) -> tuple[B
     return get_backend("auto"), None
 
 
-def _is_of(known: KernelWisdom, backend: Backend) -> bool:
+def _is_of(known: KernelWisdom | RunInfo, backend: Backend) -> bool:
     try:
         device = backend.describe()
     except BackendUnavailableError:

@@ -117,7 +117,7 @@ def test_a_threshold_leaves_out_spaces_where_nothing_meets_it(
         (("--strategies", "genetic", "--strategy-option", "genetic.population=many"), ("population", "int")),
         (("--strategies", "random", "--objective", "tme"), ("'tme'",)),
         (("--strategies", "random", "--penalty", "harsh"), ("'harsh'", "did you mean 'hard'")),
-        (("--strategies", "random", "--repeats", "0"), ("repeats must be at least 1",)),
+        (("--strategies", "random", "--repeats", "0"), ("repeats 0: expected at least 1",)),
         (("--strategies", "random", "--max-error", "1e-3"), ("has no errors",)),
         (("--strategies", "random", "--max-error", "-1"), ("positive number",)),
     ],
