@@ -716,7 +716,12 @@ void launch(const site& at, const prepared& kernel, const extents& shape) {
     const site* const outer = running;
     running = &at;
     const u64 began = running_since = nanoseconds();
+#if defined(MPTUNE_ON_GPU)
     cudaError_t error = kernel.start(kernel.call, shape);
+#else
+    cudaError_t error = cudaSuccess;
+    if (!launch_in_place(at.kernel, arguments, count, shape, &error)) error = kernel.start(kernel.call, shape);
+#endif
     if (error == cudaSuccess) error = cudaDeviceSynchronize();
     spend(at.kernel, nanoseconds() - began);
     running = outer;
