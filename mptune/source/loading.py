@@ -5,15 +5,13 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.metadata
-import importlib.util
 import json
 import sys
 import traceback
 import warnings
 from collections.abc import Callable, Mapping
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -23,7 +21,6 @@ from mptune.plugins import load_point
 
 if TYPE_CHECKING:  # importing it takes longer than finding out that there is no kernel of a name
     from mptune.kernel import Application, Kernel, Sizes, Tunable
-    from mptune.space.configuration import Value
     from mptune.store import RunInfo
 
 #: What ``mptune adopt`` says of a definition that it wrote, beside it.
@@ -31,8 +28,7 @@ RECORD = "adopted.json"
 _ENTRY_POINTS = "mptune.kernels"
 _MODULE_PREFIX = "_mptune_"
 
-_Version = tuple[int, ...]
-_versions: WeakKeyDictionary[Tunable, _Version] = WeakKeyDictionary()
+_versions: WeakKeyDictionary[Tunable, tuple[int, ...]] = WeakKeyDictionary()
 
 
 def bundled_kernels() -> tuple[str, ...]:
@@ -101,9 +97,8 @@ def load_tunable(name: str | Path) -> Tunable:
             raise KernelError(f"entry point {point.value!r} of kernel {text!r} is not a mptune.Kernel")
         return found
     own = next((own for own in (f"./{text}.py", f"./{text}/{text}.py") if Path(own).is_file()), "the path of its file")
-    raise UnknownNameError(
-        "kernel", text, (*bundled_kernels(), *bundled_applications()), hint=f"A kernel of your own is given as {own}."
-    )
+    hint = f"A kernel of your own is given as {own}."
+    raise UnknownNameError("kernel", text, (*bundled_kernels(), *bundled_applications()), hint=hint)
 
 
 def definition_hash(kernel: Tunable) -> str:
@@ -269,14 +264,10 @@ def _check_same(info: RunInfo, kernel: Tunable) -> None:
     theirs = {parameter.name: parameter.values for parameter in info.parameters}
     for name in dict.fromkeys((*theirs, *ours)):
         if name not in ours or name not in theirs or not set(theirs[name]) <= set(ours[name]):
-            raise KernelError(
-                f"{kernel.called} has changed since the run: parameter {name!r} had {_said(theirs.get(name))} "
-                f"and has {_said(ours.get(name))}"
+            had, has = (
+                f"the values {json.dumps(of[name])[:200]}" if name in of else "no values" for of in (theirs, ours)
             )
-
-
-def _said(values: tuple[Value, ...] | None) -> str:
-    return "no values" if values is None else f"the values {json.dumps(values)[:200]}"
+            raise KernelError(f"{kernel.called} has changed since the run: parameter {name!r} had {had} and has {has}")
 
 
 def picture_of(application: Application) -> Callable[..., Any]:
@@ -287,11 +278,8 @@ def picture_of(application: Application) -> Callable[..., Any]:
     """
     found = getattr(sys.modules.get(application.steps.__module__), "picture", None)
     if not callable(found):
-        where = f" in {application.path.name}" if application.path else " beside its steps"
-        raise KernelError(
-            f"{application.called} has no picture of its answer: define picture(outputs, inputs, size){where}, which "
-            "returns a chart of Vega-Altair"
-        )
+        where = f"in {application.path.name}" if application.path else "beside its steps"
+        raise KernelError(f"{application.called} has no picture: define picture(outputs, inputs, size) {where}")
     return found  # type: ignore[no-any-return]
 
 
@@ -303,10 +291,10 @@ def _load_file(path: Path) -> Tunable:
         siblings = [p.name for p in path.parent.glob("*.py")] if path.parent.is_dir() else []
         raise KernelError(f"no kernel definition file {str(path)!r}{did_you_mean(path.name, siblings, path.parent)}")
     path = path.resolve()
-    version = _version(path)
-    module = _run_file(path)
-    found = _only_one(module, path)
-    beside = {} if found.reference is not None else {"reference": _sibling_reference(path)}
+    reference = path.parent.parent / "references" / path.name
+    version = tuple(file.stat().st_mtime_ns for file in (path, reference) if file.is_file())
+    found = _only_one(_run_file(path), path)
+    beside = {} if found.reference is not None else {"reference": _reference_in(reference)}
     found = found.changed(path=path, **beside)
     _versions[found] = version
     return found
@@ -322,15 +310,6 @@ def loaded_modules() -> tuple[ModuleType, ...]:
     return tuple(module for name, module in sys.modules.items() if name.startswith(_MODULE_PREFIX))
 
 
-def _version(path: Path) -> _Version:
-    files = (path, _reference_file(path))
-    return tuple(file.stat().st_mtime_ns for file in files if file.is_file())
-
-
-def _reference_file(path: Path) -> Path:
-    return path.parent.parent / "references" / path.name
-
-
 def _only_one(module: ModuleType, path: Path) -> Tunable:
     from mptune.kernel import Application, Kernel
 
@@ -343,14 +322,12 @@ def _only_one(module: ModuleType, path: Path) -> Tunable:
         if len(found) == 1:
             return next(iter(found.values()))
         if found:
-            raise KernelError(
-                f"{path.name} defines several {kind.what}s ({', '.join(found)}); name the one to tune {kind.what!r}"
-            )
+            several = f"several {kind.what}s ({', '.join(found)})"
+            raise KernelError(f"{path.name} defines {several}; name the one to tune {kind.what!r}")
     raise KernelError(f"{path.name} defines no kernel: expected a variable 'kernel' holding a mptune.Kernel")
 
 
-def _sibling_reference(path: Path) -> Callable[..., Any] | None:
-    file = _reference_file(path)
+def _reference_in(file: Path) -> Callable[..., Any] | None:
     if not file.is_file():
         return None
     found = getattr(_run_file(file), "reference", None)
@@ -359,32 +336,24 @@ def _sibling_reference(path: Path) -> Callable[..., Any] | None:
     return found  # type: ignore[no-any-return]
 
 
-class _FromSource(SourceFileLoader):
-    """Runs a file without its byte code, which is taken for that of an edit in the same second at the same length."""
-
-    def get_code(self, fullname: str) -> CodeType:
-        return self.source_to_code(self.get_data(self.get_filename(fullname)), self.path)
-
-
 def _run_file(path: Path) -> ModuleType:
-    """Run a Python file as a module, its own folder importable while it runs."""
-    name = f"{_MODULE_PREFIX}{path.parent.name}_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path, loader=_FromSource(name, str(path)))
-    if path.suffix != ".py" or spec is None or spec.loader is None:
+    """Run a Python file as a module, its own folder importable while it runs.
+
+    Its byte code is not used: that of an edit in the same second at the same length would be taken for it.
+    """
+    if path.suffix != ".py":
         raise KernelError(f"{str(path)!r} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
+    module = ModuleType(f"{_MODULE_PREFIX}{path.parent.name}_{path.stem}")
+    module.__file__ = str(path)
+    sys.modules[module.__name__] = module
     sys.path.insert(0, str(path.parent))
     try:
-        spec.loader.exec_module(module)
+        exec(compile(path.read_bytes(), str(path), "exec", dont_inherit=True), vars(module))
     except MptuneError:
         raise
     except (Exception, SystemExit) as error:
-        line = next(
-            (f.lineno for f in reversed(traceback.extract_tb(error.__traceback__)) if f.filename == str(path)), None
-        )
-        if isinstance(error, SyntaxError):
-            line = error.lineno
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+        line = error.lineno if isinstance(error, SyntaxError) else (lines or [None])[-1]
         where = f"{path.name}:{line}" if line else path.name
         raise KernelError(f"{where}: {type(error).__name__}: {error}") from error
     finally:
