@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
@@ -12,7 +13,7 @@ import numpy as np
 from mptune.cpp.literals import widening_literals
 from mptune.errors import EmptySpaceError, MptuneError
 from mptune.kernel import Kernel, Sizes
-from mptune.source.dialect import cite, parameter_names
+from mptune.source.dialect import cite, comments_blanked, kernel_parameters
 from mptune.source.render import render_body, template_lines
 from mptune.space.configuration import Configuration
 from mptune.space.expressions import Expression
@@ -65,10 +66,13 @@ def _misordered(kernel: Kernel, bodies: Sequence[_Body]) -> Iterator[str]:
     """Compare the order of the function's parameters with that of the arguments: types may be the same."""
     declared = [argument.name for argument in kernel.passed]
     for body, place in bodies:
-        parameters = parameter_names(body, kernel.function)
-        names = [name for name, _ in parameters]
+        code = comments_blanked(body)
+        places = kernel_parameters(code).get(kernel.function, [])
+        found = [re.search(r"(\w+)\s*(?:\[[^\]]*\])?\s*\Z", code[:end]) for _, end in places]
+        parameters = [match for match in found if match]
+        names = [match[1] for match in parameters]
         if names != declared and sorted(names) == sorted(declared):
-            first = next(start for (name, start), other in zip(parameters, declared, strict=True) if name != other)
+            first = next(m.start(1) for m, other in zip(parameters, declared, strict=True) if m[1] != other)
             yield (
                 f"{cite(*place(first))}: function {kernel.function} takes ({', '.join(names)}), but kernel "
                 f"{kernel.name} declares ({', '.join(declared)}), and arguments are passed in the order they are "

@@ -27,14 +27,7 @@ from mptune.cpp.prelude import prelude
 from mptune.errors import KernelError, MptuneError, TemplateError, UnknownNameError, did_you_mean
 from mptune.kernel import Application, Kernel, Sizes, Tunable
 from mptune.precision import Precision, precision
-from mptune.source.dialect import (
-    KERNEL_FUNCTION,
-    cite,
-    comments_blanked,
-    declared_types,
-    parameters_at,
-    portable,
-)
+from mptune.source.dialect import cite, comments_blanked, declared_types, kernel_parameters, portable
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import PolicyParameter, PrecisionParameter
 
@@ -138,9 +131,7 @@ def render_body(
     """
     source = _locate(kernel)
     template = _compile(source)
-    context = _context(kernel, kernel.own(configuration), sizes)
-    if is_traced:
-        context |= _traced(kernel, context)
+    context = _context(kernel, kernel.own(configuration), sizes, is_traced=is_traced)
     template.check_names(context)
     body = portable(
         template.render(context), source.name.removesuffix(".j2") if source.path else f"{source.label} as rendered"
@@ -151,9 +142,7 @@ def render_body(
 
 def with_parameters(kernel: Kernel, body: str, parameters: Sequence[str]) -> str:
     """Return an instantiated template whose kernel takes further parameters, after its own."""
-    code = comments_blanked(body)
-    start = next(match.end() for match in KERNEL_FUNCTION.finditer(code) if match[1] == kernel.function)
-    end = parameters_at(code, start)[-1][1]
+    end = kernel_parameters(comments_blanked(body))[kernel.function][-1][1]
     return body[:end] + ", " * bool(kernel.passed) + ", ".join(parameters) + body[end:]
 
 
@@ -166,37 +155,34 @@ def heading(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, in
 # -- the context of a template -------------------------------------------------------------------
 
 
-def _context(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int]) -> dict[str, Any]:
-    """Return what names of a template print: a boolean as 0 or 1, a precision as its type in C++."""
-    types = {p.name for p in kernel.parameters if isinstance(p, PrecisionParameter)}
-    values = {
-        name: TypeName(precision(str(value))) if name in types else int(value) if isinstance(value, bool) else value
-        for name, value in configuration.items()
+def _context(
+    kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int], *, is_traced: bool = False
+) -> dict[str, Any]:
+    """Return what names of a template print: a boolean as 0 or 1, a precision as its type in C++.
+
+    In a traced source, types and policies are numbered: they are chosen when the kernel runs.
+    """
+    context: dict[str, Any] = {
+        **sizes,
+        **{name: int(value) if isinstance(value, bool) else value for name, value in configuration.items()},
     }
-    return {**sizes, **values}
-
-
-def _traced(kernel: Kernel, context: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what precision and policy parameters are where they are chosen when the kernel runs."""
-    found: dict[str, Any] = {}
-    types = [p.name for p in kernel.parameters if isinstance(p, PrecisionParameter)]
-    for k, name in enumerate(types):
-        found[name] = TypeName(precision(context[name].name), cpp=f"mp::type_of_parameter<{k}>")
+    for k, name in enumerate(p.name for p in kernel.parameters if isinstance(p, PrecisionParameter)):
+        context[name] = TypeName(precision(str(context[name])), cpp=f"mp::type_of_parameter<{k}>" if is_traced else "")
     policies = [p.name for p in kernel.parameters if isinstance(p, PolicyParameter)]
-    for k, name in enumerate(policies):
-        found[name] = _PolicyName(context[name])
-        found[name].cpp = f"mp::policy_of_parameter<{k}>"
-    return found
+    for k, name in enumerate(policies if is_traced else ()):
+        context[name] = _PolicyName(context[name])
+        context[name].cpp = f"mp::policy_of_parameter<{k}>"
+    return context
 
 
 def _traced_lines(kernel: Kernel) -> str:
     """Return the lines that begin a traced source: how many precisions and policies there are, which may be fp8."""
     types = [p for p in kernel.parameters if isinstance(p, PrecisionParameter)]
+    policies = sum(isinstance(p, PolicyParameter) for p in kernel.parameters)
     fp8 = sum(1 << k for k, p in enumerate(types) if any(precision(str(v)).storage_only for v in p.values))
     both = f"static_cast<unsigned __int128>({fp8 >> 64}ull) << 64 | {fp8 & (2**64 - 1)}ull"
-    counts = {"": len(types), "_POLICIES": sum(isinstance(p, PolicyParameter) for p in kernel.parameters)}
-    lines = [f"#define MPTUNE_TRACED{what} {count}" for what, count in counts.items()]
-    return "\n".join((*lines, f"#define MPTUNE_TRACED_FP8 ({both})", ""))
+    counts = {"": len(types), "_POLICIES": policies, "_FP8": f"({both})"}
+    return "".join(f"#define MPTUNE_TRACED{what} {count}\n" for what, count in counts.items())
 
 
 _HELPERS: Final[dict[str, Callable[..., Any]]] = {
@@ -439,7 +425,7 @@ def template_lines(kernel: Kernel, configuration: Configuration, sizes: Mapping[
         TemplateError: as for :func:`render`.
     """
     source = _locate(kernel)
-    context = _context(kernel, configuration, sizes)
+    context = _context(kernel, kernel.own(configuration), sizes)
     marked = _compile(source, is_marked=True).render(context)
     if _MARK.sub("", marked) != _compile(source).render(context):
         return []
@@ -482,25 +468,20 @@ def _known(context: Iterable[str]) -> str:
 def _check_function(kernel: Kernel, body: str, where: str) -> None:
     """Raise TemplateError unless the body defines the function, with C linkage and a parameter for each argument."""
     code = comments_blanked(body)
-    found = {match[1]: match.end() for match in KERNEL_FUNCTION.finditer(code)}
-    function = kernel.function
+    found, function = kernel_parameters(code), kernel.function
     if function not in found:
         others = f"it defines {', '.join(found)}" if found else "it defines no __global__ function"
         near = did_you_mean(function, found)
         raise TemplateError(f'{where}: no function extern "C" __global__ void {function}(...){near} ({others})')
     if 'extern "C"' not in code:
         raise TemplateError(f'{where}: write extern "C" before __global__ void {function}, or its name is mangled')
-    places = parameters_at(code, found[function])
+    places = found[function]
     parameters = len(places) if code[places[0][0] : places[-1][1]].strip() else 0
     if parameters != len(kernel.passed):
         names = ", ".join(argument.name for argument in kernel.passed)
         has = f"{parameters} parameter{'' if parameters == 1 else 's'}"
-        raise TemplateError(
-            f"{where}: function {function} has {has}, the kernel declares {len(kernel.passed)} arguments ({names})"
-        )
+        wanted = f"the kernel declares {len(kernel.passed)} arguments ({names})"
+        raise TemplateError(f"{where}: function {function} has {has}, {wanted}")
     for constant in (argument.name for argument in kernel.arguments if argument.is_constant):
         if not re.search(rf"__constant__\b[^;{{}}]*\b{constant}\s*\[", code):
-            raise TemplateError(
-                f"{where}: the kernel declares {constant!r} in constant memory, and there is no "
-                f"__constant__ TYPE {constant}[...]"
-            )
+            raise TemplateError(f"{where}: declare __constant__ TYPE {constant}[...], a constant of the kernel")
