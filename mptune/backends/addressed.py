@@ -64,11 +64,7 @@ class AddressBuffer(Buffer):
         self._memory.copy(data.ctypes.data, self.address, self.nbytes, "DeviceToHost")
 
     def copy_from(self, other: Buffer) -> None:
-        if (
-            not isinstance(other, AddressBuffer)
-            or type(other._memory) is not type(self._memory)
-            or other.nbytes != self.nbytes
-        ):
+        if not isinstance(other, AddressBuffer) or other.nbytes != self.nbytes:
             raise LaunchError(f"a buffer of {self.nbytes} bytes cannot be copied from {in_words(other)}")
         self._memory.copy(self.address, other.address, self.nbytes)
 
@@ -148,9 +144,7 @@ class GuardedMemory:
             if used >= 1 << 22:  # huge pages, as NumPy does for its arrays
                 libc.madvise(start + margin, used, mmap.MADV_HUGEPAGE)
             return int(start + margin)
-        raise OutOfMemoryError(
-            f"{nbytes} bytes could not be allocated on the host; smaller sizes or narrower types need fewer"
-        )
+        raise OutOfMemoryError(f"{nbytes} bytes could not be allocated on the host: use smaller sizes or types")
 
     def release(self, address: int) -> None:  # noqa: ARG002
         self._finalizer()

@@ -16,15 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from mptune.backends.addressed import Copy
 from mptune.backends.base import Buffer, CompileOptions, in_words
-from mptune.backends.gpu import (
-    GpuBackend,
-    GpuBuffer,
-    GpuCompiler,
-    GpuDevice,
-    RuntimeCompiler,
-    library_files,
-    system_libraries,
-)
+from mptune.backends.gpu import GpuBackend, GpuBuffer, GpuCompiler, GpuDevice, RuntimeCompiler, library_files
 from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
 
 if TYPE_CHECKING:
@@ -53,7 +45,7 @@ def _nvrtc_paths() -> list[str]:
     for place in (wheels.submodule_search_locations or []) if wheels else []:
         folders += sorted(Path(place).glob("c*/lib"), reverse=True)
     folders += [toolkit / "lib64" for toolkit in _toolkits()]
-    return [*library_files(folders, "nvrtc"), *system_libraries("nvrtc")]
+    return library_files(folders, "nvrtc")
 
 
 @functools.cache

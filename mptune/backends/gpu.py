@@ -78,21 +78,19 @@ class GpuFunction(Function):
     def resources(self, shape: LaunchShape) -> Mapping[str, float]:
         device, threads = self._device, math.prod(shape.block)
         limits = device.describe().limits
-        names = ("NUM_REGS", "LOCAL_SIZE_BYTES", "SHARED_SIZE_BYTES")
-        registers, local, static = (device.attribute(self._function, name) for name in names)
+        static = device.attribute(self._function, "SHARED_SIZE_BYTES")
         device.allow_shared(self._function, shape.shared_bytes)
         launch = (self._function, threads, shape.shared_bytes)
         blocks = int(device.call("occupancyMaxActiveBlocksPerMultiprocessor", *launch))
         running = -(-threads // limits["warp_size"]) * limits["warp_size"] * blocks
-        found = {
-            "registers": registers,
-            "local_bytes": local,
-            "shared_bytes": static + shape.shared_bytes,
-            "static_shared_bytes": static,
-            "dynamic_shared_bytes": shape.shared_bytes,
+        return {
+            "registers": float(device.attribute(self._function, "NUM_REGS")),
+            "local_bytes": float(device.attribute(self._function, "LOCAL_SIZE_BYTES")),
+            "shared_bytes": float(static + shape.shared_bytes),
+            "static_shared_bytes": float(static),
+            "dynamic_shared_bytes": float(shape.shared_bytes),
             "occupancy": running / limits["max_threads_per_multiprocessor"],
         }
-        return {name: float(value) for name, value in found.items()}
 
     def set_constant(self, name: str, data: NDArray[Any]) -> None:
         self._device.copy(self._symbol(name), int(data.ctypes.data), data.nbytes, "HostToDevice")
@@ -136,10 +134,8 @@ class GpuFunction(Function):
             raise LaunchError(f"the grid {shape.grid} of {self.name} is larger than any device takes: {2**32 - 1}")
         threads = math.prod(shape.block)
         if threads > self._max_threads:
-            raise LaunchError(
-                f"{self.name} takes at most {self._max_threads} threads in a block, by its registers or its "
-                f"__launch_bounds__; the block {shape.block} has {threads}"
-            )
+            most = f"at most {self._max_threads} threads in a block, by its registers or its __launch_bounds__"
+            raise LaunchError(f"{self.name} takes {most}; the block {shape.block} has {threads}")
 
 
 class GpuCompiler(Compiler):
@@ -198,7 +194,6 @@ class GpuDevice(Device):
     def __init__(self, backend: type[GpuBackend]) -> None:
         self._backend = backend
         self._is_open = False
-        self._info: DeviceInfo | None = None
         #: When it worked last, and since when it has done so without a pause; by ``time.monotonic``.
         self._worked_at = self._awake_since = -math.inf
 
@@ -242,12 +237,14 @@ class GpuDevice(Device):
             self._is_open = True
 
     def describe(self) -> DeviceInfo:
-        if self._info is not None:
-            return self._info
+        return self._info
+
+    @functools.cached_property
+    def _info(self) -> DeviceInfo:
         self.open()
         of = self.properties()
         name = of["name"]
-        self._info = DeviceInfo(
+        return DeviceInfo(
             backend=self._backend.name,
             name=name.decode() if isinstance(name, bytes) else name,
             architecture=self.architecture(of),
@@ -261,14 +258,12 @@ class GpuDevice(Device):
             pci_bus_id=f"{of['pciDomainID']:04x}:{of['pciBusID']:02x}:{of['pciDeviceID']:02x}.0",
             sensors=self.sensors,
         )
-        return self._info
 
     def facts(self) -> Mapping[str, Any]:
-        limits: Mapping[str, int]
-        try:
+        limits: Mapping[str, int] = {"max_threads_per_block": 1024}
+        architecture = self._backend.common_architecture
+        with contextlib.suppress(BackendUnavailableError):
             limits, architecture = self.describe().limits, self.describe().architecture
-        except BackendUnavailableError:
-            limits, architecture = {"max_threads_per_block": 1024}, self._backend.common_architecture
         return {**limits, **self._backend.launch_limits, **self._backend.facts(architecture)}
 
     def environments(self) -> Sequence[Mapping[str, str]]:
@@ -411,18 +406,13 @@ def axis_limits(block: Sequence[int], grid: Sequence[int]) -> dict[str, int]:
 
 
 def library_files(folders: Sequence[Path], name: str) -> list[str]:
-    """Return the files of a library ("nvrtc") in some folders, newest version first."""
-    return [str(path) for folder in folders for path in sorted(folder.glob(f"lib{name}.so*"), reverse=True)]
-
-
-def system_libraries(name: str) -> list[str]:
-    """Return where the dynamic loader finds a library ("nvrtc").
+    """Return the files of a library ("nvrtc"), newest version first: in some folders, then where the loader looks.
 
     ctypes' ``find_library`` asks gcc and the linker where one is not installed, which takes longer than all the rest
     of ``mptune backends``.
     """
-    folders = [Path(folder) for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
-    files = [str(path) for folder in folders for path in sorted(folder.glob(f"lib{name}.so*"))]
+    folders = [*folders, *(Path(folder) for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder)]
+    files = [str(path) for folder in folders for path in sorted(folder.glob(f"lib{name}.so*"), reverse=True)]
     return [*files, *re.findall(rf"^\s*lib{re.escape(name)}\.so.* => (.*)$", _loader_cache(), re.MULTILINE)]
 
 
@@ -442,12 +432,7 @@ class RuntimeLibrary:
         builtins: name of its library of builtins, without which it compiles nothing, with "{version}" in it; empty
             where it finds them itself. The wheel of NVRTC 13.0 does not.
 
-    Attributes:
-        missing: the library of its builtins if that is not found; else empty.
-
-    Raises:
-        OSError: it does not load.
-        AttributeError: it lacks a function.
+    Raises an OSError if it does not load, an AttributeError if it lacks a function.
     """
 
     def __init__(self, name: str, prefix: str, code: str, path: str, builtins: str = "") -> None:
@@ -456,6 +441,7 @@ class RuntimeLibrary:
         major, minor = ctypes.c_int(), ctypes.c_int()
         self._check("Version", ctypes.byref(major), ctypes.byref(minor))
         self.version = f"{major.value}.{minor.value}"
+        #: The library of its builtins if that is not found; else empty.
         self.missing = builtins.format(version=self.version)
         # Once they are loaded, the library finds them by their name.
         for file in (str(Path(path).with_name(self.missing)), self.missing) if builtins else ():
@@ -506,8 +492,7 @@ class RuntimeLibrary:
 class RuntimeCompiler(CompilerProcesses):
     """A :class:`RuntimeLibrary` in processes of its own: the first of some files that loads.
 
-    Raises:
-        BackendUnavailableError: none does; says what to install.
+    Raises a BackendUnavailableError, which says what to install, if none does.
     """
 
     def __init__(self, name: str, prefix: str, code: str, paths: Sequence[str], hint: str, builtins: str = "") -> None:

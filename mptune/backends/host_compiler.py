@@ -133,28 +133,24 @@ class Precompiled:
     runtime: Path  #: the object to link with: the code around launches, which is the same for all sources
 
     @property
-    def paths(self) -> tuple[Path, Path, Path]:
+    def paths(self) -> tuple[Path, ...]:
         return self.header, self.header.with_name(f"{self.header.name}.gch"), self.runtime
 
 
 class HostCompiler(Compiler):
-    """A C++ compiler, by default the one that :func:`find_compiler` finds; those with a common group pause together.
+    """A C++ compiler, by default the one that :func:`find_compiler` finds.
 
     Reading the prelude is a good part of a short kernel's compilation. So g++'s prelude is compiled once for each set
     of flags, to a header and an object.
     """
 
     def __init__(
-        self,
-        program: Program | None = None,
-        flags: Sequence[str] = (),
-        cache: BinaryCache | None = None,
-        processes: ChildGroup | None = None,
+        self, program: Program | None = None, flags: Sequence[str] = (), cache: BinaryCache | None = None
     ) -> None:
         self._program = program
         self._flags = tuple(flags)
         self._cache = cache if cache is not None else BinaryCache()
-        self._processes = processes if processes is not None else ChildGroup()
+        self._processes = ChildGroup()
         self._lock = threading.Lock()
         #: The prelude by the compiler's version and command; None where it cannot be kept or made.
         self._preludes: dict[tuple[str, ...], Precompiled | None] = {}
@@ -201,11 +197,7 @@ class HostCompiler(Compiler):
         self._processes.close()
 
     def _cached(
-        self,
-        source: str,
-        function: str,
-        options: CompileOptions,
-        compile_in: Callable[[_Job, str], tuple[bytes, str]],
+        self, source: str, function: str, options: CompileOptions, compile_in: Callable[[_Job, str], tuple[bytes, str]]
     ) -> Binary:
         build = build_in(source)  # a source may name its compiler
         program = find_compiler(build.compiler) if build.compiler else self.program
@@ -371,16 +363,12 @@ def find_compiler(name: str = "") -> Program:
             raise BackendUnavailableError(f"compiler {name!r} is not installed; available: {there or 'none'}")
         return found
     if chosen := os.environ.get("CXX", "").strip():
-        try:
-            command = tuple(shlex.split(chosen))
-        except ValueError as error:
-            raise BackendUnavailableError(f"$CXX is {chosen!r}, which cannot be split into words: {error}") from error
-        path = shutil.which(command[0])
-        if path is None:
-            raise BackendUnavailableError(f"$CXX is {chosen!r}, but there is no program {command[0]!r}")
-        return _identify((str(Path(path).absolute()), *command[1:]))
-    for program in COMPILERS:
-        if (found := _program(program)) is not None:
+        name, *flags = shlex.split(chosen)
+        if (path := shutil.which(name)) is None:
+            raise BackendUnavailableError(f"$CXX is {chosen!r}, but there is no program {name!r}")
+        return _identify((str(Path(path).absolute()), *flags))
+    for found in map(_program, COMPILERS):
+        if found is not None:
             return found
     raise BackendUnavailableError(f"no C++ compiler was found (tried $CXX, g++, clang++, ziglang): {_INSTALL}")
 

@@ -142,9 +142,7 @@ def _find_device() -> Any:
         # In the order of the drivers among those of a kind.
         return min(chosen, key=lambda device: not device.type & cl.device_type.GPU)
     if not place.isdigit() or int(place) >= len(chosen):
-        raise BackendUnavailableError(
-            f"{_CHOICE}={wanted}#{place}: expected a number below {len(chosen)}, as many devices are called so"
-        )
+        raise BackendUnavailableError(f"{_CHOICE}={wanted}#{place}: expected a number below {len(chosen)}")
     return chosen[int(place)]
 
 
@@ -169,25 +167,18 @@ def _offline(device: Any) -> Offline | None:
     return offline
 
 
-def _spirv_versions(device: Any) -> str:
-    """Return the versions of SPIR-V that a device takes ("SPIR-V_1.0 SPIR-V_1.1"); empty for none."""
-    try:
-        words = str(device.il_version).split()
-    except _pyopencl().Error:  # before OpenCL 2.1
-        return ""
-    return " ".join(word for word in words if word.startswith("SPIR-V_"))
+def _spirv_versions(device: Any) -> list[tuple[int, int]]:
+    """Return the versions of SPIR-V that a device takes."""
+    with contextlib.suppress(_pyopencl().Error):  # before OpenCL 2.1
+        return [(int(a), int(b)) for a, b in re.findall(r"SPIR-V_(\d+)\.(\d+)", str(device.il_version))]
+    return []
 
 
 # -- the compilers -------------------------------------------------------------------------------
 
 TOOLS: Final = "clang 14 or newer and llvm-spirv of the same release (apt install clang-14 llvm-spirv-14)"
 #: Optional features that the prelude asks for; clang calls one by another name, too.
-_OPTIONAL_FEATURES: Final = (
-    "cl_khr_fp16",
-    "cl_khr_fp64",
-    "cl_khr_int64_base_atomics",
-    "cl_khr_int64_extended_atomics",
-)
+_OPTIONAL_FEATURES: Final = ("cl_khr_fp16", "cl_khr_fp64", "cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics")
 #: The newest version of SPIR-V that the oldest llvm-spirv writes.
 _NEWEST_SPIRV: Final = (1, 4)
 
@@ -205,9 +196,7 @@ class Offline:
         missing = [name for name in _OPTIONAL_FEATURES if name not in device.extensions.split()]
         lacking = [*missing, *(["__opencl_c_fp64"] if "cl_khr_fp64" in missing else [])]
         without = [word for name in lacking for word in ("-Xclang", f"-cl-ext=-{name}")]
-        words = _spirv_versions(device).split()
-        versions = [tuple(map(int, word.removeprefix("SPIR-V_").split("."))) for word in words]
-        major, minor = max((version for version in versions if version <= _NEWEST_SPIRV), default=(1, 0))
+        major, minor = max((each for each in _spirv_versions(device) if each <= _NEWEST_SPIRV), default=(1, 0))
         with tempfile.TemporaryDirectory(prefix="mptune-") as folder:
             code, spirv = f"{folder}/kernel.bc", f"{folder}/kernel.spv"
             command = [self.clang, *flags, "--target=spir64-unknown-unknown", "-Xclang", "-finclude-default-header"]
@@ -274,9 +263,8 @@ class _DriverCompiler:
                 warnings.simplefilter("ignore")  # that there is a log
                 program.build(options=list(flags))
         except cl.Error as error:
-            raise CompileError(
-                f"the OpenCL driver rejected {function} ({_code(cl, error)})\n{excerpt(self._log(program))}".rstrip()
-            ) from None
+            how = f"the OpenCL driver rejected {function} ({_code(cl, error)})"
+            raise CompileError(f"{how}\n{excerpt(self._log(program))}".rstrip()) from None
         (binary,) = program.get_info(cl.program_info.BINARIES)
         return bytes(binary), f"{printed}{self._log(program)}"
 
@@ -295,6 +283,10 @@ class OpenclCompiler(Compiler):
     def __init__(self, cache: BinaryCache) -> None:
         self._cache = cache
 
+    @property
+    def _processes(self) -> CompilerProcesses:
+        return _driver_compiler(os.environ.get(_COMPILER))
+
     def translated(self, source: str) -> str:
         # Takes longer to import than all the rest of `mptune backends`.
         from mptune.backends.opencl_dialect import as_opencl
@@ -303,17 +295,11 @@ class OpenclCompiler(Compiler):
 
     def compile(self, source: str, function: str, options: CompileOptions) -> Binary:
         if options.architecture:
-            raise BackendUnavailableError(
-                f"backend opencl compiles for the device that is there, not for {options.architecture!r}: leave out "
-                "--arch"
-            )
+            only = f"backend opencl compiles for its device, not for {options.architecture!r}"
+            raise BackendUnavailableError(f"{only}: leave out --arch")
         device = _find_device()
         _offline(device)
-        flags, text, compiler = (
-            self.identity(options),
-            self.translated(source),
-            _driver_compiler(os.environ.get(_COMPILER)),
-        )
+        flags, text, compiler = self.identity(options), self.translated(source), self._processes
         key = ["opencl", *_identity(device), *self.versions().values(), *flags, text, with_headers(source, flags)]
         return compile_cached(
             self._cache, key, function, lambda: compiler.compile(text, function, flags, options.timeout_s)
@@ -341,17 +327,13 @@ class OpenclCompiler(Compiler):
         return {}
 
     def expect(self, options: CompileOptions, compilers: int) -> None:  # noqa: ARG002 - each source brings its own
-        _driver_compiler(os.environ.get(_COMPILER)).expect(compilers)
+        self._processes.expect(compilers)
 
     def paused(self) -> AbstractContextManager[None]:
-        return (
-            _driver_compiler(os.environ.get(_COMPILER)).paused()
-            if _is_processor(_find_device())
-            else contextlib.nullcontext()
-        )
+        return self._processes.paused() if _is_processor(_find_device()) else contextlib.nullcontext()
 
     def close(self) -> None:
-        _driver_compiler(os.environ.get(_COMPILER)).close()
+        self._processes.close()
 
 
 # -- the device ----------------------------------------------------------------------------------
@@ -371,9 +353,8 @@ def _sensors(device: Any) -> str:
     """Return the source of a device's energy and clocks; empty without one."""
     if _is_processor(device):
         return "processor"
-    vendor = f"{device.vendor} {device.name}".upper()
-    known = {"nvml": ("NVIDIA",), "amd-smi": ("ADVANCED MICRO DEVICES", "AMD", "RADEON")}
-    return next((sensors for sensors, marks in known.items() if any(mark in vendor for mark in marks)), "")
+    known = {"nvml": "NVIDIA", "amd-smi": "ADVANCED MICRO DEVICES|AMD|RADEON"}
+    return next((name for name, mark in known.items() if re.search(mark, f"{device.vendor} {device.name}".upper())), "")
 
 
 def _pci_bus_id(device: Any) -> str:
@@ -381,15 +362,11 @@ def _pci_bus_id(device: Any) -> str:
 
     PyOpenCL does not have the query of cl_khr_pci_bus_info.
     """
-    if _is_processor(device):
-        return ""
     cl, extensions = _pyopencl(), device.extensions.split()
     # Older drivers answer with an error.
     with contextlib.suppress(cl.Error):
         if "cl_nv_device_attribute_query" in extensions:
-            domain = 0
-            with contextlib.suppress(cl.Error, AttributeError):
-                domain = int(device.pci_domain_id_nv)
+            domain = int(getattr(device, "pci_domain_id_nv", 0))
             slot = int(device.pci_slot_id_nv)  # the function in its last three bits
             return f"{domain:04x}:{int(device.pci_bus_id_nv):02x}:{slot >> 3:02x}.{slot & 7:x}"
         if "cl_amd_device_attribute_query" in extensions:
@@ -613,8 +590,11 @@ class OpenclDevice(Device):
         with self.failing(f"{nbytes} bytes were asked for"):
             return self.cl.Buffer(self.context, flags, size=0 if memory else max(nbytes, 1), hostbuf=memory)
 
-    @functools.cache  # noqa: B019 - devices live as long as their process
     def describe(self) -> DeviceInfo:
+        return self._info
+
+    @functools.cached_property
+    def _info(self) -> DeviceInfo:
         device = _find_device()
         _offline(device)
         if _is_processor(device):
@@ -655,10 +635,10 @@ class OpenclDevice(Device):
         return OpenclBuffer(self.open(), nbytes)
 
     def facts(self) -> Mapping[str, Any]:
-        try:
+        limits: Mapping[str, int] = {"max_threads_per_block": _MOST_THREADS}
+        is_gpu = True
+        with contextlib.suppress(BackendUnavailableError):
             limits, is_gpu = self.describe().limits, not _is_processor(_find_device())
-        except BackendUnavailableError:
-            limits, is_gpu = {"max_threads_per_block": _MOST_THREADS}, True
         return {**limits, **OpenclBackend.facts(""), "is_gpu": is_gpu}
 
     def identity(self) -> tuple[str, ...]:
@@ -712,8 +692,4 @@ class OpenclBackend(Backend):
 
     @classmethod
     def availability(cls) -> Availability:
-        try:
-            _offline(_find_device())
-        except BackendUnavailableError as error:
-            return Availability(can_compile=False, can_run=False, reason=str(error))
-        return Availability(can_compile=True, can_run=True)
+        return cls.available_if(lambda: _offline(_find_device()))

@@ -65,9 +65,8 @@ class _Keeper:
 
     def discard(self, group: int) -> None:
         with self._lock:
-            if group in self._groups:
-                self._groups.remove(group)
-                self._tell()
+            self._groups.discard(group)
+            self._tell()
 
     def close(self) -> None:
         if self._pipe >= 0:
@@ -178,17 +177,13 @@ run_target(sys.argv[1], int(sys.argv[2]))
 
 
 class ChildEnded(Exception):
-    """A child ended, or closed its connection, where an answer was expected.
-
-    Attributes:
-        how: how it ended, in words that follow its name.
-        code: as :meth:`Child.poll` returns it; None if it only closed its connection.
-        printed: the end of its output, if that was kept.
-    """
+    """A child ended, or closed its connection, where an answer was expected."""
 
     def __init__(self, how: str, code: int | None, printed: str) -> None:
         super().__init__(how)
-        self.how, self.code, self.printed = how, code, printed
+        self.how = how  #: how it ended, in words that follow its name
+        self.code = code  #: as :meth:`Child.poll` returns it; None if it only closed its connection
+        self.printed = printed  #: the end of its output, if that was kept
 
 
 class PythonChild(Child):
@@ -200,17 +195,11 @@ class PythonChild(Child):
     Args:
         target: "module:function"; called with the child's :class:`~multiprocessing.connection.Connection`.
         environment: variables it has besides those of this process.
-        folder: its working directory; by default that of this process.
         keeps_output: whether its output is kept for :class:`ChildEnded` instead.
     """
 
     def __init__(
-        self,
-        target: str,
-        *,
-        environment: Mapping[str, str] | None = None,
-        folder: str | None = None,
-        keeps_output: bool = False,
+        self, target: str, *, environment: Mapping[str, str] | None = None, keeps_output: bool = False
     ) -> None:
         from multiprocessing.connection import Pipe  # most commands start no such child
 
@@ -221,7 +210,6 @@ class PythonChild(Child):
             super().__init__(
                 [sys.executable, "-P", "-c", _START, target, str(theirs.fileno()), *sys.path],
                 env={**os.environ, **(environment or {})},
-                cwd=folder,
                 stdout=self._output,
                 stderr=self._output,
                 pass_fds=[theirs.fileno()],
@@ -235,12 +223,7 @@ class PythonChild(Child):
             raise self._ended() from None
 
     def receive(self, timeout_s: float | None = None) -> Any:
-        """Wait for a message; without a limit for as long as it takes.
-
-        Raises:
-            TimeoutError: none came in time.
-            ChildEnded: none will come.
-        """
+        """Wait for a message; without a limit for as long as it takes; raises TimeoutError, ChildEnded."""
         deadline = float("inf") if timeout_s is None else time.monotonic() + timeout_s
         try:
             while True:
@@ -320,31 +303,22 @@ class ChildGroup:
     ) -> tuple[int, str]:
         """Run a process that reads a text; return its exit status, or the negative signal, and its output.
 
-        Raises:
-            subprocess.TimeoutExpired: it took longer, not counting pauses, and was ended.
-            OSError: it could not be started, or the group is closed.
+        Raises an :class:`OSError` if it cannot be started, and what :meth:`within` raises.
         """
-        unsent: bytes | None = text.encode()
-
-        def attempt(allowed_s: float) -> bytes:
-            nonlocal unsent
-            sent, unsent = unsent, None
-            return child.communicate(sent, timeout=allowed_s)[0]
-
-        pipe, merged = subprocess.PIPE, subprocess.STDOUT
-        child = self.start(lambda: Child(command, env=environment, cwd=folder, stdin=pipe, stdout=pipe, stderr=merged))
+        options: dict[str, Any] = {"env": environment, "cwd": folder}
+        with tempfile.TemporaryFile() as source:
+            source.write(text.encode())
+            source.seek(0)
+            options |= {"stdin": source, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+            child = self.start(lambda: Child(command, **options))
         try:
-            output = self.within(timeout_s, attempt)
+            output = self.within(timeout_s, lambda allowed_s: child.communicate(timeout=allowed_s)[0])
             return child.wait(), output.decode(errors="replace")
         finally:
             self.end(child)
 
     def start(self, make: Callable[[], _Member]) -> _Member:
-        """Start a process by calling ``make``, not during a pause; :meth:`end` has to be called for it.
-
-        Raises:
-            OSError: it could not be started, or the group is closed.
-        """
+        """Start a process, not during a pause, for which :meth:`end` has to be called; raises an :class:`OSError`."""
         with self._may_start:
             self._may_start.wait_for(lambda: self._closed or self._pauses == 0)
             if self._closed:
@@ -362,8 +336,7 @@ class ChildGroup:
     def within(self, timeout_s: float, attempt: Callable[[float], _Answer]) -> _Answer:
         """Repeat an attempt, given the seconds that are left, until it ends within its time; pauses do not count.
 
-        Raises:
-            subprocess.TimeoutExpired: time is up.
+        Raises :class:`subprocess.TimeoutExpired`.
         """
         deadline = self._unpaused_s() + timeout_s
         while (allowed_s := deadline - self._unpaused_s()) > 0:
@@ -459,11 +432,7 @@ class CompilerProcesses:
         self._lock = threading.Lock()
 
     def compile(self, source: str, function: str, flags: Sequence[str], timeout_s: float) -> tuple[bytes, str]:
-        """Return the code of a source and the compiler's output.
-
-        Raises:
-            CompileError: the compiler rejected the source, crashed, or was ended for not finishing in time.
-        """
+        """Return the code of a source and the compiler's output; raises CompileError."""
         with self._lock:
             while self._idle and self._idle[-1].poll() is not None:
                 self._processes.end(self._idle.pop())

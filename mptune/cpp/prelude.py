@@ -11,39 +11,14 @@ from mptune.cpp.tokens import KEYWORDS
 from mptune.paths import bundled_folder
 
 #: The parts of the prelude, in the order they depend on each other.
-PRELUDE_FILES: Final[tuple[str, ...]] = (
-    "platform.hpp",
-    "opencl.hpp",
-    "host.hpp",
-    "host_fiber.hpp",
-    "host_pool.hpp",
-    "host_grid.hpp",
-    "conversions.hpp",
-    "decimal.hpp",
-    "literal.hpp",
-    "types.hpp",
-    "local.hpp",
-    "traced.hpp",
-    "compound.hpp",
-    "arithmetic_cuda.hpp",
-    "arithmetic.hpp",
-    "atomics.hpp",
-    "functions.hpp",
-    "math_device.hpp",
-    "math_opencl.hpp",
-    "polynomials.hpp",
-    "math_host.hpp",
-    "math.hpp",
-    "pairs.hpp",
-    "vector.hpp",
-    "vector_members.hpp",
-    "neighbours.hpp",
-    "intrinsics.hpp",
-    "short_intrinsics.hpp",
-    "cuda_functions.hpp",
-    "virtual_threads.hpp",
-    "phases.hpp",
-    "declared.hpp",
+PRELUDE_FILES: Final = tuple(
+    f"{name}.hpp"
+    for name in re.findall(
+        r"\w+",
+        """platform opencl host host_fiber host_pool host_grid conversions decimal literal types local traced compound
+        arithmetic_cuda arithmetic atomics functions math_device math_opencl polynomials math_host math pairs vector
+        vector_members neighbours intrinsics short_intrinsics cuda_functions virtual_threads phases declared""",
+    )
 )
 #: Functions of CUDA that programs have, too, which run as they are, by the macro that says where they are.
 _SHARED: Final = {"MPTUNE_INTRINSICS": "intrinsics.hpp", "MPTUNE_SHORT_INTRINSICS": "short_intrinsics.hpp"}

@@ -53,33 +53,24 @@ def load_kernel(name: str | Path) -> Kernel:
         KernelError: the file does not exist, fails to run, or defines no kernel or more than one; or it is an
             application that is defined.
     """
-    found = load_tunable(name)
-
-    from mptune.kernel import Kernel  # not before it is known that there is a kernel of that name
-
-    if not isinstance(found, Kernel):
-        raise KernelError(f"{found.name} is an application: load_application loads it")
-    return found
+    return _of_kind("kernel", name)  # type: ignore[no-any-return]
 
 
 def load_application(name: str | Path) -> Application:
     """Load the definition of an application, as :func:`load_kernel` loads a kernel's."""
+    return _of_kind("application", name)  # type: ignore[no-any-return]
+
+
+def _of_kind(what: str, name: str | Path) -> Any:
     found = load_tunable(name)
-
-    from mptune.kernel import Application
-
-    if not isinstance(found, Application):
-        raise KernelError(f"{found.name} is a single kernel: load_kernel loads it")
+    if found.what != what:
+        is_a = {"kernel": "a single kernel", "application": "an application"}[found.what]
+        raise KernelError(f"{found.name} is {is_a}: load_{found.what} loads it")
     return found
 
 
 def load_tunable(name: str | Path) -> Tunable:
-    """Load the definition of a kernel or an application, as :func:`load_kernel` loads a kernel's.
-
-    Raises:
-        UnknownNameError: none of them is bundled under that name.
-        KernelError: the file does not exist, fails to run, or does not define just one.
-    """
+    """Load the definition of a kernel or an application, as :func:`load_kernel` loads a kernel's."""
     text = str(name)
     if "/" in text and Path(text).is_dir():
         return _load_file(_definition_in(Path(text), Path(text).resolve().name))
@@ -118,11 +109,7 @@ def adopted_record(folder: Path) -> dict[str, Any]:
 def make_ready(
     definition: Tunable, sizes: Mapping[str, int], *, on_progress: Callable[[str], None] = lambda _: None
 ) -> None:
-    """Run the program of an adopted definition at sizes at which it has not run yet; do nothing for any other.
-
-    Raises:
-        KernelError: the program does not run at these sizes.
-    """
+    """Run the program of an adopted definition at sizes at which it has not run yet; do nothing for any other."""
     is_new = dict(sizes) != dict(definition.sizes.get("default", {}))
     if is_new and definition.path is not None and (definition.path.parent / RECORD).is_file():
         # As the definitions that adopt writes do: adopt is a layer above.
@@ -181,16 +168,8 @@ def tunable_of_run(
 
 
 def sizes_of(info: RunInfo, kernel: Tunable) -> Sizes:
-    """Return the sizes a run was made at.
-
-    Raises:
-        RunFileError: the run does not say.
-        KernelError: they are not the kernel's.
-    """
+    """Return the sizes a run was made at; raises RunFileError, KernelError."""
     recorded, expected = info.sizes, kernel.sizes["default"]
-    if recorded:
-        # A run from before the kernel had other forms.
-        recorded = {**kernel.form_of({}), **recorded}
     if expected and not recorded:
         raise RunFileError(f"the run of {info.kernel} does not say its sizes: it was not written to its end")
     missing = [name for name in expected if name not in recorded]
@@ -205,15 +184,11 @@ def remarks(info: RunInfo, kernel: Tunable) -> tuple[str, ...]:
 
     found = []
     if info.mptune_version and info.mptune_version != __version__:
-        found.append(
-            f"the run was made with mptune {info.mptune_version}, this is {__version__}: the source may differ"
-        )
+        made = f"the run was made with mptune {info.mptune_version}, this is {__version__}"
+        found.append(f"{made}: the source may differ")
     if changed := edited(info, kernel):
-        found.append(
-            f"the {' and the '.join(changed)} of {kernel.called} {'is' if len(changed) == 1 else 'are'} not what "
-            "the run was made with (the hash differs). If that changed the kernel, the times and errors of the run "
-            "belong to another one."
-        )
+        differ = f"the {' and the '.join(changed)} of {kernel.called} {'is' if len(changed) == 1 else 'are'}"
+        found.append(f"{differ} not what the run was made with: its times and errors may belong to another kernel")
     return tuple(found)
 
 
@@ -271,11 +246,7 @@ def _check_same(info: RunInfo, kernel: Tunable) -> None:
 
 
 def picture_of(application: Application) -> Callable[..., Any]:
-    """Return what draws the answer of an application: ``picture(outputs, inputs, size)`` of the file its steps are in.
-
-    Raises:
-        KernelError: it defines none.
-    """
+    """Return what draws an application's answer: ``picture(outputs, inputs, size)`` of the file its steps are in."""
     found = getattr(sys.modules.get(application.steps.__module__), "picture", None)
     if not callable(found):
         where = f"in {application.path.name}" if application.path else "beside its steps"

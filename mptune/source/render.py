@@ -42,17 +42,18 @@ class TypeName:
     ``x_type.storage_only`` serve template logic.
     """
 
-    __slots__ = ("_cpp", "_precision")
-
     def __init__(self, value: Precision, *, cpp: str = "") -> None:
         self._precision = value
         self._cpp = cpp or value.cpp
+        self.name = value.name  #: canonical name of the precision ("fp16")
+        self.bytes = value.size_bytes  #: bytes of one element
+        self.storage_only = value.storage_only  #: whether arithmetic in this type is excluded
 
     def __str__(self) -> str:
         return self._cpp
 
     def __repr__(self) -> str:
-        return f"TypeName({self._precision.name})"
+        return f"TypeName({self.name})"
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, TypeName):
@@ -65,28 +66,12 @@ class TypeName:
         return NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self._precision.name)
-
-    @property
-    def name(self) -> str:
-        """Canonical name of the precision ("fp16")."""
-        return self._precision.name
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of one element."""
-        return self._precision.size_bytes
-
-    @property
-    def storage_only(self) -> bool:
-        """Whether arithmetic in this type is excluded."""
-        return self._precision.storage_only
+        return hash(self.name)
 
 
 class _PolicyName(str):
     """A policy that prints as the one that is chosen when the kernel runs."""
 
-    __slots__ = ("cpp",)
     cpp: str
 
     def __str__(self) -> str:
@@ -123,12 +108,7 @@ def render(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int
 def render_body(
     kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int], *, is_traced: bool = False
 ) -> str:
-    """Return the instantiated template alone, without the prelude.
-
-    Raises:
-        TemplateError: as for :func:`render`.
-        KernelError: a value is not one of those the kernel declares.
-    """
+    """Return the instantiated template alone, without the prelude; raises TemplateError, KernelError."""
     source = _locate(kernel)
     template = _compile(source)
     context = _context(kernel, kernel.own(configuration), sizes, is_traced=is_traced)
@@ -187,13 +167,7 @@ def _traced_lines(kernel: Kernel) -> str:
 
 _HELPERS: Final[dict[str, Callable[..., Any]]] = {
     "ceildiv": lambda a, b: -(-a // b),
-    "min": min,
-    "max": max,
-    "abs": abs,
-    "len": len,
-    "range": range,
-    "enumerate": enumerate,
-    "zip": zip,
+    **{each.__name__: each for each in (min, max, abs, len, range, enumerate, zip)},
 }
 
 
@@ -226,11 +200,8 @@ def _locate(kernel: Kernel) -> _Source:
     name, definition = candidates[-1].name, kernel.path.name if kernel.path else "the program"
     # Whole names are all alike: they end in .cu.j2.
     stems = [path.name.partition(".")[0] for one in candidates for path in one.parent.glob("*.j2")]
-    near = did_you_mean(name.partition(".")[0], stems)
-    raise TemplateError(
-        f"kernel {kernel.name}: no template {' or '.join(map(str, candidates))} (put {name} beside {definition}, or "
-        f"give template=){near}"
-    )
+    advice = f"(put {name} beside {definition}, or give template=){did_you_mean(name.partition('.')[0], stems)}"
+    raise TemplateError(f"kernel {kernel.name}: no template {' or '.join(map(str, candidates))} {advice}")
 
 
 def _candidates(kernel: Kernel) -> tuple[Path, ...]:
@@ -247,20 +218,12 @@ def _candidates(kernel: Kernel) -> tuple[Path, ...]:
 
 
 def template_hash(kernel: Tunable) -> str:
-    """Return the SHA-256 of the templates of a kernel, or of an application's kernels, as hexadecimal digits.
-
-    Raises:
-        TemplateError: a template is missing or cannot be parsed.
-    """
+    """Return the SHA-256 of the templates of a kernel, or of an application's kernels, as hexadecimal digits."""
     return hashlib.sha256(repr([sorted(texts.items()) for texts in _all_texts(kernel)]).encode()).hexdigest()
 
 
 def included_headers(kernel: Tunable) -> str:
-    """Return the lines of the templates of a kernel, or of an application's kernels, that include a header.
-
-    Raises:
-        TemplateError: a template is missing or cannot be parsed.
-    """
+    """Return the lines of the templates of a kernel, or of an application's kernels, that include a header."""
     lines = [include_lines(text) for texts in _all_texts(kernel) for text in texts.values()]
     return "".join(f"\n{line}" for line in lines if line)
 
@@ -307,21 +270,19 @@ def _read(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Template:
-    """A parsed template with the line each name it takes from outside first occurs on."""
+    """A parsed template, with the lines of the names that it takes from outside, in their order."""
 
     source: _Source
     template: jinja2.Template
-    lines: Mapping[str, int]
+    names: Sequence[tuple[int, str]]
 
     def check_names(self, context: Mapping[str, Any]) -> None:
         """Raise TemplateError for a name nothing defines, also in a branch that is not taken."""
-        for name, line in self.lines.items():
+        for line, name in self.names:
             if name not in context and name not in _HELPERS:
-                near, helpers = did_you_mean(name, [*context, *_HELPERS]), ", ".join(_HELPERS)
-                raise TemplateError(
-                    f"{cite(self.source.label, line)}: {name!r} is not defined{near} ({_known(context)}; helpers: "
-                    f"{helpers})"
-                )
+                what = f"{name!r} is not defined{did_you_mean(name, [*context, *_HELPERS])}"
+                known = f"{_known(context)}; helpers: {', '.join(_HELPERS)}"
+                raise TemplateError(f"{cite(self.source.label, line)}: {what} ({known})")
 
     def render(self, context: Mapping[str, Any]) -> str:
         try:
@@ -369,11 +330,8 @@ def _compile(source: _Source, *, is_marked: bool = False) -> _Template:
             if is_number or isinstance(each, jinja2.nodes.Tuple):
                 raise TemplateError(f"{cite(source.label, each.lineno)}: {{{{...}}}} holds no parameter; {_BRACES}")
     undeclared = jinja2.meta.find_undeclared_variables(tree)
-    lines: dict[str, int] = {}
-    for node in tree.find_all(jinja2.nodes.Name):
-        if node.name in undeclared and node.ctx == "load":
-            lines[node.name] = min(node.lineno, lines.get(node.name, node.lineno))
-    return _Template(source, template, dict(sorted(lines.items(), key=lambda item: item[1])))
+    names = [(node.lineno, node.name) for node in tree.find_all(jinja2.nodes.Name) if node.ctx == "load"]
+    return _Template(source, template, sorted((line, name) for line, name in names if name in undeclared))
 
 
 @functools.lru_cache(maxsize=16)
@@ -420,9 +378,6 @@ def template_lines(kernel: Kernel, configuration: Configuration, sizes: Mapping[
     """Return for each line of :func:`render_body` its template, as messages call it, and its line there.
 
     Empty for a template that looks at its own text.
-
-    Raises:
-        TemplateError: as for :func:`render`.
     """
     source = _locate(kernel)
     context = _context(kernel, kernel.own(configuration), sizes)
