@@ -59,8 +59,8 @@ class _NvrtcCompiler(GpuCompiler):
     def listing(self, source: str, function: str, options: CompileOptions) -> str:
         # PTX is of a virtual architecture.
         virtual = self.resolved(options).architecture.replace("sm_", "compute_")
-        flags = self.identity(dataclasses.replace(options, architecture=virtual))
-        image: bytes = self._compiled(_nvrtc("PTX"), flags, source, function, options.timeout_s).image
+        options = dataclasses.replace(options, architecture=virtual)
+        image: bytes = self.compile_with(_nvrtc("PTX"), source, function, options).image
         return image.rstrip(b"\0").decode(errors="replace")
 
 

@@ -146,14 +146,12 @@ class GpuCompiler(Compiler):
         self._cache = cache
 
     def compile(self, source: str, function: str, options: CompileOptions) -> Binary:
-        flags = self.identity(self.resolved(options))
-        return self._compiled(self._backend.runtime_compiler(), flags, source, function, options.timeout_s)
+        return self.compile_with(self._backend.runtime_compiler(), source, function, self.resolved(options))
 
-    def _compiled(
-        self, library: RuntimeCompiler, flags: tuple[str, ...], source: str, function: str, timeout_s: float
-    ) -> Binary:
+    def compile_with(self, library: RuntimeCompiler, source: str, function: str, options: CompileOptions) -> Binary:
+        flags, limit_s = self.identity(options), options.timeout_s
         key = [library.name, library.version, library.code, *flags, with_headers(source, flags)]
-        return compile_cached(self._cache, key, function, lambda: library.compile(source, function, flags, timeout_s))
+        return compile_cached(self._cache, key, function, lambda: library.compile(source, function, flags, limit_s))
 
     def identity(self, options: CompileOptions) -> tuple[str, ...]:
         architecture = [f"{self._backend.architecture_flag}{options.architecture}"] if options.architecture else []

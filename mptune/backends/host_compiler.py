@@ -186,10 +186,6 @@ class HostCompiler(Compiler):
     def versions(self) -> Mapping[str, str]:
         return {"compiler": self.program.version}
 
-    def expect(self, options: CompileOptions, compilers: int) -> None:  # noqa: ARG002 - each starts when it is needed
-        """Compile the prelude."""
-        self._precompiled(self.program, self.flags(options))
-
     def paused(self) -> AbstractContextManager[None]:
         return self._processes.paused()
 
