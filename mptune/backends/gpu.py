@@ -426,27 +426,32 @@ class RuntimeLibrary:
         name: its name in messages.
         prefix: of its functions' names ("nvrtc").
         code: the kind of code to ask for ("CUBIN"; hiprtc has only "Code").
-        path: the file.
+        paths: the first of these files that loads is taken.
+        hint: what to install where none does.
         builtins: name of its library of builtins, without which it compiles nothing, with "{version}" in it; empty
             where it finds them itself. The wheel of NVRTC 13.0 does not.
-
-    Raises an OSError if it does not load, an AttributeError if it lacks a function.
     """
 
-    def __init__(self, name: str, prefix: str, code: str, path: str, builtins: str = "") -> None:
+    def __init__(self, name: str, prefix: str, code: str, paths: Sequence[str], hint: str, builtins: str = "") -> None:
         self._name, self._prefix, self._code = name, prefix, code
-        self._library = ctypes.CDLL(path)
         major, minor = ctypes.c_int(), ctypes.c_int()
-        self._check("Version", ctypes.byref(major), ctypes.byref(minor))
+        for path in paths:
+            with contextlib.suppress(OSError, AttributeError):  # it does not load, or lacks a function
+                self._library = ctypes.CDLL(path)
+                self._check("Version", ctypes.byref(major), ctypes.byref(minor))
+                break
+        else:
+            raise BackendUnavailableError(f"{name} is not installed: {hint}")
         self.version = f"{major.value}.{minor.value}"
-        #: The library of its builtins if that is not found; else empty.
-        self.missing = builtins.format(version=self.version)
+        missing = builtins.format(version=self.version)
         # Once they are loaded, the library finds them by their name.
-        for file in (str(Path(path).with_name(self.missing)), self.missing) if builtins else ():
+        for file in (str(Path(path).with_name(missing)), missing) if builtins else ():
             with contextlib.suppress(OSError):
                 ctypes.CDLL(file)
-                self.missing = ""
+                missing = ""
                 break
+        #: What it lacks and how to get it; empty if nothing.
+        self.trouble = f"{name} does not find its {missing}: {hint}" if missing else ""
 
     def compile(self, source: str, function: str, flags: Sequence[str]) -> tuple[bytes, str]:
         """Return the code of a source and the compiler's output."""
@@ -488,21 +493,10 @@ class RuntimeLibrary:
 
 
 class RuntimeCompiler(CompilerProcesses):
-    """A :class:`RuntimeLibrary` in processes of its own: the first of some files that loads.
-
-    Raises a BackendUnavailableError, which says what to install, if none does.
-    """
+    """A :class:`RuntimeLibrary` in processes of its own; raises a BackendUnavailableError if it is not installed."""
 
     def __init__(self, name: str, prefix: str, code: str, paths: Sequence[str], hint: str, builtins: str = "") -> None:
-        for path in paths:
-            open_library = functools.partial(RuntimeLibrary, name, prefix, code, path, builtins)
-            with contextlib.suppress(OSError, AttributeError):
-                library = open_library()
-                break
-        else:
-            raise BackendUnavailableError(f"{name} is not installed: {hint}")
+        open_library = functools.partial(RuntimeLibrary, name, prefix, code, paths, hint, builtins)
+        library = open_library()
         super().__init__(name, open_library)
-        self.code = code
-        self.version = library.version
-        #: What it lacks and how to get it; empty if nothing.
-        self.trouble = f"{name} does not find its {library.missing}: {hint}" if library.missing else ""
+        self.code, self.version, self.trouble = code, library.version, library.trouble
