@@ -125,16 +125,9 @@ class Program:
         return (*_FLAGS, *X86_FLAGS, *own, f"-march={target or 'native'}", *extra, *_SOURCE, *libraries)
 
 
-@dataclass(frozen=True, slots=True)
-class Precompiled:
-    """Files of a compiled prelude."""
-
-    header: Path  #: included in place of the prelude's text; its .gch is beside it, where g++ can use it
-    runtime: Path  #: the object to link with: the code around launches, which is the same for all sources
-
-    @property
-    def paths(self) -> tuple[Path, ...]:
-        return self.header, self.header.with_name(f"{self.header.name}.gch"), self.runtime
+#: Files of a compiled prelude: a header that is included in place of its text, the same as g++ has it after reading it
+#: (.gch), and the object to link with: the code around launches, which is the same for all sources.
+_Prelude = tuple[Path, Path, Path]
 
 
 class HostCompiler(Compiler):
@@ -153,7 +146,7 @@ class HostCompiler(Compiler):
         self._processes = ChildGroup()
         self._lock = threading.Lock()
         #: The prelude by the compiler's version and command; None where it cannot be kept or made.
-        self._preludes: dict[tuple[str, ...], Precompiled | None] = {}
+        self._preludes: dict[tuple[str, ...], _Prelude | None] = {}
 
     @property
     def program(self) -> Program:
@@ -210,13 +203,14 @@ class HostCompiler(Compiler):
         """Return the shared library and the compiler's output."""
         made = self._precompiled(job.program, job.flags) if source.startswith(prelude()) else None
         if made is not None:
-            status, log = job.run(source.removeprefix(prelude()), ["-include", str(made.header)], [str(made.runtime)])
+            header, _, runtime = map(str, made)
+            status, log = job.run(source.removeprefix(prelude()), ["-include", header], [runtime])
             # A runtime that is damaged does not link.
-            if status == 0 or str(made.runtime) not in log:
+            if status == 0 or runtime not in log:
                 return job.made(status, log)
         return job.made(*job.run(source))
 
-    def _precompiled(self, program: Program, flags: Sequence[str]) -> Precompiled | None:
+    def _precompiled(self, program: Program, flags: Sequence[str]) -> _Prelude | None:
         """Return the files that stand for the prelude, made if need be; None if there are none."""
         if program.family != "gcc" or not switch("MPTUNE_PRECOMPILED_PRELUDE"):
             return None
@@ -229,23 +223,23 @@ class HostCompiler(Compiler):
             made = self._preludes[key]
         # If the cache has been pruned meanwhile, sources are compiled whole from now on.
         with contextlib.suppress(OSError):
-            for path in made.paths if made is not None else ():
+            for path in made or ():
                 os.utime(path)
             return made
         return None
 
-    def _precompile(self, command: Sequence[str], key: str) -> Precompiled | None:
+    def _precompile(self, command: Sequence[str], key: str) -> _Prelude | None:
         with contextlib.suppress(OSError, CompileError), self._cache.workspace() as folder:
-            header = own_folder(self._cache.directory / "headers") / key
-            found = Precompiled(header, header.with_name(f"{key}.o"))
-            if not all(map(is_own, found.paths)):
+            kept = own_folder(self._cache.directory / "headers")
+            found = (kept / key, kept / f"{key}.gch", kept / f"{key}.o")
+            if not all(map(is_own, found)):
                 text = folder / "prelude.hpp"
                 # The #line keeps this folder out of messages.
                 text.write_text(f'#define MPTUNE_RUNTIME_APART 1\n#line 1 "{text.name}"\n{prelude()}')
                 job = _Job(self._processes, Program(tuple(command), "", "gcc"), "the prelude", (), 60.0, folder)
                 job.execute("", ["-x", "c++-header", str(text)], "header")
                 job.execute("", ["-DMPTUNE_RUNTIME_HERE=1", "-x", "c++", "-c", str(text)], "runtime")
-                for made, path in zip((text, folder / "header", folder / "runtime"), found.paths, strict=True):
+                for made, path in zip((text, folder / "header", folder / "runtime"), found, strict=True):
                     made.chmod(0o600)
                     made.replace(path)
             return found
