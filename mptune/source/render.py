@@ -439,4 +439,4 @@ def _check_function(kernel: Kernel, body: str, where: str) -> None:
         raise TemplateError(f"{where}: function {function} has {has}, {wanted}")
     for constant in (argument.name for argument in kernel.arguments if argument.is_constant):
         if not re.search(rf"__constant__\b[^;{{}}]*\b{constant}\s*\[", code):
-            raise TemplateError(f"{where}: declare __constant__ TYPE {constant}[...], a constant of the kernel")
+            raise TemplateError(f"{where}: no __constant__ TYPE {constant}[...], which the kernel declares")
