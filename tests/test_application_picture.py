@@ -63,7 +63,7 @@ def test_the_winner_is_drawn_beside_the_widest_types(path: Path, monkeypatch: py
     [
         (
             None,
-            "application power has no picture of its answer: define picture(outputs, inputs, size) beside its steps",
+            "application power has no picture: define picture(outputs, inputs, size) beside its steps",
         ),
         (
             lambda outputs, inputs, size: outputs["y"],

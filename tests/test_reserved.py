@@ -11,8 +11,7 @@ from vendor_compilers import needs
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.backends.opencl import OpenclBackend
-from mptune.cpp.prelude import prelude
-from mptune.cpp.reserved import prelude_names, why_reserved
+from mptune.cpp.prelude import prelude, prelude_names, why_reserved
 from mptune.cpp.tokens import KEYWORDS
 from mptune.errors import CompileError, KernelError
 from mptune.kernel import Constant

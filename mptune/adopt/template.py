@@ -18,8 +18,7 @@ from mptune.adopt.phases import in_phases, in_templates
 from mptune.adopt.reading import Declaration, Kernel, Parameter, Program, TemplateCall
 from mptune.adopt.rewriting import HIP_SHARED
 from mptune.adopt.tiling import UNROLL, of_templates, side_by_side, tiled
-from mptune.cpp.prelude import short_intrinsics
-from mptune.cpp.reserved import FUNCTIONS_OF_CUDA, prelude_names, why_reserved
+from mptune.cpp.prelude import FUNCTIONS_OF_CUDA, prelude_names, short_intrinsics, why_reserved
 from mptune.cpp.tokens import KEYWORDS, Token, tokens
 from mptune.precision import ARITHMETIC
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import ctypes
 import functools
 import mmap
 import resource
 import sys
-import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, TypeAlias
 
@@ -64,11 +64,7 @@ class AddressBuffer(Buffer):
         self._memory.copy(data.ctypes.data, self.address, self.nbytes, "DeviceToHost")
 
     def copy_from(self, other: Buffer) -> None:
-        if (
-            not isinstance(other, AddressBuffer)
-            or type(other._memory) is not type(self._memory)
-            or other.nbytes != self.nbytes
-        ):
+        if not isinstance(other, AddressBuffer) or other.nbytes != self.nbytes:
             raise LaunchError(f"a buffer of {self.nbytes} bytes cannot be copied from {in_words(other)}")
         self._memory.copy(self.address, other.address, self.nbytes)
 
@@ -131,29 +127,24 @@ class GuardedMemory:
     """Zeroed memory of one buffer in this process, between addresses where a kernel faults."""
 
     def reserve(self, nbytes: int) -> int:
-        libc = _libc()
+        import numpy as np
+
         used = -(-max(nbytes, 1) // mmap.PAGESIZE) * mmap.PAGESIZE
         is_limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0x4000)
         for margin in _MARGINS[is_limited:]:
-            start = libc.mmap(None, margin + used + margin, 0, flags, -1, 0)
-            if start == ctypes.c_void_p(-1).value:
-                continue
-            # The memory goes with the buffer at the latest.
-            self._finalizer = weakref.finalize(self, libc.munmap, start, margin + used + margin)
-            self._finalizer.atexit = False
-            if libc.mprotect(start + margin, used, mmap.PROT_READ | mmap.PROT_WRITE):
-                self._finalizer()
-                break
-            if used >= 1 << 22:  # huge pages, as NumPy does for its arrays
-                libc.madvise(start + margin, used, mmap.MADV_HUGEPAGE)
-            return int(start + margin)
-        raise OutOfMemoryError(
-            f"{nbytes} bytes could not be allocated on the host; smaller sizes or narrower types need fewer"
-        )
+            with contextlib.suppress(OSError, OverflowError):
+                self._memory = mmap.mmap(-1, margin + used + margin, flags, prot=0)
+                start = int(np.frombuffer(self._memory, np.uint8).ctypes.data) + margin
+                if _mprotect()(start, used, mmap.PROT_READ | mmap.PROT_WRITE) == 0:
+                    if used >= 1 << 22:  # huge pages, as NumPy does for its arrays
+                        self._memory.madvise(mmap.MADV_HUGEPAGE, margin, used)
+                    return start
+                self._memory.close()
+        raise OutOfMemoryError(f"{nbytes} bytes could not be allocated on the host: use smaller sizes or types")
 
     def release(self, address: int) -> None:  # noqa: ARG002
-        self._finalizer()
+        self._memory.close()
 
     def copy(self, target: int, source: int, nbytes: int, kind: Copy = "DeviceToDevice") -> None:  # noqa: ARG002
         ctypes.memmove(target, source, nbytes)
@@ -163,11 +154,7 @@ class GuardedMemory:
 
 
 @functools.cache
-def _libc() -> ctypes.CDLL:
-    library = ctypes.CDLL(None, use_errno=True)
-    pointer, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
-    library.mmap.restype = pointer
-    library.mmap.argtypes = [pointer, size, number, number, number, ctypes.c_longlong]
-    library.munmap.argtypes = [pointer, size]
-    library.mprotect.argtypes = library.madvise.argtypes = [pointer, size, number]
-    return library
+def _mprotect() -> Any:
+    mprotect = ctypes.CDLL(None).mprotect
+    mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    return mprotect

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias
 
 from mptune.backends.binary_cache import BinaryCache
 from mptune.cpp.build import on_host, recorded_flags
-from mptune.errors import BackendUnavailableError, LaunchError
+from mptune.errors import BackendUnavailableError, LaunchError, MptuneError
 
 if TYPE_CHECKING:  # `mptune backends` does not import them
     import numpy as np
@@ -313,6 +313,15 @@ class Backend(ABC):
     @abstractmethod
     def availability(cls) -> Availability:
         """Say whether this backend can compile and run on this machine, and if not why."""
+
+    @staticmethod
+    def available_if(check: Callable[[], object]) -> Availability:
+        """Say that this backend can compile and run unless a check raises an :class:`~mptune.errors.MptuneError`."""
+        try:
+            check()
+        except MptuneError as error:
+            return Availability(can_compile=False, can_run=False, reason=str(error))
+        return Availability(can_compile=True, can_run=True)
 
     @classmethod
     def facts(cls, architecture: str) -> Mapping[str, Any]:  # noqa: ARG003 - for those that have matrix units

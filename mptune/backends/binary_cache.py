@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import shutil
@@ -12,14 +13,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from mptune.paths import cache_folder, open_own, own_folder
+from mptune.paths import cache_folder, open_own, own_folder, write_whole
 
 __all__ = ["BinaryCache"]
 
 _DIGEST_BYTES: Final = 32
-#: Nothing can be written below a device.
-_NOWHERE: Final = Path(os.devnull, "mptune")
-#: Age of files of killed processes that are removed.
+#: Age in seconds of files of killed processes that are removed.
 _STALE_S: Final = 86400.0
 _INSERTIONS_PER_PRUNING: Final = 64
 
@@ -38,11 +37,12 @@ class BinaryCache:
     """
 
     def __init__(self, directory: Path | None = None, limit_bytes: int = 1 << 30) -> None:
-        self.directory = directory or cache_folder("binaries") or _NOWHERE
+        # Nothing can be written below a device.
+        self.directory = directory or cache_folder("binaries") or Path(os.devnull, "mptune")
         self.limit_bytes = limit_bytes
         self._insertions = 0
-        #: The folders by the first letters of keys, as far as they are there and the user's own.
-        self._folders: dict[str, Path] = {}
+        #: The folder of all keys that begin with two letters.
+        self._folder = functools.cache(lambda letters: own_folder(self.directory / letters))
 
     @staticmethod
     def key(parts: Sequence[str]) -> str:
@@ -54,8 +54,8 @@ class BinaryCache:
 
     def get(self, key: str) -> bytes | None:
         """Return the binary of that key, None where there is none or it is damaged."""
-        try:
-            path = self._path(key)
+        with contextlib.suppress(OSError):
+            path = self._folder(key[:2]) / key[2:]
             with open_own(path) as file:
                 content = file.read()
             binary = content[_DIGEST_BYTES:]
@@ -64,23 +64,12 @@ class BinaryCache:
                     os.utime(path)
                 return binary
             path.unlink()
-        except OSError:
-            pass
         return None
 
     def put(self, key: str, binary: bytes) -> None:
         """Keep a binary, replacing any other of that key."""
         with contextlib.suppress(OSError):
-            path = own_folder(self.directory / key[:2]) / key[2:]
-            handle, name = tempfile.mkstemp(prefix=".new-", dir=path.parent)
-            temporary = Path(name)
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(_digest(key, binary) + binary)
-                temporary.replace(path)
-            except OSError:
-                temporary.unlink(missing_ok=True)
-                raise
+            write_whole(self._folder(key[:2]) / key[2:], _digest(key, binary) + binary)
             if self._insertions % _INSERTIONS_PER_PRUNING == 0:
                 self.prune()
             self._insertions += 1
@@ -99,15 +88,15 @@ class BinaryCache:
 
     def prune(self) -> None:
         """Remove least recently used entries down to nine tenths of the limit, and old files of killed processes."""
-        entries, total = [], 0
+        entries = []
         for path in self.directory.glob("*/*"):
             with contextlib.suppress(OSError):  # another process may remove it meanwhile
                 status = path.stat()
                 if not path.name.startswith(".") and path.parent.name != "work":
                     entries.append((status.st_mtime, status.st_size, path))
-                    total += status.st_size
-                elif time.time() - status.st_mtime > _STALE_S and not _is_running(path.name.partition("-")[0]):
+                elif time.time() - status.st_mtime > _STALE_S and not _process_of(path).exists():
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
+        total = sum(size for _, size, _ in entries)
         wanted = total if total <= self.limit_bytes else 0.9 * self.limit_bytes
         for _, size, path in sorted(entries):
             if total <= wanted:
@@ -116,24 +105,10 @@ class BinaryCache:
                 path.unlink()
             total -= size
 
-    def _path(self, key: str) -> Path:
-        name = key[:2]
-        if name not in self._folders:
-            if not (self.directory / name).is_dir():
-                return _NOWHERE
-            self._folders[name] = own_folder(self.directory / name)
-        return self._folders[name] / key[2:]
 
-
-def _is_running(process_id: str) -> bool:
-    """Whether there is a process of that number: a clock that is set forward makes its files look old."""
-    try:
-        os.kill(int(process_id), 0)
-    except PermissionError:
-        return True
-    except (OSError, ValueError):
-        return False
-    return True
+def _process_of(path: Path) -> Path:
+    """Return where /proc has the process that works in a folder: a clock set forward makes its files look old."""
+    return Path("/proc", path.name.partition("-")[0])
 
 
 def _digest(key: str, binary: bytes) -> bytes:

@@ -16,15 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from mptune.backends.addressed import Copy
 from mptune.backends.base import Buffer, CompileOptions, in_words
-from mptune.backends.gpu import (
-    GpuBackend,
-    GpuBuffer,
-    GpuCompiler,
-    GpuDevice,
-    RuntimeCompiler,
-    library_files,
-    system_libraries,
-)
+from mptune.backends.gpu import GpuBackend, GpuBuffer, GpuCompiler, GpuDevice, RuntimeCompiler, library_files
 from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
 
 if TYPE_CHECKING:
@@ -53,7 +45,7 @@ def _nvrtc_paths() -> list[str]:
     for place in (wheels.submodule_search_locations or []) if wheels else []:
         folders += sorted(Path(place).glob("c*/lib"), reverse=True)
     folders += [toolkit / "lib64" for toolkit in _toolkits()]
-    return [*library_files(folders, "nvrtc"), *system_libraries("nvrtc")]
+    return library_files(folders, "nvrtc")
 
 
 @functools.cache
@@ -67,8 +59,8 @@ class _NvrtcCompiler(GpuCompiler):
     def listing(self, source: str, function: str, options: CompileOptions) -> str:
         # PTX is of a virtual architecture.
         virtual = self.resolved(options).architecture.replace("sm_", "compute_")
-        flags = self.identity(dataclasses.replace(options, architecture=virtual))
-        image: bytes = self._compiled(_nvrtc("PTX"), flags, source, function, options.timeout_s).image
+        options = dataclasses.replace(options, architecture=virtual)
+        image: bytes = self.compile_with(_nvrtc("PTX"), source, function, options).image
         return image.rstrip(b"\0").decode(errors="replace")
 
 

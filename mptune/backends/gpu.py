@@ -78,21 +78,19 @@ class GpuFunction(Function):
     def resources(self, shape: LaunchShape) -> Mapping[str, float]:
         device, threads = self._device, math.prod(shape.block)
         limits = device.describe().limits
-        names = ("NUM_REGS", "LOCAL_SIZE_BYTES", "SHARED_SIZE_BYTES")
-        registers, local, static = (device.attribute(self._function, name) for name in names)
+        static = device.attribute(self._function, "SHARED_SIZE_BYTES")
         device.allow_shared(self._function, shape.shared_bytes)
         launch = (self._function, threads, shape.shared_bytes)
         blocks = int(device.call("occupancyMaxActiveBlocksPerMultiprocessor", *launch))
         running = -(-threads // limits["warp_size"]) * limits["warp_size"] * blocks
-        found = {
-            "registers": registers,
-            "local_bytes": local,
-            "shared_bytes": static + shape.shared_bytes,
-            "static_shared_bytes": static,
-            "dynamic_shared_bytes": shape.shared_bytes,
+        return {
+            "registers": float(device.attribute(self._function, "NUM_REGS")),
+            "local_bytes": float(device.attribute(self._function, "LOCAL_SIZE_BYTES")),
+            "shared_bytes": float(static + shape.shared_bytes),
+            "static_shared_bytes": float(static),
+            "dynamic_shared_bytes": float(shape.shared_bytes),
             "occupancy": running / limits["max_threads_per_multiprocessor"],
         }
-        return {name: float(value) for name, value in found.items()}
 
     def set_constant(self, name: str, data: NDArray[Any]) -> None:
         self._device.copy(self._symbol(name), int(data.ctypes.data), data.nbytes, "HostToDevice")
@@ -136,10 +134,8 @@ class GpuFunction(Function):
             raise LaunchError(f"the grid {shape.grid} of {self.name} is larger than any device takes: {2**32 - 1}")
         threads = math.prod(shape.block)
         if threads > self._max_threads:
-            raise LaunchError(
-                f"{self.name} takes at most {self._max_threads} threads in a block, by its registers or its "
-                f"__launch_bounds__; the block {shape.block} has {threads}"
-            )
+            most = f"at most {self._max_threads} threads in a block, by its registers or its __launch_bounds__"
+            raise LaunchError(f"{self.name} takes {most}; the block {shape.block} has {threads}")
 
 
 class GpuCompiler(Compiler):
@@ -150,14 +146,12 @@ class GpuCompiler(Compiler):
         self._cache = cache
 
     def compile(self, source: str, function: str, options: CompileOptions) -> Binary:
-        flags = self.identity(self.resolved(options))
-        return self._compiled(self._backend.runtime_compiler(), flags, source, function, options.timeout_s)
+        return self.compile_with(self._backend.runtime_compiler(), source, function, self.resolved(options))
 
-    def _compiled(
-        self, library: RuntimeCompiler, flags: tuple[str, ...], source: str, function: str, timeout_s: float
-    ) -> Binary:
+    def compile_with(self, library: RuntimeCompiler, source: str, function: str, options: CompileOptions) -> Binary:
+        flags, limit_s = self.identity(options), options.timeout_s
         key = [library.name, library.version, library.code, *flags, with_headers(source, flags)]
-        return compile_cached(self._cache, key, function, lambda: library.compile(source, function, flags, timeout_s))
+        return compile_cached(self._cache, key, function, lambda: library.compile(source, function, flags, limit_s))
 
     def identity(self, options: CompileOptions) -> tuple[str, ...]:
         architecture = [f"{self._backend.architecture_flag}{options.architecture}"] if options.architecture else []
@@ -198,7 +192,6 @@ class GpuDevice(Device):
     def __init__(self, backend: type[GpuBackend]) -> None:
         self._backend = backend
         self._is_open = False
-        self._info: DeviceInfo | None = None
         #: When it worked last, and since when it has done so without a pause; by ``time.monotonic``.
         self._worked_at = self._awake_since = -math.inf
 
@@ -242,12 +235,14 @@ class GpuDevice(Device):
             self._is_open = True
 
     def describe(self) -> DeviceInfo:
-        if self._info is not None:
-            return self._info
+        return self._info
+
+    @functools.cached_property
+    def _info(self) -> DeviceInfo:
         self.open()
         of = self.properties()
         name = of["name"]
-        self._info = DeviceInfo(
+        return DeviceInfo(
             backend=self._backend.name,
             name=name.decode() if isinstance(name, bytes) else name,
             architecture=self.architecture(of),
@@ -261,14 +256,12 @@ class GpuDevice(Device):
             pci_bus_id=f"{of['pciDomainID']:04x}:{of['pciBusID']:02x}:{of['pciDeviceID']:02x}.0",
             sensors=self.sensors,
         )
-        return self._info
 
     def facts(self) -> Mapping[str, Any]:
-        limits: Mapping[str, int]
-        try:
+        limits: Mapping[str, int] = {"max_threads_per_block": 1024}
+        architecture = self._backend.common_architecture
+        with contextlib.suppress(BackendUnavailableError):
             limits, architecture = self.describe().limits, self.describe().architecture
-        except BackendUnavailableError:
-            limits, architecture = {"max_threads_per_block": 1024}, self._backend.common_architecture
         return {**limits, **self._backend.launch_limits, **self._backend.facts(architecture)}
 
     def environments(self) -> Sequence[Mapping[str, str]]:
@@ -411,18 +404,13 @@ def axis_limits(block: Sequence[int], grid: Sequence[int]) -> dict[str, int]:
 
 
 def library_files(folders: Sequence[Path], name: str) -> list[str]:
-    """Return the files of a library ("nvrtc") in some folders, newest version first."""
-    return [str(path) for folder in folders for path in sorted(folder.glob(f"lib{name}.so*"), reverse=True)]
-
-
-def system_libraries(name: str) -> list[str]:
-    """Return where the dynamic loader finds a library ("nvrtc").
+    """Return the files of a library ("nvrtc"), newest version first: in some folders, then where the loader looks.
 
     ctypes' ``find_library`` asks gcc and the linker where one is not installed, which takes longer than all the rest
     of ``mptune backends``.
     """
-    folders = [Path(folder) for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
-    files = [str(path) for folder in folders for path in sorted(folder.glob(f"lib{name}.so*"))]
+    folders = [*folders, *(Path(folder) for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder)]
+    files = [str(path) for folder in folders for path in sorted(folder.glob(f"lib{name}.so*"), reverse=True)]
     return [*files, *re.findall(rf"^\s*lib{re.escape(name)}\.so.* => (.*)$", _loader_cache(), re.MULTILINE)]
 
 
@@ -438,31 +426,32 @@ class RuntimeLibrary:
         name: its name in messages.
         prefix: of its functions' names ("nvrtc").
         code: the kind of code to ask for ("CUBIN"; hiprtc has only "Code").
-        path: the file.
+        paths: the first of these files that loads is taken.
+        hint: what to install where none does.
         builtins: name of its library of builtins, without which it compiles nothing, with "{version}" in it; empty
             where it finds them itself. The wheel of NVRTC 13.0 does not.
-
-    Attributes:
-        missing: the library of its builtins if that is not found; else empty.
-
-    Raises:
-        OSError: it does not load.
-        AttributeError: it lacks a function.
     """
 
-    def __init__(self, name: str, prefix: str, code: str, path: str, builtins: str = "") -> None:
+    def __init__(self, name: str, prefix: str, code: str, paths: Sequence[str], hint: str, builtins: str = "") -> None:
         self._name, self._prefix, self._code = name, prefix, code
-        self._library = ctypes.CDLL(path)
         major, minor = ctypes.c_int(), ctypes.c_int()
-        self._check("Version", ctypes.byref(major), ctypes.byref(minor))
+        for path in paths:
+            with contextlib.suppress(OSError, AttributeError):  # it does not load, or lacks a function
+                self._library = ctypes.CDLL(path)
+                self._check("Version", ctypes.byref(major), ctypes.byref(minor))
+                break
+        else:
+            raise BackendUnavailableError(f"{name} is not installed: {hint}")
         self.version = f"{major.value}.{minor.value}"
-        self.missing = builtins.format(version=self.version)
+        missing = builtins.format(version=self.version)
         # Once they are loaded, the library finds them by their name.
-        for file in (str(Path(path).with_name(self.missing)), self.missing) if builtins else ():
+        for file in (str(Path(path).with_name(missing)), missing) if builtins else ():
             with contextlib.suppress(OSError):
                 ctypes.CDLL(file)
-                self.missing = ""
+                missing = ""
                 break
+        #: What it lacks and how to get it; empty if nothing.
+        self.trouble = f"{name} does not find its {missing}: {hint}" if missing else ""
 
     def compile(self, source: str, function: str, flags: Sequence[str]) -> tuple[bytes, str]:
         """Return the code of a source and the compiler's output."""
@@ -504,22 +493,10 @@ class RuntimeLibrary:
 
 
 class RuntimeCompiler(CompilerProcesses):
-    """A :class:`RuntimeLibrary` in processes of its own: the first of some files that loads.
-
-    Raises:
-        BackendUnavailableError: none does; says what to install.
-    """
+    """A :class:`RuntimeLibrary` in processes of its own; raises a BackendUnavailableError if it is not installed."""
 
     def __init__(self, name: str, prefix: str, code: str, paths: Sequence[str], hint: str, builtins: str = "") -> None:
-        for path in paths:
-            open_library = functools.partial(RuntimeLibrary, name, prefix, code, path, builtins)
-            with contextlib.suppress(OSError, AttributeError):
-                library = open_library()
-                break
-        else:
-            raise BackendUnavailableError(f"{name} is not installed: {hint}")
+        open_library = functools.partial(RuntimeLibrary, name, prefix, code, paths, hint, builtins)
+        library = open_library()
         super().__init__(name, open_library)
-        self.code = code
-        self.version = library.version
-        #: What it lacks and how to get it; empty if nothing.
-        self.trouble = f"{name} does not find its {library.missing}: {hint}" if library.missing else ""
+        self.code, self.version, self.trouble = code, library.version, library.trouble

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from mptune.backends.addressed import Copy
-from mptune.backends.gpu import GpuBackend, GpuDevice, RuntimeCompiler, library_files, system_libraries
+from mptune.backends.gpu import GpuBackend, GpuDevice, RuntimeCompiler, library_files
 from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _NAMES: Final = {
 def _library_paths(name: str) -> list[str]:
     """Return files of a ROCm library, first the one that HIP Python loads: two do not mix."""
     folders = [Path(root) / "lib" for root in (os.environ.get("ROCM_PATH"), "/opt/rocm") if root]
-    return [*_packaged_paths(name), *library_files(folders, name), *system_libraries(name)]
+    return [*_packaged_paths(name), *library_files(folders, name)]
 
 
 def _packaged_paths(name: str) -> list[str]:
@@ -127,9 +127,8 @@ class HipDevice(GpuDevice):
 
     def enqueue(self, function: Any, shape: LaunchShape, arguments: int) -> None:
         if any(blocks * threads >= _MOST_THREADS for blocks, threads in zip(shape.grid, shape.block, strict=True)):
-            raise LaunchError(
-                f"HIP takes less than 2**32 threads along an axis, not a grid {shape.grid} of blocks {shape.block}"
-            )
+            given = f"a grid {shape.grid} of blocks {shape.block}"
+            raise LaunchError(f"HIP takes less than 2**32 threads along an axis, not {given}")
         super().enqueue(function, shape, arguments)
 
 
@@ -139,10 +138,8 @@ def _fitting() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        raise BackendUnavailableError(
-            f"HIP Python does not fit the installed HIP library ({error}): install the version of hip-python that is "
-            "that of ROCm"
-        ) from error
+        what = f"HIP Python does not fit the installed HIP library ({error})"
+        raise BackendUnavailableError(f"{what}: install the version of hip-python that is that of ROCm") from error
 
 
 class HipBackend(GpuBackend):

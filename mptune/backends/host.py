@@ -24,7 +24,7 @@ from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.host_compiler import HostCompiler, find_compiler, host_architecture
 from mptune.backends.processor import cache_limits, processor, usable_cores
 from mptune.cpp.build import with_build
-from mptune.errors import LaunchError, MptuneError, OutOfMemoryError
+from mptune.errors import LaunchError, OutOfMemoryError
 from mptune.memory import available_memory_bytes, total_memory_bytes
 
 if TYPE_CHECKING:
@@ -236,11 +236,7 @@ class HostBackend(Backend):
 
     @classmethod
     def availability(cls) -> Availability:
-        try:
-            find_compiler().flags()
-        except MptuneError as error:
-            return Availability(can_compile=False, can_run=False, reason=str(error))
-        return Availability(can_compile=True, can_run=True)
+        return cls.available_if(lambda: find_compiler().flags())
 
 
 def _open(function: str, image: bytes) -> ctypes.CDLL:

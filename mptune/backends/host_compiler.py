@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import importlib.metadata
@@ -15,6 +16,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -23,13 +25,13 @@ from typing import Final
 
 from mptune.backends.base import Binary, CompileOptions, Compiler, compile_cached, excerpt
 from mptune.backends.binary_cache import BinaryCache
-from mptune.backends.gcc import ASSEMBLY, LIBRARY, LOG, CompilerServers, Precompiled, PrecompiledPrelude
 from mptune.backends.processes import ChildGroup, output_of
 from mptune.backends.processor import processor
 from mptune.cpp.build import build_in
 from mptune.cpp.headers import with_headers
 from mptune.cpp.prelude import prelude
 from mptune.errors import BackendUnavailableError, CompileError, MptuneError, UnknownNameError
+from mptune.paths import is_own, own_folder
 
 #: In the order they are looked for.
 COMPILERS: Final = ("g++", "clang++", "zig")
@@ -76,12 +78,14 @@ _OF_FAMILY: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "clang": (("-nostdlib++", "-nostartfiles", *LLVM_FLAGS), ("-lm",)),
     "zig": (ZIG_FLAGS, ("-nostdlib",)),
 }
+#: The files in the folder compilers run in.
+ASSEMBLY, LIBRARY = "kernel.s", "kernel.so"
 #: The source comes from standard input.
 _SOURCE: Final = ("-x", "c++", "-")
 #: The source's name in messages of compilers: zig copies standard input to a file.
 _SOURCE_NAME: Final = re.compile(r"<stdin>|[^\s:]*/[0-9a-f]{32}-stdin\.cpp")
 #: Environment variables that are 0 or 1.
-_SWITCHES: Final = ("MPTUNE_COMPILER_SERVER", "MPTUNE_FIBER_ASSEMBLY", "MPTUNE_PRECOMPILED_PRELUDE")
+_SWITCHES: Final = ("MPTUNE_FIBER_ASSEMBLY", "MPTUNE_PRECOMPILED_PRELUDE")
 #: Floating-point arithmetic in assembly of x86 (AT&T syntax) and AArch64: on vectors, and on one number.
 _X86: Final = r"v?(?:add|sub|mul|div|sqrt|fn?m(?:add|sub)(?:add|sub)?\d{3})"
 _ARM: Final = r"f(?:add|sub|mul|div|mla|mls|madd|msub|nmadd|nmsub|nmul|sqrt)"
@@ -121,38 +125,41 @@ class Program:
         return (*_FLAGS, *X86_FLAGS, *own, f"-march={target or 'native'}", *extra, *_SOURCE, *libraries)
 
 
+#: Files of a compiled prelude: a header that is included in place of its text, the same as g++ has it after reading it
+#: (.gch), and the object to link with: the code around launches, which is the same for all sources.
+_Prelude = tuple[Path, Path, Path]
+
+
 class HostCompiler(Compiler):
-    """A C++ compiler, by default the one that :func:`find_compiler` finds; those with a common group pause together."""
+    """A C++ compiler, by default the one that :func:`find_compiler` finds.
+
+    Reading the prelude is a good part of a short kernel's compilation. So g++'s prelude is compiled once for each set
+    of flags, to a header and an object.
+    """
 
     def __init__(
-        self,
-        program: Program | None = None,
-        flags: Sequence[str] = (),
-        cache: BinaryCache | None = None,
-        processes: ChildGroup | None = None,
+        self, program: Program | None = None, flags: Sequence[str] = (), cache: BinaryCache | None = None
     ) -> None:
         self._program = program
         self._flags = tuple(flags)
         self._cache = cache if cache is not None else BinaryCache()
-        self._processes = processes if processes is not None else ChildGroup()
-        self._prelude = PrecompiledPrelude(prelude(), self._cache, self._processes)
-        self._servers: CompilerServers | None = None
+        self._processes = ChildGroup()
+        self._lock = threading.Lock()
+        #: The prelude by the compiler's version and command; None where it cannot be kept or made.
+        self._preludes: dict[tuple[str, ...], _Prelude | None] = {}
 
     @property
     def program(self) -> Program:
         return self._program or find_compiler()
 
     def compile(self, source: str, function: str, options: CompileOptions) -> Binary:
-        job = self._job(source, function, options)
-        return self._cached(job, source, lambda job: self._library(job, source))
+        return self._cached(source, function, options, self._library)
 
     def listing(self, source: str, function: str, options: CompileOptions) -> str:
         """Return the assembly of a kernel without that of the runtime, which is the same for all."""
-        job = self._job(source, function, options)
-        flags = ("-DMPTUNE_RUNTIME_APART=1", *job.flags)
-        job = dataclasses.replace(job, flags=flags, timeout_s=60.0)
-        image: bytes = self._cached(job, source, lambda job: job.made(*job.assemble(source), ASSEMBLY)).image
-        return image.decode()
+        options = dataclasses.replace(options, flags=("-DMPTUNE_RUNTIME_APART=1", *options.flags), timeout_s=60.0)
+        made = self._cached(source, function, options, lambda job, text: job.made(*job.assemble(text), ASSEMBLY))
+        return str(made.image.decode())
 
     def flags(self, options: CompileOptions) -> tuple[str, ...]:
         """Return all flags of a source that names none itself."""
@@ -172,63 +179,71 @@ class HostCompiler(Compiler):
     def versions(self) -> Mapping[str, str]:
         return {"compiler": self.program.version}
 
-    def expect(self, options: CompileOptions, compilers: int) -> None:  # noqa: ARG002 - each starts when it is needed
-        """Compile the prelude, and have compilers stay for further sources."""
-        self.precompiled(self.program, self.flags(options))
-        if switch("MPTUNE_COMPILER_SERVER"):
-            self._servers = CompilerServers(self._processes)
-
     def paused(self) -> AbstractContextManager[None]:
         return self._processes.paused()
 
     def close(self) -> None:
         self._processes.close()
-        if self._servers is not None:
-            self._servers.close()
 
-    def _job(self, source: str, function: str, options: CompileOptions) -> _Job:
+    def _cached(
+        self, source: str, function: str, options: CompileOptions, compile_in: Callable[[_Job, str], tuple[bytes, str]]
+    ) -> Binary:
         build = build_in(source)  # a source may name its compiler
         program = find_compiler(build.compiler) if build.compiler else self.program
         flags = program.flags(options.architecture, (*self._flags, *options.flags, *build.flags))
-        return _Job(self._processes, program, function, flags, options.timeout_s)
 
-    def _cached(self, job: _Job, source: str, compile_in: Callable[[_Job], tuple[bytes, str]]) -> Binary:
         def compile_one() -> tuple[bytes, str]:
             with self._cache.workspace() as folder:
-                return compile_in(dataclasses.replace(job, folder=folder))
+                return compile_in(_Job(self._processes, program, function, flags, options.timeout_s, folder), source)
 
-        program = job.program
-        identity = [program.version, *program.command, processor().fingerprint]
-        key = [*identity, *job.flags, with_headers(source, job.flags)]
-        return compile_cached(self._cache, key, job.function, compile_one)
+        key = [program.version, *program.command, processor().fingerprint, *flags, with_headers(source, flags)]
+        return compile_cached(self._cache, key, function, compile_one)
 
-    def precompiled(self, program: Program, flags: Sequence[str]) -> Precompiled | None:
+    def _library(self, job: _Job, source: str) -> tuple[bytes, str]:
+        """Return the shared library and the compiler's output."""
+        made = self._precompiled(job.program, job.flags) if source.startswith(prelude()) else None
+        if made is not None:
+            header, _, runtime = map(str, made)
+            status, log = job.run(source.removeprefix(prelude()), ["-include", header], [runtime])
+            # A runtime that is damaged does not link.
+            if status == 0 or runtime not in log:
+                return job.made(status, log)
+        return job.made(*job.run(source))
+
+    def _precompiled(self, program: Program, flags: Sequence[str]) -> _Prelude | None:
         """Return the files that stand for the prelude, made if need be; None if there are none."""
         if program.family != "gcc" or not switch("MPTUNE_PRECOMPILED_PRELUDE"):
             return None
         common = [flag for flag in flags[: flags.index("-x")] if flag not in ("-shared", "-nostdlib")]
-        return self._prelude.files([*program.command, *common], program.version)
+        command = (*program.command, *common)
+        key = (program.version, *command)
+        with self._lock:
+            if key not in self._preludes:
+                self._preludes[key] = self._precompile(command, self._cache.key([*key, prelude()]))
+            made = self._preludes[key]
+        # If the cache has been pruned meanwhile, sources are compiled whole from now on.
+        with contextlib.suppress(OSError):
+            for path in made or ():
+                os.utime(path)
+            return made
+        return None
 
-    def _library(self, job: _Job, source: str) -> tuple[bytes, str]:
-        """Return the shared library and the compiler's output."""
-        made = self.precompiled(job.program, job.flags) if source.startswith(prelude()) else None
-        if made is not None:
-            body = source.removeprefix(prelude())
-            if self._servers is not None and self._serve(self._servers, job, made, body):
-                return job.made(0, (job.folder / LOG).read_text(errors="replace"))
-            # A source that fails in a server is compiled once more, for the message.
-            status, log = job.run(body, ["-include", str(made.header)], [str(made.runtime)])
-            # A runtime that is damaged does not link.
-            if status == 0 or str(made.runtime) not in log:
-                return job.made(status, log)
-        return job.made(*job.run(source))
-
-    @staticmethod
-    def _serve(servers: CompilerServers, job: _Job, made: Precompiled, body: str) -> bool:
-        try:
-            return servers.compile(job.program.command, job.flags, made, body, job.folder, job.timeout_s)
-        except subprocess.TimeoutExpired:
-            raise job.endless() from None
+    def _precompile(self, command: Sequence[str], key: str) -> _Prelude | None:
+        with contextlib.suppress(OSError, CompileError), self._cache.workspace() as folder:
+            kept = own_folder(self._cache.directory / "headers")
+            found = (kept / key, kept / f"{key}.gch", kept / f"{key}.o")
+            if not all(map(is_own, found)):
+                text = folder / "prelude.hpp"
+                # The #line keeps this folder out of messages.
+                text.write_text(f'#define MPTUNE_RUNTIME_APART 1\n#line 1 "{text.name}"\n{prelude()}')
+                job = _Job(self._processes, Program(tuple(command), "", "gcc"), "the prelude", (), 60.0, folder)
+                job.execute("", ["-x", "c++-header", str(text)], "header")
+                job.execute("", ["-DMPTUNE_RUNTIME_HERE=1", "-x", "c++", "-c", str(text)], "runtime")
+                for made, path in zip((text, folder / "header", folder / "runtime"), found, strict=True):
+                    made.chmod(0o600)
+                    made.replace(path)
+            return found
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,30 +255,26 @@ class _Job:
     function: str
     flags: tuple[str, ...]
     timeout_s: float
-    folder: Path = Path()
+    folder: Path
 
     def run(self, text: str, header: Sequence[str] = (), runtime: Sequence[str] = ()) -> tuple[int, str]:
         """Compile to assembly, in which the arithmetic is counted, and make a library of that."""
         status, log = self.assemble(text, header)
         if status != 0:
             return status, log
-        before, libraries = self._around_source()
-        status, linked = self._compile("", [*before, str(self.folder / ASSEMBLY), *runtime, *libraries], LIBRARY)
+        source = self.flags.index(_SOURCE[0])
+        before, libraries = self.flags[:source], self.flags[source + len(_SOURCE) :]
+        status, linked = self.execute("", [*before, str(self.folder / ASSEMBLY), *runtime, *libraries], LIBRARY)
         return status, log + linked
 
     def assemble(self, text: str, header: Sequence[str] = ()) -> tuple[int, str]:
         """Compile a text to assembly; return the compiler's exit status and output."""
-        before, _ = self._around_source()
-        flags = (flag for flag in before if flag != "-shared")
-        return self._compile(text, [*header, "-S", *flags, *_SOURCE], ASSEMBLY)
+        flags = (flag for flag in self.flags[: self.flags.index(_SOURCE[0])] if flag != "-shared")
+        return self.execute(text, [*header, "-S", *flags, *_SOURCE], ASSEMBLY)
 
-    def _around_source(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the flags before the source, and the libraries behind it."""
-        source = self.flags.index(_SOURCE[0])
-        return self.flags[:source], self.flags[source + len(_SOURCE) :]
-
-    def _compile(self, text: str, flags: Sequence[str], output: str) -> tuple[int, str]:
-        folder = str(self.folder)
+    def execute(self, text: str, flags: Sequence[str], output: str) -> tuple[int, str]:
+        """Run the compiler; return its exit status and output."""
+        folder, label = str(self.folder), self.program.label
         environment = {**os.environ, "TMPDIR": folder, "LC_ALL": "C"}
         if self.program.family == "zig":
             environment |= {"ZIG_GLOBAL_CACHE_DIR": folder, "ZIG_LOCAL_CACHE_DIR": folder}
@@ -273,9 +284,9 @@ class _Job:
                 command, text=text, environment=environment, folder=folder, timeout_s=self.timeout_s
             )
         except subprocess.TimeoutExpired:
-            raise self.endless() from None
+            raise CompileError(f"{label} did not finish {self.function} within {self.timeout_s:g} s") from None
         except OSError as error:
-            raise CompileError(f"{self.program.label} could not be started: {error}") from error
+            raise CompileError(f"{label} could not be started: {error}") from error
         return status, _SOURCE_NAME.sub(self.function, log)
 
     def made(self, status: int, log: str, output: str = LIBRARY) -> tuple[bytes, str]:
@@ -284,11 +295,11 @@ class _Job:
         Raises:
             CompileError: there is none.
         """
-        result, assembly = self.folder / output, self.folder / ASSEMBLY
+        result = self.folder / output
         if status == 0 and result.exists():
             image = result.read_bytes()
-            if output == LIBRARY and assembly.exists():
-                text = assembly.read_text(errors="replace")
+            if output == LIBRARY:
+                text = (self.folder / ASSEMBLY).read_text(errors="replace")
                 counts = len(_ON_VECTORS.findall(text)), len(_ON_NUMBERS.findall(text))
                 image += b"\nmptune arithmetic: %d %d\n" % counts
             return image, log
@@ -299,9 +310,6 @@ class _Job:
         else:
             how = f"rejected {self.function} (exit status {status})"
         raise CompileError(f"{self.program.label} {how}\n{excerpt(log)}".rstrip())
-
-    def endless(self) -> CompileError:
-        return CompileError(f"{self.program.label} did not finish {self.function} within {self.timeout_s:g} s")
 
 
 # -- settings --------------------------------------------------------------------------------------
@@ -345,16 +353,12 @@ def find_compiler(name: str = "") -> Program:
             raise BackendUnavailableError(f"compiler {name!r} is not installed; available: {there or 'none'}")
         return found
     if chosen := os.environ.get("CXX", "").strip():
-        try:
-            command = tuple(shlex.split(chosen))
-        except ValueError as error:
-            raise BackendUnavailableError(f"$CXX is {chosen!r}, which cannot be split into words: {error}") from error
-        path = shutil.which(command[0])
-        if path is None:
-            raise BackendUnavailableError(f"$CXX is {chosen!r}, but there is no program {command[0]!r}")
-        return _identify((str(Path(path).absolute()), *command[1:]))
-    for program in COMPILERS:
-        if (found := _program(program)) is not None:
+        name, *flags = shlex.split(chosen)
+        if (path := shutil.which(name)) is None:
+            raise BackendUnavailableError(f"$CXX is {chosen!r}, but there is no program {name!r}")
+        return _identify((str(Path(path).absolute()), *flags))
+    for found in map(_program, COMPILERS):
+        if found is not None:
             return found
     raise BackendUnavailableError(f"no C++ compiler was found (tried $CXX, g++, clang++, ziglang): {_INSTALL}")
 

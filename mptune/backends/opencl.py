@@ -43,7 +43,7 @@ from mptune.backends.base import (
     in_words,
 )
 from mptune.backends.binary_cache import BinaryCache
-from mptune.backends.gpu import axis_limits
+from mptune.backends.gpu import LEAD_BYTES, axis_limits
 from mptune.backends.processes import CompilerProcesses, output_of
 from mptune.backends.processor import cache_limits, processor
 from mptune.cpp.headers import with_headers
@@ -72,17 +72,8 @@ _RELAXING: Final = frozenset(
 #: Kernels are written for blocks as large as CUDA's; indices have 32 bits.
 _MOST_THREADS: Final = 1024
 _MOST_BLOCKS: Final = 2**31 - 1
-#: Work that wakes a device, and its seconds on a GPU and on a processor.
-_WAKING_SOURCE: Final = """
-__kernel void mptune_wake(__global uint* found) {
-    uint x = get_global_id(0);
-    for (int i = 0; i < 2000; ++i) x = x * 1664525u + 1013904223u;
-    found[get_global_id(0)] = x;
-}
-"""
-_WAKING_GROUPS: Final = 1 << 10
+#: Seconds of work until the clocks of an idle GPU are up.
 _WAKING_S: Final = 0.02
-_WAKING_THREADS_S: Final = 0.002
 
 
 # -- finding a device ----------------------------------------------------------------------------
@@ -111,22 +102,17 @@ def _name_intel_runtime() -> None:
     if library is None:
         return
     os.environ.setdefault("OCL_ICD_FILENAMES", library)  # Khronos' loader has it besides the system's
-    if "OCL_ICD_VENDORS" not in os.environ:  # ocl-icd, which PyOpenCL's wheels have, in place of the system's
-        os.environ["OCL_ICD_VENDORS"] = _with_system_drivers(library)
-
-
-def _with_system_drivers(library: str) -> str:
-    """Return the library, or a folder that names it beside the drivers of the system, for ocl-icd."""
+    if "OCL_ICD_VENDORS" in os.environ:
+        return
+    # ocl-icd, which PyOpenCL's wheels have, takes it in place of the system's: give it a folder that names all of them.
+    os.environ["OCL_ICD_VENDORS"] = library
     texts = {path.name: path.read_bytes() for path in sorted(_SYSTEM_DRIVERS.glob("*.icd"))}
-    kept = cache_folder("opencl") if texts else None
-    if kept is None:
-        return library
-    with contextlib.suppress(OSError):
-        folder = own_folder(kept)
-        for name, text in {**texts, "mptune-intel.icd": library.encode()}.items():
-            write_whole(folder / name, text)
-        return str(folder)
-    return library
+    if texts and (kept := cache_folder("opencl")) is not None:
+        with contextlib.suppress(OSError):
+            folder = own_folder(kept)
+            for name, text in {**texts, "mptune-intel.icd": library.encode()}.items():
+                write_whole(folder / name, text)
+            os.environ["OCL_ICD_VENDORS"] = str(folder)
 
 
 def _name_of(device: Any) -> str:
@@ -156,9 +142,7 @@ def _find_device() -> Any:
         # In the order of the drivers among those of a kind.
         return min(chosen, key=lambda device: not device.type & cl.device_type.GPU)
     if not place.isdigit() or int(place) >= len(chosen):
-        raise BackendUnavailableError(
-            f"{_CHOICE}={wanted}#{place}: expected a number below {len(chosen)}, as many devices are called so"
-        )
+        raise BackendUnavailableError(f"{_CHOICE}={wanted}#{place}: expected a number below {len(chosen)}")
     return chosen[int(place)]
 
 
@@ -183,25 +167,18 @@ def _offline(device: Any) -> Offline | None:
     return offline
 
 
-def _spirv_versions(device: Any) -> str:
-    """Return the versions of SPIR-V that a device takes ("SPIR-V_1.0 SPIR-V_1.1"); empty for none."""
-    try:
-        words = str(device.il_version).split()
-    except _pyopencl().Error:  # before OpenCL 2.1
-        return ""
-    return " ".join(word for word in words if word.startswith("SPIR-V_"))
+def _spirv_versions(device: Any) -> list[tuple[int, int]]:
+    """Return the versions of SPIR-V that a device takes."""
+    with contextlib.suppress(_pyopencl().Error):  # before OpenCL 2.1
+        return [(int(a), int(b)) for a, b in re.findall(r"SPIR-V_(\d+)\.(\d+)", str(device.il_version))]
+    return []
 
 
 # -- the compilers -------------------------------------------------------------------------------
 
 TOOLS: Final = "clang 14 or newer and llvm-spirv of the same release (apt install clang-14 llvm-spirv-14)"
-#: Optional features that the prelude asks for, by their name in a device, with the compiler's further names.
-_OPTIONAL_FEATURES: Final[Mapping[str, tuple[str, ...]]] = {
-    "cl_khr_fp16": (),
-    "cl_khr_fp64": ("__opencl_c_fp64",),
-    "cl_khr_int64_base_atomics": (),
-    "cl_khr_int64_extended_atomics": (),
-}
+#: Optional features that the prelude asks for; clang calls one by another name, too.
+_OPTIONAL_FEATURES: Final = ("cl_khr_fp16", "cl_khr_fp64", "cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics")
 #: The newest version of SPIR-V that the oldest llvm-spirv writes.
 _NEWEST_SPIRV: Final = (1, 4)
 
@@ -217,11 +194,9 @@ class Offline:
     def compile(self, source: str, function: str, flags: Sequence[str], device: Any) -> tuple[bytes, str]:
         """Return a source as SPIR-V, and clang's output."""
         missing = [name for name in _OPTIONAL_FEATURES if name not in device.extensions.split()]
-        lacking = [name for feature in missing for name in (feature, *_OPTIONAL_FEATURES[feature])]
+        lacking = [*missing, *(["__opencl_c_fp64"] if "cl_khr_fp64" in missing else [])]
         without = [word for name in lacking for word in ("-Xclang", f"-cl-ext=-{name}")]
-        words = _spirv_versions(device).split()
-        versions = [tuple(map(int, word.removeprefix("SPIR-V_").split("."))) for word in words]
-        major, minor = max((version for version in versions if version <= _NEWEST_SPIRV), default=(1, 0))
+        major, minor = max((each for each in _spirv_versions(device) if each <= _NEWEST_SPIRV), default=(1, 0))
         with tempfile.TemporaryDirectory(prefix="mptune-") as folder:
             code, spirv = f"{folder}/kernel.bc", f"{folder}/kernel.spv"
             command = [self.clang, *flags, "--target=spir64-unknown-unknown", "-Xclang", "-finclude-default-header"]
@@ -238,9 +213,9 @@ def find_offline() -> Offline | None:
     for suffix in ("", *(f"-{number}" for number in range(30, 13, -1))):
         clang, translator = shutil.which(f"clang{suffix}"), shutil.which(f"llvm-spirv{suffix}")
         if clang and translator:
-            version = _line_with("version", clang)
-            release = _release_of(version)
-            if release >= 14 and release == _release_of(_line_with("LLVM version", translator)):
+            version, of_translator = _line_with("version ", clang), _line_with("LLVM version ", translator)
+            releases = [re.findall(r"version (\d+)\b", line) for line in (version, of_translator)]
+            if releases[0] == releases[1] and releases[0] and int(releases[0][0]) >= 14:
                 return Offline(clang, translator, version)
     return None
 
@@ -248,12 +223,6 @@ def find_offline() -> Offline | None:
 def _line_with(word: str, program: str) -> str:
     """Return the first line of a program's --version that has a word in it."""
     return next((line for line in output_of([program, "--version"])[1].splitlines() if word in line), "")
-
-
-def _release_of(line: str) -> int:
-    """Return the number of a release in a line such as "Debian clang version 14.0.6"; 0 without."""
-    found = re.search(r"version (\d+)\b", line)
-    return int(found[1]) if found else 0
 
 
 def _run(command: Sequence[str], text: str, function: str) -> str:
@@ -294,9 +263,8 @@ class _DriverCompiler:
                 warnings.simplefilter("ignore")  # that there is a log
                 program.build(options=list(flags))
         except cl.Error as error:
-            raise CompileError(
-                f"the OpenCL driver rejected {function} ({_code(cl, error)})\n{excerpt(self._log(program))}".rstrip()
-            ) from None
+            how = f"the OpenCL driver rejected {function} ({_code(cl, error)})"
+            raise CompileError(f"{how}\n{excerpt(self._log(program))}".rstrip()) from None
         (binary,) = program.get_info(cl.program_info.BINARIES)
         return bytes(binary), f"{printed}{self._log(program)}"
 
@@ -304,13 +272,8 @@ class _DriverCompiler:
         return str(program.get_build_info(self._device, self._cl.program_build_info.LOG) or "")
 
 
-def _driver_compiler() -> CompilerProcesses:
-    # Its processes have the settings of their start.
-    return _processes(os.environ.get(_COMPILER, ""))
-
-
 @functools.cache
-def _processes(compiler: str) -> CompilerProcesses:  # noqa: ARG001 - the key
+def _driver_compiler(choice: str | None) -> CompilerProcesses:  # noqa: ARG001 - its processes have that of their start
     return CompilerProcesses("the OpenCL driver", _DriverCompiler)
 
 
@@ -320,6 +283,10 @@ class OpenclCompiler(Compiler):
     def __init__(self, cache: BinaryCache) -> None:
         self._cache = cache
 
+    @property
+    def _processes(self) -> CompilerProcesses:
+        return _driver_compiler(os.environ.get(_COMPILER))
+
     def translated(self, source: str) -> str:
         # Takes longer to import than all the rest of `mptune backends`.
         from mptune.backends.opencl_dialect import as_opencl
@@ -328,13 +295,11 @@ class OpenclCompiler(Compiler):
 
     def compile(self, source: str, function: str, options: CompileOptions) -> Binary:
         if options.architecture:
-            raise BackendUnavailableError(
-                f"backend opencl compiles for the device that is there, not for {options.architecture!r}: leave out "
-                "--arch"
-            )
+            only = f"backend opencl compiles for its device, not for {options.architecture!r}"
+            raise BackendUnavailableError(f"{only}: leave out --arch")
         device = _find_device()
         _offline(device)
-        flags, text, compiler = self.identity(options), self.translated(source), _driver_compiler()
+        flags, text, compiler = self.identity(options), self.translated(source), self._processes
         key = ["opencl", *_identity(device), *self.versions().values(), *flags, text, with_headers(source, flags)]
         return compile_cached(
             self._cache, key, function, lambda: compiler.compile(text, function, flags, options.timeout_s)
@@ -362,13 +327,13 @@ class OpenclCompiler(Compiler):
         return {}
 
     def expect(self, options: CompileOptions, compilers: int) -> None:  # noqa: ARG002 - each source brings its own
-        _driver_compiler().expect(compilers)
+        self._processes.expect(compilers)
 
     def paused(self) -> AbstractContextManager[None]:
-        return _driver_compiler().paused() if _is_processor(_find_device()) else contextlib.nullcontext()
+        return self._processes.paused() if _is_processor(_find_device()) else contextlib.nullcontext()
 
     def close(self) -> None:
-        _driver_compiler().close()
+        self._processes.close()
 
 
 # -- the device ----------------------------------------------------------------------------------
@@ -388,9 +353,8 @@ def _sensors(device: Any) -> str:
     """Return the source of a device's energy and clocks; empty without one."""
     if _is_processor(device):
         return "processor"
-    vendor = f"{device.vendor} {device.name}".upper()
-    known = {"nvml": ("NVIDIA",), "amd-smi": ("ADVANCED MICRO DEVICES", "AMD", "RADEON")}
-    return next((sensors for sensors, marks in known.items() if any(mark in vendor for mark in marks)), "")
+    known = {"nvml": "NVIDIA", "amd-smi": "ADVANCED MICRO DEVICES|AMD|RADEON"}
+    return next((name for name, mark in known.items() if re.search(mark, f"{device.vendor} {device.name}".upper())), "")
 
 
 def _pci_bus_id(device: Any) -> str:
@@ -398,15 +362,11 @@ def _pci_bus_id(device: Any) -> str:
 
     PyOpenCL does not have the query of cl_khr_pci_bus_info.
     """
-    if _is_processor(device):
-        return ""
     cl, extensions = _pyopencl(), device.extensions.split()
     # Older drivers answer with an error.
     with contextlib.suppress(cl.Error):
         if "cl_nv_device_attribute_query" in extensions:
-            domain = 0
-            with contextlib.suppress(cl.Error, AttributeError):
-                domain = int(device.pci_domain_id_nv)
+            domain = int(getattr(device, "pci_domain_id_nv", 0))
             slot = int(device.pci_slot_id_nv)  # the function in its last three bits
             return f"{domain:04x}:{int(device.pci_bus_id_nv):02x}:{slot >> 3:02x}.{slot & 7:x}"
         if "cl_amd_device_attribute_query" in extensions:
@@ -424,24 +384,12 @@ def _code(cl: Any, error: Any) -> str:
 class OpenclBuffer(Buffer):
     """A memory object, or some bytes of one."""
 
-    def __init__(self, device: OpenclDevice, nbytes: int) -> None:
+    def __init__(self, device: OpenclDevice, nbytes: int, whole: OpenclBuffer | None = None, offset: int = 0) -> None:
         self.nbytes = nbytes
-        self._device = device
-        self._whole: OpenclBuffer | None = None
-        self._offset = 0
-        self._memory: Any = None
+        self._device, self._whole, self._offset = device, whole, offset
+        self._memory = device.reserve(nbytes) if whole is None else None
         #: The argument of kernels; of a part, made for its first launch.
-        self._given: Any = None
-        cl, flags = device.cl, device.cl.mem_flags.READ_WRITE
-        # A processor uses the memory itself: a kernel that leaves it faults, as on the host.
-        self._guarded = GuardedMemory() if _is_processor(device.handle) else None
-        with device.failing(f"{nbytes} bytes were asked for"):
-            if self._guarded is None:
-                self._memory = self._given = cl.Buffer(device.context, flags, max(nbytes, 1))
-            else:
-                memory = (ctypes.c_ubyte * max(nbytes, 1)).from_address(self._guarded.reserve(nbytes))
-                flags |= cl.mem_flags.USE_HOST_PTR
-                self._memory = self._given = cl.Buffer(device.context, flags, hostbuf=memory)
+        self._given = self._memory
 
     def write(self, data: NDArray[Any]) -> None:
         check_array(self, data)
@@ -467,17 +415,13 @@ class OpenclBuffer(Buffer):
 
     def part(self, offset: int, nbytes: int) -> OpenclBuffer:
         check_part(self, offset, nbytes)
-        part = object.__new__(type(self))
         # There is no sub-buffer of a sub-buffer: it is one of the whole.
-        part.nbytes, part._device = nbytes, self._device
-        part._whole, part._offset = self._whole or self, self._offset + offset
-        part._memory = part._given = part._guarded = None
-        return part
+        return OpenclBuffer(self._device, nbytes, self._whole or self, self._offset + offset)
 
     def free(self) -> None:
         if self._memory is not None:
             self._memory.release()
-            self._memory = self._given = self._guarded = None
+            self._memory = self._given = None
 
     def for_kernel(self) -> Any:
         """Return the argument of a kernel; raises a :class:`LaunchError` for a part that is not aligned."""
@@ -505,9 +449,7 @@ class OpenclBuffer(Buffer):
 
 def _as_bytes(data: NDArray[Any]) -> NDArray[Any]:
     """Return a contiguous array as its bytes, as PyOpenCL does not know every type."""
-    import numpy as np
-
-    return data.reshape(-1).view(np.uint8)
+    return data.reshape(-1).view("u1")
 
 
 class OpenclFunction(Function):
@@ -526,10 +468,14 @@ class OpenclFunction(Function):
             self._max_threads = min(_MOST_THREADS, self._kernel.get_work_group_info(of_group, handle))
 
     def set_constant(self, name: str, data: NDArray[Any]) -> None:
-        self._copy_constant(name, data, writes=True)
+        buffer = OpenclBuffer(self._device, data.nbytes)
+        buffer.write(data)
+        self._copy_constant(name, buffer, writes=True)
 
     def read_constant(self, name: str, data: NDArray[Any]) -> None:
-        self._copy_constant(name, data, writes=False)
+        buffer = OpenclBuffer(self._device, data.nbytes)
+        self._copy_constant(name, buffer, writes=False)
+        buffer.read(data)
 
     def launch(self, shape: LaunchShape, arguments: Sequence[Argument]) -> float:
         self._prepare(shape, arguments)
@@ -581,26 +527,20 @@ class OpenclFunction(Function):
         threads = tuple(blocks * width for blocks, width in zip(shape.grid, shape.block, strict=True))
         return self._device.cl.enqueue_nd_range_kernel(self._device.queue, self._kernel, threads, shape.block)
 
-    def _copy_constant(self, name: str, data: NDArray[Any], *, writes: bool) -> None:
+    def _copy_constant(self, name: str, buffer: OpenclBuffer, *, writes: bool) -> None:
         """Run the kernel that copies an array in constant memory (MPTUNE_CONSTANT)."""
         import numpy as np
 
         if self._program is None:
             raise LaunchError(f"{name!r} of {self.name} was used after it was unloaded")
-        device, cl = self._device, self._device.cl
+        cl = self._device.cl
         try:
             copy = cl.Kernel(self._program, f"mptune_copy_{name}")
         except cl.Error:
             raise LaunchError(f"{self.name} has no array {name!r} in constant memory") from None
-        buffer = OpenclBuffer(device, data.nbytes)
-        if writes:
-            buffer.write(data)
-        with device.failing(f"{name!r} of {self.name}"):
-            copy.set_args(buffer.for_kernel(), np.uint64(data.nbytes), np.int32(writes))
-            cl.enqueue_nd_range_kernel(device.queue, copy, (1,), (1,)).wait()
-        if not writes:
-            buffer.read(data)
-        buffer.free()
+        with self._device.failing(f"{name!r} of {self.name}"):
+            copy.set_args(buffer.for_kernel(), np.uint64(buffer.nbytes), np.int32(writes))
+            cl.enqueue_nd_range_kernel(self._device.queue, copy, (1,), (1,)).wait()
 
 
 class OpenclDevice(Device):
@@ -611,10 +551,6 @@ class OpenclDevice(Device):
 
     def __init__(self) -> None:
         self._is_open = False
-        #: The kernel that wakes the device, and its buffer.
-        self._wakes: Any = None
-        self._woken: OpenclBuffer | None = None
-        self._info: DeviceInfo | None = None
 
     def open(self) -> Self:
         """Open a context and a queue, in which commands run one after the other, if need be; return the device."""
@@ -641,9 +577,24 @@ class OpenclDevice(Device):
         except cl.Error as error:
             raise LaunchError(f"{what}: {_code(cl, error)}") from error
 
+    def reserve(self, nbytes: int) -> Any:
+        """Return a new memory object."""
+        flags = self.cl.mem_flags.READ_WRITE
+        memory: Any = None
+        if _is_processor(self.handle):
+            # It uses the memory itself: a kernel that leaves it faults, as on the host.
+            guarded = GuardedMemory()
+            memory = (ctypes.c_ubyte * max(nbytes, 1)).from_address(guarded.reserve(nbytes))
+            memory.guarded = guarded  # for as long as the memory object has it
+            flags |= self.cl.mem_flags.USE_HOST_PTR
+        with self.failing(f"{nbytes} bytes were asked for"):
+            return self.cl.Buffer(self.context, flags, size=0 if memory else max(nbytes, 1), hostbuf=memory)
+
     def describe(self) -> DeviceInfo:
-        if self._info is not None:
-            return self._info
+        return self._info
+
+    @functools.cached_property
+    def _info(self) -> DeviceInfo:
         device = _find_device()
         _offline(device)
         if _is_processor(device):
@@ -653,7 +604,7 @@ class OpenclDevice(Device):
             units, cache_bytes = int(device.max_compute_units), int(device.global_mem_cache_size)
             caches = {"multiprocessors": units, "cache_bytes": cache_bytes}
             architecture = str(device.name).strip()
-        self._info = DeviceInfo(
+        return DeviceInfo(
             backend=OpenclBackend.name,
             name=f"{str(device.name).strip()} ({str(device.platform.name).strip()})",
             architecture=architecture,
@@ -673,7 +624,6 @@ class OpenclDevice(Device):
             pci_bus_id=_pci_bus_id(device),
             sensors=_sensors(device),
         )
-        return self._info
 
     def load(self, binary: Binary) -> OpenclFunction:
         return OpenclFunction(self.open(), binary)
@@ -685,10 +635,10 @@ class OpenclDevice(Device):
         return OpenclBuffer(self.open(), nbytes)
 
     def facts(self) -> Mapping[str, Any]:
-        try:
+        limits: Mapping[str, int] = {"max_threads_per_block": _MOST_THREADS}
+        is_gpu = True
+        with contextlib.suppress(BackendUnavailableError):
             limits, is_gpu = self.describe().limits, not _is_processor(_find_device())
-        except BackendUnavailableError:
-            limits, is_gpu = {"max_threads_per_block": _MOST_THREADS}, True
         return {**limits, **OpenclBackend.facts(""), "is_gpu": is_gpu}
 
     def identity(self) -> tuple[str, ...]:
@@ -702,21 +652,14 @@ class OpenclDevice(Device):
         return [{_CHOICE: f"{name}#{i}"} for i, found in enumerate(matching) if found == name]
 
     def wake(self) -> None:
-        """Have all threads work for a moment: an idle GPU's clock is low, and a processor's threads sleep."""
-        import numpy as np
-
-        cl = self.open().cl
-        with self.failing("the device does not wake"):
-            if self._wakes is None:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # that there is a log
-                    program = cl.Program(self.context, _WAKING_SOURCE).build(cache_dir=False)
-                self._wakes = cl.Kernel(program, "mptune_wake")
-                self._woken = OpenclBuffer(self, np.dtype(np.uint32).itemsize * _WAKING_GROUPS)
-                self._wakes.set_args(self._woken.for_kernel())
-            until = time.monotonic() + (_WAKING_THREADS_S if _is_processor(self.handle) else _WAKING_S)
+        """Keep an idle GPU at work until its clocks are up."""
+        if not _is_processor(_find_device()):
+            work = self.allocate(LEAD_BYTES)
+            until = time.monotonic() + _WAKING_S
             while time.monotonic() < until:
-                cl.enqueue_nd_range_kernel(self.queue, self._wakes, (_WAKING_GROUPS,), (1,)).wait()
+                work.fill(0)
+                self.queue.finish()
+            work.free()
 
     def is_usable(self) -> bool:
         try:
@@ -749,8 +692,4 @@ class OpenclBackend(Backend):
 
     @classmethod
     def availability(cls) -> Availability:
-        try:
-            _offline(_find_device())
-        except BackendUnavailableError as error:
-            return Availability(can_compile=False, can_run=False, reason=str(error))
-        return Availability(can_compile=True, can_run=True)
+        return cls.available_if(lambda: _offline(_find_device()))

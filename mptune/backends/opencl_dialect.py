@@ -15,28 +15,17 @@ from typing import Final
 from mptune.cpp.prelude import prelude
 from mptune.source.dialect import KERNEL_FUNCTION, comments_blanked, parameters_at
 
-#: Keywords of OpenCL that are names in the prelude or may be some in a template.
-_KEYWORDS: Final = (
-    "half",
-    "local",
-    "global",
-    "constant",
-    "kernel",
-    "generic",
-    "pipe",
-    "read_only",
-    "write_only",
-    "read_write",
-)
-#: Functions that OpenCL has in every source and CUDA has not, or has with another meaning (``min`` and ``max`` of NaN):
-#: a template's own of that name, or the prelude's, would give way to them wherever their types fit better.
+#: Words of OpenCL that are names in the prelude or may be some in a template: keywords, and functions that OpenCL has
+#: in every source and CUDA has not, or has with another meaning (``min`` and ``max`` of NaN). A function of that name,
+#: of the template or the prelude, would give way to OpenCL's wherever the types of that fit better.
 _HIDDEN: Final = re.findall(
     r"\w+",
-    """min max step smoothstep select bitselect clamp mix sign degrees radians cross dot distance length normalize
-    fast_distance fast_length fast_normalize mad mad24 mul24 mad_hi mad_sat mul_hi add_sat sub_sat abs_diff hadd rhadd
-    rotate upsample clz ctz popcount shuffle shuffle2 all any isequal isnotequal isgreater isgreaterequal isless
-    islessequal islessgreater isnormal isordered isunordered maxmag minmag fract pown powr rootn acospi asinpi atanpi
-    atan2pi prefetch work_group_all work_group_any work_group_broadcast""",
+    """half local global constant kernel generic pipe read_only write_only read_write
+    min max step smoothstep select bitselect clamp mix sign degrees radians cross dot distance length normalize
+    fast_distance fast_length fast_normalize mad mad24 mul24 mad_hi mad_sat mul_hi add_sat sub_sat abs_diff hadd
+    rhadd rotate upsample clz ctz popcount shuffle shuffle2 all any isequal isnotequal isgreater isgreaterequal
+    isless islessequal islessgreater isnormal isordered isunordered maxmag minmag fract pown powr rootn acospi
+    asinpi atanpi atan2pi prefetch work_group_all work_group_any work_group_broadcast""",
 )
 _CONSTANT: Final = re.compile(r"\b__constant__\b[^;={}()]*?\b(\w+)\s*(?:\[[^\]]*\]\s*)*(?=[;={])")
 #: That a kernel takes what is declared: the text up to a parameter's type, its number, the function, and the rest.
@@ -54,7 +43,7 @@ def as_opencl(source: str) -> str:
     body = source.removeprefix(prelude())
     # A kernel is launched by the name it has.
     kernels = {head[1] for head in KERNEL_FUNCTION.finditer(comments_blanked(body))}
-    definitions = "".join(f"#define {word} mptune_{word}\n" for word in (*_KEYWORDS, *_HIDDEN) if word not in kernels)
+    definitions = "".join(f"#define {word} mptune_{word}\n" for word in _HIDDEN if word not in kernels)
     before = _prelude() if len(body) < len(source) else ""
     return f"{definitions}{before}{_body(body)}"
 

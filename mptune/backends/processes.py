@@ -65,9 +65,8 @@ class _Keeper:
 
     def discard(self, group: int) -> None:
         with self._lock:
-            if group in self._groups:
-                self._groups.remove(group)
-                self._tell()
+            self._groups.discard(group)
+            self._tell()
 
     def close(self) -> None:
         if self._pipe >= 0:
@@ -178,17 +177,13 @@ run_target(sys.argv[1], int(sys.argv[2]))
 
 
 class ChildEnded(Exception):
-    """A child ended, or closed its connection, where an answer was expected.
-
-    Attributes:
-        how: how it ended, in words that follow its name.
-        code: as :meth:`Child.poll` returns it; None if it only closed its connection.
-        printed: the end of its output, if that was kept.
-    """
+    """A child ended, or closed its connection, where an answer was expected."""
 
     def __init__(self, how: str, code: int | None, printed: str) -> None:
         super().__init__(how)
-        self.how, self.code, self.printed = how, code, printed
+        self.how = how  #: how it ended, in words that follow its name
+        self.code = code  #: as :meth:`Child.poll` returns it; None if it only closed its connection
+        self.printed = printed  #: the end of its output, if that was kept
 
 
 class PythonChild(Child):
@@ -200,17 +195,11 @@ class PythonChild(Child):
     Args:
         target: "module:function"; called with the child's :class:`~multiprocessing.connection.Connection`.
         environment: variables it has besides those of this process.
-        folder: its working directory; by default that of this process.
         keeps_output: whether its output is kept for :class:`ChildEnded` instead.
     """
 
     def __init__(
-        self,
-        target: str,
-        *,
-        environment: Mapping[str, str] | None = None,
-        folder: str | None = None,
-        keeps_output: bool = False,
+        self, target: str, *, environment: Mapping[str, str] | None = None, keeps_output: bool = False
     ) -> None:
         from multiprocessing.connection import Pipe  # most commands start no such child
 
@@ -221,7 +210,6 @@ class PythonChild(Child):
             super().__init__(
                 [sys.executable, "-P", "-c", _START, target, str(theirs.fileno()), *sys.path],
                 env={**os.environ, **(environment or {})},
-                cwd=folder,
                 stdout=self._output,
                 stderr=self._output,
                 pass_fds=[theirs.fileno()],
@@ -235,12 +223,7 @@ class PythonChild(Child):
             raise self._ended() from None
 
     def receive(self, timeout_s: float | None = None) -> Any:
-        """Wait for a message; without a limit for as long as it takes.
-
-        Raises:
-            TimeoutError: none came in time.
-            ChildEnded: none will come.
-        """
+        """Wait for a message; without a limit for as long as it takes; raises TimeoutError, ChildEnded."""
         deadline = float("inf") if timeout_s is None else time.monotonic() + timeout_s
         try:
             while True:
@@ -312,36 +295,30 @@ class ChildGroup:
         self._paused_s = 0.0
         self._closed = False
 
+    def __len__(self) -> int:
+        return len(self._running)
+
     def run(
         self, command: Sequence[str], *, text: str, environment: Mapping[str, str], folder: str, timeout_s: float
     ) -> tuple[int, str]:
         """Run a process that reads a text; return its exit status, or the negative signal, and its output.
 
-        Raises:
-            subprocess.TimeoutExpired: it took longer, not counting pauses, and was ended.
-            OSError: it could not be started, or the group is closed.
+        Raises an :class:`OSError` if it cannot be started, and what :meth:`within` raises.
         """
-        unsent: bytes | None = text.encode()
-
-        def attempt(allowed_s: float) -> bytes:
-            nonlocal unsent
-            sent, unsent = unsent, None
-            return child.communicate(sent, timeout=allowed_s)[0]
-
-        pipe, merged = subprocess.PIPE, subprocess.STDOUT
-        child = self.start(lambda: Child(command, env=environment, cwd=folder, stdin=pipe, stdout=pipe, stderr=merged))
+        options: dict[str, Any] = {"env": environment, "cwd": folder}
+        with tempfile.TemporaryFile() as source:
+            source.write(text.encode())
+            source.seek(0)
+            options |= {"stdin": source, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+            child = self.start(lambda: Child(command, **options))
         try:
-            output = self.within(timeout_s, attempt)
+            output = self.within(timeout_s, lambda allowed_s: child.communicate(timeout=allowed_s)[0])
             return child.wait(), output.decode(errors="replace")
         finally:
             self.end(child)
 
     def start(self, make: Callable[[], _Member]) -> _Member:
-        """Start a process by calling ``make``, not during a pause; :meth:`end` has to be called for it.
-
-        Raises:
-            OSError: it could not be started, or the group is closed.
-        """
+        """Start a process, not during a pause, for which :meth:`end` has to be called; raises an :class:`OSError`."""
         with self._may_start:
             self._may_start.wait_for(lambda: self._closed or self._pauses == 0)
             if self._closed:
@@ -359,16 +336,12 @@ class ChildGroup:
     def within(self, timeout_s: float, attempt: Callable[[float], _Answer]) -> _Answer:
         """Repeat an attempt, given the seconds that are left, until it ends within its time; pauses do not count.
 
-        Raises:
-            subprocess.TimeoutExpired: time is up.
+        Raises :class:`subprocess.TimeoutExpired`.
         """
-        start, paused_before_s = time.monotonic(), self._paused_until_now_s()
-        allowed_s = timeout_s
-        while allowed_s > 0:
+        deadline = self._unpaused_s() + timeout_s
+        while (allowed_s := deadline - self._unpaused_s()) > 0:
             with contextlib.suppress(TimeoutError, subprocess.TimeoutExpired):
                 return attempt(allowed_s)
-            ran_s = time.monotonic() - start - (self._paused_until_now_s() - paused_before_s)
-            allowed_s = timeout_s - ran_s
         raise subprocess.TimeoutExpired("a child process", timeout_s)
 
     @contextlib.contextmanager
@@ -377,7 +350,7 @@ class ChildGroup:
         with self._may_start:
             if self._pauses == 0:
                 self._paused_at = time.monotonic()
-                self._signal_all(signal.SIGSTOP)
+                self.signal(signal.SIGSTOP)
             self._pauses += 1
         try:
             yield
@@ -386,29 +359,28 @@ class ChildGroup:
                 self._pauses -= 1
                 if self._pauses == 0:
                     self._paused_s += time.monotonic() - self._paused_at
-                    self._signal_all(signal.SIGCONT)
+                    self.signal(signal.SIGCONT)
                     self._may_start.notify_all()
 
     def close(self) -> None:
         """End every process; none can be started any more."""
         with self._may_start:
             self._closed = True
-            self._signal_all(signal.SIGKILL)
+            self.signal(signal.SIGKILL)
             self._may_start.notify_all()
 
-    def _paused_until_now_s(self) -> float:
-        with self._may_start:
-            return self._paused_s + (time.monotonic() - self._paused_at if self._pauses else 0.0)
-
-    def _signal_all(self, number: signal.Signals) -> None:
-        for child in self._running:
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to every process and everything it started."""
+        for child in list(self._running):
             child.signal(number)
+
+    def _unpaused_s(self) -> float:
+        """Return a time that stands still during pauses."""
+        with self._may_start:
+            return (self._paused_at if self._pauses else time.monotonic()) - self._paused_s
 
 
 # -- compilers in children -------------------------------------------------------------------------
-
-#: Seconds that a new process may take to load its compiler.
-_LOADING_S: Final = 60.0
 
 
 class CompilerLibrary(Protocol):
@@ -419,19 +391,18 @@ class CompilerLibrary(Protocol):
 
 
 def serve(channel: Connection) -> None:
-    """Open a library, answer with its error or None, then compile sources with a lower priority than launches."""
+    """Open a library, then compile sources with a lower priority than launches; an error is an answer, too."""
     os.nice(10)
-    open_library: Any = channel.recv()
+    open_library: Callable[[], CompilerLibrary] = channel.recv()
+    library: CompilerLibrary | MptuneError
     try:
         library = open_library()
     except MptuneError as error:
-        channel.send(error)
-        return
-    channel.send(None)
+        library = error
     while True:
         arguments = channel.recv()
         try:
-            channel.send(library.compile(*arguments))
+            channel.send(library if isinstance(library, MptuneError) else library.compile(*arguments))
         except MptuneError as error:
             channel.send(error)
 
@@ -451,34 +422,34 @@ class CompilerProcesses:
     def __init__(self, name: str, open_library: Callable[[], CompilerLibrary]) -> None:
         self.name = name
         self._open_library = open_library
+        self._begin()
+        atexit.register(self.close)
+        os.register_at_fork(after_in_child=self._begin)  # the processes are the parent's
+
+    def _begin(self) -> None:
         self._processes = ChildGroup()
         self._idle: list[PythonChild] = []
-        self._new: set[PythonChild] = set()  # may still be loading the compiler
-        self._busy: list[PythonChild] = []
         self._lock = threading.Lock()
-        self._owner = os.getpid()  # a fork has a copy of the lists, but the processes are its parent's
-        atexit.register(self.close)
 
     def compile(self, source: str, function: str, flags: Sequence[str], timeout_s: float) -> tuple[bytes, str]:
-        """Return the code of a source and the compiler's output.
-
-        Raises:
-            CompileError: the compiler rejected the source, crashed, or was ended for not finishing in time.
-        """
-        with self._borrowed() as child:
+        """Return the code of a source and the compiler's output; raises CompileError."""
+        with self._lock:
+            while self._idle and self._idle[-1].poll() is not None:
+                self._processes.end(self._idle.pop())
+            child = self._idle.pop() if self._idle else self._start()
+        with contextlib.ExitStack() as failed:
+            failed.callback(self._processes.end, child)
             try:
-                answer: Any = None
-                if child in self._new:
-                    self._new.discard(child)
-                    answer = self._processes.within(_LOADING_S, child.receive)
-                if answer is None:
-                    child.send((source, function, tuple(flags)))
-                    answer = self._processes.within(timeout_s, child.receive)
+                child.send((source, function, tuple(flags)))
+                answer = self._processes.within(timeout_s, child.receive)
             except subprocess.TimeoutExpired:
                 raise CompileError(f"{self.name} did not finish {function} within {timeout_s:g} s") from None
             except ChildEnded as ended:
                 what = f"{self.name} crashed in {function}: it {ended.how}\n{ended.printed}"
                 raise CompileError(what.rstrip()) from None
+            failed.pop_all()
+        with self._lock:
+            self._idle.append(child)
         if isinstance(answer, MptuneError):
             raise answer
         code, log = answer
@@ -486,47 +457,22 @@ class CompilerProcesses:
 
     def close(self) -> None:
         """End the processes; a compilation in one of them raises a :class:`CompileError`."""
-        if os.getpid() != self._owner:
-            return
+        self._processes.signal(signal.SIGKILL)
         with self._lock:
-            ended, self._idle = self._idle, []
-            for child in self._busy:
-                child.signal(signal.SIGKILL)
-        for child in ended:
-            self._processes.end(child)
+            while self._idle:
+                self._processes.end(self._idle.pop())
 
     def expect(self, compilations: int) -> None:
         """Start processes for so many compilations at a time, without waiting for them."""
         with self._lock:
-            self._idle += [self._start() for _ in range(compilations - len(self._idle) - len(self._busy))]
+            self._idle += [self._start() for _ in range(compilations - len(self._processes))]
 
     def paused(self) -> AbstractContextManager[None]:
         """Hold up all compilations for the length of a block."""
         return self._processes.paused()
 
-    @contextlib.contextmanager
-    def _borrowed(self) -> Iterator[PythonChild]:
-        """Lend an idle process, or a new one; one that fails is ended."""
-        with self._lock:
-            idle = self._idle if os.getpid() == self._owner else []
-            while idle and idle[-1].poll() is not None:
-                self._processes.end(idle.pop())
-            child = idle.pop() if idle else self._start()
-            self._busy.append(child)
-        try:
-            yield child
-        except BaseException:
-            with self._lock:
-                self._busy.remove(child)
-            self._processes.end(child)
-            raise
-        with self._lock:
-            self._busy.remove(child)
-            self._idle.append(child)
-
     def _start(self) -> PythonChild:
         child = self._processes.start(lambda: PythonChild(f"{__name__}:serve", keeps_output=True))
-        self._new.add(child)
         with contextlib.suppress(ChildEnded):  # its first source is told
             child.send(self._open_library)
         return child

@@ -9,7 +9,6 @@ import math
 import os
 import platform
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -48,31 +47,20 @@ def processor() -> Processor:
             name.strip(): value.strip() for name, _, value in (line.partition(":") for line in first.splitlines())
         }
     flags = set((fields.get("flags") or fields.get("Features") or "").split())
-    text = "\n".join([platform.machine(), *(f"{name}={fields.get(name, '')}" for name in _IDENTIFYING)])
-    return Processor(
-        name=_name(fields),
-        architecture="+".join([_level(flags), *(feature for feature in _PRECISION_FEATURES if feature in flags)]),
-        fingerprint=hashlib.sha256(text.encode()).hexdigest()[:16],
-    )
-
-
-def _name(fields: Mapping[str, str]) -> str:
-    name = fields.get("model name") or platform.processor() or platform.machine()
-    family, model = fields.get("cpu family"), fields.get("model")
-    if "model name" not in fields or not (family and model) or any(map(str.isdigit, name)):
-        return name
-    return f"{name} (family {family}, model {model})"
-
-
-def _level(flags: set[str]) -> str:
-    if platform.machine() not in ("x86_64", "AMD64"):
-        return platform.machine()
-    level = "x86-64"
-    for name, needed in _X86_LEVELS:
+    level = "x86-64" if platform.machine() in ("x86_64", "AMD64") else platform.machine()
+    for known, needed in _X86_LEVELS if level == "x86-64" else ():
         if not needed <= flags:
             break
-        level = name
-    return level
+        level = known
+    name = fields.get("model name") or platform.processor() or platform.machine()
+    if "model name" in fields and not any(map(str.isdigit, name)) and {"cpu family", "model"} <= fields.keys():
+        name = f"{name} (family {fields['cpu family']}, model {fields['model']})"
+    text = "\n".join([platform.machine(), *(f"{field}={fields.get(field, '')}" for field in _IDENTIFYING)])
+    return Processor(
+        name=name,
+        architecture="+".join([level, *(feature for feature in _PRECISION_FEATURES if feature in flags)]),
+        fingerprint=hashlib.sha256(text.encode()).hexdigest()[:16],
+    )
 
 
 def usable_cores() -> int:

@@ -72,36 +72,27 @@ def with_build(kernel: Kernel, compilers: Sequence[str] = (), flag_sets: Sequenc
     for name in compilers:
         if not _NAME.fullmatch(name):
             raise MptuneError(f"compiler {name!r}: expected g++, clang++ (also with a version: clang++-19) or zig")
-    added = [
-        BuildParameter(name, values)
-        for name, values in ((COMPILER, compilers), (FLAGS, [" ".join(read_flags(flags)) for flags in flag_sets]))
-        if values
-    ]
-    for parameter in added:
-        if parameter.name in (*kernel.parameter_names, *kernel.sizes["default"]):
-            raise MptuneError(f"kernel {kernel.name} has a {parameter.name!r} of its own: give that another name")
-    if not added:
+    values = {COMPILER: compilers, FLAGS: [" ".join(read_flags(flags)) for flags in flag_sets]}
+    names = [name for name in values if values[name]]
+    for name in names:
+        if name in (*kernel.parameter_names, *kernel.sizes["default"]):
+            raise MptuneError(f"kernel {kernel.name} has a {name!r} of its own: give that another name")
+    if not names:
         return kernel
-    names = (parameter.name for parameter in added)
+    added = [BuildParameter(name, values[name]) for name in names]
     return dataclasses.replace(kernel, parameters=(*kernel.parameters, *added), signature=(*kernel.signature, *names))
 
 
 def read_flags(text: str) -> tuple[str, ...]:
-    """Split a set of flags.
-
-    Raises:
-        MptuneError: one of them is not a flag of optimisation.
-    """
+    """Split a set of flags; raises MptuneError (one of them is not a flag of optimisation)."""
     try:
         flags = tuple(shlex.split(text))
     except ValueError as error:
         raise MptuneError(f"compiler flags {text!r}: {error}") from error
     for flag in flags:
         if not _FLAG.fullmatch(flag):
-            raise MptuneError(
-                f"compiler flag {flag!r}: expected one of optimisation or a definition, such as -O2, -ffast-math, "
-                "-mavx2, -DNAME=1, --param=NAME=1; any other goes with --compiler-flag"
-            )
+            expected = "expected one of optimisation or a definition, such as -O2, -ffast-math, -mavx2, -DNAME=1"
+            raise MptuneError(f"compiler flag {flag!r}: {expected}; any other goes with --compiler-flag")
     return flags
 
 
@@ -112,26 +103,17 @@ def on_host(flags: Sequence[str]) -> tuple[str, ...]:
 
 def settled_flags(flags: Sequence[str]) -> tuple[str, ...]:
     """Return flags that mean the same in any working directory, each one word: ``-I include`` is ``-I/…/include``."""
-    found: list[str] = []
     words = iter(flags)
-    for word in words:
-        flag = word + next(words, "") if word in _DEFINITIONS else word
-        found.append(f"-I{Path(flag[2:]).resolve()}" if flag.startswith("-I") and flag != "-I" else flag)
-    return tuple(found)
+    joined = [word + next(words, "") if word in _DEFINITIONS else word for word in words]
+    return tuple(re.sub(r"\A-I(.+)", lambda match: f"-I{Path(match[1]).resolve()}", flag) for flag in joined)
 
 
 def recorded_flags(flags: Sequence[str]) -> tuple[str, ...]:
-    """Return flags of a file, which may come from anyone, if they make a compiler run nothing else.
-
-    Raises:
-        MptuneError: one of them may.
-    """
+    """Return flags of a file, which may come from anyone; raises an MptuneError if one may run something."""
     for flag in flags:
         if not (_FLAG.fullmatch(flag) or _HARMLESS.fullmatch(flag)):
-            raise MptuneError(
-                f"compiler flag {flag!r} of the run: a run file's flags are used where they are of optimisation, "
-                "definitions (-DNAME=VALUE) or folders of headers (-I); say this one in the template"
-            )
+            expected = "expected one of optimisation, a definition (-DNAME=VALUE) or a folder of headers (-I)"
+            raise MptuneError(f"compiler flag {flag!r} of a run file: {expected}; say this one in the template")
     return tuple(flags)
 
 
@@ -153,11 +135,7 @@ def build_lines(kernel: Kernel, configuration: Configuration) -> str:
 
 
 def build_in(source: str) -> Build:
-    """Return what the end of a source says.
-
-    Raises:
-        MptuneError: it names what is no compiler, or a flag that is not one of optimisation.
-    """
+    """Return what the end of a source says; raises MptuneError."""
     last = source.rsplit("\n", 3)[-3:]
     found = {line[1]: line[2] for line in map(_LINE.fullmatch, last) if line}
     compiler = found.get(COMPILER, "")

@@ -48,17 +48,12 @@ _LITERAL: Final = re.compile(
     r"(?:[\d']+\.[\d']*|\.[\d']+|[\d']+(?=[eE]))(?:[eE][+-]?\d+)?|0[xX][\da-fA-F'.]*[pP][+-]?\d+"
 )
 _FLOAT_LITERAL: Final = re.compile(r"(?!0[xX][^pP]*$).*[fF](?:16|32)?|.*[bB][fF]16")
-_ASSIGNMENTS: Final = ("=", "+=", "-=", "*=", "/=", "%=", "<<=", ">>=", "&=", "^=", "|=")
-_COMPARISONS: Final = ("==", "!=", "<", "<=", ">", ">=")
-#: Operators by precedence, the loosest first.
-_LEVELS: Final = (
-    (*_ASSIGNMENTS, "?"),
-    *(("||",), ("&&",), ("|",), ("^",), ("&",)),
-    _COMPARISONS,
-    *(("<<", ">>"), ("+", "-"), ("*", "/", "%")),
+_COMPARISONS: Final = frozenset(("==", "!=", "<", "<=", ">", ">="))
+#: What ends an expression: values on both sides of it are not combined.
+_ENDS: Final = frozenset((",", ";", "{", "}", ")", "]", "=", "?", "&&", "||", ""))
+_STATEMENTS: Final = frozenset(
+    ("return", "if", "else", "for", "while", "do", "switch", "case", "default", "using", "typedef", "template")
 )
-_PRECEDENCE: Final = {sign: level for level, signs in enumerate(_LEVELS) for sign in signs}
-_COMPUTING: Final = ("+", "-", "*", "/", "+=", "-=", "*=", "/=", *_COMPARISONS)
 _CLOSING: Final = {"(": ")", "[": "]", "{": "}", "<": ">"}
 
 
@@ -66,7 +61,7 @@ def widening_literals(body: str) -> tuple[Token, ...]:
     """Return the literals that make narrow computations of an instantiated template double, in their order."""
     reader = _Reader(list(_expanded(body)))
     with contextlib.suppress(RecursionError):  # hundreds of nested brackets: keep what was found so far
-        reader.read()
+        reader.read(0)
     return tuple(sorted(reader.found, key=lambda token: token.start))
 
 
@@ -104,16 +99,16 @@ class _Reader:
         # A template's open type is narrow unless the source declares something double.
         self._open = _UNKNOWN if any(token.text == "double" for token in source) else _NARROW
 
-    def read(self) -> None:
-        declaring, i = _UNKNOWN, 0
-        while i < len(self._tokens):
-            text, start = self._text(i), i
+    def read(self, i: int, closing: str = "") -> tuple[list[_Value], int]:
+        """Read up to a closing bracket; return the values of all expressions and the place behind it."""
+        values: list[_Value] = []
+        declaring: _Value | None = None
+        while i < len(self._tokens) and (text := self._text(i)) != closing:
+            start = i
             if text == "using" and self._text(i + 2) == "=":
-                value, i = self._type(i + 3) or (_UNKNOWN, i + 3)
-                self._types[self._text(start + 1)] = value
+                self._types[self._text(i + 1)], i = self._type(i + 3) or (_UNKNOWN, i + 3)
             elif text == "typedef" and (read := self._type(i + 1)) is not None:
-                value, i = read
-                self._types[self._text(i)] = value
+                self._types[self._text(read[1])], i = read
             elif text == "template":
                 i = self._behind(i + 1)
                 for j in range(start, i):
@@ -121,21 +116,21 @@ class _Reader:
                         self._types[self._text(j + 1)] = self._open
                     elif self._text(j) in _BUILT_IN:
                         self._names[self._text(j + 1)] = _INTEGER
-            elif (read := self._declares(i)) is not None:
+            elif text in _STATEMENTS:
+                i = self.read(i + 2, ")")[1] if self._text(i + 1) == "(" else i + 1
+            elif read := self._declaration(i, declaring):
                 declaring, i = read
-                i = self._declare(i, declaring)
-            elif self._is_name(i) and self._is_name(i + 1):  # Something name
-                declaring = _UNKNOWN
-                i = self._declare(i + 1, declaring)
-            elif text == "," and self._is_declarator(i + 1):
-                i = self._declare(i + 1, declaring)
+                name, i = self._text(i), i + 1
+                self._names[name] = declaring
+                if declaring.type == "auto":
+                    self._names[name], i = self._expression(i + 1) if self._text(i) == "=" else (_UNKNOWN, i)
+            elif text not in _ENDS:
+                value, i = self._expression(i)
+                values.append(value)
             elif text in (";", "{", "}"):
-                declaring = _UNKNOWN
-            elif text == "[":  # a lambda
-                i = self._behind(i)
-            elif text not in KEYWORDS and not (text == "(" and self._declares(i + 1)):
-                i = self._expression(i)[1]
+                declaring = None
             i = max(i, start + 1)
+        return values, i + 1
 
     def _text(self, i: int) -> str:
         return self._tokens[i].text if i < len(self._tokens) else ""
@@ -143,21 +138,16 @@ class _Reader:
     def _is_name(self, i: int) -> bool:
         return i < len(self._tokens) and self._tokens[i].kind == "name" and self._text(i) not in KEYWORDS
 
-    # -- declarations --------------------------------------------------------------------------
-
     def _is_declarator(self, i: int) -> bool:
         return self._is_name(i) and self._text(i + 1) in ("=", ";", ",", ")", "[", "(", "{", ":")
 
-    def _declares(self, i: int) -> tuple[_Value, int] | None:
-        read = self._type(i)
-        return read if read is not None and self._is_declarator(read[1]) else None
-
-    def _declare(self, i: int, value: _Value) -> int:
-        """Declare the name here and return the place of its initial value, or the place after the name."""
-        if value.type == "auto":
-            value = self._expression(i + 2)[0] if self._text(i + 1) == "=" else _UNKNOWN
-        self._names[self._text(i)] = value
-        return i + 1 + (self._text(i + 1) == "=")
+    def _declaration(self, i: int, before: _Value | None) -> tuple[_Value, int] | None:
+        """Return the type of a name that is declared here, or behind a comma with the name before, and its place."""
+        if before is not None and self._text(i) == "," and self._is_declarator(i + 1):
+            return before, i + 1
+        if (read := self._type(i)) is not None and self._is_declarator(read[1]):
+            return read
+        return (_UNKNOWN, i + 1) if self._is_name(i) and self._is_name(i + 1) else None  # Something name
 
     def _type(self, i: int) -> tuple[_Value, int] | None:
         """Return the values of the type here and the place behind its qualifiers; None if there is no type."""
@@ -174,11 +164,9 @@ class _Reader:
             inner = self._type(i + 2)
             value, i = inner[0] if inner else _UNKNOWN, self._behind(i + 1)
         elif name in _BUILT_IN:
-            start = i
             while self._text(i) in _BUILT_IN:
+                value = _DOUBLE if self._text(i) == "double" else value
                 i += 1
-            if "double" in [self._text(j) for j in range(start, i)]:
-                value = _DOUBLE
         elif value is not None:
             i = self._behind(i + 1) if self._text(i + 1) == "<" else i + 1
         return None if value is None else (value, self._qualifiers(i))
@@ -190,22 +178,18 @@ class _Reader:
 
     # -- expressions ---------------------------------------------------------------------------
 
-    def _expression(self, i: int, least: int = 0) -> tuple[_Value, int]:
-        """Return the value of the expression here and the place behind it."""
-        value, i = self._operand(i)
-        while (level := _PRECEDENCE.get(sign := self._text(i), -1)) >= least:
-            other, i = self._expression(i + 1, level + (sign not in _ASSIGNMENTS and sign != "?"))
-            if sign == "?":
-                value = other
-                if self._text(i) == ":":
-                    last, i = self._expression(i + 1, 0)
-                    value = self._combine(other, last)
-            elif sign in _COMPUTING:
-                combined = self._combine(value, other)
-                value = _INTEGER if sign in _COMPARISONS else value if sign in _ASSIGNMENTS else combined
-            elif sign != "=":
-                value = _INTEGER
-        return value, i
+    def _expression(self, i: int) -> tuple[_Value, int]:
+        """Return the value of all operands up to the end of an expression, whatever their operators, and the end."""
+        values, compares = list[_Value](), False
+        while (text := self._text(i)) not in _ENDS and text not in _STATEMENTS:
+            if self._tokens[i].kind == "sign" and text not in ("(", "["):
+                compares |= text in _COMPARISONS
+                i += 1
+            else:
+                value, i = self._operand(i)
+                values.append(value)
+        value = self._combine(*values)
+        return (_INTEGER if compares else value), i
 
     def _combine(self, *values: _Value) -> _Value:
         """Return the widest of values, and note the literals that make it double."""
@@ -222,65 +206,53 @@ class _Reader:
         return _NARROW if "narrow" in types else _INTEGER
 
     def _operand(self, i: int) -> tuple[_Value, int]:
-        if self._text(i) in ("+", "-", "*", "&", "++", "--", "!", "~"):
-            return self._operand(i + 1)
+        """Return the value of an operand with what follows it, of a cast with its operand, and the place behind it."""
         if self._text(i) == "(" and (cast := self._type(i + 1)) is not None and self._text(cast[1]) == ")":
-            return cast[0], self._operand(cast[1] + 1)[1]
+            i = cast[1] + 1
+            while self._text(i) in ("+", "-", "*", "&", "!", "~"):
+                i += 1
+            return cast[0], i if self._text(i) in _ENDS else self._operand(i)[1]
         value, i = self._primary(i)
-        while (text := self._text(i)) in ("[", "(", ".", "->", "++", "--"):
+        while (text := self._text(i)) in ("[", "(", ".", "->"):
             if text in (".", "->"):
                 i += 2
-            elif text in ("[", "("):
-                value = value if text == "[" else _UNKNOWN
-                i = self._arguments(i)[1]
             else:
-                i += 1
+                value = value if text == "[" else _UNKNOWN
+                i = self.read(i + 1, _CLOSING[text])[1]
         return value, i
 
     def _primary(self, i: int) -> tuple[_Value, int]:
         """Return the value of a number, a variable, a call, or an expression in parentheses."""
         text = self._text(i)
         if text == "(":
-            values, i = self._arguments(i)
+            values, i = self.read(i + 1, ")")
             return values[-1] if values else _UNKNOWN, i
-        if text == "[":  # a lambda
+        if text == "[":  # a lambda, or the extent of an array
             return _UNKNOWN, self._behind(i)
-        if i < len(self._tokens) and self._tokens[i].kind == "number":
+        if self._tokens[i].kind == "number":
             if _LITERAL.fullmatch(text):
                 return _Value("double", (self._tokens[i],)), i + 1
             return (_NARROW if _FLOAT_LITERAL.fullmatch(text) else _INTEGER), i + 1
         if text.endswith("_cast") and self._text(i + 1) == "<":
             value, end = (self._type(i + 2) or (_UNKNOWN, 0))[0], self._behind(i + 1)
-            return (value, self._arguments(end)[1]) if self._text(end) == "(" else (_UNKNOWN, i + 1)
+            return (value, self.read(end + 1, ")")[1]) if self._text(end) == "(" else (_UNKNOWN, i + 1)
         if text not in self._names and (declared := self._type(i)) is not None:
             value, i = declared
-            return (value, self._arguments(i)[1]) if self._text(i) in ("(", "{") else (_UNKNOWN, i)
+            opening = self._text(i)
+            return (value, self.read(i + 1, _CLOSING[opening])[1]) if opening in ("(", "{") else (_UNKNOWN, i)
         while self._text(i + 1) == "::" and self._is_name(i + 2):
             i += 2
-        name, i = self._text(i), i + (i < len(self._tokens) and self._tokens[i].kind in ("name", "text"))
+        name, i = self._text(i), i + 1
         end = self._behind(i) if self._text(i) == "<" else i
         if self._text(end) != "(" or not name.isidentifier():
             return self._names.get(name, _UNKNOWN), i
-        values, i = self._arguments(end)
+        values, i = self.read(end + 1, ")")
         if name in self._names:
             return self._names[name], i
         if name in _functions():
             return self._combine(*values), i
         is_float = re.fullmatch(r"_*(f?\w+?)f(?:_r[nzud])?", name)  # CUDA's sqrtf, __expf, __fmaf_rn
         return (_NARROW if is_float and is_float[1] in _functions() else _UNKNOWN), i
-
-    def _arguments(self, i: int) -> tuple[list[_Value], int]:
-        """Return the values between the bracket here and its partner, and the place behind it."""
-        closing, values = _CLOSING[self._text(i)], list[_Value]()
-        i += 1
-        while i < len(self._tokens) and self._text(i) not in (closing, ";"):
-            if self._text(i) == ",":
-                i += 1
-                continue
-            value, end = self._expression(i)
-            values.append(value)
-            i = end if end > i else self._behind(i)
-        return values, i + (self._text(i) == closing)
 
     def _behind(self, i: int) -> int:
         """Return the place behind the bracket that closes the one here, or the next place."""

@@ -1,4 +1,4 @@
-"""The prelude: the C++ text every rendered source begins with, the same for all backends."""
+"""The prelude: the C++ text every rendered source begins with, the same for all backends; and the names it takes."""
 
 from __future__ import annotations
 
@@ -7,42 +7,18 @@ import re
 from pathlib import Path
 from typing import Final
 
+from mptune.cpp.tokens import KEYWORDS
 from mptune.paths import bundled_folder
 
 #: The parts of the prelude, in the order they depend on each other.
-PRELUDE_FILES: Final[tuple[str, ...]] = (
-    "platform.hpp",
-    "opencl.hpp",
-    "host.hpp",
-    "host_fiber.hpp",
-    "host_pool.hpp",
-    "host_grid.hpp",
-    "conversions.hpp",
-    "decimal.hpp",
-    "literal.hpp",
-    "types.hpp",
-    "local.hpp",
-    "traced.hpp",
-    "compound.hpp",
-    "arithmetic_cuda.hpp",
-    "arithmetic.hpp",
-    "atomics.hpp",
-    "functions.hpp",
-    "math_device.hpp",
-    "math_opencl.hpp",
-    "polynomials.hpp",
-    "math_host.hpp",
-    "math.hpp",
-    "pairs.hpp",
-    "vector.hpp",
-    "vector_members.hpp",
-    "neighbours.hpp",
-    "intrinsics.hpp",
-    "short_intrinsics.hpp",
-    "cuda_functions.hpp",
-    "virtual_threads.hpp",
-    "phases.hpp",
-    "declared.hpp",
+PRELUDE_FILES: Final = tuple(
+    f"{name}.hpp"
+    for name in re.findall(
+        r"\w+",
+        """platform opencl host host_fiber host_pool host_grid conversions decimal literal types local traced compound
+        arithmetic_cuda arithmetic atomics functions math_device math_opencl polynomials math_host math pairs vector
+        vector_members neighbours intrinsics short_intrinsics cuda_functions virtual_threads phases declared""",
+    )
 )
 #: Functions of CUDA that programs have, too, which run as they are, by the macro that says where they are.
 _SHARED: Final = {"MPTUNE_INTRINSICS": "intrinsics.hpp", "MPTUNE_SHORT_INTRINSICS": "short_intrinsics.hpp"}
@@ -75,3 +51,50 @@ def prelude() -> str:
 
 def _part(name: str) -> str:
     return (prelude_folder() / name).read_text(encoding="utf-8")
+
+
+# -- the names it takes ----------------------------------------------------------------------------
+
+#: Functions that CUDA declares in every source besides the prelude's: a kernel of such a name is for the host alone.
+FUNCTIONS_OF_CUDA: Final = frozenset(
+    re.findall(
+        r"\w+",
+        """clock clock64 cyl_bessel_i0 cyl_bessel_i1 erfcinv erfcx erfinv fabsf fmaxf fminf free frexp
+        ilogb j0 j0f j1 jn labs ldexp llabs llrint llround logb lrint
+        lround malloc modf nan nextafter norm norm3d norm4d normcdfinv normf remquo rnorm
+        rnorm3d rnorm4d rnormf rsqrtf scalbln scalbn sincos sincospi umax umin y0 y1
+        yn""",
+    )
+)
+_FIXED: Final = frozenset(("threadIdx", "blockIdx", "blockDim", "gridDim", "printf", "memcpy", "memmove", "memset"))
+#: What the prelude declares, in its text without the bodies of its namespaces; group 1 is the name.
+_DECLARATIONS: Final = (
+    r"^\s*#\s*define\s+(\w+)",
+    r"^(?:template <.*> )?(?:struct|class|enum|using|namespace)\s+(\w+)",
+    r"^using [\w:]*::(\w+);",
+    r"^\w[^(;{}=\n]*?\b(?!__attribute__|alignas)(\w+)\(",
+    r"^\w[^(){}=\n]*?\b(\w+)(?:\[.*?\])?(?: = .*)?;",
+)
+
+
+def why_reserved(name: str) -> str:
+    """Say what a name means already; empty if nothing."""
+    if name in KEYWORDS:
+        return "a word of C++"
+    if name in ("main", "std"):
+        return "a name that every C++ program has"
+    return "a name of the prelude that stands before every template" if name in prelude_names() else ""
+
+
+@functools.cache
+def prelude_names() -> frozenset[str]:
+    """Return the names that the prelude declares outside its namespaces, for any compiler."""
+    code = re.sub(r"/\*.*?\*/|(?<!\}  )//.*", "", prelude()).replace("\\\n", " ")
+    undone = re.findall(r"#\s*undef\s+(\w+)", code)
+    outside = re.sub(
+        r"^namespace (\w+) \{.*?^\}  // namespace \1$", r"namespace \1", code, flags=re.DOTALL | re.MULTILINE
+    )
+    outside = re.sub(r"__attribute__\(\(.*?\)\)|(?:alignas|__align__)\(.*?\)", "", outside)
+    found = {name for pattern in _DECLARATIONS for name in re.findall(pattern, outside, re.MULTILINE)}
+    listed = re.findall(r"\b(?:one|two)\((\w+)\)", code)
+    return _FIXED.union(found, listed) - {*undone, *KEYWORDS}

@@ -24,17 +24,11 @@ KEYWORDS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One piece of a source.
+    """One piece of a source."""
 
-    Attributes:
-        kind: "name" (keywords too), "number", "text" (a string or character), "directive" or "sign".
-        text: how it is written.
-        start: where it begins in the source.
-    """
-
-    kind: str
-    text: str
-    start: int
+    kind: str  #: "name" (keywords too), "number", "text" (a string or character), "directive" or "sign"
+    text: str  #: how it is written
+    start: int  #: where it begins in the source
 
 
 # A line that ends with a backslash goes on. Numbers are preprocessing numbers (ISO C++, lex.ppnumber).

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from mptune.cpp.reserved import why_reserved
+from mptune.cpp.prelude import why_reserved
 from mptune.errors import KernelError, UnknownNameError
 from mptune.kernel.declarations import Argument, Role, Sizes, check_expression
 from mptune.kernel.regions import Over, Reduce

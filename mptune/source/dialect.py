@@ -33,9 +33,7 @@ def portable(body: str, where: str) -> str:
         before = re.sub(r'extern\s+"C"\s*\{', "", comments_blanked(body[: match.start()]))
         if before.count("{") <= before.count("}"):
             line = body.count("\n", 0, match.start()) + 1
-            raise TemplateError(
-                f"{cite(where, line)}: declare extern __shared__ {match[2]}[] inside the function that uses it"
-            )
+            raise TemplateError(f"{cite(where, line)}: declare extern __shared__ {match[2]}[] inside its function")
         # The macro takes a type without a comma.
         name = f"mptune_type_of_{match[2]}"
         return f"using {name} = {match[1]}; SHARED_DYNAMIC({name}, {match[2]});" + "\n" * match[0].count("\n")
@@ -70,15 +68,9 @@ def parameters_at(code: str, start: int) -> list[tuple[int, int]]:
     return [*found, (first, len(code))]
 
 
-def parameter_names(body: str, function: str) -> list[tuple[str, int]]:
-    """Return the names of the parameters of a kernel in an instantiated template, and where they are."""
-    code = comments_blanked(body)
-    start = next((match.end() for match in KERNEL_FUNCTION.finditer(code) if match[1] == function), None)
-    if start is None:
-        return []
-    names = [re.search(r"(\w+)\s*(?:\[[^\]]*\])?\s*\Z", code[a:b]) for a, b in parameters_at(code, start)]
-    places = [a for a, _ in parameters_at(code, start)]
-    return [(name[1], a + name.start(1)) for name, a in zip(names, places, strict=True) if name]
+def kernel_parameters(code: str) -> dict[str, list[tuple[int, int]]]:
+    """Return where the parameters of each kernel are, by its name; the code has no comments."""
+    return {head[1]: parameters_at(code, head.end()) for head in KERNEL_FUNCTION.finditer(code)}
 
 
 # -- the types of the arguments ------------------------------------------------------------------

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from mptune.cpp.literals import widening_literals
 from mptune.errors import EmptySpaceError, MptuneError
 from mptune.kernel import Kernel, Sizes
-from mptune.source.dialect import cite, parameter_names
+from mptune.source.dialect import cite, comments_blanked, kernel_parameters
 from mptune.source.render import render_body, template_lines
 from mptune.space.configuration import Configuration
 from mptune.space.expressions import Expression
@@ -45,43 +45,42 @@ def lints(kernel: Kernel, sizes: Sizes, space: SearchSpace, chosen: Sequence[Con
     return (*_misordered(kernel, bodies[:1]), *_widening(bodies), *_unused(kernel, sizes, space, chosen))
 
 
-#: A rendered template, and a function that returns the template and the line of a place in it.
-_Body = tuple[str, Callable[[int], tuple[str, int]]]
+#: A rendered template, and for each of its lines the template and the line that it comes from.
+_Body = tuple[str, list[tuple[str, int]]]
 
 
 def _bodies(kernel: Kernel, sizes: Sizes, chosen: Sequence[Configuration]) -> Iterator[_Body]:
     for configuration in chosen:
         with contextlib.suppress(MptuneError):
             body = render_body(kernel, configuration, sizes)
-            yield body, functools.partial(_place, body, template_lines(kernel, configuration, sizes))
-
-
-def _place(body: str, lines: Sequence[tuple[str, int]], start: int) -> tuple[str, int]:
-    line = body.count("\n", 0, start)
-    return lines[line] if lines else ("what mptune render prints", line + 1)
+            printed = [("what mptune render prints", line) for line in range(1, body.count("\n") + 2)]
+            yield body, template_lines(kernel, configuration, sizes) or printed
 
 
 def _misordered(kernel: Kernel, bodies: Sequence[_Body]) -> Iterator[str]:
     """Compare the order of the function's parameters with that of the arguments: types may be the same."""
     declared = [argument.name for argument in kernel.passed]
-    for body, place in bodies:
-        parameters = parameter_names(body, kernel.function)
-        names = [name for name, _ in parameters]
+    for body, lines in bodies:
+        code = comments_blanked(body)
+        places = kernel_parameters(code).get(kernel.function, [])
+        found = [re.search(r"(\w+)\s*(?:\[[^\]]*\])?\s*\Z", code[:end]) for _, end in places]
+        parameters = [match for match in found if match]
+        names = [match[1] for match in parameters]
         if names != declared and sorted(names) == sorted(declared):
-            first = next(start for (name, start), other in zip(parameters, declared, strict=True) if name != other)
+            first = next(m.start(1) for m, other in zip(parameters, declared, strict=True) if m[1] != other)
+            where = cite(*lines[body.count("\n", 0, first)])
             yield (
-                f"{cite(*place(first))}: function {kernel.function} takes ({', '.join(names)}), but kernel "
-                f"{kernel.name} declares ({', '.join(declared)}), and arguments are passed in the order they are "
-                "declared in, whatever their names: give both the same order"
+                f"{where}: function {kernel.function} takes ({', '.join(names)}), "
+                f"but kernel {kernel.name} declares ({', '.join(declared)}): give both the same order"
             )
 
 
 def _widening(bodies: Sequence[_Body]) -> Iterator[str]:
     places: dict[str, set[int]] = {}
     texts: dict[str, None] = {}
-    for body, place in bodies:
+    for body, lines in bodies:
         for literal in widening_literals(body):
-            name, line = place(literal.start)
+            name, line = lines[body.count("\n", 0, literal.start)]
             places.setdefault(name, set()).add(line)
             texts[literal.text] = None
     for name, numbers in places.items():

@@ -5,15 +5,13 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.metadata
-import importlib.util
 import json
 import sys
 import traceback
 import warnings
 from collections.abc import Callable, Mapping
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -23,7 +21,6 @@ from mptune.plugins import load_point
 
 if TYPE_CHECKING:  # importing it takes longer than finding out that there is no kernel of a name
     from mptune.kernel import Application, Kernel, Sizes, Tunable
-    from mptune.space.configuration import Value
     from mptune.store import RunInfo
 
 #: What ``mptune adopt`` says of a definition that it wrote, beside it.
@@ -31,8 +28,7 @@ RECORD = "adopted.json"
 _ENTRY_POINTS = "mptune.kernels"
 _MODULE_PREFIX = "_mptune_"
 
-_Version = tuple[int, ...]
-_versions: WeakKeyDictionary[Tunable, _Version] = WeakKeyDictionary()
+_versions: WeakKeyDictionary[Tunable, tuple[int, ...]] = WeakKeyDictionary()
 
 
 def bundled_kernels() -> tuple[str, ...]:
@@ -57,33 +53,24 @@ def load_kernel(name: str | Path) -> Kernel:
         KernelError: the file does not exist, fails to run, or defines no kernel or more than one; or it is an
             application that is defined.
     """
-    found = load_tunable(name)
-
-    from mptune.kernel import Kernel  # not before it is known that there is a kernel of that name
-
-    if not isinstance(found, Kernel):
-        raise KernelError(f"{found.name} is an application: load_application loads it")
-    return found
+    return _of_kind("kernel", name)  # type: ignore[no-any-return]
 
 
 def load_application(name: str | Path) -> Application:
     """Load the definition of an application, as :func:`load_kernel` loads a kernel's."""
+    return _of_kind("application", name)  # type: ignore[no-any-return]
+
+
+def _of_kind(what: str, name: str | Path) -> Any:
     found = load_tunable(name)
-
-    from mptune.kernel import Application
-
-    if not isinstance(found, Application):
-        raise KernelError(f"{found.name} is a single kernel: load_kernel loads it")
+    if found.what != what:
+        is_a = {"kernel": "a single kernel", "application": "an application"}[found.what]
+        raise KernelError(f"{found.name} is {is_a}: load_{found.what} loads it")
     return found
 
 
 def load_tunable(name: str | Path) -> Tunable:
-    """Load the definition of a kernel or an application, as :func:`load_kernel` loads a kernel's.
-
-    Raises:
-        UnknownNameError: none of them is bundled under that name.
-        KernelError: the file does not exist, fails to run, or does not define just one.
-    """
+    """Load the definition of a kernel or an application, as :func:`load_kernel` loads a kernel's."""
     text = str(name)
     if "/" in text and Path(text).is_dir():
         return _load_file(_definition_in(Path(text), Path(text).resolve().name))
@@ -101,9 +88,8 @@ def load_tunable(name: str | Path) -> Tunable:
             raise KernelError(f"entry point {point.value!r} of kernel {text!r} is not a mptune.Kernel")
         return found
     own = next((own for own in (f"./{text}.py", f"./{text}/{text}.py") if Path(own).is_file()), "the path of its file")
-    raise UnknownNameError(
-        "kernel", text, (*bundled_kernels(), *bundled_applications()), hint=f"A kernel of your own is given as {own}."
-    )
+    hint = f"A kernel of your own is given as {own}."
+    raise UnknownNameError("kernel", text, (*bundled_kernels(), *bundled_applications()), hint=hint)
 
 
 def definition_hash(kernel: Tunable) -> str:
@@ -123,11 +109,7 @@ def adopted_record(folder: Path) -> dict[str, Any]:
 def make_ready(
     definition: Tunable, sizes: Mapping[str, int], *, on_progress: Callable[[str], None] = lambda _: None
 ) -> None:
-    """Run the program of an adopted definition at sizes at which it has not run yet; do nothing for any other.
-
-    Raises:
-        KernelError: the program does not run at these sizes.
-    """
+    """Run the program of an adopted definition at sizes at which it has not run yet; do nothing for any other."""
     is_new = dict(sizes) != dict(definition.sizes.get("default", {}))
     if is_new and definition.path is not None and (definition.path.parent / RECORD).is_file():
         # As the definitions that adopt writes do: adopt is a layer above.
@@ -186,16 +168,8 @@ def tunable_of_run(
 
 
 def sizes_of(info: RunInfo, kernel: Tunable) -> Sizes:
-    """Return the sizes a run was made at.
-
-    Raises:
-        RunFileError: the run does not say.
-        KernelError: they are not the kernel's.
-    """
+    """Return the sizes a run was made at; raises RunFileError, KernelError."""
     recorded, expected = info.sizes, kernel.sizes["default"]
-    if recorded:
-        # A run from before the kernel had other forms.
-        recorded = {**kernel.form_of({}), **recorded}
     if expected and not recorded:
         raise RunFileError(f"the run of {info.kernel} does not say its sizes: it was not written to its end")
     missing = [name for name in expected if name not in recorded]
@@ -210,15 +184,11 @@ def remarks(info: RunInfo, kernel: Tunable) -> tuple[str, ...]:
 
     found = []
     if info.mptune_version and info.mptune_version != __version__:
-        found.append(
-            f"the run was made with mptune {info.mptune_version}, this is {__version__}: the source may differ"
-        )
+        made = f"the run was made with mptune {info.mptune_version}, this is {__version__}"
+        found.append(f"{made}: the source may differ")
     if changed := edited(info, kernel):
-        found.append(
-            f"the {' and the '.join(changed)} of {kernel.called} {'is' if len(changed) == 1 else 'are'} not what "
-            "the run was made with (the hash differs). If that changed the kernel, the times and errors of the run "
-            "belong to another one."
-        )
+        differ = f"the {' and the '.join(changed)} of {kernel.called} {'is' if len(changed) == 1 else 'are'}"
+        found.append(f"{differ} not what the run was made with: its times and errors may belong to another kernel")
     return tuple(found)
 
 
@@ -269,29 +239,18 @@ def _check_same(info: RunInfo, kernel: Tunable) -> None:
     theirs = {parameter.name: parameter.values for parameter in info.parameters}
     for name in dict.fromkeys((*theirs, *ours)):
         if name not in ours or name not in theirs or not set(theirs[name]) <= set(ours[name]):
-            raise KernelError(
-                f"{kernel.called} has changed since the run: parameter {name!r} had {_said(theirs.get(name))} "
-                f"and has {_said(ours.get(name))}"
+            had, has = (
+                f"the values {json.dumps(of[name])[:200]}" if name in of else "no values" for of in (theirs, ours)
             )
-
-
-def _said(values: tuple[Value, ...] | None) -> str:
-    return "no values" if values is None else f"the values {json.dumps(values)[:200]}"
+            raise KernelError(f"{kernel.called} has changed since the run: parameter {name!r} had {had} and has {has}")
 
 
 def picture_of(application: Application) -> Callable[..., Any]:
-    """Return what draws the answer of an application: ``picture(outputs, inputs, size)`` of the file its steps are in.
-
-    Raises:
-        KernelError: it defines none.
-    """
+    """Return what draws an application's answer: ``picture(outputs, inputs, size)`` of the file its steps are in."""
     found = getattr(sys.modules.get(application.steps.__module__), "picture", None)
     if not callable(found):
-        where = f" in {application.path.name}" if application.path else " beside its steps"
-        raise KernelError(
-            f"{application.called} has no picture of its answer: define picture(outputs, inputs, size){where}, which "
-            "returns a chart of Vega-Altair"
-        )
+        where = f"in {application.path.name}" if application.path else "beside its steps"
+        raise KernelError(f"{application.called} has no picture: define picture(outputs, inputs, size) {where}")
     return found  # type: ignore[no-any-return]
 
 
@@ -303,10 +262,10 @@ def _load_file(path: Path) -> Tunable:
         siblings = [p.name for p in path.parent.glob("*.py")] if path.parent.is_dir() else []
         raise KernelError(f"no kernel definition file {str(path)!r}{did_you_mean(path.name, siblings, path.parent)}")
     path = path.resolve()
-    version = _version(path)
-    module = _run_file(path)
-    found = _only_one(module, path)
-    beside = {} if found.reference is not None else {"reference": _sibling_reference(path)}
+    reference = path.parent.parent / "references" / path.name
+    version = tuple(file.stat().st_mtime_ns for file in (path, reference) if file.is_file())
+    found = _only_one(_run_file(path), path)
+    beside = {} if found.reference is not None else {"reference": _reference_in(reference)}
     found = found.changed(path=path, **beside)
     _versions[found] = version
     return found
@@ -322,15 +281,6 @@ def loaded_modules() -> tuple[ModuleType, ...]:
     return tuple(module for name, module in sys.modules.items() if name.startswith(_MODULE_PREFIX))
 
 
-def _version(path: Path) -> _Version:
-    files = (path, _reference_file(path))
-    return tuple(file.stat().st_mtime_ns for file in files if file.is_file())
-
-
-def _reference_file(path: Path) -> Path:
-    return path.parent.parent / "references" / path.name
-
-
 def _only_one(module: ModuleType, path: Path) -> Tunable:
     from mptune.kernel import Application, Kernel
 
@@ -343,14 +293,12 @@ def _only_one(module: ModuleType, path: Path) -> Tunable:
         if len(found) == 1:
             return next(iter(found.values()))
         if found:
-            raise KernelError(
-                f"{path.name} defines several {kind.what}s ({', '.join(found)}); name the one to tune {kind.what!r}"
-            )
+            several = f"several {kind.what}s ({', '.join(found)})"
+            raise KernelError(f"{path.name} defines {several}; name the one to tune {kind.what!r}")
     raise KernelError(f"{path.name} defines no kernel: expected a variable 'kernel' holding a mptune.Kernel")
 
 
-def _sibling_reference(path: Path) -> Callable[..., Any] | None:
-    file = _reference_file(path)
+def _reference_in(file: Path) -> Callable[..., Any] | None:
     if not file.is_file():
         return None
     found = getattr(_run_file(file), "reference", None)
@@ -359,32 +307,24 @@ def _sibling_reference(path: Path) -> Callable[..., Any] | None:
     return found  # type: ignore[no-any-return]
 
 
-class _FromSource(SourceFileLoader):
-    """Runs a file without its byte code, which is taken for that of an edit in the same second at the same length."""
-
-    def get_code(self, fullname: str) -> CodeType:
-        return self.source_to_code(self.get_data(self.get_filename(fullname)), self.path)
-
-
 def _run_file(path: Path) -> ModuleType:
-    """Run a Python file as a module, its own folder importable while it runs."""
-    name = f"{_MODULE_PREFIX}{path.parent.name}_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path, loader=_FromSource(name, str(path)))
-    if path.suffix != ".py" or spec is None or spec.loader is None:
+    """Run a Python file as a module, its own folder importable while it runs.
+
+    Its byte code is not used: that of an edit in the same second at the same length would be taken for it.
+    """
+    if path.suffix != ".py":
         raise KernelError(f"{str(path)!r} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
+    module = ModuleType(f"{_MODULE_PREFIX}{path.parent.name}_{path.stem}")
+    module.__file__ = str(path)
+    sys.modules[module.__name__] = module
     sys.path.insert(0, str(path.parent))
     try:
-        spec.loader.exec_module(module)
+        exec(compile(path.read_bytes(), str(path), "exec", dont_inherit=True), vars(module))
     except MptuneError:
         raise
     except (Exception, SystemExit) as error:
-        line = next(
-            (f.lineno for f in reversed(traceback.extract_tb(error.__traceback__)) if f.filename == str(path)), None
-        )
-        if isinstance(error, SyntaxError):
-            line = error.lineno
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+        line = error.lineno if isinstance(error, SyntaxError) else (lines or [None])[-1]
         where = f"{path.name}:{line}" if line else path.name
         raise KernelError(f"{where}: {type(error).__name__}: {error}") from error
     finally:

@@ -27,14 +27,7 @@ from mptune.cpp.prelude import prelude
 from mptune.errors import KernelError, MptuneError, TemplateError, UnknownNameError, did_you_mean
 from mptune.kernel import Application, Kernel, Sizes, Tunable
 from mptune.precision import Precision, precision
-from mptune.source.dialect import (
-    KERNEL_FUNCTION,
-    cite,
-    comments_blanked,
-    declared_types,
-    parameters_at,
-    portable,
-)
+from mptune.source.dialect import cite, comments_blanked, declared_types, kernel_parameters, portable
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import PolicyParameter, PrecisionParameter
 
@@ -49,17 +42,18 @@ class TypeName:
     ``x_type.storage_only`` serve template logic.
     """
 
-    __slots__ = ("_cpp", "_precision")
-
     def __init__(self, value: Precision, *, cpp: str = "") -> None:
         self._precision = value
         self._cpp = cpp or value.cpp
+        self.name = value.name  #: canonical name of the precision ("fp16")
+        self.bytes = value.size_bytes  #: bytes of one element
+        self.storage_only = value.storage_only  #: whether arithmetic in this type is excluded
 
     def __str__(self) -> str:
         return self._cpp
 
     def __repr__(self) -> str:
-        return f"TypeName({self._precision.name})"
+        return f"TypeName({self.name})"
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, TypeName):
@@ -72,28 +66,12 @@ class TypeName:
         return NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self._precision.name)
-
-    @property
-    def name(self) -> str:
-        """Canonical name of the precision ("fp16")."""
-        return self._precision.name
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of one element."""
-        return self._precision.size_bytes
-
-    @property
-    def storage_only(self) -> bool:
-        """Whether arithmetic in this type is excluded."""
-        return self._precision.storage_only
+        return hash(self.name)
 
 
 class _PolicyName(str):
     """A policy that prints as the one that is chosen when the kernel runs."""
 
-    __slots__ = ("cpp",)
     cpp: str
 
     def __str__(self) -> str:
@@ -130,17 +108,10 @@ def render(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int
 def render_body(
     kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int], *, is_traced: bool = False
 ) -> str:
-    """Return the instantiated template alone, without the prelude.
-
-    Raises:
-        TemplateError: as for :func:`render`.
-        KernelError: a value is not one of those the kernel declares.
-    """
+    """Return the instantiated template alone, without the prelude; raises TemplateError, KernelError."""
     source = _locate(kernel)
     template = _compile(source)
-    context = _context(kernel, kernel.own(configuration), sizes)
-    if is_traced:
-        context |= _traced(kernel, context)
+    context = _context(kernel, kernel.own(configuration), sizes, is_traced=is_traced)
     template.check_names(context)
     body = portable(
         template.render(context), source.name.removesuffix(".j2") if source.path else f"{source.label} as rendered"
@@ -151,9 +122,7 @@ def render_body(
 
 def with_parameters(kernel: Kernel, body: str, parameters: Sequence[str]) -> str:
     """Return an instantiated template whose kernel takes further parameters, after its own."""
-    code = comments_blanked(body)
-    start = next(match.end() for match in KERNEL_FUNCTION.finditer(code) if match[1] == kernel.function)
-    end = parameters_at(code, start)[-1][1]
+    end = kernel_parameters(comments_blanked(body))[kernel.function][-1][1]
     return body[:end] + ", " * bool(kernel.passed) + ", ".join(parameters) + body[end:]
 
 
@@ -166,48 +135,39 @@ def heading(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, in
 # -- the context of a template -------------------------------------------------------------------
 
 
-def _context(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int]) -> dict[str, Any]:
-    """Return what names of a template print: a boolean as 0 or 1, a precision as its type in C++."""
-    types = {p.name for p in kernel.parameters if isinstance(p, PrecisionParameter)}
-    values = {
-        name: TypeName(precision(str(value))) if name in types else int(value) if isinstance(value, bool) else value
-        for name, value in configuration.items()
+def _context(
+    kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int], *, is_traced: bool = False
+) -> dict[str, Any]:
+    """Return what names of a template print: a boolean as 0 or 1, a precision as its type in C++.
+
+    In a traced source, types and policies are numbered: they are chosen when the kernel runs.
+    """
+    context: dict[str, Any] = {
+        **sizes,
+        **{name: int(value) if isinstance(value, bool) else value for name, value in configuration.items()},
     }
-    return {**sizes, **values}
-
-
-def _traced(kernel: Kernel, context: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what precision and policy parameters are where they are chosen when the kernel runs."""
-    found: dict[str, Any] = {}
-    types = [p.name for p in kernel.parameters if isinstance(p, PrecisionParameter)]
-    for k, name in enumerate(types):
-        found[name] = TypeName(precision(context[name].name), cpp=f"mp::type_of_parameter<{k}>")
+    for k, name in enumerate(p.name for p in kernel.parameters if isinstance(p, PrecisionParameter)):
+        context[name] = TypeName(precision(str(context[name])), cpp=f"mp::type_of_parameter<{k}>" if is_traced else "")
     policies = [p.name for p in kernel.parameters if isinstance(p, PolicyParameter)]
-    for k, name in enumerate(policies):
-        found[name] = _PolicyName(context[name])
-        found[name].cpp = f"mp::policy_of_parameter<{k}>"
-    return found
+    for k, name in enumerate(policies if is_traced else ()):
+        context[name] = _PolicyName(context[name])
+        context[name].cpp = f"mp::policy_of_parameter<{k}>"
+    return context
 
 
 def _traced_lines(kernel: Kernel) -> str:
     """Return the lines that begin a traced source: how many precisions and policies there are, which may be fp8."""
     types = [p for p in kernel.parameters if isinstance(p, PrecisionParameter)]
+    policies = sum(isinstance(p, PolicyParameter) for p in kernel.parameters)
     fp8 = sum(1 << k for k, p in enumerate(types) if any(precision(str(v)).storage_only for v in p.values))
     both = f"static_cast<unsigned __int128>({fp8 >> 64}ull) << 64 | {fp8 & (2**64 - 1)}ull"
-    counts = {"": len(types), "_POLICIES": sum(isinstance(p, PolicyParameter) for p in kernel.parameters)}
-    lines = [f"#define MPTUNE_TRACED{what} {count}" for what, count in counts.items()]
-    return "\n".join((*lines, f"#define MPTUNE_TRACED_FP8 ({both})", ""))
+    counts = {"": len(types), "_POLICIES": policies, "_FP8": f"({both})"}
+    return "".join(f"#define MPTUNE_TRACED{what} {count}\n" for what, count in counts.items())
 
 
 _HELPERS: Final[dict[str, Callable[..., Any]]] = {
     "ceildiv": lambda a, b: -(-a // b),
-    "min": min,
-    "max": max,
-    "abs": abs,
-    "len": len,
-    "range": range,
-    "enumerate": enumerate,
-    "zip": zip,
+    **{each.__name__: each for each in (min, max, abs, len, range, enumerate, zip)},
 }
 
 
@@ -240,11 +200,8 @@ def _locate(kernel: Kernel) -> _Source:
     name, definition = candidates[-1].name, kernel.path.name if kernel.path else "the program"
     # Whole names are all alike: they end in .cu.j2.
     stems = [path.name.partition(".")[0] for one in candidates for path in one.parent.glob("*.j2")]
-    near = did_you_mean(name.partition(".")[0], stems)
-    raise TemplateError(
-        f"kernel {kernel.name}: no template {' or '.join(map(str, candidates))} (put {name} beside {definition}, or "
-        f"give template=){near}"
-    )
+    advice = f"(put {name} beside {definition}, or give template=){did_you_mean(name.partition('.')[0], stems)}"
+    raise TemplateError(f"kernel {kernel.name}: no template {' or '.join(map(str, candidates))} {advice}")
 
 
 def _candidates(kernel: Kernel) -> tuple[Path, ...]:
@@ -261,20 +218,12 @@ def _candidates(kernel: Kernel) -> tuple[Path, ...]:
 
 
 def template_hash(kernel: Tunable) -> str:
-    """Return the SHA-256 of the templates of a kernel, or of an application's kernels, as hexadecimal digits.
-
-    Raises:
-        TemplateError: a template is missing or cannot be parsed.
-    """
+    """Return the SHA-256 of the templates of a kernel, or of an application's kernels, as hexadecimal digits."""
     return hashlib.sha256(repr([sorted(texts.items()) for texts in _all_texts(kernel)]).encode()).hexdigest()
 
 
 def included_headers(kernel: Tunable) -> str:
-    """Return the lines of the templates of a kernel, or of an application's kernels, that include a header.
-
-    Raises:
-        TemplateError: a template is missing or cannot be parsed.
-    """
+    """Return the lines of the templates of a kernel, or of an application's kernels, that include a header."""
     lines = [include_lines(text) for texts in _all_texts(kernel) for text in texts.values()]
     return "".join(f"\n{line}" for line in lines if line)
 
@@ -321,21 +270,19 @@ def _read(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Template:
-    """A parsed template with the line each name it takes from outside first occurs on."""
+    """A parsed template, with the lines of the names that it takes from outside, in their order."""
 
     source: _Source
     template: jinja2.Template
-    lines: Mapping[str, int]
+    names: Sequence[tuple[int, str]]
 
     def check_names(self, context: Mapping[str, Any]) -> None:
         """Raise TemplateError for a name nothing defines, also in a branch that is not taken."""
-        for name, line in self.lines.items():
+        for line, name in self.names:
             if name not in context and name not in _HELPERS:
-                near, helpers = did_you_mean(name, [*context, *_HELPERS]), ", ".join(_HELPERS)
-                raise TemplateError(
-                    f"{cite(self.source.label, line)}: {name!r} is not defined{near} ({_known(context)}; helpers: "
-                    f"{helpers})"
-                )
+                what = f"{name!r} is not defined{did_you_mean(name, [*context, *_HELPERS])}"
+                known = f"{_known(context)}; helpers: {', '.join(_HELPERS)}"
+                raise TemplateError(f"{cite(self.source.label, line)}: {what} ({known})")
 
     def render(self, context: Mapping[str, Any]) -> str:
         try:
@@ -383,11 +330,8 @@ def _compile(source: _Source, *, is_marked: bool = False) -> _Template:
             if is_number or isinstance(each, jinja2.nodes.Tuple):
                 raise TemplateError(f"{cite(source.label, each.lineno)}: {{{{...}}}} holds no parameter; {_BRACES}")
     undeclared = jinja2.meta.find_undeclared_variables(tree)
-    lines: dict[str, int] = {}
-    for node in tree.find_all(jinja2.nodes.Name):
-        if node.name in undeclared and node.ctx == "load":
-            lines[node.name] = min(node.lineno, lines.get(node.name, node.lineno))
-    return _Template(source, template, dict(sorted(lines.items(), key=lambda item: item[1])))
+    names = [(node.lineno, node.name) for node in tree.find_all(jinja2.nodes.Name) if node.ctx == "load"]
+    return _Template(source, template, sorted((line, name) for line, name in names if name in undeclared))
 
 
 @functools.lru_cache(maxsize=16)
@@ -434,12 +378,9 @@ def template_lines(kernel: Kernel, configuration: Configuration, sizes: Mapping[
     """Return for each line of :func:`render_body` its template, as messages call it, and its line there.
 
     Empty for a template that looks at its own text.
-
-    Raises:
-        TemplateError: as for :func:`render`.
     """
     source = _locate(kernel)
-    context = _context(kernel, configuration, sizes)
+    context = _context(kernel, kernel.own(configuration), sizes)
     marked = _compile(source, is_marked=True).render(context)
     if _MARK.sub("", marked) != _compile(source).render(context):
         return []
@@ -482,25 +423,20 @@ def _known(context: Iterable[str]) -> str:
 def _check_function(kernel: Kernel, body: str, where: str) -> None:
     """Raise TemplateError unless the body defines the function, with C linkage and a parameter for each argument."""
     code = comments_blanked(body)
-    found = {match[1]: match.end() for match in KERNEL_FUNCTION.finditer(code)}
-    function = kernel.function
+    found, function = kernel_parameters(code), kernel.function
     if function not in found:
         others = f"it defines {', '.join(found)}" if found else "it defines no __global__ function"
         near = did_you_mean(function, found)
         raise TemplateError(f'{where}: no function extern "C" __global__ void {function}(...){near} ({others})')
     if 'extern "C"' not in code:
         raise TemplateError(f'{where}: write extern "C" before __global__ void {function}, or its name is mangled')
-    places = parameters_at(code, found[function])
+    places = found[function]
     parameters = len(places) if code[places[0][0] : places[-1][1]].strip() else 0
     if parameters != len(kernel.passed):
         names = ", ".join(argument.name for argument in kernel.passed)
         has = f"{parameters} parameter{'' if parameters == 1 else 's'}"
-        raise TemplateError(
-            f"{where}: function {function} has {has}, the kernel declares {len(kernel.passed)} arguments ({names})"
-        )
+        wanted = f"the kernel declares {len(kernel.passed)} arguments ({names})"
+        raise TemplateError(f"{where}: function {function} has {has}, {wanted}")
     for constant in (argument.name for argument in kernel.arguments if argument.is_constant):
         if not re.search(rf"__constant__\b[^;{{}}]*\b{constant}\s*\[", code):
-            raise TemplateError(
-                f"{where}: the kernel declares {constant!r} in constant memory, and there is no "
-                f"__constant__ TYPE {constant}[...]"
-            )
+            raise TemplateError(f"{where}: no __constant__ TYPE {constant}[...], which the kernel declares")

@@ -85,16 +85,9 @@ class TestFindingACompiler:
         assert find_compiler().command == (compiler,)
         HostBackend(cache=cache).compiler.compile(axpy(), "axpy", CompileOptions())
 
-    @pytest.mark.parametrize(
-        ("cxx", "message"),
-        [
-            ("no-such-compiler -O1", "no program 'no-such-compiler'"),
-            ("g++ '", r"\$CXX is \"g\+\+ '\", which cannot be split into words: No closing quotation"),
-        ],
-    )
-    def test_a_cxx_that_does_not_exist_is_an_error(self, monkeypatch, cxx, message):
-        monkeypatch.setenv("CXX", cxx)
-        with pytest.raises(BackendUnavailableError, match=message):
+    def test_a_cxx_that_does_not_exist_is_an_error(self, monkeypatch):
+        monkeypatch.setenv("CXX", "no-such-compiler -O1")
+        with pytest.raises(BackendUnavailableError, match="no program 'no-such-compiler'"):
             find_compiler()
 
     def test_a_cxx_that_cannot_be_run_is_an_error(self, monkeypatch, tmp_path):
