@@ -353,7 +353,10 @@ def find_compiler(name: str = "") -> Program:
             raise BackendUnavailableError(f"compiler {name!r} is not installed; available: {there or 'none'}")
         return found
     if chosen := os.environ.get("CXX", "").strip():
-        name, *flags = shlex.split(chosen)
+        try:
+            name, *flags = shlex.split(chosen)
+        except ValueError as error:
+            raise BackendUnavailableError(f"$CXX is {chosen!r}: {error}") from None
         if (path := shutil.which(name)) is None:
             raise BackendUnavailableError(f"$CXX is {chosen!r}, but there is no program {name!r}")
         return _identify((str(Path(path).absolute()), *flags))
