@@ -295,8 +295,6 @@ class Bench:
     def close(self) -> None:
         """Free the device memory."""
         self._memory.free()
-        if self._instrument is not None:
-            self._instrument.close()
         if self._flush is not None:
             self._flush.free()
 

@@ -171,7 +171,7 @@ class Buffers:
 
     def stored(self, name: str) -> NDArray[Any]:
         """Return a copy of a buffer after the latest run, in its type."""
-        array = np.empty(self.data.shape_of(self.program.argument(name)), self.program.dtype_of(name))
+        array = np.empty(self.data.shape_of(self.program.arguments[name]), self.program.dtype_of(name))
         self.places[name].read(array)
         return array
 
@@ -245,7 +245,7 @@ class Memory:
         for key, guarded in buffers.held.items():
             name, _, purpose = key
             if purpose != "write" and self.checksum(guarded.data) != self._checksums[key]:
-                if buffers.program.argument(name).role is Role.IN:
+                if buffers.program.arguments[name].role is Role.IN:
                     found.append(f"the kernel changed {name!r}, which is an input")
                 else:
                     found.append(f"the kernel changed the initial values of {name!r}, which are kept in another buffer")

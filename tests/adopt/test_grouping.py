@@ -12,8 +12,7 @@ from mptune.measure.instrument import Instrument
 @pytest.fixture(scope="module")
 def axpy():
     kernel = load_kernel("axpy")
-    with Instrument(kernel, kernel.resolve_sizes("smoke")) as instrument:
-        yield instrument
+    return Instrument(kernel, kernel.resolve_sizes("smoke"))
 
 
 CLASSES = {"a": ["a_type"], "x": ["x_type"], "y": ["y_type"]}
