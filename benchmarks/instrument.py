@@ -23,7 +23,7 @@ from mptune.errors import MptuneError
 from mptune.kernel import Tunable
 from mptune.kernel.limits import space_on
 from mptune.measure.bench import Bench, Request
-from mptune.measure.identity import source_of
+from mptune.measure.device import source_of
 from mptune.measure.instrument import Instrument
 from mptune.source.loading import load_tunable
 from mptune.space.configuration import Configuration

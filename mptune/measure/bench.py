@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from mptune.accuracy.evaluate import Metrics, first_look, judged, judging, masked_elements
 from mptune.backends.base import Backend, CompileOptions, DeviceInfo
 from mptune.data import DataManager, Draw, Stream, rounded_inputs
@@ -18,11 +20,11 @@ from mptune.kernel import Application, Sizes, Tunable
 from mptune.measure.answers import masked_remarks, with_reference
 from mptune.measure.buffers import Buffers, Memory
 from mptune.measure.comparing import Comparison, Outcome
-from mptune.measure.draws import DrawnData
 from mptune.measure.observing import Observation
 from mptune.measure.policy import Plan, worst_errors
 from mptune.measure.program import Launched, Program
 from mptune.measure.timing import CacheFlush, TimingPlan, repeat_launches, wants_flush
+from mptune.memory import available_memory_bytes
 from mptune.observers import ALWAYS_ON, OBSERVERS
 from mptune.observers.base import LaunchContext, Target
 from mptune.observers.launches import time_metrics
@@ -46,6 +48,10 @@ _STATUS: dict[type[MptuneError], Status] = {
 
 #: Seconds in which launches that take too long are repeated, at least once: longer than a time slice of the system's.
 _RELAUNCHING_S: Final = 0.05
+#: Of the available memory, for the data of further draws that are kept, since every signature meets them.
+_MEMORY_SHARE: Final = 0.25
+#: A draw that takes longer is kept on disk, also where it comes once.
+_SLOW_S: Final = 0.5
 
 #: The phase of an instrumented run.
 INSTRUMENTED: Final = "instrumented run"
@@ -154,14 +160,15 @@ class Bench:
         self._data = DataManager(kernel, sizes, seed=seed)
         self.sizes = self._data.sizes
         device = backend.describe()
-        self._memory = Memory(backend, device.memory_bytes // 4, repeats=True)
-        self._comparison = Comparison(kernel, backend, self._memory, self._metrics)
+        self.memory = Memory(backend, device.memory_bytes // 4, repeats=True)
+        self._comparison = Comparison(kernel, backend, self.memory, self._metrics)
         #: Outputs of an application that no run has changed so far.
         self._as_given = {o.name for o in kernel.outputs} if isinstance(kernel, Application) else set[str]()
-        self._drawn = DrawnData(kernel, sizes, seed)
+        self._seed = seed
+        self._drawn: dict[Draw, DataManager] = {}
         start = time.perf_counter()
         references = self._data.references
-        #: When the first draw was made, how long that took, and how long others have been made and run since.
+        #: When the first draw was made, how long the slowest took, and how long others have been made and run since.
         self._made_at = time.perf_counter()
         self._making_s = self._made_at - start
         self._drawing_s = 0.0
@@ -204,19 +211,30 @@ class Bench:
         return self._guarded(request, lambda clock: self._evaluate(request, plan or self._plan, clock))
 
     def make(self, draw: Draw) -> None:
-        """Make inputs and references of a further draw, unless they are here.
-
-        Raises:
-            MptuneError: the kernel's functions fail, or give what it does not declare; or the draw is to be an unseen
-                one and has the inputs of the search.
-        """
+        """Make inputs and references of a further draw, unless they are here."""
         self._announce("inputs")
-        made = self._drawn.of(draw)
+        made = self._data_of(draw)
         if draw.stream is Stream.UNSEEN and made.has_inputs_of(self._data):
             raise KernelError(
                 f"inputs of kernel {self.kernel.name} give the same as in the search: they do not depend on rng, so no "
                 "input is unseen"
             )
+
+    def _data_of(self, draw: Draw) -> DataManager:
+        """Return inputs and references of a further draw; those of the search are kept while memory lasts."""
+        if draw not in self._drawn:
+            kept = {known: data for known, data in self._drawn.items() if known.stream is Stream.SEARCH}
+            arrays = (array for data in kept.values() for array in (*data.inputs.values(), *data.references.values()))
+            kept_bytes = sum(np.asarray(array).nbytes for array in arrays)
+            fits = kept_bytes <= _MEMORY_SHARE * (available_memory_bytes() + kept_bytes)
+            self._drawn = kept if fits else {}
+            start = time.perf_counter()
+            caches = draw.stream is Stream.SEARCH or self._making_s > _SLOW_S
+            data = DataManager(self.kernel, self.sizes, seed=self._seed, budget_bytes=0, draw=draw, caches=caches)
+            _ = data.inputs, data.references  # made when they are first asked for
+            self._making_s = max(self._making_s, time.perf_counter() - start)
+            self._drawn[draw] = data
+        return self._drawn[draw]
 
     def check_on(self, request: Request, draw: Draw) -> Trial:
         """Return the trial of a configuration on a further draw that has been made: its errors there."""
@@ -231,13 +249,9 @@ class Bench:
         return self._guarded(request, check)
 
     def launches(self, request: Request) -> tuple[Launched, ...]:
-        """Run an application and return what it launches, each kind of launch once.
-
-        Raises:
-            MptuneError: the configuration cannot be run, or its steps launch nothing.
-        """
+        """Run an application and return what it launches, each kind of launch once."""
         with self._loaded(request, _Clock(self._announce)) as loaded:
-            program, buffers = loaded.program, self._memory.bind(loaded.program, self._data)
+            program, buffers = loaded.program, self.memory.bind(loaded.program, self._data)
             buffers.restore()
             program.run(buffers)
             if not program.launched:
@@ -277,10 +291,6 @@ class Bench:
         """Whether launches share the processor with whatever else this machine does."""
         return self._backend.shares_memory
 
-    def nearest(self, address: int) -> str:
-        """Say where an address lies by the buffer that is nearest, empty if none is near; on the processor alone."""
-        return self._memory.nearest(address)
-
     @contextmanager
     def keeping_loaded(self) -> Iterator[None]:
         """Unload programs at the end of a block instead of after each trial: for configurations that come again."""
@@ -294,7 +304,7 @@ class Bench:
 
     def close(self) -> None:
         """Free the device memory."""
-        self._memory.free()
+        self.memory.free()
         if self._flush is not None:
             self._flush.free()
 
@@ -308,7 +318,7 @@ class Bench:
                 trial = evaluate(clock)
             except MemoryError:
                 # Buffers kept for other configurations are freed before this one counts as too large.
-                self._memory.free()
+                self.memory.free()
                 trial = evaluate(clock)
         except MptuneError as error:
             status, message = _STATUS.get(type(error), Status.ERROR), str(error)
@@ -317,7 +327,7 @@ class Bench:
         else:
             if trial.status is Status.CORRUPT:
                 # What else it has overwritten is not known: everything is uploaded anew.
-                self._memory.free()
+                self.memory.free()
             return trial
         return Trial(request.configuration, status, message, Measurement(durations_s=clock.durations_s))
 
@@ -341,7 +351,7 @@ class Bench:
         with self._loaded(request, clock) as loaded:
             program, configuration = loaded.program, request.configuration
             with clock.phase("transfer"):
-                buffers = self._memory.bind(program, self._data)
+                buffers = self.memory.bind(program, self._data)
             context = LaunchContext(configuration, self._data.footprint_bytes(configuration))
             trial = self._measure(request, loaded, buffers, context, plan, clock)
             if trial.status is Status.OK and request.plan.observe and self._observation.names:
@@ -354,7 +364,7 @@ class Bench:
             if trial.is_valid and self._as_given:
                 warnings += self._unchanged(buffers)
             with clock.phase("transfer"):
-                damage = "; ".join(self._memory.damage(buffers))
+                damage = "; ".join(self.memory.damage(buffers))
             if damage:
                 # Whatever its outputs say, they may be of other inputs than those that were meant.
                 trial = dataclasses.replace(trial, status=Status.CORRUPT, message=damage)
@@ -468,7 +478,7 @@ class Bench:
 
     def _unchanged(self, buffers: Buffers) -> tuple[str, ...]:
         """Say which outputs of an application no run has changed, this one included: its steps may forget them."""
-        self._as_given.intersection_update(self._memory.left_as_given(buffers, self._as_given))
+        self._as_given.intersection_update(self.memory.left_as_given(buffers, self._as_given))
         if not self._as_given:
             return ()
         names = ", ".join(repr(o.name) for o in self.kernel.outputs if o.name in self._as_given)
@@ -483,24 +493,20 @@ class Bench:
         """Return a trial after its configuration ran on those further draws of the search there is time for."""
         if trial.status is not Status.OK or request.plan.known or request.plan.draws < 2:
             return trial
-        check_s = math.fsum(clock.durations_s.get(name, 0.0) for name in ("transfer", "launch", "accuracy"))
         found: list[Mapping[str, float]] = []
         # What it takes is told apart from what the first draw took.
         inner = _Clock(self._announce)
         for draw in (Draw(Stream.SEARCH, number) for number in range(1, request.plan.draws)):
             start = time.perf_counter()
-            # The references of the first draw may have been on disk: what another one takes is known once one was made.
-            making_s = 0.0 if self._drawn.holds(draw) else max(self._making_s, self._drawn.making_s)
-            if not request.plan.runs_further_draws(
-                trial.measurement.metrics, making_s + check_s, self._drawing_s, start - self._made_at
-            ):
+            needed_s = self._drawing_s + (0.0 if draw in self._drawn else self._making_s)
+            if not request.plan.runs_further_draws(trial.measurement.metrics, needed_s, start - self._made_at):
                 break
             try:
                 with inner.phase("inputs"):
-                    self._drawn.of(draw)
+                    self._data_of(draw)
                 outcome = self._check_drawn(program, draw, inner)
             except MptuneError as error:
-                if self._drawn.holds(draw):
+                if draw in self._drawn:
                     raise
                 trial = dataclasses.replace(trial, warnings=(*trial.warnings, f"{draw} cannot be made: {error}"))
                 break
@@ -527,8 +533,8 @@ class Bench:
     def _check_drawn(self, program: Program, draw: Draw, clock: _Clock) -> Outcome:
         """Launch once on a further draw and compare."""
         with clock.phase("transfer"):
-            buffers = self._memory.bind(program, self._drawn.of(draw))
+            buffers = self.memory.bind(program, self._data_of(draw))
         outcome, _ = self._check(program, buffers, clock)
         with clock.phase("transfer"):
-            damage = "; ".join(self._memory.damage(buffers))
+            damage = "; ".join(self.memory.damage(buffers))
         return Outcome(Status.CORRUPT, damage) if damage else outcome

@@ -7,7 +7,7 @@ import itertools
 import math
 import weakref
 from collections import OrderedDict
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ from mptune.errors import OutOfMemoryError
 from mptune.kernel import Argument, Role
 from mptune.measure.program import Program
 
-__all__ = ["GUARD_BYTES", "Buffers", "GuardedBuffer", "Memory", "Overrun", "run_once"]
+__all__ = ["GUARD_BYTES", "Buffers", "GuardedBuffer", "Memory", "run_once"]
 
 #: Least bytes of a guard zone: a few rows of most matrices, and a multiple of every alignment a backend promises.
 GUARD_BYTES: Final = 1 << 14
@@ -54,33 +54,8 @@ def _guard(nbytes: int, dtype: np.dtype[Any], number: int) -> NDArray[np.uint8]:
     return np.full(nbytes // dtype.itemsize, own, pattern.dtype).view(np.uint8)
 
 
-@dataclass(frozen=True, slots=True)
-class Overrun:
-    """A write outside a buffer.
-
-    Attributes:
-        damaged: how many bytes of the guard zones changed.
-        offset: of the one nearest to the data, in bytes from the start of the buffer; negative before it.
-        itemsize: bytes in an element of the buffer.
-    """
-
-    damaged: int
-    offset: int
-    itemsize: int
-
-    def __str__(self) -> str:
-        element = self.offset // self.itemsize
-        if self.offset < 0:
-            return f"{self.damaged} bytes before its first element (element {element} and before)"
-        return f"{self.damaged} bytes past its last element (element {element} and after)"
-
-
 class GuardedBuffer:
-    """Device memory between two guard zones.
-
-    Attributes:
-        data: the part a kernel is given.
-        nbytes: bytes of all of the memory, the zones included.
+    """Device memory between two guard zones: ``data`` is the part a kernel is given, of ``nbytes`` altogether.
 
     Raises:
         OutOfMemoryError: there is not enough.
@@ -100,14 +75,16 @@ class GuardedBuffer:
         for zone, words in self._intact.items():
             zone.write(words)
 
-    def overrun(self) -> Overrun | None:
-        """Return what was written into the zones since they were made, None for nothing."""
+    def overrun(self) -> str:
+        """Say what was written into the zones since they were made, empty for nothing."""
         before, after = self._changed(self._before), self._changed(self._after)
         if after.size:
-            return Overrun(before.size + after.size, self.data.nbytes + int(after[0]), self._itemsize)
+            element = (self.data.nbytes + int(after[0])) // self._itemsize
+            return f"{before.size + after.size} bytes past its last element (element {element} and after)"
         if before.size:
-            return Overrun(before.size, int(before[-1]) - GUARD_BYTES, self._itemsize)
-        return None
+            element = (int(before[-1]) - GUARD_BYTES) // self._itemsize
+            return f"{before.size} bytes before its first element (element {element} and before)"
+        return ""
 
     def free(self) -> None:
         """Give the memory back."""
@@ -147,11 +124,6 @@ class Buffers:
     pristine: Mapping[str, Buffer]
     held: dict[_Key, GuardedBuffer]
 
-    @property
-    def outputs(self) -> tuple[Argument, ...]:
-        """The arguments that are compared."""
-        return self.program.tunable.outputs
-
     def restore(self) -> None:
         """Give every inout buffer its initial values back."""
         for name, original in self.pristine.items():
@@ -177,7 +149,10 @@ class Buffers:
 
     def answer(self) -> dict[str, NDArray[Any]]:
         """Return the outputs after the latest run in fp64, integers in their type."""
-        return {output.name: self.program.read(output.name, self.places[output.name]) for output in self.outputs}
+        return {
+            output.name: self.program.read(output.name, self.places[output.name])
+            for output in self.program.tunable.outputs
+        }
 
     def overruns(self) -> list[str]:
         """Say what launches wrote outside the buffers."""
@@ -213,12 +188,9 @@ class Memory:
         Raises:
             OutOfMemoryError: the device cannot hold them.
         """
-        held: dict[_Key, GuardedBuffer] = {}
-        passed: list[LaunchArgument] = []
-        memory: dict[str, Buffer] = {}
-        scalars: dict[str, float | int] = {}
-        constants: dict[str, NDArray[Any]] = {}
-        pristine: dict[str, Buffer] = {}
+        held, passed = dict[_Key, GuardedBuffer](), list[LaunchArgument]()
+        memory, pristine = dict[str, Buffer](), dict[str, Buffer]()
+        scalars, constants = dict[str, float | int](), dict[str, NDArray[Any]]()
         for argument in program.tunable.arguments:
             name, held_in = argument.name, program.types[argument.name]
             if argument.is_constant:
@@ -245,10 +217,9 @@ class Memory:
         for key, guarded in buffers.held.items():
             name, _, purpose = key
             if purpose != "write" and self.checksum(guarded.data) != self._checksums[key]:
-                if buffers.program.arguments[name].role is Role.IN:
-                    found.append(f"the kernel changed {name!r}, which is an input")
-                else:
-                    found.append(f"the kernel changed the initial values of {name!r}, which are kept in another buffer")
+                is_input = buffers.program.arguments[name].role is Role.IN
+                what = "which is an input" if is_input else "of which another buffer keeps the initial values"
+                found.append(f"the kernel changed {name!r}, {what}")
         changed = buffers.program.changed_constants(buffers.constants)
         return found + [f"the kernel changed its constant {name!r}" for name in changed]
 
@@ -263,7 +234,7 @@ class Memory:
     def digest(self, buffers: Buffers) -> int:
         """Return a checksum of all outputs after the latest run."""
         total = 0
-        for output in buffers.outputs:
+        for output in buffers.program.tunable.outputs:
             total = (total * _FACTOR + self.checksum(buffers.places[output.name])) % 2**64
         return total
 
@@ -271,15 +242,10 @@ class Memory:
         """Return a reference on the device; None if there is no room beside the arguments."""
         values = buffers.data.references[output]
         key = (output, "", "reference")
-        if key not in self._buffers or self._buffers[key].data.nbytes != values.nbytes:
-            self._drop(key)
-            self._make_room(values.nbytes, buffers.held, self._budget_bytes)
-            if self._held_bytes() + values.nbytes > self._budget_bytes:
-                return None
-            try:
-                self._buffers[key] = GuardedBuffer(self._backend, values.nbytes, values.dtype)
-            except OutOfMemoryError:
-                return None
+        try:
+            self._provide(key, values.nbytes, values.dtype, buffers.held, is_optional=True)
+        except OutOfMemoryError:
+            return None
         return self._filled(key, values, buffers.data, buffers.held)
 
     def nearest(self, address: int) -> str:
@@ -300,29 +266,27 @@ class Memory:
 
     def checksum(self, buffer: Buffer) -> int:
         """Return a sum of all words of a buffer, each by its place, modulo 2^64: a change of a single one shows."""
-        weights, total = _weights(self.namespace), 0
-        for words in self._words(buffer):
-            for start in range(0, words.size, weights.size):
-                piece = words[start : start + weights.size]
+        weights, rest = _weights(self.namespace), np.empty(buffer.nbytes % 8, np.uint8)
+        in_words = buffer.nbytes - rest.size
+        if rest.size:
+            buffer.part(in_words, rest.size).read(rest)
+        total = int.from_bytes(rest.tobytes())
+        for start in range(0, in_words, _SUMMED_BYTES):
+            words = self._words(buffer.part(start, min(_SUMMED_BYTES, in_words - start)))
+            for first in range(0, words.size, weights.size):
+                piece = words[first : first + weights.size]
                 total = (total * _FACTOR + int((piece * weights[: piece.size]).sum())) % 2**64
         return total
 
-    def _words(self, buffer: Buffer) -> Iterator[Any]:
-        """Yield all of a buffer as arrays where they can be computed with, the device or the host."""
-        in_words = buffer.nbytes - buffer.nbytes % 8
-        for start in range(0, in_words, _SUMMED_BYTES):
-            yield self._array(buffer.part(start, min(_SUMMED_BYTES, in_words - start)), np.dtype(np.uint64))
-        if in_words < buffer.nbytes:
-            yield self._array(buffer.part(in_words, buffer.nbytes - in_words), np.dtype(np.uint8))
-
-    def _array(self, buffer: Buffer, dtype: np.dtype[Any]) -> Any:
+    def _words(self, buffer: Buffer) -> Any:
+        """Return a buffer as an array where it can be computed with, on the device or the host."""
         if self.namespace is not None:
-            return self._backend.device.array(buffer, dtype)
+            return self._backend.device.array(buffer, np.dtype(np.uint64))
         there = buffer.seen()
         if there is None:
             there = np.empty(buffer.nbytes, np.uint8)
             buffer.read(there)
-        return there.view(dtype)
+        return there.view(np.uint64)
 
     # -- memory --------------------------------------------------------------------------------
 
@@ -331,10 +295,7 @@ class Memory:
     ) -> Buffer:
         key = (argument.name, str(program.types[argument.name] or ""), purpose)
         dtype = program.dtype_of(argument.name)
-        nbytes = math.prod(data.shape_of(argument)) * dtype.itemsize
-        if key not in self._buffers or self._buffers[key].data.nbytes != nbytes:
-            self._drop(key)
-            self._buffers[key] = self._allocate(nbytes, dtype, held)
+        self._provide(key, math.prod(data.shape_of(argument)) * dtype.itemsize, dtype, held)
         if purpose == "read":
             return self._filled(key, data.typed(argument, program.types[argument.name]), data, held)
         return self._used(key, held)
@@ -360,20 +321,35 @@ class Memory:
         else:  # an array of the device
             self._backend.device.array(buffer, values.dtype)[:] = values.reshape(-1)
 
-    def _allocate(self, nbytes: int, dtype: np.dtype[Any], held: Mapping[_Key, GuardedBuffer]) -> GuardedBuffer:
+    def _provide(
+        self,
+        key: _Key,
+        nbytes: int,
+        dtype: np.dtype[Any],
+        held: Mapping[_Key, GuardedBuffer],
+        *,
+        is_optional: bool = False,
+    ) -> None:
+        """Allocate a buffer unless it is there; an optional one does not exceed the budget."""
+        if key in self._buffers and self._buffers[key].data.nbytes == nbytes:
+            return
+        self._drop(key)
         self._make_room(nbytes, held, self._budget_bytes)
+        if is_optional and self._held_bytes() + nbytes > self._budget_bytes:
+            raise OutOfMemoryError(f"no room for {nbytes} bytes beside the arguments")
         try:
-            return GuardedBuffer(self._backend, nbytes, dtype)
+            self._buffers[key] = GuardedBuffer(self._backend, nbytes, dtype)
         except OutOfMemoryError:
+            if is_optional:
+                raise
             # Buffers kept for other configurations are freed before this one counts as too large.
             self._make_room(nbytes, held, 0)
-            return GuardedBuffer(self._backend, nbytes, dtype)
+            self._buffers[key] = GuardedBuffer(self._backend, nbytes, dtype)
 
     def _make_room(self, nbytes: int, held: Mapping[_Key, GuardedBuffer], budget_bytes: int) -> None:
         for key in [key for key in self._buffers if key not in held]:
-            if self._held_bytes() + nbytes <= budget_bytes:
-                return
-            self._drop(key)
+            if self._held_bytes() + nbytes > budget_bytes:
+                self._drop(key)
 
     def _drop(self, key: _Key) -> None:
         self._holds.pop(key, None)
@@ -397,13 +373,11 @@ def run_once(program: Program, inputs: Mapping[str, Any] | DataManager) -> dict[
     Raises:
         MptuneError: as of :meth:`Program.run`, or the device cannot hold the arguments.
     """
-    if isinstance(inputs, DataManager):
-        data = inputs
-    else:
-        data = DataManager(program.tunable, program.sizes, budget_bytes=0, inputs=inputs)
+    if not isinstance(inputs, DataManager):
+        inputs = DataManager(program.tunable, program.sizes, budget_bytes=0, inputs=inputs)
     memory = Memory(program.backend)
     try:
-        buffers = memory.bind(program, data)
+        buffers = memory.bind(program, inputs)
         buffers.poison()
         program.run(buffers)
         return buffers.answer()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 import uuid
 from concurrent.futures import CancelledError, Executor, Future
 from dataclasses import dataclass
@@ -17,9 +16,8 @@ from mptune import __version__
 from mptune.backends import get_backend
 from mptune.errors import MptuneError
 from mptune.measure.bench import Ready, Request
-from mptune.measure.job import Job
 from mptune.measure.pool import Pool, check_alike, runnable_backend
-from mptune.measure.worker import Limits, WorkerDied
+from mptune.measure.worker import Job, Limits, WorkerDied
 from mptune.results.trial import Measurement, Status, Trial
 
 __all__ = ["Cluster"]
@@ -39,7 +37,7 @@ class _Serving:
 
     pool: Pool
     calls: int = 0
-    used_s: float = 0.0
+    idle: threading.Timer | None = None
 
 
 _lock = threading.Lock()
@@ -53,11 +51,11 @@ def _call(
     if version != __version__:
         raise MptuneError(f"a worker of the cluster has mptune {__version__}, and the search {version}")
     with _lock:
-        if search not in _serving:
-            _serving[search] = _Serving(Pool(job, limits, compilers=compilers))
-            threading.Thread(target=_close_when_idle, args=(search,), daemon=True).start()
-        serving = _serving[search]
+        serving = _serving.get(search) or _Serving(Pool(job, limits, compilers=compilers))
+        _serving[search] = serving
         serving.calls += 1
+        if serving.idle is not None:
+            serving.idle.cancel()
     try:
         with _lock:
             ready = serving.pool.start()
@@ -66,27 +64,19 @@ def _call(
     finally:
         with _lock:
             serving.calls -= 1
-            serving.used_s = time.monotonic()
+            serving.idle = threading.Timer(_IDLE_S, _release, (search,), {"only_idle": True})
+            serving.idle.daemon = True
+            serving.idle.start()
 
 
-def _close_when_idle(search: str) -> None:
-    while True:
-        time.sleep(1.0)
-        with _lock:
-            serving = _serving.get(search)
-            if serving is None:
-                return
-            is_idle = not serving.calls and time.monotonic() - serving.used_s > _IDLE_S
-        if is_idle:
-            _release(search)
-
-
-def _release(search: str) -> None:
+def _release(search: str, *, only_idle: bool = False) -> None:
     """Free the device of this process."""
     with _lock:
-        serving = _serving.pop(search, None)
-    if serving is not None:
-        serving.pool.close()
+        serving = _serving.get(search)
+        if serving is None or (only_idle and serving.calls):
+            return
+        del _serving[search]
+    serving.pool.close()
 
 
 # -- in the tuner ----------------------------------------------------------------------------------
@@ -120,18 +110,10 @@ class Cluster:
         self.executor = self._client.get_executor(pure=False)
 
     def backend(self, name: str, limit_s: float) -> str:
-        """Return the name of the backend, "auto" as a worker resolves it; wait so long for a worker.
-
-        Raises:
-            MptuneError: there is no such backend, it cannot run on the worker, or no worker has come.
-        """
+        """Return the name of the backend, "auto" as a worker resolves it; wait so long for a worker."""
         if name != "auto":
             return get_backend(name).name
         return str(_result(self.executor.submit(runnable_backend, name), limit_s))
-
-    def pool(self, job: Job, limits: Limits) -> ClusterPool:
-        """Return what evaluates a job."""
-        return ClusterPool(self, job, limits)
 
     def threads(self) -> list[int]:
         """Return the number of threads of each worker."""
@@ -162,14 +144,12 @@ class ClusterPool:
     """
 
     may_overlap = True
+    capacity = 1
 
     def __init__(self, cluster: Cluster, job: Job, limits: Limits) -> None:
-        self._cluster = cluster
-        self._job = job
-        self._limits = limits
+        self._cluster, self._job, self._limits = cluster, job, limits
         self._search = uuid.uuid4().hex
         self._ready: Ready | None = None
-        self.capacity = 1
 
     @property
     def lead(self) -> int:
@@ -177,11 +157,7 @@ class ClusterPool:
         return self.capacity + 1
 
     def start(self) -> Ready:
-        """Wait until a worker has started; return what it reports of its device.
-
-        Raises:
-            MptuneError: no worker came, or kernel, data or backend is not usable there.
-        """
+        """Wait until a worker has started; return what it reports of its device."""
         if self._ready is None:
             try:
                 self._ready, _ = _result(self._send("start"), self._limits.start_s)
@@ -201,28 +177,20 @@ class ClusterPool:
 
         def end(answered: Future[Any]) -> None:
             try:
-                ended.set_result(self._checked(answered.result()))
-            except CancelledError:
-                ended.set_exception(_given_up("it has cancelled a trial"))
-            except MptuneError as error:
-                ended.set_exception(error)
-            except Exception as error:
+                ended.set_result(self._checked(_result(answered)))
+            except BaseException as error:
+                if isinstance(error, MptuneError) or not isinstance(error, Exception):
+                    # A KeyboardInterrupt of a worker, raised in this callback, would end the executor's thread.
+                    ended.set_exception(error)
+                    return
                 lost = f"lost with the worker of the cluster: {type(error).__name__}: {error}"
                 ended.set_result(Trial(request.configuration, Status.CRASH, lost))
-            except BaseException as error:
-                # A KeyboardInterrupt of a worker, raised in this callback, would end the executor's thread.
-                ended.set_exception(error)
 
         self._send("submit", request).add_done_callback(end)
         return ended
 
     def ask(self, method: str, *arguments: Any) -> Any:
-        """Ask any one worker, as they are all alike.
-
-        Raises:
-            MptuneError: the method raised it, or the cluster takes no more work.
-            WorkerDied: the worker was lost.
-        """
+        """Ask any one worker, as they are all alike."""
         self.start()
         try:
             return self._checked(_result(self._send("ask", method, *arguments)))
@@ -257,10 +225,12 @@ def _result(future: Future[Any], limit_s: float | None = None) -> Any:
     try:
         return future.result(limit_s)
     except TimeoutError:
+        if limit_s is None:
+            raise
         future.cancel()
         raise MptuneError(f"no worker of the cluster was ready within {limit_s:g} s") from None
     except CancelledError:
-        raise _given_up("it has cancelled a call") from None
+        raise _given_up("it has cancelled work") from None
 
 
 def _given_up(why: str) -> MptuneError:

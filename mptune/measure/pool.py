@@ -14,11 +14,11 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from mptune.backends import get_backend
+from mptune.backends.base import Backend
 from mptune.backends.processor import usable_cores
 from mptune.errors import BackendUnavailableError, CompileError, MptuneError
 from mptune.measure.bench import Ready, Request
-from mptune.measure.job import Job
-from mptune.measure.worker import Limits, Worker, WorkerDied
+from mptune.measure.worker import Job, Limits, Worker, WorkerDied
 from mptune.results.trial import Status, Trial
 
 __all__ = ["Pool", "check_alike", "compilers_ahead", "runnable_backend"]
@@ -28,7 +28,7 @@ class Pool:
     """Workers on devices of this machine that are alike.
 
     Args:
-        job, limits: as of each :class:`~mptune.measure.worker.Worker`.
+        job, limits: of each worker.
         workers: how many devices, the first there are; one worker sees whatever this process sees.
         compilers: compilations at a time, ahead of the evaluations; 0 for none but the workers' own.
 
@@ -36,16 +36,13 @@ class Pool:
         capacity: evaluations worth submitting at a time.
         lead: configurations worth asking for before the first of them is told: under way or prepared.
         may_overlap: whether the tuner may compute during evaluations without disturbing them.
-
-    Raises:
-        MptuneError: there are not so many devices.
     """
 
     def __init__(self, job: Job, limits: Limits, workers: int = 1, compilers: int = 0) -> None:
         self._job = job
         self._backend = get_backend(job.backend)
         self._compilers = 0 if job.function is None else compilers
-        self._workers = [Worker(job, limits, environment) for environment in _environments(job, workers)]
+        self._workers = [Worker(job, limits, each) for each in _environments(self._backend, workers)]
         self._free: queue.SimpleQueue[Worker | None] = queue.SimpleQueue()  # None: the pool is closed
         for worker in self._workers:
             self._free.put(worker)
@@ -63,15 +60,12 @@ class Pool:
         return [pid for worker in self._workers if (pid := worker.process_id) is not None]
 
     def start(self) -> Ready:
-        """Start what is not running yet; return what every worker reports of its device.
-
-        Raises:
-            MptuneError: kernel, data or backend is not usable, or the devices are not alike.
-        """
+        """Start what is not running yet; return what every worker reports of its device."""
         if self._ready is None:
             starting = [self._evaluating.submit(worker.start) for worker in self._workers]
             if self._compilers:
                 self._backend.compiler.expect(self._job.options, self._compilers)
+                self._compiling = ThreadPoolExecutor(self._compilers, thread_name_prefix="compile ahead")
             try:
                 ready = [future.result() for future in starting]
             except BaseException:
@@ -79,8 +73,6 @@ class Pool:
                     worker.abort()
                 raise
             check_alike({f"worker {i}": each for i, each in enumerate(ready)})
-            if self._compilers:
-                self._compiling = ThreadPoolExecutor(self._compilers, thread_name_prefix="compile ahead")
             self._ready = ready[0]
         return self._ready
 
@@ -142,12 +134,11 @@ class Pool:
     def _evaluate(self, request: Request, compiled: Future[None] | None) -> Trial:
         """Wait for the compiler, which is part of the trial's phases, and have a worker evaluate."""
         with self._borrowed() as worker:
-            start = time.perf_counter()
-            waited_s = 0.0
+            start = waited = time.perf_counter()
             try:
                 if compiled is not None:
                     wait([compiled])
-                    waited_s = time.perf_counter() - start
+                    waited = time.perf_counter()
                     compiled.result()
                 quiet = nullcontext if compiled is None else self._backend.compiler.paused
                 trial: Trial = worker.call("evaluate", request, quiet=quiet, plan=request.plan)
@@ -155,20 +146,13 @@ class Pool:
                 trial = Trial(request.configuration, Status.COMPILE_ERROR, str(error))
             except WorkerDied as death:
                 trial = death.trial_of(request.configuration)
-        if compiled is None:
-            return trial
         durations_s = trial.measurement.durations_s
-        return trial.with_measurement(
-            durations_s={**durations_s, "compile": durations_s.get("compile", 0.0) + waited_s}
-        )
+        compile_s = durations_s.get("compile", 0.0) + waited - start
+        return trial.with_measurement(durations_s={**durations_s, "compile": compile_s})
 
 
 def check_alike(ready: Mapping[str, Ready]) -> None:
-    """Check that times and errors measured on several devices, by what to call their workers, may be compared.
-
-    Raises:
-        MptuneError: device, compiler, versions, inputs, references or observers are not the same for all of them.
-    """
+    """Raise a MptuneError unless times and errors of several workers, by name, may be compared."""
     (first_name, first), *others = ready.items()
     for name, other in others:
         if other.identity != first.identity:
@@ -182,23 +166,17 @@ def check_alike(ready: Mapping[str, Ready]) -> None:
             differing = f"limits or observers differ ({first.observers} is not {other.observers})"
         else:
             continue
+        mine, theirs = (f"{each.device.name} ({each.device.architecture})" for each in (first, other))
         raise MptuneError(
-            f"all devices of a search must be alike, but {what}: {first_name} has {_named(first)}, "
-            f"{name} has {_named(other)}: {differing}"
+            f"all devices of a search must be alike, but {what}: {first_name} has {mine}, "
+            f"{name} has {theirs}: {differing}"
         )
 
 
-def _named(ready: Ready) -> str:
-    return f"{ready.device.name} ({ready.device.architecture})"
-
-
 def compilers_ahead(backend: str) -> int:
-    """Return the default number of compilers that run ahead of a backend's devices: one for each core.
-
-    The processor's own pause while something is timed. Beside a GPU two cores are spared, for its worker and the
-    search: while one of these waits, the device idles.
-    """
+    """Return the default number of compilers that run ahead of a backend's devices: one for each core."""
     cores = usable_cores()
+    # Beside a GPU two cores are spared, for its worker and the search: while one of these waits, the device idles.
     return cores if get_backend(backend).shares_memory else max(1, cores - 2)
 
 
@@ -216,10 +194,9 @@ def runnable_backend(name: str) -> str:
     return backend.name
 
 
-def _environments(job: Job, workers: int) -> Sequence[Mapping[str, str]]:
+def _environments(backend: Backend, workers: int) -> Sequence[Mapping[str, str]]:
     if workers == 1:
         return [{}]
-    backend = get_backend(job.backend)
     found = backend.device.environments()
     if workers > len(found):
         there_is = "is one device" if len(found) == 1 else f"are {len(found)} devices"
