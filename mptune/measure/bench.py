@@ -75,31 +75,18 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """What a bench reports before the first evaluation.
-
-    Attributes:
-        device: where launches go.
-        identity: device, compiler, versions and flags, as text; times compare only if it is equal.
-        data_key: identity of inputs and references.
-        facts: what constraints may say of the device (:meth:`Device.facts`).
-        options: with which another process compiles the very same binaries, without looking at the device.
-        observers: names of the observers that can measure here, of those asked for.
-        unavailable: why something users expect is not available here, by name: an observer, a metric of one, …
-        remarks: what a user should know of the error metrics, one line each.
-        rounded: how much types round the inputs beside those at other sizes (:func:`~mptune.data.rounded_inputs`).
-        masked: outputs whose reference has NaN.
-    """
+    """What a bench reports before the first evaluation."""
 
     device: DeviceInfo
-    identity: str
-    data_key: str
-    facts: Mapping[str, Any]
-    options: CompileOptions
-    observers: tuple[str, ...] = ()
-    unavailable: Mapping[str, str] = field(default_factory=dict)
-    remarks: tuple[str, ...] = ()
-    rounded: Mapping[str, Any] = field(default_factory=dict)
-    masked: tuple[str, ...] = ()
+    identity: str  #: device, compiler, versions and flags, as text; times compare only if it is equal
+    data_key: str  #: identity of inputs and references
+    facts: Mapping[str, Any]  #: what constraints may say of the device (:meth:`Device.facts`)
+    options: CompileOptions  #: with which any process compiles the very same binaries, without looking at the device
+    observers: tuple[str, ...] = ()  #: those that can measure here, of those asked for
+    unavailable: Mapping[str, str] = field(default_factory=dict)  #: why an observer, a metric of one, … is not, by name
+    remarks: tuple[str, ...] = ()  #: what a user should know of the error metrics, one line each
+    rounded: Mapping[str, Any] = field(default_factory=dict)  #: as of :func:`~mptune.data.rounded_inputs`
+    masked: tuple[str, ...] = ()  #: outputs whose reference has NaN
 
 
 @dataclass(slots=True)
@@ -130,10 +117,7 @@ class _Loaded:
 class Bench:
     """Evaluates configurations of one kernel on one device, in this very process.
 
-    Args:
-        kernel, sizes, backend, seed, options, plan, observers: what is evaluated, and how.
-        metric: error metrics instead of the kernel's own, as :func:`~mptune.accuracy.evaluate_outputs` takes them.
-        announce: told the name of each phase as it begins.
+    ``metric`` replaces the kernel's own error metrics; ``announce`` is told the name of each phase as it begins.
     """
 
     def __init__(

@@ -102,26 +102,16 @@ _Key = tuple[str, str, str]
 
 @dataclass(slots=True, eq=False)
 class Buffers:
-    """The arguments of one configuration.
-
-    Attributes:
-        passed: device buffers and scalars in the order of a kernel's signature.
-        memory: the buffers by argument.
-        scalars: the scalars by argument, rounded to their types.
-        constants: the content of constant memory by argument.
-        places: the buffers by argument after the latest run, in which steps may have swapped some.
-        pristine: the copy from which each inout buffer is restored, by argument; empty where launches do not repeat.
-        held: guarded memory of all of them, by the key it is kept under.
-    """
+    """The arguments of one configuration, by name."""
 
     program: Program
     data: DataManager
-    passed: tuple[LaunchArgument, ...]
+    passed: tuple[LaunchArgument, ...]  #: buffers and scalars in the order of a kernel's signature
     memory: Mapping[str, Buffer]
-    scalars: Mapping[str, float | int]
-    constants: Mapping[str, NDArray[Any]]
-    places: Mapping[str, Buffer]
-    pristine: Mapping[str, Buffer]
+    scalars: Mapping[str, float | int]  #: rounded to their types
+    constants: Mapping[str, NDArray[Any]]  #: the content of constant memory
+    places: Mapping[str, Buffer]  #: the buffers after the latest run, in which steps may have swapped some
+    pristine: Mapping[str, Buffer]  #: from which inout buffers are restored; empty where launches do not repeat
     held: dict[_Key, GuardedBuffer]
 
     def restore(self) -> None:
@@ -162,13 +152,10 @@ class Buffers:
 
 
 class Memory:
-    """Keeps buffers in every type on a device, the least recently used ones leaving first.
+    """Keeps buffers in every type on a device within a budget, the least recently used ones leaving first.
 
-    Args:
-        backend: allocates the buffers.
-        budget_bytes: device memory to keep; what one configuration needs is always allowed.
-        repeats: whether launches repeat on the same data: initial values are kept, and read-only buffers have a
-            checksum.
+    What one configuration needs is always allowed. Where launches repeat on the same data, initial values are kept, and
+    read-only buffers have a checksum.
     """
 
     def __init__(self, backend: Backend, budget_bytes: int = 0, *, repeats: bool = False) -> None:
@@ -183,11 +170,7 @@ class Memory:
         self.namespace = backend.device.array_namespace() if repeats else None
 
     def bind(self, program: Program, data: DataManager) -> Buffers:
-        """Return the arguments of a configuration; a read-only buffer that holds these data is not uploaded again.
-
-        Raises:
-            OutOfMemoryError: the device cannot hold them.
-        """
+        """Return the arguments of a configuration; a read-only buffer that holds these data is not uploaded again."""
         held, passed = dict[_Key, GuardedBuffer](), list[LaunchArgument]()
         memory, pristine = dict[str, Buffer](), dict[str, Buffer]()
         scalars, constants = dict[str, float | int](), dict[str, NDArray[Any]]()
@@ -208,7 +191,8 @@ class Memory:
                         pristine[name] = self._buffer(program, argument, data, "read", held)
                     else:
                         self._upload(memory[name], data.typed(argument, held_in))
-        program.set_constants(constants)
+        for name, values in constants.items():
+            program.function.set_constant(name, values)
         return Buffers(program, data, tuple(passed), memory, scalars, constants, memory, pristine, held)
 
     def damage(self, buffers: Buffers) -> list[str]:
@@ -220,8 +204,12 @@ class Memory:
                 is_input = buffers.program.arguments[name].role is Role.IN
                 what = "which is an input" if is_input else "of which another buffer keeps the initial values"
                 found.append(f"the kernel changed {name!r}, {what}")
-        changed = buffers.program.changed_constants(buffers.constants)
-        return found + [f"the kernel changed its constant {name!r}" for name in changed]
+        for name, values in buffers.constants.items():
+            there = np.empty_like(values)
+            buffers.program.function.read_constant(name, there)
+            if there.tobytes() != values.tobytes():
+                found.append(f"the kernel changed its constant {name!r}")
+        return found
 
     def left_as_given(self, buffers: Buffers, names: Container[str]) -> list[str]:
         """Return which of these outputs have initial values and are, bit by bit, what they were before the run."""
@@ -368,11 +356,7 @@ def _weights(namespace: Any) -> Any:
 
 
 def run_once(program: Program, inputs: Mapping[str, Any] | DataManager) -> dict[str, NDArray[Any]]:
-    """Run a program on inputs by argument and return its outputs in fp64, integers in their type.
-
-    Raises:
-        MptuneError: as of :meth:`Program.run`, or the device cannot hold the arguments.
-    """
+    """Run a program on inputs by argument and return its outputs in fp64, integers in their type."""
     if not isinstance(inputs, DataManager):
         inputs = DataManager(program.tunable, program.sizes, budget_bytes=0, inputs=inputs)
     memory = Memory(program.backend)

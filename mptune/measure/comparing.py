@@ -24,21 +24,13 @@ __all__ = ["Comparison", "Outcome"]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The state of the outputs after a launch.
-
-    Attributes:
-        status: whether they can be used.
-        message: why not.
-        errors: by the names of their metrics.
-        digest: a checksum of the outputs; equal outputs need not be compared again.
-        masked: the outputs of which some elements were not compared, as their reference is NaN.
-    """
+    """The state of the outputs after a launch."""
 
     status: Status = Status.OK
     message: str = ""
-    errors: Mapping[str, float] = field(default_factory=dict)
-    digest: int | None = None
-    masked: tuple[str, ...] = ()
+    errors: Mapping[str, float] = field(default_factory=dict)  #: by metric
+    digest: int | None = None  #: a checksum of the outputs; equal outputs need not be compared again
+    masked: tuple[str, ...] = ()  #: outputs with elements that were not compared, as their reference is NaN
 
 
 class Comparison:

@@ -23,9 +23,8 @@ from mptune.errors import MptuneError, TemplateError
 from mptune.kernel import Kernel, Sizes, Tunable
 from mptune.measure.base import Evaluator
 from mptune.measure.bench import Ready, Request
-from mptune.measure.cluster import ClusterPool
 from mptune.measure.policy import MeasurementPolicy, Plan
-from mptune.measure.pool import Pool
+from mptune.measure.pool import ClusterPool, Pool
 from mptune.measure.program import Launched
 from mptune.measure.rounds import VISIT, Finished
 from mptune.measure.timing import TimingPlan

@@ -19,28 +19,17 @@ _DRAWING_S = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How one configuration is measured, decided before it runs; sent to the worker as it is.
+    """How one configuration is measured, decided before it runs; sent to the worker as it is."""
 
-    Attributes:
-        known: the errors that were measured on this very configuration before, by the names of their metrics; it is
-            then timed, and only compared after that.
-        best_ms: launches stop early once the median is clearly above this.
-        error_limits: the largest errors, by the names of their metrics, of a configuration that is timed.
-        observe: whether the optional observers measure too.
-        draws: on how many draws of the inputs it is to be checked, the first one included.
-        thresholds: the largest errors, by the names of their metrics, of a feasible configuration.
-        baseline_ms: a launch of the fastest baseline so far; infinite if there is none.
-        launch_factor: how many times as long as the baseline's a launch may take; infinite for as long as it takes.
-    """
-
+    #: Errors of this very configuration from before, by metric: it is then timed, and only compared after that.
     known: Mapping[str, float] = field(default_factory=dict)
-    best_ms: float = math.inf
-    error_limits: Mapping[str, float] = field(default_factory=dict)
-    observe: bool = True
-    draws: int = 1
-    thresholds: Mapping[str, float] = field(default_factory=dict)
-    baseline_ms: float = math.inf
-    launch_factor: float = math.inf
+    best_ms: float = math.inf  #: launches stop early once the median is clearly above this
+    error_limits: Mapping[str, float] = field(default_factory=dict)  #: by metric, of a configuration that is timed
+    observe: bool = True  #: whether the optional observers measure too
+    draws: int = 1  #: draws of the inputs on which it is to be checked, the first one included
+    thresholds: Mapping[str, float] = field(default_factory=dict)  #: by metric, of a feasible configuration
+    baseline_ms: float = math.inf  #: a launch of the fastest baseline so far
+    launch_factor: float = math.inf  #: how many times as long as the baseline's a launch may take
 
     @property
     def launch_limit_ms(self) -> float:
@@ -84,19 +73,12 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class MeasurementPolicy:
-    """Decides what is compiled, launched, checked, timed, or left out.
-
-    Attributes:
-        objective: what is optimised. Its baseline does not matter here.
-        run_limit_s: how long a phase of a trial may take.
-        draws: on how many draws of the inputs errors are measured.
-        launch_factor: how many times as long as the baseline's a launch may take; infinite if that does not matter.
-    """
+    """Decides what is compiled, launched, checked, timed, or left out."""
 
     objective: Objective = field(default_factory=Objective)
-    run_limit_s: float = math.inf
-    draws: int = 1
-    launch_factor: float = math.inf
+    run_limit_s: float = math.inf  #: of a phase of a trial
+    draws: int = 1  #: draws of the inputs on which errors are measured
+    launch_factor: float = math.inf  #: how many times as long as the baseline's a launch may take
 
     @property
     def error_limits(self) -> Mapping[str, float]:

@@ -93,17 +93,11 @@ class Program:
 
     A kernel is one launch, timed by the device. The steps of an application make its launches, timed by the wall clock
     together with what the steps do between them; a kernel of theirs is compiled when a launch first needs it.
-
     ``source`` is that of a kernel, if it has been rendered already.
 
     Attributes:
         types: by argument, the type in which it is held; None for integers.
         binary: the code of a kernel; None for an application.
-
-    Raises:
-        KernelError: a value is none of its parameter's, or an extent of a kernel's grid is below 1.
-        CompileError: a kernel does not compile.
-        LaunchError: its binary cannot be loaded.
     """
 
     def __init__(
@@ -173,22 +167,11 @@ class Program:
         if self._single is not None:
             self._single.wait()
 
-    def set_constants(self, constants: Mapping[str, NDArray[Any]]) -> None:
-        """Write what a kernel has in constant memory."""
-        for name, values in constants.items():
-            assert self._single is not None
-            self._single.set_constant(name, values)
-
-    def changed_constants(self, constants: Mapping[str, NDArray[Any]]) -> list[str]:
-        """Return the names of the constants that are not what was set."""
-        changed = []
-        for name, values in constants.items():
-            assert self._single is not None
-            found = np.empty_like(values)
-            self._single.read_constant(name, found)
-            if found.tobytes() != values.tobytes():
-                changed.append(name)
-        return changed
+    @property
+    def function(self) -> Function:
+        """A kernel's function."""
+        assert self._single is not None
+        return self._single
 
     def resources(self) -> Mapping[str, float]:
         """Return registers, shared memory and occupancy of a kernel, where the driver reports them."""
@@ -443,10 +426,7 @@ class Program:
 class Steps:
     """What the steps of an application are given as ``run``: kernels to call, buffers to pass, scalars and choices.
 
-    Args:
-        program: launches the kernels.
-        memory: by buffer, where it is; swaps change that.
-        scalars: the application's scalars.
+    ``memory`` says where each buffer is; swaps change that.
     """
 
     _application: Application

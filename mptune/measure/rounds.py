@@ -40,21 +40,13 @@ _MOST_LAUNCHES: Final = 25
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """Trials that a worker measured together: the turns of rounds, or configurations on draws of the inputs.
-
-    Attributes:
-        trials: in the order in which they came.
-        draws: of each trial, where configurations ran on draws.
-        unmade: draws whose inputs or references could not be made, and why.
-        tasks_per_core: of rounds, how many other tasks wanted each core meanwhile; None if not known.
-        calibration_ms: of rounds, how long the same work of no kernel took after each turn; empty if not known.
-    """
+    """Trials that a worker measured together: the turns of rounds, or configurations on draws of the inputs."""
 
     trials: tuple[Trial, ...]
-    draws: tuple[Draw, ...] = ()
-    unmade: Mapping[Draw, str] = field(default_factory=dict)
-    tasks_per_core: float | None = None
-    calibration_ms: tuple[float, ...] = ()
+    draws: tuple[Draw, ...] = ()  #: of each trial, where configurations ran on draws
+    unmade: Mapping[Draw, str] = field(default_factory=dict)  #: why inputs or references could not be made
+    tasks_per_core: float | None = None  #: of rounds, how many other tasks wanted each core; None if not known
+    calibration_ms: tuple[float, ...] = ()  #: how long the same work of no kernel took after each turn, if known
 
     def __add__(self, other: Finished) -> Finished:
         tasks = [each.tasks_per_core for each in (self, other) if each.tasks_per_core is not None]

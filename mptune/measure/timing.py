@@ -53,36 +53,20 @@ _PIECES: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class TimingPlan:
-    """How often to launch, and from what state of the caches.
-
-    Attributes:
-        warmups: untimed launches before the first timed one.
-        min_repeats: timed launches there are at least, unless they take longer than ``patience_s``.
-        max_repeats: timed launches there are at most.
-        relative_width: the confidence interval of the median is tight below this share of the median, where the median
-            may be the best.
-        cap_s: from ``min_repeats`` on, no further launch once the timed ones took this long together, restoring
-            buffers included.
-        patience_s: no further launch once the timed ones took this long together, be they fewer than
-            ``min_repeats``; but always two.
-        flush_cache: whether the caches are emptied before each timed launch: "on", "off", or "auto": on GPUs, for
-            sizes at which launches wait for memory and could find some of their data in the cache
-            (:func:`is_worth_flushing`).
-        confidence: of the interval that is tight below ``relative_width``.
-
-    Raises:
-        MptuneError: the numbers contradict each other.
-        UnknownNameError: no such way to flush.
-    """
+    """How often to launch, and from what state of the caches."""
 
     warmups: int = 1
-    min_repeats: int = 5
+    min_repeats: int = 5  #: timed launches there are at least, unless they take longer than ``patience_s``
     max_repeats: int = 200
-    relative_width: float = 0.02
+    relative_width: float = 0.02  #: launches end once the median's interval is within this share of it
+    #: From ``min_repeats`` on, seconds of the timed launches together, restoring buffers included.
     cap_s: float = 0.5
+    #: Seconds of the timed launches together, be they fewer than ``min_repeats``; but always two.
     patience_s: float = 2.0
+    #: Whether the caches are emptied before each timed launch: "on", "off", or "auto": on GPUs, for sizes at which
+    #: launches wait for memory and could find some of their data in the cache (:func:`is_worth_flushing`).
     flush_cache: str = "auto"
-    confidence: float = 0.95
+    confidence: float = 0.95  #: of the median's interval
 
     def __post_init__(self) -> None:
         if not (self.warmups >= 0 and 1 <= self.min_repeats <= self.max_repeats):

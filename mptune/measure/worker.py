@@ -69,11 +69,7 @@ class Job:
 
 
 def definition_of(kernel: Tunable, metric: Metrics | None) -> bytes:
-    """Pickle a kernel, or path and version of its file where that holds it as it is, and an error metric.
-
-    Raises:
-        KernelError: the kernel is not as a file defines it and cannot be pickled.
-    """
+    """Pickle a kernel, or path and version of its file where that holds it as it is, and an error metric."""
     version, file = loaded_version(kernel), io.BytesIO()
     for module in loaded_modules():
         cloudpickle.register_pickle_by_value(module)
@@ -271,27 +267,16 @@ _BEFORE_KERNELS: Final = (*_OF_FUNCTIONS, "compile")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Wall-clock limits of a trial.
+    """Wall-clock limits of a trial."""
 
-    Attributes:
-        compile_s: seconds of one compilation.
-        run_s: seconds of any other phase of a trial.
-        start_s: seconds of the worker's start.
-        launch_factor: how many times as long as the baseline's a launch may take; infinite if only seconds limit it.
-    """
-
-    compile_s: float = 60.0
-    run_s: float = 30.0
-    start_s: float = 900.0
-    launch_factor: float = math.inf
+    compile_s: float = 60.0  #: of one compilation
+    run_s: float = 30.0  #: of any other phase of a trial
+    start_s: float = 900.0  #: of the worker's start
+    launch_factor: float = math.inf  #: how many times as long as the baseline's a launch may take
 
     @classmethod
     def of(cls, trial_limit: float | str) -> Limits:
-        """Return the limits that seconds, or a multiple of the baseline's launch such as "10x", set for a trial.
-
-        Raises:
-            MptuneError: it is neither.
-        """
+        """Return the limits that seconds, or a multiple of the baseline's launch such as "10x", set for a trial."""
         try:
             return cls(run_s=float(trial_limit))
         except ValueError:
@@ -341,11 +326,7 @@ class Worker:
         return None if child is None else child.pid
 
     def start(self) -> Ready:
-        """Start the process if it is not running; return what it reports of its device.
-
-        Raises:
-            MptuneError: the kernel, its data or the backend is not usable.
-        """
+        """Start the process if it is not running; return what it reports of its device."""
         if self._child is None:
             self._phase, self._reached = "start", ""
             self._child = PythonChild("mptune.measure.worker:main", environment=self._environment)

@@ -15,10 +15,9 @@ from mptune.backends import get_backend
 from mptune.cpp.build import recorded_flags
 from mptune.errors import MptuneError, UnknownNameError
 from mptune.kernel import Application, Kernel, Sizes, Tunable
-from mptune.measure.cluster import Cluster, ClusterPool
 from mptune.measure.device import DeviceEvaluator
 from mptune.measure.policy import MeasurementPolicy
-from mptune.measure.pool import compilers_ahead, runnable_backend
+from mptune.measure.pool import Cluster, ClusterPool, compilers_ahead, runnable_backend
 from mptune.measure.timing import SEARCHING
 from mptune.measure.worker import Job, Limits
 from mptune.paths import cache_folder, own_folder

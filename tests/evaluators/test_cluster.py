@@ -14,7 +14,7 @@ import pytest
 from mptune.backends.base import CompileOptions, DeviceInfo
 from mptune.errors import MptuneError
 from mptune.measure.bench import Ready, Request
-from mptune.measure.cluster import Cluster, ClusterPool
+from mptune.measure.pool import Cluster, ClusterPool
 from mptune.measure.timing import TimingPlan
 from mptune.measure.worker import Job, Limits, WorkerDied, definition_of
 from mptune.results.trial import Status, Trial
