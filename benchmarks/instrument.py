@@ -90,7 +90,7 @@ def compare(kernel: Tunable, preset: str, count: int, seed: int) -> tuple[list[P
         passed_s = time.perf_counter() - start
         measured = trial.error if trial.is_valid and not math.isnan(trial.error) else math.inf
         pairs.append(Pair(configuration, measured, traced, passed_s))
-    compilations = instrument.compilations
+    compilations = len(instrument.binaries)
     bench.close()
     return pairs, failed, compilations
 

@@ -24,6 +24,9 @@ class Evaluator(ABC):
     configuration raises.
     """
 
+    #: Whether a strategy may compute while trials are measured, without disturbing them.
+    may_overlap: bool = False
+
     @property
     def capacity(self) -> int:
         """How many configurations may be under way now, at least 1."""
@@ -33,11 +36,6 @@ class Evaluator(ABC):
     def lead(self) -> int:
         """How many configurations are worth asking for before the first of them is told: under way or prepared."""
         return self.capacity
-
-    @property
-    def may_overlap(self) -> bool:
-        """Whether a strategy may compute while trials are measured, without disturbing them."""
-        return False
 
     @property
     @abstractmethod

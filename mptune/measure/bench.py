@@ -106,14 +106,6 @@ class _Clock:
             self.durations_s[name] = self.durations_s.get(name, 0.0) + time.perf_counter() - start
 
 
-@dataclass(slots=True)
-class _Loaded:
-    """A program, and the outcome of its outputs when they were compared last, on the usual data."""
-
-    program: Program
-    outcome: Outcome | None = None
-
-
 class Bench:
     """Evaluates configurations of one kernel on one device, in this very process.
 
@@ -133,14 +125,16 @@ class Bench:
         observers: Sequence[str] = (),
         announce: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._backend = backend
+        self.backend = backend
         self._options = options or CompileOptions()
         self._metrics = metric if metric is not None else kernel.metric
         self.kernel = kernel = with_reference(kernel, backend, self._options, self._metrics, announce)
         self._plan = plan or TimingPlan()
         self._announce = announce
         #: Programs that stay loaded, by configuration; None where they are unloaded after each trial.
-        self._kept: dict[Configuration, _Loaded] | None = None
+        self._kept: dict[Configuration, Program] | None = None
+        #: What the comparison of its outputs gave last, on the usual data, by configuration.
+        self._outcomes: dict[Configuration, Outcome] = {}
         self._data = DataManager(kernel, sizes, seed=seed)
         self.sizes = self._data.sizes
         device = backend.describe()
@@ -164,16 +158,8 @@ class Bench:
         self._instrument: Instrument | None = None
         if wants_flush(self._plan, backend, kernel, self.sizes, self._data):
             self._flush = CacheFlush(backend, device.limits["cache_bytes"])
-        target = Target(
-            kernel,
-            sizes,
-            backend.name,
-            device.architecture,
-            device.pci_bus_id,
-            device.sensors,
-            backend.tells_resources,
-        )
-        self._observation = Observation(observers, target)
+        where = device.architecture, device.pci_bus_id, device.sensors
+        self._observation = Observation(observers, Target(kernel, sizes, backend.name, *where, backend.tells_resources))
         unavailable = dict(self._observation.unavailable)
         if reason := self._comparison.no_arrays:
             unavailable["comparing outputs on the device"] = f"{reason}; they are compared on the host"
@@ -224,8 +210,8 @@ class Bench:
         """Return the trial of a configuration on a further draw that has been made: its errors there."""
 
         def check(clock: _Clock) -> Trial:
-            with self._loaded(request, clock) as loaded:
-                outcome = self._check_drawn(loaded.program, draw, clock)
+            with self._loaded(request, clock) as program:
+                outcome = self._check_drawn(program, draw, clock)
             measured = Measurement(outcome.errors, durations_s=clock.durations_s)
             masks = self._other_masks(outcome)
             return Trial(request.configuration, outcome.status, outcome.message, measured, masks)
@@ -234,8 +220,8 @@ class Bench:
 
     def launches(self, request: Request) -> tuple[Launched, ...]:
         """Run an application and return what it launches, each kind of launch once."""
-        with self._loaded(request, _Clock(self._announce)) as loaded:
-            program, buffers = loaded.program, self.memory.bind(loaded.program, self._data)
+        with self._loaded(request, _Clock(self._announce)) as program:
+            buffers = self.memory.bind(program, self._data)
             buffers.restore()
             program.run(buffers)
             if not program.launched:
@@ -268,12 +254,7 @@ class Bench:
         """
         if trial.status is Status.CORRUPT:
             return False
-        return trial.status is not Status.LAUNCH_ERROR or self._backend.device.is_usable()
-
-    @property
-    def is_on_processor(self) -> bool:
-        """Whether launches share the processor with whatever else this machine does."""
-        return self._backend.shares_memory
+        return trial.status is not Status.LAUNCH_ERROR or self.backend.device.is_usable()
 
     @contextmanager
     def keeping_loaded(self) -> Iterator[None]:
@@ -283,8 +264,8 @@ class Bench:
             yield
         finally:
             kept, self._kept = self._kept, None
-            for loaded in kept.values():
-                loaded.program.unload()
+            for program in kept.values():
+                program.unload()
 
     def close(self) -> None:
         """Free the device memory."""
@@ -316,31 +297,31 @@ class Bench:
         return Trial(request.configuration, status, message, Measurement(durations_s=clock.durations_s))
 
     @contextmanager
-    def _loaded(self, request: Request, clock: _Clock) -> Iterator[_Loaded]:
+    def _loaded(self, request: Request, clock: _Clock) -> Iterator[Program]:
         """Compile and load a configuration for a block, or for longer where programs are kept."""
         # Not by the source: configurations of one source may differ in grid and block.
         kept = {} if self._kept is None else self._kept
         with clock.phase("compile"):
             if request.configuration not in kept:
-                what = self.kernel, request.configuration, self.sizes, self._backend, self._options
-                kept[request.configuration] = _Loaded(Program(*what, source=request.source))
-        loaded = kept[request.configuration]
+                what = self.kernel, request.configuration, self.sizes, self.backend, self._options
+                kept[request.configuration] = Program(*what, source=request.source)
+        program = kept[request.configuration]
         try:
-            yield loaded
+            yield program
         finally:
             if self._kept is None:
-                loaded.program.unload()
+                program.unload()
 
     def _evaluate(self, request: Request, plan: TimingPlan, clock: _Clock) -> Trial:
-        with self._loaded(request, clock) as loaded:
-            program, configuration = loaded.program, request.configuration
+        with self._loaded(request, clock) as program:
+            configuration = request.configuration
             with clock.phase("transfer"):
                 buffers = self.memory.bind(program, self._data)
-            context = LaunchContext(configuration, self._data.footprint_bytes(configuration))
-            trial = self._measure(request, loaded, buffers, context, plan, clock)
+            trial = self._measure(request, program, buffers, plan, clock)
             if trial.status is Status.OK and request.plan.observe and self._observation.names:
                 with clock.phase("observe"):
-                    context = dataclasses.replace(context, times_ms=trial.measurement.times_ms)
+                    footprint_bytes, times_ms = self._data.footprint_bytes(configuration), trial.measurement.times_ms
+                    context = LaunchContext(configuration, footprint_bytes, times_ms)
                     trial = trial.with_measurement(
                         metrics={**trial.measurement.metrics, **self._observation.measure(context, program, buffers)}
                     )
@@ -356,21 +337,15 @@ class Bench:
             return trial.with_measurement(durations_s=clock.durations_s)
 
     def _measure(
-        self,
-        request: Request,
-        loaded: _Loaded,
-        buffers: Buffers,
-        context: LaunchContext,
-        plan: TimingPlan,
-        clock: _Clock,
-    ) -> Trial:
+        self, request: Request, program: Program, buffers: Buffers, plan: TimingPlan, clock: _Clock
+    ) -> Trial:  # fmt: skip
         """Check the outputs of one launch, time further ones, and compare the outputs of the last."""
-        program, decided = loaded.program, request.plan
-        metrics: dict[str, float] = {"memory_bytes": float(context.footprint_bytes)}
+        decided, configuration = request.plan, request.configuration
+        metrics = {"memory_bytes": float(self._data.footprint_bytes(configuration))}
         times: tuple[float, ...] = ()
 
         def trial(status: Status, message: str = "") -> Trial:
-            return Trial(request.configuration, status, message, Measurement(metrics, times, clock.durations_s))
+            return Trial(configuration, status, message, Measurement(metrics, times, clock.durations_s))
 
         def untimed(status: Status, message: str) -> Trial:
             # Kernel times of a first launch are unreliable, so only the counts are kept.
@@ -378,7 +353,7 @@ class Bench:
             return trial(status, message)
 
         if program.binary is not None:
-            share = self._backend.compiler.vector_share(program.binary)
+            share = self.backend.compiler.vector_share(program.binary)
             metrics.update({} if math.isnan(share) else {"vector_share": share})
         first, launch_ms = Outcome(errors=decided.known), 0.0
         if not decided.known:
@@ -400,13 +375,13 @@ class Bench:
         metrics.update(time_metrics(times))
         metrics.update(program.metrics())
         with clock.phase("accuracy"):
-            known = loaded.outcome if decided.known else first
-            last = loaded.outcome = self._comparison.outcome(buffers, known)
+            known = self._outcomes.get(configuration) if decided.known else first
+            last = self._outcomes[configuration] = self._comparison.outcome(buffers, known)
         if last.message:
             metrics["error"] = metrics["error_last"] = math.nan
             difference = f"error was {first.errors['error']:.3g} at first, and then {last.message}"
         else:
-            roundoff, scale = self.kernel.roundoff_of(request.configuration), self._data.largest_reference
+            roundoff, scale = self.kernel.roundoff_of(configuration), self._data.largest_reference
             difference = decided.difference(first.errors, last.errors, roundoff, scale)
             metrics.update(worst_errors(first.errors, last.errors, is_own=bool(decided.known)))
             if not difference:
@@ -457,12 +432,17 @@ class Bench:
                     self._flush()
                 return program.run(buffers)
 
-            self._backend.device.wake()
+            self.backend.device.wake()
             return repeat_launches(launch, plan, best_ms=best_ms)
 
     def _unchanged(self, buffers: Buffers) -> tuple[str, ...]:
         """Say which outputs of an application no run has changed, this one included: its steps may forget them."""
-        self._as_given.intersection_update(self.memory.left_as_given(buffers, self._as_given))
+        checksum, pristine = self.memory.checksum, buffers.pristine
+        self._as_given = {
+            name
+            for name in self._as_given & pristine.keys()
+            if checksum(buffers.places[name]) == checksum(pristine[name])
+        }
         if not self._as_given:
             return ()
         names = ", ".join(repr(o.name) for o in self.kernel.outputs if o.name in self._as_given)

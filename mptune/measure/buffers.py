@@ -7,7 +7,7 @@ import itertools
 import math
 import weakref
 from collections import OrderedDict
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -210,21 +210,6 @@ class Memory:
             if there.tobytes() != values.tobytes():
                 found.append(f"the kernel changed its constant {name!r}")
         return found
-
-    def left_as_given(self, buffers: Buffers, names: Container[str]) -> list[str]:
-        """Return which of these outputs have initial values and are, bit by bit, what they were before the run."""
-        return [
-            name
-            for name, original in buffers.pristine.items()
-            if name in names and self.checksum(buffers.places[name]) == self.checksum(original)
-        ]
-
-    def digest(self, buffers: Buffers) -> int:
-        """Return a checksum of all outputs after the latest run."""
-        total = 0
-        for output in buffers.program.tunable.outputs:
-            total = (total * _FACTOR + self.checksum(buffers.places[output.name])) % 2**64
-        return total
 
     def reference(self, buffers: Buffers, output: str) -> Buffer | None:
         """Return a reference on the device; None if there is no room beside the arguments."""

@@ -88,6 +88,7 @@ class DeviceEvaluator(Evaluator):
         self._pool = (
             Pool(self._job, self._limits, workers, compilers) if pool is None else pool(self._job, self._limits)
         )
+        self.may_overlap = self._pool.may_overlap
         #: Rendered sources of the configurations that are prepared.
         self._sources: dict[Configuration, str] = {}
         #: Keys of the configurations under way, and their trials as they end.
@@ -112,10 +113,6 @@ class DeviceEvaluator(Evaluator):
     @property
     def lead(self) -> int:
         return self._pool.lead
-
-    @property
-    def may_overlap(self) -> bool:
-        return self._pool.may_overlap
 
     @property
     def under_way(self) -> int:

@@ -95,19 +95,9 @@ class _TracedProgram(Program):
 class Instrument:
     """Tells the errors of a kernel, or of an application, in any types: compiled once, run for each choice.
 
-    The numbers come with the inputs, references and metrics that a search has. What is compiled is one configuration,
-    and another for each combination of values that the signature has besides precisions and policies.
-
-    Args:
-        tunable: the kernel or application.
-        sizes: its problem sizes.
-        metric: error metrics instead of its own.
-        seed: seeds the inputs.
-        flags: further compiler flags.
-        data: inputs and references, where they have been made.
-
-    Raises:
-        MptuneError: the kernel, its data or the host's compiler is not usable.
+    The numbers come with the inputs, references and metrics that a search has; ``data`` holds inputs and references
+    where they have been made. What is compiled is one configuration, and another for each combination of values that
+    the signature has besides precisions and policies.
     """
 
     def __init__(
@@ -126,31 +116,18 @@ class Instrument:
         self.tunable = with_reference(tunable, self._backend, CompileOptions(flags=tuple(flags)), self._metrics)
         self.sizes = sizes
         self._data = data or DataManager(self.tunable, sizes, seed=seed)
-        self._binaries: dict[Any, Binary] = {}
+        self.binaries: dict[Any, Binary] = {}  #: what has been compiled so far
         #: By the values of the signature that are compiled, the rest of a configuration.
         self._bases: dict[tuple[Value, ...], list[Configuration]] = {}
         chosen = (PrecisionParameter, PolicyParameter)
         types = {p.name for p in tunable.parameters if isinstance(p, chosen)}
         self._compiled = [name for name in tunable.signature_names if name not in types]
 
-    @property
-    def compilations(self) -> int:
-        """How many sources have been compiled so far."""
-        return len(self._binaries)
-
     def errors(self, signature: Mapping[str, Value]) -> dict[str, float]:
         """Return the error metrics of a signature; infinite where a result is not finite.
 
-        Args:
-            signature: values of the tunable's precision, policy and other signature parameters, those in which a
-                baseline is (or the first) where they are left out.
-
-        Raises:
-            KernelError: a value is none of its parameter's, or the application cannot be run so.
-            ConstraintError: its kernels do not have these types together, or one is compound, which none can be
-                chosen to be when it runs.
-            CompileError: the template does not compile with types that are chosen when it runs.
-            LaunchError: a launch failed.
+        Parameters that are left out have the values of a baseline (or their first). A ConstraintError says that the
+        kernels do not have these types together, or that one is compound, which none can be chosen to be as it runs.
         """
         data = self._data
         found = evaluate_outputs(self.outputs(signature), data.references, self._metrics, data.inputs).metrics
@@ -181,16 +158,16 @@ class Instrument:
         if len(types) > _MOST_TYPES:
             raise KernelError(f"{kernel.called}: at most {_MOST_TYPES} precision parameters can be chosen at run time")
         key = (kernel.name, base, tuple(sizes.items()))
-        if key not in self._binaries:
+        if key not in self.binaries:
             source = render(kernel, base, sizes, is_traced=True)
             try:
-                self._binaries[key] = self._backend.compiler.compile(source, kernel.function, self._options)
+                self.binaries[key] = self._backend.compiler.compile(source, kernel.function, self._options)
             except CompileError as error:
                 raise CompileError(
                     f"{kernel.called} does not compile with types that are chosen when it runs: "
                     f"{_by_name(cited(str(error), kernel, base, sizes), types)}"
                 ) from error
-        return self._binaries[key]
+        return self.binaries[key]
 
     def _candidates(self, signature: Mapping[str, Value]) -> list[Configuration]:
         """Return configurations in the widest types that have the values of a signature that are compiled."""

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, Final, Self
 
 from mptune import __version__
@@ -34,17 +35,10 @@ __all__ = ["Cluster", "ClusterPool", "Pool", "check_alike", "compilers_ahead", "
 
 
 class Pool:
-    """Workers on devices of this machine that are alike.
+    """Workers on the first devices of this machine, which are alike; one worker sees whatever this process sees.
 
-    Args:
-        job, limits: of each worker.
-        workers: how many devices, the first there are; one worker sees whatever this process sees.
-        compilers: compilations at a time, ahead of the evaluations; 0 for none but the workers' own.
-
-    Attributes:
-        capacity: evaluations worth submitting at a time.
-        lead: configurations worth asking for before the first of them is told: under way or prepared.
-        may_overlap: whether the tuner may compute during evaluations without disturbing them.
+    ``compilers`` compile at a time, ahead of the evaluations; 0 for none but the workers' own. ``capacity``, ``lead``
+    and ``may_overlap`` are those of an :class:`~mptune.measure.base.Evaluator`.
     """
 
     def __init__(self, job: Job, limits: Limits, workers: int = 1, compilers: int = 0) -> None:
@@ -62,11 +56,6 @@ class Pool:
         self.capacity = workers
         self.lead = workers + compilers
         self.may_overlap = not self._backend.shares_memory
-
-    @property
-    def process_ids(self) -> list[int]:
-        """The worker processes that are running."""
-        return [pid for worker in self._workers if (pid := worker.process_id) is not None]
 
     def start(self) -> Ready:
         """Start what is not running yet; return what every worker reports of its device."""
@@ -99,9 +88,7 @@ class Pool:
     def ask(self, method: str, *arguments: Any) -> Any:
         """Return what a method of :class:`~mptune.measure.worker.WorkerBench` returns, once a worker is free.
 
-        Raises:
-            MptuneError: the method raised it.
-            WorkerDied: the worker crashed or ran out of time.
+        Raises an MptuneError of the method, or WorkerDied.
         """
         self.start()
         with self._borrowed() as worker:
@@ -164,22 +151,18 @@ def check_alike(ready: Mapping[str, Ready]) -> None:
     """Raise a MptuneError unless times and errors of several workers, by name, may be compared."""
     (first_name, first), *others = ready.items()
     for name, other in others:
-        if other.identity != first.identity:
-            what = "their times cannot be compared"
-            pairs = zip(first.identity.split("|"), other.identity.split("|"), strict=False)
-            differing = ", ".join(f"{mine!r} is not {theirs!r}" for mine, theirs in pairs if mine != theirs)
-        elif other.data_key != first.data_key:
-            what, differing = "their errors cannot be compared", "inputs or references differ"
-        elif (other.facts, other.observers) != (first.facts, first.observers):
-            what = "their trials cannot be compared"
-            differing = f"limits or observers differ ({first.observers} is not {other.observers})"
-        else:
-            continue
-        mine, theirs = (f"{each.device.name} ({each.device.architecture})" for each in (first, other))
-        raise MptuneError(
-            f"all devices of a search must be alike, but {what}: {first_name} has {mine}, "
-            f"{name} has {theirs}: {differing}"
-        )
+        pairs = zip_longest(first.identity.split("|"), other.identity.split("|"))
+        differing = [f"{mine!r} is not {theirs!r}" for mine, theirs in pairs if mine != theirs]
+        if other.data_key != first.data_key:
+            differing.append("inputs or references differ")
+        if (other.facts, other.observers) != (first.facts, first.observers):
+            differing.append(f"limits or observers differ ({first.observers} is not {other.observers})")
+        if differing:
+            mine, theirs = (f"{each.device.name} ({each.device.architecture})" for each in (first, other))
+            raise MptuneError(
+                f"the devices of a search must be alike, but {first_name} has {mine}, {name} has {theirs}: "
+                + ", ".join(differing)
+            )
 
 
 def compilers_ahead(backend: str) -> int:
@@ -190,12 +173,7 @@ def compilers_ahead(backend: str) -> int:
 
 
 def runnable_backend(name: str) -> str:
-    """Return the name of the backend, "auto" resolved.
-
-    Raises:
-        UnknownNameError: no backend has that name.
-        BackendUnavailableError: it cannot run here.
-    """
+    """Return the name of the backend, "auto" resolved; a BackendUnavailableError says why it cannot run here."""
     backend = get_backend(name)
     found = backend.availability()
     if not found.can_run:
@@ -279,12 +257,8 @@ def _release(search: str, *, only_idle: bool = False) -> None:
 class Cluster:
     """Processes that evaluate for a search, one for each device.
 
-    Args:
-        scheduler: address of a Dask scheduler, such as ``tcp://login1:8786``, or the path of the JSON file it wrote; or
-            an executor, which stays open.
-
-    Raises:
-        MptuneError: Dask is not installed, or no scheduler answers there.
+    ``scheduler`` is an executor, which stays open, or the address of a Dask scheduler, such as ``tcp://login1:8786``,
+    or the path of the JSON file it wrote.
     """
 
     def __init__(self, scheduler: str | Executor) -> None:

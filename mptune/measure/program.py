@@ -145,10 +145,8 @@ class Program:
         """Run it once to its end and return milliseconds.
 
         Raises:
-            KernelError: the steps fail, or launch what does not fit.
             ConstraintError: a launch is of a configuration the kernel does not have.
-            CompileError: a kernel does not compile.
-            LaunchError: the device refused or aborted a launch.
+            MptuneError: the steps fail, a kernel does not compile, or the device refused or aborted a launch.
         """
         if self._single is not None:
             return self._single.launch(self._shape, buffers.passed)
@@ -392,7 +390,7 @@ class Program:
                             sizes.setdefault(axis, extent)
         if missing := [name for name in names if name not in sizes]:
             raise KernelError(f"{what}: size {', '.join(missing)} is not known; give it as an argument of the launch")
-        return Sizes({name: sizes[name] for name in names})
+        return Sizes(sizes)
 
     # -- what an instrumented program does otherwise ------------------------------------------
 
@@ -521,11 +519,7 @@ class Steps:
 def first_that_runs(
     configurations: Iterable[Configuration], run: Callable[[Configuration], _Found]
 ) -> tuple[Configuration, _Found]:
-    """Return the first configuration whose launches are all possible, and what its run returned.
-
-    Raises:
-        ConstraintError: there is none.
-    """
+    """Return the first configuration whose launches are all possible, and what its run returned."""
     refused = None
     for configuration in configurations:
         try:

@@ -120,7 +120,7 @@ class WorkerBench(Bench):
         tasks: list[float] = []
         for trial in remeasure(self, requests, rounds, visit):
             trials.append(trial)
-            if self.is_on_processor:
+            if self.backend.shares_memory:
                 # The machine itself is timed for about as long as a launch of the turn took.
                 launch_ms = min(trial.measurement.times_ms, default=0.0)
                 calibration_ms.append(fixed_work_ms(min(max(launch_ms, 0.5), 5.0)))
@@ -176,7 +176,7 @@ def main(connection: Connection) -> None:
     except MptuneError as error:
         connection.send(("raised", error))
         return
-    if bench.is_on_processor:
+    if bench.backend.shares_memory:
         _limit_memory()
         _tell_of_faults(lambda address: connection.send(("reached", bench.memory.nearest(address))))
     connection.send(("answer", bench.ready, True))
@@ -311,7 +311,8 @@ class Worker:
         self._job = job
         self._limits = limits
         self._environment = environment
-        self._child: PythonChild | None = None
+        #: None if no process is running.
+        self.child: PythonChild | None = None
         self._is_closed = False
         self._phase = "start"
         #: How the present evaluation is measured.
@@ -319,21 +320,15 @@ class Worker:
         #: Near which buffer a kernel reached memory that it may not; empty if none did.
         self._reached = ""
 
-    @property
-    def process_id(self) -> int | None:
-        """The process; None if none is running."""
-        child = self._child
-        return None if child is None else child.pid
-
     def start(self) -> Ready:
         """Start the process if it is not running; return what it reports of its device."""
-        if self._child is None:
+        if self.child is None:
             self._phase, self._reached = "start", ""
-            self._child = PythonChild("mptune.measure.worker:main", environment=self._environment)
+            self.child = PythonChild("mptune.measure.worker:main", environment=self._environment)
             if self._is_closed:
                 self.abort()
             try:
-                self._ready: Ready = self._answer(self._child, self._job, nullcontext)
+                self._ready: Ready = self._answer(self.child, self._job, nullcontext)
             except WorkerDied as death:
                 what = "" if death.message.startswith(_STEPS) else "the worker process could not start: "
                 raise LaunchError(f"{what}{death.message}") from death
@@ -349,32 +344,28 @@ class Worker:
         quiet: Callable[[], AbstractContextManager[None]] = nullcontext,
         plan: Plan | None = None,
     ) -> Any:
-        """Return what a method of the process's :class:`WorkerBench` returns.
+        """Return what a method of the process's :class:`WorkerBench` returns; raises MptuneError or WorkerDied.
 
         What is timed is timed inside a block of ``quiet()``; ``plan`` limits the launches.
-
-        Raises:
-            MptuneError: the method raised it, or the process cannot start.
-            WorkerDied: the process crashed, or a phase ran out of time and it was killed.
         """
         self.start()
-        assert self._child is not None
+        assert self.child is not None
         self._phase, self._plan = "compile", plan or Plan()
-        return self._answer(self._child, (method, arguments), quiet)
+        return self._answer(self.child, (method, arguments), quiet)
 
     def abort(self) -> None:
         """Kill the process, from any thread, and let no other one start."""
         self._is_closed = True
-        child = self._child
+        child = self.child
         if child is not None:
             child.signal(signal.SIGKILL)
 
     def close(self) -> None:
         """Let the process free its device and leave; kill it if it does not."""
         self._is_closed = True
-        if self._child is not None:
-            self._child.hang_up()
-            self._child = None
+        if self.child is not None:
+            self.child.hang_up()
+            self.child = None
 
     def _answer(self, child: PythonChild, message: object, quiet: Callable[[], AbstractContextManager[None]]) -> Any:
         """Return the answer to a message; end a process that fails or cannot do more."""
@@ -404,7 +395,10 @@ class Worker:
                 death = WorkerDied(Status.CRASH, self._cause_of_death(error), Measurement(durations_s=lost))
             else:
                 # Under a larger limit a trial that ran out of time is worth another try.
-                death = WorkerDied(Status.TIMEOUT, self._late(), Measurement(self._limit(), durations_s=lost))
+                limit_s, run_s = self._limit_s(), self._limits.run_s
+                is_of_launch = self._phase == "launch" and limit_s < run_s
+                exceeded = self._plan.launch_limit(limit_s) if is_of_launch else {"limit_s": run_s}
+                death = WorkerDied(Status.TIMEOUT, self._late(), Measurement(exceeded, durations_s=lost))
             raise death from None
         except BaseException:
             self._kill()
@@ -415,9 +409,9 @@ class Worker:
         return answer
 
     def _kill(self) -> None:
-        if self._child is not None:
-            self._child.kill()
-            self._child = None
+        if self.child is not None:
+            self.child.kill()
+            self.child = None
 
     def _limit_s(self) -> float:
         if self._phase in _OF_FUNCTIONS:
@@ -432,16 +426,12 @@ class Worker:
         launch_s = self._plan.launch_limit_ms / 1e3 + 2.0 if self._phase == "launch" else math.inf
         return min(self._limits.run_s, launch_s)
 
-    def _limit(self) -> dict[str, float]:
-        """Return the limit that was exceeded, as metrics of the trial."""
-        is_of_launch = self._phase == "launch" and self._limit_s() < self._limits.run_s
-        return self._plan.launch_limit(self._limit_s()) if is_of_launch else {"limit_s": self._limits.run_s}
-
     def _late(self) -> str:
+        is_reference = self._phase == "reference"
+        what = _STEPS if is_reference else f"the {self._phase} phase"
+        hint = ", in its widest types: an endless loop?" if is_reference else ""
         longer = "" if self._phase in _BEFORE_KERNELS else "; --trial-limit gives it longer"
-        if self._phase == "reference":
-            return f"{_STEPS} did not end within {self._limit_s():g} s, in its widest types: an endless loop?{longer}"
-        return f"the {self._phase} phase did not end within {self._limit_s():g} s{longer}"
+        return f"{what} did not end within {self._limit_s():g} s{hint}{longer}"
 
     def _cause_of_death(self, ended: ChildEnded) -> str:
         what = f"the worker {ended.how} in the {self._phase} phase"

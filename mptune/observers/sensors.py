@@ -87,10 +87,9 @@ def _gpu_readers(sensors: str, pci_bus_id: str, what: str) -> Mapping[str, Reade
         def read() -> float:
             try:
                 return float(query())
-            except failure as error:
+            # "N/A" stands for what a device does not have.
+            except (failure, KeyError, TypeError, ValueError, StopIteration) as error:
                 raise ObserverUnavailableError(f"the device does not report this through {name}: {error}") from error
-            except (KeyError, TypeError, ValueError, StopIteration):  # "N/A" stands for what a device does not have
-                raise ObserverUnavailableError(f"the device does not report this through {name}") from None
 
         return read
 
@@ -223,14 +222,11 @@ def _name(folder: Path) -> str:
 def _highest(files: Iterable[Path], what: str) -> float:
     """Return the largest number in some files, divided by a thousand."""
     try:
-        found = [float(file.read_text()) * 1e-3 for file in files]
-    except (OSError, ValueError) as error:
-        raise ObserverUnavailableError(f"the processor's {what} cannot be read: {error}") from error
-    if not found:
+        return max(float(file.read_text()) * 1e-3 for file in files)
+    except (OSError, ValueError) as error:  # there may be no file at all
         raise ObserverUnavailableError(
-            f"this machine does not show its processor's {what}; virtual machines and containers often do not"
-        )
-    return max(found)
+            f"this machine does not show its processor's {what}; virtual machines and containers often do not ({error})"
+        ) from error
 
 
 # -- readings --------------------------------------------------------------------------------------

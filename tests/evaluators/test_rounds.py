@@ -107,7 +107,7 @@ def test_a_worker_measures_in_turn_when_it_is_asked_to() -> None:
     try:
         asked = [Request(c, render(AXPY, c, sizes)) for c in (FIRST, SECOND)]
         answer = worker.call("remeasure", asked, 3, VISIT)
-        assert worker.process_id is not None
+        assert worker.child is not None
     finally:
         worker.close()
     assert [trial.configuration for trial in answer.trials] == [FIRST, SECOND, SECOND, FIRST, FIRST, SECOND]
