@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,7 @@ __all__ = ["OwnAnswer", "masked_remarks", "with_reference"]
 _Tunable = TypeVar("_Tunable", bound=Tunable)
 
 
+@dataclass(eq=False)
 class OwnAnswer:
     """Runs an application in its widest types, twice, to make references of inputs.
 
@@ -31,53 +33,48 @@ class OwnAnswer:
     """
 
     #: Two runs in the widest types, which may be fp32, may differ by the order of additions, not by more.
-    largest_difference: float = 1e-6
+    largest_difference: ClassVar[float] = 1e-6
 
-    def __init__(
-        self,
-        application: Application,
-        backend: Backend,
-        options: CompileOptions,
-        metrics: Metrics,
-        announce: Callable[[str], None] = lambda _: None,
-    ) -> None:
-        self._application, self._backend, self._options = application, backend, options
-        self._metrics, self._announce = metrics, announce
-        #: The configuration that ran before.
-        self._known: Configuration | None = None
+    application: Application
+    backend: Backend
+    options: CompileOptions
+    metrics: Metrics
+    announce: Callable[[str], None] = lambda _: None
+    #: The configuration that ran before.
+    known: Configuration | None = None
 
     def __call__(self, inputs: Mapping[str, Any], sizes: Sizes) -> dict[str, NDArray[Any]]:
         """Return the outputs in fp64."""
         first, second = (self._run(inputs, sizes) for _ in range(2))
         if all(np.array_equal(first[name], second[name], equal_nan=True) for name in first):
             return first
-        error = evaluate_outputs(second, first, self._metrics, inputs).metrics["error"]
+        error = evaluate_outputs(second, first, self.metrics, inputs).metrics["error"]
         if masked_elements(first) != masked_elements(second):
             error = math.nan
         if not error <= self.largest_difference:
             raise KernelError(
-                f"{self._application.called} gives another answer from run to run, on the same inputs in its widest "
+                f"{self.application.called} gives another answer from run to run, on the same inputs in its widest "
                 f"types: the error of one against the other is {error:.3g}; give a reference, or find out what changes"
             )
         return first
 
     def _run(self, inputs: Mapping[str, Any], sizes: Sizes) -> dict[str, NDArray[Any]]:
-        application, backend = self._application, self._backend
+        application, backend = self.application, self.backend
 
         def run(configuration: Configuration) -> dict[str, NDArray[Any]]:
-            with Program(application, configuration, sizes, backend, self._options) as program:
-                self._announce("reference")
+            with Program(application, configuration, sizes, backend, self.options) as program:
+                self.announce("reference")
                 return run_once(program, inputs)
 
-        candidates = [self._known] if self._known else widest(application, sizes, backend.device.facts())
+        candidates = [self.known] if self.known else widest(application, sizes, backend.device.facts())
         try:
-            self._known, outputs = first_that_runs(candidates, run)
+            self.known, outputs = first_that_runs(candidates, run)
         except ConstraintError as error:
             raise KernelError(
                 f"{application.called}: none of {len(candidates)} configurations in its widest types runs: {error}"
             ) from error
         finally:
-            self._announce("inputs")
+            self.announce("inputs")
         for name, values in outputs.items():
             flat = values.reshape(-1)
             what = f"of {flat.size} elements of its output {name!r}"

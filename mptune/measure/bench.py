@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from mptune.measure.instrument import Instrument
 
 __all__ = ["INSTRUMENTED", "Bench", "Ready", "Request", "metric_names"]
-
 
 _STATUS: dict[type[MptuneError], Status] = {
     CompileError: Status.COMPILE_ERROR,
@@ -155,7 +155,6 @@ class Bench:
             judging([output.name for output in kernel.outputs], self._metrics), references, self._data.inputs
         )
         self._flush: CacheFlush | None = None
-        self._instrument: Instrument | None = None
         if wants_flush(self._plan, backend, kernel, self.sizes, self._data):
             self._flush = CacheFlush(backend, device.limits["cache_bytes"])
         where = device.architecture, device.pci_bus_id, device.sensors
@@ -232,29 +231,25 @@ class Bench:
         """Return the trial of a configuration that an instrumented build has run on the host: errors alone."""
 
         def run(clock: _Clock) -> Trial:
-            from mptune.measure.instrument import Instrument  # for the few runs that ask for it
-
             with clock.phase(INSTRUMENTED):
-                if self._instrument is None:
-                    flags = self._options.flags
-                    self._instrument = Instrument(
-                        self.kernel, self.sizes, metric=self._metrics, flags=flags, data=self._data
-                    )
                 signature = {name: request.configuration[name] for name in self.kernel.signature_names}
                 errors = self._instrument.errors(signature)
             return Trial(request.configuration, Status.OK, measurement=Measurement(errors))
 
         return self._guarded(request, run)
 
-    def is_usable(self, trial: Trial) -> bool:
-        """Whether the device can still be used after a trial.
+    @cached_property
+    def _instrument(self) -> Instrument:
+        from mptune.measure.instrument import Instrument  # for the few runs that ask for it
 
-        A fault in a kernel can end it for this process, and a kernel that wrote where it must not may have damaged
-        anything.
-        """
-        if trial.status is Status.CORRUPT:
-            return False
-        return trial.status is not Status.LAUNCH_ERROR or self.backend.device.is_usable()
+        flags = self._options.flags
+        return Instrument(self.kernel, self.sizes, metric=self._metrics, flags=flags, data=self._data)
+
+    def is_usable(self, trial: Trial) -> bool:
+        """Whether the device can still be used after a trial: a kernel may have damaged it, or anything in memory."""
+        if trial.status is Status.LAUNCH_ERROR:
+            return self.backend.device.is_usable()
+        return trial.status is not Status.CORRUPT
 
     @contextmanager
     def keeping_loaded(self) -> Iterator[None]:
@@ -330,15 +325,12 @@ class Bench:
                 warnings += self._unchanged(buffers)
             with clock.phase("transfer"):
                 damage = "; ".join(self.memory.damage(buffers))
-            if damage:
-                # Whatever its outputs say, they may be of other inputs than those that were meant.
+            if damage:  # outputs may be of other inputs than those that were meant
                 trial = dataclasses.replace(trial, status=Status.CORRUPT, message=damage)
             trial = self._on_further_draws(request, program, dataclasses.replace(trial, warnings=warnings), clock)
             return trial.with_measurement(durations_s=clock.durations_s)
 
-    def _measure(
-        self, request: Request, program: Program, buffers: Buffers, plan: TimingPlan, clock: _Clock
-    ) -> Trial:  # fmt: skip
+    def _measure(self, request: Request, program: Program, buffers: Buffers, plan: TimingPlan, clock: _Clock) -> Trial:
         """Check the outputs of one launch, time further ones, and compare the outputs of the last."""
         decided, configuration = request.plan, request.configuration
         metrics = {"memory_bytes": float(self._data.footprint_bytes(configuration))}
@@ -408,10 +400,7 @@ class Bench:
             return program.run(buffers)
 
     def _relaunched_ms(self, program: Program, buffers: Buffers, limit_ms: float, clock: _Clock) -> float:
-        """Launch until one launch is within a limit or some time is over; return the shortest in milliseconds.
-
-        The first launch of a program may be slow, and a busy machine delays short ones.
-        """
+        """Return the shortest launch, until one is within a limit: a busy machine delays some, and the first is slow."""
         start, shortest_ms = time.perf_counter(), math.inf
         while shortest_ms > limit_ms and (shortest_ms == math.inf or time.perf_counter() - start < _RELAUNCHING_S):
             shortest_ms = min(shortest_ms, self._launched_ms(program, buffers, clock))

@@ -98,6 +98,7 @@ class GuardedBuffer:
 
 #: Name and type of an argument, and what the buffer is for: "write", "read" or "reference".
 _Key = tuple[str, str, str]
+_Held = dict[_Key, GuardedBuffer]
 
 
 @dataclass(slots=True, eq=False)
@@ -112,7 +113,7 @@ class Buffers:
     constants: Mapping[str, NDArray[Any]]  #: the content of constant memory
     places: Mapping[str, Buffer]  #: the buffers after the latest run, in which steps may have swapped some
     pristine: Mapping[str, Buffer]  #: from which inout buffers are restored; empty where launches do not repeat
-    held: dict[_Key, GuardedBuffer]
+    held: _Held
 
     def restore(self) -> None:
         """Give every inout buffer its initial values back."""
@@ -171,7 +172,7 @@ class Memory:
 
     def bind(self, program: Program, data: DataManager) -> Buffers:
         """Return the arguments of a configuration; a read-only buffer that holds these data is not uploaded again."""
-        held, passed = dict[_Key, GuardedBuffer](), list[LaunchArgument]()
+        held, passed = _Held(), list[LaunchArgument]()
         memory, pristine = dict[str, Buffer](), dict[str, Buffer]()
         scalars, constants = dict[str, float | int](), dict[str, NDArray[Any]]()
         for argument in program.tunable.arguments:
@@ -263,9 +264,7 @@ class Memory:
 
     # -- memory --------------------------------------------------------------------------------
 
-    def _buffer(
-        self, program: Program, argument: Argument, data: DataManager, purpose: str, held: dict[_Key, GuardedBuffer]
-    ) -> Buffer:
+    def _buffer(self, program: Program, argument: Argument, data: DataManager, purpose: str, held: _Held) -> Buffer:
         key = (argument.name, str(program.types[argument.name] or ""), purpose)
         dtype = program.dtype_of(argument.name)
         self._provide(key, math.prod(data.shape_of(argument)) * dtype.itemsize, dtype, held)
@@ -273,7 +272,7 @@ class Memory:
             return self._filled(key, data.typed(argument, program.types[argument.name]), data, held)
         return self._used(key, held)
 
-    def _filled(self, key: _Key, values: NDArray[Any], data: DataManager, held: dict[_Key, GuardedBuffer]) -> Buffer:
+    def _filled(self, key: _Key, values: NDArray[Any], data: DataManager, held: _Held) -> Buffer:
         """Return a read-only buffer that holds these values, which are of some data."""
         buffer = self._used(key, held)
         if key not in self._holds or self._holds[key]() is not data:
@@ -283,7 +282,7 @@ class Memory:
                 self._checksums[key] = self.checksum(buffer)
         return buffer
 
-    def _used(self, key: _Key, held: dict[_Key, GuardedBuffer]) -> Buffer:
+    def _used(self, key: _Key, held: _Held) -> Buffer:
         self._buffers.move_to_end(key)
         held[key] = self._buffers[key]
         return held[key].data
@@ -294,15 +293,7 @@ class Memory:
         else:  # an array of the device
             self._backend.device.array(buffer, values.dtype)[:] = values.reshape(-1)
 
-    def _provide(
-        self,
-        key: _Key,
-        nbytes: int,
-        dtype: np.dtype[Any],
-        held: Mapping[_Key, GuardedBuffer],
-        *,
-        is_optional: bool = False,
-    ) -> None:
+    def _provide(self, key: _Key, nbytes: int, dtype: np.dtype[Any], held: _Held, *, is_optional: bool = False) -> None:
         """Allocate a buffer unless it is there; an optional one does not exceed the budget."""
         if key in self._buffers and self._buffers[key].data.nbytes == nbytes:
             return
@@ -319,7 +310,7 @@ class Memory:
             self._make_room(nbytes, held, 0)
             self._buffers[key] = GuardedBuffer(self._backend, nbytes, dtype)
 
-    def _make_room(self, nbytes: int, held: Mapping[_Key, GuardedBuffer], budget_bytes: int) -> None:
+    def _make_room(self, nbytes: int, held: _Held, budget_bytes: int) -> None:
         for key in [key for key in self._buffers if key not in held]:
             if self._held_bytes() + nbytes > budget_bytes:
                 self._drop(key)

@@ -40,11 +40,9 @@ class DeviceEvaluator(Evaluator):
     """Evaluates configurations of one kernel, on one device or several that are alike.
 
     Args:
-        kernel, sizes, backend, seed, flags, plan, limits: what is evaluated, and how.
         metric: error metric instead of the kernel's own.
         policy: decides what is measured; by default that of a run in which less time wins.
         compilers: compilations at a time, ahead of the evaluations; 0 for none but the worker's own.
-        observers: names of the optional observers to switch on.
         workers: devices of this machine, one worker process for each.
         pool: makes another pool than that of this machine; ``workers`` and ``compilers`` are then ignored.
     """
@@ -178,8 +176,7 @@ class DeviceEvaluator(Evaluator):
         try:
             launches: tuple[Launched, ...] = self._pool.ask("launches", self._request(configuration))
         except (MptuneError, WorkerDied) as error:
-            reason = error.message if isinstance(error, WorkerDied) else error
-            raise MptuneError(f"the launches of {self._kernel.called} are not known: {reason}") from error
+            raise MptuneError(f"the launches of {self._kernel.called} are not known: {error}") from error
         return launches
 
     def instrumented(self, configurations: Sequence[Configuration], limit_s: float = 10.0) -> list[Trial]:

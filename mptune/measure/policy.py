@@ -82,26 +82,21 @@ class MeasurementPolicy:
 
     @property
     def error_limits(self) -> Mapping[str, float]:
-        """The largest errors, by the names of their metrics, of a trial whose time matters; empty if every time does.
-
-        Under the penalty ``decay`` an inaccurate trial scores by its speed, so it is timed too.
-        """
+        """The largest errors, by metric, of a trial whose time matters; empty if every time does."""
+        # Under the penalty decay an inaccurate trial scores by its speed, so it is timed too.
         return {} if self.objective.penalty == "decay" else self.objective.limits
 
     def time_to_beat(self, best: Trial | None, *, in_baseline: bool) -> float:
         """Return the time in milliseconds beyond which a configuration need not be timed closely.
 
-        Infinite while nothing is feasible, where something other than time can win, and in the search for the baseline,
-        which may well be slower than the best.
+        Every time matters while nothing is feasible, where something other than time can win, and in the search for
+        the baseline, which may well be slower than the best.
         """
         is_time_alone = self.objective.metrics == ("time_ms",) and self.objective.minimise
         return best.time_ms if best is not None and is_time_alone and not in_baseline else math.inf
 
     def plan(self, best_ms: float = math.inf, baseline_ms: float = math.inf) -> Plan:
-        """Return how a configuration that has not been evaluated is measured.
-
-        Infinite are a time to beat (:meth:`time_to_beat`) where every time matters, and that of no baseline.
-        """
+        """Return how a configuration is measured for the first time; :meth:`time_to_beat` gives ``best_ms``."""
         return Plan(
             best_ms=best_ms,
             error_limits=dict(self.error_limits),

@@ -142,12 +142,7 @@ class Program:
         self.unload()
 
     def run(self, buffers: Buffers) -> float:
-        """Run it once to its end and return milliseconds.
-
-        Raises:
-            ConstraintError: a launch is of a configuration the kernel does not have.
-            MptuneError: the steps fail, a kernel does not compile, or the device refused or aborted a launch.
-        """
+        """Run it once to its end and return milliseconds; a ConstraintError names types that a kernel does not have."""
         if self._single is not None:
             return self._single.launch(self._shape, buffers.passed)
         return self._run_steps(buffers)

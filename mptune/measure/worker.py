@@ -295,6 +295,9 @@ class WorkerDied(Exception):
         super().__init__(status, message, measurement)
         self.status, self.message, self.measurement = status, message, measurement
 
+    def __str__(self) -> str:
+        return self.message
+
     def trial_of(self, configuration: Configuration) -> Trial:
         """Return the trial of the configuration that ended the process."""
         return Trial(configuration, self.status, self.message, self.measurement)
