@@ -400,7 +400,7 @@ class Bench:
             return program.run(buffers)
 
     def _relaunched_ms(self, program: Program, buffers: Buffers, limit_ms: float, clock: _Clock) -> float:
-        """Return the shortest launch, until one is within a limit: a busy machine delays some, and the first is slow."""
+        """Return the shortest launch, until one is within a limit: the first may be slow, or the machine busy."""
         start, shortest_ms = time.perf_counter(), math.inf
         while shortest_ms > limit_ms and (shortest_ms == math.inf or time.perf_counter() - start < _RELAUNCHING_S):
             shortest_ms = min(shortest_ms, self._launched_ms(program, buffers, clock))
