@@ -203,7 +203,8 @@ class Memory:
             name, _, purpose = key
             if purpose != "write" and self.checksum(guarded.data) != self._checksums[key]:
                 is_input = buffers.program.arguments[name].role is Role.IN
-                what = "which is an input" if is_input else "of which another buffer keeps the initial values"
+                kept = "reference" if purpose == "reference" else "initial values"
+                what = "which is an input" if is_input else f"of which another buffer keeps the {kept}"
                 found.append(f"the kernel changed {name!r}, {what}")
         for name, values in buffers.constants.items():
             there = np.empty_like(values)
