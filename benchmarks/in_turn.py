@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from mptune.measure.bench import Bench, Request
-from mptune.measure.identity import source_of
+from mptune.measure.device import source_of
 from mptune.measure.rounds import VISIT, remeasure
 from mptune.measure.timing import TimingPlan
 from mptune.results.trial import Trial

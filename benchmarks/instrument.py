@@ -23,7 +23,7 @@ from mptune.errors import MptuneError
 from mptune.kernel import Tunable
 from mptune.kernel.limits import space_on
 from mptune.measure.bench import Bench, Request
-from mptune.measure.identity import source_of
+from mptune.measure.device import source_of
 from mptune.measure.instrument import Instrument
 from mptune.source.loading import load_tunable
 from mptune.space.configuration import Configuration
@@ -72,25 +72,25 @@ def compare(kernel: Tunable, preset: str, count: int, seed: int) -> tuple[list[P
     space = space_on(kernel, bench.sizes, backend.device.facts())
     draw, pairs, failed = Draw(), [], 0
     bench.make(draw)
-    with Instrument(kernel, sizes, seed=seed) as instrument:
-        instrument.errors({})
-        for configuration in signatures(kernel, space, count, seed):
-            trial = bench.check_on(Request(configuration, source_of(kernel, configuration, bench.sizes)), draw)
-            if not trial.is_valid and trial.status != "non_finite":
-                failed += 1
-                continue
-            signature = {name: configuration[name] for name in kernel.signature_names}
-            start = time.perf_counter()
-            try:
-                traced = instrument.errors(signature)["error"]
-            except MptuneError as error:
-                print(f"  {configuration}: {error}")
-                failed += 1
-                continue
-            passed_s = time.perf_counter() - start
-            measured = trial.error if trial.is_valid and not math.isnan(trial.error) else math.inf
-            pairs.append(Pair(configuration, measured, traced, passed_s))
-        compilations = instrument.compilations
+    instrument = Instrument(kernel, sizes, seed=seed)
+    instrument.errors({})
+    for configuration in signatures(kernel, space, count, seed):
+        trial = bench.check_on(Request(configuration, source_of(kernel, configuration, bench.sizes)), draw)
+        if not trial.is_valid and trial.status != "non_finite":
+            failed += 1
+            continue
+        signature = {name: configuration[name] for name in kernel.signature_names}
+        start = time.perf_counter()
+        try:
+            traced = instrument.errors(signature)["error"]
+        except MptuneError as error:
+            print(f"  {configuration}: {error}")
+            failed += 1
+            continue
+        passed_s = time.perf_counter() - start
+        measured = trial.error if trial.is_valid and not math.isnan(trial.error) else math.inf
+        pairs.append(Pair(configuration, measured, traced, passed_s))
+    compilations = len(instrument.binaries)
     bench.close()
     return pairs, failed, compilations
 

@@ -47,7 +47,7 @@ class SimulatedDevices(Evaluator):
         self._submitted = 0
         self._workers = workers
         self._ahead = ahead
-        self._may_overlap = may_overlap
+        self.may_overlap = may_overlap
         #: Time since the beginning, and how much of it devices were busy together, in seconds.
         self.now_s = 0.0
         self.busy_s = 0.0
@@ -62,10 +62,6 @@ class SimulatedDevices(Evaluator):
     @property
     def lead(self) -> int:
         return self._workers + self._ahead
-
-    @property
-    def may_overlap(self) -> bool:
-        return self._may_overlap
 
     @property
     def under_way(self) -> int:

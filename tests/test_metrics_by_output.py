@@ -15,7 +15,7 @@ from ml_dtypes import bfloat16
 from mptune.accuracy.evaluate import metric_text
 from mptune.errors import UnknownNameError
 from mptune.kernel import Kernel
-from mptune.measure.identity import metric_identity
+from mptune.measure.device import metric_identity
 from mptune.results.trial import Trial
 from mptune.run import Run
 from mptune.source.loading import load_kernel

@@ -39,7 +39,7 @@ from mptune.errors import MptuneError
 from mptune.interop import read_run
 from mptune.kernel import Kernel, Sizes
 from mptune.measure.bench import Bench, Request
-from mptune.measure.identity import source_of
+from mptune.measure.device import source_of
 from mptune.measure.rounds import remeasure
 from mptune.measure.timing import TimingPlan
 from mptune.results.objective import Objective

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from benchmarks.search.driving import drive
 from mptune.interop import read_run
-from mptune.measure.replay import Replay
+from mptune.measure.base import Replay
 from mptune.results.objective import Objective
 from mptune.run import Run
 from mptune.space.search_space import SearchSpace

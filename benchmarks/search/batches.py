@@ -17,7 +17,7 @@ from benchmarks.search.significance import log_distances, paired_chance
 from benchmarks.search.timing import Timing
 from benchmarks.search.tools import DEFAULT, simulations
 from mptune.interop import read_run
-from mptune.measure.replay import Replay
+from mptune.measure.base import Replay
 from mptune.results.objective import Objective
 from mptune.strategies import make
 from mptune.tuning.comparison import Comparison

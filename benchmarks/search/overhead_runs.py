@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from benchmarks.search.driving import Driven, drive
 from mptune.interop import read_run
-from mptune.measure.replay import Replay
+from mptune.measure.base import Replay
 from mptune.results.objective import Objective
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from benchmarks.search.driving import drive
 from mptune.interop import read_run
-from mptune.measure.replay import Replay
+from mptune.measure.base import Replay
 from mptune.precision import POLICIES, precision
 from mptune.results.objective import Objective
 from mptune.results.trial import Trial

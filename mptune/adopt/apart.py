@@ -167,10 +167,10 @@ def serve(channel: Connection) -> None:
     """Answer with the errors of signatures, those in the widest types first."""
     try:
         tunable = load_tunable(Path(channel.recv()))
-        with Instrument(tunable, tunable.resolve_sizes()) as instrument:
-            channel.send(instrument.errors({}))
-            while True:
-                channel.send(_errors_or_why_not(instrument, channel.recv()))
+        instrument = Instrument(tunable, tunable.resolve_sizes())
+        channel.send(instrument.errors({}))
+        while True:
+            channel.send(_errors_or_why_not(instrument, channel.recv()))
     except MptuneError as error:
         channel.send(error)
 

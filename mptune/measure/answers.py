@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,96 +25,75 @@ __all__ = ["OwnAnswer", "masked_remarks", "with_reference"]
 _Tunable = TypeVar("_Tunable", bound=Tunable)
 
 
+@dataclass(eq=False)
 class OwnAnswer:
     """Runs an application in its widest types, twice, to make references of inputs.
 
-    Args:
-        application: the application.
-        backend: compiles and launches.
-        options: how to compile.
-        metrics: by which two runs are compared.
-        announce: told "reference" when a run begins, and "inputs" when it has ended.
+    ``announce`` is told "reference" when a run begins, and "inputs" when it has ended.
     """
 
     #: Two runs in the widest types, which may be fp32, may differ by the order of additions, not by more.
-    largest_difference: float = 1e-6
+    largest_difference: ClassVar[float] = 1e-6
 
-    def __init__(
-        self,
-        application: Application,
-        backend: Backend,
-        options: CompileOptions,
-        metrics: Metrics,
-        announce: Callable[[str], None] = lambda _: None,
-    ) -> None:
-        self._application = application
-        self._backend = backend
-        self._options = options
-        self._metrics = metrics
-        self._announce = announce
-        #: The configuration that ran before.
-        self._known: Configuration | None = None
+    application: Application
+    backend: Backend
+    options: CompileOptions
+    metrics: Metrics
+    announce: Callable[[str], None] = lambda _: None
+    #: The configuration that ran before.
+    known: Configuration | None = None
 
     def __call__(self, inputs: Mapping[str, Any], sizes: Sizes) -> dict[str, NDArray[Any]]:
-        """Return the outputs in fp64.
-
-        Raises:
-            KernelError: two runs differ, no configuration in the widest types can be launched, or an output has
-                elements that nobody wrote, infinite ones, or nothing but NaN.
-        """
+        """Return the outputs in fp64."""
         first, second = (self._run(inputs, sizes) for _ in range(2))
         if all(np.array_equal(first[name], second[name], equal_nan=True) for name in first):
             return first
-        error = evaluate_outputs(second, first, self._metrics, inputs).metrics["error"]
+        error = evaluate_outputs(second, first, self.metrics, inputs).metrics["error"]
         if masked_elements(first) != masked_elements(second):
             error = math.nan
         if not error <= self.largest_difference:
             raise KernelError(
-                f"{self._application.called} gives another answer from run to run, on the same inputs in its widest "
+                f"{self.application.called} gives another answer from run to run, on the same inputs in its widest "
                 f"types: the error of one against the other is {error:.3g}; give a reference, or find out what changes"
             )
         return first
 
     def _run(self, inputs: Mapping[str, Any], sizes: Sizes) -> dict[str, NDArray[Any]]:
-        application, backend = self._application, self._backend
+        application, backend = self.application, self.backend
 
         def run(configuration: Configuration) -> dict[str, NDArray[Any]]:
-            with Program(application, configuration, sizes, backend, self._options) as program:
-                self._announce("reference")
+            with Program(application, configuration, sizes, backend, self.options) as program:
+                self.announce("reference")
                 return run_once(program, inputs)
 
-        candidates = [self._known] if self._known else widest(application, sizes, backend.device.facts())
+        candidates = [self.known] if self.known else widest(application, sizes, backend.device.facts())
         try:
-            self._known, outputs = first_that_runs(candidates, run)
+            self.known, outputs = first_that_runs(candidates, run)
         except ConstraintError as error:
             raise KernelError(
                 f"{application.called}: none of {len(candidates)} configurations in its widest types runs: {error}"
             ) from error
         finally:
-            self._announce("inputs")
+            self.announce("inputs")
         for name, values in outputs.items():
-            self._require_values(name, values.reshape(-1))
+            flat = values.reshape(-1)
+            what = f"of {flat.size} elements of its output {name!r}"
+            unwritten, is_infinite = still_poisoned(flat).size, np.isinf(flat)
+            # An integer that is the pattern may be a result.
+            if unwritten and (flat.dtype.kind == "f" or unwritten == flat.size):
+                raise KernelError(f"{application.called} never writes {unwritten} {what}")
+            if is_infinite.any():
+                raise KernelError(
+                    f"{application.called} gives infinity for {np.count_nonzero(is_infinite)} {what} in its widest "
+                    f"types, the first is element {is_infinite.argmax()}: nothing to compare narrower types with"
+                )
         return outputs
-
-    def _require_values(self, output: str, values: NDArray[Any]) -> None:
-        called, size = self._application.called, values.size
-        unwritten, is_infinite = still_poisoned(values).size, np.isinf(values)
-        # An integer that is the pattern may be a result.
-        if unwritten and (values.dtype.kind == "f" or unwritten == size):
-            raise KernelError(f"{called} never writes {unwritten} of {size} elements of its output {output!r}")
-        if is_infinite.any():
-            raise KernelError(
-                f"{called} gives infinity for {np.count_nonzero(is_infinite)} of {size} elements of its output "
-                f"{output!r} in its widest types, the first is element {is_infinite.argmax()}: narrower types have "
-                "nothing to be compared with"
-            )
 
 
 def masked_remarks(tunable: Tunable, references: Mapping[str, NDArray[Any]]) -> tuple[str, ...]:
     """Say of which outputs elements are not compared, as their reference is NaN: meant so, or by mistake."""
-    where = (
-        "run in the widest types, which is the reference," if isinstance(tunable.reference, OwnAnswer) else "reference"
-    )
+    is_own = isinstance(tunable.reference, OwnAnswer)
+    where = "run in the widest types, which is the reference," if is_own else "reference"
     return tuple(
         f"{count} of {references[name].size} elements of output {name!r} are NaN in the {where} and are not compared"
         for name, count in masked_elements(references).items()
@@ -127,10 +107,7 @@ def with_reference(
     metrics: Metrics,
     announce: Callable[[str], None] = lambda _: None,
 ) -> _Tunable:
-    """Return an application that has its own answer for a reference, if it has no other; a kernel as it is.
-
-    The arguments are those of :class:`OwnAnswer`.
-    """
+    """Return an application that has its own answer for a reference, if it has no other; a kernel as it is."""
     if not isinstance(tunable, Application) or tunable.reference is not None:
         return tunable
     return tunable.changed(reference=OwnAnswer(tunable, backend, options, metrics, announce))

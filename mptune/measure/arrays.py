@@ -23,13 +23,7 @@ _COMMON: Final = ("float64", "float32", "float16")
 
 
 def arrays_of(tunable: Tunable, sizes: Sizes, backend: Backend, given: Mapping[str, Any]) -> Arrays:
-    """Return the inputs of a call, checked against the declarations; on the device where one of them is.
-
-    Raises:
-        UnknownNameError: no input has a name given.
-        KernelError: an input is missing, or has another shape or kind of type than declared.
-        MptuneError: one is on a device, and the backend's device has no arrays.
-    """
+    """Return the inputs of a call, checked against the declarations; on the device where one of them is."""
     declared = {argument.name: argument for argument in tunable.arguments if argument.is_input}
     for name in given:
         if name not in declared:
@@ -60,13 +54,11 @@ def _checked(tunable: Tunable, argument: Argument, value: Any, sizes: Sizes) -> 
     shape = tunable.shape_of(argument, sizes)
     if tuple(array.shape) != shape:
         raise KernelError(f"{what} has shape {tuple(array.shape)}; expected {shape} at {sizes}")
-    if argument.dtype is None:
-        if not holds_real_numbers(array.dtype):
-            raise KernelError(f"{what} has type {array.dtype}; expected real numbers")
-        return array
-    if array.dtype.kind not in "iub":
-        raise KernelError(f"{what} has type {array.dtype}; expected integers for {argument.dtype}")
-    if array.dtype != argument.dtype and array.size:
+    is_right = holds_real_numbers(array.dtype) if argument.dtype is None else array.dtype.kind in "iub"
+    if not is_right:
+        expected = "real numbers" if argument.dtype is None else f"integers for {argument.dtype}"
+        raise KernelError(f"{what} has type {array.dtype}; expected {expected}")
+    if argument.dtype is not None and array.dtype != argument.dtype and array.size:
         low, high, limits = int(array.min()), int(array.max()), np.iinfo(argument.dtype)
         if low < limits.min or high > limits.max:
             raise KernelError(f"integers from {low} to {high} do not fit {argument.dtype}")

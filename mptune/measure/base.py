@@ -1,16 +1,20 @@
-"""What an evaluator is: something that turns configurations into trials, on devices or out of a recording."""
+"""Evaluators turn configurations into trials, on devices or out of a recording."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
+from mptune.errors import SpaceFileError
 from mptune.results.trial import Trial
 from mptune.space.configuration import Configuration
 
-__all__ = ["Evaluator"]
+if TYPE_CHECKING:
+    from mptune.run import Run
+
+__all__ = ["Evaluator", "Replay"]
 
 
 class Evaluator(ABC):
@@ -19,6 +23,9 @@ class Evaluator(ABC):
     A failing configuration gives a trial with that status; only a mistake of the user's that affects every
     configuration raises.
     """
+
+    #: Whether a strategy may compute while trials are measured, without disturbing them.
+    may_overlap: bool = False
 
     @property
     def capacity(self) -> int:
@@ -29,11 +36,6 @@ class Evaluator(ABC):
     def lead(self) -> int:
         """How many configurations are worth asking for before the first of them is told: under way or prepared."""
         return self.capacity
-
-    @property
-    def may_overlap(self) -> bool:
-        """Whether a strategy may compute while trials are measured, without disturbing them."""
-        return False
 
     @property
     @abstractmethod
@@ -80,3 +82,29 @@ class Evaluator(ABC):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class Replay(Evaluator):
+    """Answers with the trials of a run, which end as soon as they are submitted."""
+
+    def __init__(self, run: Run) -> None:
+        self._name = run.name
+        self._trials = {trial.configuration: trial for trial in run.trials}
+        self._ended: list[Trial] = []
+
+    @property
+    def under_way(self) -> int:
+        """How many trials have not been taken."""
+        return len(self._ended)
+
+    def submit(self, configuration: Configuration) -> None:
+        """Look a configuration up; a SpaceFileError says that the run has no trial of it."""
+        trial = self._trials.get(configuration)
+        if trial is None:
+            raise SpaceFileError(f"{self._name} does not hold the configuration {configuration}")
+        self._ended.append(trial)
+
+    def finished(self) -> list[Trial]:
+        """Return the trials of what was submitted."""
+        ended, self._ended = self._ended, []
+        return ended

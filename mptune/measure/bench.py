@@ -8,7 +8,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
 
 from mptune.accuracy.evaluate import Metrics, first_look, judged, judging, masked_elements
 from mptune.backends.base import Backend, CompileOptions, DeviceInfo
@@ -18,11 +21,11 @@ from mptune.kernel import Application, Sizes, Tunable
 from mptune.measure.answers import masked_remarks, with_reference
 from mptune.measure.buffers import Buffers, Memory
 from mptune.measure.comparing import Comparison, Outcome
-from mptune.measure.draws import DrawnData
 from mptune.measure.observing import Observation
 from mptune.measure.policy import Plan, worst_errors
 from mptune.measure.program import Launched, Program
 from mptune.measure.timing import CacheFlush, TimingPlan, repeat_launches, wants_flush
+from mptune.memory import available_memory_bytes
 from mptune.observers import ALWAYS_ON, OBSERVERS
 from mptune.observers.base import LaunchContext, Target
 from mptune.observers.launches import time_metrics
@@ -36,7 +39,6 @@ if TYPE_CHECKING:
 
 __all__ = ["INSTRUMENTED", "Bench", "Ready", "Request", "metric_names"]
 
-
 _STATUS: dict[type[MptuneError], Status] = {
     CompileError: Status.COMPILE_ERROR,
     ConstraintError: Status.CONSTRAINT,
@@ -46,6 +48,10 @@ _STATUS: dict[type[MptuneError], Status] = {
 
 #: Seconds in which launches that take too long are repeated, at least once: longer than a time slice of the system's.
 _RELAUNCHING_S: Final = 0.05
+#: Of the available memory, for the data of further draws that are kept, since every signature meets them.
+_MEMORY_SHARE: Final = 0.25
+#: A draw that takes longer is kept on disk, also where it comes once.
+_SLOW_S: Final = 0.5
 
 #: The phase of an instrumented run.
 INSTRUMENTED: Final = "instrumented run"
@@ -69,31 +75,18 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """What a bench reports before the first evaluation.
-
-    Attributes:
-        device: where launches go.
-        identity: device, compiler, versions and flags, as text; times compare only if it is equal.
-        data_key: identity of inputs and references.
-        facts: what constraints may say of the device (:meth:`Device.facts`).
-        options: with which another process compiles the very same binaries, without looking at the device.
-        observers: names of the observers that can measure here, of those asked for.
-        unavailable: why something users expect is not available here, by name: an observer, a metric of one, …
-        remarks: what a user should know of the error metrics, one line each.
-        rounded: how much types round the inputs beside those at other sizes (:func:`~mptune.data.rounded_inputs`).
-        masked: outputs whose reference has NaN.
-    """
+    """What a bench reports before the first evaluation."""
 
     device: DeviceInfo
-    identity: str
-    data_key: str
-    facts: Mapping[str, Any]
-    options: CompileOptions
-    observers: tuple[str, ...] = ()
-    unavailable: Mapping[str, str] = field(default_factory=dict)
-    remarks: tuple[str, ...] = ()
-    rounded: Mapping[str, Any] = field(default_factory=dict)
-    masked: tuple[str, ...] = ()
+    identity: str  #: device, compiler, versions and flags, as text; times compare only if it is equal
+    data_key: str  #: identity of inputs and references
+    facts: Mapping[str, Any]  #: what constraints may say of the device (:meth:`Device.facts`)
+    options: CompileOptions  #: with which any process compiles the very same binaries, without looking at the device
+    observers: tuple[str, ...] = ()  #: those that can measure here, of those asked for
+    unavailable: Mapping[str, str] = field(default_factory=dict)  #: why an observer, a metric of one, … is not, by name
+    remarks: tuple[str, ...] = ()  #: what a user should know of the error metrics, one line each
+    rounded: Mapping[str, Any] = field(default_factory=dict)  #: as of :func:`~mptune.data.rounded_inputs`
+    masked: tuple[str, ...] = ()  #: outputs whose reference has NaN
 
 
 @dataclass(slots=True)
@@ -113,21 +106,10 @@ class _Clock:
             self.durations_s[name] = self.durations_s.get(name, 0.0) + time.perf_counter() - start
 
 
-@dataclass(slots=True)
-class _Loaded:
-    """A program, and the outcome of its outputs when they were compared last, on the usual data."""
-
-    program: Program
-    outcome: Outcome | None = None
-
-
 class Bench:
     """Evaluates configurations of one kernel on one device, in this very process.
 
-    Args:
-        kernel, sizes, backend, seed, options, plan, observers: what is evaluated, and how.
-        metric: error metrics instead of the kernel's own, as :func:`~mptune.accuracy.evaluate_outputs` takes them.
-        announce: told the name of each phase as it begins.
+    ``metric`` replaces the kernel's own error metrics; ``announce`` is told the name of each phase as it begins.
     """
 
     def __init__(
@@ -143,25 +125,28 @@ class Bench:
         observers: Sequence[str] = (),
         announce: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._backend = backend
+        self.backend = backend
         self._options = options or CompileOptions()
         self._metrics = metric if metric is not None else kernel.metric
         self.kernel = kernel = with_reference(kernel, backend, self._options, self._metrics, announce)
         self._plan = plan or TimingPlan()
         self._announce = announce
         #: Programs that stay loaded, by configuration; None where they are unloaded after each trial.
-        self._kept: dict[Configuration, _Loaded] | None = None
+        self._kept: dict[Configuration, Program] | None = None
+        #: What the comparison of its outputs gave last, on the usual data, by configuration.
+        self._outcomes: dict[Configuration, Outcome] = {}
         self._data = DataManager(kernel, sizes, seed=seed)
         self.sizes = self._data.sizes
         device = backend.describe()
-        self._memory = Memory(backend, device.memory_bytes // 4, repeats=True)
-        self._comparison = Comparison(kernel, backend, self._memory, self._metrics)
+        self.memory = Memory(backend, device.memory_bytes // 4, repeats=True)
+        self._comparison = Comparison(kernel, backend, self.memory, self._metrics)
         #: Outputs of an application that no run has changed so far.
         self._as_given = {o.name for o in kernel.outputs} if isinstance(kernel, Application) else set[str]()
-        self._drawn = DrawnData(kernel, sizes, seed)
+        self._seed = seed
+        self._drawn: dict[Draw, DataManager] = {}
         start = time.perf_counter()
         references = self._data.references
-        #: When the first draw was made, how long that took, and how long others have been made and run since.
+        #: When the first draw was made, how long the slowest took, and how long others have been made and run since.
         self._made_at = time.perf_counter()
         self._making_s = self._made_at - start
         self._drawing_s = 0.0
@@ -170,19 +155,10 @@ class Bench:
             judging([output.name for output in kernel.outputs], self._metrics), references, self._data.inputs
         )
         self._flush: CacheFlush | None = None
-        self._instrument: Instrument | None = None
         if wants_flush(self._plan, backend, kernel, self.sizes, self._data):
             self._flush = CacheFlush(backend, device.limits["cache_bytes"])
-        target = Target(
-            kernel,
-            sizes,
-            backend.name,
-            device.architecture,
-            device.pci_bus_id,
-            device.sensors,
-            backend.tells_resources,
-        )
-        self._observation = Observation(observers, target)
+        where = device.architecture, device.pci_bus_id, device.sensors
+        self._observation = Observation(observers, Target(kernel, sizes, backend.name, *where, backend.tells_resources))
         unavailable = dict(self._observation.unavailable)
         if reason := self._comparison.no_arrays:
             unavailable["comparing outputs on the device"] = f"{reason}; they are compared on the host"
@@ -204,26 +180,37 @@ class Bench:
         return self._guarded(request, lambda clock: self._evaluate(request, plan or self._plan, clock))
 
     def make(self, draw: Draw) -> None:
-        """Make inputs and references of a further draw, unless they are here.
-
-        Raises:
-            MptuneError: the kernel's functions fail, or give what it does not declare; or the draw is to be an unseen
-                one and has the inputs of the search.
-        """
+        """Make inputs and references of a further draw, unless they are here."""
         self._announce("inputs")
-        made = self._drawn.of(draw)
+        made = self._data_of(draw)
         if draw.stream is Stream.UNSEEN and made.has_inputs_of(self._data):
             raise KernelError(
                 f"inputs of kernel {self.kernel.name} give the same as in the search: they do not depend on rng, so no "
                 "input is unseen"
             )
 
+    def _data_of(self, draw: Draw) -> DataManager:
+        """Return inputs and references of a further draw; those of the search are kept while memory lasts."""
+        if draw not in self._drawn:
+            kept = {known: data for known, data in self._drawn.items() if known.stream is Stream.SEARCH}
+            arrays = (array for data in kept.values() for array in (*data.inputs.values(), *data.references.values()))
+            kept_bytes = sum(np.asarray(array).nbytes for array in arrays)
+            fits = kept_bytes <= _MEMORY_SHARE * (available_memory_bytes() + kept_bytes)
+            self._drawn = kept if fits else {}
+            start = time.perf_counter()
+            caches = draw.stream is Stream.SEARCH or self._making_s > _SLOW_S
+            data = DataManager(self.kernel, self.sizes, seed=self._seed, budget_bytes=0, draw=draw, caches=caches)
+            _ = data.inputs, data.references  # made when they are first asked for
+            self._making_s = max(self._making_s, time.perf_counter() - start)
+            self._drawn[draw] = data
+        return self._drawn[draw]
+
     def check_on(self, request: Request, draw: Draw) -> Trial:
         """Return the trial of a configuration on a further draw that has been made: its errors there."""
 
         def check(clock: _Clock) -> Trial:
-            with self._loaded(request, clock) as loaded:
-                outcome = self._check_drawn(loaded.program, draw, clock)
+            with self._loaded(request, clock) as program:
+                outcome = self._check_drawn(program, draw, clock)
             measured = Measurement(outcome.errors, durations_s=clock.durations_s)
             masks = self._other_masks(outcome)
             return Trial(request.configuration, outcome.status, outcome.message, measured, masks)
@@ -231,13 +218,9 @@ class Bench:
         return self._guarded(request, check)
 
     def launches(self, request: Request) -> tuple[Launched, ...]:
-        """Run an application and return what it launches, each kind of launch once.
-
-        Raises:
-            MptuneError: the configuration cannot be run, or its steps launch nothing.
-        """
-        with self._loaded(request, _Clock(self._announce)) as loaded:
-            program, buffers = loaded.program, self._memory.bind(loaded.program, self._data)
+        """Run an application and return what it launches, each kind of launch once."""
+        with self._loaded(request, _Clock(self._announce)) as program:
+            buffers = self.memory.bind(program, self._data)
             buffers.restore()
             program.run(buffers)
             if not program.launched:
@@ -248,38 +231,25 @@ class Bench:
         """Return the trial of a configuration that an instrumented build has run on the host: errors alone."""
 
         def run(clock: _Clock) -> Trial:
-            from mptune.measure.instrument import Instrument  # for the few runs that ask for it
-
             with clock.phase(INSTRUMENTED):
-                if self._instrument is None:
-                    flags = self._options.flags
-                    self._instrument = Instrument(
-                        self.kernel, self.sizes, metric=self._metrics, flags=flags, data=self._data
-                    )
                 signature = {name: request.configuration[name] for name in self.kernel.signature_names}
                 errors = self._instrument.errors(signature)
             return Trial(request.configuration, Status.OK, measurement=Measurement(errors))
 
         return self._guarded(request, run)
 
+    @cached_property
+    def _instrument(self) -> Instrument:
+        from mptune.measure.instrument import Instrument  # for the few runs that ask for it
+
+        flags = self._options.flags
+        return Instrument(self.kernel, self.sizes, metric=self._metrics, flags=flags, data=self._data)
+
     def is_usable(self, trial: Trial) -> bool:
-        """Whether the device can still be used after a trial.
-
-        A fault in a kernel can end it for this process, and a kernel that wrote where it must not may have damaged
-        anything.
-        """
-        if trial.status is Status.CORRUPT:
-            return False
-        return trial.status is not Status.LAUNCH_ERROR or self._backend.device.is_usable()
-
-    @property
-    def is_on_processor(self) -> bool:
-        """Whether launches share the processor with whatever else this machine does."""
-        return self._backend.shares_memory
-
-    def nearest(self, address: int) -> str:
-        """Say where an address lies by the buffer that is nearest, empty if none is near; on the processor alone."""
-        return self._memory.nearest(address)
+        """Whether the device can still be used after a trial: a kernel may have damaged it, or anything in memory."""
+        if trial.status is Status.LAUNCH_ERROR:
+            return self.backend.device.is_usable()
+        return trial.status is not Status.CORRUPT
 
     @contextmanager
     def keeping_loaded(self) -> Iterator[None]:
@@ -289,14 +259,12 @@ class Bench:
             yield
         finally:
             kept, self._kept = self._kept, None
-            for loaded in kept.values():
-                loaded.program.unload()
+            for program in kept.values():
+                program.unload()
 
     def close(self) -> None:
         """Free the device memory."""
-        self._memory.free()
-        if self._instrument is not None:
-            self._instrument.close()
+        self.memory.free()
         if self._flush is not None:
             self._flush.free()
 
@@ -310,7 +278,7 @@ class Bench:
                 trial = evaluate(clock)
             except MemoryError:
                 # Buffers kept for other configurations are freed before this one counts as too large.
-                self._memory.free()
+                self.memory.free()
                 trial = evaluate(clock)
         except MptuneError as error:
             status, message = _STATUS.get(type(error), Status.ERROR), str(error)
@@ -319,36 +287,36 @@ class Bench:
         else:
             if trial.status is Status.CORRUPT:
                 # What else it has overwritten is not known: everything is uploaded anew.
-                self._memory.free()
+                self.memory.free()
             return trial
         return Trial(request.configuration, status, message, Measurement(durations_s=clock.durations_s))
 
     @contextmanager
-    def _loaded(self, request: Request, clock: _Clock) -> Iterator[_Loaded]:
+    def _loaded(self, request: Request, clock: _Clock) -> Iterator[Program]:
         """Compile and load a configuration for a block, or for longer where programs are kept."""
         # Not by the source: configurations of one source may differ in grid and block.
         kept = {} if self._kept is None else self._kept
         with clock.phase("compile"):
             if request.configuration not in kept:
-                what = self.kernel, request.configuration, self.sizes, self._backend, self._options
-                kept[request.configuration] = _Loaded(Program(*what, source=request.source))
-        loaded = kept[request.configuration]
+                what = self.kernel, request.configuration, self.sizes, self.backend, self._options
+                kept[request.configuration] = Program(*what, source=request.source)
+        program = kept[request.configuration]
         try:
-            yield loaded
+            yield program
         finally:
             if self._kept is None:
-                loaded.program.unload()
+                program.unload()
 
     def _evaluate(self, request: Request, plan: TimingPlan, clock: _Clock) -> Trial:
-        with self._loaded(request, clock) as loaded:
-            program, configuration = loaded.program, request.configuration
+        with self._loaded(request, clock) as program:
+            configuration = request.configuration
             with clock.phase("transfer"):
-                buffers = self._memory.bind(program, self._data)
-            context = LaunchContext(configuration, self._data.footprint_bytes(configuration))
-            trial = self._measure(request, loaded, buffers, context, plan, clock)
+                buffers = self.memory.bind(program, self._data)
+            trial = self._measure(request, program, buffers, plan, clock)
             if trial.status is Status.OK and request.plan.observe and self._observation.names:
                 with clock.phase("observe"):
-                    context = dataclasses.replace(context, times_ms=trial.measurement.times_ms)
+                    footprint_bytes, times_ms = self._data.footprint_bytes(configuration), trial.measurement.times_ms
+                    context = LaunchContext(configuration, footprint_bytes, times_ms)
                     trial = trial.with_measurement(
                         metrics={**trial.measurement.metrics, **self._observation.measure(context, program, buffers)}
                     )
@@ -356,29 +324,20 @@ class Bench:
             if trial.is_valid and self._as_given:
                 warnings += self._unchanged(buffers)
             with clock.phase("transfer"):
-                damage = "; ".join(self._memory.damage(buffers))
-            if damage:
-                # Whatever its outputs say, they may be of other inputs than those that were meant.
+                damage = "; ".join(self.memory.damage(buffers))
+            if damage:  # outputs may be of other inputs than those that were meant
                 trial = dataclasses.replace(trial, status=Status.CORRUPT, message=damage)
             trial = self._on_further_draws(request, program, dataclasses.replace(trial, warnings=warnings), clock)
             return trial.with_measurement(durations_s=clock.durations_s)
 
-    def _measure(
-        self,
-        request: Request,
-        loaded: _Loaded,
-        buffers: Buffers,
-        context: LaunchContext,
-        plan: TimingPlan,
-        clock: _Clock,
-    ) -> Trial:
+    def _measure(self, request: Request, program: Program, buffers: Buffers, plan: TimingPlan, clock: _Clock) -> Trial:
         """Check the outputs of one launch, time further ones, and compare the outputs of the last."""
-        program, decided = loaded.program, request.plan
-        metrics: dict[str, float] = {"memory_bytes": float(context.footprint_bytes)}
+        decided, configuration = request.plan, request.configuration
+        metrics = {"memory_bytes": float(self._data.footprint_bytes(configuration))}
         times: tuple[float, ...] = ()
 
         def trial(status: Status, message: str = "") -> Trial:
-            return Trial(request.configuration, status, message, Measurement(metrics, times, clock.durations_s))
+            return Trial(configuration, status, message, Measurement(metrics, times, clock.durations_s))
 
         def untimed(status: Status, message: str) -> Trial:
             # Kernel times of a first launch are unreliable, so only the counts are kept.
@@ -386,7 +345,7 @@ class Bench:
             return trial(status, message)
 
         if program.binary is not None:
-            share = self._backend.compiler.vector_share(program.binary)
+            share = self.backend.compiler.vector_share(program.binary)
             metrics.update({} if math.isnan(share) else {"vector_share": share})
         first, launch_ms = Outcome(errors=decided.known), 0.0
         if not decided.known:
@@ -408,13 +367,13 @@ class Bench:
         metrics.update(time_metrics(times))
         metrics.update(program.metrics())
         with clock.phase("accuracy"):
-            known = loaded.outcome if decided.known else first
-            last = loaded.outcome = self._comparison.outcome(buffers, known)
+            known = self._outcomes.get(configuration) if decided.known else first
+            last = self._outcomes[configuration] = self._comparison.outcome(buffers, known)
         if last.message:
             metrics["error"] = metrics["error_last"] = math.nan
             difference = f"error was {first.errors['error']:.3g} at first, and then {last.message}"
         else:
-            roundoff, scale = self.kernel.roundoff_of(request.configuration), self._data.largest_reference
+            roundoff, scale = self.kernel.roundoff_of(configuration), self._data.largest_reference
             difference = decided.difference(first.errors, last.errors, roundoff, scale)
             metrics.update(worst_errors(first.errors, last.errors, is_own=bool(decided.known)))
             if not difference:
@@ -441,10 +400,7 @@ class Bench:
             return program.run(buffers)
 
     def _relaunched_ms(self, program: Program, buffers: Buffers, limit_ms: float, clock: _Clock) -> float:
-        """Launch until one launch is within a limit or some time is over; return the shortest in milliseconds.
-
-        The first launch of a program may be slow, and a busy machine delays short ones.
-        """
+        """Return the shortest launch, until one is within a limit: the first may be slow, or the machine busy."""
         start, shortest_ms = time.perf_counter(), math.inf
         while shortest_ms > limit_ms and (shortest_ms == math.inf or time.perf_counter() - start < _RELAUNCHING_S):
             shortest_ms = min(shortest_ms, self._launched_ms(program, buffers, clock))
@@ -465,12 +421,17 @@ class Bench:
                     self._flush()
                 return program.run(buffers)
 
-            self._backend.device.wake()
+            self.backend.device.wake()
             return repeat_launches(launch, plan, best_ms=best_ms)
 
     def _unchanged(self, buffers: Buffers) -> tuple[str, ...]:
         """Say which outputs of an application no run has changed, this one included: its steps may forget them."""
-        self._as_given.intersection_update(self._memory.left_as_given(buffers, self._as_given))
+        checksum, pristine = self.memory.checksum, buffers.pristine
+        self._as_given = {
+            name
+            for name in self._as_given & pristine.keys()
+            if checksum(buffers.places[name]) == checksum(pristine[name])
+        }
         if not self._as_given:
             return ()
         names = ", ".join(repr(o.name) for o in self.kernel.outputs if o.name in self._as_given)
@@ -485,24 +446,20 @@ class Bench:
         """Return a trial after its configuration ran on those further draws of the search there is time for."""
         if trial.status is not Status.OK or request.plan.known or request.plan.draws < 2:
             return trial
-        check_s = math.fsum(clock.durations_s.get(name, 0.0) for name in ("transfer", "launch", "accuracy"))
         found: list[Mapping[str, float]] = []
         # What it takes is told apart from what the first draw took.
         inner = _Clock(self._announce)
         for draw in (Draw(Stream.SEARCH, number) for number in range(1, request.plan.draws)):
             start = time.perf_counter()
-            # The references of the first draw may have been on disk: what another one takes is known once one was made.
-            making_s = 0.0 if self._drawn.holds(draw) else max(self._making_s, self._drawn.making_s)
-            if not request.plan.runs_further_draws(
-                trial.measurement.metrics, making_s + check_s, self._drawing_s, start - self._made_at
-            ):
+            needed_s = self._drawing_s + (0.0 if draw in self._drawn else self._making_s)
+            if not request.plan.runs_further_draws(trial.measurement.metrics, needed_s, start - self._made_at):
                 break
             try:
                 with inner.phase("inputs"):
-                    self._drawn.of(draw)
+                    self._data_of(draw)
                 outcome = self._check_drawn(program, draw, inner)
             except MptuneError as error:
-                if self._drawn.holds(draw):
+                if draw in self._drawn:
                     raise
                 trial = dataclasses.replace(trial, warnings=(*trial.warnings, f"{draw} cannot be made: {error}"))
                 break
@@ -529,8 +486,8 @@ class Bench:
     def _check_drawn(self, program: Program, draw: Draw, clock: _Clock) -> Outcome:
         """Launch once on a further draw and compare."""
         with clock.phase("transfer"):
-            buffers = self._memory.bind(program, self._drawn.of(draw))
+            buffers = self.memory.bind(program, self._data_of(draw))
         outcome, _ = self._check(program, buffers, clock)
         with clock.phase("transfer"):
-            damage = "; ".join(self._memory.damage(buffers))
+            damage = "; ".join(self.memory.damage(buffers))
         return Outcome(Status.CORRUPT, damage) if damage else outcome

@@ -7,7 +7,7 @@ import itertools
 import math
 import weakref
 from collections import OrderedDict
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ from mptune.errors import OutOfMemoryError
 from mptune.kernel import Argument, Role
 from mptune.measure.program import Program
 
-__all__ = ["GUARD_BYTES", "Buffers", "GuardedBuffer", "Memory", "Overrun", "run_once"]
+__all__ = ["GUARD_BYTES", "Buffers", "GuardedBuffer", "Memory", "run_once"]
 
 #: Least bytes of a guard zone: a few rows of most matrices, and a multiple of every alignment a backend promises.
 GUARD_BYTES: Final = 1 << 14
@@ -54,33 +54,8 @@ def _guard(nbytes: int, dtype: np.dtype[Any], number: int) -> NDArray[np.uint8]:
     return np.full(nbytes // dtype.itemsize, own, pattern.dtype).view(np.uint8)
 
 
-@dataclass(frozen=True, slots=True)
-class Overrun:
-    """A write outside a buffer.
-
-    Attributes:
-        damaged: how many bytes of the guard zones changed.
-        offset: of the one nearest to the data, in bytes from the start of the buffer; negative before it.
-        itemsize: bytes in an element of the buffer.
-    """
-
-    damaged: int
-    offset: int
-    itemsize: int
-
-    def __str__(self) -> str:
-        element = self.offset // self.itemsize
-        if self.offset < 0:
-            return f"{self.damaged} bytes before its first element (element {element} and before)"
-        return f"{self.damaged} bytes past its last element (element {element} and after)"
-
-
 class GuardedBuffer:
-    """Device memory between two guard zones.
-
-    Attributes:
-        data: the part a kernel is given.
-        nbytes: bytes of all of the memory, the zones included.
+    """Device memory between two guard zones: ``data`` is the part a kernel is given, of ``nbytes`` altogether.
 
     Raises:
         OutOfMemoryError: there is not enough.
@@ -100,14 +75,16 @@ class GuardedBuffer:
         for zone, words in self._intact.items():
             zone.write(words)
 
-    def overrun(self) -> Overrun | None:
-        """Return what was written into the zones since they were made, None for nothing."""
+    def overrun(self) -> str:
+        """Say what was written into the zones since they were made, empty for nothing."""
         before, after = self._changed(self._before), self._changed(self._after)
         if after.size:
-            return Overrun(before.size + after.size, self.data.nbytes + int(after[0]), self._itemsize)
+            element = (self.data.nbytes + int(after[0])) // self._itemsize
+            return f"{before.size + after.size} bytes past its last element (element {element} and after)"
         if before.size:
-            return Overrun(before.size, int(before[-1]) - GUARD_BYTES, self._itemsize)
-        return None
+            element = (int(before[-1]) - GUARD_BYTES) // self._itemsize
+            return f"{before.size} bytes before its first element (element {element} and before)"
+        return ""
 
     def free(self) -> None:
         """Give the memory back."""
@@ -121,36 +98,22 @@ class GuardedBuffer:
 
 #: Name and type of an argument, and what the buffer is for: "write", "read" or "reference".
 _Key = tuple[str, str, str]
+_Held = dict[_Key, GuardedBuffer]
 
 
 @dataclass(slots=True, eq=False)
 class Buffers:
-    """The arguments of one configuration.
-
-    Attributes:
-        passed: device buffers and scalars in the order of a kernel's signature.
-        memory: the buffers by argument.
-        scalars: the scalars by argument, rounded to their types.
-        constants: the content of constant memory by argument.
-        places: the buffers by argument after the latest run, in which steps may have swapped some.
-        pristine: the copy from which each inout buffer is restored, by argument; empty where launches do not repeat.
-        held: guarded memory of all of them, by the key it is kept under.
-    """
+    """The arguments of one configuration, by name."""
 
     program: Program
     data: DataManager
-    passed: tuple[LaunchArgument, ...]
+    passed: tuple[LaunchArgument, ...]  #: buffers and scalars in the order of a kernel's signature
     memory: Mapping[str, Buffer]
-    scalars: Mapping[str, float | int]
-    constants: Mapping[str, NDArray[Any]]
-    places: Mapping[str, Buffer]
-    pristine: Mapping[str, Buffer]
-    held: dict[_Key, GuardedBuffer]
-
-    @property
-    def outputs(self) -> tuple[Argument, ...]:
-        """The arguments that are compared."""
-        return self.program.tunable.outputs
+    scalars: Mapping[str, float | int]  #: rounded to their types
+    constants: Mapping[str, NDArray[Any]]  #: the content of constant memory
+    places: Mapping[str, Buffer]  #: the buffers after the latest run, in which steps may have swapped some
+    pristine: Mapping[str, Buffer]  #: from which inout buffers are restored; empty where launches do not repeat
+    held: _Held
 
     def restore(self) -> None:
         """Give every inout buffer its initial values back."""
@@ -171,13 +134,16 @@ class Buffers:
 
     def stored(self, name: str) -> NDArray[Any]:
         """Return a copy of a buffer after the latest run, in its type."""
-        array = np.empty(self.data.shape_of(self.program.argument(name)), self.program.dtype_of(name))
+        array = np.empty(self.data.shape_of(self.program.arguments[name]), self.program.dtype_of(name))
         self.places[name].read(array)
         return array
 
     def answer(self) -> dict[str, NDArray[Any]]:
         """Return the outputs after the latest run in fp64, integers in their type."""
-        return {output.name: self.program.read(output.name, self.places[output.name]) for output in self.outputs}
+        return {
+            output.name: self.program.read(output.name, self.places[output.name])
+            for output in self.program.tunable.outputs
+        }
 
     def overruns(self) -> list[str]:
         """Say what launches wrote outside the buffers."""
@@ -187,13 +153,10 @@ class Buffers:
 
 
 class Memory:
-    """Keeps buffers in every type on a device, the least recently used ones leaving first.
+    """Keeps buffers in every type on a device within a budget, the least recently used ones leaving first.
 
-    Args:
-        backend: allocates the buffers.
-        budget_bytes: device memory to keep; what one configuration needs is always allowed.
-        repeats: whether launches repeat on the same data: initial values are kept, and read-only buffers have a
-            checksum.
+    What one configuration needs is always allowed. Where launches repeat on the same data, initial values are kept, and
+    read-only buffers have a checksum.
     """
 
     def __init__(self, backend: Backend, budget_bytes: int = 0, *, repeats: bool = False) -> None:
@@ -208,17 +171,10 @@ class Memory:
         self.namespace = backend.device.array_namespace() if repeats else None
 
     def bind(self, program: Program, data: DataManager) -> Buffers:
-        """Return the arguments of a configuration; a read-only buffer that holds these data is not uploaded again.
-
-        Raises:
-            OutOfMemoryError: the device cannot hold them.
-        """
-        held: dict[_Key, GuardedBuffer] = {}
-        passed: list[LaunchArgument] = []
-        memory: dict[str, Buffer] = {}
-        scalars: dict[str, float | int] = {}
-        constants: dict[str, NDArray[Any]] = {}
-        pristine: dict[str, Buffer] = {}
+        """Return the arguments of a configuration; a read-only buffer that holds these data is not uploaded again."""
+        held, passed = _Held(), list[LaunchArgument]()
+        memory, pristine = dict[str, Buffer](), dict[str, Buffer]()
+        scalars, constants = dict[str, float | int](), dict[str, NDArray[Any]]()
         for argument in program.tunable.arguments:
             name, held_in = argument.name, program.types[argument.name]
             if argument.is_constant:
@@ -236,7 +192,8 @@ class Memory:
                         pristine[name] = self._buffer(program, argument, data, "read", held)
                     else:
                         self._upload(memory[name], data.typed(argument, held_in))
-        program.set_constants(constants)
+        for name, values in constants.items():
+            program.function.set_constant(name, values)
         return Buffers(program, data, tuple(passed), memory, scalars, constants, memory, pristine, held)
 
     def damage(self, buffers: Buffers) -> list[str]:
@@ -245,41 +202,25 @@ class Memory:
         for key, guarded in buffers.held.items():
             name, _, purpose = key
             if purpose != "write" and self.checksum(guarded.data) != self._checksums[key]:
-                if buffers.program.argument(name).role is Role.IN:
-                    found.append(f"the kernel changed {name!r}, which is an input")
-                else:
-                    found.append(f"the kernel changed the initial values of {name!r}, which are kept in another buffer")
-        changed = buffers.program.changed_constants(buffers.constants)
-        return found + [f"the kernel changed its constant {name!r}" for name in changed]
-
-    def left_as_given(self, buffers: Buffers, names: Container[str]) -> list[str]:
-        """Return which of these outputs have initial values and are, bit by bit, what they were before the run."""
-        return [
-            name
-            for name, original in buffers.pristine.items()
-            if name in names and self.checksum(buffers.places[name]) == self.checksum(original)
-        ]
-
-    def digest(self, buffers: Buffers) -> int:
-        """Return a checksum of all outputs after the latest run."""
-        total = 0
-        for output in buffers.outputs:
-            total = (total * _FACTOR + self.checksum(buffers.places[output.name])) % 2**64
-        return total
+                is_input = buffers.program.arguments[name].role is Role.IN
+                kept = "reference" if purpose == "reference" else "initial values"
+                what = "which is an input" if is_input else f"of which another buffer keeps the {kept}"
+                found.append(f"the kernel changed {name!r}, {what}")
+        for name, values in buffers.constants.items():
+            there = np.empty_like(values)
+            buffers.program.function.read_constant(name, there)
+            if there.tobytes() != values.tobytes():
+                found.append(f"the kernel changed its constant {name!r}")
+        return found
 
     def reference(self, buffers: Buffers, output: str) -> Buffer | None:
         """Return a reference on the device; None if there is no room beside the arguments."""
         values = buffers.data.references[output]
         key = (output, "", "reference")
-        if key not in self._buffers or self._buffers[key].data.nbytes != values.nbytes:
-            self._drop(key)
-            self._make_room(values.nbytes, buffers.held, self._budget_bytes)
-            if self._held_bytes() + values.nbytes > self._budget_bytes:
-                return None
-            try:
-                self._buffers[key] = GuardedBuffer(self._backend, values.nbytes, values.dtype)
-            except OutOfMemoryError:
-                return None
+        try:
+            self._provide(key, values.nbytes, values.dtype, buffers.held, is_optional=True)
+        except OutOfMemoryError:
+            return None
         return self._filled(key, values, buffers.data, buffers.held)
 
     def nearest(self, address: int) -> str:
@@ -300,46 +241,39 @@ class Memory:
 
     def checksum(self, buffer: Buffer) -> int:
         """Return a sum of all words of a buffer, each by its place, modulo 2^64: a change of a single one shows."""
-        weights, total = _weights(self.namespace), 0
-        for words in self._words(buffer):
-            for start in range(0, words.size, weights.size):
-                piece = words[start : start + weights.size]
+        weights, rest = _weights(self.namespace), np.empty(buffer.nbytes % 8, np.uint8)
+        in_words = buffer.nbytes - rest.size
+        if rest.size:
+            buffer.part(in_words, rest.size).read(rest)
+        total = int.from_bytes(rest.tobytes())
+        for start in range(0, in_words, _SUMMED_BYTES):
+            words = self._words(buffer.part(start, min(_SUMMED_BYTES, in_words - start)))
+            for first in range(0, words.size, weights.size):
+                piece = words[first : first + weights.size]
                 total = (total * _FACTOR + int((piece * weights[: piece.size]).sum())) % 2**64
         return total
 
-    def _words(self, buffer: Buffer) -> Iterator[Any]:
-        """Yield all of a buffer as arrays where they can be computed with, the device or the host."""
-        in_words = buffer.nbytes - buffer.nbytes % 8
-        for start in range(0, in_words, _SUMMED_BYTES):
-            yield self._array(buffer.part(start, min(_SUMMED_BYTES, in_words - start)), np.dtype(np.uint64))
-        if in_words < buffer.nbytes:
-            yield self._array(buffer.part(in_words, buffer.nbytes - in_words), np.dtype(np.uint8))
-
-    def _array(self, buffer: Buffer, dtype: np.dtype[Any]) -> Any:
+    def _words(self, buffer: Buffer) -> Any:
+        """Return a buffer as an array where it can be computed with, on the device or the host."""
         if self.namespace is not None:
-            return self._backend.device.array(buffer, dtype)
+            return self._backend.device.array(buffer, np.dtype(np.uint64))
         there = buffer.seen()
         if there is None:
             there = np.empty(buffer.nbytes, np.uint8)
             buffer.read(there)
-        return there.view(dtype)
+        return there.view(np.uint64)
 
     # -- memory --------------------------------------------------------------------------------
 
-    def _buffer(
-        self, program: Program, argument: Argument, data: DataManager, purpose: str, held: dict[_Key, GuardedBuffer]
-    ) -> Buffer:
+    def _buffer(self, program: Program, argument: Argument, data: DataManager, purpose: str, held: _Held) -> Buffer:
         key = (argument.name, str(program.types[argument.name] or ""), purpose)
         dtype = program.dtype_of(argument.name)
-        nbytes = math.prod(data.shape_of(argument)) * dtype.itemsize
-        if key not in self._buffers or self._buffers[key].data.nbytes != nbytes:
-            self._drop(key)
-            self._buffers[key] = self._allocate(nbytes, dtype, held)
+        self._provide(key, math.prod(data.shape_of(argument)) * dtype.itemsize, dtype, held)
         if purpose == "read":
             return self._filled(key, data.typed(argument, program.types[argument.name]), data, held)
         return self._used(key, held)
 
-    def _filled(self, key: _Key, values: NDArray[Any], data: DataManager, held: dict[_Key, GuardedBuffer]) -> Buffer:
+    def _filled(self, key: _Key, values: NDArray[Any], data: DataManager, held: _Held) -> Buffer:
         """Return a read-only buffer that holds these values, which are of some data."""
         buffer = self._used(key, held)
         if key not in self._holds or self._holds[key]() is not data:
@@ -349,7 +283,7 @@ class Memory:
                 self._checksums[key] = self.checksum(buffer)
         return buffer
 
-    def _used(self, key: _Key, held: dict[_Key, GuardedBuffer]) -> Buffer:
+    def _used(self, key: _Key, held: _Held) -> Buffer:
         self._buffers.move_to_end(key)
         held[key] = self._buffers[key]
         return held[key].data
@@ -360,20 +294,27 @@ class Memory:
         else:  # an array of the device
             self._backend.device.array(buffer, values.dtype)[:] = values.reshape(-1)
 
-    def _allocate(self, nbytes: int, dtype: np.dtype[Any], held: Mapping[_Key, GuardedBuffer]) -> GuardedBuffer:
+    def _provide(self, key: _Key, nbytes: int, dtype: np.dtype[Any], held: _Held, *, is_optional: bool = False) -> None:
+        """Allocate a buffer unless it is there; an optional one does not exceed the budget."""
+        if key in self._buffers and self._buffers[key].data.nbytes == nbytes:
+            return
+        self._drop(key)
         self._make_room(nbytes, held, self._budget_bytes)
+        if is_optional and self._held_bytes() + nbytes > self._budget_bytes:
+            raise OutOfMemoryError(f"no room for {nbytes} bytes beside the arguments")
         try:
-            return GuardedBuffer(self._backend, nbytes, dtype)
+            self._buffers[key] = GuardedBuffer(self._backend, nbytes, dtype)
         except OutOfMemoryError:
+            if is_optional:
+                raise
             # Buffers kept for other configurations are freed before this one counts as too large.
             self._make_room(nbytes, held, 0)
-            return GuardedBuffer(self._backend, nbytes, dtype)
+            self._buffers[key] = GuardedBuffer(self._backend, nbytes, dtype)
 
-    def _make_room(self, nbytes: int, held: Mapping[_Key, GuardedBuffer], budget_bytes: int) -> None:
+    def _make_room(self, nbytes: int, held: _Held, budget_bytes: int) -> None:
         for key in [key for key in self._buffers if key not in held]:
-            if self._held_bytes() + nbytes <= budget_bytes:
-                return
-            self._drop(key)
+            if self._held_bytes() + nbytes > budget_bytes:
+                self._drop(key)
 
     def _drop(self, key: _Key) -> None:
         self._holds.pop(key, None)
@@ -392,18 +333,12 @@ def _weights(namespace: Any) -> Any:
 
 
 def run_once(program: Program, inputs: Mapping[str, Any] | DataManager) -> dict[str, NDArray[Any]]:
-    """Run a program on inputs by argument and return its outputs in fp64, integers in their type.
-
-    Raises:
-        MptuneError: as of :meth:`Program.run`, or the device cannot hold the arguments.
-    """
-    if isinstance(inputs, DataManager):
-        data = inputs
-    else:
-        data = DataManager(program.tunable, program.sizes, budget_bytes=0, inputs=inputs)
+    """Run a program on inputs by argument and return its outputs in fp64, integers in their type."""
+    if not isinstance(inputs, DataManager):
+        inputs = DataManager(program.tunable, program.sizes, budget_bytes=0, inputs=inputs)
     memory = Memory(program.backend)
     try:
-        buffers = memory.bind(program, data)
+        buffers = memory.bind(program, inputs)
         buffers.poison()
         program.run(buffers)
         return buffers.answer()

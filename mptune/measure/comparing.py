@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mptune.accuracy.evaluate import Metrics, evaluate_outputs, judging
 from mptune.accuracy.metrics import rehearse
@@ -25,34 +24,19 @@ __all__ = ["Comparison", "Outcome"]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The state of the outputs after a launch.
-
-    Attributes:
-        status: whether they can be used.
-        message: why not.
-        errors: by the names of their metrics.
-        digest: a checksum of the outputs; equal outputs need not be compared again.
-        masked: the outputs of which some elements were not compared, as their reference is NaN.
-    """
+    """The state of the outputs after a launch."""
 
     status: Status = Status.OK
     message: str = ""
-    errors: Mapping[str, float] = field(default_factory=dict)
-    digest: int | None = None
-    masked: tuple[str, ...] = ()
+    errors: Mapping[str, float] = field(default_factory=dict)  #: by metric
+    digest: tuple[int, ...] = ()  #: checksums of the outputs; equal outputs need not be compared again
+    masked: tuple[str, ...] = ()  #: outputs with elements that were not compared, as their reference is NaN
 
 
 class Comparison:
     """Compares the outputs of configurations of one kernel or application.
 
-    Args:
-        tunable: the kernel or application.
-        backend: where outputs are.
-        memory: holds references on the device.
-        metrics: error metrics of the outputs.
-
-    Attributes:
-        no_arrays: why the device's arrays cannot be computed with though it has some; empty otherwise.
+    ``no_arrays`` says why the device's arrays cannot be computed with though it has some; empty otherwise.
     """
 
     def __init__(self, tunable: Tunable, backend: Backend, memory: Memory, metrics: Metrics) -> None:
@@ -76,7 +60,8 @@ class Comparison:
 
     def outcome(self, buffers: Buffers, known: Outcome | None = None) -> Outcome:
         """Compare the outputs as they are now, unless they are those of an outcome that is known."""
-        digest = self._memory.digest(buffers)
+        outputs = buffers.program.tunable.outputs
+        digest = tuple(self._memory.checksum(buffers.places[output.name]) for output in outputs)
         if known is not None and known.digest == digest:
             return known
         try:
@@ -88,12 +73,12 @@ class Comparison:
 
     def _compared(self, buffers: Buffers, pair: Callable[[Buffers, str], Pairs]) -> Outcome:
         data = buffers.data
-        outputs = {output.name: pair(buffers, output.name) for output in buffers.outputs}
-        missing = []
-        for argument in buffers.outputs:
-            pairs = outputs[argument.name]
-            if argument.role is Role.OUT and (count := count_unwritten(pairs)):
-                missing.append(f"{count} of {pairs.size} elements of {argument.name!r}")
+        outputs = {output.name: pair(buffers, output.name) for output in buffers.program.tunable.outputs}
+        missing = [
+            f"{count} of {pairs.size} elements of {name!r}"
+            for name, pairs in outputs.items()
+            if buffers.program.arguments[name].role is Role.OUT and (count := count_unwritten(pairs))
+        ]
         if missing:
             return Outcome(Status.UNWRITTEN, f"the kernel never wrote {', '.join(missing)}")
         # A signalling NaN that a kernel copied from beyond a buffer is no reason to warn.
@@ -110,23 +95,21 @@ class Comparison:
         It is compared on the host where the device has no arrays to compute with, the error metric is a user's, doubles
         do not hold the values, or there is no room for the reference.
         """
-        stored, shape = buffers.program.dtype_of(name), buffers.data.references[name].shape
+        stored, values = buffers.program.dtype_of(name), buffers.data.references[name]
         if self._memory.namespace is not None and name in self._anywhere and can_decode(stored):
             reference = self._memory.reference(buffers, name)
             if reference is not None:
-                there = self._view(reference, buffers.data.references[name].dtype, shape)
-                known = self._known_of(buffers.data, name)
-                return Pairs.of(self._view(buffers.places[name], stored, shape), there, known)
+                output = self._view(buffers.places[name], stored, values.shape)
+                known = self._known.setdefault(buffers.data, {}).setdefault(name, {})
+                return Pairs.of(output, self._view(reference, values.dtype, values.shape), known)
+        return self._host_pair(buffers, name)
+
+    def _host_pair(self, buffers: Buffers, name: str) -> Pairs:
+        stored, values = buffers.program.dtype_of(name), buffers.data.references[name]
         # A user's metric may write to what it is given; others need no copy.
         seen = buffers.places[name].seen() if name in self._anywhere else None
-        return self._host_pair(buffers, name, None if seen is None else seen.view(stored).reshape(shape))
-
-    def _host_pair(self, buffers: Buffers, name: str, output: NDArray[Any] | None = None) -> Pairs:
-        output = buffers.stored(name) if output is None else output
-        return Pairs.of(output, buffers.data.references[name], self._known_of(buffers.data, name))
-
-    def _known_of(self, data: DataManager, name: str) -> dict[Any, Any]:
-        return self._known.setdefault(data, {}).setdefault(name, {})
+        output = buffers.stored(name) if seen is None else seen.view(stored).reshape(values.shape)
+        return Pairs.of(output, values, self._known.setdefault(buffers.data, {}).setdefault(name, {}))
 
     def _view(self, buffer: Buffer, stored: np.dtype[Any], shape: tuple[int, ...]) -> DeviceArray:
         bits = self._backend.device.array(buffer, bits_type(stored))

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import math
-import operator
 import queue
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from mptune.accuracy.evaluate import Metrics
+from mptune.accuracy.evaluate import Metrics, all_metrics
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.backends.binary_cache import BinaryCache
@@ -25,36 +23,28 @@ from mptune.errors import MptuneError, TemplateError
 from mptune.kernel import Kernel, Sizes, Tunable
 from mptune.measure.base import Evaluator
 from mptune.measure.bench import Ready, Request
-from mptune.measure.cluster import ClusterPool
-from mptune.measure.identity import launch_identity, metric_identity, source_of, unversioned
-from mptune.measure.job import Job
 from mptune.measure.policy import MeasurementPolicy, Plan
-from mptune.measure.pool import Pool
+from mptune.measure.pool import ClusterPool, Pool
 from mptune.measure.program import Launched
 from mptune.measure.rounds import VISIT, Finished
 from mptune.measure.timing import TimingPlan
-from mptune.measure.worker import Limits, WorkerDied
+from mptune.measure.worker import Job, Limits, WorkerDied, definition_of
 from mptune.results.trial import Status, Trial
-from mptune.source.render import cited
+from mptune.source.render import cited, included_headers, render, template_hash
 from mptune.space.configuration import Configuration
 
-__all__ = ["DeviceEvaluator", "Limits"]
+__all__ = ["DeviceEvaluator", "Limits", "launch_identity", "metric_identity", "source_of", "unversioned"]
 
 
 class DeviceEvaluator(Evaluator):
     """Evaluates configurations of one kernel, on one device or several that are alike.
 
     Args:
-        kernel, sizes, backend, seed, flags, plan, limits: what is evaluated, and how.
         metric: error metric instead of the kernel's own.
         policy: decides what is measured; by default that of a run in which less time wins.
         compilers: compilations at a time, ahead of the evaluations; 0 for none but the worker's own.
-        observers: names of the optional observers to switch on.
         workers: devices of this machine, one worker process for each.
         pool: makes another pool than that of this machine; ``workers`` and ``compilers`` are then ignored.
-
-    Raises:
-        MptuneError: there are not as many devices as workers, or the kernel cannot be sent to a worker.
     """
 
     def __init__(
@@ -82,13 +72,21 @@ class DeviceEvaluator(Evaluator):
         #: Names of the error metrics without a version: no trial measured with one has the same key in another run.
         self.unversioned_metrics = unversioned(chosen)
         self._metric = metric_identity(chosen) + (f" {uuid.uuid4().hex}" if self.unversioned_metrics else "")
-        limits = limits or Limits()
-        options = CompileOptions(flags=tuple(flags), timeout_s=limits.compile_s, compilers=compilers_of(kernel))
-        self._plan = plan or TimingPlan()
-        self._limits = limits
-        self._job = Job.of(kernel, sizes, backend, metric, seed, options, self._plan, tuple(observers))
-        self._pool = Pool(self._job, limits, workers, compilers) if pool is None else pool(self._job, limits)
-        self._ready: Ready | None = None
+        self._limits = limits or Limits()
+        self._job = Job(
+            definition_of(kernel, metric),
+            kernel.function if isinstance(kernel, Kernel) else None,
+            dict(sizes),
+            backend,
+            seed,
+            CompileOptions(flags=self._flags, timeout_s=self._limits.compile_s, compilers=compilers_of(kernel)),
+            plan or TimingPlan(),
+            tuple(observers),
+        )
+        self._pool = (
+            Pool(self._job, self._limits, workers, compilers) if pool is None else pool(self._job, self._limits)
+        )
+        self.may_overlap = self._pool.may_overlap
         #: Rendered sources of the configurations that are prepared.
         self._sources: dict[Configuration, str] = {}
         #: Keys of the configurations under way, and their trials as they end.
@@ -96,23 +94,15 @@ class DeviceEvaluator(Evaluator):
         self._ended: queue.SimpleQueue[Future[Trial]] = queue.SimpleQueue()
 
     def start(self) -> Ready:
-        """Start the workers if they are not running and return what they report of their device.
-
-        Raises:
-            MptuneError: the kernel, its data or the backend is not usable, or the devices are not alike.
-        """
-        if self._ready is None:
-            self._ready = self._pool.start()
-        return self._ready
+        """Start the workers if they are not running and return what they report of their device."""
+        return self._pool.start()
 
     def key_of(self, configuration: Configuration) -> str:
         """Return the key a trial of this configuration has under the present conditions."""
         try:
-            source = source_of(self._kernel, configuration, self._sizes)
-            launch = launch_identity(self._kernel, configuration, self._sizes)
+            return self._key(*self._source_and_launch(configuration))
         except MptuneError as error:
             return self._key(str(error))
-        return self._key(source, launch)
 
     @property
     def capacity(self) -> int:
@@ -121,10 +111,6 @@ class DeviceEvaluator(Evaluator):
     @property
     def lead(self) -> int:
         return self._pool.lead
-
-    @property
-    def may_overlap(self) -> bool:
-        return self._pool.may_overlap
 
     @property
     def under_way(self) -> int:
@@ -146,15 +132,12 @@ class DeviceEvaluator(Evaluator):
     def submit(self, configuration: Configuration, best_ms: float = math.inf, baseline_ms: float = math.inf) -> None:
         """Begin to evaluate a configuration; at most :attr:`capacity` are under way.
 
-        Args:
-            configuration: what to evaluate.
-            best_ms: if it is clearly slower than this it is not timed as often.
-            baseline_ms: a launch of the fastest baseline so far, by which launches may be limited.
+        One that is clearly slower than ``best_ms`` is not timed as often. ``baseline_ms``, a launch of the fastest
+        baseline so far, may limit launches.
         """
         ended: Future[Trial]
         try:
-            source = self._sources.pop(configuration, None) or source_of(self._kernel, configuration, self._sizes)
-            launch = launch_identity(self._kernel, configuration, self._sizes)
+            source, launch = self._source_and_launch(configuration)
         except MptuneError as error:
             status = Status.COMPILE_ERROR if isinstance(error, TemplateError) else Status.ERROR
             self._under_way[configuration] = self._key(str(error))
@@ -163,6 +146,7 @@ class DeviceEvaluator(Evaluator):
         else:
             self._under_way[configuration] = self._key(source, launch)
             ended = self._pool.submit(Request(configuration, source, self.policy.plan(best_ms, baseline_ms)))
+        self._sources.pop(configuration, None)
         ended.add_done_callback(self._ended.put)
 
     def finished(self) -> list[Trial]:
@@ -176,10 +160,7 @@ class DeviceEvaluator(Evaluator):
         ]
 
     def remeasure(self, trials: Sequence[Trial], rounds: int, visit: TimingPlan = VISIT) -> Finished:
-        """Measure valid trials again in turn, and return the trial of every turn. Only while nothing is under way.
-
-        A configuration that ends the worker has that trial as its last.
-        """
+        """Measure valid trials again in turn, and return the trial of every turn. Only while nothing is under way."""
         requests = [self._request(trial.configuration, self.policy.plan_again(trial)) for trial in trials]
         before = {trial.configuration: trial for trial in trials}
         answer = self._together("remeasure", requests, rounds, visit)
@@ -187,35 +168,22 @@ class DeviceEvaluator(Evaluator):
         return dataclasses.replace(answer, trials=turns)
 
     def run_on_draws(self, configurations: Sequence[Configuration], draws: Sequence[Draw]) -> Finished:
-        """Return the trial of each configuration on each draw of the inputs. Only while nothing is under way.
-
-        A configuration that ends the worker has that trial as its last.
-        """
+        """Return the trial of each configuration on each draw of the inputs. Only while nothing is under way."""
         return self._together("run_on_draws", [self._request(c) for c in configurations], draws)
 
     def launches(self, configuration: Configuration) -> tuple[Launched, ...]:
-        """Run an application and return what it launches; only while nothing is under way.
-
-        Raises:
-            MptuneError: it cannot be run in this configuration.
-        """
-        request = self._request(configuration)
+        """Run an application and return what it launches; only while nothing is under way."""
         try:
-            launches: tuple[Launched, ...] = self._pool.ask("launches", request)
+            launches: tuple[Launched, ...] = self._pool.ask("launches", self._request(configuration))
         except (MptuneError, WorkerDied) as error:
-            reason = error.message if isinstance(error, WorkerDied) else error
-            raise MptuneError(f"the launches of {self._kernel.called} are not known: {reason}") from error
+            raise MptuneError(f"the launches of {self._kernel.called} are not known: {error}") from error
         return launches
 
     def instrumented(self, configurations: Sequence[Configuration], limit_s: float = 10.0) -> list[Trial]:
         """Return trials with the errors that an instrumented build on the host gives, as many as there is time for.
 
-        Args:
-            configurations: what is run, in a process of its own; those that it cannot run are left out.
-            limit_s: for the runs after the first one, which compiles.
-
-        Raises:
-            MptuneError: there is no such build, or its first run fails.
+        It runs in a process of its own. Those that it cannot run are left out. ``limit_s`` does not count the first
+        run, which compiles; an MptuneError says why that fails.
         """
         backend = get_backend(self._job.backend)
         flags = self._flags if backend.shares_memory else on_host(self._flags)
@@ -244,17 +212,24 @@ class DeviceEvaluator(Evaluator):
         """End the compilers and the workers, and what is under way."""
         self._pool.close()
 
+    def _source_and_launch(self, configuration: Configuration) -> tuple[str, str]:
+        kernel, sizes = self._kernel, self._sizes
+        source = self._sources.get(configuration) or source_of(kernel, configuration, sizes)
+        return source, launch_identity(kernel, configuration, sizes)
+
     def _request(self, configuration: Configuration, plan: Plan | None = None) -> Request:
         return Request(configuration, source_of(self._kernel, configuration, self._sizes), plan or Plan())
 
     def _together(self, method: str, requests: Sequence[Request], *arguments: Any) -> Finished:
-        """Return the trials of several configurations; if the worker dies of one, each is asked for alone."""
+        """Return the trials of several configurations; if the worker dies of one, each is asked for alone.
+
+        A configuration that ends the worker has that trial as its last.
+        """
         try:
             answer: Finished = self._pool.ask(method, requests, *arguments)
         except WorkerDied as death:
             if len(requests) > 1:
-                alone = (self._together(method, [request], *arguments) for request in requests)
-                return functools.reduce(operator.add, alone)
+                return sum((self._together(method, [each], *arguments) for each in requests), Finished(()))
             # On which draw is not known, and does not matter.
             draws = tuple(arguments[0][:1]) if method == "run_on_draws" else ()
             return Finished((death.trial_of(requests[0].configuration),), draws)
@@ -269,5 +244,36 @@ class DeviceEvaluator(Evaluator):
     def _key(self, source: str, launch: str = "") -> str:
         ready = self.start()
         source = with_headers(source, self._flags)
-        parts = (source, launch, ready.identity, ready.data_key, self._metric, repr(self._plan))
+        parts = (source, launch, ready.identity, ready.data_key, self._metric, repr(self._job.plan))
         return BinaryCache.key((*parts, *sorted(ready.observers)))
+
+
+def source_of(kernel: Tunable, configuration: Configuration, sizes: Sizes) -> str:
+    """Return the rendered source of a configuration; of an application, what its kernels' sources are made from."""
+    if isinstance(kernel, Kernel):
+        return render(kernel, configuration, sizes)
+    return f"{template_hash(kernel)} {kernel.own(configuration)}{included_headers(kernel)}"
+
+
+def launch_identity(kernel: Tunable, configuration: Configuration, sizes: Sizes) -> str:
+    """Return grid, block, shared memory and arguments of a launch, none of which a source shows, as text."""
+    held = [(argument, kernel.precision_of(argument, configuration)) for argument in kernel.arguments]
+    arguments = [(a.name, a.role.value, precision.name if precision else a.dtype) for a, precision in held]
+    shape = kernel.launch_shape(configuration, sizes) if isinstance(kernel, Kernel) else None
+    return repr((shape, arguments))
+
+
+def metric_identity(metric: Metrics) -> str:
+    """Return a metric as text: its name and, if it is not bundled, its version; of several, each one's."""
+    if isinstance(metric, Mapping):
+        return "\n".join(f"{name}={metric_identity(metric[name])}" for name in sorted(metric))
+    found = all_metrics(metric)
+    return ", ".join(each.name if each.is_bundled else f"{each.name} version {each.version}" for each in found)
+
+
+def unversioned(metric: Metrics) -> tuple[str, ...]:
+    """Return the names of the metrics that are neither bundled nor have a version.
+
+    Nothing tells whether such a metric is still what it was, so trials measured with it are not used again.
+    """
+    return tuple(dict.fromkeys(m.name for m in all_metrics(metric) if not m.is_bundled and not m.version))

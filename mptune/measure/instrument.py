@@ -11,24 +11,22 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mptune.accuracy.evaluate import Metrics, evaluate_outputs
 from mptune.backends import get_backend
-from mptune.backends.base import Argument as LaunchArgument
-from mptune.backends.base import Backend, Binary, Buffer, CompileOptions, Device, Function
-from mptune.data import DataManager, Draw
+from mptune.backends.base import Binary, Buffer, CompileOptions, Function
+from mptune.data import DataManager
 from mptune.errors import CompileError, ConstraintError, EmptySpaceError, KernelError
-from mptune.kernel import Argument, Kernel, LaunchShape, Sizes, Tunable
+from mptune.kernel import Argument, Kernel, Sizes, Tunable
 from mptune.kernel.limits import space_on
 from mptune.measure.answers import with_reference
 from mptune.measure.buffers import run_once
 from mptune.measure.program import Program, first_that_runs
 from mptune.precision import COMPOUND, PRECISIONS, TRACED, Precision, precision
-from mptune.results.unseen import worst_errors_of
 from mptune.source.render import cited, render
 from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import PolicyParameter, PrecisionParameter
@@ -52,92 +50,39 @@ _FLAGS: Final = ("-fno-unsafe-math-optimizations", "-fno-finite-math-only", "-fn
 _TRIED: Final = 20
 
 
-class _Traced(Function):
-    """A function whose types and policies are those of a configuration, loaded for it."""
-
-    def __init__(self, device: Device, binary: Binary, kernel: Kernel, configuration: Configuration) -> None:
-        types = [_TYPES[precision(str(configuration[p.name])).name] for p in _of_kind(kernel, PrecisionParameter)]
-        # Numbers outside functions are rounded as it is loaded.
-        os.environ[_ON_LOADING] = ",".join(map(str, types))
-        try:
-            self._function = device.load(binary)
-        finally:
-            del os.environ[_ON_LOADING]
-        policies = [_POLICIES[str(configuration[p.name])] for p in _of_kind(kernel, PolicyParameter)]
-        # No array is empty.
-        self._constants = {
-            "mptune_types": np.array([*types, 0], np.int32),
-            "mptune_policies": np.array([*policies, 0], np.int32),
-        }
-
-    def set_constant(self, name: str, data: NDArray[Any]) -> None:
-        self._function.set_constant(name, data)
-
-    def read_constant(self, name: str, data: NDArray[Any]) -> None:
-        self._function.read_constant(name, data)
-
-    def launch(self, shape: LaunchShape, arguments: Sequence[LaunchArgument]) -> float:
-        for name, values in self._constants.items():
-            self._function.set_constant(name, values)
-        return self._function.launch(shape, arguments)
-
-    def unload(self) -> None:
-        self._function.unload()
-
-
-class _Builds:
-    """Instrumented kernels, each compiled once for all types it may have."""
-
-    def __init__(self, backend: Backend, options: CompileOptions) -> None:
-        self._backend = backend
-        self._options = options
-        self.binaries: dict[Any, Binary] = {}
-
-    def function(self, kernel: Kernel, configuration: Configuration, sizes: Sizes) -> Function:
-        """Return a kernel's function in the types of a configuration."""
-        if len(_of_kind(kernel, PrecisionParameter)) > _MOST_TYPES:
-            raise KernelError(f"{kernel.called}: at most {_MOST_TYPES} precision parameters can be chosen at run time")
-        base = in_widest(kernel, configuration)
-        key = (kernel.name, base, tuple(sizes.items()))
-        if key not in self.binaries:
-            source = render(kernel, base, sizes, is_traced=True)
-            try:
-                self.binaries[key] = self._backend.compiler.compile(source, kernel.function, self._options)
-            except CompileError as error:
-                raise CompileError(
-                    f"{kernel.called} does not compile with types that are chosen when it runs: "
-                    f"{_by_name(cited(str(error), kernel, base, sizes), kernel)}"
-                ) from error
-        return _Traced(self._backend.device, self.binaries[key], kernel, configuration)
-
-
 class _TracedProgram(Program):
     """One configuration on instrumented kernels: values are held in fp64, rounded to the types they have."""
 
-    def __init__(
-        self, builds: _Builds, tunable: Tunable, configuration: Configuration, sizes: Sizes, backend: Backend
-    ) -> None:  # fmt: skip
-        self._builds = builds
-        super().__init__(tunable, configuration, sizes, backend)
+    def __init__(self, instrument: Instrument, configuration: Configuration) -> None:
+        self._instrument = instrument
+        super().__init__(instrument.tunable, configuration, instrument.sizes, get_backend("host"))
 
     def held(self, argument: Argument, chosen: Precision | None) -> Precision | None:
         return chosen if chosen is None or argument.precision in PRECISIONS else TRACED[chosen.name]
 
-    def _convert(self, source: str, target: str, memory: Mapping[str, Buffer]) -> None:
-        self.write(target, self.read(source, memory[source]).reshape(self._shapes[target]), memory[target])
+    def convert(self, source: str, target: str, memory: Mapping[str, Buffer]) -> None:
+        self.write(target, self.read(source, memory[source]).reshape(self.shapes[target]), memory[target])
 
-    def _check_valid(self, what: str, kernel: Kernel, configuration: Configuration, sizes: Sizes) -> None:
-        super()._check_valid(what, kernel, in_widest(kernel, configuration), sizes)
+    def extents_of(self, kernel: Kernel, configuration: Configuration) -> Configuration:
+        return in_widest(kernel, configuration)
 
-    def _launch_shape(self, kernel: Kernel, configuration: Configuration, sizes: Sizes) -> LaunchShape:
-        return super()._launch_shape(kernel, in_widest(kernel, configuration), sizes)
+    def load(self, kernel: Kernel, configuration: Configuration, sizes: Sizes) -> Function:
+        types = [_TYPES[precision(str(configuration[p.name])).name] for p in _of_kind(kernel, PrecisionParameter)]
+        policies = [_POLICIES[str(configuration[p.name])] for p in _of_kind(kernel, PolicyParameter)]
+        binary = self._instrument.compile(kernel, in_widest(kernel, configuration), sizes)
+        # Numbers outside functions are rounded as it is loaded.
+        os.environ[_ON_LOADING] = ",".join(map(str, types))
+        try:
+            function = self.backend.device.load(binary)
+        finally:
+            del os.environ[_ON_LOADING]
+        for name, values in (("mptune_types", types), ("mptune_policies", policies)):
+            function.set_constant(name, np.array([*values, 0], np.int32))  # no array is empty
+        return function
 
-    def _load(self, kernel: Kernel, configuration: Configuration, sizes: Sizes) -> Function:
-        return self._builds.function(kernel, configuration, sizes)
-
-    def _handle(self, what: str, argument: Argument, given: Mapping[str, Any]) -> str:
-        buffer = super()._handle(what, argument, given)
-        own, passed = argument.precision, self._buffers[buffer].precision
+    def _handle(self, what: str, argument: Argument, value: Any) -> str:
+        buffer = super()._handle(what, argument, value)
+        own, passed = argument.precision, self.arguments[buffer].precision
         if own is not None and passed is not None and (own in PRECISIONS) != (passed in PRECISIONS):
             raise KernelError(
                 f"{what}: the type of {argument.name!r} or of buffer {buffer!r} is fixed and that of the other one a "
@@ -150,20 +95,9 @@ class _TracedProgram(Program):
 class Instrument:
     """Tells the errors of a kernel, or of an application, in any types: compiled once, run for each choice.
 
-    The numbers come with the inputs, references and metrics that a search has. What is compiled is one configuration,
-    and another for each combination of values that the signature has besides precisions and policies.
-
-    Args:
-        tunable: the kernel or application.
-        sizes: its problem sizes.
-        metric: error metrics instead of its own.
-        seed: seeds the inputs.
-        draws: on how many draws of the inputs errors are measured; they are the worst.
-        flags: further compiler flags.
-        data: that of the first draw, where it has been made.
-
-    Raises:
-        MptuneError: the kernel, its data or the host's compiler is not usable.
+    The numbers come with the inputs, references and metrics that a search has; ``data`` holds inputs and references
+    where they have been made. What is compiled is one configuration, and another for each combination of values that
+    the signature has besides precisions and policies.
     """
 
     def __init__(
@@ -173,53 +107,34 @@ class Instrument:
         *,
         metric: Metrics | None = None,
         seed: int = 0,
-        draws: int = 1,
         flags: Sequence[str] = (),
         data: DataManager | None = None,
     ) -> None:
         self._backend = get_backend("host")
-        options = CompileOptions(flags=(_OPTIMISATION, *flags, *_FLAGS))
+        self._options = CompileOptions(flags=(_OPTIMISATION, *flags, *_FLAGS))
         self._metrics = metric if metric is not None else tunable.metric
-        tunable = with_reference(tunable, self._backend, CompileOptions(flags=tuple(flags)), self._metrics)
-        self.tunable = tunable
-        self._builds = _Builds(self._backend, options)
-        made = [] if data is None else [data]
-        further = range(len(made), draws)
-        self._data = made + [DataManager(tunable, sizes, seed=seed, draw=Draw(number=number)) for number in further]
+        self.tunable = with_reference(tunable, self._backend, CompileOptions(flags=tuple(flags)), self._metrics)
+        self.sizes = sizes
+        self._data = data or DataManager(self.tunable, sizes, seed=seed)
+        self.binaries: dict[Any, Binary] = {}  #: what has been compiled so far
         #: By the values of the signature that are compiled, the rest of a configuration.
         self._bases: dict[tuple[Value, ...], list[Configuration]] = {}
         chosen = (PrecisionParameter, PolicyParameter)
         types = {p.name for p in tunable.parameters if isinstance(p, chosen)}
         self._compiled = [name for name in tunable.signature_names if name not in types]
 
-    @property
-    def compilations(self) -> int:
-        """How many sources have been compiled so far."""
-        return len(self._builds.binaries)
-
     def errors(self, signature: Mapping[str, Value]) -> dict[str, float]:
-        """Return the error metrics of a signature, the worst of all draws; infinite where a result is not finite.
+        """Return the error metrics of a signature; infinite where a result is not finite.
 
-        Args:
-            signature: values of the tunable's precision, policy and other signature parameters, those in which a
-                baseline is (or the first) where they are left out.
-
-        Raises:
-            KernelError: a value is none of its parameter's, or the application cannot be run so.
-            ConstraintError: its kernels do not have these types together, or one is compound, which none can be
-                chosen to be when it runs.
-            CompileError: the template does not compile with types that are chosen when it runs.
-            LaunchError: a launch failed.
+        Parameters that are left out have the values of a baseline (or their first). A ConstraintError says that the
+        kernels do not have these types together, or that one is compound, which none can be chosen to be as it runs.
         """
-        found = [
-            evaluate_outputs(self.outputs(signature, draw), data.references, self._metrics, data.inputs).metrics
-            for draw, data in enumerate(self._data)
-        ]
-        worst = {**found[0], **worst_errors_of(*found)}
-        return {name: math.inf if math.isnan(error) else error for name, error in worst.items()}
+        data = self._data
+        found = evaluate_outputs(self.outputs(signature), data.references, self._metrics, data.inputs).metrics
+        return {name: math.inf if math.isnan(error) else error for name, error in found.items()}
 
-    def outputs(self, signature: Mapping[str, Value], draw: int = 0) -> dict[str, NDArray[Any]]:
-        """Return the outputs of a signature on one of the draws by name, in fp64; raises what :meth:`errors` does."""
+    def outputs(self, signature: Mapping[str, Value]) -> dict[str, NDArray[Any]]:
+        """Return the outputs of a signature by name, in fp64; raises what :meth:`errors` does."""
         for parameter in _of_kind(self.tunable, PrecisionParameter):
             asked = precision(str(signature.get(parameter.name, "fp64"))).name
             if asked in COMPOUND:
@@ -227,36 +142,40 @@ class Instrument:
                     f"{parameter.name} is {asked}, which is compound: an instrumented run, where types are chosen "
                     f"as it runs, has one of {', '.join(PRECISIONS)}"
                 )
-        data = self._data[draw]
 
         def run(base: Configuration) -> dict[str, NDArray[Any]]:
-            configuration = Configuration({**base, **signature})
-            with _TracedProgram(self._builds, self.tunable, configuration, data.sizes, self._backend) as program:
-                return run_once(program, data)
+            with _TracedProgram(self, Configuration({**base, **signature})) as program:
+                return run_once(program, self._data)
 
-        candidates = self._candidates(signature, data.sizes)
+        candidates = self._candidates(signature)
         base, outputs = first_that_runs(candidates, run)
         candidates[:] = [base]  # what runs once does so in all types
         return outputs
 
-    def close(self) -> None:
-        """Release what it holds."""
-        self._data.clear()
+    def compile(self, kernel: Kernel, base: Configuration, sizes: Sizes) -> Binary:
+        """Return an instrumented kernel, compiled once for all types it may have."""
+        types = [parameter.name for parameter in _of_kind(kernel, PrecisionParameter)]
+        if len(types) > _MOST_TYPES:
+            raise KernelError(f"{kernel.called}: at most {_MOST_TYPES} precision parameters can be chosen at run time")
+        key = (kernel.name, base, tuple(sizes.items()))
+        if key not in self.binaries:
+            source = render(kernel, base, sizes, is_traced=True)
+            try:
+                self.binaries[key] = self._backend.compiler.compile(source, kernel.function, self._options)
+            except CompileError as error:
+                raise CompileError(
+                    f"{kernel.called} does not compile with types that are chosen when it runs: "
+                    f"{_by_name(cited(str(error), kernel, base, sizes), types)}"
+                ) from error
+        return self.binaries[key]
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    # -- one run -------------------------------------------------------------------------------
-
-    def _candidates(self, signature: Mapping[str, Value], sizes: Sizes) -> list[Configuration]:
+    def _candidates(self, signature: Mapping[str, Value]) -> list[Configuration]:
         """Return configurations in the widest types that have the values of a signature that are compiled."""
         wanted = {name: (signature[name],) for name in self._compiled if name in signature}
         key = tuple(value for (value,) in wanted.values())
         if key not in self._bases:
-            valid, widest = space_on(self.tunable, sizes, self._backend.device.facts()), self.tunable.baseline_values()
+            valid = space_on(self.tunable, self.sizes, self._backend.device.facts())
+            widest = self.tunable.baseline_values()
             try:
                 space = valid.restrict({**widest, **wanted})
             except EmptySpaceError:
@@ -271,9 +190,8 @@ def in_widest(kernel: Kernel, configuration: Configuration) -> Configuration:
     return Configuration({**configuration, **{name: values[0] for name, values in kernel.baseline_values().items()}})
 
 
-def _by_name(message: str, kernel: Kernel) -> str:
+def _by_name(message: str, types: Sequence[str]) -> str:
     """Return a compiler's message with the names of the kernel's parameters instead of the prelude's own types."""
-    types = [parameter.name for parameter in _of_kind(kernel, PrecisionParameter)]
     message = re.sub(r" \{aka '[^']*'\}", "", message)
     message = re.sub(r"mp::type_of_parameter<(\d+)>", lambda found: types[int(found[1])], message)
     return re.sub(r"mp::traced<\d+>", "(a chosen type)", message)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Final
 
 from mptune.errors import ObserverUnavailableError
@@ -27,18 +26,13 @@ def observers_for(metrics: Iterable[str]) -> tuple[str, ...]:
 
 
 class Observation:
-    """The observers of one bench.
+    """The observers of one bench: ``names`` of those that can measure here.
 
-    Attributes:
-        names: those that can measure here.
-        unavailable: why an observer, or a metric of one, is not available here, by name.
-
-    Raises:
-        UnknownNameError: no observer has that name.
+    ``unavailable`` says, by name, why an observer or a metric of one is not available here.
     """
 
     def __init__(self, names: Iterable[str], target: Target, clock: Callable[[], float] = time.perf_counter) -> None:
-        unavailable: dict[str, str] = {}
+        self.unavailable: dict[str, str] = {}
         self._observers: list[Observer] = []
         self._clock = clock
         for name in dict.fromkeys(names):
@@ -46,20 +40,14 @@ class Observation:
             try:
                 observer = kind.open(target)
             except ObserverUnavailableError as error:
-                unavailable |= dict.fromkeys((name, *kind.metrics), str(error))
+                self.unavailable |= dict.fromkeys((name, *kind.metrics), str(error))
                 continue
             self._observers.append(observer)
-            unavailable |= observer.missing
+            self.unavailable |= observer.missing
         self.names = tuple(observer.name for observer in self._observers)
-        self.unavailable: Mapping[str, str] = MappingProxyType(unavailable)
 
     def measure(self, context: LaunchContext, program: Program, buffers: Buffers) -> dict[str, float]:
-        """Return the metrics of a configuration that has been timed.
-
-        Raises:
-            ObserverUnavailableError: an observer did not give a metric it was to give.
-            LaunchError: the device aborted a launch.
-        """
+        """Return the metrics of a configuration that has been timed."""
         context = dataclasses.replace(context, resources=program.resources())
         found: dict[Observer, Mapping[str, float]] = {}
         steady = [observer for observer in self._observers if observer.steady_s > 0]
@@ -83,26 +71,19 @@ class Observation:
         """Launch without a pause for as long as these observers need, and restore alone where launches need that."""
         batch = 1  # grows until it lasts long enough; launch times do not tell what it takes to launch
 
-        def launch() -> None:
-            if not buffers.pristine:
-                program.enqueue(buffers, batch)
-                return
-            for _ in range(batch):
-                buffers.restore()
-                program.enqueue(buffers)
-
-        def restore() -> None:
-            for _ in range(batch):
-                buffers.restore()
-
-        def repeat(seconds: float, begin_batch: Callable[[], None]) -> int:
+        def repeat(seconds: float, *, launches: bool = True) -> int:
             """Run batches for at least so long, and one; return of how many launches or restorations."""
             nonlocal batch
             done, now_s = 0, self._clock()
             until_s = now_s + seconds
             while True:
                 batch_began_s = now_s
-                begin_batch()
+                if not buffers.pristine:
+                    program.enqueue(buffers, batch)
+                for _ in range(batch if buffers.pristine else 0):
+                    buffers.restore()
+                    if launches:
+                        program.enqueue(buffers)
                 program.wait()
                 done += batch
                 now_s = self._clock()
@@ -112,15 +93,15 @@ class Observation:
                     return done
 
         steady_s = max(observer.steady_s for observer in observers)
-        repeat(max(observer.lead_s for observer in observers), launch)
+        repeat(max(observer.lead_s for observer in observers))
         for observer in observers:
             observer.start()
-        context = dataclasses.replace(context, steady_launches=repeat(steady_s, launch))
+        context = dataclasses.replace(context, steady_launches=repeat(steady_s))
         found = {observer: observer.stop(context) for observer in observers}
         discounting = [observer for observer in observers if observer.discounts]
         if buffers.pristine and discounting:
             for observer in discounting:
                 observer.start()
-            context = dataclasses.replace(context, steady_restorations=repeat(steady_s, restore))
+            context = dataclasses.replace(context, steady_restorations=repeat(steady_s, launches=False))
             found |= {observer: observer.stop(context) for observer in discounting}
         return found

@@ -19,28 +19,17 @@ _DRAWING_S = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How one configuration is measured, decided before it runs; sent to the worker as it is.
+    """How one configuration is measured, decided before it runs; sent to the worker as it is."""
 
-    Attributes:
-        known: the errors that were measured on this very configuration before, by the names of their metrics; it is
-            then timed, and only compared after that.
-        best_ms: launches stop early once the median is clearly above this.
-        error_limits: the largest errors, by the names of their metrics, of a configuration that is timed.
-        observe: whether the optional observers measure too.
-        draws: on how many draws of the inputs it is to be checked, the first one included.
-        thresholds: the largest errors, by the names of their metrics, of a feasible configuration.
-        baseline_ms: a launch of the fastest baseline so far; infinite if there is none.
-        launch_factor: how many times as long as the baseline's a launch may take; infinite for as long as it takes.
-    """
-
+    #: Errors of this very configuration from before, by metric: it is then timed, and only compared after that.
     known: Mapping[str, float] = field(default_factory=dict)
-    best_ms: float = math.inf
-    error_limits: Mapping[str, float] = field(default_factory=dict)
-    observe: bool = True
-    draws: int = 1
-    thresholds: Mapping[str, float] = field(default_factory=dict)
-    baseline_ms: float = math.inf
-    launch_factor: float = math.inf
+    best_ms: float = math.inf  #: launches stop early once the median is clearly above this
+    error_limits: Mapping[str, float] = field(default_factory=dict)  #: by metric, of a configuration that is timed
+    observe: bool = True  #: whether the optional observers measure too
+    draws: int = 1  #: draws of the inputs on which it is to be checked, the first one included
+    thresholds: Mapping[str, float] = field(default_factory=dict)  #: by metric, of a feasible configuration
+    baseline_ms: float = math.inf  #: a launch of the fastest baseline so far
+    launch_factor: float = math.inf  #: how many times as long as the baseline's a launch may take
 
     @property
     def launch_limit_ms(self) -> float:
@@ -48,10 +37,7 @@ class Plan:
         return self.launch_factor * self.baseline_ms
 
     def launch_limit(self, limit_s: float) -> dict[str, float]:
-        """Return the metrics of a trial whose launch took longer than so many seconds.
-
-        By them :meth:`MeasurementPolicy.keeps` knows under which limits the trial is worth another try.
-        """
+        """Return the metrics of a trial whose launch took longer than so many seconds."""
         return {"limit_s": limit_s, "limit_factor": self.launch_factor}
 
     def times_after_check(self, errors: Mapping[str, float]) -> bool:
@@ -61,13 +47,8 @@ class Plan:
     def difference(self, first: Mapping[str, float], last: Mapping[str, float], roundoff: float, scale: float) -> str:
         """Say how the errors of two launches differ; empty if by no more than rounding, or not enough to matter.
 
-        Known errors may be of other data, so that only larger ones say that launches differ.
-
-        Args:
-            first: errors by name, of the first launch.
-            last: of the last one.
-            roundoff: unit roundoff of the narrowest type of the configuration.
-            scale: the largest magnitude in the references.
+        Known errors may be of other data, so that only larger ones say that launches differ. ``roundoff`` is the unit
+        roundoff of the configuration's narrowest type, ``scale`` the largest magnitude in the references.
         """
         # Sums in another order differ by a factor of 10, or by up to 1000 roundings of the narrowest type, each
         # relative to the largest value. A difference above a thousandth is no rounding, whatever the type.
@@ -78,64 +59,44 @@ class Plan:
                 return f"{name} was {first[name]:.3g} at first and {last[name]:.3g} after the timed launches"
         return ""
 
-    def runs_further_draws(self, metrics: Mapping[str, float], cost_s: float, spent_s: float, passed_s: float) -> bool:
-        """Whether a configuration that was checked on one draw of the inputs runs on the others now.
+    def runs_further_draws(self, metrics: Mapping[str, float], needed_s: float, passed_s: float) -> bool:
+        """Whether a configuration with these metrics, checked on one draw of the inputs, runs on another one now.
 
-        Reported trials are verified on unseen inputs in any case. Draws of the search must not slow it: they take 3% of
-        its time for the fastest configuration and 1.5% for others.
-
-        Args:
-            metrics: of the configuration.
-            cost_s: expected seconds of these runs.
-            spent_s: seconds that such runs have taken so far.
-            passed_s: seconds since the search began.
+        Reported trials are verified on unseen inputs in any case. Draws of the search must not slow it: of the seconds
+        since it began, they take 3% for the fastest configuration and 1.5% for others, this one included.
         """
         if self.draws < 2 or any(not metrics[name] <= limit for name, limit in self.thresholds.items()):
             return False
         share = 0.03 if metrics["time_ms"] < self.best_ms else 0.015
-        return spent_s + cost_s <= _DRAWING_S + share * passed_s
+        return needed_s <= _DRAWING_S + share * passed_s
 
 
 @dataclass(frozen=True, slots=True)
 class MeasurementPolicy:
-    """Decides what is compiled, launched, checked, timed, or left out.
-
-    Attributes:
-        objective: what is optimised. Its baseline does not matter here.
-        run_limit_s: how long a phase of a trial may take.
-        draws: on how many draws of the inputs errors are measured.
-        launch_factor: how many times as long as the baseline's a launch may take; infinite if that does not matter.
-    """
+    """Decides what is compiled, launched, checked, timed, or left out."""
 
     objective: Objective = field(default_factory=Objective)
-    run_limit_s: float = math.inf
-    draws: int = 1
-    launch_factor: float = math.inf
+    run_limit_s: float = math.inf  #: of a phase of a trial
+    draws: int = 1  #: draws of the inputs on which errors are measured
+    launch_factor: float = math.inf  #: how many times as long as the baseline's a launch may take
 
     @property
     def error_limits(self) -> Mapping[str, float]:
-        """The largest errors, by the names of their metrics, of a trial whose time matters; empty if every time does.
-
-        Under the penalty ``decay`` an inaccurate trial scores by its speed, so it is timed too.
-        """
+        """The largest errors, by metric, of a trial whose time matters; empty if every time does."""
+        # Under the penalty decay an inaccurate trial scores by its speed, so it is timed too.
         return {} if self.objective.penalty == "decay" else self.objective.limits
 
     def time_to_beat(self, best: Trial | None, *, in_baseline: bool) -> float:
         """Return the time in milliseconds beyond which a configuration need not be timed closely.
 
-        Infinite while nothing is feasible, where something other than time can win, and in the search for the baseline,
-        which may well be slower than the best.
+        Every time matters while nothing is feasible, where something other than time can win, and in the search for
+        the baseline, which may well be slower than the best.
         """
         is_time_alone = self.objective.metrics == ("time_ms",) and self.objective.minimise
         return best.time_ms if best is not None and is_time_alone and not in_baseline else math.inf
 
     def plan(self, best_ms: float = math.inf, baseline_ms: float = math.inf) -> Plan:
-        """Return how a configuration that has not been evaluated is measured.
-
-        Args:
-            best_ms: the time to beat (:meth:`time_to_beat`); infinite if every time matters.
-            baseline_ms: a launch of the fastest baseline so far; infinite if there is none.
-        """
+        """Return how a configuration is measured for the first time; :meth:`time_to_beat` gives ``best_ms``."""
         return Plan(
             best_ms=best_ms,
             error_limits=dict(self.error_limits),
@@ -150,28 +111,20 @@ class MeasurementPolicy:
         known = errors_of(trial) | {n: value for n, value in trial.measurement.metrics.items() if is_of_unseen(n)}
         return Plan(known, thresholds=dict(self.objective.limits))
 
-    def condemns(self, again: Trial) -> bool:
-        """Whether a trial is taken back because measuring it again ended like this: not if the machine is to blame."""
-        return again.status not in (Status.COMPILE_ERROR, Status.OUT_OF_MEMORY)
-
     def keeps(self, stored: Trial, *, is_current: bool) -> bool:
         """Whether a trial of the run file stands; else its configuration is evaluated again.
 
-        Args:
-            stored: the trial.
-            is_current: whether everything its numbers depend on is the same now.
+        ``is_current`` says whether everything its numbers depend on is the same now.
         """
-        if stored.status is Status.TIMEOUT and self._allows_longer(stored.measurement.metrics):
-            return False
+        if stored.status is Status.TIMEOUT:
+            exceeded = stored.measurement.metrics
+            is_of_launch = "limit_factor" in exceeded and math.isfinite(self.launch_factor)
+            limit, name = (self.launch_factor, "limit_factor") if is_of_launch else (self.run_limit_s, "limit_s")
+            if limit > exceeded.get(name, 0.0):
+                return False
         is_untimed = stored.is_valid and math.isnan(stored.time_ms)
         is_time_wanted = not self.error_limits or self.objective.error_excess(stored) <= 0
         return is_current and not (is_untimed and is_time_wanted)
-
-    def _allows_longer(self, exceeded: Mapping[str, float]) -> bool:
-        """Whether limits are larger now than those that a trial exceeded."""
-        if "limit_factor" in exceeded and math.isfinite(self.launch_factor):
-            return self.launch_factor > exceeded["limit_factor"]
-        return self.run_limit_s > exceeded.get("limit_s", 0.0)
 
 
 def errors_of(trial: Trial) -> dict[str, float]:
@@ -182,18 +135,9 @@ def errors_of(trial: Trial) -> dict[str, float]:
 def worst_errors(first: Mapping[str, float], last: Mapping[str, float], *, is_own: bool = False) -> dict[str, float]:
     """Return the error metrics over two launches: the worst of each, and by how much the launches differ.
 
-    Args:
-        first: error metrics of the first launch, or those known from before (``is_own``) of whatever data.
-        last: of the last one.
-        is_own: whether an error below the first one is no news.
+    Those of the first launch may be known from before (``is_own``); a smaller error is no news then.
     """
     worst = worst_errors_of(first, last)
-    spread = last["error"] - first["error"]
-    known = first.get("error_spread", 0.0)
-    error = worst["error"]
-    return {
-        **first,
-        **worst,
-        "log10_error": math.log10(error) if error else -math.inf,
-        "error_spread": max(known, spread if is_own else abs(spread)),
-    }
+    spread = last["error"] - first["error"] if is_own else abs(last["error"] - first["error"])
+    worst["log10_error"] = math.log10(worst["error"]) if worst["error"] else -math.inf
+    return {**first, **worst, "error_spread": max(first.get("error_spread", 0.0), spread)}

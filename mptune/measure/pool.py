@@ -1,51 +1,51 @@
-"""The devices of this machine, with a worker process for each and compilers that run ahead of them.
+"""Where evaluations go: to the devices of this machine, or to those of a cluster.
 
-A compiler is a process of its own for every backend, so threads suffice to run several at a time. The compiled code
-reaches the worker through the binary cache; where that cannot be written, the worker compiles itself.
+A device has a worker process, and compilers run ahead of it. A compiler is a process of its own for every backend, so
+threads suffice to run several at a time. The compiled code reaches the worker through the binary cache; where that
+cannot be written, the worker compiles itself.
+
+A cluster is the workers of any ``concurrent.futures.Executor``, such as Dask's, mpi4py's or loky's. Each of its
+processes that is asked keeps a :class:`Pool` of one worker for the search.
 """
 
 from __future__ import annotations
 
+import contextlib
 import queue
+import threading
 import time
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any, Final, Self
 
+from mptune import __version__
 from mptune.backends import get_backend
+from mptune.backends.base import Backend
 from mptune.backends.processor import usable_cores
 from mptune.errors import BackendUnavailableError, CompileError, MptuneError
 from mptune.measure.bench import Ready, Request
-from mptune.measure.job import Job
-from mptune.measure.worker import Limits, Worker, WorkerDied
-from mptune.results.trial import Status, Trial
+from mptune.measure.worker import Job, Limits, Worker, WorkerDied
+from mptune.results.trial import Measurement, Status, Trial
 
-__all__ = ["Pool", "check_alike", "compilers_ahead", "runnable_backend"]
+__all__ = ["Cluster", "ClusterPool", "Pool", "check_alike", "compilers_ahead", "runnable_backend"]
 
 
 class Pool:
-    """Workers on devices of this machine that are alike.
+    """Workers on the first devices of this machine, which are alike; one worker sees whatever this process sees.
 
-    Args:
-        job, limits: as of each :class:`~mptune.measure.worker.Worker`.
-        workers: how many devices, the first there are; one worker sees whatever this process sees.
-        compilers: compilations at a time, ahead of the evaluations; 0 for none but the workers' own.
-
-    Attributes:
-        capacity: evaluations worth submitting at a time.
-        lead: configurations worth asking for before the first of them is told: under way or prepared.
-        may_overlap: whether the tuner may compute during evaluations without disturbing them.
-
-    Raises:
-        MptuneError: there are not so many devices.
+    ``compilers`` compile at a time, ahead of the evaluations; 0 for none but the workers' own. ``capacity``, ``lead``
+    and ``may_overlap`` are those of an :class:`~mptune.measure.base.Evaluator`.
     """
 
     def __init__(self, job: Job, limits: Limits, workers: int = 1, compilers: int = 0) -> None:
         self._job = job
         self._backend = get_backend(job.backend)
         self._compilers = 0 if job.function is None else compilers
-        self._workers = [Worker(job, limits, environment) for environment in _environments(job, workers)]
+        self._workers = [Worker(job, limits, each) for each in _environments(self._backend, workers)]
         self._free: queue.SimpleQueue[Worker | None] = queue.SimpleQueue()  # None: the pool is closed
         for worker in self._workers:
             self._free.put(worker)
@@ -57,21 +57,13 @@ class Pool:
         self.lead = workers + compilers
         self.may_overlap = not self._backend.shares_memory
 
-    @property
-    def process_ids(self) -> list[int]:
-        """The worker processes that are running."""
-        return [pid for worker in self._workers if (pid := worker.process_id) is not None]
-
     def start(self) -> Ready:
-        """Start what is not running yet; return what every worker reports of its device.
-
-        Raises:
-            MptuneError: kernel, data or backend is not usable, or the devices are not alike.
-        """
+        """Start what is not running yet; return what every worker reports of its device."""
         if self._ready is None:
             starting = [self._evaluating.submit(worker.start) for worker in self._workers]
             if self._compilers:
                 self._backend.compiler.expect(self._job.options, self._compilers)
+                self._compiling = ThreadPoolExecutor(self._compilers, thread_name_prefix="compile ahead")
             try:
                 ready = [future.result() for future in starting]
             except BaseException:
@@ -79,8 +71,6 @@ class Pool:
                     worker.abort()
                 raise
             check_alike({f"worker {i}": each for i, each in enumerate(ready)})
-            if self._compilers:
-                self._compiling = ThreadPoolExecutor(self._compilers, thread_name_prefix="compile ahead")
             self._ready = ready[0]
         return self._ready
 
@@ -98,9 +88,7 @@ class Pool:
     def ask(self, method: str, *arguments: Any) -> Any:
         """Return what a method of :class:`~mptune.measure.worker.WorkerBench` returns, once a worker is free.
 
-        Raises:
-            MptuneError: the method raised it.
-            WorkerDied: the worker crashed or ran out of time.
+        Raises an MptuneError of the method, or WorkerDied.
         """
         self.start()
         with self._borrowed() as worker:
@@ -142,12 +130,11 @@ class Pool:
     def _evaluate(self, request: Request, compiled: Future[None] | None) -> Trial:
         """Wait for the compiler, which is part of the trial's phases, and have a worker evaluate."""
         with self._borrowed() as worker:
-            start = time.perf_counter()
-            waited_s = 0.0
+            start = waited = time.perf_counter()
             try:
                 if compiled is not None:
                     wait([compiled])
-                    waited_s = time.perf_counter() - start
+                    waited = time.perf_counter()
                     compiled.result()
                 quiet = nullcontext if compiled is None else self._backend.compiler.paused
                 trial: Trial = worker.call("evaluate", request, quiet=quiet, plan=request.plan)
@@ -155,60 +142,38 @@ class Pool:
                 trial = Trial(request.configuration, Status.COMPILE_ERROR, str(error))
             except WorkerDied as death:
                 trial = death.trial_of(request.configuration)
-        if compiled is None:
-            return trial
         durations_s = trial.measurement.durations_s
-        return trial.with_measurement(
-            durations_s={**durations_s, "compile": durations_s.get("compile", 0.0) + waited_s}
-        )
+        compile_s = durations_s.get("compile", 0.0) + waited - start
+        return trial.with_measurement(durations_s={**durations_s, "compile": compile_s})
 
 
 def check_alike(ready: Mapping[str, Ready]) -> None:
-    """Check that times and errors measured on several devices, by what to call their workers, may be compared.
-
-    Raises:
-        MptuneError: device, compiler, versions, inputs, references or observers are not the same for all of them.
-    """
+    """Raise a MptuneError unless times and errors of several workers, by name, may be compared."""
     (first_name, first), *others = ready.items()
     for name, other in others:
-        if other.identity != first.identity:
-            what = "their times cannot be compared"
-            pairs = zip(first.identity.split("|"), other.identity.split("|"), strict=False)
-            differing = ", ".join(f"{mine!r} is not {theirs!r}" for mine, theirs in pairs if mine != theirs)
-        elif other.data_key != first.data_key:
-            what, differing = "their errors cannot be compared", "inputs or references differ"
-        elif (other.facts, other.observers) != (first.facts, first.observers):
-            what = "their trials cannot be compared"
-            differing = f"limits or observers differ ({first.observers} is not {other.observers})"
-        else:
-            continue
-        raise MptuneError(
-            f"all devices of a search must be alike, but {what}: {first_name} has {_named(first)}, "
-            f"{name} has {_named(other)}: {differing}"
-        )
-
-
-def _named(ready: Ready) -> str:
-    return f"{ready.device.name} ({ready.device.architecture})"
+        pairs = zip_longest(first.identity.split("|"), other.identity.split("|"))
+        differing = [f"{mine!r} is not {theirs!r}" for mine, theirs in pairs if mine != theirs]
+        if other.data_key != first.data_key:
+            differing.append("inputs or references differ")
+        if (other.facts, other.observers) != (first.facts, first.observers):
+            differing.append(f"limits or observers differ ({first.observers} is not {other.observers})")
+        if differing:
+            mine, theirs = (f"{each.device.name} ({each.device.architecture})" for each in (first, other))
+            raise MptuneError(
+                f"the devices of a search must be alike, but {first_name} has {mine}, {name} has {theirs}: "
+                + ", ".join(differing)
+            )
 
 
 def compilers_ahead(backend: str) -> int:
-    """Return the default number of compilers that run ahead of a backend's devices: one for each core.
-
-    The processor's own pause while something is timed. Beside a GPU two cores are spared, for its worker and the
-    search: while one of these waits, the device idles.
-    """
+    """Return the default number of compilers that run ahead of a backend's devices: one for each core."""
     cores = usable_cores()
+    # Beside a GPU two cores are spared, for its worker and the search: while one of these waits, the device idles.
     return cores if get_backend(backend).shares_memory else max(1, cores - 2)
 
 
 def runnable_backend(name: str) -> str:
-    """Return the name of the backend, "auto" resolved.
-
-    Raises:
-        UnknownNameError: no backend has that name.
-        BackendUnavailableError: it cannot run here.
-    """
+    """Return the name of the backend, "auto" resolved; a BackendUnavailableError says why it cannot run here."""
     backend = get_backend(name)
     found = backend.availability()
     if not found.can_run:
@@ -216,10 +181,9 @@ def runnable_backend(name: str) -> str:
     return backend.name
 
 
-def _environments(job: Job, workers: int) -> Sequence[Mapping[str, str]]:
+def _environments(backend: Backend, workers: int) -> Sequence[Mapping[str, str]]:
     if workers == 1:
         return [{}]
-    backend = get_backend(job.backend)
     found = backend.device.environments()
     if workers > len(found):
         there_is = "is one device" if len(found) == 1 else f"are {len(found)} devices"
@@ -230,3 +194,210 @@ def _environments(job: Job, workers: int) -> Sequence[Mapping[str, str]]:
             "the devices of several machines serve one search"
         )
     return found[:workers]
+
+
+# -- in the processes of a cluster -----------------------------------------------------------------
+
+#: Seconds without an evaluation after which a worker frees its device.
+_IDLE_S: Final = 300.0
+
+
+@dataclass(slots=True)
+class _Serving:
+    """A search that this process evaluates for."""
+
+    pool: Pool
+    calls: int = 0
+    idle: threading.Timer | None = None
+
+
+_lock = threading.Lock()
+_serving: dict[str, _Serving] = {}
+
+
+def _call(
+    search: str, version: str, job: Job, limits: Limits, compilers: int, method: str, *arguments: Any
+) -> tuple[Ready, Any]:
+    """Return what this process's worker reports of its device, and what a method of its pool returns."""
+    if version != __version__:
+        raise MptuneError(f"a worker of the cluster has mptune {__version__}, and the search {version}")
+    with _lock:
+        serving = _serving.get(search) or _Serving(Pool(job, limits, compilers=compilers))
+        _serving[search] = serving
+        serving.calls += 1
+        if serving.idle is not None:
+            serving.idle.cancel()
+    try:
+        with _lock:
+            ready = serving.pool.start()
+        answer = getattr(serving.pool, method)(*arguments)
+        return ready, answer.result() if isinstance(answer, Future) else answer
+    finally:
+        with _lock:
+            serving.calls -= 1
+            if not serving.calls:
+                serving.idle = threading.Timer(_IDLE_S, _release, (search,), {"only_idle": True})
+                serving.idle.daemon = True
+                serving.idle.start()
+
+
+def _release(search: str, *, only_idle: bool = False) -> None:
+    """Free the device of this process."""
+    with _lock:
+        serving = _serving.get(search)
+        if serving is None or (only_idle and serving.calls):
+            return
+        del _serving[search]
+    serving.pool.close()
+
+
+# -- in the tuner ----------------------------------------------------------------------------------
+
+
+class Cluster:
+    """Processes that evaluate for a search, one for each device.
+
+    ``scheduler`` is an executor, which stays open, or the address of a Dask scheduler, such as ``tcp://login1:8786``,
+    or the path of the JSON file it wrote.
+    """
+
+    def __init__(self, scheduler: str | Executor) -> None:
+        self._client: Any = None
+        if isinstance(scheduler, Executor):
+            self.executor = scheduler
+            return
+        try:
+            from distributed import Client
+        except ImportError:
+            raise MptuneError(f'scheduler {scheduler!r}: Dask is not installed: pip install "mptune[dask]"') from None
+        where = {"scheduler_file": scheduler} if scheduler.endswith(".json") else {"address": scheduler}
+        try:
+            self._client = Client(**where, timeout=20.0, set_as_default=False, name="mptune")
+        except (OSError, ValueError) as error:
+            raise MptuneError(f"no Dask scheduler answers at {scheduler!r}: {error}") from error
+        self.executor = self._client.get_executor(pure=False)
+
+    def backend(self, name: str, limit_s: float) -> str:
+        """Return the name of the backend, "auto" as a worker resolves it; wait so long for a worker."""
+        if name != "auto":
+            return get_backend(name).name
+        return str(_result(self.executor.submit(runnable_backend, name), limit_s))
+
+    def threads(self) -> list[int]:
+        """Return the number of threads of each worker."""
+        if self._client is not None:
+            return list(self._client.nthreads().values())
+        # The attribute of mpi4py, then that of loky and the standard library.
+        workers = int(getattr(self.executor, "num_workers", None) or getattr(self.executor, "_max_workers", None) or 1)
+        return [1] * workers
+
+    def release(self, search: str) -> None:
+        """Have Dask's workers free their devices; others do so when they have been idle for a while."""
+        if self._client is not None:
+            with contextlib.suppress(Exception):  # the scheduler may be gone
+                self._client.run(_release, search)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._client is not None:
+            self._client.close()
+
+
+class ClusterPool:
+    """Evaluates in the processes of a cluster, as :class:`~mptune.measure.pool.Pool` does on this machine.
+
+    Of several threads of a process one measures at a time, and the others compile meanwhile.
+    """
+
+    may_overlap = True
+    capacity = 1
+
+    def __init__(self, cluster: Cluster, job: Job, limits: Limits) -> None:
+        self._cluster, self._job, self._limits = cluster, job, limits
+        self._search = uuid.uuid4().hex
+        self._ready: Ready | None = None
+
+    @property
+    def lead(self) -> int:
+        """One more than can be under way, for the worker that is free next."""
+        return self.capacity + 1
+
+    def start(self) -> Ready:
+        """Wait until a worker has started; return what it reports of its device."""
+        if self._ready is None:
+            try:
+                self._ready, _ = _result(self._send("start"), self._limits.start_s)
+            except WorkerDied as death:
+                raise MptuneError(f"a worker of the cluster did not start: {death.message}") from death
+        return self._ready
+
+    def prepare(self, source: str) -> None:
+        """Leave it to the workers."""
+
+    def submit(self, request: Request) -> Future[Trial]:
+        """Begin an evaluation; the trial is a failed one if its worker is lost."""
+        self.start()
+        ended: Future[Trial] = Future()
+
+        def end(answered: Future[Any]) -> None:
+            try:
+                ended.set_result(self._checked(_result(answered)))
+            except WorkerDied as death:
+                ended.set_result(death.trial_of(request.configuration))
+            except BaseException as error:
+                # A KeyboardInterrupt of a worker, raised in this callback, would end the executor's thread.
+                ended.set_exception(error)
+
+        self._send("submit", request).add_done_callback(end)
+        return ended
+
+    def ask(self, method: str, *arguments: Any) -> Any:
+        """Ask any one worker, as they are all alike."""
+        self.start()
+        return self._checked(_result(self._send("ask", method, *arguments)))
+
+    def close(self) -> None:
+        """Have the workers free their devices."""
+        self._cluster.release(self._search)
+
+    def _send(self, method: str, *arguments: Any) -> Future[Any]:
+        try:
+            threads = self._cluster.threads()
+            self.capacity = max(1, sum(threads))
+            # A worker of one thread compiles itself.
+            compilers = max(threads, default=1)
+            told = (self._search, __version__, self._job, self._limits, compilers if compilers > 1 else 0)
+            return self._cluster.executor.submit(_call, *told, method, *arguments)
+        except (OSError, RuntimeError) as error:
+            raise _given_up(str(error)) from error
+
+    def _checked(self, answer: tuple[Ready, Any]) -> Any:
+        ready, value = answer
+        assert self._ready is not None
+        check_alike({"the first worker": self._ready, "another worker": ready})
+        return value
+
+
+def _result(future: Future[Any], limit_s: float | None = None) -> Any:
+    """Return an answer; raises WorkerDied if the executor lost the process."""
+    try:
+        return future.result(limit_s)
+    except (MptuneError, WorkerDied):
+        raise
+    except CancelledError:
+        raise _given_up("it has cancelled work") from None
+    except Exception as error:
+        if isinstance(error, TimeoutError) and limit_s is not None:
+            future.cancel()
+            raise MptuneError(f"no worker of the cluster was ready within {limit_s:g} s") from None
+        lost = f"lost with the worker of the cluster: {type(error).__name__}: {error}"
+        raise WorkerDied(Status.CRASH, lost, Measurement()) from error
+
+
+def _given_up(why: str) -> MptuneError:
+    return MptuneError(
+        f"the cluster takes no more work ({why}); what has been measured is in the run file, and --resume goes on from "
+        "there"
+    )

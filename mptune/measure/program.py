@@ -20,7 +20,6 @@ from mptune.kernel import Application, Argument, In, Kernel, LaunchShape, Out, R
 from mptune.kernel.application import typed
 from mptune.kernel.limits import device_constraints
 from mptune.kernel.tunable import parsed
-from mptune.measure.steps import Handle, Steps
 from mptune.precision import PRECISIONS, Precision, precision
 from mptune.results.kernel_times import FEWEST, HOST_MS, LAUNCHES, MOST, TIME_MS
 from mptune.source.render import cited, render
@@ -31,7 +30,7 @@ from mptune.space.parameters import PrecisionParameter
 if TYPE_CHECKING:
     from mptune.measure.buffers import Buffers
 
-__all__ = ["CONVERSION", "Launch", "Launched", "Program", "first_that_runs", "size_names"]
+__all__ = ["CONVERSION", "Handle", "Launched", "Program", "first_that_runs", "size_names"]
 
 #: Copies a buffer to one of another type.
 CONVERSION: Final = Kernel(
@@ -55,6 +54,17 @@ extern "C" __global__ void mptune_convert(const {{ source_type }} * source, {{ t
 _Found = TypeVar("_Found")
 
 
+#: The functions that steps call.
+_FUNCTIONS: Final = ("copy", "fill", "read", "swap", "write")
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """A buffer, as the steps pass it to a kernel."""
+
+    name: str
+
+
 @dataclass(frozen=True, slots=True)
 class Launched:
     """What a launch was, whatever its types: which kernel, on which buffers, at which sizes."""
@@ -65,11 +75,8 @@ class Launched:
 
 
 @dataclass(slots=True)
-class Launch:
-    """A launch of an application but for the memory of its buffers and the values of its scalars.
-
-    ``count`` and ``time_ms`` are those of the latest run.
-    """
+class _Launch:
+    """A launch but for the memory of its buffers and the values of its scalars; count and time of the latest run."""
 
     launched: Launched
     function: Function
@@ -80,34 +87,17 @@ class Launch:
     count: int = 0
     time_ms: float = 0.0
 
-    def run(self, given: Mapping[str, Any], memory: Mapping[str, Buffer]) -> None:
-        """Launch it on arguments by name."""
-        for constant, held in self.constants:
-            self.function.set_constant(constant.name, _stored(given[constant.name], held, constant))
-        arguments: list[LaunchArgument] = [
-            memory[given[argument].name] if how is None else how(given[argument]) if callable(how) else how
-            for argument, how in self.passed
-        ]
-        self.count += 1
-        self.time_ms += self.function.launch(self.shape, arguments)
-
 
 class Program:
     """One configuration of a kernel or an application, compiled and loaded.
 
     A kernel is one launch, timed by the device. The steps of an application make its launches, timed by the wall clock
     together with what the steps do between them; a kernel of theirs is compiled when a launch first needs it.
-
     ``source`` is that of a kernel, if it has been rendered already.
 
     Attributes:
         types: by argument, the type in which it is held; None for integers.
         binary: the code of a kernel; None for an application.
-
-    Raises:
-        KernelError: a value is none of its parameter's, or an extent of a kernel's grid is below 1.
-        CompileError: a kernel does not compile.
-        LaunchError: its binary cannot be loaded.
     """
 
     def __init__(
@@ -125,25 +115,25 @@ class Program:
         self.sizes = sizes
         self.backend = backend
         self.binary: Binary | None = None
+        self.arguments = {a.name: a for a in tunable.arguments}
+        self.types = {a.name: self.held(a, tunable.precision_of(a, self.configuration)) for a in tunable.arguments}
+        self.shapes = {a.name: tunable.shape_of(a, sizes) for a in tunable.arguments if a.role is not Role.SCALAR}
         self._options = options or CompileOptions()
         self._source = source if isinstance(tunable, Kernel) else ""
-        self._arguments = {a.name: a for a in tunable.arguments}
-        self._buffers = {a.name: a for a in tunable.arguments if a.role is not Role.SCALAR}
-        self.types = {a.name: self.held(a, tunable.precision_of(a, self.configuration)) for a in tunable.arguments}
-        self._shapes = {name: tunable.shape_of(argument, sizes) for name, argument in self._buffers.items()}
         self._functions: dict[Any, Function] = {}
-        self._single: Function | None = None
-        self._launches: dict[Any, Launch] = {}
+        self._launches: dict[Any, _Launch] = {}
         self._elapsed_ms = math.nan
         #: By kernel, how often it was launched in each of the runs on the same buffers.
         self._ran_on: Buffers | None = None
         self._counts: dict[str, list[int]] = {}
-        if isinstance(tunable, Application):
-            self._axes = {name for kernel in tunable.kernels.values() for name in size_names(kernel)}
-        else:
-            assert isinstance(tunable, Kernel)
-            self._shape = self._launch_shape(tunable, self.configuration, sizes)
+        #: A kernel's function; None for an application.
+        self._single: Function | None = None
+        if isinstance(tunable, Kernel):
+            self._shape = tunable.launch_shape(self.extents_of(tunable, self.configuration), sizes)
             self._single = self._function(tunable, self.configuration, sizes)
+        else:
+            assert isinstance(tunable, Application)
+            self._axes = {name for kernel in tunable.kernels.values() for name in size_names(kernel)}
 
     def __enter__(self) -> Self:
         return self
@@ -152,14 +142,7 @@ class Program:
         self.unload()
 
     def run(self, buffers: Buffers) -> float:
-        """Run it once to its end and return milliseconds.
-
-        Raises:
-            KernelError: the steps fail, or launch what does not fit.
-            ConstraintError: a launch is of a configuration the kernel does not have.
-            CompileError: a kernel does not compile.
-            LaunchError: the device refused or aborted a launch.
-        """
+        """Run it once to its end and return milliseconds; a ConstraintError names types that a kernel does not have."""
         if self._single is not None:
             return self._single.launch(self._shape, buffers.passed)
         return self._run_steps(buffers)
@@ -177,22 +160,11 @@ class Program:
         if self._single is not None:
             self._single.wait()
 
-    def set_constants(self, constants: Mapping[str, NDArray[Any]]) -> None:
-        """Write what a kernel has in constant memory."""
-        for name, values in constants.items():
-            assert self._single is not None
-            self._single.set_constant(name, values)
-
-    def changed_constants(self, constants: Mapping[str, NDArray[Any]]) -> list[str]:
-        """Return the names of the constants that are not what was set."""
-        changed = []
-        for name, values in constants.items():
-            assert self._single is not None
-            found = np.empty_like(values)
-            self._single.read_constant(name, found)
-            if found.tobytes() != values.tobytes():
-                changed.append(name)
-        return changed
+    @property
+    def function(self) -> Function:
+        """A kernel's function."""
+        assert self._single is not None
+        return self._single
 
     def resources(self) -> Mapping[str, float]:
         """Return registers, shared memory and occupancy of a kernel, where the driver reports them."""
@@ -200,7 +172,7 @@ class Program:
 
     def metrics(self) -> dict[str, float]:
         """Return where the time of an application's latest run went; nothing for a kernel."""
-        if not isinstance(self.tunable, Application):
+        if self._single is not None:
             return {}
         counts, times_ms = self._by_kernel()
         found: dict[str, float] = {LAUNCHES + name: count for name, count in counts.items()}
@@ -215,9 +187,10 @@ class Program:
     def launched(self) -> dict[Launched, tuple[int, float]]:
         """How often each launch was made in an application's latest run, and how many milliseconds all of them took."""
         found: dict[Launched, tuple[int, float]] = {}
-        for launch in (launch for launch in self._launches.values() if launch.count):
-            count, time_ms = found.get(launch.launched, (0, 0.0))
-            found[launch.launched] = count + launch.count, time_ms + launch.time_ms
+        for launch in self._launches.values():
+            if launch.count:
+                count, time_ms = found.get(launch.launched, (0, 0.0))
+                found[launch.launched] = count + launch.count, time_ms + launch.time_ms
         return found
 
     @property
@@ -231,16 +204,39 @@ class Program:
         while self._functions:
             self._functions.popitem()[1].unload()
 
-    def argument(self, name: str) -> Argument:
-        """Return the argument of a name."""
-        return self._arguments[name]
-
     def dtype_of(self, name: str) -> np.dtype[Any]:
         """Return the NumPy type in which an argument is held."""
         held = self.types[name]
-        return np.dtype(self._buffers[name].dtype) if held is None else held.dtype
+        return np.dtype(self.arguments[name].dtype) if held is None else held.dtype
 
-    # -- steps ---------------------------------------------------------------------------------
+    def read(self, name: str, buffer: Buffer) -> NDArray[Any]:
+        """Return a buffer's values: in fp64, integers in their type."""
+        array = np.empty(self.shapes[name], self.dtype_of(name))
+        buffer.read(array)
+        return array if self.types[name] is None else array.astype(np.float64, copy=False)
+
+    def write(self, name: str, values: NDArray[Any], buffer: Buffer) -> None:
+        """Write values to a buffer, rounded to its type; one number fills it."""
+        array = np.broadcast_to(values, self.shapes[name])
+        buffer.write(_stored(array, self.types[name], self.arguments[name]))
+
+    def convert(self, source: str, target: str, memory: Mapping[str, Buffer]) -> None:
+        """Copy a buffer to one of as many elements in another type."""
+        types = Configuration({"source_type": str(self.types[source]), "target_type": str(self.types[target])})
+        elements = math.prod(self.shapes[source])
+        sizes = Sizes({"n": elements})
+        function = self._function(CONVERSION, types, sizes)
+        function.launch(CONVERSION.launch_shape(types, sizes), [memory[source], memory[target], np.int64(elements)])
+
+    def require_writable(self, what: str, buffer: str, of_it: str = "") -> None:
+        """Raise a KernelError if a buffer is an input."""
+        if self.arguments[buffer].role is Role.IN:
+            raise KernelError(
+                f"{what} writes to {buffer!r}{of_it}, which is an input: declare that InOut or Scratch, or name it in "
+                "outputs"
+            )
+
+    # -- an application ------------------------------------------------------------------------
 
     def _run_steps(self, buffers: Buffers) -> float:
         application: Any = self.tunable
@@ -259,10 +255,6 @@ class Program:
         except (Exception, SystemExit, GeneratorExit) as error:
             what = f"{type(error).__name__}: {error}".removesuffix(": ")
             raise KernelError(f"steps of {application.called} failed: {what}{raised_at(error, file)}") from error
-        finally:
-            refused = given.end()
-        if refused:
-            raise KernelError(refused)
         self._elapsed_ms = (time.perf_counter() - start) * 1e3
         buffers.places = places
         if buffers is not self._ran_on:
@@ -292,135 +284,66 @@ class Program:
         launch = self._launches.get(key)
         if launch is None:
             launch = self._launches[key] = self._prepare(name, given)
-        launch.run(given, memory)
+        for constant, held in launch.constants:
+            launch.function.set_constant(constant.name, _stored(given[constant.name], held, constant))
+        arguments: list[LaunchArgument] = [
+            memory[given[argument].name] if how is None else how(given[argument]) if callable(how) else how
+            for argument, how in launch.passed
+        ]
+        launch.count += 1
+        launch.time_ms += launch.function.launch(launch.shape, arguments)
 
-    def read(self, name: str, buffer: Buffer) -> NDArray[Any]:
-        """Return a buffer's values: in fp64, integers in their type."""
-        array = np.empty(self._shapes[name], self.dtype_of(name))
-        buffer.read(array)
-        return array if self.types[name] is None else array.astype(np.float64, copy=False)
-
-    def write(self, name: str, values: Any, buffer: Buffer) -> None:
-        """Write values to a buffer, rounded to its type; one number fills it.
-
-        Raises:
-            KernelError: they are no real numbers.
-            ValueError: they do not broadcast to the buffer's shape.
-            LaunchError: the device cannot copy.
-        """
-        array = np.asarray(values)
-        if array.dtype.kind not in "biuf" and (array.dtype.kind != "O" or any(v is None for v in array.flat)):
-            kind = "None" if values is None else f"values of type {array.dtype}"
-            raise KernelError(f"{self.tunable.called}: buffer {name!r} takes real numbers, not {kind}")
-        array = np.broadcast_to(array, self._shapes[name])
-        buffer.write(_stored(array, self.types[name], self._buffers[name]))
-
-    def copy(self, source: str, target: str, memory: Mapping[str, Buffer]) -> None:
-        """Copy a buffer to another of as many elements, converted where their types differ.
-
-        Raises:
-            KernelError: they have different sizes, or different types of which one is of integers.
-            LaunchError: the device cannot copy.
-        """
-        called, one, other = self.tunable.called, self.types[source], self.types[target]
-        if math.prod(self._shapes[source]) != math.prod(self._shapes[target]):
-            raise KernelError(
-                f"{called}: run.copy from {source!r} {self._shapes[source]} to {target!r} {self._shapes[target]}: they "
-                "have different sizes"
-            )
-        if one is other and self.dtype_of(source) == self.dtype_of(target):
-            memory[target].copy_from(memory[source])
-        elif one is None or other is None:
-            raise KernelError(f"{called}: run.copy does not convert integers ({source!r}, {target!r})")
-        else:
-            self._convert(source, target, memory)
-
-    def _convert(self, source: str, target: str, memory: Mapping[str, Buffer]) -> None:
-        types = Configuration({"source_type": str(self.types[source]), "target_type": str(self.types[target])})
-        elements = math.prod(self._shapes[source])
-        sizes = Sizes({"n": elements})
-        function = self._function(CONVERSION, types, sizes)
-        function.launch(CONVERSION.launch_shape(types, sizes), [memory[source], memory[target], np.int64(elements)])
-
-    def check_swap(self, one: str, other: str) -> None:
-        """Check that two buffers can change places.
-
-        Raises:
-            KernelError: they differ in shape or type, or one of them is an input, which the other one would write to.
-        """
-        called = self.tunable.called
-        first, second = ((self.types[name], self.dtype_of(name), self._shapes[name]) for name in (one, other))
-        if first != second:
-            raise KernelError(
-                f"{called}: run.swap needs buffers of one shape and type; {one!r} is {first[1]} {first[2]}, {other!r} "
-                f"{second[1]} {second[2]}"
-            )
-        if (self._buffers[one].role is Role.IN) != (self._buffers[other].role is Role.IN):
-            for buffer in (one, other):
-                self.require_writable(f"{called}: run.swap", buffer)
-
-    def require_writable(self, what: str, buffer: str, of_it: str = "") -> None:
-        """Check that a buffer is no input.
-
-        Raises:
-            KernelError: it is one.
-        """
-        if self._buffers[buffer].role is Role.IN:
-            raise KernelError(
-                f"{what} writes to {buffer!r}{of_it}, which is an input: declare that InOut or Scratch, or name it in "
-                "outputs"
-            )
-
-    # -- launches ------------------------------------------------------------------------------
-
-    def _prepare(self, name: str, given: Mapping[str, Any]) -> Launch:
+    def _prepare(self, name: str, given: Mapping[str, Any]) -> _Launch:
         """Return a launch of a kernel on arguments by name, compiled."""
         application: Any = self.tunable
         kernel: Kernel = application.kernels[name]
         what = f"{application.called}: launch of {name}"
-        by_name = {argument.name: argument for argument in kernel.arguments}
+        by_name, axes = {argument.name: argument for argument in kernel.arguments}, size_names(kernel)
         for known in given:
-            if known not in by_name and known not in size_names(kernel):
-                raise UnknownNameError(f"argument of {what}:", known, dict.fromkeys((*by_name, *size_names(kernel))))
+            if known not in by_name and known not in axes:
+                raise UnknownNameError(f"argument of {what}:", known, dict.fromkeys((*by_name, *axes)))
+        for argument in kernel.arguments:
+            if argument.name not in given and argument.name not in axes:
+                raise KernelError(f"{what}: it needs {argument.name!r}")
+            if argument.name in given and argument.role is Role.SCALAR:
+                value = np.asarray(given[argument.name])
+                if value.size != 1 or not _is_real(value):
+                    raise KernelError(f"{what}: {argument.name!r} is to be a real number, not {given[argument.name]!r}")
         types: dict[str, Value] = {}
         handles: dict[str, str] = {}
         for argument in kernel.passed:
             if argument.role is not Role.SCALAR:
-                handles[argument.name] = self._handle(what, argument, given)
+                handles[argument.name] = self._handle(what, argument, given[argument.name])
                 self._take_type(what, kernel, argument, handles[argument.name], types)
         sizes = self._sizes_of(what, kernel, given, handles)
         try:
             configuration = application.of_kernel(name, types, self.configuration)
         except KernelError as error:
             raise ConstraintError(f"{what}: {error}") from error
-        self._check_valid(what, kernel, configuration, sizes)
+        extents = self.extents_of(kernel, configuration)
+        limits = device_constraints(kernel, self.backend.device.facts())
+        for constraint in (*kernel.constraints, *limits):
+            compiled = compile_constraint(constraint, kernel.parameter_names, dict(sizes))
+            if not compiled.holds(extents):
+                raise ConstraintError(f"{what}: {extents} breaks {compiled.text!r} at {sizes}")
         for argument_name, buffer in handles.items():
             shape = kernel.shape_of(by_name[argument_name], sizes)
-            if math.prod(shape) != math.prod(self._shapes[buffer]):
+            if math.prod(shape) != math.prod(self.shapes[buffer]):
                 raise KernelError(
                     f"{what}: {argument_name!r} is to have shape {shape} at {sizes}, and buffer {buffer!r} has shape "
-                    f"{self._shapes[buffer]}"
+                    f"{self.shapes[buffer]}"
                 )
-        for argument in kernel.arguments:
-            if argument.name not in handles and argument.name not in given and argument.name not in sizes:
-                raise KernelError(f"{what}: it needs {argument.name!r}")
-            if argument.name in given and argument.role is Role.SCALAR and not _is_number(given[argument.name]):
-                raise KernelError(f"{what}: {argument.name!r} is to be a real number, not {given[argument.name]!r}")
-        shape_of_launch = self._launch_shape(kernel, configuration, sizes)
         held = {a.name: self.held(a, kernel.precision_of(a, configuration)) for a in kernel.arguments}
-        return Launch(
+        return _Launch(
             Launched(name, tuple(handles.items()), tuple(sorted(sizes.items()))),
             self._function(kernel, configuration, sizes),
-            shape_of_launch,
+            kernel.launch_shape(extents, sizes),
             tuple((a.name, _passing(a, held[a.name], given, sizes)) for a in kernel.passed),
             tuple((a, held[a.name]) for a in kernel.arguments if a.is_constant),
         )
 
-    def _handle(self, what: str, argument: Argument, given: Mapping[str, Any]) -> str:
+    def _handle(self, what: str, argument: Argument, value: Any) -> str:
         """Return the name of the buffer that is passed for an argument."""
-        if argument.name not in given:
-            raise KernelError(f"{what}: it needs a buffer {argument.name!r}")
-        value = given[argument.name]
         if not isinstance(value, Handle):
             raise KernelError(f"{what}: {argument.name!r} needs a buffer (run.NAME), not {type(value).__name__}")
         if argument.role is not Role.IN:
@@ -430,7 +353,7 @@ class Program:
     def _take_type(self, what: str, kernel: Kernel, argument: Argument, buffer: str, types: dict[str, Value]) -> None:
         """Take the type of an argument from the buffer that is passed."""
         chosen = self.types[buffer]
-        stored = self._buffers[buffer].dtype if chosen is None else chosen.name
+        stored = self.arguments[buffer].dtype if chosen is None else chosen.name
         if argument.precision in typed(kernel) and chosen is not None:
             known = types.setdefault(argument.precision, chosen.name)
             if known != chosen.name:
@@ -445,15 +368,16 @@ class Program:
 
     def _sizes_of(self, what: str, kernel: Kernel, given: Mapping[str, Any], handles: Mapping[str, str]) -> Sizes:
         """Return the sizes of a launch: those given, the application's, and those of the buffers."""
+        sizes: dict[str, int] = {}
         names = size_names(kernel)
         for name in names:
             if name in given and (isinstance(given[name], bool) or not isinstance(given[name], int | np.integer)):
                 raise KernelError(f"{what}: size {name!r} is to be an integer, not {given[name]!r} (n // 2 is one)")
-        sizes = {name: int(given[name]) for name in names if name in given}
-        sizes |= {name: self.sizes[name] for name in names if name in self.sizes and name not in sizes}
+            if name in given or name in self.sizes:
+                sizes[name] = int(given[name]) if name in given else self.sizes[name]
         for argument in kernel.arguments:
             if argument.name in handles:
-                shape = self._shapes[handles[argument.name]]
+                shape = self.shapes[handles[argument.name]]
                 shape = shape if len(shape) == len(argument.shape) else (math.prod(shape),)
                 if len(shape) == len(argument.shape):
                     for axis, extent in zip(argument.shape, shape, strict=True):
@@ -469,51 +393,135 @@ class Program:
         """Return the type in which an argument of a type is held; None for integers."""
         return chosen
 
-    def _check_valid(self, what: str, kernel: Kernel, configuration: Configuration, sizes: Sizes) -> None:
-        limits = device_constraints(kernel, self.backend.device.facts())
-        for constraint in (*kernel.constraints, *limits):
-            compiled = compile_constraint(constraint, kernel.parameter_names, dict(sizes))
-            if not compiled.holds(configuration):
-                raise ConstraintError(f"{what}: {configuration} breaks {compiled.text!r} at {sizes}")
+    def extents_of(self, kernel: Kernel, configuration: Configuration) -> Configuration:  # noqa: ARG002
+        """Return the configuration by which a kernel's constraints and the shape of its launch are computed."""
+        return configuration
 
-    def _launch_shape(self, kernel: Kernel, configuration: Configuration, sizes: Sizes) -> LaunchShape:
-        return kernel.launch_shape(configuration, sizes)
-
-    def _function(self, kernel: Kernel, configuration: Configuration, sizes: Sizes) -> Function:
-        """Return a kernel's function, compiled and loaded when it is first needed."""
-        key = (kernel, configuration, tuple(sizes.items()))
-        if key not in self._functions:
-            self._functions[key] = self._load(kernel, configuration, sizes)
-        return self._functions[key]
-
-    def _load(self, kernel: Kernel, configuration: Configuration, sizes: Sizes) -> Function:
+    def load(self, kernel: Kernel, configuration: Configuration, sizes: Sizes) -> Function:
+        """Return a kernel's function, compiled and loaded."""
         compiler = self.backend.compiler
         if self._source:  # what rendered it cites lines of the template
             self.binary = compiler.compile(self._source, kernel.function, self._options)
             return self.backend.device.load(self.binary)
         try:
-            source = render(kernel, configuration, sizes)
-            binary = compiler.compile(source, kernel.function, self._options)
+            binary = compiler.compile(render(kernel, configuration, sizes), kernel.function, self._options)
         except CompileError as error:
             raise CompileError(cited(str(error), kernel, configuration, sizes)) from error
         return self.backend.device.load(binary)
+
+    def _function(self, kernel: Kernel, configuration: Configuration, sizes: Sizes) -> Function:
+        key = (kernel, configuration, tuple(sizes.items()))
+        if key not in self._functions:
+            self._functions[key] = self.load(kernel, configuration, sizes)
+        return self._functions[key]
+
+
+class Steps:
+    """What the steps of an application are given as ``run``: kernels to call, buffers to pass, scalars and choices.
+
+    ``memory`` says where each buffer is; swaps change that.
+    """
+
+    _application: Application
+    _program: Program
+    _memory: dict[str, Buffer]
+
+    def __init__(self, program: Program, memory: dict[str, Buffer], scalars: Mapping[str, float | int]) -> None:
+        application: Any = program.tunable
+        given = self.__dict__  # attributes of its own are found without a call, and set without __setattr__
+        choices = (name for name in application.parameter_names if name not in _FUNCTIONS)
+        given.update({name: program.configuration[name] for name in choices})
+        given.update({**scalars, **{name: Handle(name) for name in memory}})
+        given.update({name: functools.partial(self._launch, name) for name in application.kernels})
+        given.update(_application=application, _program=program, _memory=memory)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # what Python asks an object of any kind for
+            raise AttributeError(name)
+        known = [each for each in self.__dict__ if each.isidentifier() and not each.startswith("_")]
+        raise UnknownNameError(f"name after run. in the steps of {self._application.called}:", name, known)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        is_buffer = name in self._memory
+        hint = f"write to the buffer: run.write(run.{name}, ...)" if is_buffer else "keep what you need in a variable"
+        raise KernelError(f"{self._application.called}: run.{name} = ... changes nothing; {hint}")
+
+    def read(self, buffer: Handle | str) -> NDArray[Any]:
+        """Return a buffer's values as an array of its shape: in fp64, integers in their type."""
+        name = self._named("read", buffer)
+        return self._program.read(name, self._memory[name])
+
+    def write(self, buffer: Handle | str, values: Any) -> None:
+        """Write values to a buffer, rounded to its type; a single number fills it."""
+        name, array = self._named("write", buffer, is_written=True), np.asarray(values)
+        if not _is_real(array):
+            kind = "None" if values is None else f"values of type {array.dtype}"
+            raise KernelError(f"{self._application.called}: buffer {name!r} takes real numbers, not {kind}")
+        self._program.write(name, array, self._memory[name])
+
+    fill = write
+
+    def copy(self, source: Handle | str, target: Handle | str) -> None:
+        """Copy a buffer to another one, on the device, converted where their types differ."""
+        read, written = self._named("copy", source), self._named("copy", target, is_written=True)
+        (one, dtype, shape), (other, to_dtype, to_shape) = self._kind(read), self._kind(written)
+        called = self._application.called
+        if math.prod(shape) != math.prod(to_shape):
+            raise KernelError(f"{called}: run.copy from {read!r} {shape} to {written!r} {to_shape}: different sizes")
+        if one is other and dtype == to_dtype:
+            self._memory[written].copy_from(self._memory[read])
+        elif one is None or other is None:
+            raise KernelError(f"{called}: run.copy does not convert integers ({read!r}, {written!r})")
+        else:
+            self._program.convert(read, written, self._memory)
+
+    def swap(self, one: Handle | str, other: Handle | str) -> None:
+        """Let two buffers of one shape and type change places, without copying."""
+        first, second = self._named("swap", one), self._named("swap", other)
+        called, program, arguments = self._application.called, self._program, self._program.arguments
+        if self._kind(first) != self._kind(second):
+            what = ", ".join(f"{name!r} is {program.dtype_of(name)} {program.shapes[name]}" for name in (first, second))
+            raise KernelError(f"{called}: run.swap needs buffers of one shape and type; {what}")
+        if (arguments[first].role is Role.IN) != (arguments[second].role is Role.IN):
+            for buffer in (first, second):
+                program.require_writable(f"{called}: run.swap", buffer)
+        self._memory[first], self._memory[second] = self._memory[second], self._memory[first]
+
+    def _kind(self, name: str) -> tuple[Precision | None, np.dtype[Any], tuple[int, ...]]:
+        return self._program.types[name], self._program.dtype_of(name), self._program.shapes[name]
+
+    def _launch(self, kernel: str, /, *unnamed: Any, **given: Any) -> None:
+        if unnamed:
+            names = ", ".join(f"{argument.name}=..." for argument in self._application.kernels[kernel].arguments)
+            called = self._application.called
+            raise KernelError(f"{called}: run.{kernel} takes arguments by name: run.{kernel}({names})")
+        self._program.launch(kernel, given, self._memory)
+
+    def _named(self, function: str, buffer: Handle | str, *, is_written: bool = False) -> str:
+        """Return the name of a buffer that a function is given."""
+        called = self._application.called
+        name: Any = buffer.name if isinstance(buffer, Handle) else buffer
+        if not isinstance(name, str):
+            given = f"the kernel {name.args[0]!r}" if isinstance(name, functools.partial) else type(name).__name__
+            raise KernelError(f"{called}: run.{function} needs a buffer (run.NAME), not {given}")
+        if name not in self._memory:
+            raise UnknownNameError(f"buffer in run.{function} of {called}:", name, self._memory)
+        if is_written:
+            self._program.require_writable(f"{called}: run.{function}", name)
+        return name
 
 
 def first_that_runs(
     configurations: Iterable[Configuration], run: Callable[[Configuration], _Found]
 ) -> tuple[Configuration, _Found]:
-    """Return the first configuration whose launches are all possible, and what its run returned.
-
-    Raises:
-        ConstraintError: there is none.
-    """
-    refused = ConstraintError("there is no configuration")
-    for number, configuration in enumerate(configurations):
+    """Return the first configuration whose launches are all possible, and what its run returned."""
+    refused = None
+    for configuration in configurations:
         try:
             return configuration, run(configuration)
         except ConstraintError as error:
-            refused = refused if number else error
-    raise refused
+            refused = refused or error
+    raise refused or ConstraintError("there is no configuration")
 
 
 @functools.lru_cache(maxsize=256)
@@ -534,21 +542,16 @@ def _passing(
     """Return how an argument of a type is passed to a function."""
     if argument.role is not Role.SCALAR:
         return None
-    if held is None:
-        to_type: Callable[[Any], np.generic] = np.dtype(argument.dtype).type
-    elif held.name == "fp64":
-        to_type = np.float64
-    else:
+    to_type: Callable[[Any], np.generic] = np.dtype(argument.dtype if held is None else "float64").type
+    if held is not None and held.name != "fp64":
         to_type = functools.partial(_rounded, held=held)
     return to_type if argument.name in given else to_type(sizes[argument.name])
 
 
-def _is_number(value: Any) -> bool:
-    """Whether something is one real number, or of a type of its own that NumPy may make one of."""
-    array = np.asarray(value)
-    return array.size == 1 and (
-        array.dtype.kind in "biuf" or (array.dtype.kind == "O" and not isinstance(value, Handle | None))
-    )
+def _is_real(array: NDArray[Any]) -> bool:
+    """Whether values are real numbers, or of types of their own that NumPy may convert."""
+    objects = array.flat if array.dtype.kind == "O" else (None,)
+    return array.dtype.kind in "biuf" or not any(isinstance(value, Handle | None) for value in objects)
 
 
 def _rounded(value: Any, held: Precision) -> np.generic:

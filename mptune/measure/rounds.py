@@ -36,27 +36,17 @@ _LONG_MS: Final = 300.0
 #: Very short launches are many, up to this time together: there is hardly one that nothing disturbs.
 _SHORT_VISIT_MS: Final = 1.0
 _MOST_LAUNCHES: Final = 25
-#: What a launch takes at least.
-_LEAST_MS: Final = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """Trials that a worker measured together: the turns of rounds, or configurations on draws of the inputs.
-
-    Attributes:
-        trials: in the order in which they came.
-        draws: of each trial, where configurations ran on draws.
-        unmade: draws whose inputs or references could not be made, and why.
-        tasks_per_core: of rounds, how many other tasks wanted each core meanwhile; None if not known.
-        calibration_ms: of rounds, how long the same work of no kernel took after each turn; empty if not known.
-    """
+    """Trials that a worker measured together: the turns of rounds, or configurations on draws of the inputs."""
 
     trials: tuple[Trial, ...]
-    draws: tuple[Draw, ...] = ()
-    unmade: Mapping[Draw, str] = field(default_factory=dict)
-    tasks_per_core: float | None = None
-    calibration_ms: tuple[float, ...] = ()
+    draws: tuple[Draw, ...] = ()  #: of each trial, where configurations ran on draws
+    unmade: Mapping[Draw, str] = field(default_factory=dict)  #: why inputs or references could not be made
+    tasks_per_core: float | None = None  #: of rounds, how many other tasks wanted each core; None if not known
+    calibration_ms: tuple[float, ...] = ()  #: how long the same work of no kernel took after each turn, if known
 
     def __add__(self, other: Finished) -> Finished:
         tasks = [each.tasks_per_core for each in (self, other) if each.tasks_per_core is not None]
@@ -80,16 +70,11 @@ def visit_of(time_ms: float) -> TimingPlan:
 
 
 def remeasure(bench: Bench, requests: Iterable[Request], rounds: int, visit: TimingPlan = VISIT) -> Iterator[Trial]:
-    """Measure configurations in rounds, back and forth, and yield the trial of each turn.
+    """Measure configurations in rounds, back and forth, and yield the trial of each turn of ``visit``'s launches.
 
-    One that fails is left out from then on. Where a failure leaves the device unusable it ends there, and
-    configurations whose first turn had not come are missing.
-
-    Args:
-        bench: measures.
-        requests: the configurations; what their plans say of checking and observing is done in the first round.
-        rounds: how many.
-        visit: how often to launch each time.
+    What their plans say of checking and observing is done in the first round. One that fails is left out from then on.
+    Where a failure leaves the device unusable it ends there, and configurations whose first turn had not come are
+    missing.
     """
     waiting = {request.configuration: request for request in requests}
     with bench.keeping_loaded():
@@ -107,12 +92,9 @@ def remeasure(bench: Bench, requests: Iterable[Request], rounds: int, visit: Tim
 
 
 class Turns:
-    """The turns that some configurations take, and the time of each.
+    """The turns that some configurations take, of which ``trials`` were measured before, and the time of each.
 
-    Args:
-        evaluator: measures.
-        trials: what was measured of each before.
-        visit: how often each is launched in its turn; by default as suits the fastest.
+    By default ``visit``, how often each is launched in its turn, is as suits the fastest.
     """
 
     def __init__(self, evaluator: DeviceEvaluator, trials: Sequence[Trial], visit: TimingPlan | None = None) -> None:
@@ -148,12 +130,7 @@ class Turns:
         return configurations * self._spent_s / max(1, sum(map(len, self._turns.values())))
 
     def measure(self, configurations: Sequence[Configuration], rounds: int) -> list[Mapping[Configuration, float]]:
-        """Measure in turn; return the shortest launch of each in each round, as far as they did not fail.
-
-        Args:
-            configurations: some of those of the trials.
-            rounds: how many.
-        """
+        """Measure some of the configurations; return the shortest launch of each in each round, but for failures."""
         start = time.monotonic()
         latest = [self._turns.get(c, [self._before[c]])[-1] for c in configurations]
         answer = self._evaluator.remeasure(latest, rounds, self._visit)
@@ -169,8 +146,7 @@ class Turns:
             self._turns.setdefault(trial.configuration, []).append(trial)
             if trial.measurement.times_ms and trial.is_valid:
                 # A clock may be too coarse for a launch, and 0 has no ratio.
-                shortest_ms = max(min(trial.measurement.times_ms), _LEAST_MS)
-                found[turn][trial.configuration] = shortest_ms
+                found[turn][trial.configuration] = max(min(trial.measurement.times_ms), 1e-6)
                 taken[trial.configuration] += 1
         self._calibration_ms += [ms for ms, times in zip(calibration_ms, found, strict=True) if times]
         return [times for times in found if times]

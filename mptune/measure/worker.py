@@ -1,45 +1,111 @@
 """The process that compiles and launches, so that whatever a kernel does leaves the tuner standing.
 
-The tuner sends a :class:`~mptune.measure.job.Job`, then names of methods of :class:`WorkerBench` with their arguments.
-The worker answers each with tuples: ``("phase", name)`` as phases begin, ``("reached", where)`` if a kernel reached
-memory that it may not, and at the end ``("answer", value, is_usable)`` or ``("raised", error)``.
+The tuner sends a :class:`Job`, then names of methods of :class:`WorkerBench` with their arguments. The worker answers
+each with tuples: ``("phase", name)`` as phases begin, ``("reached", where)`` if a kernel reached memory that it may
+not, and at the end ``("answer", value, is_usable)`` or ``("raised", error)``.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import io
+import marshal
 import math
+import pickle
 import re
 import resource
 import signal
 import statistics
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import CodeType
 from typing import Any, ClassVar, Final
 
+import cloudpickle
+
+from mptune.accuracy.evaluate import Metrics
 from mptune.backends import get_backend
+from mptune.backends.base import CompileOptions
 from mptune.backends.processes import ChildEnded, PythonChild
 from mptune.backends.processor import fixed_work_ms, other_tasks_per_core
 from mptune.data import Draw
-from mptune.errors import LaunchError, MptuneError
+from mptune.errors import KernelError, LaunchError, MptuneError
+from mptune.kernel import Sizes, Tunable
 from mptune.measure.bench import INSTRUMENTED, Bench, Ready, Request
-from mptune.measure.job import Job
 from mptune.measure.policy import Plan
 from mptune.measure.rounds import Finished, remeasure
 from mptune.measure.timing import TimingPlan
 from mptune.memory import total_memory_bytes
 from mptune.results.trial import Measurement, Status, Trial
+from mptune.source.loading import load_tunable, loaded_modules, loaded_version
 from mptune.space.configuration import Configuration
 
-__all__ = ["Limits", "Worker", "WorkerBench", "WorkerDied", "main"]
+__all__ = ["Job", "Limits", "Worker", "WorkerBench", "WorkerDied", "definition_of", "main"]
 
 #: Phases in which nothing else may run on the processor: the worker waits until the tuner says that nothing does.
 _QUIET: Final = ("timing", "observe")
+
+# -- what a worker starts with ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The kernel, data and options that a worker starts with, in a form that pickles."""
+
+    definition: bytes  #: kernel and error metric (:func:`definition_of`)
+    function: str | None  #: name of the kernel's function; None for an application, whose kernels the worker compiles
+    sizes: dict[str, int]
+    backend: str
+    seed: int
+    options: CompileOptions
+    plan: TimingPlan
+    observers: tuple[str, ...] = ()
+
+
+def definition_of(kernel: Tunable, metric: Metrics | None) -> bytes:
+    """Pickle a kernel, or path and version of its file where that holds it as it is, and an error metric."""
+    version, file = loaded_version(kernel), io.BytesIO()
+    for module in loaded_modules():
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        with warnings.catch_warnings():
+            # To find where a function comes from, every imported module is looked into, deprecated ones too.
+            warnings.simplefilter("ignore")
+            _Pickler(file).dump((kernel if version is None else (str(kernel.path), version), metric))
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        raise KernelError(
+            f"{kernel.called} cannot be sent to a worker process ({error}); put its definition in a file"
+        ) from error
+    return file.getvalue()
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    def reducer_override(self, obj: Any) -> Any:
+        # Since 3.1.3 cloudpickle drops the file name of code objects. Error messages and steps need that name.
+        if isinstance(obj, CodeType):
+            return marshal.loads, (marshal.dumps(obj),)
+        return super().reducer_override(obj)
+
+
+def _defined(definition: bytes) -> tuple[Tunable, Metrics | None]:
+    """Return kernel and error metric; the bytes come from the parent process alone."""
+    try:
+        kernel, metric = pickle.loads(definition)
+        if isinstance(kernel, tuple):
+            path, version = kernel
+            kernel = load_tunable(path)
+            if loaded_version(kernel) != version:
+                raise KernelError(f"{path!r} has changed since the run began; --resume goes on with it as it is now")
+    except (ImportError, AttributeError, pickle.UnpicklingError) as error:
+        raise KernelError(f"the kernel or its error metric cannot be used in a worker process: {error}") from error
+    return kernel, metric
+
 
 # -- in the worker process -------------------------------------------------------------------------
 
@@ -54,7 +120,7 @@ class WorkerBench(Bench):
         tasks: list[float] = []
         for trial in remeasure(self, requests, rounds, visit):
             trials.append(trial)
-            if self.is_on_processor:
+            if self.backend.shares_memory:
                 # The machine itself is timed for about as long as a launch of the turn took.
                 launch_ms = min(trial.measurement.times_ms, default=0.0)
                 calibration_ms.append(fixed_work_ms(min(max(launch_ms, 0.5), 5.0)))
@@ -69,22 +135,20 @@ class WorkerBench(Bench):
 
         Each trial has the errors on its draw alone. A failure that leaves the device unusable is the last.
         """
-        trials: list[Trial] = []
-        of: list[Draw] = []
-        unmade: dict[Draw, str] = {}
+        done = Finished(())
         with self.keeping_loaded():
             for draw in draws:
                 try:
                     self.make(draw)
                 except MptuneError as error:
-                    unmade[draw] = str(error)
+                    done += Finished((), unmade={draw: str(error)})
                     continue
                 for request in requests:
-                    trials.append(self.check_on(request, draw))
-                    of.append(draw)
-                    if not self.is_usable(trials[-1]):
-                        return Finished(tuple(trials), tuple(of), unmade)
-        return Finished(tuple(trials), tuple(of), unmade)
+                    trial = self.check_on(request, draw)
+                    done += Finished((trial,), (draw,))
+                    if not self.is_usable(trial):
+                        return done
+        return done
 
 
 def main(connection: Connection) -> None:
@@ -97,10 +161,10 @@ def main(connection: Connection) -> None:
 
     try:
         job: Job = connection.recv()
-        kernel, sizes, metric = job.load()
+        kernel, metric = _defined(job.definition)
         bench = WorkerBench(
             kernel,
-            sizes,
+            Sizes(job.sizes),
             get_backend(job.backend),
             metric=metric,
             seed=job.seed,
@@ -112,9 +176,9 @@ def main(connection: Connection) -> None:
     except MptuneError as error:
         connection.send(("raised", error))
         return
-    if bench.is_on_processor:
+    if bench.backend.shares_memory:
         _limit_memory()
-        _tell_of_faults(lambda address: connection.send(("reached", bench.nearest(address))))
+        _tell_of_faults(lambda address: connection.send(("reached", bench.memory.nearest(address))))
     connection.send(("answer", bench.ready, True))
     try:
         while True:
@@ -162,6 +226,10 @@ class _Action(ctypes.Structure):
     ]
 
 
+#: The C library has only addresses of them.
+_kept: Final[list[_Action]] = []
+
+
 def _tell_of_faults(tell: Callable[[int], None]) -> None:
     """Call a function with the address when this process touches memory that it may not; then the signal ends it.
 
@@ -177,13 +245,8 @@ def _tell_of_faults(tell: Callable[[int], None]) -> None:
             tell(ctypes.c_size_t.from_address(information + _ADDRESS_OFFSET).value)
 
     for number in (signal.SIGSEGV, signal.SIGBUS):
-        action = _Action(handler=_HANDLER(handle), flags=_SA_SIGINFO)
-        library.sigaction(number, ctypes.byref(action), None)
-        _kept.append(action)
-
-
-#: The C library has only addresses of them.
-_kept: Final[list[_Action]] = []
+        _kept.append(_Action(handler=_HANDLER(handle), flags=_SA_SIGINFO))
+        library.sigaction(number, ctypes.byref(_kept[-1]), None)
 
 
 # -- in the tuner ----------------------------------------------------------------------------------
@@ -202,33 +265,18 @@ _OF_FUNCTIONS: Final = ("start", "inputs")
 _BEFORE_KERNELS: Final = (*_OF_FUNCTIONS, "compile")
 
 
-#: Seconds that the phase of a launch may take beyond the launch: buffers are restored, and the machine may be busy.
-_BESIDE_LAUNCH_S: Final = 2.0
-
-
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Wall-clock limits of a trial.
+    """Wall-clock limits of a trial."""
 
-    Attributes:
-        compile_s: seconds of one compilation.
-        run_s: seconds of any other phase of a trial.
-        start_s: seconds of the worker's start.
-        launch_factor: how many times as long as the baseline's a launch may take; infinite if only seconds limit it.
-    """
-
-    compile_s: float = 60.0
-    run_s: float = 30.0
-    start_s: float = 900.0
-    launch_factor: float = math.inf
+    compile_s: float = 60.0  #: of one compilation
+    run_s: float = 30.0  #: of any other phase of a trial
+    start_s: float = 900.0  #: of the worker's start
+    launch_factor: float = math.inf  #: how many times as long as the baseline's a launch may take
 
     @classmethod
     def of(cls, trial_limit: float | str) -> Limits:
-        """Return the limits that seconds, or a multiple of the baseline's launch such as "10x", set for a trial.
-
-        Raises:
-            MptuneError: it is neither.
-        """
+        """Return the limits that seconds, or a multiple of the baseline's launch such as "10x", set for a trial."""
         try:
             return cls(run_s=float(trial_limit))
         except ValueError:
@@ -247,6 +295,9 @@ class WorkerDied(Exception):
         super().__init__(status, message, measurement)
         self.status, self.message, self.measurement = status, message, measurement
 
+    def __str__(self) -> str:
+        return self.message
+
     def trial_of(self, configuration: Configuration) -> Trial:
         """Return the trial of the configuration that ended the process."""
         return Trial(configuration, self.status, self.message, self.measurement)
@@ -255,19 +306,16 @@ class WorkerDied(Exception):
 class Worker:
     """A worker process, started when it is needed and replaced when a kernel brings it down.
 
-    One thread at a time may use it, and any may :meth:`abort` it.
-
-    Args:
-        job: what the process is told first.
-        limits: wall-clock limits.
-        environment: variables that it has besides those of this process.
+    One thread at a time may use it, and any may :meth:`abort` it. The process has the variables of ``environment``
+    besides those of this one.
     """
 
     def __init__(self, job: Job, limits: Limits, environment: Mapping[str, str] | None = None) -> None:
         self._job = job
         self._limits = limits
         self._environment = environment
-        self._child: PythonChild | None = None
+        #: None if no process is running.
+        self.child: PythonChild | None = None
         self._is_closed = False
         self._phase = "start"
         #: How the present evaluation is measured.
@@ -275,25 +323,15 @@ class Worker:
         #: Near which buffer a kernel reached memory that it may not; empty if none did.
         self._reached = ""
 
-    @property
-    def process_id(self) -> int | None:
-        """The process; None if none is running."""
-        child = self._child
-        return None if child is None else child.pid
-
     def start(self) -> Ready:
-        """Start the process if it is not running; return what it reports of its device.
-
-        Raises:
-            MptuneError: the kernel, its data or the backend is not usable.
-        """
-        if self._child is None:
+        """Start the process if it is not running; return what it reports of its device."""
+        if self.child is None:
             self._phase, self._reached = "start", ""
-            self._child = PythonChild("mptune.measure.worker:main", environment=self._environment)
+            self.child = PythonChild("mptune.measure.worker:main", environment=self._environment)
             if self._is_closed:
                 self.abort()
             try:
-                self._ready: Ready = self._answer(self._child, self._job, nullcontext)
+                self._ready: Ready = self._answer(self.child, self._job, nullcontext)
             except WorkerDied as death:
                 what = "" if death.message.startswith(_STEPS) else "the worker process could not start: "
                 raise LaunchError(f"{what}{death.message}") from death
@@ -309,83 +347,74 @@ class Worker:
         quiet: Callable[[], AbstractContextManager[None]] = nullcontext,
         plan: Plan | None = None,
     ) -> Any:
-        """Return what a method of the process's :class:`WorkerBench` returns.
+        """Return what a method of the process's :class:`WorkerBench` returns; raises MptuneError or WorkerDied.
 
-        Args:
-            method: its name.
-            arguments: its arguments.
-            quiet: what is timed is timed inside a block of ``quiet()``.
-            plan: limits the launches.
-
-        Raises:
-            MptuneError: the method raised it, or the process cannot start.
-            WorkerDied: the process crashed, or a phase ran out of time and it was killed.
+        What is timed is timed inside a block of ``quiet()``; ``plan`` limits the launches.
         """
         self.start()
-        assert self._child is not None
+        assert self.child is not None
         self._phase, self._plan = "compile", plan or Plan()
-        return self._answer(self._child, (method, arguments), quiet)
+        return self._answer(self.child, (method, arguments), quiet)
 
     def abort(self) -> None:
         """Kill the process, from any thread, and let no other one start."""
         self._is_closed = True
-        child = self._child
+        child = self.child
         if child is not None:
             child.signal(signal.SIGKILL)
 
     def close(self) -> None:
         """Let the process free its device and leave; kill it if it does not."""
         self._is_closed = True
-        if self._child is not None:
-            self._child.hang_up()
-            self._child = None
+        if self.child is not None:
+            self.child.hang_up()
+            self.child = None
 
     def _answer(self, child: PythonChild, message: object, quiet: Callable[[], AbstractContextManager[None]]) -> Any:
         """Return the answer to a message; end a process that fails or cannot do more."""
         began_s = time.perf_counter()
         try:
-            answer, is_usable = self._converse(child, message, quiet)
+            child.send(message)
+            kind, told = "", list[Any]()
+            with ExitStack() as held:
+                while kind != "answer":
+                    kind, *told = child.receive(self._limit_s())
+                    held.close()
+                    if kind == "raised":
+                        raise told[0]
+                    if kind == "reached":
+                        self._reached = told[0]
+                    elif kind == "phase":
+                        self._phase = told[0]
+                        if self._phase in _QUIET:
+                            held.enter_context(quiet())
+                            child.send("quiet")
         except MptuneError:
             raise
         except (TimeoutError, ChildEnded) as error:
-            is_late = isinstance(error, TimeoutError)
-            why = self._late() if isinstance(error, TimeoutError) else self._cause_of_death(error)
             self._kill()
-            # Under a larger limit a trial that ran out of time is worth another try.
-            lost = Measurement(self._limit() if is_late else {}, durations_s={"lost": time.perf_counter() - began_s})
-            raise WorkerDied(Status.TIMEOUT if is_late else Status.CRASH, why, lost) from None
+            lost = {"lost": time.perf_counter() - began_s}
+            if isinstance(error, ChildEnded):
+                death = WorkerDied(Status.CRASH, self._cause_of_death(error), Measurement(durations_s=lost))
+            else:
+                # Under a larger limit a trial that ran out of time is worth another try.
+                limit_s, run_s = self._limit_s(), self._limits.run_s
+                is_of_launch = self._phase == "launch" and limit_s < run_s
+                exceeded = self._plan.launch_limit(limit_s) if is_of_launch else {"limit_s": run_s}
+                death = WorkerDied(Status.TIMEOUT, self._late(), Measurement(exceeded, durations_s=lost))
+            raise death from None
         except BaseException:
             self._kill()
             raise
+        answer, is_usable = told
         if not is_usable:
             self._kill()
         return answer
 
-    def _converse(
-        self, child: PythonChild, message: object, quiet: Callable[[], AbstractContextManager[None]]
-    ) -> tuple[Any, bool]:
-        child.send(message)
-        with ExitStack() as held:
-            while True:
-                kind, *told = child.receive(self._limit_s())
-                held.close()
-                if kind == "answer":
-                    answer, is_usable = told
-                    return answer, is_usable
-                if kind == "raised":
-                    raise told[0]
-                if kind == "reached":
-                    self._reached = told[0]
-                    continue
-                self._phase = told[0]
-                if self._phase in _QUIET:
-                    held.enter_context(quiet())
-                    child.send("quiet")
-
     def _kill(self) -> None:
-        if self._child is not None:
-            self._child.kill()
-            self._child = None
+        if self.child is not None:
+            self.child.kill()
+            self.child = None
 
     def _limit_s(self) -> float:
         if self._phase in _OF_FUNCTIONS:
@@ -396,34 +425,29 @@ class Worker:
         if self._phase == "compile":
             # The compiler has a limit of its own; the worker's is only there in case that one fails.
             return self._limits.compile_s + 10.0
-        launch_s = self._plan.launch_limit_ms / 1e3 + _BESIDE_LAUNCH_S if self._phase == "launch" else math.inf
+        # Beside a launch 2 s are for restoring buffers, on a busy machine.
+        launch_s = self._plan.launch_limit_ms / 1e3 + 2.0 if self._phase == "launch" else math.inf
         return min(self._limits.run_s, launch_s)
 
-    def _limit(self) -> dict[str, float]:
-        """Return the limit that was exceeded, as metrics of the trial."""
-        is_of_launch = self._phase == "launch" and self._limit_s() < self._limits.run_s
-        return self._plan.launch_limit(self._limit_s()) if is_of_launch else {"limit_s": self._limits.run_s}
-
     def _late(self) -> str:
+        is_reference = self._phase == "reference"
+        what = _STEPS if is_reference else f"the {self._phase} phase"
+        hint = ", in its widest types: an endless loop?" if is_reference else ""
         longer = "" if self._phase in _BEFORE_KERNELS else "; --trial-limit gives it longer"
-        if self._phase == "reference":
-            return f"{_STEPS} did not end within {self._limit_s():g} s, in its widest types: an endless loop?{longer}"
-        return f"the {self._phase} phase did not end within {self._limit_s():g} s{longer}"
+        return f"{what} did not end within {self._limit_s():g} s{hint}{longer}"
 
     def _cause_of_death(self, ended: ChildEnded) -> str:
         what = f"the worker {ended.how} in the {self._phase} phase"
-        if ended.code is not None and ended.code >= 0 and self._phase in (*_OF_FUNCTIONS, "reference"):
-            return (
-                f"{what}: inputs, a reference, a metric or the steps of an application that end the process, "
-                "as os._exit does"
-            )
-        if self._phase in _BEFORE_KERNELS:
-            return what
-        if self._reached:
-            return f"{what}: the kernel reached {self._reached}"
-        cause: str | None = None
-        if ended.code is not None and ended.code < 0:
-            cause = _USUAL_CAUSES.get(-ended.code)
+        has_left, cause = ended.code is not None and ended.code >= 0, ""
+        if has_left and self._phase in (*_OF_FUNCTIONS, "reference"):
+            functions = "inputs, a reference, a metric or the steps of an application"
+            cause = f"{functions} that end the process, as os._exit does"
+        elif self._phase in _BEFORE_KERNELS:
+            pass
+        elif self._reached:
+            cause = f"the kernel reached {self._reached}"
+        elif ended.code is not None and ended.code < 0:
+            cause = _USUAL_CAUSES.get(-ended.code, "")
         elif get_backend(self._job.backend).shares_memory:
             cause = "a kernel that calls exit, or the steps of an application that do"
         return f"{what}: {cause}" if cause else what

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,6 +10,8 @@ from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
 
 from mptune.errors import ObserverUnavailableError
 from mptune.observers.base import LaunchContext, Observer, Target
@@ -35,12 +36,8 @@ class EnergySource:
 def energy_source(sensors: str, pci_bus_id: str = "") -> EnergySource:
     """Return the best source of energy readings of a device: a counter, or else a gauge of power.
 
-    Args:
-        sensors: "nvml", "amd-smi" or "processor", as the backend describes the device.
-        pci_bus_id: of a GPU, "domain:bus:device.function" in hexadecimal.
-
-    Raises:
-        ObserverUnavailableError: there is none; says what to install or to permit.
+    ``sensors`` is "nvml", "amd-smi" or "processor", as the backend describes the device, ``pci_bus_id`` that of a GPU,
+    "domain:bus:device.function" in hexadecimal. An ObserverUnavailableError says what to install or to permit.
     """
     if sensors == "processor":
         return processor_energy()
@@ -55,11 +52,7 @@ def energy_source(sensors: str, pci_bus_id: str = "") -> EnergySource:
 
 
 def clock_readers(sensors: str, pci_bus_id: str = "") -> Mapping[str, Reader]:
-    """Return readers of clocks in MHz and of the temperature in °C, by metric, as far as the device reports them.
-
-    Raises:
-        ObserverUnavailableError: it reports none; says what to install or to permit.
-    """
+    """Return readers of clocks in MHz and of the temperature in °C, by metric, as far as the device reports them."""
     if sensors == "processor":
         return processor_clocks()
     read = _gpu_readers(sensors, pci_bus_id, "clocks")
@@ -94,10 +87,9 @@ def _gpu_readers(sensors: str, pci_bus_id: str, what: str) -> Mapping[str, Reade
         def read() -> float:
             try:
                 return float(query())
-            except failure as error:
+            # "N/A" stands for what a device does not have.
+            except (failure, KeyError, TypeError, ValueError, StopIteration) as error:
                 raise ObserverUnavailableError(f"the device does not report this through {name}: {error}") from error
-            except (KeyError, TypeError, ValueError, StopIteration):  # "N/A" stands for what a device does not have
-                raise ObserverUnavailableError(f"the device does not report this through {name}") from None
 
         return read
 
@@ -182,12 +174,19 @@ def processor_energy(root: Path = Path("/sys")) -> EnergySource:
             "intel_rapl_msr provides it, and virtual machines and containers often have none"
         )
 
-    domains: list[_Domain] = []
+    last_uj: dict[Path, int] = {}
+    total_uj = 0
 
     def read() -> float:
+        nonlocal total_uj
         try:
-            domains.extend(_Domain(folder) for folder in folders[len(domains) :])
-            return sum(domain.joules() for domain in domains)
+            for folder in folders:
+                now_uj = int((folder / "energy_uj").read_text())
+                if now_uj < last_uj.get(folder, 0):  # it starts over beyond its range, hopefully once between readings
+                    last_uj[folder] -= int((folder / "max_energy_range_uj").read_text())
+                total_uj += now_uj - last_uj.get(folder, now_uj)
+                last_uj[folder] = now_uj
+            return total_uj * 1e-6
         except PermissionError as error:
             raise ObserverUnavailableError(
                 f"the processor's energy counter may not be read: sudo chmod a+r {powercap}/*/energy_uj ({error})"
@@ -197,23 +196,6 @@ def processor_energy(root: Path = Path("/sys")) -> EnergySource:
 
     read()
     return EnergySource(read, is_counter=True, lead_s=0.05)
-
-
-class _Domain:
-    """One RAPL counter; it restarts at 0 beyond its range, so it has to be read before it has restarted twice."""
-
-    def __init__(self, folder: Path) -> None:
-        self._file = folder / "energy_uj"
-        self._range_uj = int((folder / "max_energy_range_uj").read_text())
-        self._last_uj = int(self._file.read_text())
-        self._total_uj = 0
-
-    def joules(self) -> float:
-        """Return the energy since the first reading."""
-        now_uj = int(self._file.read_text())
-        self._total_uj += now_uj - self._last_uj + (self._range_uj if now_uj < self._last_uj else 0)
-        self._last_uj = now_uj
-        return self._total_uj * 1e-6
 
 
 def processor_clocks(root: Path = Path("/sys")) -> Mapping[str, Reader]:
@@ -240,14 +222,11 @@ def _name(folder: Path) -> str:
 def _highest(files: Iterable[Path], what: str) -> float:
     """Return the largest number in some files, divided by a thousand."""
     try:
-        found = [float(file.read_text()) * 1e-3 for file in files]
-    except (OSError, ValueError) as error:
-        raise ObserverUnavailableError(f"the processor's {what} cannot be read: {error}") from error
-    if not found:
+        return max(float(file.read_text()) * 1e-3 for file in files)
+    except (OSError, ValueError) as error:  # there may be no file at all
         raise ObserverUnavailableError(
-            f"this machine does not show its processor's {what}; virtual machines and containers often do not"
-        )
-    return max(found)
+            f"this machine does not show its processor's {what}; virtual machines and containers often do not ({error})"
+        ) from error
 
 
 # -- readings --------------------------------------------------------------------------------------
@@ -273,11 +252,7 @@ class Sampler:
         self._thread.start()
 
     def stop(self) -> Sequence[Sample]:
-        """Take a last reading, end, and return all readings.
-
-        Raises:
-            ObserverUnavailableError: the sensor could not be read all the time.
-        """
+        """Take a last reading, end, and return all readings; raises ObserverUnavailableError if one has failed."""
         self._end.set()
         self._thread.join()
         if self._failure is not None:
@@ -299,11 +274,7 @@ class Sampler:
 
 
 def mean_rate(samples: Sequence[Sample]) -> float:
-    """Return by how much a counter grew a second, from the first step seen to the last, as it moves in steps.
-
-    Raises:
-        ObserverUnavailableError: it did not move twice.
-    """
+    """Return by how much a counter grew a second, from the first step seen to the last, as it moves in steps."""
     steps = [after for before, after in pairwise(samples) if after.value != before.value]
     if len(steps) < 2:
         span_s = samples[-1].time_s - samples[0].time_s
@@ -314,11 +285,9 @@ def mean_rate(samples: Sequence[Sample]) -> float:
 
 def mean_value(samples: Sequence[Sample]) -> float:
     """Return the mean of a gauge over time, from readings in order, at least one, by the trapezoidal rule."""
-    span_s = samples[-1].time_s - samples[0].time_s
-    if span_s <= 0:
-        return math.fsum(sample.value for sample in samples) / len(samples)
-    areas = ((b.time_s - a.time_s) * (a.value + b.value) / 2 for a, b in pairwise(samples))
-    return math.fsum(areas) / span_s
+    times_s, values = np.array(samples).T
+    span_s = times_s[-1] - times_s[0]
+    return float(np.trapezoid(values, times_s) / span_s if span_s > 0 else values.mean())
 
 
 # -- observers -------------------------------------------------------------------------------------
@@ -354,14 +323,14 @@ class EnergyObserver(Observer):
         """Return energy and power; nothing where restoring hid them."""
         samples = self._sampler.stop()
         elapsed_s = samples[-1].time_s - samples[0].time_s
-        energy_j = elapsed_s * (mean_rate(samples) if self._source.is_counter else mean_value(samples))
+        power_w = mean_rate(samples) if self._source.is_counter else mean_value(samples)
         if context.steady_restorations:
             # Each launch came after a restoration.
-            share = self._launches / context.steady_restorations
-            self._energy_j -= energy_j * share
-            self._elapsed_s -= elapsed_s * share
+            elapsed_s *= self._launches / context.steady_restorations
+            self._energy_j -= elapsed_s * power_w
+            self._elapsed_s -= elapsed_s
         else:
-            self._energy_j, self._elapsed_s, self._launches = energy_j, elapsed_s, context.steady_launches
+            self._energy_j, self._elapsed_s, self._launches = elapsed_s * power_w, elapsed_s, context.steady_launches
         if not self._launches or self._energy_j <= 0 or self._elapsed_s <= 0:
             return {}
         return {"energy_j": self._energy_j / self._launches, "power_w": self._energy_j / self._elapsed_s}

@@ -21,7 +21,7 @@ from mptune.errors import MptuneError
 from mptune.measure.rounds import Turns
 from mptune.results.objective import Objective
 from mptune.results.speedup import LEAST_ROUNDS, Finals
-from mptune.results.trial import Trial
+from mptune.results.trial import Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration, Value
 from mptune.tuning.session import RunSession
@@ -193,7 +193,7 @@ class FinalRounds:
             if trial.is_valid:
                 time_ms = times_ms.get(trial.configuration, trial.time_ms)
                 self._session.keep(trial.with_measurement(metrics={**trial.measurement.metrics, "time_ms": time_ms}))
-            elif self._session.evaluator.policy.condemns(trial):
+            elif trial.status not in (Status.COMPILE_ERROR, Status.OUT_OF_MEMORY):  # not if the machine is to blame
                 self._session.keep(trial)
 
     def _say_what_is_unsure(self) -> None:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from mptune.accuracy.thresholds import recorded_threshold
 from mptune.errors import MptuneError
 from mptune.interop import read_run
-from mptune.measure.replay import Replay
+from mptune.measure.base import Replay
 from mptune.results.metric_expressions import is_error, unknown_metric
 from mptune.results.objective import Objective
 from mptune.results.pareto import FrontScale, front

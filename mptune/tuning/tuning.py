@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,13 +15,11 @@ from mptune.backends import get_backend
 from mptune.cpp.build import recorded_flags
 from mptune.errors import MptuneError
 from mptune.kernel import Application, Kernel, Sizes, Tunable
-from mptune.measure.cluster import Cluster, ClusterPool
 from mptune.measure.device import DeviceEvaluator
-from mptune.measure.job import Job
 from mptune.measure.policy import MeasurementPolicy
-from mptune.measure.pool import compilers_ahead, runnable_backend
+from mptune.measure.pool import Cluster, ClusterPool, compilers_ahead, runnable_backend
 from mptune.measure.timing import SEARCHING
-from mptune.measure.worker import Limits
+from mptune.measure.worker import Job, Limits
 from mptune.paths import cache_folder, own_folder
 from mptune.results.kernel_times import kernel_times
 from mptune.results.trial import Trial
@@ -190,7 +189,7 @@ def _evaluator(plan: TuningPlan, stack: contextlib.ExitStack) -> DeviceEvaluator
     else:
         cluster = stack.enter_context(Cluster(settings.scheduler))
         backend = cluster.backend(settings.backend, limits.start_s)
-        pool = cluster.pool
+        pool = functools.partial(ClusterPool, cluster)
     evaluator = DeviceEvaluator(
         plan.kernel,
         plan.sizes,

@@ -92,15 +92,15 @@ def test_vectors_of_literals_are_of_the_type_of_the_other_side(vectors: Applicat
     text = render(kernel, kernel.configuration(mixed(vectors, ("fp32",))), vectors.resolve_sizes())
     assert "CHOICE(i < n, bodies[i], mp::make_vec4<float>(0, 0, 0, 0))" in text
     assert "CHOICE(j < n, bodies[j], mp::make_vec4<double>(own.x, 0._num, 1e3_num, 0))" in text
-    with Instrument(vectors, vectors.resolve_sizes()) as instrument:
-        assert instrument.errors(mixed(vectors, ("fp64",)))["error"] < 1e-14  # (sums of 150 that cancel)
-        assert 1e-9 < instrument.errors(mixed(vectors, ("fp32",)))["error"] < 1e-5
+    instrument = Instrument(vectors, vectors.resolve_sizes())
+    assert instrument.errors(mixed(vectors, ("fp64",)))["error"] < 1e-14  # (sums of 150 that cancel)
+    assert 1e-9 < instrument.errors(mixed(vectors, ("fp32",)))["error"] < 1e-5
 
 
 @pytest.mark.full
 def test_instrumented_builds_round_them_to_the_wider_type(application: Application) -> None:
-    with Instrument(application, application.resolve_sizes()) as instrument:
-        errors = [instrument.errors(mixed(application, types))["error"] for types in (("fp64",), *TYPES)]
+    instrument = Instrument(application, application.resolve_sizes())
+    errors = [instrument.errors(mixed(application, types))["error"] for types in (("fp64",), *TYPES)]
     assert errors[0] < 1e-15
     assert all(1e-4 < error < 0.02 for error in errors[1:])
 

@@ -20,7 +20,7 @@ from mptune.backends.base import CompileOptions
 from mptune.backends.host_compiler import HostCompiler, find_compiler
 from mptune.kernel import Application
 from mptune.measure.bench import Bench, Request
-from mptune.measure.identity import source_of
+from mptune.measure.device import source_of
 from mptune.source.loading import load_tunable
 from mptune.source.render import render
 from mptune.space.configuration import Configuration

@@ -24,7 +24,7 @@ from benchmarks.search.problem import BudgetSpent, Problem, Recorder
 from benchmarks.search.tools import replay
 from mptune.interop import write_run
 from mptune.interop.recorded import Record, assemble
-from mptune.measure.replay import Replay
+from mptune.measure.base import Replay
 from mptune.results.objective import Objective
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run

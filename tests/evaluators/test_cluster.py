@@ -14,10 +14,9 @@ import pytest
 from mptune.backends.base import CompileOptions, DeviceInfo
 from mptune.errors import MptuneError
 from mptune.measure.bench import Ready, Request
-from mptune.measure.cluster import Cluster, ClusterPool
-from mptune.measure.job import Job
+from mptune.measure.pool import Cluster, ClusterPool
 from mptune.measure.timing import TimingPlan
-from mptune.measure.worker import Limits, WorkerDied
+from mptune.measure.worker import Job, Limits, WorkerDied, definition_of
 from mptune.results.trial import Status, Trial
 from mptune.source.loading import load_kernel
 from mptune.space.configuration import Configuration
@@ -50,8 +49,9 @@ class MadeUp(Executor):
 
 def pool(*answers: Any) -> ClusterPool:
     kernel = load_kernel(OWN)
-    job = Job.of(kernel, kernel.resolve_sizes(), "cuda", None, 0, CompileOptions(), TimingPlan())
-    return Cluster(MadeUp((ready(), ready()), *answers)).pool(job, Limits())
+    sizes = dict(kernel.resolve_sizes())
+    job = Job(definition_of(kernel, None), kernel.function, sizes, "cuda", 0, CompileOptions(), TimingPlan())
+    return ClusterPool(Cluster(MadeUp((ready(), ready()), *answers)), job, Limits())
 
 
 def test_ctrl_c_in_a_worker_leaves_the_executor_running() -> None:

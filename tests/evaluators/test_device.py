@@ -66,7 +66,7 @@ def seasoned(kernel: Kernel, request: pytest.FixtureRequest) -> Iterator[DeviceE
 
 def process_of(evaluator: DeviceEvaluator) -> int:
     assert isinstance(evaluator._pool, Pool)
-    (process,) = evaluator._pool.process_ids
+    (process,) = (worker.child.pid for worker in evaluator._pool._workers if worker.child is not None)
     return process
 
 
@@ -203,7 +203,7 @@ def test_worker_does_not_outlive_its_parent(tmp_path: Path) -> None:
         f"kernel = load_kernel({str(Path(__file__).with_name('faulty.py'))!r})\n"
         "evaluator = DeviceEvaluator(kernel, kernel.resolve_sizes(), 'host')\n"
         "evaluator.start()\n"
-        "print(*evaluator._pool.process_ids, flush=True)\n"
+        "print(*(worker.child.pid for worker in evaluator._pool._workers), flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=600, check=False)

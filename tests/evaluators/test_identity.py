@@ -13,7 +13,7 @@ import pytest
 from mptune.accuracy.metrics import METRICS
 from mptune.errors import UnknownNameError
 from mptune.kernel import In, InOut, Kernel
-from mptune.measure.identity import launch_identity, metric_identity, unversioned
+from mptune.measure.device import launch_identity, metric_identity, unversioned
 from mptune.source.loading import load_kernel
 
 OWN = Path(__file__).parent.parent / "own_kernel.py"

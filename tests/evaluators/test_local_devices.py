@@ -44,7 +44,7 @@ def evaluator(kernel: Kernel, workers: int, **options: Any) -> DeviceEvaluator:
 
 def processes(of: DeviceEvaluator) -> list[int]:
     assert isinstance(of._pool, Pool)
-    return of._pool.process_ids
+    return [worker.child.pid for worker in of._pool._workers if worker.child is not None]
 
 
 def environment(process: int) -> Mapping[str, str]:
@@ -117,9 +117,9 @@ def ready(**changes: Any) -> Ready:
 UNLIKE = {
     "driver": (
         {"identity": "cuda|A100|sm_80|driver=12.0"},
-        "times .* worker 0 has A100 .* worker 2 has .*: 'driver=13.0' is not 'driver=12.0'",
+        "worker 0 has A100 .* worker 2 has .*: 'driver=13.0' is not 'driver=12.0'",
     ),
-    "data": ({"data_key": "other"}, "errors cannot be compared: .* inputs or references differ"),
+    "data": ({"data_key": "other"}, "worker 2 has .*: inputs or references differ"),
     "limits": ({"facts": {}}, "limits or observers differ"),
     "observers": ({"observers": ("energy",)}, "limits or observers differ"),
 }

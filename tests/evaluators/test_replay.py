@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mptune.errors import SpaceFileError
-from mptune.measure.replay import Replay
+from mptune.measure.base import Replay
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration

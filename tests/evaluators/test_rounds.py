@@ -13,11 +13,10 @@ import pytest
 
 from mptune.backends.base import CompileOptions
 from mptune.measure.bench import Request
-from mptune.measure.job import Job
 from mptune.measure.policy import Plan
 from mptune.measure.rounds import VISIT, Finished, Turns, remeasure, together, visit_of
 from mptune.measure.timing import TimingPlan
-from mptune.measure.worker import Limits, Worker
+from mptune.measure.worker import Job, Limits, Worker, definition_of
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.source.loading import load_kernel
 from mptune.source.render import render
@@ -103,12 +102,12 @@ class TestRemeasuring:
 @pytest.mark.full
 def test_a_worker_measures_in_turn_when_it_is_asked_to() -> None:
     sizes = AXPY.resolve_sizes("smoke")
-    job = Job.of(AXPY, sizes, "host", None, 0, CompileOptions(), TimingPlan())
+    job = Job(definition_of(AXPY, None), AXPY.function, dict(sizes), "host", 0, CompileOptions(), TimingPlan())
     worker = Worker(job, Limits())
     try:
         asked = [Request(c, render(AXPY, c, sizes)) for c in (FIRST, SECOND)]
         answer = worker.call("remeasure", asked, 3, VISIT)
-        assert worker.process_id is not None
+        assert worker.child is not None
     finally:
         worker.close()
     assert [trial.configuration for trial in answer.trials] == [FIRST, SECOND, SECOND, FIRST, FIRST, SECOND]

@@ -14,8 +14,7 @@ from mptune.backends.base import Backend, Buffer
 from mptune.data import DataManager
 from mptune.kernel import Application, Kernel, Role, Sizes
 from mptune.measure.buffers import run_once
-from mptune.measure.program import Program
-from mptune.measure.steps import Handle
+from mptune.measure.program import Handle, Program
 from mptune.space.configuration import Configuration
 
 

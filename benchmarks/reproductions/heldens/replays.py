@@ -18,7 +18,7 @@ from benchmarks.search.precision_cells import BUDGET, Cell
 from benchmarks.search.problem import Problem, Recorder
 from benchmarks.search.tools import DEFAULT
 from mptune.interop import read_run
-from mptune.measure.replay import Replay
+from mptune.measure.base import Replay
 from mptune.results.objective import Objective
 from mptune.run import Run
 from mptune.strategies import make
