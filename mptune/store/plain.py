@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import reprlib
 import types
 import typing
@@ -13,14 +14,28 @@ from typing import Any, Final
 from mptune.errors import MptuneError, RunFileError
 from mptune.space.configuration import Configuration, Value, is_number, is_value, is_whole
 
-__all__ = ["plain", "read_fields", "types_of"]
+__all__ = ["is_amount", "parse_json", "plain", "read_fields", "types_of"]
+
+
+def is_amount(value: Any) -> bool:
+    """Whether this is a number whose sums and products with others of its kind a double can hold."""
+    return is_number(value) and abs(value) <= 1e100
+
+
+def parse_json(text: str) -> Any:
+    """Parse JSON; raises ValueError also for text that UTF-8 cannot hold (a lone surrogate)."""
+    value = json.loads(text)
+    if "\\u" in text:
+        json.dumps(value, ensure_ascii=False).encode()
+    return value
+
 
 #: The types of single values: what checks a value, and what a message calls one and several of them.
 _SINGLE: Final[Mapping[Any, tuple[Callable[[Any], bool], str, str]]] = {
     str: (lambda value: isinstance(value, str), "a text", "texts"),
     bool: (lambda value: isinstance(value, bool), "true or false", "truth values"),
     int: (is_whole, "a whole number a double can hold", "whole numbers a double can hold"),
-    float: (is_number, "a finite number a double can hold", "finite numbers a double can hold"),
+    float: (is_amount, "a number up to 1e100", "numbers up to 1e100"),
     Value: (is_value, "a value", "values"),
     Any: (lambda _: True, "anything", "anything"),
 }
