@@ -11,15 +11,14 @@ import socket
 import sqlite3
 import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
 from mptune.errors import RunFileError, did_you_mean
-from mptune.results.trial import Trial
-from mptune.store.info import ParameterInfo, RunInfo, RunState
-from mptune.store.plain import parse_json
-from mptune.store.rows import CELLS, from_rows, to_row
+from mptune.results.trial import Measurement, Status, Trial
+from mptune.space.configuration import Configuration, Value
+from mptune.store.info import ParameterInfo, Reading, RunInfo, RunState, parse_json, read_fields
 
 __all__ = ["FORMAT_VERSION", "RunFile"]
 
@@ -51,11 +50,6 @@ _SCHEMA: Final = (
         warnings TEXT NOT NULL,
         UNIQUE (key, configuration)
     )""",
-)
-#: A trial of the same key and configuration keeps its number.
-_INSERT_TRIAL: Final = (
-    f"INSERT INTO trials ({', '.join(CELLS)}) VALUES ({', '.join('?' * len(CELLS))}) "
-    f"ON CONFLICT DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in (*CELLS, 'stale'))}"
 )
 _UPSERT_SETTING: Final = "INSERT INTO settings VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value"
 #: The settings beside those in JSON.
@@ -97,13 +91,18 @@ class RunFile:
     """
 
     def __init__(
-        self, path: Path, connection: sqlite3.Connection, lock: int | None, info: RunInfo, state: RunState
+        self,
+        path: Path,
+        connection: sqlite3.Connection,
+        held: contextlib.ExitStack,
+        info: RunInfo,
+        state: RunState | None = None,
     ) -> None:
         self.path = path
         self._connection: sqlite3.Connection | None = connection
-        self._lock = lock
+        self._held = held  # closes the connection, then gives up the lock
         self.info = info
-        self.state = state
+        self.state = state or RunState()
 
     @classmethod
     def create(cls, path: str | Path, info: RunInfo, state: RunState | None = None) -> RunFile:
@@ -115,37 +114,29 @@ class RunFile:
             RunFileError: the file exists, is being written, or cannot be made there.
         """
         path = Path(path)
-        with _explained(path), contextlib.ExitStack() as undo:
+        with _explained(path), contextlib.ExitStack() as held:
             _refuse_taken(path)
             path.parent.mkdir(parents=True, exist_ok=True)
-            lock = _lock(path, os.O_CREAT)
-            undo.callback(os.close, lock)
+            held.callback(os.close, _lock(path, os.O_CREAT))
             if _has_content(path):
                 raise RunFileError(f"run file {path} was made by another process just now: {_ALTERNATIVES}")
-            undo.callback(path.resolve().unlink)
-            connection = _connect(path)
-            undo.callback(connection.close)
-            file = cls._begun(path, connection, lock, info, state or RunState())
-            undo.pop_all()
-            return file
+            connection = held.enter_context(contextlib.closing(_connect(path)))
+            file = cls(path, connection, held.pop_all(), info, state)
+        try:
+            file._begin()
+        except BaseException:
+            file.close()
+            path.resolve().unlink()
+            raise
+        return file
 
     @classmethod
     def in_memory(cls, info: RunInfo, state: RunState | None = None) -> RunFile:
         """Return a run file without a file, for a run that nobody keeps."""
-        connection = sqlite3.connect(":memory:", isolation_level=None)
-        return cls._begun(Path(":memory:"), connection, None, info, state or RunState())
-
-    @classmethod
-    def _begun(
-        cls, path: Path, connection: sqlite3.Connection, lock: int | None, info: RunInfo, state: RunState
-    ) -> RunFile:
-        """Make an empty database a run file."""
-        file = cls(path, connection, lock, info, state)
-        with file._transaction():
-            for statement in _SCHEMA:
-                connection.execute(statement)
-            _put(connection, {**info.to_json(), **state.to_json()})
-            _sign(connection)
+        held = contextlib.ExitStack()
+        connection = held.enter_context(contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)))
+        file = cls(Path(":memory:"), connection, held, info, state)
+        file._begin()
         return file
 
     @classmethod
@@ -185,26 +176,21 @@ class RunFile:
                 written by another process, or not writable.
         """
         path = Path(path)
-        with _explained(path), contextlib.ExitStack() as undo:
+        with _explained(path), contextlib.ExitStack() as held:
             if not path.exists():
                 raise RunFileError(_missing(path))
             _refuse_irregular(path)
             if not _has_content(path):
                 raise RunFileError(f"run file {path} is empty: it was interrupted before its first trial; delete it")
-            lock = None
             if not read_only:
-                lock = _lock(path)
-                undo.callback(os.close, lock)
-            connection = _connect(path)
-            undo.callback(connection.close)
+                held.callback(os.close, _lock(path))
+            connection = held.enter_context(contextlib.closing(_connect(path)))
             _recognise(path, connection)
             if read_only:
                 connection.execute("PRAGMA query_only = ON")
             else:
                 _sign(connection)
-            file = cls(path, connection, lock, *_records(path, connection))
-            undo.pop_all()
-            return file
+            return cls(path, connection, held.pop_all(), *_records(path, connection))
 
     def update(self, state: RunState, info: RunInfo | None = None) -> None:
         """Record how far the run has come and, if it is set up anew, what it is."""
@@ -241,12 +227,11 @@ class RunFile:
                 has changed since.
             stale: return those that were set aside instead.
         """
-        select = f"SELECT id, {', '.join(CELLS)} FROM trials WHERE stale = ? ORDER BY id"
+        allowed = {parameter.name: frozenset(parameter.values) for parameter in parameters}
+        select = f"SELECT id, {', '.join(_CELLS)} FROM trials WHERE stale = ? ORDER BY id"
         with _explained(self.path), contextlib.closing(self._opened().execute(select, (stale,))) as rows:
-            try:
-                return from_rows(rows, parameters)
-            except ValueError as error:
-                raise RunFileError(f"run file {self.path} is corrupt: {error}") from error
+            corrupt = f"run file {self.path} is corrupt"
+            return [_from_row(row, allowed, f"{corrupt}: trial {number} cannot be read") for number, *row in rows]
 
     def keep_sources(self, sources: Mapping[str, str]) -> None:
         """Keep rendered sources by the JSON of their configuration, instead of those kept before.
@@ -279,19 +264,23 @@ class RunFile:
 
     def close(self) -> None:
         """Close the file and let others write it; may be called twice."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        self._connection = None
         # The lock last: SQLite's own locks would be lost when any other descriptor of the file is closed.
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        self._held.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _begin(self) -> None:
+        """Make an empty database a run file."""
+        with self._transaction() as connection:
+            for statement in _SCHEMA:
+                connection.execute(statement)
+            _put(connection, {**self.info.to_json(), **self.state.to_json()})
+            _sign(connection)
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:
@@ -310,7 +299,7 @@ class RunFile:
     def _write(self, trials: Sequence[Trial], fields: Mapping[str, Any]) -> None:
         """Write trials and fields of the records, all or nothing."""
         with self._transaction() as connection:
-            connection.executemany(_INSERT_TRIAL, map(to_row, trials))
+            connection.executemany(_INSERT_TRIAL, map(_to_row, trials))
             _put(connection, fields)
 
 
@@ -393,12 +382,11 @@ def _lock(path: Path, flags: int = 0) -> int:
     request = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, _LOCK_BYTE, 1, 0)
     try:
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, request)
-    except BlockingIOError as error:
+    except OSError as error:
         os.close(descriptor)
+        if not isinstance(error, BlockingIOError):
+            raise
         raise RunFileError(f"run file {path} is being written by process {_writer(path)}") from error
-    except OSError:
-        os.close(descriptor)
-        raise
     return descriptor
 
 
@@ -447,3 +435,63 @@ def _missing(path: Path) -> str:
         return f"there is no run file {path}: there is no folder {path.parent}"
     others = [entry.name for entry in path.parent.iterdir() if entry.is_file()]
     return f"there is no run file {path}{did_you_mean(path.name, others, path.parent)}"
+
+
+# -- trials as rows --------------------------------------------------------------------------------
+
+#: The cells of a trial beside its number.
+_CELLS: Final = {
+    "key": str,
+    "configuration": Configuration,
+    "status": Status,
+    "message": str,
+    "metrics": Mapping[str, Reading],
+    "times_ms": bytes,
+    "durations_s": Mapping[str, float],
+    "warnings": tuple[str, ...],
+}
+#: A trial of the same key and configuration keeps its number.
+_INSERT_TRIAL: Final = (
+    f"INSERT INTO trials ({', '.join(_CELLS)}) VALUES ({', '.join('?' * len(_CELLS))}) "
+    f"ON CONFLICT DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in (*_CELLS, 'stale'))}"
+)
+
+
+def _to_row(trial: Trial) -> tuple[Any, ...]:
+    """Return the cells of a trial in the order of the table's columns."""
+    measurement = trial.measurement
+    return (
+        trial.key,
+        trial.configuration.to_json(),
+        str(trial.status),
+        # Compiler output may be long, and hold bytes that are no text, as lone surrogates, which UTF-8 lacks.
+        trial.message.encode("utf-8", "backslashreplace").decode("utf-8")[: 1 << 18],
+        json.dumps(dict(measurement.metrics)),
+        struct.pack(f"<{len(measurement.times_ms)}d", *measurement.times_ms),
+        json.dumps(dict(measurement.durations_s)),
+        json.dumps(trial.warnings),
+    )
+
+
+def _from_row(row: Sequence[Any], allowed: Mapping[str, Collection[Value]], where: str) -> Trial:
+    """Return the trial of a row, whose configuration has one of the values allowed for each name."""
+    cells = {
+        name: cell if kind in (str, bytes, Status) else _parsed(cell)
+        for (name, kind), cell in zip(_CELLS.items(), row, strict=True)
+    }
+    fields = read_fields(_CELLS, cells, where, required=_CELLS)
+    for name, values in allowed.items():
+        if (value := fields["configuration"].get(name)) not in values:
+            raise RunFileError(f"{where}: the run lists no value {value!r} of its {name}")
+    times = fields.pop("times_ms")
+    times_ms = struct.unpack(f"<{len(times) // 8}d", times)
+    measurement = Measurement(fields.pop("metrics"), times_ms, fields.pop("durations_s"))
+    return Trial(measurement=measurement, **fields)
+
+
+def _parsed(cell: Any) -> Any:
+    """Return what the JSON of a cell holds; a cell without JSON as it is, which no kind of field allows."""
+    try:
+        return parse_json(cell)
+    except (ValueError, TypeError, RecursionError):
+        return cell
