@@ -35,7 +35,7 @@ from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.backends.processor import processor
 from mptune.errors import MptuneError, UnknownNameError
-from mptune.interop.files import write
+from mptune.interop.recorded import write
 from mptune.interop.recording import recording_text
 from mptune.kernel import Kernel, Sizes
 from mptune.measure.bench import Ready

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from mptune.errors import MptuneError
-from mptune.interop.t1 import read_t1
+from mptune.interop.t4 import read_t1
 from mptune.space.configuration import Value
 from mptune.space.parameters import IntegerParameter, Parameter
 from mptune.space.search_space import SearchSpace

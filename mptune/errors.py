@@ -34,16 +34,12 @@ class UnknownNameError(MptuneError):
         self.known = tuple(known)
         self.hint = hint
         self.aliases = tuple(aliases)
-        super().__init__(self._message())
+        valid = ", ".join(self.known) or "none is defined"
+        suggestion = did_you_mean(self.name, (*self.known, *self.aliases))
+        super().__init__(f"unknown {kind} {self.name!r}{suggestion} (valid: {valid}){f'. {hint}' if hint else ''}")
 
     def __reduce__(self) -> tuple[type[UnknownNameError], tuple[object, ...]]:
         return type(self), (self.kind, self.name, self.known, self.hint, self.aliases)
-
-    def _message(self) -> str:
-        valid = ", ".join(self.known) if self.known else "none is defined"
-        hint = f". {self.hint}" if self.hint else ""
-        suggestion = did_you_mean(self.name, (*self.known, *self.aliases))
-        return f"unknown {self.kind} {self.name!r}{suggestion} (valid: {valid}){hint}"
 
 
 class ExpressionError(MptuneError):

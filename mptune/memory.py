@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Final
 
 __all__ = ["available_memory_bytes", "in_words", "total_memory_bytes"]
-
-_UNLIMITED: Final = 1 << 62
 
 
 def available_memory_bytes(root: Path = Path("/")) -> int:
@@ -21,7 +18,7 @@ def available_memory_bytes(root: Path = Path("/")) -> int:
         root: where ``proc`` and ``sys`` are.
     """
     groups = (max(0, limit - used) for limit, used in _control_groups(root))
-    return min(_machine(root, "MemAvailable", "SC_AVPHYS_PAGES"), *groups, _UNLIMITED)
+    return min((_machine(root, "MemAvailable", "SC_AVPHYS_PAGES"), *groups))
 
 
 def total_memory_bytes(root: Path = Path("/")) -> int:
@@ -30,8 +27,7 @@ def total_memory_bytes(root: Path = Path("/")) -> int:
     Args:
         root: where ``proc`` and ``sys`` are.
     """
-    groups = (limit for limit, _ in _control_groups(root))
-    return min(_machine(root, "MemTotal", "SC_PHYS_PAGES"), *groups, _UNLIMITED)
+    return min((_machine(root, "MemTotal", "SC_PHYS_PAGES"), *(limit for limit, _ in _control_groups(root))))
 
 
 def _machine(root: Path, field: str, pages: str) -> int:

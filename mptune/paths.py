@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import grp
 import os
-import pwd
 import stat
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -13,8 +11,6 @@ from typing import BinaryIO, Final
 __all__ = ["bundled_folder", "cache_folder", "is_own", "open_own", "own_folder", "write_whole"]
 
 _FOR_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
-#: Who owns what belongs to nobody a container knows; its root folder may.
-_UNKNOWN_USER: Final = 65534
 
 
 def bundled_folder(name: str) -> Path:
@@ -46,8 +42,8 @@ def own_folder(path: Path) -> Path:
     """Make a folder if need be, and return its real path if nobody else can change what lies in it.
 
     What is loaded as code, or believed, is kept only in such folders. All of the way to it counts: who can rename a
-    folder above can put another in its place. In one with the sticky bit, such as ``/tmp``, only owners can. Once all
-    of it is found to be the user's or root's, nobody else can change it between this check and its use.
+    folder above can put another in its place. In one with the sticky bit, such as ``/tmp``, only owners can. A folder
+    above may be written by its group, which on many systems is the user alone.
 
     Raises:
         OSError: it cannot be made, or somebody else could change it; says which folder.
@@ -61,44 +57,21 @@ def own_folder(path: Path) -> Path:
         real.chmod(stat.S_IMODE(status.st_mode) & ~_FOR_OTHERS)  # as a generous umask left it
     for folder in (real, *real.parents):
         status = folder.stat()
-        if not _is_safe(status, is_last=folder == real, is_root=folder == folder.parent):
+        owners = {os.geteuid()} if folder == real else {os.geteuid(), 0}
+        is_open = status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX
+        # Whoever owns the root folder of a container is not told by its number.
+        if is_open or (status.st_uid not in owners and folder != folder.parent):
             raise PermissionError(f"{folder} can be changed by others")
     return real
-
-
-def _is_safe(status: os.stat_result, *, is_last: bool, is_root: bool) -> bool:
-    """Whether nobody but the user and root can replace what lies in a folder, or in a folder on the way to one."""
-    user = os.geteuid()
-    if status.st_uid != user and (is_last or (status.st_uid != 0 and not (is_root and status.st_uid == _UNKNOWN_USER))):
-        return False
-    if not status.st_mode & _FOR_OTHERS:
-        return True
-    if is_last:
-        return False
-    return bool(status.st_mode & stat.S_ISVTX) or (
-        not status.st_mode & stat.S_IWOTH and status.st_gid == os.getegid() and _is_private(status.st_gid, user)
-    )
-
-
-def _is_private(group: int, user: int) -> bool:
-    """Whether a group has one user alone, as the one of the same name that many systems make for each."""
-    try:
-        entry, name = grp.getgrgid(group), pwd.getpwuid(user).pw_name
-    except KeyError:
-        return False
-    return entry.gr_name == name and set(entry.gr_mem) <= {name}
 
 
 def is_own(path: Path) -> bool:
     """Whether a file in a folder of the user's own is a regular one that nobody else can write."""
     try:
-        return _is_own(path.lstat())
+        open_own(path).close()
     except OSError:
         return False
-
-
-def _is_own(status: os.stat_result) -> bool:
-    return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & _FOR_OTHERS
+    return True
 
 
 def open_own(path: Path) -> BinaryIO:
@@ -107,14 +80,12 @@ def open_own(path: Path) -> BinaryIO:
     Raises:
         OSError: it is not, or cannot be read.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        if not _is_own(os.fstat(descriptor)):
-            raise PermissionError(f"{path} can be changed by others")
-        return os.fdopen(descriptor, "rb")
-    except BaseException:
-        os.close(descriptor)
-        raise
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    status = os.fstat(file.fileno())
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & _FOR_OTHERS:
+        file.close()
+        raise PermissionError(f"{path} can be changed by others")
+    return file
 
 
 def write_whole(path: Path, data: bytes) -> None:

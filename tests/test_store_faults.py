@@ -156,7 +156,7 @@ def test_a_file_with_any_bytes_changed_is_refused_or_read(filled):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("DROP TABLE trials", "no table trials"),
+        ("DROP TABLE trials", "no such table: trials"),
         ("UPDATE trials SET status = 'great' WHERE id = 7", "trial 7 cannot be read.*great"),
         ("UPDATE trials SET metrics = '{\"time_ms\"' WHERE id = 8", "trial 8 cannot be read"),
         ("UPDATE trials SET metrics = '[1]' WHERE id = 8", "trial 8 cannot be read"),
@@ -165,6 +165,11 @@ def test_a_file_with_any_bytes_changed_is_refused_or_read(filled):
         ("UPDATE trials SET configuration = '{\"a\": {}}' WHERE id = 9", "trial 9 cannot be read"),
         ("UPDATE trials SET times_ms = x'0102' WHERE id = 9", "trial 9 cannot be read"),
         ("UPDATE trials SET warnings = 'null' WHERE id = 9", "trial 9 cannot be read"),
+        ("UPDATE trials SET warnings = '[\"\\ud800\"]' WHERE id = 9", "trial 9 cannot be read: its field 'warnings'"),
+        ("UPDATE trials SET message = CAST(x'eda080' AS TEXT) WHERE id = 9", "UTF-8"),
+        ("UPDATE trials SET durations_s = '{\"compile\": 1e308}' WHERE id = 9", "trial 9 cannot be read.*up to 1e100"),
+        ("UPDATE settings SET value = '1e308' WHERE name = 'search_s'", "'search_s' should be a number up to 1e100"),
+        ("UPDATE settings SET value = '[\"\\ud800\"]' WHERE name = 'warnings'", "settings cannot be read"),
         ("UPDATE trials SET message = CAST(zeroblob(17000000) AS TEXT) WHERE id = 9", "a cell of it is larger than 16"),
         ("UPDATE settings SET value = 'import os'", "settings cannot be read"),
     ],
@@ -193,6 +198,17 @@ def test_sources_that_are_none_are_refused(filled, data):
         connection.execute("UPDATE settings SET value = ? WHERE name = 'rendered_sources'", (data,))
     with pytest.raises(RunFileError, match="its sources"):
         Run.load(filled)
+
+
+def test_a_link_to_a_run_file_is_kept(filled):
+    link = filled.with_name("link.db")
+    link.symlink_to(filled)
+    RunFile.delete(link)
+    assert not filled.exists()
+    create(link, {"seed": 1}).close()
+    assert link.is_symlink()
+    with RunFile.open(filled, read_only=True) as file:
+        assert (file.info.seed, file.trials()) == (1, [])
 
 
 # -- no room, no permission -----------------------------------------------------------------------

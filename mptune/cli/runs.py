@@ -109,7 +109,7 @@ def plot(
 ) -> None:
     """Draw trade-offs, progress, effects of parameters, time spent."""
     from mptune.interop import read_run
-    from mptune.interop.files import space_name
+    from mptune.interop.recorded import space_name
     from mptune.show import APPLICATION_KINDS, KINDS, check_path, save
     from mptune.show import plot as draw
 

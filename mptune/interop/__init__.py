@@ -1,42 +1,30 @@
 """Files: run files, recorded spaces, and other tools' formats: Kernel Tuner cache files, T1 inputs, T4 results, tables.
 
-A format is a module of this folder that declares a :class:`~mptune.interop.files.Format`. A file's content decides
-its format, not its name.
+A file's content decides its format, not its name.
 """
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 from mptune.errors import SpaceFileError, UnknownNameError
-from mptune.interop.files import DamagedJsonError, Format, is_run_file, load_json, read_text, write
-from mptune.interop.t1 import read_t1
-from mptune.interop.tables import to_csv, to_json, to_parquet
+from mptune.interop.cache import CACHE
+from mptune.interop.recorded import Format, is_run_file, load_json, read_text, write
+from mptune.interop.recording import RECORDING
+from mptune.interop.t4 import T1, T4, read_t1
+from mptune.interop.tables import CSV, JSON, PARQUET, to_csv, to_json, to_parquet
 from mptune.run import Run
 
 __all__ = ["EXPORTERS", "FORMATS", "read_run", "read_t1", "to_csv", "to_json", "to_parquet", "write_run"]
 
-
-def _formats() -> dict[str, Format]:
-    """Return what the modules of this folder declare."""
-    modules = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
-    found = [value for module in modules for value in vars(module).values() if isinstance(value, Format)]
-    return {one.name: one for one in found}
-
-
 #: Every format by name.
-FORMATS: Final[Mapping[str, Format]] = MappingProxyType(_formats())
-
-
+FORMATS: Final[Mapping[str, Format]] = {one.name: one for one in (CACHE, RECORDING, T1, T4, CSV, PARQUET, JSON)}
 #: What a run can be exported as, by the name of the format.
-EXPORTERS: Final[Mapping[str, Callable[[Run], str | bytes]]] = MappingProxyType(
-    {name: one.write for name, one in FORMATS.items() if one.write is not None}
-)
+EXPORTERS: Final[Mapping[str, Callable[[Run], str | bytes]]] = {
+    name: one.write for name, one in FORMATS.items() if one.write is not None
+}
 
 
 def read_run(path: str | Path) -> Run:
@@ -57,7 +45,7 @@ def read_run(path: str | Path) -> Run:
     if text.lstrip().startswith("{"):
         try:
             document = load_json(path, text)
-        except DamagedJsonError as error:
+        except SpaceFileError as error:
             damage = error
     for one in FORMATS.values():
         if one.read is not None and (run := one.read(path, document)) is not None:

@@ -14,15 +14,15 @@ import contextlib
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from mptune.errors import SpaceFileError
-from mptune.interop.files import Format, space_name
-from mptune.interop.recorded import FAILED_TIME, Record, assemble, finite, finite_numbers
-from mptune.results.trial import Measurement, Status, Trial
+from mptune.interop.recorded import Format, Record, assemble, finite, finite_numbers, space_name
+from mptune.results.trial import Status, Trial
 from mptune.run import Run
+from mptune.store.info import read_fields
 
 __all__ = ["CACHE"]
 
@@ -43,13 +43,13 @@ _PHASES: Final[Mapping[str, str]] = {
     "strategy_time": "strategy",
     "framework_time": "framework",
 }
-#: Closing braces that an entry cut in two has at most.
-_MOST_BRACES: Final = 20
 #: The rest of a number, a literal or an escape that was cut in two.
 _PARTIAL_TOKEN: Final = re.compile(r"[\w.+\-\\]*\s*")
 #: Marks an entry as failed whatever its numbers are.
 _ERROR_KEY: Final = "__error__"
-#: What Kernel Tuner does not have: the accuracy signature, how exactly a trial ended, and why.
+#: What Kernel Tuner does not have: whether more of the objective is better, the accuracy signature, how exactly a trial
+#: ended, and why.
+_MAXIMISE_KEY: Final = "mptune_maximise"
 _SIGNATURE_KEY: Final = "mptune_signature"
 _STATUS_KEY: Final = "mptune_status"
 _MESSAGE_KEY: Final = "mptune_message"
@@ -61,85 +61,66 @@ def _read(path: Path, document: Any) -> Run | None:
         document = _repaired(document)
     if not isinstance(document, dict) or not {"cache", "tune_params_keys"} & document.keys():
         return None
-    entries = document.get("cache")
-    if not isinstance(entries, dict):
-        raise SpaceFileError(f"{path}: 'cache' is not an object of entries")
-    declared = document.get("tune_params", {})
-    names = document.get("tune_params_keys", list(declared) if isinstance(declared, dict) else None)
-    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
-        raise SpaceFileError(f"{path}: 'tune_params_keys' is not a list of parameter names")
-    if not isinstance(declared, dict) or not all(isinstance(values, list) for values in declared.values()):
-        raise SpaceFileError(f"{path}: 'tune_params' does not map parameter names to lists of values")
-    goal = _goal(document.get("objective"))
-    signature = document.get(_SIGNATURE_KEY)
+    kinds = {
+        "cache": Mapping[str, Any],
+        "tune_params": Mapping[str, tuple[Any, ...]],
+        "tune_params_keys": tuple[str, ...],
+    }
+    fields = read_fields(kinds, document, str(path), SpaceFileError, required=("cache",))
+    entries, declared = fields["cache"], fields.get("tune_params", {})
+    names = fields.get("tune_params_keys", tuple(declared))
+    if not names:
+        raise SpaceFileError(f"{path}: no names of parameters in 'tune_params_keys'")
+    goal, signature = _goal(document.get("objective")), document.get(_SIGNATURE_KEY)
     cut_off = f"the end of {path} is missing: its {len(entries):,} complete entries are used"
     return assemble(
         space_name(path),
         names,
         declared,
-        _records(path, names, entries, goal),
+        [_record(path, key, entry, names, goal) for key, entry in entries.items()],
         kernel=str(document.get("kernel_name", "")),
         device=str(document.get("device_name", "")),
         problem_size=document.get("problem_size"),
-        objective="time_ms" if goal == "time" else goal,
+        objective=goal,
+        minimise=document.get(_MAXIMISE_KEY) is not True,
         signature=signature if isinstance(signature, list) else None,
         warnings=(cut_off,) if is_cut_off else (),
     )
 
 
 def _goal(objective: Any) -> str:
-    """Return what the recording was made for, by Kernel Tuner's name; of several objectives the first."""
+    """Return the metric that the recording was made for; of several objectives the first."""
     if isinstance(objective, list) and objective:
         objective = objective[0]
-    return objective if isinstance(objective, str) and objective else "time"
+    return objective if isinstance(objective, str) and objective not in ("", "time") else "time_ms"
 
 
-def _records(path: Path, names: list[str], entries: dict[str, Any], goal: str) -> Iterator[Record]:
-    wanted = frozenset(names)
-    for key, entry in entries.items():
-        if not isinstance(entry, dict):
-            raise SpaceFileError(f"{path}: entry {key!r} is not an object")
-        try:
-            values = tuple(entry[name] for name in names)
-        except KeyError as error:
-            raise SpaceFileError(f"{path}: entry {key!r} has no value for parameter {error.args[0]!r}") from error
-        yield _record(path, key, values, {k: v for k, v in entry.items() if k not in wanted}, goal)
-
-
-def _record(path: Path, key: str, values: tuple[Any, ...], entry: dict[str, Any], goal: str) -> Record:
-    durations = {name: n / 1e3 for k, name in _PHASES.items() if (n := finite(entry.get(k))) is not None}
-    status, message = _outcome(entry, goal)
-    if entry.get(_STATUS_KEY) is not None:
-        try:
-            status = Status(entry[_STATUS_KEY])
-        except ValueError as error:
-            raise SpaceFileError(f"{path}: entry {key!r} has the unknown status {entry[_STATUS_KEY]!r}") from error
-        message = str(entry.get(_MESSAGE_KEY, message))
-    if not status.is_valid:
-        return Record(values, status, message, Measurement(durations_s=durations))
+def _record(path: Path, key: str, entry: Any, names: tuple[str, ...], goal: str) -> Record:
+    if not isinstance(entry, dict):
+        raise SpaceFileError(f"{path}: entry {key!r} is not an object")
+    if missing := [name for name in names if name not in entry]:
+        raise SpaceFileError(f"{path}: entry {key!r} has no value for parameter {missing[0]!r}")
+    values = tuple(entry[name] for name in names)
+    measured = {name: value for name, value in entry.items() if name not in names}
     metrics = {
         "time_ms" if name == "time" else name: number
-        for name, value in entry.items()
+        for name, value in measured.items()
         if name not in _PHASES and (number := finite(value)) is not None
     }
-    if metrics.get("error", 0.0) > 0.0:
-        metrics.setdefault("log10_error", math.log10(metrics["error"]))
-    return Record(values, status, message, Measurement(metrics, finite_numbers(entry.get("times")), durations))
-
-
-def _outcome(entry: Mapping[str, Any], goal: str) -> tuple[Status, str]:
-    """Return how an entry ended, and for a failure why."""
-    for value in entry.values():
-        if isinstance(value, str) and value in _STATUS_OF:
-            return _STATUS_OF[value], f"recorded as {value}"
-    objective = entry.get(goal) if goal in entry else entry.get("time")
-    number = finite(objective)
-    if number is None or abs(number) >= FAILED_TIME or (goal == "time" and number <= 0.0):
-        return Status.ERROR, "recorded without a value" if objective is None else f"recorded as {objective!r}"
-    error = entry.get("error")
-    if isinstance(error, float) and not math.isfinite(error):
-        return Status.NON_FINITE, f"the recorded error is {error}"
-    return Status.OK, ""
+    durations = {name: n / 1e3 for word, name in _PHASES.items() if (n := finite(measured.get(word))) is not None}
+    outcome = Status.OK, ""
+    word = next((value for value in measured.values() if isinstance(value, str) and value in _STATUS_OF), None)
+    error = measured.get("error")
+    if (status := measured.get(_STATUS_KEY)) is not None:
+        if status not in list(Status):
+            raise SpaceFileError(f"{path}: entry {key!r} has the unknown status {status!r}")
+        outcome = Status(status), str(measured.get(_MESSAGE_KEY, ""))
+    elif word is not None:
+        outcome = _STATUS_OF[word], f"recorded as {word}"
+    elif isinstance(error, float) and not math.isfinite(error):
+        outcome = Status.NON_FINITE, f"the recorded error is {error}"
+    goal = goal if goal in measured else "time_ms"
+    return Record.of(values, outcome, goal, metrics, finite_numbers(measured.get("times")), durations)
 
 
 def _write(run: Run) -> str:
@@ -165,6 +146,7 @@ def _write(run: Run) -> str:
         "tune_params_keys": list(names),
         "tune_params": {parameter.name: list(parameter.values) for parameter in run.parameters},
         "objective": "time" if info.objective.metric == "time_ms" else info.objective.metric,
+        **({} if info.objective.minimise else {_MAXIMISE_KEY: True}),
         _SIGNATURE_KEY: list(info.signature),
         "cache": {},
     }
@@ -185,21 +167,17 @@ def _entry(trial: Trial, names: tuple[str, ...]) -> dict[str, Any]:
     entry: dict[str, Any] = {name: trial.configuration[name] for name in names}
     measurement = trial.measurement
     if trial.is_valid:
-        for name, number in measurement.metrics.items():
-            if math.isfinite(number):
-                entry["time" if name == "time_ms" else name] = number
+        found = {"time" if name == "time_ms" else name: number for name, number in measurement.metrics.items()}
+        entry |= {name: number for name, number in found.items() if math.isfinite(number)}
         if measurement.times_ms:
             entry["times"] = [t for t in measurement.times_ms if math.isfinite(t)]
+        if trial.status is not Status.OK:
+            entry[_ERROR_KEY] = "RuntimeFailedConfig"
     else:
         entry["time"] = _WORD_OF.get(trial.status, "RuntimeFailedConfig")
-    if trial.is_valid and trial.status is not Status.OK:
-        entry[_ERROR_KEY] = "RuntimeFailedConfig"
     if trial.status is not Status.OK and (trial.status not in _WORD_OF or trial.message):
-        entry[_STATUS_KEY] = trial.status.value
-        entry[_MESSAGE_KEY] = trial.message
-    for word, phase in _PHASES.items():
-        entry[word] = measurement.durations_s.get(phase, 0.0) * 1e3
-    return entry
+        entry |= {_STATUS_KEY: trial.status.value, _MESSAGE_KEY: trial.message}
+    return entry | {word: measurement.durations_s.get(phase, 0.0) * 1e3 for word, phase in _PHASES.items()}
 
 
 def _repaired(text: str) -> Any | None:
@@ -213,8 +191,10 @@ def _repaired(text: str) -> Any | None:
     except json.JSONDecodeError as error:
         if not error.msg.startswith("Unterminated string") and not _PARTIAL_TOKEN.fullmatch(text, error.pos):
             return None
+    except (ValueError, RecursionError):
+        return None
     end = len(text)
-    for _ in range(_MOST_BRACES):
+    for _ in range(20):  # closing braces that an entry cut in two has at most
         end = text.rfind("}", 0, max(end, 0))
         with contextlib.suppress(ValueError, RecursionError):
             return json.loads(f"{text[: end + 1]}}}}}")

@@ -1,4 +1,4 @@
-"""Runs made from the entries of a recording.
+"""File formats, reading and writing their text, and runs made from the entries of a recording.
 
 The trials *are* the search space of a recording. A partial recording replays only what it holds, because
 nothing is known about the rest.
@@ -6,29 +6,156 @@ nothing is known about the rest.
 
 from __future__ import annotations
 
+import gzip
+import io
+import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, Self
 
-from mptune.errors import MptuneError, SpaceFileError
+from mptune.errors import MptuneError, SpaceFileError, did_you_mean
+from mptune.paths import write_whole
 from mptune.results.objective import Objective
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
-from mptune.space.configuration import Configuration, Value, is_whole
+from mptune.space.configuration import Configuration, Value, is_number, is_value, is_whole
 from mptune.space.inferred import parameter_of
 from mptune.space.parameters import MAX_PARAMETERS, Parameter, PolicyParameter, PrecisionParameter, baseline_values
 from mptune.store import ParameterInfo, RunInfo, RunState
 
-__all__ = ["FAILED_TIME", "Record", "assemble", "finite", "finite_numbers"]
+__all__ = [
+    "Format", "Record", "assemble", "finite", "finite_numbers", "is_run_file", "load_json", "read_text", "space_name",
+    "write",
+]  # fmt: skip
 
+#: The first bytes of every SQLite file, and so of every run file.
+_SQLITE_MAGIC: Final = b"SQLite format 3\0"
+#: Bytes of text that are read at most.
+_LARGEST_BYTES: Final = 512 << 20
 #: Kernel Tuner writes a time of at least this for a configuration that failed.
-FAILED_TIME: Final = 1e20
+_FAILED: Final = 1e20
 
-#: Errors within this factor count as one: the order of a sum changes them by less.
-_SAME_ERROR: Final = 2.0
-#: Names of the axes of a problem size without names.
-_AXES: Final = "xyzw"
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A file format. A file is data: reading executes nothing.
+
+    Attributes:
+        name: what ``export --format`` calls it, and the suffix of a file name that chooses it.
+        title: what messages call a file of it.
+        read: returns a document as a run, None if it is of another format. The document is the object that JSON text
+            holds; of any other text, damaged JSON included, the text itself. The path names it in messages. Raises
+            SpaceFileError if it is damaged or records nothing.
+        write: returns a run in this format. Raises SpaceFileError if it has no trial.
+    """
+
+    name: str
+    title: str
+    read: Callable[[Path, Any], Run | None] | None = None
+    write: Callable[[Run], str | bytes] | None = None
+
+
+def space_name(path: Path) -> str:
+    """Return the file's name without ``.gz``, ``.json`` and ``.db``: what a report calls the space."""
+    return path.name.removesuffix(".gz").removesuffix(".json").removesuffix(".db") or path.name
+
+
+def is_run_file(path: str | Path) -> bool:
+    """Return whether a file is a run file, or what is left of one.
+
+    Raises:
+        SpaceFileError: it is missing (the nearest name in its folder is suggested), a folder or not readable.
+    """
+    return _bytes_of(Path(path), len(_SQLITE_MAGIC)) == _SQLITE_MAGIC
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a file, decompressed where its content is gzip whatever its name is.
+
+    A character cut in two at the very end is dropped, as a writer that was killed leaves it.
+
+    Raises:
+        SpaceFileError: the file is missing, empty, not readable, too large, damaged gzip or not UTF-8 text.
+    """
+    data = _bytes_of(path, _LARGEST_BYTES + 1)
+    if data.startswith(b"\x1f\x8b"):
+        try:
+            with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+                data = file.read(_LARGEST_BYTES + 1)
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            what = "ends too early" if isinstance(error, EOFError) else f"is damaged ({error})"
+            raise SpaceFileError(f"{path}: the gzip data {what}") from error
+    if len(data) > _LARGEST_BYTES:
+        raise SpaceFileError(f"{path}: more than {_LARGEST_BYTES >> 20} MiB; no recording is as large as that")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        if error.reason != "unexpected end of data":
+            raise SpaceFileError(f"{path}: not a text file (byte {error.start} is not UTF-8)") from error
+        text = data[: error.start].decode("utf-8-sig")
+    if not text.strip():
+        raise SpaceFileError(f"{path}: the file is empty")
+    return text
+
+
+def _bytes_of(path: Path, size: int) -> bytes:
+    """Return the first bytes of a file."""
+    try:
+        with path.open("rb") as file:
+            return file.read(size)
+    except FileNotFoundError as error:
+        raise SpaceFileError(f"no file {path}{did_you_mean(path.name, _names_in(path.parent), path.parent)}") from error
+    except IsADirectoryError as error:
+        names = _names_in(path)
+        listed = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+        raise SpaceFileError(f"{path} is a folder, not a space file; it holds: {listed or 'nothing'}") from error
+    except (OSError, ValueError) as error:
+        raise SpaceFileError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _names_in(folder: Path) -> list[str]:
+    try:
+        return sorted(entry.name for entry in folder.iterdir())
+    except OSError:
+        return []
+
+
+def load_json(path: Path, text: str) -> Any:
+    """Parse JSON text.
+
+    Raises:
+        SpaceFileError: the text is not JSON (says where), is nested too deeply or holds a number too long to convert.
+    """
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise SpaceFileError(f"{path}: not valid JSON at {where}: {error.msg}") from error
+    except (RecursionError, ValueError) as error:
+        raise SpaceFileError(f"{path}: the JSON cannot be read: {error}") from error
+
+
+def write(path: Path, content: str | bytes) -> None:
+    """Write a file, all of it or nothing; text is gzipped if the name ends in ``.gz``, equal text to equal bytes.
+
+    Raises:
+        SpaceFileError: the file cannot be written, or is a run file, whose trials would be lost.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    if isinstance(content, str) and path.suffix == ".gz":
+        data = gzip.compress(data, mtime=0)
+    try:
+        if path.is_file() and is_run_file(path):
+            raise SpaceFileError(f"{path} is a run file: give what is written another name")
+        write_whole(path, data)
+    except OSError as error:
+        raise SpaceFileError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+# -- runs made from entries ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +166,25 @@ class Record:
     status: Status
     message: str = ""
     measurement: Measurement = field(default_factory=Measurement)
+
+    @classmethod
+    def of(
+        cls,
+        values: tuple[Any, ...],
+        outcome: tuple[Status, str],
+        goal: str,
+        metrics: Mapping[str, float],
+        times_ms: tuple[float, ...],
+        durations_s: Mapping[str, float],
+    ) -> Self:
+        """Return an entry of another tool: one without a usable value of its goal failed; a failure has no numbers."""
+        status, message = outcome
+        value = metrics.get(goal)
+        if status is Status.OK and (value is None or abs(value) >= _FAILED or (goal == "time_ms" and value <= 0.0)):
+            status, message = Status.ERROR, f"recorded with {goal} = {value!r}"
+        if not status.is_valid:
+            metrics, times_ms = {}, ()
+        return cls(values, status, message, Measurement(metrics, times_ms, durations_s))
 
 
 def assemble(
@@ -89,12 +235,11 @@ def assemble(
                 parameter_of(n, [*(_plain(name, n, v) for v in declared.get(n, ())), *column])
                 for n, column in zip(names, columns, strict=True)
             ]
-        columns = [_canonical(p, column) for p, column in zip(parameters, columns, strict=True)]
+        spelt = [{value: p.parse(value) for value in {*column}} for p, column in zip(parameters, columns, strict=True)]
         trials = [
-            Trial(Configuration(dict(zip(names, row, strict=True))), record.status, record.message, record.measurement)
+            _trial(name, Configuration({n: of[value] for n, of, value in zip(names, spelt, row, strict=True)}), record)
             for row, record in zip(zip(*columns, strict=True), kept, strict=True)
         ]
-        _check_numbers(name, trials)
         info = RunInfo(
             objective=Objective(objective, minimise=minimise) if objective.isidentifier() else Objective("time_ms"),
             sizes=_sizes(problem_size),
@@ -114,22 +259,22 @@ def assemble(
     return run
 
 
-def _canonical(parameter: Parameter, column: Sequence[Value]) -> list[Value]:
-    """Return values of a parameter as the parameter spells them."""
-    known = {value: value for value in parameter.values}
-    for value in set(column) - set(known):
-        known[value] = known[parameter.parse(value)]
-    return [known[value] for value in column]
+def _trial(name: str, configuration: Configuration, record: Record) -> Trial:
+    """Return an entry as a trial, with the logarithm of its error.
 
-
-def _check_numbers(name: str, trials: Iterable[Trial]) -> None:
-    """Raise a SpaceFileError for a time that is not positive, or an error or a footprint below zero."""
-    for trial in trials:
-        for metric in ("time_ms", "error", "memory_bytes", "energy_j"):
-            number = trial.metric(metric)
-            if number < 0 or (number == 0 and metric == "time_ms"):
-                least = "more than 0" if metric == "time_ms" else "0 or more"
-                raise SpaceFileError(f"{name}: {metric} of {trial.configuration} is {number:g}; expected {least}")
+    Raises:
+        SpaceFileError: a time is not positive, or an error or a footprint is negative.
+    """
+    trial = Trial(configuration, record.status, record.message, record.measurement)
+    for metric in ("time_ms", "error", "memory_bytes", "energy_j"):
+        number = trial.metric(metric)
+        if number < 0 or (number == 0 and metric == "time_ms"):
+            least = "more than 0" if metric == "time_ms" else "0 or more"
+            raise SpaceFileError(f"{name}: {metric} of {configuration} is {number:g}; expected {least}")
+    metrics = trial.measurement.metrics
+    if not trial.error > 0.0 or "log10_error" in metrics:
+        return trial
+    return trial.with_measurement(metrics={**metrics, "log10_error": math.log10(trial.error)})
 
 
 def _sizes(problem_size: Any) -> dict[str, int]:
@@ -138,7 +283,7 @@ def _sizes(problem_size: Any) -> dict[str, int]:
         named = {str(name): size for name, size in problem_size.items()}
     else:
         sizes = problem_size if isinstance(problem_size, list) else [problem_size]
-        named = dict(zip(_AXES, sizes, strict=False))
+        named = dict(zip("xyzw", sizes, strict=False))
     return named if all(map(is_whole, named.values())) else {}
 
 
@@ -157,44 +302,29 @@ def _signature(
     names = tuple(p.name for p in parameters if isinstance(p, PrecisionParameter | PolicyParameter))
     ranges: dict[tuple[Value, ...], tuple[float, float]] = {}
     for trial in trials:
-        error = trial.error
-        if not math.isnan(error):
+        if not math.isnan(error := trial.error):
             group = trial.configuration.subset(names)
             low, high = ranges.get(group, (error, error))
             ranges[group] = min(low, error), max(high, error)
-    return names if all(high <= _SAME_ERROR * low for low, high in ranges.values()) else ()
+    # The order of a sum changes errors by less than a factor of two.
+    return names if all(high <= 2.0 * low for low, high in ranges.values()) else ()
 
 
 def _plain(space: str, parameter: str, value: Any) -> Value:
-    if isinstance(value, list | tuple) and all(isinstance(v, int) for v in value):
-        return tuple(value)
-    if isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
-        return value
-    raise SpaceFileError(
-        f"{space}: parameter {parameter!r} has the value {value!r}; expected a finite number, text, a truth value "
-        "or a list of integers"
-    )
+    if not is_value(value):
+        raise SpaceFileError(
+            f"{space}: parameter {parameter!r} has the value {value!r}; expected a finite number, text, a truth value "
+            "or a list of integers"
+        )
+    plain: Value = tuple(value) if isinstance(value, list) else value
+    return plain
 
 
 def finite(value: Any) -> float | None:
     """Return a number as a float; None for anything else, NaN and infinities included."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None
+    return float(value) if is_number(value) else None
 
 
 def finite_numbers(values: Any) -> tuple[float, ...]:
     """Return the finite numbers of a list as floats, nothing for anything that is not a list."""
-    if not isinstance(values, list):
-        return ()
-    try:
-        # One check for all of them: the usual list has nothing but finite numbers.
-        if math.isfinite(math.fsum(values)):
-            return tuple(map(float, values))
-    except (TypeError, ValueError, OverflowError):
-        pass
-    return tuple(number for value in values if (number := finite(value)) is not None)
+    return tuple(float(value) for value in values if is_number(value)) if isinstance(values, list) else ()

@@ -17,23 +17,48 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from mptune.errors import SpaceFileError, UnknownNameError
-from mptune.interop.files import Format, space_name
-from mptune.interop.recorded import Record, assemble, finite
+from mptune.interop.recorded import Format, Record, assemble, space_name
 from mptune.results.trial import Measurement, Status
 from mptune.run import Run
 from mptune.space.inferred import parameter_of
+from mptune.store import ParameterInfo
+from mptune.store.info import read_fields
 
 __all__ = ["RECORDING", "recording_text"]
 
 _FORMAT: Final = "mptune-space"
 _VERSION: Final = 1
-#: Significant digits of a number; a median of launch times has no more that mean something.
-_DIGITS: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class _Encoded:
+    """Texts as positions in a list of the distinct ones."""
+
+    values: tuple[str, ...]
+    codes: tuple[int, ...]
+
+
+_COLUMNS: Final = {
+    "parameters": tuple[ParameterInfo, ...],
+    "codes": Mapping[str, tuple[int, ...]],
+    "statuses": _Encoded,
+    "messages": _Encoded,
+    "metrics": Mapping[str, tuple[float | None, ...]],
+}
+_FIELDS: Final = {
+    **_COLUMNS,
+    **dict.fromkeys(("kernel", "device", "metric", "objective"), str),
+    **dict.fromkeys(("measured_by", "units"), Mapping[str, str]),
+    "maximise": bool,
+    "signature": tuple[str, ...],
+    "notes": Mapping[str, Any],
+}
 
 
 def _read(path: Path, document: Any) -> Run | None:
@@ -41,85 +66,55 @@ def _read(path: Path, document: Any) -> Run | None:
         return None
     if document.get("version") != _VERSION:
         raise SpaceFileError(f"{path}: version {document.get('version')!r} of the format; expected {_VERSION}")
+    fields = read_fields(_FIELDS, document, str(path), SpaceFileError, required=_COLUMNS)
     try:
-        parameters = [
-            parameter_of(
-                str(p["name"]),
-                [tuple(value) if isinstance(value, list) else value for value in p["values"]],
-                str(p.get("kind", "")),
-            )
-            for p in document["parameters"]
-        ]
-        names = [parameter.name for parameter in parameters]
-        columns = [_looked_up(path, p.name, p.values, document["codes"][p.name]) for p in parameters]
-        distinct = {name: document[name] for name in ("statuses", "messages")}
-        words, messages = (_looked_up(path, name, d["values"], d["codes"]) for name, d in distinct.items())
+        parameters = [parameter_of(p.name, p.values, p.kind) for p in fields["parameters"]]
+        columns = {p.name: _looked_up(path, p.name, p.values, fields["codes"].get(p.name, ())) for p in parameters}
+        words, messages = (
+            _looked_up(path, name, fields[name].values, fields[name].codes) for name in ("statuses", "messages")
+        )
         statuses = list(map(Status, words))
-        metrics = {str(name): _numbers(path, name, column) for name, column in document["metrics"].items()}
-        measured_by = dict(document.get("measured_by") or {})
-        units = dict(document.get("units") or {})
-    except UnknownNameError as error:
+    except (UnknownNameError, ValueError) as error:
         raise SpaceFileError(f"{path}: {error}") from error
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise SpaceFileError(f"{path}: the recorded space is incomplete ({error!r})") from error
-    count = len(columns[0]) if columns else 0
-    described = [("statuses", statuses), ("messages", messages)]
-    for name, column in (*zip(names, columns, strict=True), *described, *metrics.items()):
+    metrics = fields["metrics"]
+    count = len(next(iter(columns.values()), ()))
+    for name, column in {**columns, "statuses": statuses, "messages": messages, **metrics}.items():
         if len(column) != count:
             raise SpaceFileError(f"{path}: column {name!r} has {len(column)} entries; expected {count}")
-    records = (
-        Record(values, status, str(message), measurement)
-        for values, status, message, measurement in zip(
-            zip(*columns, strict=True), statuses, messages, _measurements(metrics, count), strict=True
-        )
-    )
+    records = []
+    for row, values in enumerate(zip(*columns.values(), strict=True)):
+        numbers = {name: number for name, column in metrics.items() if (number := column[row]) is not None}
+        records.append(Record(values, statuses[row], messages[row], Measurement(numbers)))
     return assemble(
         space_name(path),
-        names,
+        tuple(columns),
         {},
         records,
         parameters=parameters,
-        objective=str(document.get("objective") or "time_ms"),
-        minimise=document.get("maximise") is not True,
-        kernel=str(document.get("kernel", "")),
-        device=str(document.get("device", "")),
-        metric=str(document.get("metric") or (document.get("notes") or {}).get("metric", "")),
-        metrics={name: str(text) for name, text in measured_by.items()},
+        objective=fields.get("objective") or "time_ms",
+        minimise=not fields.get("maximise"),
+        kernel=fields.get("kernel", ""),
+        device=fields.get("device", ""),
+        metric=fields.get("metric") or str(fields.get("notes", {}).get("metric", "")),
+        metrics=fields.get("measured_by", {}),
         problem_size=document.get("problem_size"),
-        units=units,
-        signature=document.get("signature"),
+        units=fields.get("units", {}),
+        signature=fields.get("signature"),
     )
 
 
-def _looked_up(path: Path, name: str, values: Sequence[Any], codes: Sequence[Any]) -> list[Any]:
+def _looked_up(path: Path, name: str, values: Sequence[Any], codes: Sequence[int]) -> list[Any]:
     """Return the value at each code."""
     for code in codes:
-        if isinstance(code, bool) or not isinstance(code, int) or not 0 <= code < len(values):
+        if not 0 <= code < len(values):
             raise SpaceFileError(f"{path}: column {name!r} has the entry {code!r}; expected 0 to {len(values) - 1}")
     return [values[code] for code in codes]
-
-
-def _numbers(path: Path, name: str, column: Sequence[Any]) -> list[float | None]:
-    """Return a column of numbers; None where it has null, or a NaN or infinity, as other programs write."""
-    numbers = list(map(finite, column))
-    for value, number in zip(column, numbers, strict=True):
-        if number is None and value is not None and not isinstance(value, float):
-            raise SpaceFileError(f"{path}: metric {name!r} has the entry {value!r}; expected a number or null")
-    return numbers
-
-
-def _measurements(metrics: Mapping[str, Sequence[float | None]], count: int) -> Iterator[Measurement]:
-    for row in range(count):
-        numbers = {name: number for name, column in metrics.items() if (number := column[row]) is not None}
-        if numbers.get("error", 0.0) > 0.0:
-            numbers["log10_error"] = math.log10(numbers["error"])
-        yield Measurement(numbers)
 
 
 def recording_text(run: Run, notes: Mapping[str, str] | None = None) -> str:
     """Return a run as a recorded space, without raw launch times, phases and what can be derived.
 
-    Numbers are rounded to six significant digits.
+    Numbers are rounded to six significant digits: a median of launch times has no more that mean something.
 
     Args:
         run: what to write.
@@ -146,7 +141,10 @@ def recording_text(run: Run, notes: Mapping[str, str] | None = None) -> str:
         "codes": {p.name: codes[:, i].tolist() for i, p in enumerate(parameters)},
         "statuses": _encoded([trial.status.value for trial in trials]),
         "messages": _encoded([trial.message for trial in trials]),
-        "metrics": {name: [_rounded(trial.metric(name)) for trial in trials] for name in metrics},
+        "metrics": {
+            name: [float(f"{n:.6g}") if math.isfinite(n := trial.metric(name)) else None for trial in trials]
+            for name in metrics
+        },
     }
     # A line per entry, columns included, can be read and compared; a line per number cannot.
     lines = [f"{json.dumps(key)}: {json.dumps(value, allow_nan=False)}" for key, value in document.items()]
@@ -154,13 +152,8 @@ def recording_text(run: Run, notes: Mapping[str, str] | None = None) -> str:
 
 
 def _encoded(texts: Sequence[str]) -> dict[str, Any]:
-    distinct = list(dict.fromkeys(texts))
-    positions = {text: i for i, text in enumerate(distinct)}
-    return {"values": distinct, "codes": [positions[text] for text in texts]}
-
-
-def _rounded(number: float) -> float | None:
-    return float(f"{number:.{_DIGITS}g}") if math.isfinite(number) else None
+    positions = {text: i for i, text in enumerate(dict.fromkeys(texts))}
+    return {"values": list(positions), "codes": [positions[text] for text in texts]}
 
 
 RECORDING: Final = Format("space", "a recorded space", read=_read, write=recording_text)

@@ -1,27 +1,33 @@
-"""T4 results files: the output format shared by several auto-tuners.
+"""T4 results files and T1 inputs: the formats of results and of search spaces shared by several auto-tuners.
 
 A T4 file is one JSON object with ``metadata``, ``schema_version`` and ``results``; a result has its
 ``configuration``, ``times`` by phase, ``invalidity``, ``correctness``, ``measurements`` (name, value, unit) and
-the names of its ``objectives``.
+the names of its ``objectives``. A T1 file has the parameters, their values and conditions.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+import reprlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from mptune.errors import SpaceFileError, did_you_mean
-from mptune.interop.files import Format, space_name
-from mptune.interop.recorded import FAILED_TIME, Record, assemble, finite, finite_numbers
-from mptune.results.trial import Measurement, Status, Trial
+from mptune.errors import EmptySpaceError, MptuneError, SpaceFileError, UnknownNameError, did_you_mean
+from mptune.interop.recorded import Format, Record, assemble, finite, finite_numbers, load_json, read_text, space_name
+from mptune.results.trial import Status, Trial
 from mptune.run import Run
+from mptune.space.configuration import Value
+from mptune.space.inferred import parameter_of
+from mptune.space.parameters import Parameter, parse_values
+from mptune.space.search_space import SearchSpace
+from mptune.store.info import read_fields
 
-__all__ = ["T4"]
+__all__ = ["T1", "T4", "read_t1"]
 
-_SCHEMA_VERSION: Final = "1.0.0"
+#: What T4 does not have: that more of the objective is better, in the metadata.
+_MAXIMISE: Final = "mptune_maximise"
 
 #: Milliseconds in one unit of time, by every spelling seen in files; one tool writes "miliseconds".
 _MILLISECONDS: Final[Mapping[str, float]] = {
@@ -49,6 +55,15 @@ _WORD_OF: Final[Mapping[Status, str]] = {
     ),
     Status.VIOLATION: "constraints",
 }
+#: The fields of a result.
+_RESULT: Final = {
+    "configuration": Mapping[str, Any],
+    "times": Mapping[str, Any],
+    "invalidity": str,
+    "correctness": Any,
+    "measurements": tuple[Mapping[str, Any], ...],
+    "objectives": tuple[str, ...],
+}
 #: T4's phases and what a measurement calls them.
 _PHASES: Final[Mapping[str, str]] = {
     "compilation": "compile",
@@ -59,80 +74,82 @@ _PHASES: Final[Mapping[str, str]] = {
     "framework": "framework",
 }
 
+#: What converts a value of each type.
+_TYPES: Final[Mapping[str, Callable[[Any], Value]]] = {
+    "int": int,
+    "uint": int,
+    "float": float,
+    "bool": bool,
+    "string": str,
+}
+
 
 def _read(path: Path, document: Any) -> Run | None:
     """Return a T4 document as a run; times become milliseconds whatever their unit is."""
     if not isinstance(document, dict) or "results" not in document:
         return None
-    results, metadata = document["results"], document.get("metadata")
-    if not isinstance(results, list):
-        raise SpaceFileError(f"{path}: not a T4 results file (no list 'results' in it)")
-    names: dict[str, None] = {}
-    for number, result in enumerate(results):
-        if not isinstance(result, dict) or not isinstance(result.get("configuration"), dict):
-            raise SpaceFileError(f"{path}: result {number} has no object 'configuration'")
-        names.update(dict.fromkeys(result["configuration"]))
-    timeunit = metadata.get("timeunit") if isinstance(metadata, dict) else None
+    kinds = {"results": tuple[Mapping[str, Any], ...], "metadata": Mapping[str, Any]}
+    fields = read_fields(kinds, document, str(path), SpaceFileError, required=("results",))
+    metadata = fields.get("metadata", {})
+    results = [
+        read_fields(_RESULT, result, f"{path}: result {number}", SpaceFileError, required=("configuration",))
+        for number, result in enumerate(fields["results"])
+    ]
+    names = dict.fromkeys(name for result in results for name in result["configuration"])
     units: dict[str, str] = {}
     records = [
-        _record(f"{path}: result {n}", tuple(names), result, timeunit, units) for n, result in enumerate(results)
+        _record(f"{path}: result {number}", tuple(names), result, metadata.get("timeunit"), units)
+        for number, result in enumerate(results)
     ]
-    goal = _objective(results[0]) if results else "time_ms"
-    return assemble(space_name(path), tuple(names), {}, records, objective=goal, units=units)
+    return assemble(
+        space_name(path),
+        tuple(names),
+        {},
+        records,
+        objective=_objective(results[0]) if results else "time_ms",
+        minimise=metadata.get(_MAXIMISE) is not True,
+        units=units,
+    )
 
 
-def _objective(result: dict[str, Any]) -> str:
-    goals = result.get("objectives")
-    goal = goals[0] if isinstance(goals, list) and goals else "time"
+def _objective(result: Mapping[str, Any]) -> str:
+    goal = next(iter(result.get("objectives", ())), "time")
     return "time_ms" if goal == "time" else str(goal)
 
 
-def _record(where: str, names: tuple[str, ...], result: dict[str, Any], timeunit: Any, units: dict[str, str]) -> Record:
+def _record(
+    where: str, names: tuple[str, ...], result: Mapping[str, Any], timeunit: Any, units: dict[str, str]
+) -> Record:
     """Return a result as a record; the units of its metrics are added to ``units``."""
-    for name in names:
-        if name not in result["configuration"]:
-            raise SpaceFileError(f"{where} has no value for parameter {name!r}")
+    if missing := [name for name in names if name not in result["configuration"]]:
+        raise SpaceFileError(f"{where} has no value for parameter {missing[0]!r}")
     values = tuple(result["configuration"][name] for name in names)
     status, message = _outcome(where, result)
-    measurements = result.get("measurements", [])
-    if not isinstance(measurements, list) or not all(isinstance(m, dict) for m in measurements):
-        raise SpaceFileError(f"{where}: 'measurements' is not a list of objects")
     metrics: dict[str, float] = {}
-    for measurement in measurements:
-        name, unit = str(measurement.get("name", "")), measurement.get("unit") or None
-        value = finite(measurement.get("value"))
+    for measurement in result.get("measurements", ()):
+        name, unit, value = str(measurement.get("name", "")), measurement.get("unit"), finite(measurement.get("value"))
         if name == "time":
             timeunit = timeunit or unit
-            if value is not None:
-                metrics["time_ms"] = value * _milliseconds(where, unit or timeunit)
-        elif value is not None:
+        if value is None:
+            continue
+        if name == "time":
+            metrics["time_ms"] = value * _milliseconds(where, unit or timeunit)
+        else:
             metrics[name] = value
-            units |= {name: str(unit)} if unit is not None else {}
-    times = result.get("times")
+            units |= {name: str(unit)} if unit else {}
     # Times without a unit say nothing; a result that failed may well have none.
-    times = times if isinstance(times, dict) and timeunit is not None else {}
+    times = result.get("times", {}) if timeunit is not None else {}
     scale = _milliseconds(where, timeunit) if times else 1.0
     durations = {name: n * scale / 1e3 for word, name in _PHASES.items() if (n := finite(times.get(word))) is not None}
     if "error" in metrics:
         status = _RAN_AS.get(status, status)
-    goal = _objective(result)
-    goal_value = metrics.get(goal)
-    nothing = goal_value is None or abs(goal_value) >= FAILED_TIME or (goal == "time_ms" and goal_value <= 0.0)
-    # An inaccurate trial is not always timed.
-    if nothing and status is Status.OK:
-        status, message = Status.ERROR, f"recorded with {goal} = {goal_value!r}"
-    if not status.is_valid:
-        return Record(values, status, message, Measurement(durations_s=durations))
-    if metrics.get("error", 0.0) > 0.0:
-        metrics.setdefault("log10_error", math.log10(metrics["error"]))
     runtimes = tuple(time * scale for time in finite_numbers(times.get("runtimes")))
-    return Record(values, status, message, Measurement(metrics, runtimes, durations))
+    return Record.of(values, (status, message), _objective(result), metrics, runtimes, durations)
 
 
-def _outcome(where: str, result: dict[str, Any]) -> tuple[Status, str]:
+def _outcome(where: str, result: Mapping[str, Any]) -> tuple[Status, str]:
     word = result.get("invalidity", "correct")
-    status = _STATUS_OF.get(word) if isinstance(word, str) else None
-    if status is None:
+    if (status := _STATUS_OF.get(word)) is None:
         raise SpaceFileError(f"{where} has the unknown invalidity {word!r} (known: {', '.join(_STATUS_OF)})")
     if status is Status.OK and result.get("correctness", 1) == 0:
         return Status.ERROR, "recorded as incorrect"
@@ -143,20 +160,23 @@ def _milliseconds(where: str, unit: Any) -> float:
     """Return how many milliseconds a unit of time is."""
     if unit is None:
         raise SpaceFileError(f"{where} gives its time no unit, and the file's metadata no 'timeunit'")
-    scale = _MILLISECONDS.get(str(unit).strip().lower())
-    if scale is None:
+    try:
+        return _MILLISECONDS[str(unit).strip().lower()]
+    except KeyError:
         known = ("seconds", "milliseconds", "microseconds", "nanoseconds")
         near = did_you_mean(str(unit), known)
-        raise SpaceFileError(f"{where} has the unknown unit of time {unit!r}{near} (known: {', '.join(known)})")
-    return scale
+        raise SpaceFileError(
+            f"{where} has the unknown unit of time {unit!r}{near} (known: {', '.join(known)})"
+        ) from None
 
 
 def _write(run: Run) -> str:
     """Return the text of a T4 results file, with every time in milliseconds."""
+    maximise = {} if run.info.objective.minimise else {_MAXIMISE: True}
     document = {
-        "metadata": {"timeunit": "milliseconds"},
+        "metadata": {"timeunit": "milliseconds", **maximise},
         "results": [_result(run, trial) for trial in run.indexed],
-        "schema_version": _SCHEMA_VERSION,
+        "schema_version": "1.0.0",
     }
     return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
@@ -164,27 +184,91 @@ def _write(run: Run) -> str:
 def _result(run: Run, trial: Trial) -> dict[str, Any]:
     measurement, objective = trial.measurement, run.info.objective.metric
     words = {name: word for word, name in _PHASES.items() if word != "compilation_time"}
-    times: dict[str, Any] = {
-        word: measurement.durations_s[name] * 1e3 for name, word in words.items() if name in measurement.durations_s
-    }
-    times["runtimes"] = [t for t in measurement.times_ms if math.isfinite(t)]
-    metrics = measurement.metrics if trial.is_valid else {}
+    times = {words[name]: seconds * 1e3 for name, seconds in measurement.durations_s.items() if name in words}
+    invalidity = _WORD_OF.get(trial.status, "runtime")
+    metrics = {name: value for name, value in measurement.metrics.items() if trial.is_valid and math.isfinite(value)}
     return {
         "configuration": dict(trial.configuration),
-        "times": times,
-        "invalidity": _WORD_OF.get(trial.status, "runtime"),
-        "correctness": 0 if _WORD_OF.get(trial.status) == "correctness" else 1,
+        "times": {**times, "runtimes": [t for t in measurement.times_ms if math.isfinite(t)]},
+        "invalidity": invalidity,
+        "correctness": int(invalidity != "correctness"),
         "measurements": [
-            {
-                "name": "time" if name == "time_ms" else name,
-                "value": value,
-                "unit": "milliseconds" if name == "time_ms" else run.info.unit_of(name),
-            }
+            {"name": "time", "value": value, "unit": "milliseconds"}
+            if name == "time_ms"
+            else {"name": name, "value": value, "unit": run.info.unit_of(name)}
             for name, value in metrics.items()
-            if math.isfinite(value)
         ],
         "objectives": ["time" if objective == "time_ms" else objective],
     }
 
 
 T4: Final = Format("t4", "T4 results", read=_read, write=_write)
+
+
+# -- T1 ------------------------------------------------------------------------------------------
+
+
+def read_t1(path: str | Path) -> SearchSpace:
+    """Read the search space of a T1 file, gzipped or not. Its expressions are parsed, never evaluated as code.
+
+    Raises:
+        SpaceFileError: the file is missing, damaged or not T1, or a value or condition in it cannot be read.
+        EmptySpaceError: no configuration satisfies the conditions; says which one removed everything.
+    """
+    path = Path(path)
+    document = load_json(path, read_text(path))
+    if not _is_t1(document):
+        raise SpaceFileError(f"{path}: not a T1 file (no object 'ConfigurationSpace' with 'TuningParameters' in it)")
+    entries = dict.fromkeys(("TuningParameters", "Conditions"), tuple[Mapping[str, Any], ...])
+    space = read_fields(entries, document["ConfigurationSpace"], str(path), SpaceFileError)
+    parameters = [_parameter(path, number, entry) for number, entry in enumerate(space["TuningParameters"])]
+    constraints = [
+        read_fields({"Expression": str}, entry, f"{path}: condition {number}", SpaceFileError, ("Expression",))[
+            "Expression"
+        ]
+        for number, entry in enumerate(space.get("Conditions", ()))
+    ]
+    try:
+        return SearchSpace(parameters, constraints)
+    except EmptySpaceError:
+        raise
+    except MptuneError as error:
+        raise SpaceFileError(f"{path}: {error}") from error
+
+
+def _is_t1(document: Any) -> bool:
+    space = document.get("ConfigurationSpace") if isinstance(document, dict) else None
+    return isinstance(space, dict) and isinstance(space.get("TuningParameters"), list)
+
+
+def _converted(value: Any, kind: str) -> Value:
+    found = _TYPES[kind](value)
+    if kind != "string" and (found != value or (kind == "uint" and value < 0)):
+        raise ValueError(f"{value!r} is no {kind}")
+    return found
+
+
+def _parameter(path: Path, number: int, entry: Mapping[str, Any]) -> Parameter:
+    kinds = {"Name": str, "Type": str, "Values": str | tuple[Any, ...]}
+    fields = read_fields(kinds, entry, f"{path}: tuning parameter {number}", SpaceFileError, ("Name", "Values"))
+    name, kind, raw = fields["Name"], fields.get("Type", "int"), fields["Values"]
+    try:
+        if kind not in _TYPES:
+            raise UnknownNameError("type", kind, _TYPES)
+        values = parse_values(raw) if isinstance(raw, str) else list(raw)
+        if not values:
+            raise ValueError("no values")
+        return parameter_of(name, [_converted(value, kind) for value in values])
+    except (MptuneError, ValueError, TypeError, OverflowError) as error:
+        raise SpaceFileError(
+            f"{path}: values of parameter {name!r}, {reprlib.repr(entry['Values'])}: {error}"
+        ) from error
+
+
+def _refuse(path: Path, document: Any) -> Run | None:
+    if not _is_t1(document):
+        return None
+    raise SpaceFileError(f"{path}: a T1 file describes a search space without measurements; nothing can be replayed")
+
+
+T1: Final = Format("t1", "a T1 input", read=_refuse)

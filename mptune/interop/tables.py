@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import io
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from mptune.errors import MptuneError
-from mptune.interop.files import Format
+from mptune.interop.recorded import Format
 from mptune.markup import plain
 from mptune.run import Run, json_document
-from mptune.store.plain import plain as as_json
-
-if TYPE_CHECKING:
-    import pandas as pd
+from mptune.store.info import plain as as_json
 
 #: How a cell begins that a spreadsheet takes for a formula (OWASP, "CSV Injection").
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\n")
@@ -50,7 +47,9 @@ def to_parquet(run: Run) -> bytes:
         MptuneError: pyarrow is not installed.
     """
     frame = run.to_dataframe()
-    frame = frame.assign(**{name: frame[name].map(str) for name in run.parameter_names if _is_mixed(frame[name])})
+    frame = frame.assign(
+        **{name: frame[name].map(str) for name in run.parameter_names if frame[name].map(type).nunique() > 1}
+    )
     file = io.BytesIO()
     try:
         frame.to_parquet(file, engine="pyarrow", index=False)
@@ -66,11 +65,6 @@ def to_json(run: Run) -> str:
         trial |= trial.pop("measurement")
     document = {"summary": run.summary(), "settings": run.info.to_json() | run.state.to_json(), "trials": trials}
     return json.dumps(json_document(document), indent=1, allow_nan=False) + "\n"
-
-
-def _is_mixed(column: pd.Series[Any]) -> bool:
-    """Whether a column holds values of several types, which a column of Parquet cannot."""
-    return column.map(type).nunique() > 1
 
 
 CSV: Final = Format("csv", "a CSV table", write=to_csv)

@@ -14,7 +14,7 @@ from mptune.backends.base import Backend, Buffer
 from mptune.data import DataManager
 from mptune.errors import MptuneError, OutOfMemoryError, UnknownNameError
 from mptune.kernel import Sizes, Tunable
-from mptune.results.intervals import is_tight, median_interval
+from mptune.results.speedup import is_tight, median_interval
 from mptune.space.configuration import Configuration
 
 __all__ = [

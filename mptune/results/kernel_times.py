@@ -77,22 +77,17 @@ def by_kernel(trials: Sequence[Trial]) -> dict[str, float]:
 
 def _launches(trial: Trial) -> dict[str, float]:
     """Return how often each kernel was launched whose time is known, too."""
-    metrics = trial.measurement.metrics
-    names = [name.removeprefix(LAUNCHES) for name in metrics if name.startswith(LAUNCHES)]
-    return {
-        name: metrics[LAUNCHES + name]
-        for name in names
-        if math.isfinite(metrics[LAUNCHES + name]) and math.isfinite(metrics.get(TIME_MS + name, math.nan))
-    }
+    names = [name.removeprefix(LAUNCHES) for name in trial.measurement.metrics if name.startswith(LAUNCHES)]
+    counts = {name: trial.metric(LAUNCHES + name) for name in names}
+    return {name: n for name, n in counts.items() if math.isfinite(n) and math.isfinite(trial.metric(TIME_MS + name))}
 
 
 def _parts_ms(trial: Trial) -> dict[str, float]:
     """Return the parts of a trial's time by their metrics; they add up to it where that of the host is among them."""
-    names = [TIME_MS + name for name in _launches(trial)]
-    if math.isfinite(trial.metric(HOST_MS)):
-        names.append(HOST_MS)
-    parts = {name: trial.metric(name) for name in names}
-    total = math.fsum(parts.values())
-    if HOST_MS not in parts or not (total > 0 and math.isfinite(trial.time_ms)):
+    parts = {TIME_MS + name: trial.metric(TIME_MS + name) for name in _launches(trial)}
+    if not math.isfinite(trial.metric(HOST_MS)):
         return parts
-    return {name: each * trial.time_ms / total for name, each in parts.items()}
+    parts[HOST_MS] = trial.metric(HOST_MS)
+    total = math.fsum(parts.values())
+    scale = trial.time_ms / total if total > 0 and math.isfinite(trial.time_ms) else 1.0
+    return {name: each * scale for name, each in parts.items()}

@@ -8,8 +8,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from mptune.errors import ExpressionError, MptuneError, UnknownNameError
@@ -21,15 +20,13 @@ __all__ = [
 ]  # fmt: skip
 
 #: Short names of objectives; any other is a metric's name or an expression over metrics.
-OBJECTIVES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "time": "time_ms",
-        "memory": "memory_bytes",
-        "energy": "energy_j",
-        "edp": "energy_j * time_ms",  # the energy-delay product
-        "error": "error",
-    }
-)
+OBJECTIVES: Final[Mapping[str, str]] = {
+    "time": "time_ms",
+    "memory": "memory_bytes",
+    "energy": "energy_j",
+    "edp": "energy_j * time_ms",  # the energy-delay product
+    "error": "error",
+}
 
 #: Metrics of which more is better, unless a run minimised them.
 MORE_IS_BETTER: Final = frozenset({"speedup", "bandwidth_gb_s", "flop_rate_gflop_s", "occupancy"})
@@ -37,14 +34,12 @@ MORE_IS_BETTER: Final = frozenset({"speedup", "bandwidth_gb_s", "flop_rate_gflop
 #: The excess of a value beyond its limit by less than rounding can show.
 LEAST_EXCESS: Final = 5e-324
 
-#: With more objectives nearly every trial is on the front.
-_MOST_OBJECTIVES: Final = 3
 _METRIC_NAME: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _COMPARISONS: Final = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _Excess = Callable[[Mapping[str, float]], float]
 
 
-def unknown_metric(what: str, name: str, metrics: Collection[str], objectives: Collection[str]) -> MptuneError:
+def unknown_metric(what: str, name: str, metrics: Collection[str], objectives: Collection[str]) -> UnknownNameError:
     """Return the error for a metric that there is not, in the words in which an objective is asked for.
 
     Args:
@@ -52,18 +47,14 @@ def unknown_metric(what: str, name: str, metrics: Collection[str], objectives: C
         name: the metric.
         metrics: those there are.
         objectives: the metrics and expressions that are optimised; where none of them reads the metric, as where a
-            constraint does, and within an expression only metrics have names.
+            constraint does, only metrics have names.
     """
-    asked = {metric: short for short, metric in OBJECTIVES.items() if metric in objectives}
-    reading = next((metric for metric in asked if name in MetricExpression(metric).names), None)
-    if reading is None and name not in objectives:
+    reading = next((metric for metric in objectives if name in MetricExpression(metric).names), None)
+    if reading is None or (reading != name and reading not in OBJECTIVES.values()):
         return UnknownNameError(what, name, metrics)
-    shorts = {s: metric for s, metric in OBJECTIVES.items() if MetricExpression(metric).names <= set(metrics)}
+    shorts = {short: metric for short, metric in OBJECTIVES.items() if MetricExpression(metric).names <= set(metrics)}
     known = (*shorts, *(metric for metric in metrics if metric not in (*shorts, *shorts.values())))
-    if reading is None or asked[reading] == name:
-        return UnknownNameError(what, name, known, aliases=shorts.values())
-    # No misspelling, so nothing alike is suggested.
-    return MptuneError(f"unknown {what} {asked[reading]!r}, which is {reading} (valid: {', '.join(known)})")
+    return UnknownNameError(what, name, known, aliases=shorts.values())
 
 
 def is_error(metric: str) -> bool:
@@ -86,15 +77,9 @@ def chosen_objectives(objective: str, objectives: Sequence[str] = (), maximise: 
     names = [text.strip() for text in objectives]
     metrics = tuple(OBJECTIVES.get(name, name) for name in names)
     shown = ",".join(names)
-    if len(metrics) == 1:
-        raise MptuneError(f"objectives {shown}: a single one is given as the objective; several are two or three")
-    if len(metrics) > _MOST_OBJECTIVES or not all(metrics):
-        raise MptuneError(f"objectives {shown}: expected two or three names, such as time,error")
-    for position, metric in enumerate(metrics):
-        if metric in metrics[:position]:
-            first = names[metrics.index(metric)]
-            same = "is given twice" if names[position] == first else f"is the same as {first!r}"
-            raise MptuneError(f"objectives {shown}: {names[position]!r} {same}")
+    # With more than three nearly every trial is on the front.
+    if not 2 <= len(set(metrics)) == len(metrics) <= 3 or not all(metrics):
+        raise MptuneError(f"objectives {shown}: expected two or three different names, such as time,error")
     if single != OBJECTIVES["time"]:
         raise MptuneError(
             f"objective {objective!r} and objectives {shown} exclude each other: list them all in objectives"
@@ -134,11 +119,6 @@ class MetricExpression:
                 raise ExpressionError(f"{what} {self.text!r}: {error}") from error
         self.names = self._expression.names
         self.value(dict.fromkeys(self.names, 1))  # an expression that gives no number is refused before any trial
-
-    @property
-    def tree(self) -> ast.expr:
-        """The syntax tree."""
-        return self._expression.tree
 
     def value(self, metrics: Mapping[str, float]) -> float:
         """Return the value for metrics that hold all of :attr:`names`.
@@ -190,7 +170,7 @@ class MeasuredConstraint:
         whole = MetricExpression(text, "measured constraint")
         self.text = whole.text
         self.names = whole.names
-        self._excess = self._compiled(whole.tree)
+        self._excess = self._compiled(whole._expression.tree)
         if not self.names:
             raise ExpressionError(f"measured constraint {self.text!r} names no metric")
 
@@ -208,17 +188,14 @@ class MeasuredConstraint:
                 f"measured constraint {self.text!r}: expected comparisons by <=, <, >= or >, "
                 "joined by 'and' or 'or', such as 'energy_j <= 1.5'"
             )
-        pairs = list(self._pairs(tree))
+        sides = [MetricExpression(ast.unparse(side), "measured constraint") for side in (tree.left, *tree.comparators)]
+        pairs = []
+        for left, op, right in zip(sides, tree.ops, sides[1:], strict=False):
+            small, large = (left, right) if isinstance(op, ast.Lt | ast.LtE) else (right, left)
+            pairs.append((small, large, isinstance(op, ast.Lt | ast.Gt)))
         return lambda metrics: max(
             _beyond(small.value(metrics), large.value(metrics), strict) for small, large, strict in pairs
         )
-
-    def _pairs(self, tree: ast.Compare) -> Iterator[tuple[MetricExpression, MetricExpression, bool]]:
-        """Yield the side that is to be smaller, the other one, and whether they must differ."""
-        sides = [MetricExpression(ast.unparse(side), "measured constraint") for side in (tree.left, *tree.comparators)]
-        for left, op, right in zip(sides, tree.ops, sides[1:], strict=False):
-            strict = isinstance(op, ast.Lt | ast.Gt)
-            yield (left, right, strict) if isinstance(op, ast.Lt | ast.LtE) else (right, left, strict)
 
 
 def _beyond(small: float, large: float, strict: bool) -> float:

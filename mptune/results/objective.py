@@ -10,12 +10,12 @@ With several objectives the result is the front of the feasible trials; "best" a
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,42 +78,18 @@ class Objective:
     baseline: float | None = None
     constraints: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
-    _limits: Mapping[str, float] = field(init=False, repr=False, compare=False)
-    _expression: MetricExpression = field(init=False, repr=False, compare=False)
-    _others: tuple[MetricExpression, ...] = field(init=False, repr=False, compare=False)
-    _constraints: tuple[MeasuredConstraint, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        expression = MetricExpression(self.metric)
-        metric = expression.text
-        object.__setattr__(self, "metric", metric)
-        object.__setattr__(self, "_expression", expression)
-        others = tuple(MetricExpression(text) for text in self.also)
-        object.__setattr__(self, "_others", others)
-        object.__setattr__(self, "also", tuple(other.text for other in others))
-        constraints = tuple(MeasuredConstraint(text) for text in self.constraints)
-        object.__setattr__(self, "_constraints", constraints)
-        object.__setattr__(self, "constraints", tuple(constraint.text for constraint in constraints))
+        object.__setattr__(self, "metric", _expression(self.metric).text)
+        object.__setattr__(self, "also", tuple(_expression(text).text for text in self.also))
+        object.__setattr__(self, "constraints", tuple(_constraint(text).text for text in self.constraints))
+        object.__setattr__(self, "threshold", _checked_threshold(self.threshold))
         if self.penalty not in PENALTIES:
             raise UnknownNameError("penalty", self.penalty, PENALTIES)
-        threshold = _checked_threshold(self.threshold)
-        object.__setattr__(self, "threshold", threshold)
-        named = threshold if isinstance(threshold, Mapping) else {"": threshold} if threshold is not None else {}
-        limits = {f"error.{name}" if name else "error": tau for name, tau in named.items()}
-        object.__setattr__(self, "_limits", MappingProxyType(limits))
-        for name in ("alpha", "beta"):
+        for name in ("alpha", "beta", "baseline"):
             value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0):
-                raise MptuneError(f"{name} of the penalty must be finite and not negative, got {value}")
-        if self.baseline is not None and not (math.isfinite(self.baseline) and self.baseline >= 0):
-            raise MptuneError(
-                f"the baseline of objective {metric!r} is {self.baseline}; it must be finite and positive"
-            )
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        threshold = dict(self.threshold) if isinstance(self.threshold, Mapping) else self.threshold
-        given = (self.penalty, self.alpha, self.beta, self.baseline, self.constraints, self.also)
-        return Objective, (self.metric, self.minimise, threshold, *given)
+            if value is not None and not 0 <= value < math.inf:
+                raise MptuneError(f"{name} of objective {self.metric!r} must be finite and not negative, got {value}")
 
     # -- one trial -----------------------------------------------------------------------------
 
@@ -130,17 +106,20 @@ class Objective:
     @property
     def names(self) -> frozenset[str]:
         """Names of the metrics the values are made of."""
-        return self._expression.names.union(*(other.names for other in self._others))
+        return frozenset().union(*(_expression(text).names for text in self.metrics))
 
     @property
     def constraint_names(self) -> frozenset[str]:
         """Names of the metrics the constraints read."""
-        return frozenset().union(*(constraint.names for constraint in self._constraints))
+        return frozenset().union(*(_constraint(text).names for text in self.constraints))
 
     @property
     def limits(self) -> Mapping[str, float]:
         """The largest value allowed of each error that has a threshold, by the name of the trials' metric."""
-        return self._limits
+        if self.threshold is None:
+            return {}
+        named = self.threshold if isinstance(self.threshold, Mapping) else {"": self.threshold}
+        return {f"error.{name}" if name else "error": tau for name, tau in named.items()}
 
     def value(self, trial: Trial) -> float:
         """Return the value of the (first) objective in its own unit.
@@ -153,11 +132,11 @@ class Objective:
             UnknownNameError: an ok trial lacks a metric; lists those it has.
             ExpressionError: the expression gives something other than a number.
         """
-        return self._value(self._expression, trial)
+        return self._value(self.metric, trial)
 
     def values(self, trial: Trial) -> tuple[float, ...]:
         """Return the value of every objective; NaN, and errors, as of :meth:`value`."""
-        return tuple(self._value(expression, trial) for expression in (self._expression, *self._others))
+        return tuple(self._value(metric, trial) for metric in self.metrics)
 
     def levels(self, trial: Trial) -> tuple[float, ...]:
         """Return log10 of each objective, in which fronts are searched and compared: less is better; NaN if unknown.
@@ -174,18 +153,11 @@ class Objective:
         first, *others = (math.log10(LEAST_VALUE if value < LEAST_VALUE else value) for value in values)
         return (first if self.minimise else -first, *others)
 
-    def _value(self, expression: MetricExpression, trial: Trial) -> float:
-        if not trial.is_valid or self._lacks(trial, expression.names, f"objective {expression.text!r}"):
+    def _value(self, metric: str, trial: Trial) -> float:
+        expression = _expression(metric)
+        if _lacks(trial, expression.names, f"objective {metric!r}"):
             return math.nan
         return expression.value(trial.measurement.metrics)
-
-    def _lacks(self, trial: Trial, names: Set[str], reader: str) -> bool:
-        """Whether a valid trial lacks a metric, which one that is not ok may."""
-        metrics = trial.measurement.metrics
-        missing = sorted(names - metrics.keys())
-        if missing and trial.status is Status.OK:
-            raise UnknownNameError(f"metric in {reader}:", missing[0], sorted(metrics))
-        return bool(missing)
 
     def performance(self, trial: Trial) -> float:
         """Return the speedup over the baseline (its equal for other metrics): higher is better, NaN if unknown.
@@ -217,7 +189,7 @@ class Objective:
         """
         if not trial.is_valid:
             return math.inf
-        return max((excess for _, excess in self._error_excesses(trial)), default=-math.inf)
+        return max(self._error_excesses(trial).values(), default=-math.inf)
 
     def binding(self, trial: Trial) -> str:
         """Return the name of the error that exceeds its threshold by the largest factor, or comes closest to it.
@@ -225,11 +197,11 @@ class Objective:
         Raises:
             ValueError: there is no threshold.
         """
-        return max(self._error_excesses(trial), key=lambda entry: entry[1])[0]
+        excesses = self._error_excesses(trial)
+        return max(excesses, key=excesses.__getitem__)
 
-    def _error_excesses(self, trial: Trial) -> Iterator[tuple[str, float]]:
-        for name, tau in self._limits.items():
-            yield name, _log10_ratio(_error_of(trial, name), tau)
+    def _error_excesses(self, trial: Trial) -> dict[str, float]:
+        return {name: _log10_ratio(_error_of(trial, name), tau) for name, tau in self.limits.items()}
 
     def constraint_excess(self, trial: Trial) -> float:
         """Return the largest excess of a measured constraint in decades; at most 0 exactly when all hold.
@@ -239,17 +211,13 @@ class Objective:
         Raises:
             UnknownNameError: an ok trial lacks a metric of a constraint.
         """
-        return max((excess for _, excess in self._excesses(trial)), default=-math.inf if trial.is_valid else math.inf)
+        if not trial.is_valid:
+            return math.inf
+        return max((_excess(text, trial) for text in self.constraints), default=-math.inf)
 
     def broken(self, trial: Trial) -> tuple[str, ...]:
         """Return the measured constraints that do not hold."""
-        return tuple(text for text, excess in self._excesses(trial) if excess > 0)
-
-    def _excesses(self, trial: Trial) -> Iterator[tuple[str, float]]:
-        for constraint in self._constraints:
-            reader = f"measured constraint {constraint.text!r}"
-            unknown = not trial.is_valid or self._lacks(trial, constraint.names, reader)
-            yield constraint.text, math.inf if unknown else constraint.excess(trial.measurement.metrics)
+        return tuple(text for text in self.constraints if _excess(text, trial) > 0)
 
     def is_feasible(self, trial: Trial) -> bool:
         """Whether the trial is valid, its error (each output's) within bounds, and every measured constraint holds."""
@@ -259,33 +227,34 @@ class Objective:
         """Return a valid trial with its status under this objective and why it is infeasible; any other as it is."""
         if not trial.is_valid:
             return trial
-        excess = self.error_excess(trial)
-        if excess > 0 and trial.metric("unseen_violations") > 0:
-            count, drawn = trial.metric("unseen_violations"), trial.metric("unseen_inputs")
-            factor = f", a factor of {10**excess:.3g}" if excess < 300 else ""
-            worst = self.binding(trial)
-            what = worst if isinstance(self.threshold, Mapping) else "error"
-            message = (
-                f"its {what} is above the threshold on {count:,.0f} of {drawn:,.0f} unseen inputs: up to "
-                f"{trial.metric(worst):.3g}{factor}"
-            )
-            return replace(trial, status=Status.FRAGILE, message=message)
-        if excess > 0:
-            return replace(trial, status=Status.INACCURATE, message=self._errors_above(trial))
-        broken = [constraint for constraint in self._constraints if constraint.text in self.broken(trial)]
-        if broken:
-            names = sorted(frozenset().union(*(constraint.names for constraint in broken)))
+        if (excess := self.error_excess(trial)) > 0:
+            status, message = Status.INACCURATE, self._errors_above(trial)
+            if (violations := trial.metric("unseen_violations")) > 0:
+                worst = self.binding(trial)
+                status, message = (
+                    Status.FRAGILE,
+                    (
+                        f"its {worst if isinstance(self.threshold, Mapping) else 'error'} is above the threshold on "
+                        f"{violations:,.0f} of {trial.metric('unseen_inputs'):,.0f} unseen inputs: up to "
+                        f"{trial.metric(worst):.3g}{f', a factor of {10**excess:.3g}' if excess < 300 else ''}"
+                    ),
+                )
+        elif broken := self.broken(trial):
+            names = sorted(frozenset().union(*(_constraint(text).names for text in broken)))
             measured = ", ".join(f"{name} is {trial.metric(name):.4g}" for name in names)
-            message = f"{' and '.join(constraint.text for constraint in broken)} does not hold: {measured}"
-            return replace(trial, status=Status.VIOLATION, message=message)
-        return replace(trial, status=Status.OK, message="")
+            status, message = Status.VIOLATION, f"{' and '.join(broken)} does not hold: {measured}"
+        else:
+            status, message = Status.OK, ""
+        return replace(trial, status=status, message=message)
 
     def _errors_above(self, trial: Trial) -> str:
         if not isinstance(self.threshold, Mapping):
             return f"error {trial.error:.3g} is above the threshold"
-        above = [name for name, excess in self._error_excesses(trial) if excess > 0]
-        told = (f"{name} {trial.metric(name):.3g} is above its threshold {self.limits[name]:g}" for name in above)
-        return ", ".join(told)
+        return ", ".join(
+            f"{name} {trial.metric(name):.3g} is above its threshold {self.limits[name]:g}"
+            for name, excess in self._error_excesses(trial).items()
+            if excess > 0
+        )
 
     def score(self, trial: Trial) -> float:
         """Return what a strategy maximises: performance or penalty; ``-inf`` if there is nothing to score.
@@ -355,19 +324,38 @@ class Objective:
         return _known(value if self.minimise else -value)
 
 
+#: Expressions and constraints by their text.
+_expression: Final = functools.cache(MetricExpression)
+_constraint: Final = functools.cache(MeasuredConstraint)
+
+
 def _checked_threshold(threshold: float | Mapping[str, float] | None) -> float | Mapping[str, float] | None:
     if threshold is None:
         return None
-    by_name = dict(threshold) if isinstance(threshold, Mapping) else {"": threshold}
+    by_name = {n: float(tau) for n, tau in (threshold if isinstance(threshold, Mapping) else {"": threshold}).items()}
     if not by_name:
         raise MptuneError("no output has a threshold: give one, or None for no threshold at all")
     for name, tau in by_name.items():
-        if not (math.isfinite(tau) and tau > 0):
+        if not 0 < tau < math.inf:
             which = f" of {name!r}" if name else ""
             raise MptuneError(f"the error threshold{which} must be positive and finite, got {tau}")
-    if isinstance(threshold, Mapping):
-        return MappingProxyType({name: float(tau) for name, tau in by_name.items()})
-    return float(threshold)
+    return by_name if isinstance(threshold, Mapping) else by_name[""]
+
+
+def _lacks(trial: Trial, names: Set[str], reader: str) -> bool:
+    """Whether a trial is not valid or lacks a metric, which one that is ok may not."""
+    missing = names - trial.measurement.metrics.keys()
+    if missing and trial.status is Status.OK:
+        raise UnknownNameError(f"metric in {reader}:", min(missing), sorted(trial.measurement.metrics))
+    return bool(missing) or not trial.is_valid
+
+
+def _excess(text: str, trial: Trial) -> float:
+    """Return how many decades a trial is beyond a measured constraint."""
+    constraint = _constraint(text)
+    if _lacks(trial, constraint.names, f"measured constraint {text!r}"):
+        return math.inf
+    return constraint.excess(trial.measurement.metrics)
 
 
 def _require_not_negative(metric: str, value: float, trial: Trial, what: str) -> None:

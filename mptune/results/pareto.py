@@ -13,23 +13,17 @@ multiobjective evolutionary optimization assisted by Gaussian random field metam
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.errors import MptuneError
-
 __all__ = ["Boxes", "FrontScale", "front", "hypervolume"]
 
 Array = NDArray[np.float64]
-
-#: How far the reference point of a comparison is beyond the nadir point, relative to what the front spans.
-_MARGIN: Final = 0.1
 
 
 def front(values: NDArray[Any], minimise: Sequence[bool]) -> NDArray[np.intp]:
@@ -43,53 +37,24 @@ def front(values: NDArray[Any], minimise: Sequence[bool]) -> NDArray[np.intp]:
     Args:
         values: metrics, shape ``(n_trials, n_objectives)``.
         minimise: for each objective, whether less is better, length ``n_objectives``.
-
-    Raises:
-        MptuneError: the shapes do not fit.
     """
     values = np.asarray(values, dtype=np.float64)
-    if values.ndim != 2 or values.shape[1] != len(minimise) or not minimise:
-        raise MptuneError(
-            f"a Pareto front needs values of shape (n_trials, n_objectives) and one direction per objective; "
-            f"got shape {values.shape} and {len(minimise)} directions"
-        )
     numbered = np.flatnonzero(~np.isnan(values).any(axis=1))
     costs = values[numbered] * np.where(minimise, 1.0, -1.0)
     # By the first objective, then the second, ...: no row is dominated by one after it.
-    order = np.lexsort(costs.T[::-1])
-    ordered = costs[order]
-    is_first = np.ones(len(ordered), dtype=np.bool_)
-    is_first[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
-    distinct = ordered[is_first]
-    keep = _staircase(distinct) if distinct.shape[1] <= 2 else _cull(distinct)
-    return np.sort(numbered[order[keep[np.cumsum(is_first) - 1]]])
-
-
-def _staircase(costs: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Mark the front of distinct rows in lexicographic order with one or two columns."""
-    last = costs[:, -1]
-    improves = np.ones(len(costs), dtype=np.bool_)
-    improves[1:] = last[1:] < np.minimum.accumulate(last)[:-1]
-    if costs.shape[1] == 1:
-        improves[1:] = False
-    return improves
-
-
-def _cull(costs: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Mark the front of distinct rows in lexicographic order: the first row left is on it, and removes others."""
-    keep = np.zeros(len(costs), dtype=np.bool_)
-    left = np.arange(len(costs))
-    # No row is better than an earlier one in the first column, so that need not be looked at.
-    columns = [np.ascontiguousarray(column) for column in costs.T[1:]]
-    while left.size:
+    distinct, copies = np.unique(costs, axis=0, return_inverse=True)
+    keep = np.zeros(len(distinct), dtype=np.bool_)
+    keep[:1] = True
+    if distinct.shape[1] <= 2:
+        last = distinct[:, -1]
+        keep[1:] = last[1:] < np.minimum.accumulate(last)[:-1]
+        return numbered[keep[copies.ravel()]]
+    left = np.arange(len(distinct))
+    while left.size:  # the first row left is on the front, and removes others
         keep[left[0]] = True
-        better = np.zeros(left.size - 1, dtype=np.bool_)
-        for column in columns:
-            better |= column[1:] < column[0]
-        left, columns = left[1:], [column[1:] for column in columns]
-        if not better.all():
-            left, columns = left[better], [column[better] for column in columns]
-    return keep
+        # No row is better than an earlier one in the first column, so that need not be looked at.
+        left = left[(distinct[left, 1:] < distinct[left[0], 1:]).any(axis=1)]
+    return numbered[keep[copies.ravel()]]
 
 
 def hypervolume(points: NDArray[Any], reference: Sequence[float]) -> float:
@@ -101,29 +66,15 @@ def hypervolume(points: NDArray[Any], reference: Sequence[float]) -> float:
     Args:
         points: shape ``(n, n_objectives)``.
         reference: finite, length ``n_objectives``.
-
-    Raises:
-        MptuneError: the shapes do not fit.
     """
     points = np.asarray(points, dtype=np.float64)
     inside = points[(points < reference).all(axis=1)]
-    return _volume(inside[front(inside, [True] * len(reference))], reference)
-
-
-def _volume(points: Array, reference: Sequence[float]) -> float:
-    """Sum up slabs across the last objective: in each, what the points below dominate of the others."""
-    if not len(points):
+    if not len(inside):
         return 0.0
-    if points.shape[1] == 1:
-        return float(reference[0] - points.min())
-    return math.fsum(
-        (high - low) * _volume(points[points[:, -1] <= low, :-1], reference[:-1])
-        for low, high in _slabs(points, reference)
-    )
-
-
-def _slabs(points: Array, reference: Sequence[float]) -> Iterator[tuple[float, float]]:
-    return itertools.pairwise([*np.unique(points[:, -1]).tolist(), float(reference[-1])])
+    # All that is between the ideal point and the reference, less what the points leave of it.
+    ideal = inside.min(axis=0)
+    left = Boxes.around(inside[front(inside, [True] * len(reference))], reference).gains(ideal[None])[0]
+    return float(np.prod(np.asarray(reference) - ideal) - left)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,13 +122,9 @@ def _cut(points: Array, reference: Sequence[float]) -> list[_Box]:
     since = dict.fromkeys(_cut(points[:0, :-1], reference[:-1]), -math.inf)
     for level in np.unique(points[:, -1]).tolist():
         still = dict.fromkeys(_cut(points[points[:, -1] <= level, :-1], reference[:-1]))
-        done += [(_with(box[0], since[box]), _with(box[1], level)) for box in since if box not in still]
+        done += [((*box[0], since[box]), (*box[1], level)) for box in since if box not in still]
         since = {box: since.get(box, level) for box in still}
-    return done + [(_with(box[0], start), _with(box[1], high)) for box, start in since.items()]
-
-
-def _with(corner: tuple[float, ...], last: float) -> tuple[float, ...]:
-    return (*corner, last)
+    return done + [((*box[0], start), (*box[1], high)) for box, start in since.items()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,4 +160,4 @@ class FrontScale:
         ideal = np.array(self.ideal)
         span = np.array(self.nadir) - ideal
         scaled = (np.asarray(levels, dtype=np.float64) - ideal) / np.where(span > 0, span, 1.0)
-        return hypervolume(scaled, [1.0 + _MARGIN] * len(self.ideal)) / self.best
+        return hypervolume(scaled, [1.1] * len(self.ideal)) / self.best

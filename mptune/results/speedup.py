@@ -4,7 +4,7 @@ What else a machine does only ever adds time, to some launches and not to others
 shortest launch: it is the one least disturbed. A machine that changes over minutes (its clock, another load) does so
 for all turns of a round alike, so times are only compared within a round: each gives a ratio, and the median of these
 is the speedup. Rounds go back and forth, which turns a drift within one into a difference whose sign alternates. The
-interval is the distribution-free one of a median (:func:`~mptune.results.intervals.median_interval`), which holds for
+interval is the distribution-free one of a median (:func:`median_interval`), which holds for
 ratios of any distribution, however heavy its tails.
 
 Whoever is chosen as the fastest of several was also lucky: rounds that choose say too much about the one they chose. So
@@ -13,17 +13,20 @@ ratios to the baseline are taken from rounds that follow the choice (:attr:`Fina
 
 from __future__ import annotations
 
+import functools
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mptune.errors import MptuneError
-from mptune.results.intervals import median_interval
 from mptune.space.configuration import Configuration
 
-__all__ = ["LEAST_ROUNDS", "TIE", "Finals", "Ratio"]
+__all__ = ["LEAST_ROUNDS", "TIE", "Finals", "Ratio", "is_tight", "median_interval"]
 
 #: Of fewer rounds there is no interval at 95% confidence.
 LEAST_ROUNDS: Final = 6
@@ -40,6 +43,54 @@ _MUCH_DRIFT: Final = 0.1
 _FAR_APART: Final = 1.5
 #: Less than this rounds to no percent.
 _NO_DRIFT: Final = 0.005
+
+
+def median_interval(times: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
+    """Return an interval that holds the true median of independent times with at least this confidence.
+
+    It is the narrowest one between the k-th smallest and the k-th largest time. With too few times for any (fewer
+    than 6 at 0.95) it is ``(-inf, inf)``, and with a NaN among them ``(nan, nan)``.
+
+    Raises:
+        MptuneError: the confidence is not in (0, 1).
+    """
+    if not 0 < confidence < 1:
+        raise MptuneError(f"a confidence must lie between 0 and 1, got {confidence}")
+    if any(math.isnan(time) for time in times):
+        return math.nan, math.nan
+    rank = _rank(len(times), confidence)
+    if rank == 0:
+        return -math.inf, math.inf
+    ordered = sorted(times)
+    return ordered[rank - 1], ordered[-rank]
+
+
+def is_tight(times: Sequence[float], relative: float = 0.01, confidence: float = 0.95) -> bool:
+    """Whether the ends of :func:`median_interval` are within the share ``relative`` of the median."""
+    low, high = median_interval(times, confidence)
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return False
+    median = statistics.median(times)
+    return max(high - median, median - low) <= relative * abs(median)
+
+
+@functools.lru_cache(maxsize=4096)
+def _rank(n: int, confidence: float) -> int:
+    """Return the largest k with P(k-th smallest <= median <= k-th largest of n) >= confidence, 0 for none.
+
+    The probability of missing on one side is P(Binomial(n, 1/2) < k).
+    """
+    allowed = (1 - confidence) / 2
+    # Further than 40 standard deviations below the mean there is no probability to speak of.
+    start = max(0, int(n / 2 - 20 * math.sqrt(n)))
+    missed = 0.0
+    for below in range(start, n // 2 + 1):
+        log_probability = math.lgamma(n + 1) - math.lgamma(below + 1) - math.lgamma(n - below + 1) - n * math.log(2)
+        missed += math.exp(log_probability)
+        # The tolerance is for rounding where the two are equal.
+        if missed > allowed * (1 + 1e-9):
+            return below
+    return n // 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,18 +195,15 @@ class Finals:
 
     def fresh_rounds(self, *configurations: Configuration) -> int:
         """Return in how many of the rounds that followed the choice some configurations took part together."""
-        if not set(configurations) <= set(self.configurations):
-            return 0
-        columns = [self.configurations.index(configuration) for configuration in configurations]
-        return sum(all(row[column] is not None for column in columns) for row in self.times_ms[self.chosen_after :])
+        return len(self._met(configurations, self.chosen_after))
 
     def ratio(self, slower: Configuration, faster: Configuration) -> Ratio | None:
         """Return how many times longer one configuration takes than another, None if they never met.
 
         If both took part in the rounds after the choice, those count alone.
         """
-        ratios = _ratios(self._met(slower, faster))
-        return Ratio.of(ratios) if ratios else None
+        met = self._met_in_rounds_that_count(slower, faster)
+        return Ratio.of((met[:, 0] / met[:, 1]).tolist()) if len(met) else None
 
     def settles(self, slower: Configuration, faster: Configuration) -> bool:
         """Whether the rounds agree on which of two configurations is faster: their interval excludes 1.
@@ -166,21 +214,25 @@ class Finals:
         ratio = self.ratio(slower, faster)
         if ratio is None or ratio.low <= 1.0 <= ratio.high:
             return False
-        slow, fast = zip(
-            *((a, b) for a, b in self._met(slower, faster) if a is not None and b is not None), strict=True
-        )
-        shortest = min(slow) / min(fast)
-        is_near = ratio.low / _FAR_APART <= shortest <= ratio.high * _FAR_APART
-        return is_near and ratio.high <= ratio.low * _FAR_APART
+        slow_ms, fast_ms = self._met_in_rounds_that_count(slower, faster).min(axis=0)
+        is_near = ratio.low / _FAR_APART <= slow_ms / fast_ms <= ratio.high * _FAR_APART
+        return bool(is_near) and ratio.high <= ratio.low * _FAR_APART
 
-    def _met(self, slower: Configuration, faster: Configuration) -> list[tuple[float | None, float | None]]:
-        """Return what two configurations took in the rounds that count for them."""
-        if slower not in self.configurations or faster not in self.configurations:
-            return []
-        first, second = self.configurations.index(slower), self.configurations.index(faster)
-        met = [(row[first], row[second]) for row in self.times_ms]
-        fresh = met[self.chosen_after :]
-        return fresh if _ratios(fresh) else met
+    def _met_in_rounds_that_count(self, *configurations: Configuration) -> NDArray[np.float64]:
+        fresh = self._met(configurations, self.chosen_after)
+        return fresh if len(fresh) else self._met(configurations, 0)
+
+    def _met(self, configurations: tuple[Configuration, ...], first: int) -> NDArray[np.float64]:
+        """Return the times of configurations in rounds with all of them, shape ``(n_rounds, n_configurations)``."""
+        if not set(configurations) <= set(self.configurations):
+            return np.empty((0, len(configurations)))
+        times = self._times[first:, [self.configurations.index(configuration) for configuration in configurations]]
+        return times[~np.isnan(times).any(axis=1)]
+
+    @property
+    def _times(self) -> NDArray[np.float64]:
+        """The times, NaN where a configuration was left out of a round."""
+        return np.array(self.times_ms, dtype=np.float64).reshape(len(self.times_ms), len(self.configurations))
 
     def tied_with(self, best: Configuration) -> dict[Configuration, Ratio]:
         """Return the finalists that are not surely slower than another one, and how many times longer they take."""
@@ -203,7 +255,7 @@ class Finals:
     def typical_ms(self, anchor: Configuration | None = None) -> dict[Configuration, float]:
         """Return a time for each finalist, whose ratios to the anchor's are those of :meth:`ratio`."""
         anchor = anchor or self.configurations[0]
-        anchor_ms = statistics.median(_known(row[self.configurations.index(anchor)] for row in self.times_ms))
+        anchor_ms = float(np.nanmedian(self._times[:, self.configurations.index(anchor)]))
         ratios = {c: self.ratio(c, anchor) for c in self.configurations}
         return {c: anchor_ms * ratio.value for c, ratio in ratios.items() if ratio is not None}
 
@@ -217,16 +269,12 @@ class Finals:
         of the machine. So the work is none of the kernel's, where it is known; else all finalists together are it. From
         the tenth percentile of the rounds to the ninetieth; NaN for fewer than :data:`LEAST_ROUNDS`.
         """
-        return _spread(self.calibration_ms or self._rounds)
-
-    @property
-    def _rounds(self) -> list[float]:
-        """How long each round took, as a factor of what is usual of those that took part."""
-        usual = [statistics.median(_known(column)) for column in zip(*self.times_ms, strict=True)]
-        return [
-            statistics.median(time / ms for time, ms in zip(row, usual, strict=True) if time is not None)
-            for row in self.times_ms
-        ]
+        if len(self.times_ms) < LEAST_ROUNDS:
+            return math.nan
+        # How long each round took, as a factor of what is usual of those that took part.
+        rounds = self.calibration_ms or np.nanmedian(self._times / np.nanmedian(self._times, axis=0), axis=1)
+        least, most = np.quantile(rounds, [0.1, 0.9])
+        return float(most / least - 1)
 
     @property
     def noise(self) -> str:
@@ -239,19 +287,3 @@ class Finals:
         if math.isnan(self.drift):
             return f"{tasks}round times varied by an unknown amount"
         return f"{tasks}the same code took up to {self.drift:.0%} longer in some rounds than in others"
-
-
-def _ratios(met: Iterable[tuple[float | None, float | None]]) -> list[float]:
-    return [first / second for first, second in met if first is not None and second is not None]
-
-
-def _spread(times: Sequence[float]) -> float:
-    """Return by what share the ninetieth percentile of times is above the tenth; NaN for too few of them."""
-    if len(times) < LEAST_ROUNDS:
-        return math.nan
-    tenths = statistics.quantiles(times, n=10, method="inclusive")
-    return float(tenths[-1] / tenths[0] - 1)
-
-
-def _known(times: Iterable[float | None]) -> list[float]:
-    return [time for time in times if time is not None]

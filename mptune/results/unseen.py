@@ -26,8 +26,6 @@ CONFIDENCE: Final = 0.95
 #: broke its error limits on, ``unseen_error``, the largest error on them, ``unseen_worst``, the number of the input
 #: that gave it, and ``unseen_next``, that of the first input it has not run on.
 _PREFIX: Final = "unseen_"
-#: No input has so large a number.
-_MOST: Final = 2.0**53
 
 
 def is_of_unseen(metric: str) -> bool:
@@ -43,7 +41,7 @@ def next_unseen(trial: Trial) -> int:
 def count_of(trial: Trial, metric: str, otherwise: int = 0) -> int:
     """Return a metric that counts something or is the number of an input; ``otherwise`` if it is no such number."""
     value = trial.metric(metric)
-    return int(value) if 0 <= value < _MOST else otherwise
+    return int(value) if 0 <= value < 2.0**53 else otherwise
 
 
 def draws_of(trial: Trial) -> int:
@@ -88,11 +86,11 @@ class Verified:
     @classmethod
     def of(cls, trial: Trial, objective: Objective) -> Verified | None:
         """Return the result of a trial under the limits of an objective; None if it was never verified."""
-        inputs = trial.metric("unseen_inputs")
-        if not inputs > 0:
+        inputs = count_of(trial, "unseen_inputs")
+        if not inputs:
             return None
-        broken = trial.metric("unseen_violations") if objective.error_excess(trial) > 0 else 0
-        return cls(int(inputs), int(broken), trial.metric("unseen_error"))
+        broken = count_of(trial, "unseen_violations") if objective.error_excess(trial) > 0 else 0
+        return cls(inputs, broken, trial.metric("unseen_error"))
 
     @property
     def at_most(self) -> float:
@@ -126,17 +124,13 @@ def in_words(trial: Trial, objective: Objective) -> str:
 
 def limit_of(objective: Objective) -> str:
     """Return an objective's error limits as statements name them: "1e-4", "y 1e-4 and z 0.01", or nothing."""
-    return _limit(objective.threshold)
+    named = ((name.removeprefix("error").removeprefix("."), tau) for name, tau in objective.limits.items())
+    return " and ".join(f"{name} {_limit(tau)}".strip() for name, tau in named)
 
 
-def _limit(threshold: float | Mapping[str, Any] | None) -> str:
-    if threshold is None:
-        return ""
-    if isinstance(threshold, Mapping):
-        return " and ".join(f"{name} {_limit(each)}" for name, each in threshold.items())
-    mantissa, _, exponent = f"{threshold:e}".partition("e")
-    short = f"{float(mantissa):.6g}e{int(exponent)}"
-    return f"{threshold:g}" if -3 < int(exponent) < 6 else short
+def _limit(tau: float) -> str:
+    mantissa, exponent = f"{tau:e}".split("e")
+    return f"{tau:g}" if -3 < int(exponent) < 6 else f"{float(mantissa):.6g}e{int(exponent)}"
 
 
 def _percent(share: float) -> str:
@@ -151,9 +145,9 @@ def after_draws(trial: Trial, found: Mapping[Draw, Trial], unseen: Objective | N
     for draw, one in found.items():
         if one.status is not Status.OK:
             return dataclasses.replace(trial, status=one.status, message=f"on {draw}: {one.message}")
-    errors = [one.measurement.metrics for one in found.values()]
-    warnings = dict.fromkeys((*trial.warnings, *(warning for one in found.values() for warning in one.warnings)))
+    warnings = dict.fromkeys(warning for one in (trial, *found.values()) for warning in one.warnings)
     trial = dataclasses.replace(trial, warnings=tuple(warnings))
+    errors = [one.measurement.metrics for one in found.values()]
     return with_draws(trial, errors, unseen, [draw.number for draw in found])
 
 

@@ -13,7 +13,6 @@ __all__ = ["SCHEMAS", "schema"]
 _FOLDER: Final = Path(__file__).parent
 #: Names of the commands that have one; ``show`` prints what ``tune`` does.
 SCHEMAS: Final[tuple[str, ...]] = tuple(sorted(path.stem for path in _FOLDER.glob("*.json")))
-_SAME: Final = {"show": "tune"}
 
 
 def schema(command: str) -> dict[str, Any]:
@@ -22,10 +21,9 @@ def schema(command: str) -> dict[str, Any]:
     Raises:
         UnknownNameError: there is no such command, or it prints no JSON.
     """
-    name = _SAME.get(command, command)
-    if name not in SCHEMAS:
-        raise UnknownNameError("command with a JSON schema", command, (*SCHEMAS, *_SAME))
-    return _read(f"{name}.json")
+    if command not in (*SCHEMAS, "show"):
+        raise UnknownNameError("command with a JSON schema", command, (*SCHEMAS, "show"))
+    return _read(f"{'tune' if command == 'show' else command}.json")
 
 
 def _read(file: str) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from markupsafe import Markup
 from mptune import __version__
 from mptune.errors import MptuneError, PlotError
 from mptune.interop import read_run
-from mptune.interop.files import is_run_file
+from mptune.interop.recorded import is_run_file
 from mptune.markup import as_html, plain
 from mptune.paths import write_whole
 from mptune.results.description import compare_runs

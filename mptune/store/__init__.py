@@ -6,16 +6,7 @@ network file systems. One process writes at a time; any number may read meanwhil
 only: nothing is evaluated or unpickled.
 """
 
-from mptune.store.database import FORMAT_VERSION
 from mptune.store.info import LaunchInfo, ParameterInfo, RunInfo, RunState, unit_of
-from mptune.store.run_file import RunFile
+from mptune.store.run_file import FORMAT_VERSION, RunFile
 
-__all__ = [
-    "FORMAT_VERSION",
-    "LaunchInfo",
-    "ParameterInfo",
-    "RunFile",
-    "RunInfo",
-    "RunState",
-    "unit_of",
-]
+__all__ = ["FORMAT_VERSION", "LaunchInfo", "ParameterInfo", "RunFile", "RunInfo", "RunState", "unit_of"]

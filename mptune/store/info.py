@@ -1,11 +1,17 @@
-"""The records of a run file beside its trials: the definition of the run and its progress."""
+"""The records of a run file beside its trials, as JSON and back: the definition of the run and its progress."""
 
 from __future__ import annotations
 
+import enum
+import functools
+import json
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import reprlib
+import types
+import typing
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Final, Self
 
 from mptune.errors import MptuneError, RunFileError
@@ -13,10 +19,11 @@ from mptune.kernel.regions import key_of
 from mptune.results.objective import Objective
 from mptune.results.speedup import Finals
 from mptune.results.trial import SourceUse, Trial
-from mptune.space.configuration import Value
-from mptune.store.plain import plain, read_fields, types_of
+from mptune.space.configuration import Configuration, Value, is_number, is_value, is_whole
 
-__all__ = ["LaunchInfo", "ParameterInfo", "RunInfo", "RunState", "unit_of"]
+__all__ = [
+    "LaunchInfo", "ParameterInfo", "Reading", "RunInfo", "RunState", "parse_json", "plain", "read_fields", "unit_of",
+]  # fmt: skip
 
 #: What a run file calls the parts of the objective.
 _OBJECTIVE: Final = {
@@ -29,6 +36,8 @@ _OBJECTIVE: Final = {
     "beta": "beta",
     "measured_constraints": "constraints",
 }
+#: Values of fields that are not known.
+_UNKNOWN: Final[tuple[Any, ...]] = (None, "", (), {})
 #: Units by suffix of a metric's name. The longer ones first: a rate ends like a time.
 _UNIT_SUFFIXES: Final = {
     "_gb_s": "GB/s",
@@ -220,27 +229,37 @@ class RunInfo:
 
         def differs(name: str) -> bool:
             ours, theirs = getattr(self, name), getattr(before, name)
-            return bool(ours) and bool(theirs) and ours != theirs
+            return ours not in _UNKNOWN and theirs not in _UNKNOWN and bool(ours != theirs)
 
-        found = _values_changed("size ", before.sizes, self.sizes)
+        metrics = {name: "none" for name in self.versions if name.startswith("metric ")}
+        entries = (
+            ("size ", before.sizes, self.sizes),
+            ("version of ", {**metrics, **before.versions}, self.versions),
+        )
+        found = [
+            f"{what}{name} was {then[name]}, is {value}"
+            for what, then, now in entries
+            for name, value in now.items()
+            if then.get(name, value) != value
+        ]
         found += [
-            f"the {n} was {getattr(before, n)}, is {getattr(self, n)}" for n in ("metric", "device") if differs(n)
+            f"the {name} was {getattr(before, name)}, is {getattr(self, name)}"
+            for name in ("metric", "device", "seed")
+            if differs(name)
         ]
         now, then = (", ".join(sorted({*info.metrics.values()} or {info.metric})) for info in (self, before))
         if now != then and not differs("metric") and before.metric:
             found.append(f"the error metrics were {then}, are {now}")
-        metrics = {name: "none" for name in self.versions if name.startswith("metric ")}
-        found += _values_changed("version of ", {**metrics, **before.versions}, self.versions)
         if differs("compiler") and not any(map(differs, ("device", "architecture", "versions"))):
-            found.append(_identity_changed(before.compiler, self.compiler))
-        if before.seed is not None and before.seed != self.seed:
-            found.append(f"the seed was {before.seed}, is {self.seed}")
+            was, is_now = before.compiler.split("|"), self.compiler.split("|")
+            gone, new = " ".join(p for p in was if p not in is_now), " ".join(p for p in is_now if p not in was)
+            found.append(f"compiler, flags or device: {gone or 'nothing'} became {new or 'nothing'}")
         ours, theirs = ({p.name: p.values for p in info.parameters} for info in (self, before))
         if theirs and ours != theirs:
             names = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
             found.append(f"parameters and their values changed: {', '.join(names)}")
-        changed = {"template_hash": "the template", "definition_hash": "the definition file"}
-        found += [f"{what} was edited" for name, what in changed.items() if differs(name)]
+        edited = {"template_hash": "the template", "definition_hash": "the definition file"}
+        found += [f"{what} was edited" for name, what in edited.items() if differs(name)]
         if differs("data_key") and not found:
             found.append("inputs or references changed")
         if set(before.observers) != set(self.observers):
@@ -304,16 +323,124 @@ class RunState:
         return cls(**read_fields(types_of(RunState), document, where))
 
 
-# -- what changed between two sessions -------------------------------------------------------------------
+# -- JSON ------------------------------------------------------------------------------------------
 
 
-def _values_changed(what: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Say which entries changed their value; those that one of the two does not have are left out."""
-    return [f"{what}{n} was {before[n]}, is {now[n]}" for n in now if n in before and before[n] != now[n]]
+def is_amount(value: Any) -> bool:
+    """Whether this is a number whose sums and products with others of its kind a double can hold."""
+    return is_number(value) and abs(value) <= 1e100
 
 
-def _identity_changed(before: str, now: str) -> str:
-    """Say what differs in two texts of :attr:`RunInfo.compiler`; their parts are separated by ``|``."""
-    gone = [part for part in before.split("|") if part not in now.split("|")]
-    new = [part for part in now.split("|") if part not in before.split("|")]
-    return f"compiler, flags or device: {' '.join(gone) or 'nothing'} became {' '.join(new) or 'nothing'}"
+#: A number that may be infinite or NaN.
+Reading = typing.NewType("Reading", float)
+
+
+def parse_json(text: str) -> Any:
+    """Parse JSON; raises ValueError also for text that UTF-8 cannot hold (a lone surrogate)."""
+    value = json.loads(text)
+    if "\\u" in text:
+        json.dumps(value, ensure_ascii=False).encode()
+    return value
+
+
+#: The types of single values: what checks a value, and what a message calls one and several of them.
+_SINGLE: Final[Mapping[Any, tuple[Callable[[Any], bool], str, str]]] = {
+    str: (lambda value: isinstance(value, str), "a text", "texts"),
+    bool: (lambda value: isinstance(value, bool), "true or false", "truth values"),
+    int: (is_whole, "a whole number a double can hold", "whole numbers a double can hold"),
+    float: (is_amount, "a number up to 1e100", "numbers up to 1e100"),
+    Reading: (lambda value: isinstance(value, float) or is_number(value), "a number", "numbers a double can hold"),
+    bytes: (lambda value: isinstance(value, bytes) and len(value) % 8 == 0, "doubles", "doubles"),
+    Value: (is_value, "a value", "values"),
+    Any: (lambda _: True, "anything", "anything"),
+}
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON can hold it: objects for dataclasses and mappings, lists for tuples."""
+    if is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value) if field.init}
+    if isinstance(value, Mapping):
+        return {name: plain(entry) for name, entry in value.items()}
+    return [plain(entry) for entry in value] if isinstance(value, list | tuple) else value
+
+
+@functools.cache
+def types_of(record: Any) -> Mapping[str, Any]:
+    """Return the types of a dataclass's fields by name."""
+    hints = typing.get_type_hints(record)
+    return {field.name: hints[field.name] for field in fields(record) if field.init}
+
+
+def read_fields(
+    kinds: Mapping[str, Any],
+    document: Mapping[str, Any],
+    where: str,
+    error: type[MptuneError] = RunFileError,
+    required: Collection[str] = (),
+) -> dict[str, Any]:
+    """Return the fields of a JSON object; one that is missing or null is left out, and so has its usual value.
+
+    Raises:
+        MptuneError: a field has another type, or a required one is missing; of the type ``error``.
+    """
+    found = {}
+    for name, kind in kinds.items():
+        value = document.get(name)
+        if value is None and name not in required:
+            continue
+        try:
+            found[name] = _read(kind, value)
+        except (ValueError, MptuneError) as reason:
+            shown = reprlib.repr(value)
+            raise error(f"{where}: its field {name!r} should be {_called(kind)}, and is {shown}") from reason
+    return found
+
+
+def _read(kind: Any, value: Any) -> Any:
+    """Return a JSON value as one of a type; raises ValueError, or what a dataclass raises, where it is none."""
+    if kind in _SINGLE:
+        if not _SINGLE[kind][0](value):
+            raise ValueError
+        return tuple(value) if kind == Value and isinstance(value, list) else value
+    if kind is Configuration:
+        return Configuration(_read(Mapping[str, Value], value))
+    if isinstance(kind, enum.EnumType):
+        return kind(value)
+    if isinstance(kind, type) and is_dataclass(kind):
+        if not isinstance(value, Mapping):
+            raise ValueError
+        return kind(**{name: _read(each, value.get(name)) for name, each in types_of(kind).items()})
+    arguments = typing.get_args(kind)
+    if isinstance(kind, types.UnionType):
+        for each in arguments:
+            try:
+                return None if each is types.NoneType and value is None else _read(each, value)
+            except (ValueError, MptuneError):
+                pass
+    elif typing.get_origin(kind) is tuple and isinstance(value, list | tuple):
+        return tuple(_read(arguments[0], entry) for entry in value)
+    elif typing.get_origin(kind) is Mapping and isinstance(value, Mapping):
+        return {name: _read(arguments[1], entry) for name, entry in value.items()}
+    raise ValueError
+
+
+def _called(kind: Any, *, several: bool = False) -> str:
+    """Return what a message calls a type."""
+    if kind in _SINGLE:
+        _, one, many = _SINGLE[kind]
+        return many if several else one
+    arguments = typing.get_args(kind)
+    if isinstance(kind, enum.EnumType):
+        return f"one of {', '.join(kind)}"
+    if kind is Configuration:
+        return "values by name"
+    if kind == Mapping[str, Any]:
+        return "objects" if several else "an object"
+    if isinstance(kind, types.UnionType):
+        return " or ".join(_called(each, several=several) for each in arguments if each is not types.NoneType)
+    if typing.get_origin(kind) is tuple:
+        return f"{'lists' if several else 'a list'} of {_called(arguments[0], several=True)}"
+    if typing.get_origin(kind) is Mapping:
+        return f"{_called(arguments[1], several=True)} by name"
+    return f"{'objects' if several else 'an object'} with {', '.join(types_of(kind))}"

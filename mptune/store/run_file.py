@@ -1,36 +1,82 @@
-"""An open run file, read and written by one process at a time."""
+"""An open run file, read and written by one process at a time: its tables, its lock and what its errors mean."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
+import socket
 import sqlite3
 import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
 from mptune.errors import RunFileError, did_you_mean
-from mptune.results.trial import Trial
-from mptune.store import database
-from mptune.store.info import ParameterInfo, RunInfo, RunState
-from mptune.store.rows import from_rows, many_objects, to_row
+from mptune.results.trial import Measurement, Status, Trial
+from mptune.space.configuration import Configuration, Value
+from mptune.store.info import ParameterInfo, Reading, RunInfo, RunState, parse_json, read_fields
 
-__all__ = ["RunFile"]
+__all__ = ["FORMAT_VERSION", "RunFile"]
+
+#: Raised with every change of the tables, or of the meaning of a field; a file of another version is refused.
+FORMAT_VERSION: Final = 8
+_APPLICATION_ID: Final = int.from_bytes(b"mptu", "big")
+#: No text or blob of a run file is larger.
+_LARGEST_CELL_BYTES: Final = 16 << 20
+#: Bytes of JSON that the rendered sources of a run have at most.
+_LARGEST_SOURCES: Final = 64 << 20
+_BUSY_TIMEOUT_S: Final = 60.0
+# Advisory locks need no data behind them: a byte well clear of those SQLite locks itself (at 1 GiB).
+_LOCK_BYTE: Final = 0x7FFF_FF00
+
+_SCHEMA: Final = (
+    f"PRAGMA application_id = {_APPLICATION_ID}",
+    f"PRAGMA user_version = {FORMAT_VERSION}",
+    "CREATE TABLE settings (name TEXT PRIMARY KEY, value NOT NULL)",
+    """CREATE TABLE trials (
+        id INTEGER PRIMARY KEY,
+        key TEXT NOT NULL,
+        configuration TEXT NOT NULL,
+        stale INTEGER NOT NULL DEFAULT 0,
+        status TEXT NOT NULL,
+        message TEXT NOT NULL,
+        metrics TEXT NOT NULL,
+        times_ms BLOB NOT NULL,
+        durations_s TEXT NOT NULL,
+        warnings TEXT NOT NULL,
+        UNIQUE (key, configuration)
+    )""",
+)
+_UPSERT_SETTING: Final = "INSERT INTO settings VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value"
+#: The settings beside those in JSON.
+_WRITER: Final = "writer"
+_SOURCES: Final = "rendered_sources"
 
 _ALTERNATIVES: Final = (
     "go on with it (--resume) or choose another file (--output); in Python resume=True goes on, and overwrite=True "
     "begins anew"
 )
-_ROWS_AT_ONCE: Final = 4096
-#: Bytes of JSON that the rendered sources of a run have at most.
-_LARGEST_SOURCES: Final = 64 << 20
-# Advisory locks need no data behind them: a byte well clear of those SQLite locks itself (at 1 GiB).
-_LOCK_BYTE: Final = 0x7FFF_FF00
-_held: Final[set[int]] = set()
+_SETTLED: Final = "every trial recorded so far is safe"
+_FULL: Final = f"cannot be written: the disk is full; {_SETTLED}, free space and --resume"
+_DENIED: Final = "cannot be opened: it or its folder is read-only, or there is no permission"
+#: What errors of SQLite and of the operating system say of a run file, by how their names begin.
+_MEANINGS: Final = {
+    "SQLITE_TOOBIG": f"is corrupt: a cell of it is larger than {_LARGEST_CELL_BYTES >> 20} MiB",
+    "SQLITE_NOTADB": "cannot be read: it is not a run file (not an SQLite database)",
+    "SQLITE_CORRUPT": "is corrupt or was copied in part",
+    "SQLITE_FULL": _FULL,
+    "SQLITE_READONLY_DBMOVED": "was moved or deleted while it was in use",
+    "SQLITE_READONLY": "cannot be written: it was opened read-only, or it or its folder is",
+    "SQLITE_CANTOPEN": _DENIED,
+    "SQLITE_BUSY": f"was kept busy by another process for {_BUSY_TIMEOUT_S:g} s; {_SETTLED}",
+    "SQLITE_IOERR": f"cannot be read or written: input/output error; {_SETTLED}",
+    **dict.fromkeys(("EACCES", "EPERM", "EROFS"), _DENIED),
+    **dict.fromkeys(("ENOSPC", "EDQUOT"), _FULL),
+}
 
 
 class RunFile:
@@ -44,12 +90,19 @@ class RunFile:
         state: how far it has come.
     """
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, lock: int | None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        connection: sqlite3.Connection,
+        held: contextlib.ExitStack,
+        info: RunInfo,
+        state: RunState | None = None,
+    ) -> None:
         self.path = path
         self._connection: sqlite3.Connection | None = connection
-        self._lock = lock
-        self._process = os.getpid()
-        self.info, self.state = self._read()
+        self._held = held  # closes the connection, then gives up the lock
+        self.info = info
+        self.state = state or RunState()
 
     @classmethod
     def create(cls, path: str | Path, info: RunInfo, state: RunState | None = None) -> RunFile:
@@ -61,36 +114,30 @@ class RunFile:
             RunFileError: the file exists, is being written, or cannot be made there.
         """
         path = Path(path)
-        rows = _rows({**info.to_json(), **(state or RunState()).to_json()})
-        with database.explained(path):
+        with _explained(path), contextlib.ExitStack() as held:
             _refuse_taken(path)
             path.parent.mkdir(parents=True, exist_ok=True)
-            lock = _lock(path, os.O_CREAT)
-        connection = None
+            held.callback(os.close, _lock(path, os.O_CREAT))
+            if _has_content(path):
+                raise RunFileError(f"run file {path} was made by another process just now: {_ALTERNATIVES}")
+            connection = held.enter_context(contextlib.closing(_connect(path)))
+            file = cls(path, connection, held.pop_all(), info, state)
         try:
-            with database.explained(path):
-                if _has_content(path):
-                    raise RunFileError(f"run file {path} was made by another process just now: {_ALTERNATIVES}")
-                connection = database.connect(path)
-                with database.transaction(connection):
-                    database.create_tables(connection)
-                    connection.executemany(database.UPSERT_SETTING, rows)
-                database.sign(connection)
-            return cls(path, connection, lock)
+            file._begin()
         except BaseException:
-            _abandon(connection, lock)
-            if not _has_content(path):
-                path.unlink(missing_ok=True)
+            file.close()
+            path.resolve().unlink()
             raise
+        return file
 
     @classmethod
     def in_memory(cls, info: RunInfo, state: RunState | None = None) -> RunFile:
         """Return a run file without a file, for a run that nobody keeps."""
-        path = Path(":memory:")
-        connection = sqlite3.connect(path, isolation_level=None)
-        database.create_tables(connection)
-        connection.executemany(database.UPSERT_SETTING, _rows({**info.to_json(), **(state or RunState()).to_json()}))
-        return cls(path, connection, None)
+        held = contextlib.ExitStack()
+        connection = held.enter_context(contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)))
+        file = cls(Path(":memory:"), connection, held, info, state)
+        file._begin()
+        return file
 
     @classmethod
     def check(cls, path: str | Path, *, resume: bool, overwrite: bool = False) -> None:
@@ -104,24 +151,23 @@ class RunFile:
         path = Path(path)
         if resume and path.exists():
             cls.open(path).close()
-            return
-        if overwrite and path.exists():
-            with _to_delete(path):
-                return
-        with database.explained(path):
-            _refuse_taken(path)
+        elif overwrite and path.exists():
+            _require_deletable(path)
+        else:
+            with _explained(path):
+                _refuse_taken(path)
 
     @classmethod
     def delete(cls, path: str | Path) -> None:
-        """Delete a run file of any version, if there is one.
+        """Delete a run file of any version, if there is one; a link to one stays.
 
         Raises:
             RunFileError: it is no run file, or another process writes it.
         """
         path = Path(path)
         if path.exists():
-            with _to_delete(path):
-                path.unlink()
+            _require_deletable(path)
+            path.resolve().unlink()
 
     @classmethod
     def open(cls, path: str | Path, read_only: bool = False) -> RunFile:
@@ -132,31 +178,25 @@ class RunFile:
                 written by another process, or not writable.
         """
         path = Path(path)
-        with database.explained(path):
+        with _explained(path), contextlib.ExitStack() as held:
             if not path.exists():
                 raise RunFileError(_missing(path))
             _refuse_irregular(path)
             if not _has_content(path):
                 raise RunFileError(f"run file {path} is empty: it was interrupted before its first trial; delete it")
-            lock = None if read_only else _lock(path)
-        connection = None
-        try:
-            with database.explained(path):
-                connection = database.connect(path)
-                database.recognise(path, connection, thorough=not read_only)
-                if read_only:
-                    connection.execute("PRAGMA query_only = ON")
-                else:
-                    database.sign(connection)
-            return cls(path, connection, lock)
-        except BaseException:
-            _abandon(connection, lock)
-            raise
+            if not read_only:
+                held.callback(os.close, _lock(path))
+            connection = held.enter_context(contextlib.closing(_connect(path)))
+            _recognise(path, connection)
+            if read_only:
+                connection.execute("PRAGMA query_only = ON")
+            else:
+                _sign(connection)
+            return cls(path, connection, held.pop_all(), *_records(path, connection))
 
     def update(self, state: RunState, info: RunInfo | None = None) -> None:
         """Record how far the run has come and, if it is set up anew, what it is."""
-        document = {**(info.to_json() if info is not None else {}), **state.to_json()}
-        self._write((), document)
+        self._write((), {**(info.to_json() if info is not None else {}), **state.to_json()})
         self.info = info or self.info
         self.state = state
 
@@ -177,10 +217,9 @@ class RunFile:
 
     def retire(self, trials: Sequence[Trial]) -> None:
         """Set trials aside that were measured under other conditions; nothing is deleted."""
-        connection = self._open_connection()
-        with database.explained(self.path), database.transaction(connection):
-            keys = [(trial.key, trial.configuration.to_json()) for trial in trials]
-            connection.executemany(database.RETIRE_TRIAL, keys)
+        keys = [(trial.key, trial.configuration.to_json()) for trial in trials]
+        with self._transaction() as connection:
+            connection.executemany("UPDATE trials SET stale = 1 WHERE key = ? AND configuration = ?", keys)
 
     def trials(self, parameters: Sequence[ParameterInfo] = (), *, stale: bool = False) -> list[Trial]:
         """Return the trials in the order they were recorded.
@@ -190,19 +229,11 @@ class RunFile:
                 has changed since.
             stale: return those that were set aside instead.
         """
-        trials: list[Trial] = []
-        connection = self._open_connection()
-        with (
-            database.explained(self.path),
-            many_objects(),
-            contextlib.closing(connection.execute(database.SELECT_TRIALS, (stale,))) as cursor,
-        ):
-            try:
-                while rows := cursor.fetchmany(_ROWS_AT_ONCE):
-                    trials += from_rows(rows, parameters)
-            except ValueError as error:
-                raise RunFileError(f"run file {self.path} is corrupt: {error}") from error
-        return trials
+        allowed = {parameter.name: frozenset(parameter.values) for parameter in parameters}
+        select = f"SELECT id, {', '.join(_CELLS)} FROM trials WHERE stale = ? ORDER BY id"
+        with _explained(self.path), contextlib.closing(self._opened().execute(select, (stale,))) as rows:
+            corrupt = f"run file {self.path} is corrupt"
+            return [_from_row(row, allowed, f"{corrupt}: trial {number} cannot be read") for number, *row in rows]
 
     def keep_sources(self, sources: Mapping[str, str]) -> None:
         """Keep rendered sources by the JSON of their configuration, instead of those kept before.
@@ -211,40 +242,33 @@ class RunFile:
         last ones are left out if all of them are too large.
         """
         kept: dict[str, str] = {}
-        room = _LARGEST_SOURCES // 2  # JSON escapes some characters
+        room = _LARGEST_SOURCES
         for configuration, text in sources.items():
-            room -= len(configuration) + len(text.encode("utf-8", "backslashreplace"))
+            room -= len(json.dumps({configuration: text}))
             if room < 0:
                 break
             kept[configuration] = text
-        packed = zlib.compress(json.dumps(kept).encode(), 9)
-        connection = self._open_connection()
-        with database.explained(self.path), database.transaction(connection):
-            connection.execute(database.UPSERT_SETTING, (database.SOURCES, packed))
+        with self._transaction() as connection:
+            connection.execute(_UPSERT_SETTING, (_SOURCES, zlib.compress(json.dumps(kept).encode(), 9)))
 
     def sources(self) -> dict[str, str]:
         """Return the rendered sources the file has, by the JSON of their configuration."""
-        connection = self._open_connection()
-        with database.explained(self.path):
-            found = connection.execute(database.SELECT_SETTING, (database.SOURCES,)).fetchone()
+        with _explained(self.path):
+            found = _setting(self._opened(), _SOURCES)
         if found is None:
             return {}
         try:
-            texts = json.loads(zlib.decompressobj().decompress(found[0], _LARGEST_SOURCES))
-        except (zlib.error, ValueError, RecursionError, TypeError) as error:
+            texts: dict[str, str] = json.loads(zlib.decompressobj().decompress(found, _LARGEST_SOURCES))
+            "".join(texts.values()).encode()
+        except (zlib.error, ValueError, RecursionError, TypeError, AttributeError) as error:
             raise RunFileError(f"run file {self.path} is corrupt: its sources cannot be read ({error})") from error
-        if not isinstance(texts, dict) or not all(isinstance(text, str) for text in texts.values()):
-            raise RunFileError(f"run file {self.path} is corrupt: its sources should be texts by configuration")
         return texts
 
     def close(self) -> None:
         """Close the file and let others write it; may be called twice."""
-        # A forked child has the parent's connection, which only the parent may use or close.
-        if self._connection is None or self._process != os.getpid():
-            return
-        _abandon(self._connection, self._lock)
         self._connection = None
-        self._lock = None
+        # The lock last: SQLite's own locks would be lost when any other descriptor of the file is closed.
+        self._held.close()
 
     def __enter__(self) -> Self:
         return self
@@ -252,28 +276,102 @@ class RunFile:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _open_connection(self) -> sqlite3.Connection:
+    def _begin(self) -> None:
+        """Make an empty database a run file."""
+        with self._transaction() as connection:
+            for statement in _SCHEMA:
+                connection.execute(statement)
+            _put(connection, {**self.info.to_json(), **self.state.to_json()})
+            _sign(connection)
+
+    def _opened(self) -> sqlite3.Connection:
         if self._connection is None:
             raise RunFileError(f"run file {self.path} is closed")
         return self._connection
 
-    def _write(self, trials: Sequence[Trial], fields: dict[str, Any]) -> None:
-        """Write trials and fields of the records, all or nothing."""
-        connection = self._open_connection()
-        with database.explained(self.path), database.transaction(connection):
-            connection.executemany(database.INSERT_TRIAL, map(to_row, trials))
-            connection.executemany(database.UPSERT_SETTING, _rows(fields))
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """Commit what happens inside, or none of it."""
+        connection = self._opened()
+        with _explained(self.path):
+            connection.execute("BEGIN IMMEDIATE")
+            with connection:
+                yield connection
 
-    def _read(self) -> tuple[RunInfo, RunState]:
-        connection = self._open_connection()
-        with database.explained(self.path):
-            rows = connection.execute(database.SELECT_SETTINGS).fetchall()
-        where = f"run file {self.path}"
-        try:
-            document = {name: json.loads(text) for name, text in rows}
-        except (ValueError, TypeError, RecursionError) as error:
-            raise RunFileError(f"{where} is corrupt: its settings cannot be read ({error})") from error
-        return RunInfo.from_json(document, where), RunState.from_json(document, where)
+    def _write(self, trials: Sequence[Trial], fields: Mapping[str, Any]) -> None:
+        """Write trials and fields of the records, all or nothing."""
+        with self._transaction() as connection:
+            connection.executemany(_INSERT_TRIAL, map(_to_row, trials))
+            _put(connection, fields)
+
+
+@contextlib.contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Turn the errors of SQLite and of the operating system into RunFileError."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        number = error.errno if isinstance(error, OSError) else None
+        name = getattr(error, "sqlite_errorname", None) or errno.errorcode.get(number or 0, "")
+        unknown = f"cannot be opened: {getattr(error, 'strerror', None) or error}"
+        meaning = next((text for prefix, text in _MEANINGS.items() if name.startswith(prefix)), unknown)
+        raise RunFileError(f"run file {path} {meaning}") from error
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    """Open the database of an existing file; a file or folder without write permission can still be read."""
+    uri = f"{path.absolute().as_uri()}?mode=rw"
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_BUSY_TIMEOUT_S)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LARGEST_CELL_BYTES)
+    return connection
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> Any:
+    return connection.execute(f"PRAGMA {name}").fetchone()[0]
+
+
+def _require_own(path: Path, connection: sqlite3.Connection) -> None:
+    """Raise RunFileError unless a database is a run file, of whatever version."""
+    if _pragma(connection, "application_id") != _APPLICATION_ID:
+        raise RunFileError(f"{path} is an SQLite database, but not a run file of mptune")
+
+
+def _recognise(path: Path, connection: sqlite3.Connection) -> None:
+    """Raise RunFileError unless a database is a whole run file of this version."""
+    _require_own(path, connection)
+    if (version := _pragma(connection, "user_version")) != FORMAT_VERSION:
+        is_newer = version > FORMAT_VERSION
+        advice = "upgrade mptune to read it" if is_newer else "remove it or name another file, and tune again"
+        raise RunFileError(f"run file {path} has format {version} and this mptune reads {FORMAT_VERSION}: {advice}")
+    if path.stat().st_size < _pragma(connection, "page_count") * _pragma(connection, "page_size"):
+        raise RunFileError(f"run file {path} is corrupt or was copied in part: its last page is not whole")
+    if (verdict := _pragma(connection, "quick_check(1)")) != "ok":
+        raise RunFileError(f"run file {path} is corrupt: {verdict}")
+
+
+def _put(connection: sqlite3.Connection, fields: Mapping[str, Any]) -> None:
+    connection.executemany(_UPSERT_SETTING, [(name, json.dumps(value)) for name, value in fields.items()])
+
+
+def _setting(connection: sqlite3.Connection, name: str) -> Any:
+    found = connection.execute("SELECT value FROM settings WHERE name = ?", (name,)).fetchone()
+    return None if found is None else found[0]
+
+
+def _records(path: Path, connection: sqlite3.Connection) -> tuple[RunInfo, RunState]:
+    """Read what the run is and how far it has come."""
+    rows = connection.execute(f"SELECT name, value FROM settings WHERE name NOT IN ('{_WRITER}', '{_SOURCES}')")
+    where = f"run file {path}"
+    try:
+        document = {name: parse_json(text) for name, text in rows}
+    except (ValueError, TypeError, RecursionError) as error:
+        raise RunFileError(f"{where} is corrupt: its settings cannot be read ({error})") from error
+    return RunInfo.from_json(document, where), RunState.from_json(document, where)
+
+
+def _sign(connection: sqlite3.Connection) -> None:
+    """Note who writes, for the message another writer gets."""
+    connection.execute(_UPSERT_SETTING, (_WRITER, f"{os.getpid()} on {socket.gethostname()}"))
 
 
 def _lock(path: Path, flags: int = 0) -> int:
@@ -286,47 +384,34 @@ def _lock(path: Path, flags: int = 0) -> int:
     request = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, _LOCK_BYTE, 1, 0)
     try:
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, request)
-    except BlockingIOError as error:
+    except OSError as error:
         os.close(descriptor)
-        raise RunFileError(f"run file {path} is being written by process {database.writer(path)}") from error
-    except OSError:
-        os.close(descriptor)
-        raise
-    _held.add(descriptor)
+        if not isinstance(error, BlockingIOError):
+            raise
+        raise RunFileError(f"run file {path} is being written by process {_writer(path)}") from error
     return descriptor
 
 
-@contextlib.contextmanager
-def _to_delete(path: Path) -> Iterator[None]:
-    """Keep other writers from a file that is a run file, or empty."""
-    with database.explained(path):
+def _writer(path: Path) -> str:
+    """Return who writes a run file, "unknown" where it does not say."""
+    try:
+        with contextlib.closing(_connect(path)) as connection:
+            return _setting(connection, _WRITER) or "unknown"
+    except sqlite3.Error:
+        return "unknown"
+
+
+def _require_deletable(path: Path) -> None:
+    """Raise RunFileError unless a file is a run file of any version, or empty, that no other process writes."""
+    with _explained(path):
         _refuse_irregular(path)
-        connection, lock = None, _lock(path)
+        lock = _lock(path)
         try:
             if _has_content(path):
-                connection = database.connect(path)
-                database.require_own(path, connection)
-            yield
+                with contextlib.closing(_connect(path)) as connection:
+                    _require_own(path, connection)
         finally:
-            _abandon(connection, lock)
-
-
-def _abandon(connection: sqlite3.Connection | None, lock: int | None) -> None:
-    # The lock last: SQLite's own locks would be lost when any other descriptor of the file is closed.
-    if connection is not None:
-        connection.close()
-    if lock is not None:
-        _held.discard(lock)
-        os.close(lock)
-
-
-def _release_in_child() -> None:
-    # A forked worker that outlives a killed parent must not keep the run file locked.
-    for descriptor in tuple(_held):
-        _abandon(None, descriptor)
-
-
-os.register_at_fork(after_in_child=_release_in_child)
+            os.close(lock)
 
 
 def _has_content(path: Path) -> bool:
@@ -354,5 +439,61 @@ def _missing(path: Path) -> str:
     return f"there is no run file {path}{did_you_mean(path.name, others, path.parent)}"
 
 
-def _rows(fields: dict[str, Any]) -> list[tuple[str, str]]:
-    return [(name, json.dumps(value)) for name, value in fields.items()]
+# -- trials as rows --------------------------------------------------------------------------------
+
+#: The cells of a trial beside its number.
+_CELLS: Final = {
+    "key": str,
+    "configuration": Configuration,
+    "status": Status,
+    "message": str,
+    "metrics": Mapping[str, Reading],
+    "times_ms": bytes,
+    "durations_s": Mapping[str, float],
+    "warnings": tuple[str, ...],
+}
+#: A trial of the same key and configuration keeps its number.
+_INSERT_TRIAL: Final = (
+    f"INSERT INTO trials ({', '.join(_CELLS)}) VALUES ({', '.join('?' * len(_CELLS))}) "
+    f"ON CONFLICT DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in (*_CELLS, 'stale'))}"
+)
+
+
+def _to_row(trial: Trial) -> tuple[Any, ...]:
+    """Return the cells of a trial in the order of the table's columns."""
+    measurement = trial.measurement
+    return (
+        trial.key,
+        trial.configuration.to_json(),
+        str(trial.status),
+        # Compiler output may be long, and hold bytes that are no text, as lone surrogates, which UTF-8 lacks.
+        trial.message.encode("utf-8", "backslashreplace").decode("utf-8")[: 1 << 18],
+        json.dumps(dict(measurement.metrics)),
+        struct.pack(f"<{len(measurement.times_ms)}d", *measurement.times_ms),
+        json.dumps(dict(measurement.durations_s)),
+        json.dumps(trial.warnings),
+    )
+
+
+def _from_row(row: Sequence[Any], allowed: Mapping[str, Collection[Value]], where: str) -> Trial:
+    """Return the trial of a row, whose configuration has one of the values allowed for each name."""
+    cells = {
+        name: cell if kind in (str, bytes, Status) else _parsed(cell)
+        for (name, kind), cell in zip(_CELLS.items(), row, strict=True)
+    }
+    fields = read_fields(_CELLS, cells, where, required=_CELLS)
+    for name, values in allowed.items():
+        if (value := fields["configuration"].get(name)) not in values:
+            raise RunFileError(f"{where}: the run lists no value {value!r} of its {name}")
+    times = fields.pop("times_ms")
+    times_ms = struct.unpack(f"<{len(times) // 8}d", times)
+    measurement = Measurement(fields.pop("metrics"), times_ms, fields.pop("durations_s"))
+    return Trial(measurement=measurement, **fields)
+
+
+def _parsed(cell: Any) -> Any:
+    """Return what the JSON of a cell holds; a cell without JSON as it is, which no kind of field allows."""
+    try:
+        return parse_json(cell)
+    except (ValueError, TypeError, RecursionError):
+        return cell

@@ -224,7 +224,7 @@ WRONG_INPUT = {
     "value": (("render", "axpy", "-p", "x_type=fp17"), "unknown value of parameter x_type"),
     "objective": (("tune", "axpy", "--backend", "host", "--objective", "tme_ms"), "did you mean 'time_ms'"),
     "objectives": (("tune", "axpy", "--backend", "host", "--objectives", "tme,error"), "did you mean 'time'"),
-    "one of several": (("tune", "axpy", "--objectives", "error"), "objectives error: a single one"),
+    "one of several": (("tune", "axpy", "--objectives", "error"), "expected two or three different names"),
     "both kinds of objective": (("tune", "axpy", "--objectives", "time,error", "--objective", "energy"), "exclude"),
     "objectives of a strategy of one": (
         ("tune", "axpy", "--backend", "host", "--objectives", "time,error", "--strategy", "genetic"),

@@ -10,7 +10,7 @@ import pytest
 from mptune.errors import UnknownNameError
 from mptune.measure.timing import TimingPlan, is_worth_flushing, repeat_launches
 from mptune.observers.launches import time_metrics
-from mptune.results.intervals import is_tight
+from mptune.results.speedup import is_tight
 
 
 def test_steady_times_stop_as_soon_as_the_interval_is_tight() -> None:

@@ -17,7 +17,7 @@ from injecting import Definition, command, exact, recorded, running, tuned, wait
 from mptune.errors import RunFileError
 from mptune.results.trial import Status
 from mptune.run import Run
-from mptune.store import RunFile, database
+from mptune.store import RunFile, run_file
 
 ASLEEP = ("if (i == 0) sleep(3600);", 'extern "C" unsigned sleep(unsigned);')
 
@@ -86,19 +86,19 @@ def test_disk_full_while_writing(small_disk: Path, tmp_path: Path) -> None:
 def test_database_that_may_not_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "run.db"
     kernel = Definition(blocks=BLOCKS).write(tmp_path)
-    connect = database.connect
+    connect = run_file._connect
 
     def bounded(where: Path) -> sqlite3.Connection:
         connection = connect(where)
         connection.execute("PRAGMA max_page_count = 6")
         return connection
 
-    monkeypatch.setattr(database, "connect", bounded)
+    monkeypatch.setattr(run_file, "_connect", bounded)
     with pytest.raises(RunFileError, match="the disk is full; every trial recorded so far is safe"):
         tuned(kernel, path, budget=len(BLOCKS))
     before = recorded(path)
     assert 1 <= len(before) < len(BLOCKS)
-    monkeypatch.setattr(database, "connect", connect)
+    monkeypatch.setattr(run_file, "_connect", connect)
     done = tuned(kernel, path, budget=len(BLOCKS), resume=True)
     assert {exact(trial) for trial in before} <= {exact(trial) for trial in done.run.trials}
     assert done.run.evaluations == len(BLOCKS)
@@ -165,7 +165,7 @@ def hold(path: Path, seconds: float) -> subprocess.Popen[str]:
 def test_run_file_locked_by_another_process(begun: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     kernel, path = begun
     before = recorded(path)
-    monkeypatch.setattr(database, "_BUSY_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(run_file, "_BUSY_TIMEOUT_S", 0.3)
     with hold(path, 600.0) as holder:
         try:
             with pytest.raises(RunFileError, match=r"was kept busy by another process for .* s; every trial"):

@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-import sys
 from pathlib import Path
 
 import pytest
 from described import create, described_run
 from recordings import cache_document, cache_lines, entries, t4_document, write
 
-import mptune.interop
 from mptune.errors import MptuneError, RunFileError, SpaceFileError
 from mptune.interop import read_run
 from mptune.results.trial import Measurement, Status, Trial
@@ -164,18 +162,3 @@ def test_parameters_that_are_not_described_are_those_of_the_trials(tmp_path: Pat
 def test_an_objective_no_expression_can_hold_gives_way_to_the_time(tmp_path: Path) -> None:
     recorded = read_run(write(tmp_path / "space.json", json.dumps(cache_document(objective="GFLOP/s"))))
     assert recorded.objective.metric == "time_ms"
-
-
-def test_a_module_that_declares_a_format_adds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mptune.interop, "__path__", [*mptune.interop.__path__, str(tmp_path)])
-    (tmp_path / "lines.py").write_text(
-        "from mptune.interop.files import Format\n"
-        "LINES = Format('lines', 'lines', write=lambda run: ''.join(f'{t.time_ms}\\n' for t in run.trials))\n"
-    )
-    try:
-        found = mptune.interop._formats()
-    finally:
-        sys.modules.pop("mptune.interop.lines", None)
-    assert list(found) == ["cache", "space", "t1", "t4", "csv", "parquet", "json", "lines"]
-    assert found["lines"].write is not None
-    assert found["lines"].write(described_run(SETTINGS, trials())) == "1.5\n2.5\nnan\n"

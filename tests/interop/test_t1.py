@@ -79,17 +79,17 @@ def test_types_choose_the_parameter(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "values", "message"),
     [
-        ("int", "[1.5]", "values of parameter 'x', '\\[1.5\\]': 1.5 is not an integer"),
-        ("uint", "[-1]", "-1 is not an integer from 0 on"),
-        ("bool", "[2]", "2 is not a truth value"),
+        ("int", "[1.5]", "values of parameter 'x', '\\[1.5\\]': 1.5 is no int"),
+        ("uint", "[-1]", "-1 is no uint"),
+        ("bool", "[2]", "2 is no bool"),
         ("float", "['a']", "could not convert"),
         ("int", "[]", "no values"),
-        ("int", 3, "values of parameter 'x'"),
+        ("int", 3, "its field 'Values' should be a text or a list of anything"),
         ("int", "[1, 2", "values of parameter 'x'"),
         ("int", "[i for i in y]", "values of parameter 'x'"),
         ("int", "[1e999]", "values of parameter 'x'"),
         ("itn", "[1]", "unknown type 'itn'; did you mean 'int'"),
-        (["int"], "[1]", "unknown type"),
+        (["int"], "[1]", "its field 'Type' should be a text"),
     ],
 )
 def test_values_that_cannot_be_read_are_named(tmp_path: Path, kind: Any, values: Any, message: str) -> None:
@@ -103,12 +103,15 @@ def test_values_that_cannot_be_read_are_named(tmp_path: Path, kind: Any, values:
         ([], "not a T1 file"),
         ({"ConfigurationSpace": []}, "not a T1 file"),
         ({"ConfigurationSpace": {"TuningParameters": {}}}, "not a T1 file"),
-        ({"ConfigurationSpace": {"TuningParameters": [{"Name": "x"}]}}, "tuning parameter 0 needs a 'Name'"),
-        ({"ConfigurationSpace": {"TuningParameters": [3]}}, "tuning parameter 0 needs a 'Name'"),
-        (document([("x", "int", "[1]")], [3]), "condition 0 has no text 'Expression'"),
+        (
+            {"ConfigurationSpace": {"TuningParameters": [{"Name": "x"}]}},
+            "tuning parameter 0: its field 'Values' should be",
+        ),
+        ({"ConfigurationSpace": {"TuningParameters": [3]}}, "'TuningParameters' should be a list of objects"),
+        (document([("x", "int", "[1]")], [3]), "condition 0: its field 'Expression' should be a text"),
         (
             {"ConfigurationSpace": {"TuningParameters": [], "Conditions": "x"}},
-            "'Conditions' is not a list",
+            "'Conditions' should be a list of objects",
         ),
         (document([("x", "int", "[1]")], ["x +"]), "x \\+"),
         (document([("width", "int", "[1]")], ["widht > 0"]), "widht"),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mptune.errors import MptuneError
 from mptune.observers.launches import time_metrics
-from mptune.results.intervals import is_tight, median_interval
+from mptune.results.speedup import is_tight, median_interval
 
 
 def exact_rank(n, confidence):
