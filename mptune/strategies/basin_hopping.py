@@ -47,8 +47,8 @@ class BasinHoppingStrategy(LocalSearchStrategy):
         return None if self._basin is None else self._perturbed(self._basin)
 
     def _reached(self, optimum: int) -> None:
-        current = -math.inf if self._basin is None else self._known(self._basin)
-        if self.rng.random() < acceptance_probability(current, self._known(optimum), self.options.temperature):
+        current = -math.inf if self._basin is None else self._score(self._basin)
+        if self.rng.random() < acceptance_probability(current, self._score(optimum), self.options.temperature):
             self._basin = optimum
 
     def _perturbed(self, index: int) -> int:
