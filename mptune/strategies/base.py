@@ -18,7 +18,15 @@ from mptune.results.trial import SourceUse, Trial
 from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
 
-__all__ = ["MAX_OBSERVATIONS", "NEIGHBOURHOODS", "Known", "Options", "ScoredStrategy", "Source", "Strategy", "option"]
+__all__ = [
+    "MAX_OBSERVATIONS", "NEIGHBOURHOODS", "Array", "Codes", "Indices", "Known", "Options", "ScoredStrategy", "Source",
+    "Strategy", "option",
+]  # fmt: skip
+
+Array = NDArray[np.float64]
+#: Value codes of configurations, and their positions in the search space.
+Codes = NDArray[np.int32]
+Indices = NDArray[np.int64]
 
 #: Describes the option that chooses among :data:`~mptune.space.search_space.KINDS`.
 NEIGHBOURHOODS: Final = "hamming (one parameter takes any other value) or adjacent (one parameter moves one step)."
@@ -27,7 +35,7 @@ NEIGHBOURHOODS: Final = "hamming (one parameter takes any other value) or adjace
 MAX_OBSERVATIONS: Final = "observations the model holds; of more it holds the best half and a random part."
 
 #: Gives a metric that needs no evaluation, ``(n,)``, of the configurations with these indices, ``(n,)``.
-Known = Callable[[NDArray[np.int64]], NDArray[np.float64]]
+Known = Callable[[Indices], Array]
 
 Value = TypeVar("Value")
 
@@ -94,7 +102,7 @@ class Options:
             UnknownNameError: the strategy has no such option.
             MptuneError: a value is of the wrong type or out of range.
         """
-        known = {f.name: type(f.default) for f in fields(cls)}
+        known: dict[str, Any] = {f.name: type(f.default) for f in fields(cls)}
         values: dict[str, Any] = {}
         for name, value in given.items():
             if name not in known:
@@ -117,7 +125,6 @@ def _refused(strategy: str, name: str, expected: str, given: object) -> MptuneEr
 
 
 def _range_text(least: float, above: float, most: float) -> str:
-    """Return a range of numbers in words."""
     if math.isfinite(above):
         return f"a number above {above:g}" + (f", at most {most:g}" if math.isfinite(most) else "")
     if math.isfinite(least):
@@ -224,12 +231,8 @@ class Strategy(ABC):
 
     def tell(self, trials: Sequence[Trial]) -> None:
         """Learn from trials, asked for or not (a resumed run, the baseline's); a foreign configuration is ignored."""
-        known: list[tuple[int, Trial]] = []
-        for trial in trials:
-            index = self.space.index(trial.configuration)
-            if index is not None:
-                self._seen.add(index)
-                known.append((index, trial))
+        known = [(index, trial) for trial in trials if (index := self.space.index(trial.configuration)) is not None]
+        self._seen.update(index for index, _ in known)
         if known:
             self._learn([index for index, _ in known], [trial for _, trial in known])
 

@@ -26,9 +26,7 @@ class BasinHoppingOptions(LocalSearchOptions):
 
     strategy: ClassVar[str] = "basin-hopping"
     perturbation: int = option(3, "how many parameters a hop draws anew; all of them if there are fewer.", least=1)
-    temperature: float = option(
-        0.05, "relative loss of score accepted with probability 1/e from one local optimum to the next.", above=0
-    )
+    temperature: float = option(0.05, "relative loss accepted with probability 1/e from optimum to optimum.", above=0)
 
 
 class BasinHoppingStrategy(LocalSearchStrategy):

@@ -24,9 +24,7 @@ class LocalSearchOptions(Options):
     strategy: ClassVar[str] = "local-search"
     neighbourhood: Kind = option("hamming", NEIGHBOURHOODS, choices=KINDS)
     improvement: str = option(
-        "first",
-        "first (move as soon as a neighbour is better) or best (look at all neighbours, move to the best).",
-        choices=("first", "best"),
+        "first", "first (move to the first better neighbour) or best (to the best of all).", choices=("first", "best")
     )
 
 

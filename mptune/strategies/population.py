@@ -11,13 +11,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.strategies.base import Options, ScoredStrategy, option
+from mptune.strategies.base import Array, Codes, Indices, Options, ScoredStrategy, option
 
 __all__ = ["CROSSOVERS", "PopulationOptions", "PopulationStrategy", "SwarmStrategy"]
-
-Codes = NDArray[np.int32]
-Indices = NDArray[np.int64]
-Points = NDArray[np.float64]
 
 #: Generations without a new configuration after which a random one joins.
 _STALLED_GENERATIONS: Final = 3
@@ -134,12 +130,12 @@ class SwarmStrategy(PopulationStrategy):
         changes = [(column, step) for column, reach in enumerate(reaches) for step in range(-reach, reach + 1) if step]
         #: Parameters, and by how many values repair changes them.
         self._changes = np.array(changes, dtype=np.int32).reshape(-1, 2).T
-        self._positions: Points = np.empty((0, 0))
+        self._positions: Array = np.empty((0, 0))
         #: Of each individual, the best configuration it has been at, and later ones whose trials are pending.
         self._visited: list[list[int]] = []
 
     @abstractmethod
-    def _moved(self, bests: list[int]) -> Points:
+    def _moved(self, bests: list[int]) -> Array:
         """Return the points of the next generation, given the best configuration each individual has been at."""
 
     def _started(self) -> None:
@@ -150,7 +146,6 @@ class SwarmStrategy(PopulationStrategy):
         self._replace(max(range(len(self._visited)), key=lambda k: self._rank_key(self._visited[k][0])), index)
 
     def _replace(self, position: int, index: int) -> None:
-        """Let a configuration take an individual's place."""
         self._population[position] = index
         self._visited[position] = [index]
         self._positions[position] = self._points([index])[0]
@@ -170,11 +165,10 @@ class SwarmStrategy(PopulationStrategy):
             visited.append(index)
         return members
 
-    def _points(self, indices: Sequence[int]) -> Points:
-        """Return the points of configurations, (n, d) from indices (n,)."""
+    def _points(self, indices: Sequence[int]) -> Array:
         return self.space.codes(np.asarray(indices, dtype=np.int64)) / self._scale
 
-    def _nearest(self, points: Points) -> Indices:
+    def _nearest(self, points: Array) -> Indices:
         """Return the index of a valid configuration at or near each point; halves are rounded up or down at random."""
         steps = points * self._scale
         nudged = steps + np.where(self.rng.random(steps.shape) < 0.5, _SAME_DISTANCE, -_SAME_DISTANCE)
@@ -186,7 +180,7 @@ class SwarmStrategy(PopulationStrategy):
             found[row] = self._repaired(points[row], codes[row], other)
         return found
 
-    def _repaired(self, point: Points, codes: Codes, other: Codes) -> int:
+    def _repaired(self, point: Array, codes: Codes, other: Codes) -> int:
         """Return the nearest valid configuration: one that differs from the codes in one parameter, or the other one.
 
         Any value of a parameter without an order is as far as any other, and ties are drawn.

@@ -30,17 +30,10 @@ class SimulatedAnnealingOptions(Options):
 
     strategy: ClassVar[str] = "simulated-annealing"
     neighbourhood: Kind = option("hamming", NEIGHBOURHOODS, choices=KINDS)
-    start_temperature: float = option(
-        0.1, "relative loss of score accepted with probability 1/e at the start.", above=0
-    )
-    end_temperature: float = option(
-        0.001, "relative loss of score accepted with probability 1/e at the end of the cooling.", above=0
-    )
+    start_temperature: float = option(0.1, "relative loss accepted with probability 1/e at the start.", above=0)
+    end_temperature: float = option(0.001, "relative loss accepted with probability 1/e at the end.", above=0)
     evaluations: int = option(
-        200,
-        "unique configurations over which the temperature falls geometrically; then it starts again. 0: the budget, as "
-        "in Heldens 2026 (200 where there is none).",
-        least=0,
+        200, "evaluations of a cooling, which is repeated; 0: the budget, as in Heldens 2026 (200 if unknown).", least=0
     )
 
     def __post_init__(self) -> None:

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from mptune.errors import MptuneError, UnknownNameError
 from mptune.space.parameters import CategoricalParameter, Parameter, PermutationParameter, PrecisionParameter
 from mptune.space.search_space import SearchSpace
+from mptune.strategies.base import Array
 
 __all__ = ["PERMUTATION_DISTANCES", "Coordinates", "alignment", "distances", "features", "normalised"]
-
-Array = NDArray[np.float64]
 
 #: Semimetrics between permutations, by name.
 PERMUTATION_DISTANCES: Final[tuple[str, ...]] = ("spearman", "kendall", "hamming", "naive")

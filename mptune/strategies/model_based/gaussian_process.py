@@ -22,12 +22,13 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, lapack
 from threadpoolctl import ThreadpoolController
 
+from mptune.strategies.base import Array
+
 __all__ = [
     "KERNELS", "Hyperparameters", "Kernel", "LogNormalPrior", "Posterior", "Prior", "cholesky", "fit", "log_posterior",
     "matern52", "maximise", "single_threaded",
 ]  # fmt: skip
 
-Array = NDArray[np.float64]
 #: Returns correlations from squared scaled distances, in their shape.
 Kernel = Callable[[NDArray[Any]], NDArray[Any]]
 
@@ -334,10 +335,8 @@ class Posterior:
 
     def predict_mean(self, x: Array) -> Array:
         """Return the mean alone, in single precision and a fraction of the time."""
-        known, weights = self._x[: self._n].astype(np.float32), self._solved().astype(np.float32)
-        scaled = (x * self._inverse_lengths).astype(np.float32)
-        blocks = np.array_split(scaled, 1 + len(scaled) // (_BLOCK // 4))
-        return np.concatenate([self._covariances(block, known) @ weights for block in blocks]).astype(np.float64)
+        known, at = (each.astype(np.float32) for each in (self._x[: self._n], x * self._inverse_lengths))
+        return np.asarray(self._covariances(at, known) @ self._solved().astype(np.float32), dtype=np.float64)
 
     def append(self, x: Array, y: float) -> None:
         """Add one observation: features ``(n_features,)`` and its value; imagined ones are forgotten."""
@@ -395,7 +394,7 @@ class Posterior:
         return np.asarray(self._solved() / np.square(self._inverse[: self._n, : self._n]).sum(axis=0))
 
     def whiten(self, values: Array) -> Array:
-        """Return values at the observations, ``(n,)``, divided by the Cholesky factor of the covariance there."""
+        """Return values at the observations, ``(n, ...)``, divided by the Cholesky factor of the covariance there."""
         return np.asarray(self._inverse[: self._n, : self._n] @ values)
 
     def _solved(self) -> Array:

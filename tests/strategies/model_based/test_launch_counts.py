@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mptune import CategoricalParameter, PrecisionParameter
-from mptune.strategies.model_based.launch_counts import LaunchCounts
+from mptune.strategies.model_based.application import LaunchCounts
 
 TYPES = ["fp64", "fp32", "fp16"]
 PARAMETERS = [
