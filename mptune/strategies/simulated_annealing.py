@@ -114,7 +114,9 @@ class SimulatedAnnealingStrategy(ScoredStrategy):
 
     def _next_neighbour(self) -> int | None:
         """Walk among known neighbours until one is drawn that has not been proposed; None when stuck."""
-        for _ in range(_STUCK_MOVES if self._around else 0):
+        for _ in range(_STUCK_MOVES):
+            if not self._around:
+                return None
             index = self._around[int(self.rng.integers(len(self._around)))]
             if index in self._scores:
                 self._consider(index)

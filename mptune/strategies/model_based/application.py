@@ -17,11 +17,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mptune.results.kernel_times import host_ms, kernel_times
 from mptune.results.trial import Status, Trial
-from mptune.space.parameters import Parameter, PolicyParameter, PrecisionParameter, baseline_values, uniform_types
+from mptune.space.parameters import PolicyParameter, PrecisionParameter, baseline_values, uniform_types
 from mptune.space.search_space import SearchSpace
 from mptune.strategies.base import Array, Codes
 from mptune.strategies.model_based.acquisition import log_expected_improvement
@@ -30,7 +29,7 @@ from mptune.strategies.model_based.error_model import Signatures
 from mptune.strategies.model_based.gaussian_process import LogNormalPrior, Posterior, fit, single_threaded
 from mptune.strategies.model_based.strategy import ModelBasedStrategy
 
-__all__ = ["ApplicationStrategy", "LaunchCounts"]
+__all__ = ["ApplicationStrategy"]
 
 #: Configurations drawn to learn which values of a kernel's own parameters go together.
 _DRAWN: Final = 4_000
@@ -48,16 +47,9 @@ _UNIFORM_PROBABILITY: Final = 0.2
 #: Alternatives for a tuning that was run before.
 _ALTERNATIVES: Final = 3
 
-#: Prior deviations of the effect of a value on the logarithm of a count: of a type, and of a choice of the steps.
-_OF_TYPE: Final = 0.3
-_OF_CHOICE: Final = 1.0
-#: Of the logarithm of a count itself, and of its difference from the model.
-_LEVEL: Final = 10.0
-_RESIDUAL: Final = 0.02
-
 
 class _KernelModel:
-    """A Gaussian process of the logarithm of the time of one launch.
+    """A Gaussian process of the logarithm of a number: the time of one launch of a kernel, or its launches in one run.
 
     Args:
         space: the application's configurations.
@@ -74,14 +66,21 @@ class _KernelModel:
         keep = np.random.default_rng(0).permutation(len(tunings))[:_TUNINGS]
         self._tunings = tunings[np.sort(keep)]
         self._codes: list[Codes] = []
-        self._log_ms: list[float] = []
+        self._logs: list[float] = []
         self._prior = LogNormalPrior(self._features.count)
         self._hyperparameters, self._fitted_to = self._prior.centre, 0
 
-    def observe(self, codes: Codes, time_ms: float) -> None:
-        """Learn the time of one launch in a configuration with these value codes, shape ``(d,)``."""
-        self._codes.append(codes[self._columns])
-        self._log_ms.append(math.log(time_ms))
+    def observe(self, codes: Codes, number: float) -> None:
+        """Learn the number in a configuration with these value codes, shape ``(d,)``; 0 says nothing."""
+        if number > 0:
+            self._codes.append(codes[self._columns])
+            self._logs.append(math.log(number))
+
+    def expected(self, codes: Codes) -> Array:
+        """Return the number expected in configurations with these value codes ``(n, d)``, 0 before any was observed."""
+        if not self._logs:
+            return np.zeros(len(codes))
+        return np.exp(self._predict(codes[:, self._columns], codes[:0, self._columns])[0])
 
     def best(self, signatures: Codes, valid: Codes, imagined: Codes) -> tuple[Codes, Array, Array]:
         """Return the most promising tunings for each signature, the best first.
@@ -105,14 +104,14 @@ class _KernelModel:
 
     def elite(self) -> Codes:
         """Return the tunings of the fastest launches observed, ``(k, n_own)``."""
-        order = np.argsort(self._log_ms, kind="stable")
+        order = np.argsort(self._logs, kind="stable")
         rows = [tuple(self._codes[i][: len(self.own)].tolist()) for i in order]
         return np.array(list(dict.fromkeys(rows))[:_ELITE], dtype=np.int32).reshape(-1, len(self.own))
 
     def _predict(self, codes: Codes, imagined: Codes) -> tuple[Array, Array]:
-        if not self._log_ms:
+        if not self._logs:
             return np.zeros(len(codes)), np.ones(len(codes))
-        y = np.array(self._log_ms)
+        y = np.array(self._logs)
         middle, spread = float(y.mean()), max(float(y.std()), 1e-3) if len(y) > 1 else 0.5
         x, told = self._features.at(np.array(self._codes)), (y - middle) / spread
         if len(y) >= max(2, 1.25 * self._fitted_to):
@@ -122,64 +121,6 @@ class _KernelModel:
         for row in self._features.at(imagined):
             posterior.imagine(row)
         return posterior.mean * spread + middle, np.maximum(posterior.deviation * spread, 1e-9)
-
-
-class LaunchCounts:
-    """A log-linear model of the launches of one kernel: each value of the signature multiplies them.
-
-    Effects are relative to the widest types and the first choices. A value without evidence has no effect (ridge
-    regression, Hoerl and Kennard 1970). The effect of a type is its least certain one: a run in which several are
-    narrow does not say which of them adds launches.
-    """
-
-    def __init__(self, parameters: Sequence[Parameter]) -> None:
-        self._sizes = [len(parameter.values) for parameter in parameters]
-        are_types = [isinstance(p, PrecisionParameter | PolicyParameter) for p in parameters]
-        self._is_type = np.array([False, *np.repeat(are_types, self._sizes)], dtype=np.bool_)
-        self._variances = np.where(self._is_type, _OF_TYPE, _OF_CHOICE) ** 2
-        fixed = baseline_values(parameters)
-        start = 1
-        for parameter, size in zip(parameters, self._sizes, strict=True):
-            reference = fixed.get(parameter.name, parameter.values)[0]
-            self._variances[start + parameter.values.index(reference)] = 0.0
-            start += size
-        self._variances[0] = _LEVEL**2
-        self._counts: dict[tuple[int, ...], float] = {}
-        self._effects = np.full(len(self._variances), -np.inf)
-
-    def tell(self, codes: tuple[int, ...], count: float) -> None:
-        """Learn the number of launches in a run of a signature."""
-        if count > 0 and self._counts.get(codes) != count:
-            self._counts[codes] = count
-            self._fit()
-
-    def predict(self, rows: Codes) -> Array:
-        """Return the launches in runs of signatures ``(n, n_parameters)``, ``(n,)``; 0 before any run.
-
-        The launches of a signature that was run are known.
-        """
-        expected = np.exp(np.where(self._columns(rows), self._effects, 0.0).sum(axis=1))
-        return np.array(
-            [self._counts.get(tuple(row), count) for row, count in zip(rows.tolist(), expected, strict=True)]
-        )
-
-    def _fit(self) -> None:
-        x = self._columns(np.array(list(self._counts), dtype=np.int32)).astype(np.float64)
-        y = np.log(list(self._counts.values()))
-        gram = (x * self._variances) @ x.T
-        gram.flat[:: len(y) + 1] += _RESIDUAL**2
-        weights = self._variances[:, None] * np.linalg.solve(gram, x).T
-        effects = weights @ (y - y[0])
-        explained = (weights * (x * self._variances).T).sum(axis=1)
-        deviations = np.sqrt(np.maximum(self._variances - explained, 0.0))
-        surely = np.maximum(np.minimum(effects, 0.0), effects - deviations)
-        self._effects = np.where(self._is_type, surely, effects)
-        self._effects[0] += y[0]
-
-    def _columns(self, rows: Codes) -> NDArray[np.bool_]:
-        """Return a constant column, then which value each parameter has, ``(n, 1 + n_values)``."""
-        parts = [row[:, None] == np.arange(size) for row, size in zip(rows.T, self._sizes, strict=True)]
-        return np.concatenate([np.ones((len(rows), 1), dtype=np.bool_), *parts], axis=1)
 
 
 class ApplicationStrategy(ModelBasedStrategy):
@@ -209,7 +150,7 @@ class ApplicationStrategy(ModelBasedStrategy):
         self._seen_by: dict[str, set[str]] = {}
         self._told: dict[int, Trial] = {}
         self._models: dict[str, _KernelModel] = {}
-        self._counts: dict[str, LaunchCounts] = {}
+        self._counts: dict[str, _KernelModel] = {}
         self._designed = 0
 
     def relate(self, seen: Mapping[str, Collection[str]]) -> None:
@@ -239,9 +180,8 @@ class ApplicationStrategy(ModelBasedStrategy):
         codes = self.space.codes([index])[0]
         for kernel, found in kernel_times(trial).items():
             if kernel in self._models:
-                self._counts[kernel].tell(tuple(codes[self._columns].tolist()), found.launches)
-                if found.launches and found.time_ms > 0:
-                    self._models[kernel].observe(codes, found.time_ms / found.launches)
+                self._counts[kernel].observe(codes, found.launches)
+                self._models[kernel].observe(codes, found.time_ms / max(found.launches, 1))
 
     # -- ask -----------------------------------------------------------------------------------
 
@@ -320,7 +260,7 @@ class ApplicationStrategy(ModelBasedStrategy):
         for kernel, model in self._models.items():
             around = self._tunings_around(model)
             tunings[kernel], mean, deviation = model.best(rows, around, self._codes(list(self._pending)))
-            times = np.exp(mean) * self._counts[kernel].predict(rows[:, self._columns])[:, None]
+            times = np.exp(mean) * self._counts[kernel].expected(rows)[:, None]
             totals += times[:, 0]
             variances += (times[:, 0] * deviation[:, 0]) ** 2
             lower = times * np.exp(-deviation)
@@ -360,7 +300,7 @@ class ApplicationStrategy(ModelBasedStrategy):
             columns = [c for c, n in enumerate(names) if n in self.signature and (n in seen or n.startswith(prefix))]
             own = [c for c, n in enumerate(names) if n.startswith(prefix) and n not in self.signature]
             self._models[kernel] = _KernelModel(self.space, own, columns, self._drawn)
-            self._counts[kernel] = LaunchCounts([self.space.parameters[c] for c in self._columns])
+            self._counts[kernel] = _KernelModel(self.space, [], self._columns, self._drawn)
         for index, trial in self._told.items():
             self._observe(index, trial)
 
@@ -380,8 +320,9 @@ class ApplicationStrategy(ModelBasedStrategy):
         total = np.zeros(len(rows))
         ran = self._codes([index for index, trial in self._told.items() if trial.is_valid])
         parts = [[*model.own, *model.seen] for model in self._models.values()]
-        statuses = {index: trial.status for index, trial in self._told.items() if not trial.is_valid}
-        for failed in self._codes([index for index, status in statuses.items() if status is not Status.NON_FINITE]):
+        for failed in self._codes(
+            [i for i, t in self._told.items() if not (t.is_valid or t.status is Status.NON_FINITE)]
+        ):
             suspects = [p for p in parts if not len(ran) or not (ran[:, p] == failed[p]).all(axis=1).any()]
             if suspects:
                 hits = sum((rows[:, p] == failed[p]).all(axis=1).astype(float) for p in suspects)

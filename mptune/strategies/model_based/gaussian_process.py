@@ -13,7 +13,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -221,15 +221,10 @@ def fit(x: Array, y: Array, prior: Prior, starts: Iterable[Hyperparameters], max
     starts = list(starts)
     if len(x) < 2:
         return starts[0]
-    vector = maximise(
-        lambda vector: log_posterior(vector, x, y, prior),
-        [start.to_vector() for start in starts],
-        low=prior.low,
-        high=prior.high,
-        unit=prior.unit,
-        max_iterations=max_iterations,
-    )
-    return Hyperparameters.from_vector(vector)
+    bounds = {"low": prior.low, "high": prior.high, "unit": prior.unit}
+    vectors = [start.to_vector() for start in starts]
+    value = partial(log_posterior, x=x, y=y, prior=prior)
+    return Hyperparameters.from_vector(maximise(value, vectors, **bounds, max_iterations=max_iterations))
 
 
 # -- regression --------------------------------------------------------------------------------
