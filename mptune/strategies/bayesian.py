@@ -82,6 +82,8 @@ class BayesianStrategy(CandidateStrategy):
         self._coordinates = features(self.space)
         learns_errors = self.objective.threshold is not None and bool(self.signature)
         self._signatures = Signatures(self.space, self.signature, self.objective) if learns_errors else None
+        #: The models of errors; the first of them knows the widest signature.
+        self._errors = [] if self._signatures is None else [self._signatures]
         self._sources: Sources | None = None
         self._axes: list[Axis] = self._make_axes()
         self._validity = self._make_validity()
@@ -147,11 +149,6 @@ class BayesianStrategy(CandidateStrategy):
 
     # -- tell ----------------------------------------------------------------------------------
 
-    @property
-    def _observed(self) -> tuple[Signatures, ...]:
-        """The models of errors; the first of them knows the widest signature."""
-        return () if self._signatures is None else (self._signatures,)
-
     def _take_in(self, new: Mapping[int, Trial]) -> None:
         codes = self.space.codes(list(new))
         for (index, trial), row, values in zip(new.items(), self._coordinates.at(codes), codes, strict=True):
@@ -161,7 +158,7 @@ class BayesianStrategy(CandidateStrategy):
             outcome = self._outcomes[index] = Outcome(row, values, self._levels(trial), failed, is_rival)
             is_better = outcome.feasible and outcome.value < self._best
             self._best, self._since_best = (outcome.value, 0) if is_better else (self._best, self._since_best + 1)
-        for signatures in self._observed:
+        for signatures in self._errors:
             signatures.observe(codes, list(new.values()))
 
     def _levels(self, trial: Trial) -> Array:
@@ -181,7 +178,7 @@ class BayesianStrategy(CandidateStrategy):
 
         It is the natural guess at something feasible, and it settles the floor of the error model.
         """
-        signatures = next(iter(self._observed), None)
+        signatures = next(iter(self._errors), None)
         if signatures is None or signatures.is_widest_measured:
             return None
         if self._pending or self._widest_attempts >= _WIDEST_ATTEMPTS:

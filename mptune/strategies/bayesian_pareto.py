@@ -87,7 +87,6 @@ class BayesianParetoStrategy(BayesianStrategy):
     optimises_several: ClassVar[bool] = True
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._errors: list[Signatures] = []
         super().__init__(*args, **kwargs)
         count = len(self._axes)
         self._front, self._worst = np.empty((0, count)), np.empty(count)
@@ -121,10 +120,6 @@ class BayesianParetoStrategy(BayesianStrategy):
         return self._modelled(position)
 
     # -- ask and tell --------------------------------------------------------------------------
-
-    @property
-    def _observed(self) -> tuple[Signatures, ...]:
-        return (*super()._observed, *self._errors)
 
     def _levels(self, trial: Trial) -> Array:
         return np.array(self.objective.levels(trial))

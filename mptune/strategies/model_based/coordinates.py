@@ -69,7 +69,7 @@ def alignment(parameter: Parameter) -> Array | None:
     None for a parameter whose values are not at least four positive integers, and where the value says as
     much: all equally often divisible, or powers of two.
     """
-    values = np.array(parameter.values) if parameter.is_numeric else np.zeros(0)
+    values: NDArray[Any] = np.array(parameter.values) if parameter.is_numeric else np.zeros(0)
     if len(values) < 4 or values.dtype.kind != "i" or values.min() <= 0:
         return None
     exponents = np.log2(values & -values)
