@@ -96,6 +96,8 @@ class BayesianStrategy(CandidateStrategy):
         self._widest_attempts = 0
         #: Log probabilities of the candidates' signatures, and the version of the model they are of.
         self._accurate: tuple[int, Array] = (-1, np.empty(0))
+        #: Neighbours of configurations, which are needed repeatedly.
+        self._around: dict[int, Indices] = {}
 
     @single_threaded()
     def start_from(self, sources: Sequence[Source]) -> None:
@@ -259,7 +261,9 @@ class BayesianStrategy(CandidateStrategy):
 
     def _free_neighbours(self, index: int) -> Indices:
         """Return the configurations that differ in one parameter and may be proposed."""
-        around = np.array(self._unseen(self.space.neighbours(index, "hamming")), dtype=np.int64)
+        if index not in self._around:
+            self._around[index] = self.space.neighbours(index, "hamming")
+        around = np.array(self._unseen(self._around[index]), dtype=np.int64)
         return around[self._in_focus(self.space.codes(around))] if self._focus else around
 
     def _elite(self, n: int) -> list[int]:
