@@ -17,7 +17,6 @@ from mptune.results.objective import Objective
 from mptune.results.speedup import Finals
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
-from mptune.space.configuration import Configuration
 from mptune.space.parameters import PrecisionParameter, baseline_values, beyond_baseline, uniform_types
 from mptune.space.search_space import SearchSpace
 from mptune.store import RunState
@@ -114,26 +113,6 @@ def test_one_type_throughout_is_a_plain_one_where_it_is_offered() -> None:
         "fp32": {"sum": "fp32_neumaier", "stored": "fp32"},
         "fp16": {"sum": "bf16x3", "stored": "fp16"},
     }
-
-
-def test_what_fails_rules_out_only_what_is_less_accurate() -> None:
-    space = SearchSpace([EVERY, STORED])
-    signatures = Signatures(space, ["sum", "stored"], Objective(threshold=1e-9))
-
-    def trial_of(types: str, error: float) -> Trial:
-        status = Status.OK if error <= 1e-9 else Status.INACCURATE
-        values = {"sum": types, "stored": "fp64"}
-        return Trial(Configuration(values), status, "", Measurement({"error": error}))
-
-    def codes(name: str) -> Any:
-        return space.codes([space.index(trial_of(name, 0.0).configuration)])
-
-    for each in (trial_of("fp64", 1e-15), trial_of("fp32", 1e-6)):
-        signatures.observe(space.codes([space.index(each.configuration)]), [each])
-    out = [name for name in EVERY.values if signatures.too_narrow(codes(str(name)))[0]]
-    assert out == ["fp32", "bf16x3", "fp16", "bf16"]
-    widths = [float(signatures.wideness(codes(str(name)))[0]) for name in EVERY.values]
-    assert all(better > worse for better, worse in itertools.pairwise(widths))
 
 
 def test_no_two_types_are_the_same_to_a_model() -> None:

@@ -53,10 +53,6 @@ class _EverythingRuns(Validity):
 class _ModelledOnly(Signatures):
     """Signatures of which nothing is known exactly: what was measured only teaches the model of errors."""
 
-    def known_bad(self, codes: Codes) -> NDArray[np.bool_]:
-        """Rule nothing out."""
-        return np.zeros(len(codes), dtype=np.bool_)
-
     def log_probability(self, codes: Codes) -> Floats:
         """Return what the model says, of measured signatures too."""
         _, first, inverse = np.unique(self.keys(codes), return_index=True, return_inverse=True)
@@ -69,7 +65,7 @@ class _ReusedOnly(Signatures):
 
     def log_probability(self, codes: Codes) -> Floats:
         """Return 0 for signatures that are not known to exceed the threshold."""
-        return np.where(self.known_bad(codes), -np.inf, 0.0)
+        return np.where(np.isneginf(super().log_probability(codes)), -np.inf, 0.0)
 
 
 @dataclass(frozen=True, slots=True)

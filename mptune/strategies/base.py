@@ -18,15 +18,30 @@ from mptune.results.trial import SourceUse, Trial
 from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
 
-__all__ = ["NEIGHBOURHOODS", "Known", "Options", "ScoredStrategy", "Source", "Strategy", "option"]
+__all__ = [
+    "MAX_OBSERVATIONS", "NEIGHBOURHOODS", "Array", "Codes", "Indices", "Known", "Options", "ScoredStrategy", "Source",
+    "Strategy", "option",
+]  # fmt: skip
+
+Array = NDArray[np.float64]
+#: Value codes of configurations, and their positions in the search space.
+Codes = NDArray[np.int32]
+Indices = NDArray[np.int64]
 
 #: Describes the option that chooses among :data:`~mptune.space.search_space.KINDS`.
 NEIGHBOURHOODS: Final = "hamming (one parameter takes any other value) or adjacent (one parameter moves one step)."
 
+#: Describes the option that limits what a model holds.
+MAX_OBSERVATIONS: Final = "observations the model holds; of more it holds the best half and a random part."
+
 #: Gives a metric that needs no evaluation, ``(n,)``, of the configurations with these indices, ``(n,)``.
-Known = Callable[[NDArray[np.int64]], NDArray[np.float64]]
+Known = Callable[[Indices], Array]
 
 Value = TypeVar("Value")
+
+#: What the metadata of an option limits it by, and truth values as text.
+_LIMITS: Final = ("least", "above", "most", "choices")
+_WORDS: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
 def option(
@@ -43,7 +58,7 @@ def option(
     A valid number is at least ``least``, larger than ``above`` and at most ``most``; a valid name is among ``choices``.
     ``mptune list --strategies`` shows ``help``.
     """
-    limits = {"least": least, "above": above, "most": most, "choices": tuple(choices)}
+    limits = dict(zip(_LIMITS, (least, above, most, tuple(choices)), strict=True))
     return field(default=default, metadata={"help": help, **limits})
 
 
@@ -63,12 +78,10 @@ class Options:
 
     def __post_init__(self) -> None:
         for f in fields(self):
-            value, choices = getattr(self, f.name), f.metadata["choices"]
-            if choices:
-                if value not in choices:
-                    raise UnknownNameError(f"{f.name} of strategy {self.strategy}:", value, choices)
-            elif isinstance(value, int | float):
-                least, above, most = (f.metadata[limit] for limit in ("least", "above", "most"))
+            value, (least, above, most, choices) = getattr(self, f.name), (f.metadata[key] for key in _LIMITS)
+            if choices and value not in choices:
+                raise UnknownNameError(f"{f.name} of strategy {self.strategy}:", value, choices)
+            if isinstance(value, int | float):
                 valid = least <= value <= most and value > above and math.isfinite(value)
                 self.require(f.name, valid, _range_text(least, above, most))
 
@@ -79,8 +92,7 @@ class Options:
             MptuneError: it is not valid; names the option and what was expected.
         """
         if not valid:
-            given = getattr(self, name)
-            raise MptuneError(f"option {name} of strategy {self.strategy}: expected {expected}, got {given!r}")
+            raise _refused(self.strategy, name, expected, getattr(self, name))
 
     @classmethod
     def from_mapping(cls, strategy: str, given: Mapping[str, Any]) -> Options:
@@ -90,12 +102,16 @@ class Options:
             UnknownNameError: the strategy has no such option.
             MptuneError: a value is of the wrong type or out of range.
         """
-        known = {f.name: f for f in fields(cls)}
+        known: dict[str, Any] = {f.name: type(f.default) for f in fields(cls)}
         values: dict[str, Any] = {}
         for name, value in given.items():
             if name not in known:
                 raise UnknownNameError(f"option of strategy {strategy}:", name, known)
-            values[name] = _convert(strategy, name, value, type(known[name].default))
+            is_word = known[name] is bool and isinstance(value, str)
+            try:
+                values[name] = _WORDS[value.lower()] if is_word else known[name](value)
+            except (ValueError, KeyError, TypeError) as error:
+                raise _refused(strategy, name, known[name].__name__, value) from error
         return cls(**values)
 
     @classmethod
@@ -104,22 +120,16 @@ class Options:
         return {f.name: (f.default, f.metadata["help"]) for f in fields(cls)}
 
 
+def _refused(strategy: str, name: str, expected: str, given: object) -> MptuneError:
+    return MptuneError(f"option {name} of strategy {strategy}: expected {expected}, got {given!r}")
+
+
 def _range_text(least: float, above: float, most: float) -> str:
-    """Return a range of numbers in words."""
     if math.isfinite(above):
         return f"a number above {above:g}" + (f", at most {most:g}" if math.isfinite(most) else "")
     if math.isfinite(least):
         return f"{least:g} to {most:g}" if math.isfinite(most) else f"at least {least:g}"
     return "a finite number"
-
-
-def _convert(strategy: str, name: str, value: Any, kind: type) -> Any:
-    try:
-        if kind is bool and isinstance(value, str):
-            return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[value.lower()]
-        return kind(value)
-    except (ValueError, KeyError, TypeError) as error:
-        raise MptuneError(f"option {name} of strategy {strategy}: expected {kind.__name__}, got {value!r}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,22 +220,19 @@ class Strategy(ABC):
         """
         if n < 1:
             raise ValueError(f"ask(n) needs n >= 1, got {n}")
-        n = min(n, self.space.size - len(self._seen))
-        if n <= 0:
-            return []
-        proposed = self._propose(n)
-        fresh = [index for index in dict.fromkeys(proposed) if index not in self._seen][:n]
-        self._seen.update(fresh)
-        return [self.space.configuration(index) for index in fresh]
+        found: list[int] = []
+        while (missing := min(n - len(found), self.space.size - len(self._seen))) > 0:
+            fresh = [index for index in dict.fromkeys(self._propose(missing)) if index not in self._seen][:missing]
+            if not fresh:
+                break
+            self._seen.update(fresh)
+            found += fresh
+        return [self.space.configuration(index) for index in found]
 
     def tell(self, trials: Sequence[Trial]) -> None:
         """Learn from trials, asked for or not (a resumed run, the baseline's); a foreign configuration is ignored."""
-        known: list[tuple[int, Trial]] = []
-        for trial in trials:
-            index = self.space.index(trial.configuration)
-            if index is not None:
-                self._seen.add(index)
-                known.append((index, trial))
+        known = [(index, trial) for trial in trials if (index := self.space.index(trial.configuration)) is not None]
+        self._seen.update(index for index, _ in known)
         if known:
             self._learn([index for index, _ in known], [trial for _, trial in known])
 
@@ -236,30 +243,45 @@ class Strategy(ABC):
 
     @abstractmethod
     def _propose(self, n: int) -> list[int]:
-        """Return at least ``n`` unseen indices if the strategy can; an empty list ends the search."""
+        """Return unseen indices, of which ``n`` are used; asked again for the missing ones, until there are none."""
+
+    def _random(self) -> int | None:
+        """Return a random unseen index, None when there is none left."""
+        drawn = self.space.sample(1, self.rng, exclude=self._seen)
+        return int(drawn[0]) if len(drawn) else None
 
     def _learn(self, indices: list[int], trials: Sequence[Trial]) -> None:  # noqa: B027 - optional
         """Take in the outcome of trials, one index each."""
 
 
 class ScoredStrategy(Strategy):
-    """Remembers the score of every trial, so that a configuration met again costs nothing."""
+    """Proposes one by one, and remembers the score of every trial: a configuration met again costs nothing."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._scores: dict[int, float] = {}
+
+    @abstractmethod
+    def _next(self) -> int | None:
+        """Return an unseen index; None ends the search."""
+
+    def _propose(self, n: int) -> list[int]:  # noqa: ARG002 - asked again for each
+        index = self._next()
+        return [] if index is None else [index]
 
     def _learn(self, indices: list[int], trials: Sequence[Trial]) -> None:
         for index, trial in zip(indices, trials, strict=True):
             score = self.objective.score(trial)
             self._scores[index] = -math.inf if math.isnan(score) else score
 
+    def _score(self, index: int) -> float:
+        """Return the score of a configuration, ``-inf`` where it failed or is not known."""
+        return self._scores.get(index, -math.inf)
+
+    def _rank_key(self, index: int) -> tuple[float, int]:
+        return -self._score(index), index
+
     def _best_known(self) -> int | None:
         """Return the index of the best score, the smallest of equals; None while nothing has one."""
-        best = min(self._scores, key=lambda index: (-self._scores[index], index), default=None)
+        best = min(self._scores, key=self._rank_key, default=None)
         return None if best is None or self._scores[best] == -math.inf else best
-
-    def _random(self, found: Collection[int]) -> int | None:
-        """Return a random index neither seen nor among those found, None when there is none left."""
-        drawn = self.space.sample(1, self.rng, exclude=self._seen.union(found))
-        return int(drawn[0]) if len(drawn) else None

@@ -26,9 +26,7 @@ class BasinHoppingOptions(LocalSearchOptions):
 
     strategy: ClassVar[str] = "basin-hopping"
     perturbation: int = option(3, "how many parameters a hop draws anew; all of them if there are fewer.", least=1)
-    temperature: float = option(
-        0.05, "relative loss of score accepted with probability 1/e from one local optimum to the next.", above=0
-    )
+    temperature: float = option(0.05, "relative loss accepted with probability 1/e from optimum to optimum.", above=0)
 
 
 class BasinHoppingStrategy(LocalSearchStrategy):
@@ -47,8 +45,8 @@ class BasinHoppingStrategy(LocalSearchStrategy):
         return None if self._basin is None else self._perturbed(self._basin)
 
     def _reached(self, optimum: int) -> None:
-        current = -math.inf if self._basin is None else self._known(self._basin)
-        if self.rng.random() < acceptance_probability(current, self._known(optimum), self.options.temperature):
+        current = -math.inf if self._basin is None else self._score(self._basin)
+        if self.rng.random() < acceptance_probability(current, self._score(optimum), self.options.temperature):
             self._basin = optimum
 
     def _perturbed(self, index: int) -> int:

@@ -25,20 +25,16 @@ from numpy.typing import NDArray
 
 from mptune.errors import MptuneError
 from mptune.results.trial import SourceUse, Trial
-from mptune.strategies.base import Options, Source, option
+from mptune.strategies.base import MAX_OBSERVATIONS, Array, Indices, Options, Source, option
 from mptune.strategies.model_based.acquisition import log_expected_improvement, log_improvement_bound
 from mptune.strategies.model_based.coordinates import features
 from mptune.strategies.model_based.error_model import Signatures
-from mptune.strategies.model_based.gaussian_process import LogNormalPrior
+from mptune.strategies.model_based.gaussian_process import LogNormalPrior, single_threaded
 from mptune.strategies.model_based.models import Axis, ModelledAxis, Outcome, Validity, best_outcomes
 from mptune.strategies.model_based.strategy import Candidates, CandidateStrategy, ascend
-from mptune.strategies.model_based.transfer import Sources, TransferAxis, judged
+from mptune.strategies.model_based.transfer import Sources, judged
 
 __all__ = ["BayesianOptions", "BayesianStrategy"]
-
-Array = NDArray[np.float64]
-Codes = NDArray[np.int32]
-Indices = NDArray[np.int64]
 
 #: Attempts at a configuration of the widest signature that runs, before the model takes over.
 _WIDEST_ATTEMPTS: Final = 4
@@ -60,19 +56,13 @@ class BayesianOptions(Options):
     """Hyperparameters."""
 
     strategy: ClassVar[str] = "bayesian"
-    max_candidates: int = option(
-        20_000, "all configurations of a space up to this size are candidates; of a larger one a sample.", least=1
-    )
+    max_candidates: int = option(20_000, "all of a space up to this size are candidates; else a sample.", least=1)
     sample: int = option(4_000, "configurations in the sample of a larger space.", least=10)
-    refit: float = option(
-        1.25, "fit the hyperparameters anew when the number of observations has grown by this factor.", least=1
-    )
+    refit: float = option(1.25, "growth of the observations after which hyperparameters are fitted anew.", least=1)
     iterations: int = option(30, "iterations of each fit of the hyperparameters.", least=1)
     warp: float = option(1.0, "strength of the compression of values worse than the median, 0 for none.", least=0)
     length_spread: float = option(0.6, "standard deviation of the prior of a log length scale.", above=0)
-    max_observations: int = option(
-        800, "observations the model of time holds; of more it holds the best half and a random part.", least=20
-    )
+    max_observations: int = option(800, MAX_OBSERVATIONS, least=20)
 
 
 class BayesianStrategy(CandidateStrategy):
@@ -92,7 +82,8 @@ class BayesianStrategy(CandidateStrategy):
         self._coordinates = features(self.space)
         learns_errors = self.objective.threshold is not None and bool(self.signature)
         self._signatures = Signatures(self.space, self.signature, self.objective) if learns_errors else None
-        self._given: tuple[Source, ...] = ()
+        #: The models of errors; the first of them knows the widest signature.
+        self._errors = [] if self._signatures is None else [self._signatures]
         self._sources: Sources | None = None
         self._axes: list[Axis] = self._make_axes()
         self._validity = self._make_validity()
@@ -108,15 +99,23 @@ class BayesianStrategy(CandidateStrategy):
         #: Neighbours of configurations, which are needed repeatedly.
         self._around: dict[int, Indices] = {}
 
+    @single_threaded()
     def start_from(self, sources: Sequence[Source]) -> None:
-        """Use the results of earlier runs; before the first ask.
+        """Learn from earlier runs: times and failures for their models, errors for that of the signatures.
 
         Raises:
             MptuneError: the search is for several objectives.
         """
-        if sources and self.objective.also:
+        if not sources:
+            return
+        if self.objective.also:
             raise MptuneError("a search for several objectives cannot start from earlier runs")
-        self._given = tuple(sources)
+        length_spread = self.options.length_spread
+        self._sources = Sources(sources, self.space, self._coordinates, self.objective, length_spread)
+        self._axes, self._validity = self._make_axes(), self._make_validity()
+        if self._signatures is not None:
+            for source in sources:
+                self._signatures.suppose(*judged(source, self.space, self.signature), source.error_doubt)
 
     @property
     def sources(self) -> tuple[SourceUse, ...]:
@@ -128,15 +127,16 @@ class BayesianStrategy(CandidateStrategy):
 
     def _modelled(self, position: int) -> ModelledAxis:
         prior = LogNormalPrior(self._coordinates.count, length_spread=self.options.length_spread)
-        return ModelledAxis(position, prior, iterations=self.options.iterations, warp=self.options.warp)
+        iterations, warp = self.options.iterations, self.options.warp
+        return ModelledAxis(position, prior, iterations=iterations, warp=warp, sources=self._sources)
 
-    def _make_validity(self, sources: Sources | None = None) -> Validity:
+    def _make_validity(self) -> Validity:
         return Validity(
             self._coordinates.count,
             iterations=self.options.iterations,
             max_observations=self.options.max_observations,
             rng=self.rng,
-            sources=sources,
+            sources=self._sources,
         )
 
     def _moved_into_focus(self, indices: Indices) -> Indices:
@@ -151,11 +151,6 @@ class BayesianStrategy(CandidateStrategy):
 
     # -- tell ----------------------------------------------------------------------------------
 
-    @property
-    def _observed(self) -> tuple[Signatures, ...]:
-        """The models of errors; the first of them knows the widest signature."""
-        return () if self._signatures is None else (self._signatures,)
-
     def _take_in(self, new: Mapping[int, Trial]) -> None:
         codes = self.space.codes(list(new))
         for (index, trial), row, values in zip(new.items(), self._coordinates.at(codes), codes, strict=True):
@@ -165,7 +160,7 @@ class BayesianStrategy(CandidateStrategy):
             outcome = self._outcomes[index] = Outcome(row, values, self._levels(trial), failed, is_rival)
             is_better = outcome.feasible and outcome.value < self._best
             self._best, self._since_best = (outcome.value, 0) if is_better else (self._best, self._since_best + 1)
-        for signatures in self._observed:
+        for signatures in self._errors:
             signatures.observe(codes, list(new.values()))
 
     def _levels(self, trial: Trial) -> Array:
@@ -173,31 +168,20 @@ class BayesianStrategy(CandidateStrategy):
 
     # -- ask -----------------------------------------------------------------------------------
 
-    def _begin(self) -> None:
-        """Learn from the sources: times and failures for their models, errors for that of the signatures."""
-        if not self._given:
-            return
-        self._sources = Sources(self._given, self.space, self._coordinates, self.objective)
-        if self._sources.models:
-            prior = TransferAxis.prior(self._coordinates.count, self.options.length_spread)
-            self._axes = [TransferAxis(0, prior, self._sources)]
-            self._validity = self._make_validity(self._sources)
-        if self._signatures is not None:
-            for source in self._given:
-                self._signatures.suppose(*judged(source, self.space, self.signature), source.error_doubt)
-
     def _next(self) -> int | None:
-        steps = (self._next_widest, self._next_first, self._next_by_model)
-        found = (step() for step in (steps[2:] if self._focus else steps))
-        return next((index for index in found if index is not None), None)
+        if not self._focus:
+            for step in (self._next_widest, self._next_first):
+                if (index := step()) is not None:
+                    return index
+        return self._next_by_model()
 
     def _next_widest(self) -> int | None:
         """Return a configuration of the widest signature, while the error of that signature is not known.
 
         It is the natural guess at something feasible, and it settles the floor of the error model.
         """
-        signatures = next(iter(self._observed), None)
-        if signatures is None or signatures.is_measured(signatures.widest):
+        signatures = next(iter(self._errors), None)
+        if signatures is None or signatures.is_widest_measured:
             return None
         if self._pending or self._widest_attempts >= _WIDEST_ATTEMPTS:
             return None
@@ -205,11 +189,14 @@ class BayesianStrategy(CandidateStrategy):
         around = self.space.sample(min(256, self.space.size), self.rng)
         codes = self.space.codes(around).copy()
         codes[:, signatures.columns] = signatures.widest
-        found = [int(i) for i in self.space.indices_of(codes) if i >= 0 and not self._is_taken(int(i))]
-        if found:
+        if found := self._unseen(self.space.indices_of(codes)):
             return found[0]
-        free = np.array([i for i in around.tolist() if not self._is_taken(i)], dtype=np.int64)
-        return int(free[signatures.wideness(self.space.codes(free)).argmax()]) if len(free) else None
+        free = self._unseen(around)
+        return free[signatures.log_probability(self.space.codes(free)).argmax()] if free else None
+
+    def _unseen(self, indices: Indices) -> list[int]:
+        """Return the valid ones of the indices that have not been proposed."""
+        return [index for index in indices.tolist() if index >= 0 and index not in self._seen]
 
     def _next_first(self) -> int | None:
         """Return a random configuration until the first ones have run; three times as many may fail.
@@ -225,7 +212,7 @@ class BayesianStrategy(CandidateStrategy):
         if index is None or self._signatures is None:
             return index
         moved = self._towards_feasible(np.full(32, index, dtype=np.int64), self._signatures)
-        return next((int(i) for i in moved if not self._is_taken(int(i))), index)
+        return next(iter(self._unseen(moved)), index)
 
     def _towards_feasible(self, indices: Indices, signatures: Signatures) -> Indices:
         """Return configurations like the given ones but with signatures drawn by their probability to be feasible.
@@ -273,12 +260,11 @@ class BayesianStrategy(CandidateStrategy):
         return None
 
     def _free_neighbours(self, index: int) -> Indices:
-        """Return the configurations that differ in one parameter and have not been proposed."""
+        """Return the configurations that differ in one parameter and may be proposed."""
         if index not in self._around:
-            around = self.space.neighbours(index, "hamming")
-            self._around[index] = around[self._in_focus(self.space.codes(around))] if self._focus else around
-        around = self._around[index]
-        return np.asarray(around[[not self._is_taken(i) for i in around.tolist()]])
+            self._around[index] = self.space.neighbours(index, "hamming")
+        around = np.array(self._unseen(self._around[index]), dtype=np.int64)
+        return around[self._in_focus(self.space.codes(around))] if self._focus else around
 
     def _elite(self, n: int) -> list[int]:
         """Return the best feasible trials, or the best of all where none is feasible."""
@@ -291,7 +277,7 @@ class BayesianStrategy(CandidateStrategy):
         return len(self._outcomes) >= max(self._fitted_to + 1, int(self._fitted_to * self.options.refit))
 
     def _rebuild(self) -> Candidates:
-        pool = self._free_candidates() if self.space.size <= self.options.max_candidates else self._sample()
+        pool = self._promising() if self.space.size <= self.options.max_candidates else self._sample()
         known = [outcome for outcome in self._outcomes.values() if outcome.is_known]
         known = best_outcomes(known, self.options.max_observations, self.rng)
         for axis in self._axes:
@@ -307,9 +293,9 @@ class BayesianStrategy(CandidateStrategy):
         outcomes = [self._outcomes[index] for index in new]
         for axis in self._axes:
             axis.extend(outcomes)
-        if self._validity.is_fitted:
+        if self._validity.is_fitted or not any(outcome.failed for outcome in outcomes):
             self._validity.extend(outcomes)
-        elif any(outcome.failed for outcome in outcomes):
+        else:
             self._validity.fit(self._pool, self._outcomes.values())
         self._compare()
 
@@ -324,13 +310,11 @@ class BayesianStrategy(CandidateStrategy):
         best = min(feasible, key=lambda outcome: outcome.value, default=None)
         self._to_beat = math.nan if best is None else float(self._axes[0].of([best])[0])
 
-    def _free_candidates(self) -> Candidates:
+    def _promising(self) -> Candidates:
         """Return all configurations that could be best."""
-        everything = self._everything()
-        free = self._free_of_all() & self._in_focus(everything.codes)
-        if self._signatures is not None:
-            free &= ~self._signatures.known_bad(everything.codes)
-        return everything.subset(free)
+        pool = self._free_candidates()
+        kept = self._in_focus(pool.codes)
+        return Candidates(pool.indices[kept], pool.codes[kept], pool.features[kept], complete=True)
 
     def _sample(self) -> Candidates:
         """Return a uniform sample, itself moved towards feasible signatures, and the neighbours of the best trials."""
@@ -342,8 +326,7 @@ class BayesianStrategy(CandidateStrategy):
         if self._signatures is not None:
             parts.append(self._towards_feasible(uniform, self._signatures))
         indices = np.unique(np.concatenate(parts))
-        indices = indices[self._in_focus(self.space.codes(indices))]
-        return self._candidates(indices[~np.isin(indices, list(self._taken))])
+        return self._candidates(indices[self._in_focus(self.space.codes(indices))])
 
     def _choose(self, pool: Candidates) -> tuple[int, float]:
         """Return the position of the free candidate of the largest value, and its log value."""

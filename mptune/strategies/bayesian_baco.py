@@ -20,33 +20,26 @@ the objective), ``log_parameters=False``, ``length_shape=1`` with ``length_rate=
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.results.trial import Trial
 from mptune.space.search_space import KINDS, Kind
-from mptune.strategies.base import NEIGHBOURHOODS, Options, option
+from mptune.strategies.base import MAX_OBSERVATIONS, NEIGHBOURHOODS, Array, Indices, Options, option
 from mptune.strategies.model_based.acquisition import log_expected_improvement
 from mptune.strategies.model_based.coordinates import PERMUTATION_DISTANCES, distances
-from mptune.strategies.model_based.forest import Forest, ForestPosterior
 from mptune.strategies.model_based.gaussian_process import Hyperparameters, Posterior, Prior, fit, log_posterior
-from mptune.strategies.model_based.strategy import Candidates, CandidateStrategy, ascend, best_and_others
+from mptune.strategies.model_based.strategy import Candidates, ScoreModelStrategy, ascend
 
-__all__ = ["BayesianBacoOptions", "BayesianBacoStrategy", "GammaPrior", "Targets", "fitted"]
-
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
+__all__ = ["BayesianBacoOptions", "BayesianBacoStrategy", "Forest", "GammaPrior", "Targets", "fitted"]
 
 #: Deviation of the noise while there are fewer than two observations.
 _UNFITTED_NOISE: Final = 0.1
 #: Smallest deviation of values that counts as more than rounding, relative to their magnitude.
 _LEAST_DEVIATION: Final = 1e-9
-#: Largest value of a score that is not transformed; keeps the variance of values finite.
-_LARGEST: Final = 1e100
 #: Largest penalty. A larger one would hide the differences between feasible configurations.
 _MOST_PENALTY: Final = 1e3
 #: Bounds of length scales, and of the deviations of signal and noise of a standardised function.
@@ -59,6 +52,8 @@ _HALF_WIDTH: Final = 4.0
 _RAN, _FAILED = 0.8, 0.2
 #: The forest is grown again where a configuration ran below the first probability, or failed above the second.
 _LIKELY, _UNLIKELY = 0.5, 0.1
+#: Least deviation of predictions, of standardised values: all trees agree near the observations.
+_LEAST_SPREAD: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +66,7 @@ class BayesianBacoOptions(Options):
     starts: int = option(10, "how many of the best of them local search starts from.", least=1)
     elite: int = option(3, "how many of the best trials local search also starts from.", least=0)
     neighbourhood: Kind = option("hamming", NEIGHBOURHOODS, choices=KINDS)
-    neighbours: int = option(
-        2_000, "look at this many neighbours of a configuration at most, drawn at random.", least=1
-    )
+    neighbours: int = option(2_000, "most neighbours of a configuration that are looked at, drawn at random.", least=1)
     permutation: str = option(
         "spearman",
         "distance of permutations: spearman, kendall, hamming, or naive: any two are as far apart.",
@@ -93,39 +86,25 @@ class BayesianBacoOptions(Options):
     feasibility: bool = option(True, "whether a random forest learns what runs.")
     log: bool = option(True, "whether the objective is log-transformed.")
     log_parameters: bool = option(True, "whether parameters of exponential scale are compared by their logarithms.")
-    length_shape: float = option(
-        1.3, "shape of the gamma prior of a length scale; the largest distance in a parameter is 1.", above=0
-    )
+    length_shape: float = option(1.3, "shape of the gamma prior of a length scale, of distances up to 1.", above=0)
     length_rate: float = option(0.1, "rate of that gamma prior.", above=0)
     fit_samples: int = option(10, "random hyperparameters a fit begins with.", least=1)
-    fit_starts: int = option(
-        2, "how many of them, the most probable ones, are optimised, beside those of the last fit.", least=1
-    )
+    fit_starts: int = option(2, "how many of them, the most probable, are optimised, beside the last fit.", least=1)
     iterations: int = option(30, "iterations of each optimisation of the hyperparameters.", least=1)
-    refit: float = option(
-        1.05, "fit the hyperparameters anew when the number of observations has grown by this factor.", least=1
-    )
+    refit: float = option(1.05, "growth of the observations after which hyperparameters are fitted anew.", least=1)
     trees: int = option(50, "trees in a random forest.", least=1)
-    regrow: float = option(
-        1.25,
-        "the forest is grown anew when the outcomes have grown by this factor, or one was not as expected.",
-        least=1,
-    )
+    regrow: float = option(1.25, "growth of the outcomes after which the forest is grown anew.", least=1)
     least_feasible: float = option(
         0.1,
-        "epsilon_f, the probability to run that a candidate needs, is drawn anew for each proposal, from 0 to this.",
+        "epsilon_f, the least probability to run, is drawn from 0 to this for each proposal.",
         least=0,
         most=1,
     )
     least_feasible_levels: int = option(
         11, "number of values from 0 to least_feasible that epsilon_f is drawn from; with 1 it is always 0.", least=1
     )
-    exploration: float = option(
-        1e-4, "an improvement counts from so many standard deviations of all values on.", least=0
-    )
-    max_observations: int = option(
-        800, "observations the model holds; of more it holds the best half and a random part.", least=20
-    )
+    exploration: float = option(1e-4, "least improvement that counts, in standard deviations of all values.", least=0)
+    max_observations: int = option(800, MAX_OBSERVATIONS, least=20)
 
     def __post_init__(self) -> None:
         Options.__post_init__(self)
@@ -139,7 +118,7 @@ class GammaPrior(Prior):
     correlated.
     """
 
-    def __init__(self, shape: float, rate: float, owners: NDArray[np.int64]) -> None:
+    def __init__(self, shape: float, rate: float, owners: Indices) -> None:
         self._shape, self._rate = shape, rate
         self.owners = owners
         self.low, self.high = self._box(_BOUNDS)
@@ -216,20 +195,84 @@ class Targets:
     def apply(self, scores: Array) -> Array:
         """Return the standardised values of scores, shape ``(n,)``."""
         positive = np.where(scores > 0, scores, 1.0)
-        if self.log:
-            values = -np.log(positive)
-        else:
-            values = 1.0 / np.maximum(positive, 1.0 / _LARGEST) if self.minimise else -positive
+        plain = 1.0 / np.maximum(positive, 1e-100) if self.minimise else -positive
+        values = -np.log(positive) if self.log else plain
         penalised = self.worst - np.clip(scores, -_MOST_PENALTY, 0.0)
         return np.asarray((np.where(scores > 0, values, penalised) - self.mean) / self.deviation)
 
 
-class BayesianBacoStrategy(CandidateStrategy):
+class Forest:
+    """scikit-learn's random forest: coordinates ``(n, k)``, values ``(n,)`` and weights of these ``(n,)``.
+
+    Args:
+        trees: how many.
+        bootstrap: whether each tree sees a sample drawn with replacement, or everything.
+    """
+
+    def __init__(
+        self,
+        trees: int,
+        rng: np.random.Generator,
+        x: Array,
+        y: NDArray[Any],
+        *,
+        bootstrap: bool,
+        weights: Array | None = None,
+    ) -> None:
+        from sklearn.ensemble import RandomForestRegressor  # takes a second, which most searches need not spend
+
+        forest = RandomForestRegressor(
+            trees, max_features=0.75, bootstrap=bootstrap, random_state=int(rng.integers(2**31)), n_jobs=1
+        )
+        # The forest's own predict checks its input again for every tree, which takes ten times as long.
+        self._trees = [tree.tree_ for tree in forest.fit(x, y, weights).estimators_]
+
+    def predict(self, x: Array) -> tuple[Array, Array]:
+        """Return mean and standard deviation over the trees, each ``(n,)``."""
+        rows = x.astype(np.float32)
+        total, squares = np.zeros(len(rows)), np.zeros(len(rows))
+        for tree in self._trees:
+            values = tree.predict(rows).reshape(len(rows))
+            total += values
+            squares += values * values
+        mean = total / len(self._trees)
+        return mean, np.sqrt(np.maximum(squares / len(self._trees) - mean * mean, 0.0))
+
+
+class ForestPosterior:
+    """A random forest in the place of :class:`~mptune.strategies.model_based.gaussian_process.Posterior`.
+
+    Its trees see samples of the observations drawn with replacement. It is grown again with every observation.
+    """
+
+    def __init__(self, trees: int, rng: np.random.Generator, candidates: Array, x: Array, y: Array) -> None:
+        self._trees, self._rng, self._candidates = trees, rng, candidates
+        self._grow(x, y)
+
+    def _grow(self, x: Array, y: Array) -> None:
+        self._x, self._y = x, y
+        self._forest = Forest(self._trees, self._rng, x, y, bootstrap=True)
+        self.mean, self.deviation = self.predict(self._candidates)
+
+    def append(self, x: Array, y: float) -> None:
+        self._grow(np.vstack([self._x, x]), np.append(self._y, y))
+
+    def imagine(self, x: Array) -> float:
+        return float(self.predict(x[None, :])[0][0])
+
+    def forget_imagined(self) -> None:
+        """Do nothing: nothing is imagined."""
+
+    def predict(self, x: Array) -> tuple[Array, Array]:
+        mean, deviation = self._forest.predict(x)
+        return mean, np.maximum(deviation, _LEAST_SPREAD)
+
+
+class BayesianBacoStrategy(ScoreModelStrategy):
     """Proposes the most promising configuration under a model of the objective and a forest of configurations that ran.
 
     Attributes:
         hyperparameters: length scales by parameter, signal and noise; None before the first fit.
-        observations: finite scores, by index.
     """
 
     name: ClassVar[str] = "bayesian-baco"
@@ -243,12 +286,12 @@ class BayesianBacoStrategy(CandidateStrategy):
         owners = np.unique(self._coordinates.owners, return_inverse=True)[1]
         self._prior = GammaPrior(options.length_shape, options.length_rate, owners)
         self.hyperparameters: Hyperparameters | None = None
-        self.observations: dict[int, float] = {}
         self._targets = Targets(options.log, self.objective.minimise)
         self._model: Posterior | ForestPosterior
         #: Smallest value observed, and with imagined ones.
         self._best = self._to_beat = math.inf
-        self._initial_left = 0
+        #: Random configurations left to begin with; None before the first proposal.
+        self._initial_left: int | None = None
         self._fitted_to = 0
         #: Learns which configurations run (Sec. 4.2, "Hidden constraints"); None until one ran and one failed.
         self._forest: Forest | None = None
@@ -257,13 +300,9 @@ class BayesianBacoStrategy(CandidateStrategy):
         #: Outcomes of which the forest was grown, and those it was compared with.
         self._grown_to = self._compared_to = 0
 
-    # -- ask and tell --------------------------------------------------------------------------
+    # -- ask -----------------------------------------------------------------------------------
 
-    def _take_in(self, new: Mapping[int, Trial]) -> None:
-        scores = {index: self.objective.score(trial) for index, trial in new.items()}
-        self.observations |= {index: score for index, score in scores.items() if math.isfinite(score)}
-
-    def _begin(self) -> None:
+    def _count_initial(self) -> int:
         """Count the random configurations to begin with.
 
         Trials told before count where they differ in every parameter: trials of the baseline, all in double
@@ -272,13 +311,14 @@ class BayesianBacoStrategy(CandidateStrategy):
         told = self._features(list(self.observations))
         varied = self._prior.owners[np.ptp(told, axis=0) > 0] if len(told) else ()
         covered = len(np.unique(varied)) == len(np.unique(self._prior.owners))
-        self._initial_left = max(self.options.initial - (len(self._told) if covered else 0), 0)
+        return max(self.options.initial - (len(self._told) if covered else 0), 0)
 
     def _next(self) -> int | None:
+        if self._initial_left is None:
+            self._initial_left = self._count_initial()
         if self._initial_left or not self.observations:
             self._initial_left = max(0, self._initial_left - 1)
-            drawn = self._drawn(1).tolist()
-            return drawn[0] if drawn else None
+            return next(iter(self._drawn(1).tolist()), None)
         self._update_forest()
         pool = self._updated()
         # 0 now and then, so that nothing is excluded for ever.
@@ -295,10 +335,10 @@ class BayesianBacoStrategy(CandidateStrategy):
     def _drawn(self, n: int) -> Indices:
         """Return random configurations that are not taken."""
         if self.options.sampling == "biased":
-            found = self.space.sample_by_branches(n, self.rng, exclude=self._taken)
+            found = self.space.sample_by_branches(n, self.rng, exclude=self._seen)
             if len(found):
                 return found
-        return self.space.sample(n, self.rng, exclude=self._taken)
+        return self.space.sample(n, self.rng, exclude=self._seen)
 
     # -- the model of the objective ------------------------------------------------------------
 
@@ -308,13 +348,11 @@ class BayesianBacoStrategy(CandidateStrategy):
     def _rebuild(self) -> Candidates:
         options = self.options
         if self.space.size <= options.points:
-            pool = self._everything().subset(self._free_of_all())
+            pool = self._free_candidates()
         else:
-            pool = self._candidates(np.sort(self._drawn(options.points)))
-        known = list(self.observations)
-        ranked = sorted(range(len(known)), key=lambda i: (-self.observations[known[i]], i))
-        held = [known[i] for i in best_and_others(ranked, options.max_observations, self.rng)]
-        scores = np.array([self.observations[index] for index in held])
+            pool = self._candidates(self._drawn(options.points))
+        held = self._kept(options.max_observations)
+        scores = self._scores(held)
         self._targets = Targets.of(scores, log=options.log, minimise=self.objective.minimise)
         x, y = self._features(held), self._targets.apply(scores)
         if options.surrogate == "random-forest":
@@ -334,7 +372,7 @@ class BayesianBacoStrategy(CandidateStrategy):
     def _extend(self, new: list[int]) -> None:
         self._model.forget_imagined()
         known = [index for index in new if index in self.observations]
-        values = self._targets.apply(np.array([self.observations[index] for index in known]))
+        values = self._targets.apply(self._scores(known))
         for x, value in zip(self._features(known), values.tolist(), strict=True):
             self._model.append(x, value)
             self._best = min(self._best, value)
@@ -367,8 +405,9 @@ class BayesianBacoStrategy(CandidateStrategy):
             probability = self._forest.predict(rows[new])[0]
             if np.where(ran[new], probability > _LIKELY, probability <= _UNLIKELY).all():
                 return
-        weights = np.where(ran, _RAN, _FAILED)
-        self._forest = Forest(self.options.trees, self.rng, rows, ran, bootstrap=False, weights=weights)
+        self._forest = Forest(
+            self.options.trees, self.rng, rows, ran, bootstrap=False, weights=np.where(ran, _RAN, _FAILED)
+        )
         self._grown_to, self._probability = known, None
 
     def _log_feasible(self, probability: Array, least: float) -> Array:
@@ -395,15 +434,14 @@ class BayesianBacoStrategy(CandidateStrategy):
 
     def _ascended(self, leaders: list[int], least: float) -> int:
         """Return the result of local search from the best candidates and from the best trials."""
-        best = sorted(self.observations, key=lambda i: (-self.observations[i], i))[: self.options.elite]
-        taken = self._taken
+        best = self._ranked()[: self.options.elite]
 
         def value(indices: Indices) -> Array:
             rows = self._features(indices)
             values = self._log_improvement(*self._model.predict(rows))
             if self._forest is not None:
                 values = values + self._log_feasible(self._forest.predict(rows)[0], least)
-            return np.where([index in taken for index in indices.tolist()], -np.inf, values)
+            return np.where(np.isin(indices, list(self._seen)), -np.inf, values)
 
         starts = list(dict.fromkeys([*leaders, *best]))
         values = value(np.array(starts, dtype=np.int64)).tolist()

@@ -21,28 +21,25 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mptune.errors import UnknownNameError
 from mptune.results.trial import Trial
-from mptune.strategies.base import Options, option
+from mptune.strategies.base import MAX_OBSERVATIONS, Array, Options, option
 from mptune.strategies.model_based.acquisition import ACQUISITIONS
 from mptune.strategies.model_based.coordinates import normalised
 from mptune.strategies.model_based.gaussian_process import KERNELS, Hyperparameters, Posterior
-from mptune.strategies.model_based.strategy import Candidates, CandidateStrategy, best_and_others
+from mptune.strategies.model_based.strategy import Candidates, ScoreModelStrategy
 
 __all__ = [
     "METHODS", "AdvancedMulti", "BayesianMultiOptions", "BayesianMultiStrategy", "Multi", "Portfolio",
     "contextual_variance",
 ]  # fmt: skip
-
-Array = NDArray[np.float64]
 
 #: The choice of the acquisition function: a portfolio rule, or always the same.
 METHODS: Final = ("advanced-multi", "multi", "multi-fast", "multi-ultrafast", *ACQUISITIONS)
@@ -50,8 +47,6 @@ METHODS: Final = ("advanced-multi", "multi", "multi-fast", "multi-ultrafast", *A
 _DISTINCT: Final = ("advanced-multi", "multi-fast", "multi-ultrafast")
 #: Least deviation of the noise: its variance is scikit-learn's default, on which the paper builds.
 _LEAST_NOISE: Final = 1e-5
-#: Scores are limited to this, so that their squares are finite (a time of 0 scores the largest double).
-_MOST_SCORE: Final = 1e100
 #: Best trials whose neighbours join a sample of a large space.
 _ELITE: Final = 4
 #: A sample of a large space is drawn again after this many observations, and whenever there is a new best.
@@ -79,17 +74,28 @@ class Portfolio:
         functions: names of acquisition functions.
         threshold: how often something must happen before a function is dropped for it.
         discount: weight of an observation relative to that of the next round.
+        window: rounds in which duplicates count, None for all.
+        required: a score is much worse or better if it differs from the mean by this share.
 
     Attributes:
         active: names of those in use, in order.
         scores: of each function, the sum of its discounted observations ``o_i * discount ** (t - i)``.
     """
 
-    def __init__(self, functions: Sequence[str], *, threshold: int, discount: float) -> None:
+    def __init__(
+        self,
+        functions: Sequence[str],
+        *,
+        threshold: int,
+        discount: float,
+        window: int | None = None,
+        required: float = 0.0,
+    ) -> None:
         self.active = tuple(functions)
         self.scores = dict.fromkeys(functions, 0.0)
-        self._threshold = threshold
-        self._discount = discount
+        self._threshold, self._discount, self._required = threshold, discount, required
+        self._duplicates = {name: deque[bool](maxlen=window) for name in functions}
+        self._worse, self._better = Counter[str](), Counter[str]()
 
     def close(self, suggested: Mapping[str, int], observed: Mapping[str, float]) -> None:
         """Judge a round in which every function in use took part.
@@ -108,14 +114,7 @@ class Portfolio:
 
 
 class Multi(Portfolio):
-    """Drops functions that suggest the same as others: of those that do so too often the best one stays.
-
-    Duplicates count in the last ``window`` rounds; in all of them where it is None.
-    """
-
-    def __init__(self, functions: Sequence[str], *, threshold: int, discount: float, window: int | None = None) -> None:
-        super().__init__(functions, threshold=threshold, discount=discount)
-        self._duplicates = {name: deque[bool](maxlen=window) for name in functions}
+    """Drops functions that suggest the same as others: of those that do so too often the best one stays."""
 
     def _judge(self, suggested: Mapping[str, int]) -> None:
         repeated = [suggested[name] for name in self.active]
@@ -129,27 +128,18 @@ class Multi(Portfolio):
 
 
 class AdvancedMulti(Portfolio):
-    """Drops a function that is often much worse than the mean score, and keeps only one that is often much better.
-
-    A score is much worse or better if it differs from the mean by the share ``required``.
-    """
-
-    def __init__(self, functions: Sequence[str], *, threshold: int, discount: float, required: float) -> None:
-        super().__init__(functions, threshold=threshold, discount=discount)
-        self._required = required
-        self._worse = dict.fromkeys(functions, 0)
-        self._better = dict.fromkeys(functions, 0)
+    """Drops a function that is often much worse than the mean score, and keeps only one that is often much better."""
 
     def _judge(self, suggested: Mapping[str, int]) -> None:  # noqa: ARG002
         mean = float(np.mean([self.scores[name] for name in self.active]))
-        for name in self.active:
-            self._worse[name] += self.scores[name] < mean * (1.0 - self._required)
-            self._better[name] += self.scores[name] > mean * (1.0 + self._required)
+        self._worse.update(name for name in self.active if self.scores[name] < mean * (1.0 - self._required))
+        self._better.update(name for name in self.active if self.scores[name] > mean * (1.0 + self._required))
         worst = max(self.active, key=lambda name: (self._worse[name], -self.scores[name]))
         best = max(self.active, key=lambda name: (self._better[name], self.scores[name]))
         if self._worse[worst] >= self._threshold:
             self.active = tuple(name for name in self.active if name != worst)
-            self._worse, self._better = dict.fromkeys(self.active, 0), dict.fromkeys(self.active, 0)
+            self._worse.clear()
+            self._better.clear()
         elif self._better[best] >= self._threshold:
             self.active = (best,)
 
@@ -167,45 +157,28 @@ class BayesianMultiOptions(Options):
     functions: str = option("ei,poi,lcb", "the portfolio, in order, separated by commas.")
     initial: int = option(20, "valid configurations of the initial sample.", least=1)
     sampling: str = option(
-        "maximin",
-        "maximin (the Latin hypercube of the largest smallest distance) or random.",
-        choices=("maximin", "random"),
+        "maximin", "maximin (a Latin hypercube, the widest spaced) or random.", choices=("maximin", "random")
     )
     length_scale: float = option(
-        1.5,
-        "length scale of the covariance, where every parameter has values from 0 to 1; "
-        "the paper has 2 for a constant exploration factor.",
-        above=0,
+        1.5, "length scale of the covariance, of parameters scaled to 0..1; the paper has 2 if not contextual.", above=0
     )
     covariance: str = option(
         "matern32", "matern32, matern52 (Matérn 3/2 and 5/2) or rbf (squared exponential).", choices=tuple(KERNELS)
     )
-    noise: float = option(
-        1e-5, "standard deviation of an observation's noise, relative to that of all observations.", least=0
-    )
+    noise: float = option(1e-5, "deviation of an observation's noise, in deviations of all observations.", least=0)
     contextual: bool = option(True, "whether the exploration factor is the contextual variance.")
-    exploration: float = option(
-        0.01, "exploration factor where it is constant, in standard deviations of all observations.", least=0
-    )
-    threshold: int = option(
-        5, "skip threshold: how often a function must duplicate others, or be worse or better, to be judged.", least=1
-    )
+    exploration: float = option(0.01, "exploration factor where constant, in deviations of all observations.", least=0)
+    threshold: int = option(5, "how often a function duplicates others, or is worse or better, to be judged.", least=1)
     duplicate_window: int = option(
         0, "rounds over which multi counts duplicates; 0 for all. Kernel Tuner: 5, with threshold=4.", least=0
     )
     prediction_rounds: int = option(6, "multi-ultrafast predicts anew after so many rounds.", least=1)
     discount_multi: float = option(0.65, "discount factor of multi.", above=0, most=1)
     discount_advanced: float = option(0.75, "discount factor of advanced-multi.", above=0, most=1)
-    required: float = option(
-        0.1, "required improvement factor of advanced-multi (0.1 in Table I, 5% in the text).", least=0
-    )
-    max_candidates: int = option(
-        50_000, "predict all configurations of a space up to this size; of a larger one a sample.", least=1
-    )
+    required: float = option(0.1, "required improvement factor of advanced-multi (Table I; 5% in the text).", least=0)
+    max_candidates: int = option(50_000, "predict all of a space up to this size; of a larger one a sample.", least=1)
     sample: int = option(5_000, "configurations in the sample of a larger space.", least=10)
-    max_observations: int = option(
-        800, "observations the model holds; of more it holds the best half and a random part.", least=20
-    )
+    max_observations: int = option(800, MAX_OBSERVATIONS, least=20)
 
     def __post_init__(self) -> None:
         Options.__post_init__(self)
@@ -220,19 +193,10 @@ class BayesianMultiOptions(Options):
         return tuple(name.strip() for name in self.functions.split(","))
 
 
-@dataclass(slots=True)
-class _Round:
-    """One suggestion of every acquisition function in use: index by function, and the known performances."""
-
-    suggested: dict[str, int]
-    observed: dict[str, float] = field(default_factory=dict)
-
-
-class BayesianMultiStrategy(CandidateStrategy):
+class BayesianMultiStrategy(ScoreModelStrategy):
     """Proposes the suggestions of acquisition functions, a round at a time, under a model of the score.
 
     Attributes:
-        observations: scores the model learns from, by index.
         suggestions: suggested in the current round and not proposed yet.
         exploration: exploration factor of the last round, NaN before the first.
     """
@@ -245,23 +209,21 @@ class BayesianMultiStrategy(CandidateStrategy):
         super().__init__(*args, **kwargs)
         self._portfolio = self._make_portfolio()
         self._coordinates = normalised(self.space.parameters)
-        noise = max(self.options.noise, _LEAST_NOISE)
         lengths = np.full(self._coordinates.count, self.options.length_scale)
-        self._hyperparameters = Hyperparameters(lengths, 1.0, noise)
-        #: The rest of the initial sample, and the number of observations that completes it.
-        self._design: list[int] = []
+        self._hyperparameters = Hyperparameters(lengths, 1.0, max(self.options.noise, _LEAST_NOISE))
+        #: The initial sample once it is drawn, and the number of observations that completes it.
+        self._design: list[int] | None = None
         self._design_target = 0
         self._posterior: Posterior
         #: Observations of the posterior, and their mean and deviation.
         self._held: list[int] = []
         self._centre, self._spread = 0.0, 1.0
-        self.observations: dict[int, float] = {}
-        self._best = -math.inf
         #: Number and best of the observations when the candidates were chosen.
         self._pool_born = (0, -math.inf)
         #: Mean score and mean posterior variance after the initial sample.
         self._anchor: tuple[float, float] | None = None
-        self._rounds: list[_Round] = []
+        #: Of each round that is not closed, the suggestion of every function.
+        self._rounds: list[dict[str, int]] = []
         #: Rounds for which the predictions may still be used.
         self._rounds_left = 0
         self.suggestions: list[int] = []
@@ -273,71 +235,60 @@ class BayesianMultiStrategy(CandidateStrategy):
         return self._portfolio.active
 
     def _make_portfolio(self) -> Portfolio:
-        options, threshold = self.options, self.options.threshold
-        if options.method == "advanced-multi":
-            limits = {"discount": options.discount_advanced, "required": options.required}
-            return AdvancedMulti(options.portfolio, threshold=threshold, **limits)
-        functions = options.portfolio if options.method.startswith("multi") else (options.method,)
-        if options.method in ("multi-fast", "multi-ultrafast"):
-            return Portfolio(functions, threshold=threshold, discount=options.discount_multi)
-        window = options.duplicate_window or None
-        return Multi(functions, threshold=threshold, discount=options.discount_multi, window=window)
-
-    # -- tell ----------------------------------------------------------------------------------
+        options = self.options
+        kind = {"multi-fast": Portfolio, "multi-ultrafast": Portfolio, "advanced-multi": AdvancedMulti}
+        is_advanced = options.method == "advanced-multi"
+        return kind.get(options.method, Multi)(
+            options.portfolio if "multi" in options.method else (options.method,),
+            threshold=options.threshold,
+            discount=options.discount_advanced if is_advanced else options.discount_multi,
+            window=options.duplicate_window or None,
+            required=options.required,
+        )
 
     def _take_in(self, new: Mapping[int, Trial]) -> None:
-        for index, trial in new.items():
-            score = self.objective.score(trial)
-            if score > -math.inf:
-                self.observations[index] = min(max(score, -_MOST_SCORE), _MOST_SCORE)
-                self._best = max(self._best, self.observations[index])
-            for current in list(self._rounds):
-                for name, suggested in current.suggested.items():
-                    if suggested == index:
-                        current.observed[name] = self._performance(index)
-                if all(name in current.observed for name in self.active):
-                    self._rounds.remove(current)
-                    self._portfolio.close(current.suggested, current.observed)
-
-    def _performance(self, index: int) -> float:
-        """Return a trial's score, 0 where it is negative; for one that failed the median of all scores."""
-        score = self.observations.get(index)
-        return max(statistics.median(self.observations.values()) if score is None else score, 0.0)
+        super()._take_in(new)
+        for suggested in self._rounds.copy():
+            if all(suggested.get(name) in self._told for name in self.active):
+                self._rounds.remove(suggested)
+                failed = statistics.median(self.observations.values())
+                observed = {name: max(self.observations.get(i, failed), 0.0) for name, i in suggested.items()}
+                self._portfolio.close(suggested, observed)
 
     # -- ask -----------------------------------------------------------------------------------
 
-    def _begin(self) -> None:
+    def _draw_design(self) -> list[int]:
         """Draw the initial sample; observations told before count where they vary in every coordinate."""
         told = self._features(list(self.observations))
         covered = len(told) > 1 and bool((np.ptp(told, axis=0) > 0).all())
         wanted = min(self.options.initial, self.space.size)
         self._design_target = wanted if covered else wanted + len(told)
         draw = self.space.latin_hypercube if self.options.sampling == "maximin" else self.space.sample
-        if missing := max(self._design_target - len(told), 0):
-            self._design = draw(missing, self.rng).tolist()
+        missing = max(self._design_target - len(told), 0)
+        return draw(missing, self.rng).tolist() if missing else []
 
     def _next(self) -> int | None:
+        if self._design is None:
+            self._design = self._draw_design()
         known = len(self.observations)
         if known and known + len(self._pending) >= self._design_target:
             return self._next_by_model()
         # A random configuration replaces each point of the initial sample that failed.
-        for index in self._design:
-            if not self._is_taken(index):
-                return index
-        drawn = self._random()
+        drawn = next((index for index in self._design if index not in self._seen), None)
+        drawn = self._random() if drawn is None else drawn
         return self._next_by_model() if drawn is None else drawn
 
     def _next_by_model(self) -> int | None:
         """Return the next suggestion of the current round, or the first of a new one; None when nothing is left."""
         while self.suggestions:
             index = self.suggestions.pop(0)
-            if not self._is_taken(index):
+            if index not in self._seen:
                 return index
         suggested = self._suggest() if self.observations else {}
         if not suggested:
             return None
         if len(self.active) > 1:
-            self._rounds.append(_Round(suggested))
+            self._rounds.append(suggested)
         first, *self.suggestions = dict.fromkeys(suggested.values())
         return first
 
@@ -356,7 +307,7 @@ class BayesianMultiStrategy(CandidateStrategy):
         if not len(left):
             return {}
         mean, deviation = -self._posterior.mean[left], self._posterior.deviation[left]
-        best = -(self._best - self._centre) / self._spread
+        best = -(max(self.observations.values()) - self._centre) / self._spread
         self.exploration = self._explore(float(np.square(deviation).mean()))
         free = np.ones(len(left), dtype=np.bool_)
         suggested: dict[str, int] = {}
@@ -386,25 +337,22 @@ class BayesianMultiStrategy(CandidateStrategy):
         if len(self._posterior) + len(self._new) > self.options.max_observations:
             return True
         born, best = self._pool_born
-        return not pool.complete and (len(self.observations) >= born + _SAMPLE_AGE or self._best > best)
+        is_old = len(self.observations) >= born + _SAMPLE_AGE
+        return not pool.complete and (is_old or max(self.observations.values()) > best)
 
     def _rebuild(self) -> Candidates:
-        ranked = sorted(self.observations, key=lambda index: -self.observations[index])
         if self.space.size <= self.options.max_candidates:
-            pool = self._everything()
-            pool.free[:] = self._free_of_all()
+            pool = self._free_candidates()
         else:
-            around = [self.space.neighbours(index, "hamming") for index in ranked[:_ELITE]]
-            sample = self.space.sample(self.options.sample, self.rng, self._taken)
-            indices = np.unique(np.concatenate([sample, *around]))
-            pool = self._candidates(indices[~np.isin(indices, list(self._taken))])
+            sample = self.space.sample(self.options.sample, self.rng, self._seen)
+            around = [self.space.neighbours(index, "hamming") for index in self._ranked()[:_ELITE]]
+            pool = self._candidates(np.concatenate([sample, *around]))
         most = self.options.max_observations
-        self._held = list(self.observations)
-        if len(self._held) > most:  # with room for more
-            self._held = best_and_others(ranked, most * 3 // 4, self.rng)
+        is_full = len(self.observations) > most
+        self._held = self._kept(most * 3 // 4 if is_full else most)
         kernel, x = KERNELS[self.options.covariance], self._features(self._held)
         self._posterior = Posterior(self._hyperparameters, pool.features, x, self._standardised(), kernel, np.float64)
-        self._pool_born = len(self.observations), self._best
+        self._pool_born = len(self.observations), max(self.observations.values())
         return pool
 
     def _extend(self, new: list[int]) -> None:
@@ -419,7 +367,7 @@ class BayesianMultiStrategy(CandidateStrategy):
 
     def _standardised(self) -> Array:
         """Return the scores of the posterior's observations, standardised."""
-        scores = np.array([self.observations[index] for index in self._held])
+        scores = self._scores(self._held)
         self._centre, self._spread = float(scores.mean()), float(scores.std())
         if self._spread <= 4 * np.spacing(abs(self._centre)):  # rounding, not a spread
             self._spread = 1.0

@@ -30,6 +30,7 @@ from mptune.results.metric_expressions import is_error
 from mptune.results.objective import LEAST_VALUE, Objective
 from mptune.results.pareto import Boxes, front
 from mptune.results.trial import Trial
+from mptune.strategies.base import Array, Codes
 from mptune.strategies.bayesian import TIME_WEIGHT, BayesianStrategy
 from mptune.strategies.model_based.acquisition import log_expected_gain
 from mptune.strategies.model_based.error_model import Signatures
@@ -38,9 +39,6 @@ from mptune.strategies.model_based.strategy import Candidates
 from mptune.strategies.nsga2 import crowding_distances
 
 __all__ = ["BayesianParetoStrategy"]
-
-Array = NDArray[np.float64]
-Codes = NDArray[np.int32]
 
 #: How far the reference point is beyond the worst, relative to the distance between best and worst.
 _MARGIN: Final = 0.1
@@ -63,13 +61,13 @@ class _CodedAxis(Axis):
     def __init__(self, levels: Callable[[Codes], tuple[Array, Array]], version: Callable[[], int]) -> None:
         self._levels, self._version = levels, version
         self._codes: Codes = np.empty((0, 0), dtype=np.int32)
-        self._found: tuple[int, tuple[Array, Array]] = (-1, (np.empty(0), np.empty(0)))
+        self._found: tuple[int, tuple[Array, Array]] | None = None
 
     def fit(self, candidates: Candidates, known: Sequence[Outcome]) -> None:  # noqa: ARG002
-        self._codes, self._found = candidates.codes, (-1, self._found[1])
+        self._codes, self._found = candidates.codes, None
 
     def at_candidates(self) -> tuple[Array, Array]:
-        if self._found[0] != self._version():
+        if self._found is None or self._found[0] != self._version():
             self._found = self._version(), self._levels(self._codes)
         return self._found[1]
 
@@ -89,7 +87,6 @@ class BayesianParetoStrategy(BayesianStrategy):
     optimises_several: ClassVar[bool] = True
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._errors: list[Signatures] = []
         super().__init__(*args, **kwargs)
         count = len(self._axes)
         self._front, self._worst = np.empty((0, count)), np.empty(count)
@@ -123,10 +120,6 @@ class BayesianParetoStrategy(BayesianStrategy):
         return self._modelled(position)
 
     # -- ask and tell --------------------------------------------------------------------------
-
-    @property
-    def _observed(self) -> tuple[Signatures, ...]:
-        return (*super()._observed, *self._errors)
 
     def _levels(self, trial: Trial) -> Array:
         return np.array(self.objective.levels(trial))

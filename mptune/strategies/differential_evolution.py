@@ -8,12 +8,10 @@ from typing import ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.strategies.base import Options, option
+from mptune.strategies.base import Array, Options, option
 from mptune.strategies.population import PopulationOptions, SwarmStrategy
 
 __all__ = ["BASES", "DifferentialEvolutionOptions", "DifferentialEvolutionStrategy", "crossed", "mutants"]
-
-Points = NDArray[np.float64]
 
 #: What a difference is added to, by name: a random member or the best.
 BASES: Final = ("random", "best")
@@ -25,19 +23,17 @@ class DifferentialEvolutionOptions(PopulationOptions):
 
     strategy: ClassVar[str] = "differential-evolution"
     population: int = option(20, "individuals (NP), at least four.", least=4)
-    base: str = option(
-        "best", "what a difference is added to: ``random`` for a random member, ``best`` for the best.", choices=BASES
-    )
+    base: str = option("best", "what a difference is added to: a random member or the best.", choices=BASES)
     weight: float = option(0.5, "factor of the difference (F).", least=0, most=2)
     crossover: float = option(0.9, "probability that a parameter comes from the mutant (CR).", least=0, most=1)
 
 
-def mutants(base: Points, first: Points, second: Points, weight: float) -> Points:
+def mutants(base: Array, first: Array, second: Array, weight: float) -> Array:
     """Return base + F (first - second), kept in the unit cube; all of shape ``(n, d)``."""
     return np.clip(base + weight * (first - second), 0.0, 1.0)
 
 
-def crossed(targets: Points, mutated: Points, draws: Points, always: NDArray[np.int64], crossover: float) -> Points:
+def crossed(targets: Array, mutated: Array, draws: Array, always: NDArray[np.int64], crossover: float) -> Array:
     """Return targets with some of their mutants' coordinates (binomial crossover); all of shape ``(n, d)``.
 
     A coordinate is the mutant's where the draw, uniform in [0, 1), is below CR, and one, ``(n,)``, is always.
@@ -57,7 +53,7 @@ class DifferentialEvolutionStrategy(SwarmStrategy):
     options_class: ClassVar[type[Options]] = DifferentialEvolutionOptions
     options: DifferentialEvolutionOptions
 
-    def _moved(self, bests: list[int]) -> Points:
+    def _moved(self, bests: list[int]) -> Array:
         targets = self._points(bests)
         base, first, second = self._donors(len(bests))
         if self.options.base == "best":

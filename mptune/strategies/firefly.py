@@ -8,12 +8,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.strategies.base import Options, option
+from mptune.strategies.base import Array, Options, option
 from mptune.strategies.population import PopulationOptions, SwarmStrategy
 
 __all__ = ["FireflyOptions", "FireflyStrategy", "attracted"]
-
-Points = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,18 +20,12 @@ class FireflyOptions(PopulationOptions):
 
     strategy: ClassVar[str] = "firefly"
     population: int = option(20, "fireflies.", least=1)
-    attraction: float = option(
-        1.0, "share of the way to a brighter firefly that is covered when it is close (beta_0).", least=0, most=100
-    )
-    absorption: float = option(
-        1.0, "how fast attraction falls with the square of the distance (gamma).", least=0, most=1e6
-    )
-    randomness: float = option(
-        0.2, "width of the random part of a move, as a share of a parameter's range (alpha).", least=0, most=100
-    )
+    attraction: float = option(1.0, "share of the way to a close brighter firefly (beta_0).", least=0, most=100)
+    absorption: float = option(1.0, "fall of attraction with the squared distance (gamma).", least=0, most=1e6)
+    randomness: float = option(0.2, "random part of a move, as a share of a range (alpha).", least=0, most=100)
 
 
-def attracted(positions: Points, other: Points, draws: Points, options: FireflyOptions) -> Points:
+def attracted(positions: Array, other: Array, draws: Array, options: FireflyOptions) -> Array:
     """Return where fireflies are after one move towards another: a step of attraction and a random one.
 
     The move adds beta_0 exp(-gamma r^2) (other - position) + alpha (draw - 1/2). The distance r is the share of the
@@ -43,7 +35,7 @@ def attracted(positions: Points, other: Points, draws: Points, options: FireflyO
     way = other - positions
     squares = np.mean(way**2, axis=1, keepdims=True)
     shares = options.attraction * np.exp(-options.absorption * squares)
-    moved: Points = np.clip(positions + shares * way + options.randomness * (draws - 0.5), 0.0, 1.0)
+    moved: Array = np.clip(positions + shares * way + options.randomness * (draws - 0.5), 0.0, 1.0)
     return moved
 
 
@@ -54,7 +46,7 @@ class FireflyStrategy(SwarmStrategy):
     options_class: ClassVar[type[Options]] = FireflyOptions
     options: FireflyOptions
 
-    def _moved(self, bests: list[int]) -> Points:  # noqa: ARG002 - fireflies remember no best configuration
+    def _moved(self, bests: list[int]) -> Array:  # noqa: ARG002 - fireflies remember no best configuration
         brightness = np.array([self._score(index) for index in self._population])
         moved = self._positions.copy()
         for other, light in zip(self._positions, brightness, strict=True):
@@ -63,6 +55,6 @@ class FireflyStrategy(SwarmStrategy):
         self._move(moved, lone, self._positions[lone])
         return moved
 
-    def _move(self, positions: Points, chosen: NDArray[np.bool_], other: Points) -> None:
+    def _move(self, positions: Array, chosen: NDArray[np.bool_], other: Array) -> None:
         draws = self.rng.random((int(chosen.sum()), positions.shape[1]))
         positions[chosen] = attracted(positions[chosen], other, draws, self.options)

@@ -6,14 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mptune.strategies.base import Options, option
+from mptune.strategies.base import Codes, Options, option
 from mptune.strategies.population import CROSSOVERS, PopulationOptions, PopulationStrategy
 
 __all__ = ["GeneticOptions", "GeneticStrategy"]
-
-Codes = NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +25,7 @@ class GeneticOptions(PopulationOptions):
     mutation: float = option(55.0, "an individual mutates with probability 1/mutation.", least=1)
     pressure: float = option(
         2.5,
-        "selection pressure. The rank of a parent is drawn from a beta distribution with the "
-        "density pressure (1 - x)^(pressure - 1) over the population, best first: 1 is uniform.",
+        "selection pressure: ranks have the density pressure (1 - x)^(pressure - 1), best first; 1: uniform.",
         least=1,
     )
 

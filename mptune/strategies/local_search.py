@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -16,7 +15,6 @@ __all__ = ["LocalSearchOptions", "LocalSearchStrategy"]
 
 #: Starts in a row that were known already, and led nowhere new, after which a random one is taken.
 _KNOWN_STARTS: Final = 20
-_IMPROVEMENTS: Final = ("first", "best")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +24,7 @@ class LocalSearchOptions(Options):
     strategy: ClassVar[str] = "local-search"
     neighbourhood: Kind = option("hamming", NEIGHBOURHOODS, choices=KINDS)
     improvement: str = option(
-        "first",
-        "first (move as soon as a neighbour is better) or best (look at all neighbours, move to the best).",
-        choices=_IMPROVEMENTS,
+        "first", "first (move to the first better neighbour) or best (to the best of all).", choices=("first", "best")
     )
 
 
@@ -61,29 +57,20 @@ class LocalSearchStrategy(ScoredStrategy):
 
     # -- ask ------------------------------------------------------------------------------------
 
-    def _propose(self, n: int) -> list[int]:
-        found: dict[int, None] = {}
-        while len(found) < n:
-            index = self._next(found)
-            if index is None:
-                break
-            found[index] = None
-        return list(found)
-
-    def _next(self, found: Collection[int]) -> int | None:
+    def _next(self) -> int | None:
         for _ in range(_KNOWN_STARTS):
             self._climb()
             for index in self._around:
-                if index not in self._seen and index not in found:
+                if index not in self._seen:
                     self._asked.add(index)
                     return index
             start = self._new_start()
             if start is None:
                 break
             self._starts[start] = None
-            if start not in self._seen and start not in found:
+            if start not in self._seen:
                 return start
-        start = self._random(found)
+        start = self._random()
         if start is not None:
             self._starts[start] = None
         return start
@@ -95,10 +82,10 @@ class LocalSearchStrategy(ScoredStrategy):
         while self._current is not None or self._begin():
             assert self._current is not None
             here = self._scores[self._current]
-            better = [index for index in (*self._around, *self._asked) if self._known(index) > here]
+            better = [index for index in (*self._around, *self._asked) if self._score(index) > here]
             undecided = any(index not in self._scores for index in self._around)
             if better and (self.options.improvement == "first" or not undecided):
-                self._stand_at(max(better, key=self._known))
+                self._stand_at(max(better, key=self._score))
             elif undecided:
                 return
             else:
@@ -109,7 +96,7 @@ class LocalSearchStrategy(ScoredStrategy):
         """Start a climb at the best start that is known; return whether there is one."""
         for index in [i for i in self._starts if self._scores.get(i) == -math.inf]:
             del self._starts[index]
-        start = max((i for i in self._starts if i in self._scores), key=self._known, default=None)
+        start = max((i for i in self._starts if i in self._scores), key=self._score, default=None)
         if self._climbs == 0:
             start = self._best_known()
         if start is None:
@@ -124,6 +111,3 @@ class LocalSearchStrategy(ScoredStrategy):
         self._current = index
         neighbours = self.space.neighbours(index, self.options.neighbourhood)
         self._around = self.rng.permutation(neighbours).astype(np.int64).tolist()
-
-    def _known(self, index: int) -> float:
-        return self._scores.get(index, -math.inf)

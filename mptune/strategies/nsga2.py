@@ -10,22 +10,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mptune.results.metric_expressions import is_error
+from mptune.results.pareto import front
 from mptune.results.trial import Trial
-from mptune.strategies.base import Options, option
+from mptune.strategies.base import Array, Options, option
 from mptune.strategies.population import CROSSOVERS, PopulationOptions, PopulationStrategy
 
 __all__ = ["Nsga2Options", "Nsga2Strategy", "crowding_distances", "non_dominated_ranks"]
-
-Array = NDArray[np.float64]
-
-#: Configurations compared with each other at a time, which takes the square of it in memory.
-_POOL: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +29,7 @@ class Nsga2Options(PopulationOptions):
     """Hyperparameters."""
 
     strategy: ClassVar[str] = "nsga2"
-    population: int = option(20, "individuals that survive a generation, and children in it.", least=2, most=_POOL)
+    population: int = option(20, "individuals that survive a generation, and children in it.", least=2)
     crossover: str = option("uniform", "single_point, two_point, uniform or disruptive_uniform.", choices=CROSSOVERS)
     crossover_probability: float = option(0.9, "probability that two parents exchange genes at all.", least=0, most=1)
     mutations: float = option(1.0, "how many genes of a child mutate on average.", least=0)
@@ -43,30 +39,21 @@ def non_dominated_ranks(costs: Array, violations: Array) -> NDArray[np.int64]:
     """Return the front each row is on: 0 where nothing dominates it, 1 where only rows of front 0 do, and so on.
 
     A row dominates another when it violates the constraints less; or as much, and is nowhere worse and somewhere
-    better. That is Deb's constrained domination, extended to rows that are equally infeasible. Time and memory grow
-    with the square of the number of rows.
+    better. That is Deb's constrained domination, extended to rows that are equally infeasible.
 
     Args:
         costs: what is minimised, shape ``(n, n_objectives)``; infinities compare like numbers, NaN is not allowed.
         violations: 0 for a feasible row, more the worse it is, shape ``(n,)``.
     """
-    no_worse = np.ones((len(costs), len(costs)), dtype=np.bool_)
-    better = np.zeros_like(no_worse)
-    for column in costs.T:
-        no_worse &= column[:, None] <= column[None, :]
-        better |= column[:, None] < column[None, :]
-    equally_feasible = violations[:, None] == violations[None, :]
-    dominates = (violations[:, None] < violations[None, :]) | (equally_feasible & no_worse & better)
     ranks = np.zeros(len(costs), dtype=np.int64)
-    dominating = dominates.sum(axis=0)
-    front = np.flatnonzero(dominating == 0)
     rank = 0
-    while len(front):
-        ranks[front] = rank
-        dominating -= dominates[front].sum(axis=0)
-        dominating[front] = -1
-        front = np.flatnonzero(dominating == 0)
-        rank += 1
+    for violation in np.unique(violations):
+        left = np.flatnonzero(violations == violation)
+        while len(left):
+            best = front(costs[left], [True] * costs.shape[1])
+            ranks[left[best]] = rank
+            left = np.delete(left, best)
+            rank += 1
     return ranks
 
 
@@ -82,13 +69,12 @@ def crowding_distances(costs: Array) -> Array:
         finite = column[np.isfinite(column)]
         if not len(finite) or column.min() == column.max():
             continue
-        low, high = float(finite.min()), float(finite.max())
         order = np.argsort(column, kind="stable")
-        ordered = np.clip(column[order], low, high)
+        # Halved, so that the span of costs of both signs does not overflow.
+        ordered = np.clip(column[order], finite.min(), finite.max()) / 2
         distances[order[[0, -1]]] = np.inf
-        if high > low:
-            # Halved first, so that the span of costs of both signs does not overflow.
-            distances[order[1:-1]] += (ordered[2:] / 2 - ordered[:-2] / 2) / (high / 2 - low / 2)
+        if ordered[-1] > ordered[0]:
+            distances[order[1:-1]] += (ordered[2:] - ordered[:-2]) / (ordered[-1] - ordered[0])
     return distances
 
 
@@ -140,24 +126,23 @@ class Nsga2Strategy(PopulationStrategy):
         """Return the children of the fittest of all that competed."""
         rivals = dict.fromkeys([*self._arrived, *(index for index in self._population if index in self._costs)])
         self._arrived = []
-        newcomers = list(rivals)
-        for start in range(0, len(newcomers), _POOL):
-            self._select(newcomers[start : start + _POOL])
+        if rivals:
+            self._select(list(rivals))
         if len(self._parents) < 2:
-            return [int(index) for index in self.space.sample(self.options.population, self.rng)]
+            drawn: list[int] = self.space.sample(self.options.population, self.rng).tolist()
+            return drawn
         return self._children()
 
     def _select(self, newcomers: Sequence[int]) -> None:
         """Keep the fittest of parents and newcomers as parents, the fittest first."""
-        rivals = np.array(list(dict.fromkeys([*self._parents, *newcomers])), dtype=np.int64)
-        costs = np.array([self._costs[index] for index in rivals.tolist()])
-        violations = np.array([self._violations[index] for index in rivals.tolist()])
+        rivals = list(dict.fromkeys([*self._parents, *newcomers]))
+        costs, violations = (np.array([of[index] for index in rivals]) for of in (self._costs, self._violations))
         ranks = non_dominated_ranks(costs, violations)
         crowding = np.empty(len(rivals))
         for rank in range(ranks.max() + 1):
             crowding[ranks == rank] = crowding_distances(costs[ranks == rank])
         order = np.lexsort((-crowding, ranks))[: self.options.population]
-        self._parents = rivals[order].tolist()
+        self._parents = [rivals[at] for at in order]
 
     def _children(self) -> list[int]:
         codes = self.space.codes(self._parents)
@@ -168,7 +153,8 @@ class Nsga2Strategy(PopulationStrategy):
             crosses = self.rng.random() < self.options.crossover_probability
             children += cross(first, second, self.rng) if crosses else (first, second)
         mutated = self._mutated(np.stack(children[: self.options.population]))
-        return [int(index) for index in self.space.nearest_valid(mutated, self.rng)]
+        found: list[int] = self.space.nearest_valid(mutated, self.rng).tolist()
+        return found
 
     def _winner(self) -> int:
         """Return the position of the fitter of two random parents."""

@@ -6,14 +6,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mptune.strategies.base import Options, option
+from mptune.strategies.base import Array, Options, option
 from mptune.strategies.population import PopulationOptions, SwarmStrategy
 
 __all__ = ["ParticleSwarmOptions", "ParticleSwarmStrategy", "velocities_after"]
-
-Points = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +20,14 @@ class ParticleSwarmOptions(PopulationOptions):
     strategy: ClassVar[str] = "particle-swarm"
     population: int = option(50, "particles in the swarm.", least=1)
     inertia: float = option(0.5, "share of its velocity a particle keeps (w).", least=0, most=100)
-    cognitive: float = option(
-        3.5, "pull towards the best configuration the particle itself has been at (c1).", least=0, most=100
-    )
+    cognitive: float = option(3.5, "pull towards the particle's own best configuration (c1).", least=0, most=100)
     social: float = option(1.0, "pull towards the best configuration known to all (c2).", least=0, most=100)
     max_velocity: float = option(1.0, "largest step in any parameter, as a share of its range.", least=0, most=1)
 
 
 def velocities_after(
-    velocities: Points, own_best: Points, best: Points, draws: tuple[Points, Points], options: ParticleSwarmOptions
-) -> Points:
+    velocities: Array, own_best: Array, best: Array, draws: tuple[Array, Array], options: ParticleSwarmOptions
+) -> Array:
     """Return the velocities of the next step: w v + c1 r1 (own best - x) + c2 r2 (best - x), limited.
 
     All of shape ``(n, d)``, the bests relative to x; the draws r1 and r2 are uniform in [0, 1).
@@ -50,7 +45,7 @@ class ParticleSwarmStrategy(SwarmStrategy):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._velocities: Points = np.empty((0, 0))
+        self._velocities: Array = np.empty((0, 0))
 
     def _started(self) -> None:
         super()._started()
@@ -60,7 +55,7 @@ class ParticleSwarmStrategy(SwarmStrategy):
         super()._replace(position, index)
         self._velocities[position] = self._drawn_velocities(1)[0]
 
-    def _moved(self, bests: list[int]) -> Points:
+    def _moved(self, bests: list[int]) -> Array:
         own_best = self._points(bests)
         leader = self._best_known()
         best = own_best if leader is None else self._points([leader])
@@ -77,7 +72,7 @@ class ParticleSwarmStrategy(SwarmStrategy):
         self._velocities[moved != inside] = 0.0
         return inside
 
-    def _drawn_velocities(self, n: int) -> Points:
+    def _drawn_velocities(self, n: int) -> Array:
         """Return a random velocity for each of n particles, within half the limit."""
         limit = 0.5 * self.options.max_velocity
         return self.rng.uniform(-limit, limit, (n, len(self.space.parameters)))

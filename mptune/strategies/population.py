@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,13 +11,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.strategies.base import Options, ScoredStrategy, option
+from mptune.strategies.base import Array, Codes, Indices, Options, ScoredStrategy, option
 
 __all__ = ["CROSSOVERS", "PopulationOptions", "PopulationStrategy", "SwarmStrategy"]
-
-Codes = NDArray[np.int32]
-Indices = NDArray[np.int64]
-Points = NDArray[np.float64]
 
 #: Generations without a new configuration after which a random one joins.
 _STALLED_GENERATIONS: Final = 3
@@ -27,33 +22,31 @@ _REACH: Final = 32
 _SAME_DISTANCE: Final = 1e-9
 
 
+def _exchanged(a: Codes, b: Codes, swap: NDArray[np.bool_]) -> tuple[Codes, Codes]:
+    return np.where(swap, b, a), np.where(swap, a, b)
+
+
 def _single_point(a: Codes, b: Codes, rng: np.random.Generator) -> tuple[Codes, Codes]:
     """Exchange everything after one cut."""
-    cut = int(rng.integers(1, max(len(a), 2)))
-    return np.concatenate([a[:cut], b[cut:]]), np.concatenate([b[:cut], a[cut:]])
+    return _exchanged(a, b, np.arange(len(a)) >= rng.integers(1, max(len(a), 2)))
 
 
 def _two_point(a: Codes, b: Codes, rng: np.random.Generator) -> tuple[Codes, Codes]:
     """Exchange what lies between two cuts."""
     low, high = np.sort(rng.integers(0, len(a) + 1, size=2))
-    first, second = a.copy(), b.copy()
-    first[low:high], second[low:high] = b[low:high], a[low:high]
-    return first, second
+    return _exchanged(a, b, (np.arange(len(a)) >= low) & (np.arange(len(a)) < high))
 
 
 def _uniform(a: Codes, b: Codes, rng: np.random.Generator) -> tuple[Codes, Codes]:
     """Exchange each parameter with probability one half."""
-    swap = rng.random(len(a)) < 0.5
-    return np.where(swap, b, a), np.where(swap, a, b)
+    return _exchanged(a, b, rng.random(len(a)) < 0.5)
 
 
 def _disruptive_uniform(a: Codes, b: Codes, rng: np.random.Generator) -> tuple[Codes, Codes]:
     """Exchange exactly half of the parameters that differ, so that no child equals a parent."""
     differing = np.flatnonzero(a != b)
-    swap = rng.permutation(differing)[: (len(differing) + 1) // 2]
-    first, second = a.copy(), b.copy()
-    first[swap], second[swap] = b[swap], a[swap]
-    return first, second
+    half = rng.permutation(differing)[: (len(differing) + 1) // 2]
+    return _exchanged(a, b, np.isin(np.arange(len(a)), half))
 
 
 #: How two parents give two children, by name.
@@ -86,9 +79,7 @@ class PopulationStrategy(ScoredStrategy):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._population: list[int] = []
-        self._waiting: deque[int] = deque()
-
-    # -- for subclasses ------------------------------------------------------------------------
+        self._waiting: list[int] = []
 
     @abstractmethod
     def _evolved(self) -> list[int]:
@@ -101,51 +92,26 @@ class PopulationStrategy(ScoredStrategy):
         """Let a random configuration take a member's place."""
         self._population[-1] = index
 
-    def _score(self, index: int) -> float:
-        """Return the score of a configuration, ``-inf`` where it failed or is not known."""
-        return self._scores.get(index, -math.inf)
-
-    def _rank_key(self, index: int) -> tuple[float, int]:
-        return -self._score(index), index
-
-    def _worst(self, indices: Sequence[int]) -> int:
-        """Return the position of the worst score."""
-        return max(range(len(indices)), key=lambda k: self._rank_key(indices[k]))
-
-    # -- ask and tell --------------------------------------------------------------------------
-
-    def _propose(self, n: int) -> list[int]:
-        found: dict[int, None] = {}
-        while len(found) < n and len(self._seen) + len(found) < self.space.size:
-            if not self._waiting:
-                self._next_generation(taken=self._seen.union(found))
-            index = self._waiting.popleft()
-            if index not in self._seen:
-                found[index] = None
-        return list(found)
-
-    # -- generations ---------------------------------------------------------------------------
-
-    def _next_generation(self, taken: set[int]) -> None:
-        """Replace the population and queue its members that were never proposed; at least one is queued."""
-        if not self._population:
-            self._population = self._first_generation()
-            self._started()
-            self._waiting.extend(index for index in self._population if index not in taken)
+    def _next(self) -> int:
         stalled = 0
-        while not self._waiting:
-            self._population = self._evolved()
-            self._waiting.extend(index for index in dict.fromkeys(self._population) if index not in taken)
-            stalled += 1
-            if not self._waiting and stalled >= _STALLED_GENERATIONS:
-                immigrant = int(self.space.sample(1, self.rng, exclude=taken)[0])
-                self._admit(immigrant)
-                self._waiting.append(immigrant)
+        while self._seen.issuperset(self._waiting):
+            if self._population:
+                self._population = self._evolved()
+                stalled += 1
+            else:
+                self._population = self._first_generation()
+                self._started()
+            self._waiting = self._population.copy()
+            if stalled >= _STALLED_GENERATIONS and self._seen.issuperset(self._waiting):
+                self._waiting = self.space.sample(1, self.rng, exclude=self._seen).tolist()
+                self._admit(self._waiting[0])
+        return next(index for index in self._waiting if index not in self._seen)
 
     def _first_generation(self) -> list[int]:
         known = sorted(self._scores, key=self._rank_key)[: self.options.population // 2]
         wanted = min(self.options.population, self.space.size) - len(known)
-        return known + [int(index) for index in self.space.sample(wanted, self.rng, exclude=set(known))]
+        drawn: list[int] = self.space.sample(wanted, self.rng, exclude=set(known)).tolist()
+        return known + drawn
 
 
 class SwarmStrategy(PopulationStrategy):
@@ -164,12 +130,12 @@ class SwarmStrategy(PopulationStrategy):
         changes = [(column, step) for column, reach in enumerate(reaches) for step in range(-reach, reach + 1) if step]
         #: Parameters, and by how many values repair changes them.
         self._changes = np.array(changes, dtype=np.int32).reshape(-1, 2).T
-        self._positions: Points = np.empty((0, 0))
+        self._positions: Array = np.empty((0, 0))
         #: Of each individual, the best configuration it has been at, and later ones whose trials are pending.
         self._visited: list[list[int]] = []
 
     @abstractmethod
-    def _moved(self, bests: list[int]) -> Points:
+    def _moved(self, bests: list[int]) -> Array:
         """Return the points of the next generation, given the best configuration each individual has been at."""
 
     def _started(self) -> None:
@@ -177,10 +143,9 @@ class SwarmStrategy(PopulationStrategy):
         self._positions = self._points(self._population)
 
     def _admit(self, index: int) -> None:
-        self._replace(self._worst([visited[0] for visited in self._visited]), index)
+        self._replace(max(range(len(self._visited)), key=lambda k: self._rank_key(self._visited[k][0])), index)
 
     def _replace(self, position: int, index: int) -> None:
-        """Let a configuration take an individual's place."""
         self._population[position] = index
         self._visited[position] = [index]
         self._positions[position] = self._points([index])[0]
@@ -188,26 +153,22 @@ class SwarmStrategy(PopulationStrategy):
     def _evolved(self) -> list[int]:
         for k, visited in enumerate(self._visited):
             # Of equals the latest wins, so that individuals drift.
-            best = max(reversed(visited), key=lambda index: self._scores.get(index, -math.inf))
+            best = max(reversed(visited), key=self._score)
             best = best if best in self._scores else visited[0]
             self._visited[k] = [best, *(index for index in visited if index not in self._scores and index != best)]
         moved = self._moved([visited[0] for visited in self._visited])
         members: list[int] = self._nearest(moved).tolist()
         targets = self._points(members)
-        self._positions = np.where(self._is_elsewhere(moved, targets), targets, moved)
+        rounds_elsewhere = np.abs(moved - targets) * self._scale > 0.5 + _SAME_DISTANCE
+        self._positions = np.where(rounds_elsewhere, targets, moved)
         for visited, index in zip(self._visited, members, strict=True):
             visited.append(index)
         return members
 
-    def _is_elsewhere(self, points: Points, targets: Points) -> NDArray[np.bool_]:
-        """Return the coordinates that round to another value than those of their configurations."""
-        return np.asarray(np.abs(points - targets) * self._scale > 0.5 + _SAME_DISTANCE)
-
-    def _points(self, indices: Sequence[int]) -> Points:
-        """Return the points of configurations, (n, d) from indices (n,)."""
+    def _points(self, indices: Sequence[int]) -> Array:
         return self.space.codes(np.asarray(indices, dtype=np.int64)) / self._scale
 
-    def _nearest(self, points: Points) -> Indices:
+    def _nearest(self, points: Array) -> Indices:
         """Return the index of a valid configuration at or near each point; halves are rounded up or down at random."""
         steps = points * self._scale
         nudged = steps + np.where(self.rng.random(steps.shape) < 0.5, _SAME_DISTANCE, -_SAME_DISTANCE)
@@ -219,7 +180,7 @@ class SwarmStrategy(PopulationStrategy):
             found[row] = self._repaired(points[row], codes[row], other)
         return found
 
-    def _repaired(self, point: Points, codes: Codes, other: Codes) -> int:
+    def _repaired(self, point: Array, codes: Codes, other: Codes) -> int:
         """Return the nearest valid configuration: one that differs from the codes in one parameter, or the other one.
 
         Any value of a parameter without an order is as far as any other, and ties are drawn.

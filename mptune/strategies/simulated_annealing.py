@@ -7,7 +7,7 @@ Heldens 2026, Table III. The neighbours of a configuration are valid by construc
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -30,17 +30,10 @@ class SimulatedAnnealingOptions(Options):
 
     strategy: ClassVar[str] = "simulated-annealing"
     neighbourhood: Kind = option("hamming", NEIGHBOURHOODS, choices=KINDS)
-    start_temperature: float = option(
-        0.1, "relative loss of score accepted with probability 1/e at the start.", above=0
-    )
-    end_temperature: float = option(
-        0.001, "relative loss of score accepted with probability 1/e at the end of the cooling.", above=0
-    )
+    start_temperature: float = option(0.1, "relative loss accepted with probability 1/e at the start.", above=0)
+    end_temperature: float = option(0.001, "relative loss accepted with probability 1/e at the end.", above=0)
     evaluations: int = option(
-        200,
-        "unique configurations over which the temperature falls geometrically; then it starts again. 0: the budget, as "
-        "in Heldens 2026 (200 where there is none).",
-        least=0,
+        200, "evaluations of a cooling, which is repeated; 0: the budget, as in Heldens 2026 (200 if unknown).", least=0
     )
 
     def __post_init__(self) -> None:
@@ -91,19 +84,17 @@ class SimulatedAnnealingStrategy(ScoredStrategy):
         self._waiting: set[int] = set()
         self._evaluated = 0
 
-    def _propose(self, n: int) -> list[int]:
+    def _next(self) -> int | None:
         if self._current is None and not self._waiting:
             self._move_to(self._best_known())
-        found: dict[int, None] = {}
-        while len(found) < n:
-            index = self._next_neighbour(found)
-            if index is None:
-                index = self._elsewhere(found)
-            if index is None:
-                break
-            found[index] = None
-        self._waiting.update(found)
-        return list(found)
+        index = self._next_neighbour()
+        if index is None:
+            if not self._waiting:
+                self._move_to(None)
+            index = self._random()
+        if index is not None:
+            self._waiting.add(index)
+        return index
 
     def _learn(self, indices: list[int], trials: Sequence[Trial]) -> None:
         super()._learn(indices, trials)
@@ -121,7 +112,7 @@ class SimulatedAnnealingStrategy(ScoredStrategy):
         passed = self._evaluated % over / over
         return float(start * (end / start) ** passed)
 
-    def _next_neighbour(self, found: Collection[int]) -> int | None:
+    def _next_neighbour(self) -> int | None:
         """Walk among known neighbours until one is drawn that has not been proposed; None when stuck."""
         for _ in range(_STUCK_MOVES):
             if not self._around:
@@ -129,21 +120,14 @@ class SimulatedAnnealingStrategy(ScoredStrategy):
             index = self._around[int(self.rng.integers(len(self._around)))]
             if index in self._scores:
                 self._consider(index)
-            elif index not in self._seen and index not in found:
+            elif index not in self._seen:
                 return index
         return None
-
-    def _elsewhere(self, found: Collection[int]) -> int | None:
-        """Return a random configuration; the walk goes on from it unless it has neighbours to wait for."""
-        if not self._waiting and not found:
-            self._move_to(None)
-        return self._random(found)
 
     def _consider(self, index: int) -> None:
         """Move to a known configuration, or not."""
         current = -math.inf if self._current is None else self._scores[self._current]
-        chance = acceptance_probability(current, self._scores[index], self.temperature)
-        if self.rng.random() < chance:
+        if self.rng.random() < acceptance_probability(current, self._scores[index], self.temperature):
             self._move_to(index)
 
     def _move_to(self, index: int | None) -> None:

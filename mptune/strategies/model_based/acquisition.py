@@ -7,18 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import erfcx, log_ndtr, ndtr
 
 from mptune.results.pareto import Boxes
+from mptune.strategies.base import Array
 
 __all__ = ["ACQUISITIONS", "log_expected_gain", "log_expected_improvement", "log_improvement_bound"]
 
-Array = NDArray[np.float64]
-
-#: Above the first the closed form is exact; below the second the difference cancels and a series takes over.
-_NEAR: Final = -1.0
-_FAR: Final = -60.0
 #: Logarithm of what a double just cannot hold.
 _UNDERFLOW: Final = -745.0
 #: Candidates whose gain is computed at once; a block stays in the cache.
@@ -35,28 +30,20 @@ def log_expected_improvement(mean: Array, deviation: Array, best: float) -> Arra
     """
     u = (best - mean) / deviation
     log_density = _LOG_PEAK - 0.5 * u * u
-    # phi(u) + u Phi(u) = phi(u) (1 + u m) with Mills' ratio m = Phi(u) / phi(u),
-    # and far out 1 + u m ~ 1/u^2 - 3/u^4 + 15/u^6.
-    near, far = u > _NEAR, u < _FAR
-    between = ~(near | far)
-    factor = np.empty_like(u)
+    # phi(u) + u Phi(u) = phi(u) (1 + u m) with Mills' ratio m = Phi(u) / phi(u), which far out is 1 / (u^2 + 3).
+    near, left = u > -1.0, np.minimum(u, 0.0)
+    factor = np.maximum(
+        1.0 + left * math.sqrt(math.pi / 2.0) * erfcx(-left / math.sqrt(2.0)), 1.0 / (left * left + 3.0)
+    )
     factor[near] = np.exp(log_density[near]) + u[near] * ndtr(u[near])
-    mills = math.sqrt(math.pi / 2.0) * erfcx(-u[between] / math.sqrt(2.0))
-    factor[between] = 1.0 + u[between] * mills
-    inverse = 1.0 / (u[far] * u[far])
-    factor[far] = inverse * (1.0 - 3.0 * inverse + 15.0 * inverse * inverse)
     return np.asarray(np.log(factor) + np.where(near, 0.0, log_density) + np.log(deviation), dtype=np.float64)
-
-
-def _log_probability_of_improvement(mean: Array, deviation: Array, best: float) -> Array:
-    return np.asarray(log_ndtr((best - mean) / deviation), dtype=np.float64)
 
 
 #: Values of candidates by name, more is better, from the posterior's mean and deviation of the minimised quantity, each
 #: ``(n,)``, its smallest observation, and the exploration factor in the same unit.
 ACQUISITIONS: Final[Mapping[str, Callable[[Array, Array, float, float], Array]]] = {
     "ei": lambda mean, deviation, best, factor: log_expected_improvement(mean, deviation, best - factor),
-    "poi": lambda mean, deviation, best, factor: _log_probability_of_improvement(mean, deviation, best - factor),
+    "poi": lambda mean, deviation, best, factor: log_ndtr((best - factor - mean) / deviation),
     "lcb": lambda mean, deviation, _, factor: factor * deviation - mean,
 }
 

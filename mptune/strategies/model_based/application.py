@@ -11,29 +11,25 @@ probability that the types are accurate enough.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mptune.results.kernel_times import host_ms, kernel_times
 from mptune.results.trial import Status, Trial
 from mptune.space.parameters import PolicyParameter, PrecisionParameter, baseline_values, uniform_types
 from mptune.space.search_space import SearchSpace
+from mptune.strategies.base import Array, Codes
 from mptune.strategies.model_based.acquisition import log_expected_improvement
 from mptune.strategies.model_based.coordinates import features
 from mptune.strategies.model_based.error_model import Signatures
-from mptune.strategies.model_based.gaussian_process import LogNormalPrior, Posterior, fit
-from mptune.strategies.model_based.launch_counts import LaunchCounts
+from mptune.strategies.model_based.gaussian_process import LogNormalPrior, Posterior, fit, single_threaded
 from mptune.strategies.model_based.strategy import ModelBasedStrategy
 
 __all__ = ["ApplicationStrategy"]
-
-Array = NDArray[np.float64]
-Codes = NDArray[np.int32]
 
 #: Configurations drawn to learn which values of a kernel's own parameters go together.
 _DRAWN: Final = 4_000
@@ -53,7 +49,7 @@ _ALTERNATIVES: Final = 3
 
 
 class _KernelModel:
-    """A Gaussian process of the logarithm of the time of one launch.
+    """A Gaussian process of the logarithm of a number: the time of one launch of a kernel, or its launches in one run.
 
     Args:
         space: the application's configurations.
@@ -70,14 +66,21 @@ class _KernelModel:
         keep = np.random.default_rng(0).permutation(len(tunings))[:_TUNINGS]
         self._tunings = tunings[np.sort(keep)]
         self._codes: list[Codes] = []
-        self._log_ms: list[float] = []
+        self._logs: list[float] = []
         self._prior = LogNormalPrior(self._features.count)
         self._hyperparameters, self._fitted_to = self._prior.centre, 0
 
-    def observe(self, codes: Codes, time_ms: float) -> None:
-        """Learn the time of one launch in a configuration with these value codes, shape ``(d,)``."""
-        self._codes.append(codes[self._columns])
-        self._log_ms.append(math.log(time_ms))
+    def observe(self, codes: Codes, number: float) -> None:
+        """Learn the number in a configuration with these value codes, shape ``(d,)``; 0 says nothing."""
+        if number > 0:
+            self._codes.append(codes[self._columns])
+            self._logs.append(math.log(number))
+
+    def expected(self, codes: Codes) -> Array:
+        """Return the number expected in configurations with these value codes ``(n, d)``, 0 before any was observed."""
+        if not self._logs:
+            return np.zeros(len(codes))
+        return np.exp(self._predict(codes[:, self._columns], codes[:0, self._columns])[0])
 
     def best(self, signatures: Codes, valid: Codes, imagined: Codes) -> tuple[Codes, Array, Array]:
         """Return the most promising tunings for each signature, the best first.
@@ -101,14 +104,14 @@ class _KernelModel:
 
     def elite(self) -> Codes:
         """Return the tunings of the fastest launches observed, ``(k, n_own)``."""
-        order = np.argsort(self._log_ms, kind="stable")
+        order = np.argsort(self._logs, kind="stable")
         rows = [tuple(self._codes[i][: len(self.own)].tolist()) for i in order]
         return np.array(list(dict.fromkeys(rows))[:_ELITE], dtype=np.int32).reshape(-1, len(self.own))
 
     def _predict(self, codes: Codes, imagined: Codes) -> tuple[Array, Array]:
-        if not self._log_ms:
+        if not self._logs:
             return np.zeros(len(codes)), np.ones(len(codes))
-        y = np.array(self._log_ms)
+        y = np.array(self._logs)
         middle, spread = float(y.mean()), max(float(y.std()), 1e-3) if len(y) > 1 else 0.5
         x, told = self._features.at(np.array(self._codes)), (y - middle) / spread
         if len(y) >= max(2, 1.25 * self._fitted_to):
@@ -118,14 +121,6 @@ class _KernelModel:
         for row in self._features.at(imagined):
             posterior.imagine(row)
         return posterior.mean * spread + middle, np.maximum(posterior.deviation * spread, 1e-9)
-
-
-@dataclass(frozen=True, slots=True)
-class _Told:
-    """A trial and its value codes."""
-
-    codes: Codes
-    trial: Trial
 
 
 class ApplicationStrategy(ModelBasedStrategy):
@@ -140,25 +135,22 @@ class ApplicationStrategy(ModelBasedStrategy):
 
     def __init__(self, *args: Any, kernels: Sequence[str], is_relative: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        names, space = self.space.names, self.space
+        space = self.space
         self._kernels = tuple(kernels)
-        self._columns = [names.index(name) for name in self.signature]
-        parameters = [space.parameters[column] for column in self._columns]
+        self._columns = [space.names.index(name) for name in self.signature]
         self._choices = [
             c
-            for c, p in zip(self._columns, parameters, strict=True)
-            if "." not in p.name and not isinstance(p, PrecisionParameter | PolicyParameter)
+            for c in self._columns
+            if "." not in space.names[c] and not isinstance(space.parameters[c], PrecisionParameter | PolicyParameter)
         ]
-        learns_errors = self.objective.threshold is not None and bool(self.signature)
-        self._signatures = (
-            Signatures(space, self.signature, self.objective, is_relative=is_relative) if learns_errors else None
-        )
+        if self.objective.threshold is not None and self.signature:
+            self._signatures = Signatures(space, self.signature, self.objective, is_relative=is_relative)
         self._drawn = space.codes(space.sample(min(space.size, _DRAWN), self.rng))
         #: By kernel, names of the signature's parameters that it sees; unknown before a run has told.
         self._seen_by: dict[str, set[str]] = {}
-        self._told: dict[int, _Told] = {}
+        self._told: dict[int, Trial] = {}
         self._models: dict[str, _KernelModel] = {}
-        self._counts: dict[str, LaunchCounts] = {}
+        self._counts: dict[str, _KernelModel] = {}
         self._designed = 0
 
     def relate(self, seen: Mapping[str, Collection[str]]) -> None:
@@ -173,40 +165,37 @@ class ApplicationStrategy(ModelBasedStrategy):
 
     # -- tell ----------------------------------------------------------------------------------
 
+    @single_threaded()
     def _learn(self, indices: list[int], trials: Sequence[Trial]) -> None:
-        codes = self.space.codes(indices)
-        for index, row, trial in zip(indices, codes, trials, strict=True):
-            self._settle(index)
+        for index, trial in zip(indices, trials, strict=True):
+            self._pending.pop(index, None)
             is_new = index not in self._told
-            self._told[index] = _Told(row, trial)
+            self._told[index] = trial
             if is_new and self._models:
-                self._observe(row, trial)
+                self._observe(index, trial)
         if self._signatures is not None:
-            self._signatures.observe(codes, trials)
+            self._signatures.observe(self.space.codes(indices), trials)
 
-    def _observe(self, codes: Codes, trial: Trial) -> None:
+    def _observe(self, index: int, trial: Trial) -> None:
+        codes = self.space.codes([index])[0]
         for kernel, found in kernel_times(trial).items():
-            if kernel in self._models and found.launches and found.time_ms > 0:
-                self._models[kernel].observe(codes, found.time_ms / found.launches)
-            if kernel in self._counts:
-                self._counts[kernel].tell(tuple(codes[self._columns].tolist()), found.launches)
+            if kernel in self._models:
+                self._counts[kernel].observe(codes, found.launches)
+                self._models[kernel].observe(codes, found.time_ms / max(found.launches, 1))
 
     # -- ask -----------------------------------------------------------------------------------
-
-    def _begin(self) -> None:
-        pass
 
     def _next(self) -> int | None:
         for step in (self._next_widest, self._next_uniform, self._next_of_design, self._next_by_model):
             if (index := step()) is not None:
                 return index
-        return self._random_in_focus()
+        return self._tuned_at_random(self._focus) if self._focus else self._random()
 
     def _next_widest(self) -> int | None:
         """Return a configuration in the widest types for each combination of the steps' choices, in the beginning."""
         fixed = {c: codes[:1] for c, codes in self._baseline().items()}
-        tried = [told.codes for told in self._told.values()] + list(self._under_way())
-        known = {tuple(row[self._choices]) for row in tried if all(row[c] in codes for c, codes in fixed.items())}
+        tried = [row for row in self._codes([*self._told, *self._pending]) if all(row[c] in fixed[c] for c in fixed)]
+        known = {tuple(row[self._choices]) for row in tried}
         combinations = np.unique(self._drawn[:, self._choices], axis=0) if self._choices else np.zeros((1, 0), np.int32)
         for chosen in combinations[:_DESIGN]:
             if tuple(chosen) not in known:
@@ -218,7 +207,7 @@ class ApplicationStrategy(ModelBasedStrategy):
         if self._focus:
             return None
         start = self._best_codes()
-        known = {tuple(row[self._columns]) for row in (*(t.codes for t in self._told.values()), *self._under_way())}
+        known = {tuple(row[self._columns]) for row in self._codes([*self._told, *self._pending])}
         for types in uniform_types(self.space.parameters).values():
             row = start.copy()
             for name, value in types.items():
@@ -243,7 +232,7 @@ class ApplicationStrategy(ModelBasedStrategy):
     def _next_by_model(self) -> int | None:
         self._update()
         start = self._best_codes()
-        rows = [start, *self._elite_rows()]
+        rows = [start, *self._codes(self._feasible()[1 : 1 + _ELITE])]
         drawn = self._drawn[self.rng.permutation(len(self._drawn))[:_SIGNATURES]].copy()
         values: dict[int, float] = {}
         candidates = np.concatenate([np.array(rows), drawn, self._neighbours(start)])
@@ -268,24 +257,21 @@ class ApplicationStrategy(ModelBasedStrategy):
         variances = np.zeros(len(rows))
         alternatives: list[tuple[Array, str, int]] = []
         tunings: dict[str, Codes] = {}
-        under_way = np.array(list(self._under_way()), dtype=np.int32).reshape(-1, len(self.space.names))
         for kernel, model in self._models.items():
             around = self._tunings_around(model)
-            tunings[kernel], mean, deviation = model.best(rows, around, under_way)
-            times = np.exp(mean) * self._counts[kernel].predict(rows[:, self._columns])[:, None]
+            tunings[kernel], mean, deviation = model.best(rows, around, self._codes(list(self._pending)))
+            times = np.exp(mean) * self._counts[kernel].expected(rows)[:, None]
             totals += times[:, 0]
             variances += (times[:, 0] * deviation[:, 0]) ** 2
             lower = times * np.exp(-deviation)
             alternatives += [(lower[:, a] - lower[:, 0], kernel, a) for a in range(1, times.shape[1])]
             rows[:, model.own] = tunings[kernel][:, 0]
-        best_ms = self._best_ms()
-        values = np.log(probabilities)
-        if math.isfinite(best_ms):
+        values = np.log(probabilities) + self._log_runs(rows)
+        if feasible := self._feasible():
             deviations = np.sqrt(variances + (1e-3 * totals) ** 2)
-            values += log_expected_improvement(totals, deviations, best_ms)
+            values += log_expected_improvement(totals, deviations, self._told[feasible[0]].time_ms)
         else:
             values -= 0.1 * np.log(totals)
-        values += self._log_runs(rows)
         found: dict[int, float] = {}
         for at, row in enumerate(rows):
             changes = sorted((float(more[at]), kernel, a) for more, kernel, a in alternatives)
@@ -294,7 +280,7 @@ class ApplicationStrategy(ModelBasedStrategy):
                 if kernel:
                     changed[self._models[kernel].own] = tunings[kernel][at, a]
                 index = int(self.space.indices_of(changed[None, :])[0])
-                if index >= 0 and not self._is_taken(index):
+                if index >= 0 and index not in self._seen:
                     found[index] = float(values[at])
                     break
         return found
@@ -314,20 +300,17 @@ class ApplicationStrategy(ModelBasedStrategy):
             columns = [c for c, n in enumerate(names) if n in self.signature and (n in seen or n.startswith(prefix))]
             own = [c for c, n in enumerate(names) if n.startswith(prefix) and n not in self.signature]
             self._models[kernel] = _KernelModel(self.space, own, columns, self._drawn)
-            self._counts[kernel] = LaunchCounts([self.space.parameters[c] for c in self._columns])
-        for told in self._told.values():
-            self._observe(told.codes, told.trial)
+            self._counts[kernel] = _KernelModel(self.space, [], self._columns, self._drawn)
+        for index, trial in self._told.items():
+            self._observe(index, trial)
 
     def _host_ms(self) -> float:
-        times = [host_ms(told.trial) for told in self._told.values() if told.trial.is_valid]
+        times = [host_ms(trial) for trial in self._told.values() if trial.is_valid]
         return float(np.median(times)) if times else 0.0
 
     def _probability(self, rows: Codes) -> Array:
         """Return how probable it is that configurations are accurate enough, ``(n,)``."""
-        if self._signatures is None:
-            return np.ones(len(rows))
-        found = np.exp(self._signatures.log_probability(rows))
-        return np.where(self._signatures.too_narrow(rows[:, self._columns]), 0.0, found)
+        return np.ones(len(rows)) if self._signatures is None else np.exp(self._signatures.log_probability(rows))
 
     def _log_runs(self, rows: Codes) -> Array:
         """Return the log of the probability that configurations run, ``(n,)``: what failed may fail again.
@@ -335,58 +318,43 @@ class ApplicationStrategy(ModelBasedStrategy):
         A failure is blamed on each kernel's parameters alike, except values with which another configuration has run.
         """
         total = np.zeros(len(rows))
-        ran = np.array([told.codes for told in self._told.values() if told.trial.is_valid], dtype=np.int32)
+        ran = self._codes([index for index, trial in self._told.items() if trial.is_valid])
         parts = [[*model.own, *model.seen] for model in self._models.values()]
-        for told in self._told.values():
-            if told.trial.is_valid or told.trial.status is Status.NON_FINITE:
-                continue
-            failed = told.codes
+        for failed in self._codes(
+            [i for i, t in self._told.items() if not (t.is_valid or t.status is Status.NON_FINITE)]
+        ):
             suspects = [p for p in parts if not len(ran) or not (ran[:, p] == failed[p]).all(axis=1).any()]
             if suspects:
                 hits = sum((rows[:, p] == failed[p]).all(axis=1).astype(float) for p in suspects)
                 total += np.log1p(-np.minimum(0.99, hits / len(suspects)))
         return total
 
-    def _feasible(self) -> list[_Told]:
-        """Return the feasible trials in focus, the fastest first."""
-        found = [
-            told
-            for told in self._told.values()
-            if told.trial.is_valid
-            and self.objective.is_feasible(told.trial)
-            and bool(self._in_focus(told.codes[None, :])[0])
-        ]
-        return sorted(found, key=lambda told: told.trial.time_ms)
-
-    def _best_ms(self) -> float:
-        feasible = self._feasible()
-        return feasible[0].trial.time_ms if feasible else math.inf
+    def _feasible(self) -> list[int]:
+        """Return the feasible configurations in focus, the fastest first."""
+        found = [index for index, trial in self._told.items() if trial.is_valid and self.objective.is_feasible(trial)]
+        inside = self._in_focus(self._codes(found))
+        return sorted(itertools.compress(found, inside), key=lambda index: self._told[index].time_ms)
 
     def _best_codes(self) -> Codes:
         """Return the value codes of the fastest feasible trial, or of some configuration in the widest types."""
-        feasible = self._feasible()
-        row: Codes = (feasible[0].codes if feasible else self._drawn[0]).copy()
-        if feasible:
-            return row
+        if feasible := self._feasible():
+            return np.asarray(self._codes(feasible[:1])[0])
+        row: Codes = self._drawn[0].copy()
         for column, codes in self._baseline().items():
             row[column] = codes[0]
         return row
-
-    def _elite_rows(self) -> list[Codes]:
-        return [told.codes for told in self._feasible()[1 : 1 + _ELITE]]
 
     def _baseline(self) -> dict[int, list[int]]:
         """Return the codes of the widest types, by column."""
         if self._focus:
             return self._focus
-        fixed = baseline_values(self.space.parameters)
-        return {
-            self.space.names.index(name): [self.space.parameter(name).values.index(values[0])]
-            for name, values in fixed.items()
-        }
+        widest = baseline_values(self.space.parameters).items()
+        names, parameters = self.space.names, self.space.parameters
+        columns = {names.index(name): values[0] for name, values in widest}
+        return {column: [parameters[column].values.index(value)] for column, value in columns.items()}
 
-    def _under_way(self) -> Iterable[Codes]:
-        return self.space.codes(list(self._pending)) if self._pending else ()
+    def _codes(self, indices: Sequence[int]) -> Codes:
+        return self.space.codes(np.array(indices, dtype=np.int64))
 
     # -- candidates ----------------------------------------------------------------------------
 
@@ -394,11 +362,11 @@ class ApplicationStrategy(ModelBasedStrategy):
         """Return what differs from a configuration in one or two values of the signature, ``(n, d)``."""
         free = [c for c in self._columns if c not in self._focus]
         changes = [(c, v) for c in free for v in range(len(self.space.parameters[c].values)) if v != codes[c]]
-        pairs = [(a, b) for i, a in enumerate(changes) for b in changes[i + 1 :] if a[0] != b[0]]
-        order = self.rng.permutation(len(pairs))[:_SIGNATURES]
-        rows = np.repeat(codes[None, :], 1 + len(changes) + len(order), axis=0)
-        for row, some in zip(rows[1:], [*((c,) for c in changes), *(pairs[i] for i in order)], strict=True):
-            for column, value in some:
+        pairs = [(a, b) for a, b in itertools.combinations(changes, 2) if a[0] != b[0]]
+        some = [pairs[i] for i in self.rng.permutation(len(pairs))[:_SIGNATURES]]
+        rows = np.repeat(codes[None, :], 1 + len(changes) + len(some), axis=0)
+        for row, change in zip(rows[1:], [*((c,) for c in changes), *some], strict=True):
+            for column, value in change:
                 row[column] = value
         return rows
 
@@ -409,8 +377,9 @@ class ApplicationStrategy(ModelBasedStrategy):
             return elite
         rows = [elite]
         for place, column in enumerate(model.own):
-            changed = np.repeat(elite, len(self.space.parameters[column].values), axis=0)
-            changed[:, place] = np.tile(np.arange(len(self.space.parameters[column].values)), len(elite))
+            values = np.arange(len(self.space.parameters[column].values))
+            changed = np.repeat(elite, len(values), axis=0)
+            changed[:, place] = np.tile(values, len(elite))
             rows.append(changed)
         found = np.unique(np.concatenate(rows), axis=0)
         whole = np.repeat(self._best_codes()[None, :], len(found), axis=0)
@@ -425,7 +394,4 @@ class ApplicationStrategy(ModelBasedStrategy):
                 return None
             rows[:, column] = self.rng.choice(np.asarray(allowed), len(rows))
         found = self.space.indices_of(rows)
-        return next((int(i) for i in found if i >= 0 and not self._is_taken(int(i))), None)
-
-    def _random_in_focus(self) -> int | None:
-        return self._tuned_at_random(self._focus) if self._focus else self._random()
+        return next((i for i in found.tolist() if i >= 0 and i not in self._seen), None)

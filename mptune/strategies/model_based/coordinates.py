@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from mptune.errors import MptuneError, UnknownNameError
 from mptune.space.parameters import CategoricalParameter, Parameter, PermutationParameter, PrecisionParameter
 from mptune.space.search_space import SearchSpace
+from mptune.strategies.base import Array
 
 __all__ = ["PERMUTATION_DISTANCES", "Coordinates", "alignment", "distances", "features", "normalised"]
-
-Array = NDArray[np.float64]
 
 #: Semimetrics between permutations, by name.
 PERMUTATION_DISTANCES: Final[tuple[str, ...]] = ("spearman", "kendall", "hamming", "naive")
@@ -70,14 +69,13 @@ def alignment(parameter: Parameter) -> Array | None:
     None for a parameter whose values are not at least four positive integers, and where the value says as
     much: all equally often divisible, or powers of two.
     """
-    values = [v for v in parameter.values if isinstance(v, int) and not isinstance(v, bool) and v > 0]
-    if not parameter.is_numeric or len(values) < max(4, len(parameter.values)):
+    values: NDArray[Any] = np.array(parameter.values) if parameter.is_numeric else np.zeros(0)
+    if len(values) < 4 or values.dtype.kind != "i" or values.min() <= 0:
         return None
-    exponents = np.array([(v & -v).bit_length() - 1 for v in values], dtype=np.float64)
-    spread = np.ptp(exponents)
-    if spread == 0 or all(v & (v - 1) == 0 for v in values):
+    exponents = np.log2(values & -values)
+    if np.ptp(exponents) == 0 or (values & (values - 1) == 0).all():
         return None
-    return np.asarray((exponents - exponents.min()) / spread)
+    return np.asarray((exponents - exponents.min()) / np.ptp(exponents))
 
 
 def normalised(parameters: Sequence[Parameter]) -> Coordinates:
@@ -126,25 +124,23 @@ def distances(parameters: Sequence[Parameter], permutation: str = "spearman", *,
 
 def _scaled(parameter: Parameter, permutation: str, log: bool) -> Array:
     """Return coordinates of a parameter's values; the largest distance is 1."""
+    from scipy.spatial.distance import pdist  # takes a while, which other strategies need not spend
+
     n_values = len(parameter.values)
+    if isinstance(parameter, PermutationParameter) and permutation != "naive":
+        return _of_permutations(np.argsort(np.array(parameter.values), axis=1), permutation)
     if isinstance(parameter, PermutationParameter):
-        if permutation != "naive":
-            return _of_permutations(np.argsort(np.array(parameter.values), axis=1), permutation)
         if n_values > _MOST_NAIVE:
             raise MptuneError(
                 f"parameter {parameter.name}: naive distances are for up to {_MOST_NAIVE} orders, it has {n_values:,}"
             )
-        return np.asarray(np.eye(n_values) / math.sqrt(2.0))
-    if parameter.is_numeric and not log:
-        values = np.array(parameter.values, dtype=np.float64)
-        return np.asarray(((values - values.min()) / np.ptp(values))[:, None])
-    table = parameter.encoded()
-    if isinstance(parameter, CategoricalParameter):
-        return np.asarray(table / math.sqrt(2.0))
-    if table.shape[1] == 1:
-        return table
-    differences = table[:, None, :] - table[None, :, :]
-    return np.asarray(table / math.sqrt((differences**2).sum(axis=2).max()))
+        table = np.eye(n_values)
+    elif parameter.is_numeric and not log:
+        table = np.array(parameter.values, dtype=np.float64)[:, None]
+    else:
+        table = parameter.encoded()
+    largest = np.ptp(table) if table.shape[1] == 1 else pdist(table).max()
+    return np.asarray((table - table.min(axis=0)) / largest)
 
 
 def _of_permutations(positions: NDArray[Any], permutation: str) -> Array:

@@ -34,12 +34,11 @@ from mptune.results.objective import Objective
 from mptune.results.trial import Status, Trial
 from mptune.space.parameters import Parameter, PolicyParameter, PrecisionParameter, baseline_values
 from mptune.space.search_space import SearchSpace
+from mptune.strategies.base import Array, Codes
 from mptune.strategies.model_based.gaussian_process import cholesky, single_threaded
 
 __all__ = ["ErrorModel", "Signatures"]
 
-Array = NDArray[np.float64]
-Codes = NDArray[np.int32]
 Keys = NDArray[np.uint64]
 
 #: Prior means and standard deviations of the exponents, in decades.
@@ -58,17 +57,14 @@ _RESIDUAL_WEIGHT: Final = 4.0
 _BLOCK: Final = 4096
 #: Smallest log10 error distinguished from 0.
 _LEAST_ERROR: Final = -19.0
-#: Probability that a value is at fault, rather than the signature, where all failed configurations of a signature share
-#: it; and where configurations of some signature are known to disagree.
-_FAULT: Final = 1e-4
-_FAULT_WHERE_SOME_DISAGREE: Final = 0.5
+#: Log of the probability that a value is at fault, rather than the signature, where all failed configurations of a
+#: signature share it.
+_LOG_FAULT: Final = math.log(1e-4)
 #: Log of the probability that wrong configurations mislead the model, while nothing is known to meet the threshold: as
 #: the widest types are among them, it expects no better of any others.
 _LOG_MISLED: Final = math.log(0.05)
 #: Stands for an infinite excess where configurations of a signature are compared.
 _MOST_DECADES: Final = 20.0
-#: Narrower types than those of an error this many decades above the threshold exceed it too.
-_FAR: Final = 0.5
 #: Log10 error of a result that equals that of the widest types, in decades below the unit roundoff of the coarsest
 #: type, and its uncertainty: the difference may be in digits that are not visible.
 _UNSEEN: Final = (1.0, 2.0)
@@ -143,24 +139,22 @@ class ErrorModel:
         from scipy.optimize import least_squares  # takes half a second, which making a strategy need not spend
 
         for _ in range(2):
-            spread = np.sqrt(self._residual**2 + deviations**2)
+            weights = 1.0 / np.concatenate([np.sqrt(self._residual**2 + deviations**2), self._deviations])
 
-            def misfits(exponents: Array) -> Array:
-                own = (self._evaluate(codes, exponents)[0] - log10_errors) / spread  # noqa: B023 - called in this round
-                return np.concatenate([own, (exponents - self._means) / self._deviations])
+            def misfits(exponents: Array, weights: Array = weights) -> Array:
+                own = self._evaluate(codes, exponents)[0] - log10_errors
+                return np.concatenate([own, exponents - self._means]) * weights
 
-            def slopes(exponents: Array) -> Array:
-                own = self._evaluate(codes, exponents)[1] / spread[:, None]  # noqa: B023
-                return np.concatenate([own, np.diag(1.0 / self._deviations)])
+            def slopes(exponents: Array, weights: Array = weights) -> Array:
+                own = self._evaluate(codes, exponents)[1]
+                return np.concatenate([own, np.eye(len(exponents))]) * weights[:, None]
 
             found = least_squares(misfits, self._exponents, slopes, method="lm", ftol=1e-6, max_nfev=50)
             self._exponents = found.x
             jacobian = slopes(self._exponents)
             _, self._spread = cholesky(jacobian.T @ jacobian)
-            total = _RESIDUAL_WEIGHT * _RESIDUAL**2 + self._residual**2 * float(
-                np.square(found.fun[: len(codes)]).sum()
-            )
-            self._residual = math.sqrt(total / (_RESIDUAL_WEIGHT + len(codes)))
+            squares = self._residual**2 * float(np.square(found.fun[: len(codes)]).sum())
+            self._residual = math.sqrt((_RESIDUAL_WEIGHT * _RESIDUAL**2 + squares) / (_RESIDUAL_WEIGHT + len(codes)))
 
     def predict(self, codes: Codes) -> tuple[Array, Array]:
         """Return mean and standard deviation of log10 error of each signature, shape ``(n,)``."""
@@ -194,29 +188,25 @@ class _Record:
     """One measured signature."""
 
     codes: Codes
-    #: Of the configurations with an error, its excess over the threshold in decades.
+    #: Of each configuration, the excess of its error over the threshold in decades; infinite if it is not finite.
     excesses: list[float] = field(default_factory=list)
-    #: Number of configurations that gave no finite numbers.
-    non_finite: int = 0
-    #: Of the configurations that exceed the threshold, value codes outside the signature and the excess.
-    failures: list[tuple[Codes, float]] = field(default_factory=list)
+    #: Of those that exceed the threshold, value codes outside the signature.
+    failed: list[Codes] = field(default_factory=list)
 
     @property
     def met(self) -> int:
         """Number of configurations that meet the threshold."""
-        return sum(excess <= 0 for excess in self.excesses)
-
-    @property
-    def shared(self) -> Codes:
-        """Value codes outside the signature that all failed configurations share, -1 where they differ."""
-        failed = np.array([free for free, _ in self.failures])
-        return np.where((failed == failed[0]).all(axis=0), failed[0], -1)
+        return len(self.excesses) - len(self.failed)
 
     def shared_by(self, free: Codes) -> NDArray[np.intp]:
-        """Return how many of the shared values other configurations have, shape ``(n,)`` from ``(n, n_free)``."""
-        if not self.failures:
-            return np.zeros(len(free), dtype=np.intp)
-        return np.asarray((free == self.shared).sum(axis=1), dtype=np.intp)
+        """Return how many of the values that all failed configurations share others ``(n, n_free)`` have, ``(n,)``."""
+        is_shared = (np.array(self.failed) == self.failed[0]).all(axis=0)
+        return np.asarray(((free == self.failed[0]) & is_shared).sum(axis=1), dtype=np.intp)
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether the signature is known to exceed the threshold: no value can be at fault instead."""
+        return not self.met and not (np.array(self.failed) == self.failed[0]).all(axis=0).any()
 
 
 class Signatures:
@@ -250,8 +240,7 @@ class Signatures:
         self._records: dict[int, _Record] = {}
         #: By key: value codes, excess and its uncertainty of errors that were not measured here.
         self._supposed: dict[int, tuple[Codes, float, float]] = {}
-        self._bits = [_accurate_bits(p) for p in parameters]
-        self._ranges = [_ranges(p) for p in parameters]
+        self._parameters = parameters
         fixed = baseline_values(parameters)
         self.widest = np.array([p.values.index(fixed.get(p.name, p.values)[0]) for p in parameters], dtype=np.int32)
         #: Grows whenever something was learnt.
@@ -267,15 +256,11 @@ class Signatures:
                 continue
             record = self._records.setdefault(self._key(row), _Record(row.copy()))
             excess = self._objective.error_excess(trial)
-            if trial.is_valid and excess < math.inf:
-                news |= not record.excesses
-                record.excesses.append(excess)
-            else:
-                news |= not record.non_finite
-                record.non_finite += 1
+            news |= not record.excesses or (excess < math.inf and min(record.excesses) == math.inf)
+            record.excesses.append(excess)
             if excess > 0:
-                record.failures.append((free.copy(), min(excess, _MOST_DECADES)))
-            self.version += bool(record.failures)
+                record.failed.append(free.copy())
+            self.version += bool(record.failed)
         if news:
             self._fit()
 
@@ -298,9 +283,7 @@ class Signatures:
 
     def _fit(self) -> None:
         self.version += 1
-        known = [r for r in self._records.values() if r.excesses or self._failed(r)]
-        if self._is_relative:
-            known = [r for r in known if not np.array_equal(r.codes, self.widest)]
+        known = [r for r in self._records.values() if not (self._is_relative and np.array_equal(r.codes, self.widest))]
         found = [(record.codes, *self._level(record)) for record in known]
         found += [supposed for key, supposed in self._supposed.items() if key not in self._records]
         if found:
@@ -310,99 +293,60 @@ class Signatures:
 
     def _level(self, record: _Record) -> tuple[float, float]:
         """Return the excess of a record in decades, and its uncertainty."""
-        if not record.excesses:
-            return _NON_FINITE
         excess = min(record.excesses)
+        if excess == math.inf:
+            return _NON_FINITE
         if self._is_relative and excess + self._target <= _LEAST_ERROR:
-            types = zip(self._bits, self._ranges, record.codes, strict=True)
-            bits = min((b[c] for b, ranges, c in types if ranges.any()), default=0.0)
-            return -bits * math.log10(2.0) - _UNSEEN[0] - self._target, _UNSEEN[1]
+            chosen = [(p, p.values[code]) for p, code in zip(self._parameters, record.codes, strict=True)]
+            roundoffs = [precision(str(v)).unit_roundoff for p, v in chosen if isinstance(p, PrecisionParameter)]
+            return math.log10(max(roundoffs, default=1.0)) - _UNSEEN[0] - self._target, _UNSEEN[1]
         return excess, 0.0
 
     # -- asking --------------------------------------------------------------------------------
-
-    def too_narrow(self, rows: Codes) -> NDArray[np.bool_]:
-        """Return which signatures ``(n, n_names)`` are nowhere wider than one that exceeds the threshold by far.
-
-        Values without an order have to be the same. Where the results were not finite, a significand says nothing, and
-        ranges must not be wider either.
-        """
-        found = np.zeros(len(rows), dtype=np.bool_)
-        for record in self._records.values():
-            if min(record.excesses, default=math.inf if self._failed(record) else -math.inf) > _FAR:
-                found |= self._narrower(rows, record.codes, in_range=not record.excesses)
-        return found
-
-    def _narrower(self, rows: Codes, known: Codes, *, in_range: bool = False) -> NDArray[np.bool_]:
-        """Return which signatures are nowhere wider than a known one, with ``in_range`` in their range neither."""
-        narrower = np.ones(len(rows), dtype=np.bool_)
-        for column, (bits, ranges) in enumerate(zip(self._bits, self._ranges, strict=True)):
-            codes = rows[:, column]
-            narrower &= (bits[codes] <= bits[known[column]]) if bits.any() else codes == known[column]
-            if in_range:
-                narrower &= ranges[codes] <= ranges[known[column]]
-        return narrower
 
     def keys(self, codes: Codes) -> Keys:
         """Return an identity of each configuration's signature, shape ``(n,)``."""
         return codes[:, self.columns].astype(np.uint64) @ self._multipliers
 
-    def known_bad(self, codes: Codes) -> NDArray[np.bool_]:
-        """Return which configurations have a signature known to exceed the threshold, shape ``(n,)``.
-
-        None are while nothing is known to meet it.
-        """
-        bad = [key for key, record in self._records.items() if self._is_any_met and self._is_bad(record)]
-        return np.isin(self.keys(codes), np.array(bad, dtype=np.uint64))
-
     def log_probability(self, codes: Codes) -> Array:
         """Return the log of each configuration's probability to meet the threshold, shape ``(n,)``.
 
-        0 for signatures known to, ``-inf`` for those known not to while others do.
+        0 for signatures known to. ``-inf`` for those known not to, unless nothing is known to meet the threshold: then
+        it is the probability to be the first that does, and no signature is ruled out.
         """
-        if self._records and not self._is_any_met:
-            return self._log_probability_of_the_first(codes)
         rows, inverse, records = self._distinct(codes)
-        probability = self._model.log_probability_below(rows, self._target)
+        is_first = bool(self._records) and not any(record.met for record in self._records.values())
+        log_fault = _LOG_MISLED if is_first else _LOG_FAULT
+        probability, untaught = self._model.log_probability_below(rows, self._target), np.zeros(len(rows))
+        if is_first:
+            untaught = self._untaught.log_probability_below(rows, self._target)
+            probability = np.logaddexp(probability, untaught + _LOG_MISLED)
         for position, record in records.items():
-            if self._is_bad(record):
-                probability[position] = -math.inf
-            elif record.met:
+            if record.met:
                 probability[position] = math.log(record.met / len(record.excesses))
-        of_each = probability[inverse]
-        disagree = any(record.met and record.failures for record in self._records.values())
-        log_fault = math.log(_FAULT_WHERE_SOME_DISAGREE if disagree else _FAULT)
-        for position, record in records.items():
-            if self._failed(record) and not self._is_bad(record):
-                siblings = inverse == position
-                of_each[siblings] = log_fault * (1 + record.shared_by(codes[siblings][:, self._free]))
-        return of_each
-
-    def _log_probability_of_the_first(self, codes: Codes) -> Array:
-        """Return the log of each configuration's probability to be the first that meets the threshold.
-
-        The values of failed configurations may be at fault, in any types: a value that was tried less, or was better
-        than others in the same types, is more probable.
-        """
-        rows, inverse, records = self._distinct(codes)
-        untaught = self._untaught.log_probability_below(rows, self._target)
-        probability = np.logaddexp(self._model.log_probability_below(rows, self._target), untaught + _LOG_MISLED)
+            elif record.is_bad and not is_first:
+                probability[position] = -math.inf
         of_each, free = probability[inverse], codes[:, self._free]
         for position, record in records.items():
-            siblings = inverse == position
-            of_each[siblings] = untaught[position] + _LOG_MISLED * (1 + record.shared_by(free[siblings]))
-        failed = [record.failures for record in self._records.values() if record.failures]
-        # Two-dimensional even if the signature has all parameters.
-        tried = np.stack([codes for failures in failed for codes, _ in failures])
-        excesses = [np.array([excess for _, excess in failures]) for failures in failed]
+            if not record.met and (is_first or not record.is_bad):
+                siblings = inverse == position
+                of_each[siblings] = untaught[position] + log_fault * (1 + record.shared_by(free[siblings]))
+        return of_each - self._blame(free) if is_first else of_each
+
+    def _blame(self, free: Codes) -> Array:
+        """Return how much less probable the values of failed configurations make others, in any types, ``(n,)``.
+
+        A value that was tried less, or was better than others in the same types, is more probable.
+        """
+        tried = np.concatenate([record.failed for record in self._records.values()])
+        excesses = [np.minimum(record.excesses, _MOST_DECADES) for record in self._records.values()]
         worse = np.concatenate([each - each.min() for each in excesses])
-        for column in range(len(self._free)):
-            same = tried[:, column] == np.arange(tried[:, column].max(initial=-1) + 1)[:, None]
+        total = np.zeros(len(free))
+        for values, others in zip(free.T, tried.T, strict=True):
+            same = values[:, None] == others
             counts = same.sum(axis=1)
-            blame = np.log1p(counts) + math.log(10.0) * (same @ worse) / np.maximum(counts, 1)
-            values = free[:, column]
-            of_each -= np.where(values < len(blame), blame[np.minimum(values, len(blame) - 1)], 0.0)
-        return of_each
+            total += np.log1p(counts) + math.log(10.0) * (same @ worse) / np.maximum(counts, 1)
+        return total
 
     def levels(self, codes: Codes) -> tuple[Array, Array]:
         """Return mean and standard deviation of each configuration's log10 error, shape ``(n,)``.
@@ -412,26 +356,16 @@ class Signatures:
         rows, inverse, records = self._distinct(codes)
         means, deviations = self._model.predict(rows)
         for position, record in records.items():
-            if record.excesses:
-                known = np.maximum(np.array(record.excesses) + self._target, _LEAST_ERROR)
-                means[position], deviations[position] = known.mean(), known.std()
-            elif self._failed(record):
-                means[position], deviations[position] = math.inf, 0.0
+            known = np.maximum(np.array(record.excesses) + self._target, _LEAST_ERROR)
+            finite = known[known < math.inf]
+            is_finite = len(finite) > 0
+            means[position], deviations[position] = (finite.mean(), finite.std()) if is_finite else (math.inf, 0.0)
         return means[inverse], deviations[inverse]
 
-    def is_measured(self, row: Codes) -> bool:
-        """Whether it is known if the signature with these value codes meets the threshold; shape ``(n_names,)``."""
-        record = self._records.get(self._key(row))
-        return record is not None and (record.met > 0 or self._is_bad(record))
-
-    def wideness(self, codes: Codes) -> Array:
-        """Return the significand bits of all precision parameters together, policies as 16 bits a step; ``(n,)``."""
-        total = np.zeros(len(codes))
-        for column, bits in zip(self.columns, self._bits, strict=True):
-            total += bits[codes[:, column]]
-        return total
-
-    # -- internals -----------------------------------------------------------------------------
+    @property
+    def is_widest_measured(self) -> bool:
+        """Whether an error of the widest signature is known."""
+        return self._key(self.widest) in self._records
 
     def _distinct(self, codes: Codes) -> tuple[Codes, NDArray[np.intp], dict[int, _Record]]:
         """Return the different signatures, the position of each configuration's among them, and measured records."""
@@ -441,39 +375,3 @@ class Signatures:
 
     def _key(self, row: Codes) -> int:
         return int(row.astype(np.uint64) @ self._multipliers)
-
-    @property
-    def _is_any_met(self) -> bool:
-        return any(record.met for record in self._records.values())
-
-    def _failed(self, record: _Record) -> bool:
-        """Whether all measured configurations of a signature exceed the threshold because of the signature."""
-        if record.excesses:
-            return not record.met
-        # Widening a type causes no overflow: where a narrower signature was finite, this configuration is at fault.
-        finite = np.array([other.codes for other in self._records.values() if other.excesses])
-        is_innocent = np.array_equal(record.codes, self.widest) or (
-            len(finite) > 0 and bool(self._narrower(finite, record.codes).any())
-        )
-        return record.non_finite > 0 and not is_innocent
-
-    def _is_bad(self, record: _Record) -> bool:
-        """Whether a signature is known to exceed the threshold: no value can be at fault instead."""
-        return self._failed(record) and bool(record.failures) and bool((record.shared < 0).all())
-
-
-def _accurate_bits(parameter: Parameter) -> Array:
-    """Return how wide each value is; zeros for a parameter without such an order."""
-    if isinstance(parameter, PrecisionParameter):
-        return np.array([precision(str(v)).rank for v in parameter.values])
-    if isinstance(parameter, PolicyParameter):
-        steps = {"accurate": 32.0, "fast": 16.0, "approx": 0.0}
-        return np.array([steps[str(v)] for v in parameter.values])
-    return np.zeros(len(parameter.values))
-
-
-def _ranges(parameter: Parameter) -> Array:
-    """Return the largest exponent of each value; zeros for a parameter that is no precision."""
-    if isinstance(parameter, PrecisionParameter):
-        return np.array([math.log2(precision(str(v)).largest) for v in parameter.values])
-    return np.zeros(len(parameter.values))

@@ -13,7 +13,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -22,12 +22,13 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, lapack
 from threadpoolctl import ThreadpoolController
 
+from mptune.strategies.base import Array
+
 __all__ = [
     "KERNELS", "Hyperparameters", "Kernel", "LogNormalPrior", "Posterior", "Prior", "cholesky", "fit", "log_posterior",
     "matern52", "maximise", "single_threaded",
 ]  # fmt: skip
 
-Array = NDArray[np.float64]
 #: Returns correlations from squared scaled distances, in their shape.
 Kernel = Callable[[NDArray[Any]], NDArray[Any]]
 
@@ -220,15 +221,10 @@ def fit(x: Array, y: Array, prior: Prior, starts: Iterable[Hyperparameters], max
     starts = list(starts)
     if len(x) < 2:
         return starts[0]
-    vector = maximise(
-        lambda vector: log_posterior(vector, x, y, prior),
-        [start.to_vector() for start in starts],
-        low=prior.low,
-        high=prior.high,
-        unit=prior.unit,
-        max_iterations=max_iterations,
-    )
-    return Hyperparameters.from_vector(vector)
+    bounds = {"low": prior.low, "high": prior.high, "unit": prior.unit}
+    vectors = [start.to_vector() for start in starts]
+    value = partial(log_posterior, x=x, y=y, prior=prior)
+    return Hyperparameters.from_vector(maximise(value, vectors, **bounds, max_iterations=max_iterations))
 
 
 # -- regression --------------------------------------------------------------------------------
@@ -334,10 +330,8 @@ class Posterior:
 
     def predict_mean(self, x: Array) -> Array:
         """Return the mean alone, in single precision and a fraction of the time."""
-        known, weights = self._x[: self._n].astype(np.float32), self._solved().astype(np.float32)
-        scaled = (x * self._inverse_lengths).astype(np.float32)
-        blocks = np.array_split(scaled, 1 + len(scaled) // (_BLOCK // 4))
-        return np.concatenate([self._covariances(block, known) @ weights for block in blocks]).astype(np.float64)
+        known, at = (each.astype(np.float32) for each in (self._x[: self._n], x * self._inverse_lengths))
+        return np.asarray(self._covariances(at, known) @ self._solved().astype(np.float32), dtype=np.float64)
 
     def append(self, x: Array, y: float) -> None:
         """Add one observation: features ``(n_features,)`` and its value; imagined ones are forgotten."""
@@ -395,7 +389,7 @@ class Posterior:
         return np.asarray(self._solved() / np.square(self._inverse[: self._n, : self._n]).sum(axis=0))
 
     def whiten(self, values: Array) -> Array:
-        """Return values at the observations, ``(n,)``, divided by the Cholesky factor of the covariance there."""
+        """Return values at the observations, ``(n, ...)``, divided by the Cholesky factor of the covariance there."""
         return np.asarray(self._inverse[: self._n, : self._n] @ values)
 
     def _solved(self) -> Array:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.random import Generator
-from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from mptune.strategies.model_based.gaussian_process import Hyperparameters, LogNormalPrior, Posterior, fit
@@ -18,11 +17,9 @@ from mptune.strategies.model_based.strategy import Candidates, best_and_others
 
 if TYPE_CHECKING:
     from mptune.strategies.model_based.transfer import Sources
+from mptune.strategies.base import Array, Codes
 
 __all__ = ["FAILURE_PRIOR", "Axis", "ModelledAxis", "Outcome", "Scale", "Validity", "best_outcomes"]
-
-Array = NDArray[np.float64]
-Codes = NDArray[np.int32]
 
 #: Smallest spread of values, against their magnitude, that is distinguished from rounding.
 _LEAST_SPREAD: Final = 1e-9
@@ -45,19 +42,26 @@ class Outcome:
     levels: Array
     failed: bool
     feasible: bool
-    #: The first objective's level, and whether it is known.
-    value: float = field(init=False)
-    is_known: bool = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "value", float(self.levels[0]))
-        object.__setattr__(self, "is_known", not math.isnan(self.value))
+    @property
+    def value(self) -> float:
+        """The first objective's level."""
+        return float(self.levels[0])
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the first objective's level is known."""
+        return not math.isnan(self.value)
 
 
 def best_outcomes(outcomes: Sequence[Outcome], most: int, rng: Generator) -> list[Outcome]:
     """Return the outcomes a model holds: all, or of too many the best half and a random part of the rest."""
     ranked = sorted(range(len(outcomes)), key=lambda i: (not outcomes[i].is_known, outcomes[i].value, i))
     return [outcomes[i] for i in best_and_others(ranked, most, rng)]
+
+
+def _features(outcomes: Sequence[Outcome], candidates: Candidates) -> Array:
+    return np.array([o.features for o in outcomes]).reshape(len(outcomes), candidates.features.shape[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,30 +127,27 @@ class Axis(ABC):
 class ModelledAxis(Axis):
     """An objective that depends on all parameters: a Gaussian process of its logarithm, in the units of a scale."""
 
-    def __init__(self, position: int, prior: LogNormalPrior, *, iterations: int, warp: float) -> None:
-        self._position = position
-        self._prior = prior
+    def __init__(
+        self, position: int, prior: LogNormalPrior, *, iterations: int, warp: float, sources: Sources | None = None
+    ) -> None:
+        self._position, self._prior, self._iterations, self._warp = position, prior, iterations, warp
+        self._sources = sources if sources is not None and sources.models else None
         self._hyperparameters: Hyperparameters = prior.centre
-        self._iterations = iterations
-        self._warp = warp
         self.scale = Scale.of(np.empty(0), 0.0)
+        self._expected: Array
         self._posterior: Posterior
 
     def fit(self, candidates: Candidates, known: Sequence[Outcome]) -> None:
         seen = [o for o in known if not math.isnan(o.levels[self._position])]
-        x = np.array([o.features for o in seen]).reshape(len(seen), candidates.features.shape[1])
-        values = np.array([o.levels[self._position] for o in seen])
-        self.scale = self._scale_of(values)
-        z = self._fitted(x, self.scale.apply(values))
-        self._posterior = Posterior(self._hyperparameters, candidates.features, x, z)
-
-    def _scale_of(self, values: Array) -> Scale:
-        return Scale.of(values, self._warp)
-
-    def _fitted(self, x: Array, z: Array) -> Array:
-        """Fit the hyperparameters to scaled values; return the values without their prior mean."""
-        self._hyperparameters = fit(x, z, self._prior, [self._hyperparameters], self._iterations)
-        return z
+        x, values = _features(seen, candidates), np.array([o.levels[self._position] for o in seen])
+        self.scale = Scale.of(values, self._warp) if self._sources is None else self._sources.scale(values)
+        z = self.scale.apply(values)
+        if self._sources is None:
+            self._hyperparameters = fit(x, z, self._prior, [self._hyperparameters], self._iterations)
+        else:
+            self._hyperparameters = self._sources.fit(x, z)
+        self._expected = self._prior_mean(candidates)
+        self._posterior = Posterior(self._hyperparameters, candidates.features, x, z - self._prior_mean(x))
 
     def extend(self, outcomes: Sequence[Outcome]) -> None:
         self._posterior.forget_imagined()
@@ -156,15 +157,14 @@ class ModelledAxis(Axis):
                 before = self._prior_mean(outcome.features[None, :])[0]
                 self._posterior.append(outcome.features, float(self.scale.apply(level)) - before)
 
-    def _prior_mean(self, features: Array) -> Array:
-        """Return the prior mean at features ``(n, k)``, on the scale of the model."""
-        return np.zeros(len(features))
+    def _prior_mean(self, at: Array | Candidates) -> Array:
+        return np.zeros(1) if self._sources is None else self._sources.mean(at)
 
     def imagine(self, features: Array) -> None:
         self._posterior.imagine(features)
 
     def at_candidates(self) -> tuple[Array, Array]:
-        return self._posterior.mean, self._posterior.deviation
+        return self._posterior.mean + self._expected, self._posterior.deviation
 
     def at(self, features: Array, codes: Codes) -> tuple[Array, Array]:  # noqa: ARG002 - features say everything
         mean, deviation = self._posterior.predict(features)
@@ -189,33 +189,25 @@ class Validity:
     ) -> None:
         self._prior = LogNormalPrior(n_features, **FAILURE_PRIOR)
         self._hyperparameters: Hyperparameters = self._prior.centre
-        self._iterations = iterations
-        self._max_observations = max_observations
-        self._rng = rng
-        self._sources = sources
-        self._trust = 1.0
+        self._iterations, self._max_observations, self._rng = iterations, max_observations, rng
+        self._sources, self._trust = sources if sources is not None and sources.models else None, 1.0
         self._posterior: Posterior | None = None
         self._expected: Array | float = 0.0
 
     def fit(self, candidates: Candidates, outcomes: Collection[Outcome]) -> None:
         """Learn from all outcomes, over these candidates; a full model leaves out outcomes at random."""
-        expected = np.zeros(1) if self._sources is None else self._sources.failures_of(candidates)
-        failures = [o for o in outcomes if o.failed]
-        if not failures and not expected.any():
+        expected = np.zeros(1) if self._sources is None else self._sources.failures(candidates)
+        has_failed = any(o.failed for o in outcomes)
+        if not has_failed and not expected.any():
             self._posterior = None
             return
-        half = self._max_observations // 2
-        if len(failures) > half:
-            failures = [failures[i] for i in np.sort(self._rng.permutation(len(failures))[:half])]
-        ran = [o for o in outcomes if not o.failed]
-        kept = [*failures, *best_outcomes(ran, self._max_observations - len(failures), self._rng)]
-        x = np.array([o.features for o in kept]).reshape(len(kept), candidates.features.shape[1])
-        y = np.array([float(o.failed) for o in kept])
+        kept = best_outcomes(list(outcomes), self._max_observations, self._rng)
+        x, y = _features(kept, candidates), np.array([float(o.failed) for o in kept])
         if self._sources is not None and kept:
             before = self._sources.failures(x)
             self._trust = min(float((1.0 + before @ y) / (1.0 + before @ before)), 1.0)
             y -= self._trust * before
-        if failures:
+        if has_failed:
             self._hyperparameters = fit(x, y, self._prior, [self._hyperparameters], self._iterations)
         self._expected = self._trust * expected
         self._posterior = Posterior(self._hyperparameters, candidates.features, x, y)
@@ -246,7 +238,7 @@ class Validity:
         return self._log_probability(mean + self._prior_mean(features), deviation)
 
     def _prior_mean(self, features: Array) -> Array:
-        return np.zeros(len(features)) if self._sources is None else self._trust * self._sources.failures(features)
+        return np.zeros(1) if self._sources is None else self._trust * self._sources.failures(features)
 
     def _log_probability(self, mean: Array, deviation: Array) -> Array:
         spread = np.sqrt(deviation**2 + self._hyperparameters.noise**2)

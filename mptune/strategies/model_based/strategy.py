@@ -2,50 +2,42 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mptune.results.trial import Trial
-from mptune.space.configuration import Configuration, Value
-from mptune.strategies.base import Strategy
+from mptune.space.configuration import Value
+from mptune.strategies.base import Array, Indices, Strategy
 from mptune.strategies.model_based.coordinates import Coordinates
 from mptune.strategies.model_based.error_model import Signatures
 from mptune.strategies.model_based.gaussian_process import single_threaded
 
-__all__ = ["CandidateStrategy", "Candidates", "ModelBasedStrategy", "ascend", "best_and_others"]
+__all__ = ["CandidateStrategy", "Candidates", "ModelBasedStrategy", "ScoreModelStrategy", "ascend", "best_and_others"]
 
-Indices = NDArray[np.int64]
+#: Scores are limited to this, so that their squares are finite (a time of 0 scores the largest double).
+_MOST_SCORE: Final = 1e100
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Candidates:
     """Configurations, ascending by index: value codes ``(n, d)`` and features ``(n, k)``."""
 
     indices: Indices
     codes: NDArray[np.int32]
-    features: NDArray[np.float64]
+    features: Array
     #: Whether these are all configurations that may still be proposed.
     complete: bool
     #: Which of them may be proposed, ``(n,)``; at first all.
     free: NDArray[np.bool_] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "free", np.ones(len(self.indices), dtype=np.bool_))
-
-    def strike(self, index: int) -> None:
-        """Note that an index, candidate or not, may not be proposed any more."""
-        at = int(np.searchsorted(self.indices, index))
-        if at < len(self.indices) and self.indices[at] == index:
-            self.free[at] = False
-
-    def subset(self, mask: NDArray[np.bool_]) -> Candidates:
-        """Return the candidates under the mask, all of them free."""
-        return Candidates(self.indices[mask], self.codes[mask], self.features[mask], self.complete)
+        self.free = np.ones(len(self.indices), dtype=np.bool_)
 
 
 def best_and_others(ranked: list[int], most: int, rng: np.random.Generator) -> list[int]:
@@ -63,7 +55,7 @@ def best_and_others(ranked: list[int], most: int, rng: np.random.Generator) -> l
 def ascend(
     starts: Mapping[int, float],
     neighbours: Callable[[int], Indices],
-    value: Callable[[Indices], NDArray[np.float64]],
+    value: Callable[[Indices], Array],
     max_steps: int | None = None,
 ) -> int:
     """Return the best configuration reached by steepest ascent from the starts.
@@ -78,18 +70,14 @@ def ascend(
         max_steps: moves of each start; None for as many as it takes to reach a local maximum.
     """
     known = dict(starts)
-
-    def evaluate(indices: Iterable[int]) -> None:
-        new = [index for index in dict.fromkeys(indices) if index not in known]
-        if new:
-            known.update(zip(new, value(np.array(new, dtype=np.int64)).tolist(), strict=True))
-
     moving = list(starts)
     best = max(moving, key=known.__getitem__)
     steps = 0
     while moving and steps != max_steps:
         around = {here: neighbours(here).tolist() for here in moving}
-        evaluate(index for found in around.values() for index in found)
+        new = list(dict.fromkeys(index for found in around.values() for index in found if index not in known))
+        if new:
+            known.update(zip(new, value(np.array(new, dtype=np.int64)).tolist(), strict=True))
         bests = {here: max(found, key=known.__getitem__, default=here) for here, found in around.items()}
         moving = list(dict.fromkeys(there for here, there in bests.items() if known[there] > known[here]))
         best = max([best, *moving], key=known.__getitem__)
@@ -98,14 +86,13 @@ def ascend(
 
 
 class ModelBasedStrategy(Strategy):
-    """Fills a batch one by one; configurations proposed and not told yet are pending, and not proposed again."""
+    """Proposes one by one; configurations proposed and not told yet are pending."""
 
     _signatures: Signatures | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._pending: dict[int, None] = {}
-        self._has_begun = False
         #: By column, the codes that proposals may have; empty if there is no restriction.
         self._focus: dict[int, list[int]] = {}
 
@@ -129,61 +116,23 @@ class ModelBasedStrategy(Strategy):
             inside &= np.isin(codes[:, column], allowed)
         return inside
 
-    @single_threaded()
-    def ask(self, n: int = 1) -> list[Configuration]:
-        """Return up to ``n`` configurations never returned before; fewer only when the space is exhausted."""
-        return super().ask(n)
-
-    @single_threaded()
-    def tell(self, trials: Sequence[Trial]) -> None:
-        """Learn from trials, asked for or not; a foreign configuration is ignored."""
-        super().tell(trials)
-
     def expect(self, trials: Sequence[Trial], doubt: float) -> None:
         """Teach the model of errors; no signature is known from these."""
         known = {index: trial for trial in trials if (index := self.space.index(trial.configuration)) is not None}
         if self._signatures is not None and known:
             self._signatures.suppose(self.space.codes(list(known)), list(known.values()), doubt)
 
-    def _propose(self, n: int) -> list[int]:
-        if not self._has_begun:
-            self._has_begun = True
-            self._begin()
-        found: list[int] = []
-        while len(found) < n and (index := self._next()) is not None:
-            found.append(index)
-            self._pending[index] = None
-            self._strike(index)
-        return found
-
-    @abstractmethod
-    def _begin(self) -> None:
-        """Prepare the first proposal; trials told before are known."""
+    @single_threaded()
+    def _propose(self, n: int) -> list[int]:  # noqa: ARG002 - asked again for each
+        index = self._next()
+        if index is None:
+            return []
+        self._pending[index] = None
+        return [index]
 
     @abstractmethod
     def _next(self) -> int | None:
         """Return the next configuration, None when no candidate is left."""
-
-    def _strike(self, index: int) -> None:
-        """Take a configuration off the candidates."""
-
-    def _settle(self, index: int) -> None:
-        """Note that a configuration has been told."""
-        self._pending.pop(index, None)
-        self._strike(index)
-
-    @property
-    def _taken(self) -> set[int]:
-        """Indices that cannot be proposed any more."""
-        return self._seen.union(self._pending)
-
-    def _is_taken(self, index: int) -> bool:
-        return index in self._seen or index in self._pending
-
-    def _random(self) -> int | None:
-        """Return a random configuration that is not taken."""
-        drawn = self.space.sample(1, self.rng, exclude=self._taken)
-        return int(drawn[0]) if len(drawn) else None
 
 
 class CandidateStrategy(ModelBasedStrategy):
@@ -192,29 +141,38 @@ class CandidateStrategy(ModelBasedStrategy):
     A subclass sets the coordinates and calls :meth:`_updated` in :meth:`_next`.
     """
 
+    _coordinates: Coordinates
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._coordinates: Coordinates
         #: All configurations told, in order.
         self._told: dict[int, None] = {}
         self._pool: Candidates | None = None
-        self._whole: Candidates | None = None
+        #: Features of the whole space, once needed.
+        self._whole: Array | None = None
         #: Told since the model was last brought up to date, and pending configurations that it counts as observed.
         self._new: list[int] = []
         self._imagined: set[int] = set()
 
+    def _propose(self, n: int) -> list[int]:
+        found = super()._propose(n)
+        self._strike(found)
+        return found
+
+    @single_threaded()
     def _learn(self, indices: list[int], trials: Sequence[Trial]) -> None:
         new = {index: trial for index, trial in zip(indices, trials, strict=True) if index not in self._told}
         self._told |= dict.fromkeys(new)
         self._new += new
-        for index in new:
-            self._settle(index)
+        self._pending = {index: None for index in self._pending if index not in new}
+        self._strike(list(new))
         if new:
             self._take_in(new)
 
-    def _strike(self, index: int) -> None:
+    def _strike(self, indices: list[int]) -> None:
+        """Take configurations off the candidates."""
         if self._pool is not None:
-            self._pool.strike(index)
+            self._pool.free[np.isin(self._pool.indices, indices)] = False
 
     @abstractmethod
     def _take_in(self, new: Mapping[int, Trial]) -> None:
@@ -252,21 +210,48 @@ class CandidateStrategy(ModelBasedStrategy):
                 self._imagined.add(index)
         return pool
 
-    def _candidates(self, indices: Indices, *, complete: bool = False) -> Candidates:
-        codes = self.space.codes(indices)
-        return Candidates(indices, codes, self._coordinates.at(codes), complete)
-
-    def _everything(self) -> Candidates:
-        """Return the whole space."""
+    def _free_candidates(self) -> Candidates:
+        """Return all configurations that may still be proposed."""
         if self._whole is None:
-            self._whole = self._candidates(np.arange(self.space.size, dtype=np.int64), complete=True)
-        return self._whole
+            self._whole = self._features(np.arange(self.space.size))
+        indices = np.setdiff1d(np.arange(self.space.size), list(self._seen), assume_unique=True)
+        return Candidates(indices, self.space.codes(indices), self._whole[indices], complete=True)
 
-    def _free_of_all(self) -> NDArray[np.bool_]:
-        """Return which configurations of the whole space are not taken."""
-        free = np.ones(self.space.size, dtype=np.bool_)
-        free[list(self._taken)] = False
-        return free
+    def _candidates(self, indices: Indices) -> Candidates:
+        """Return those of the configurations that may still be proposed."""
+        indices = np.setdiff1d(indices, list(self._seen))
+        codes = self.space.codes(indices)
+        return Candidates(indices, codes, self._coordinates.at(codes), complete=False)
 
-    def _features(self, indices: Any) -> NDArray[np.float64]:
+    def _features(self, indices: Any) -> Array:
         return self._coordinates.at(self.space.codes(indices))
+
+
+class ScoreModelStrategy(CandidateStrategy):
+    """Keeps a model of the score.
+
+    Attributes:
+        observations: finite scores the model learns from, by index.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.observations: dict[int, float] = {}
+
+    def _take_in(self, new: Mapping[int, Trial]) -> None:
+        scores = {index: self.objective.score(trial) for index, trial in new.items()}
+        self.observations |= {
+            index: min(max(score, -_MOST_SCORE), _MOST_SCORE) for index, score in scores.items() if score > -math.inf
+        }
+
+    def _ranked(self) -> list[int]:
+        """Return the observed configurations, the best first."""
+        return sorted(self.observations, key=lambda index: -self.observations[index])
+
+    def _kept(self, most: int) -> list[int]:
+        """Return the configurations whose observations the model holds, in the order they were told."""
+        kept = set(best_and_others(self._ranked(), most, self.rng))
+        return [index for index in self.observations if index in kept]
+
+    def _scores(self, indices: Iterable[int]) -> Array:
+        return np.array([self.observations[index] for index in indices])

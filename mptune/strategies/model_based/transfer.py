@@ -37,18 +37,20 @@ from numpy.typing import NDArray
 
 from mptune.results.objective import Objective
 from mptune.results.trial import SourceUse, Trial
-from mptune.space.configuration import Value
 from mptune.space.search_space import SearchSpace
-from mptune.strategies.base import Source
+from mptune.strategies.base import Array, Codes, Source
 from mptune.strategies.model_based.coordinates import Coordinates
-from mptune.strategies.model_based.gaussian_process import LogNormalPrior, Posterior, fit, log_posterior
-from mptune.strategies.model_based.models import FAILURE_PRIOR, ModelledAxis, Outcome, Scale
+from mptune.strategies.model_based.gaussian_process import (
+    Hyperparameters,
+    LogNormalPrior,
+    Posterior,
+    fit,
+    log_posterior,
+)
+from mptune.strategies.model_based.models import FAILURE_PRIOR, Scale
 from mptune.strategies.model_based.strategy import Candidates
 
-__all__ = ["Sources", "TransferAxis", "judged", "shared"]
-
-Array = NDArray[np.float64]
-Codes = NDArray[np.int32]
+__all__ = ["Sources", "judged", "shared"]
 
 #: The transform's nu: a time this far above the best one in its logarithm, 22%, is where it bends.
 _BEND: Final = 0.2
@@ -81,13 +83,9 @@ def shared(source: Source, space: SearchSpace) -> tuple[tuple[str, ...], tuple[T
     A parameter with one value in the space says nothing and does not count. If a source has that value among others,
     only its trials with that value count.
     """
-    theirs: dict[str, set[Value]] = {}
-    for trial in source.trials:
-        for name, value in trial.configuration.items():
-            theirs.setdefault(name, set()).add(value)
-    known = {p.name: frozenset(p.values) & theirs.get(p.name, set()) for p in space.parameters}
-    names = tuple(p.name for p in space.parameters if p.name in theirs and len(p.values) > 1)
-    wanted = {p.name: known[p.name] for p in space.parameters if p.name in names or known[p.name]}
+    theirs = {name: {t.configuration[name] for t in source.trials if name in t.configuration} for name in space.names}
+    names = tuple(p.name for p in space.parameters if theirs[p.name] and len(p.values) > 1)
+    wanted = {p.name: frozenset(p.values) for p in space.parameters if p.name in names or theirs[p.name] & {*p.values}}
     usable = tuple(
         trial
         for trial in source.trials
@@ -175,14 +173,22 @@ class Sources:
     """The sources of a search with a single objective, the models of those in use, and their weights."""
 
     def __init__(
-        self, given: Sequence[Source], space: SearchSpace, coordinates: Coordinates, objective: Objective
+        self,
+        given: Sequence[Source],
+        space: SearchSpace,
+        coordinates: Coordinates,
+        objective: Objective,
+        length_spread: float,
     ) -> None:
         self._space, self._coordinates = space, coordinates
         self._given = [(source, _SourceModel(source, space, coordinates, objective)) for source in given]
         self.models = [model for _, model in self._given if not model.problem]
-        self.weights = np.full(len(self.models), 1.0 / max(len(self.models), 1))
-        self.spread = float(np.mean([model.spread for model in self.models])) if self.models else 1.0
+        self.weights, self._offset = np.full(len(self.models), 1.0 / max(len(self.models), 1)), 0.0
+        self._spread = float(np.mean([model.spread for model in self.models])) if self.models else 1.0
         self._everywhere: Array | None = None
+        #: Hyperparameters of the rest, and of the values by themselves.
+        self._prior = LogNormalPrior(coordinates.count, length_spread=length_spread, signal=_LEFT)
+        self._left = self._alone = self._prior.centre
 
     @property
     def uses(self) -> tuple[SourceUse, ...]:
@@ -199,99 +205,61 @@ class Sources:
             for source, model in self._given
         )
 
-    def levels(self, features: Array) -> Array:
-        """Return the transformed times that each source expects, in units of their spread: ``(n, n_sources)``."""
-        return np.asarray(self._at(features)[:, 0] / self.spread)
+    def scale(self, values: Array) -> Scale:
+        """Return the scale of the search's own log times, in units of the spread of the sources."""
+        return Scale(float(values.min()) if len(values) else 0.0, _BEND, 1.0, 0.0, self._spread)
 
-    def levels_of(self, candidates: Candidates) -> Array:
-        """Return the same of candidates."""
-        return np.asarray(self._of(candidates)[:, 0] / self.spread)
+    def mean(self, at: Array | Candidates) -> Array:
+        """Return the prior mean of scaled times, ``(n,)``, at features ``(n, k)`` or of candidates."""
+        return self._mean(self._levels(at))
 
-    def failures(self, features: Array) -> Array:
+    def failures(self, at: Array | Candidates) -> Array:
         """Return the probability to fail, the weighted mean of the sources, ``(n,)``."""
-        return self._mean_failure(self._at(features))
+        return np.asarray(self._expected(at)[:, 1] @ self.weights / max(self.weights.sum(), 1e-9))
 
-    def failures_of(self, candidates: Candidates) -> Array:
-        """Return the same of candidates."""
-        return self._mean_failure(self._of(candidates))
-
-    def _mean_failure(self, expected: Array) -> Array:
-        return np.asarray(expected[:, 1] @ self.weights / max(self.weights.sum(), 1e-9))
-
-    def _at(self, features: Array) -> Array:
-        """Return expected times and failures, ``(n, 2, n_sources)``."""
+    def _expected(self, at: Array | Candidates) -> Array:
+        """Return expected times and failures, ``(n, 2, n_sources)``, from features ``(n, k)`` or of candidates."""
+        if isinstance(at, Candidates) and at.complete:
+            if self._everywhere is None:
+                everything = self._coordinates.at(self._space.codes(np.arange(self._space.size)))
+                self._everywhere = self._expected(everything)
+            return np.asarray(self._everywhere[at.indices])
+        features = at.features if isinstance(at, Candidates) else at
         return np.stack([model.at(features) for model in self.models], axis=2)
 
-    def _of(self, candidates: Candidates) -> Array:
-        if not candidates.complete:
-            return self._at(candidates.features)
-        if self._everywhere is None:
-            self._everywhere = self._at(self._coordinates.at(self._space.codes(np.arange(self._space.size))))
-        return np.asarray(self._everywhere[candidates.indices])
+    def _levels(self, at: Array | Candidates) -> Array:
+        """Return the transformed times that each source expects, in units of their spread: ``(n, n_sources)``."""
+        return np.asarray(self._expected(at)[:, 0] / self._spread)
 
+    def _mean(self, levels: Array) -> Array:
+        return np.asarray(self._offset + levels @ self.weights)
 
-class TransferAxis(ModelledAxis):
-    """An objective with the prior mean that the sources give."""
-
-    def __init__(self, position: int, prior: LogNormalPrior, sources: Sources) -> None:
-        super().__init__(position, prior, iterations=_ITERATIONS, warp=1.0)
-        self._sources = sources
-        #: Hyperparameters of the rest, and of the values by themselves.
-        self._left = self._alone = prior.centre
-        self._offset = 0.0
-        self._expected = np.empty(0)
-
-    @staticmethod
-    def prior(n_features: int, length_spread: float) -> LogNormalPrior:
-        """Return the prior of the hyperparameters of the rest."""
-        return LogNormalPrior(n_features, length_spread=length_spread, signal=_LEFT)
-
-    def fit(self, candidates: Candidates, known: Sequence[Outcome]) -> None:
-        super().fit(candidates, known)
-        self._expected = self._mean(self._sources.levels_of(candidates))
-
-    def at_candidates(self) -> tuple[Array, Array]:
-        return self._posterior.mean + self._expected, self._posterior.deviation
-
-    def _scale_of(self, values: Array) -> Scale:
-        best = float(values.min()) if len(values) else 0.0
-        return Scale(best, _BEND, 1.0, 0.0, self._sources.spread)
-
-    def _fitted(self, x: Array, z: Array) -> Array:
+    def fit(self, x: Array, z: Array) -> Hyperparameters:
+        """Fit offset, weights and the model of the rest to features ``(n, k)`` and scaled times ``(n,)``."""
         if not len(z):
-            return z
-        levels = self._sources.levels(x)
+            return self._left
+        levels = self._levels(x)
         for _ in range(_ROUNDS):
             self._left = fit(x, z - self._mean(levels), self._prior, [self._left], _ITERATIONS)
             self._weigh(Posterior(self._left, x[:0], x, z), z, levels)
-        self._hyperparameters = self._left
         centred = z - z.mean()
         self._alone = fit(x, centred, self._prior, [self._alone], _ITERATIONS)
         with_sources, _ = log_posterior(self._left.to_vector(), x, z - self._mean(levels), self._prior)
         without, _ = log_posterior(self._alone.to_vector(), x, centred, self._prior)
-        if without > with_sources + _BENEFIT:
-            self._hyperparameters, self._offset = self._alone, float(z.mean())
-            self._sources.weights = np.zeros_like(self._sources.weights)
-        return np.asarray(z - self._mean(levels))
+        if without <= with_sources + _BENEFIT:
+            return self._left
+        self._offset, self.weights = float(z.mean()), np.zeros_like(self.weights)
+        return self._alone
 
     def _weigh(self, posterior: Posterior, z: Array, levels: Array) -> None:
         """Move offset and weights to the maximum of their posterior; no weight is negative."""
         from scipy.optimize import nnls  # takes half a second, which making a strategy need not spend
 
         count = levels.shape[1]
-        whitened = [posterior.whiten(column) for column in (z, np.ones(len(z)), *levels.T)]
-        values, ones, expected = whitened[0], whitened[1], np.stack(whitened[2:], axis=1)
-        priors = np.zeros((1 + count, 2 + count))
-        priors[0, :2] = 1.0 / _OFFSET, -1.0 / _OFFSET
-        priors[1:, 2:] = np.eye(count) / _WEIGHT
+        whitened = posterior.whiten(np.column_stack([z, np.ones(len(z)), levels]))
+        priors = np.diag(1.0 / np.array([_OFFSET, *[_WEIGHT] * count]))
+        rows = np.concatenate([whitened[:, 1:], priors])
+        goal = np.concatenate([whitened[:, 0], [0.0], np.full(count, 1.0 / (count * _WEIGHT))])
         # The offset may be negative: it is the difference of two numbers that are not.
-        rows = np.concatenate([np.column_stack([ones, -ones, expected]), priors])
-        goal = np.concatenate([values, [0.0], np.full(count, 1.0 / (count * _WEIGHT))])
-        found, _ = nnls(rows, goal)
-        self._offset, self._sources.weights = float(found[0] - found[1]), np.asarray(found[2:])
-
-    def _prior_mean(self, features: Array) -> Array:
-        return self._mean(self._sources.levels(features))
-
-    def _mean(self, levels: Array) -> Array:
-        return np.asarray(self._offset + levels @ self._sources.weights)
+        found, _ = nnls(np.column_stack([rows, -rows[:, 0]]), goal)
+        self._offset, self.weights = float(found[0] - found[-1]), np.asarray(found[1:-1])

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 from sklearn.ensemble import RandomForestRegressor
 
-from mptune.strategies.model_based.forest import Forest
+from mptune.strategies.bayesian_baco import Forest
 
 
 def _points(n: int, seed: int = 0) -> np.ndarray:
