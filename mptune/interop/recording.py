@@ -26,7 +26,7 @@ from mptune.interop.files import Format, space_name
 from mptune.interop.recorded import Record, assemble, finite
 from mptune.results.trial import Measurement, Status
 from mptune.run import Run
-from mptune.space.inferred import parameter_of
+from mptune.space.parameters import parameter_of
 
 __all__ = ["RECORDING", "recording_text"]
 

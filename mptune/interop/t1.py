@@ -11,8 +11,7 @@ from mptune.errors import EmptySpaceError, MptuneError, SpaceFileError, did_you_
 from mptune.interop.files import Format, load_json, read_text
 from mptune.run import Run
 from mptune.space.configuration import Value
-from mptune.space.inferred import parameter_of
-from mptune.space.parameters import Parameter, parse_values
+from mptune.space.parameters import Parameter, parameter_of, parse_values
 from mptune.space.search_space import SearchSpace
 
 __all__ = ["T1", "read_t1"]
